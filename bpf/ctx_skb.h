@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one packet carries from stage to stage, and the verbs stages use on an skb. Every stage returns
+ * >= 0 to go on (a verdict, in the last stage) or the negated drop reason; tc.bpf.c turns that into
+ * one counted verdict.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+#include "maps.h"
+
+#define DROP(reason) (-(int)VERDICT_##reason)
+
+/* An Ethernet frame as the stages see it: the packet itself from a port, the inner one of a tunnel. */
+struct packet {
+	struct ethhdr eth;
+	__u32 offset;       /* of the frame in the skb */
+	__u32 len;          /* of the frame; of a super-packet, all of it */
+	__u32 segment_len;  /* longest frame once segmented */
+	__u32 gso_size;
+	__u32 segments;
+	__u32 flow_hash;
+	__u32 l4_offset;    /* in the frame; 0: no IP */
+	__u8 l4_proto;
+	__u8 hook;          /* enum hook */
+	__u16 source_key;   /* logical port it came from; 0: unknown */
+	__u32 source_ifindex;
+	__u32 vni;
+	int action;         /* what the hook returns */
+};
+
+/* An outer header being written. */
+struct outer {
+	__u8 bytes[MAX_TEMPLATE];
+};
+
+/*
+ * What would burst the 512-byte stack, one per CPU: a hook runs to its end before another starts on
+ * the same CPU (what it transmits is queued, never delivered inside it).
+ */
+struct scratch {
+	struct outer outer;
+	struct packet flooded; /* the packet whose copies are being sent */
+	__u32 first_remote;    /* where the remotes begin in its flood list */
+	int dropped;           /* reason of a copy that could not be sent */
+	__u8 answer[128];      /* frame of an ARP or ND answer */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps");
+
+static __always_inline struct scratch *get_scratch(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+static __always_inline bool is_group(const __u8 *mac)
+{
+	return mac[0] & 1;
+}
+
+static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
+{
+	__u8 difference = 0;
+
+	for (int i = 0; i < ETH_ALEN; i++)
+		difference |= a[i] ^ b[i];
+	return !difference;
+}
+
+static __always_inline struct addr mapped_v4(__be32 v4)
+{
+	struct addr a = { .bytes = { [10] = 0xff, [11] = 0xff } };
+
+	__builtin_memcpy(&a.bytes[12], &v4, sizeof(v4));
+	return a;
+}
+
+static __always_inline struct settings *get_settings(void)
+{
+	__u32 zero = 0;
+	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+
+	return s && s->uplink_ifindex ? s : NULL;
+}
+
+static __always_inline void add(struct counter *c, const struct packet *p)
+{
+	c->packets++;
+	c->segments += p->segments;
+	c->bytes += p->len;
+}
+
+static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
+{
+	__u32 slot = p->hook * VERDICT_SLOTS + verdict;
+	struct counter *c = bpf_map_lookup_elem(&verdict_counters, &slot);
+
+	if (c)
+		add(c, p);
+}
+
+enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
+
+static __always_inline void count_port(const struct packet *p, __u32 key, enum port_count which)
+{
+	struct port_key id = { .vni = p->vni, .key = key };
+	struct port_counters *c = bpf_map_lookup_elem(&port_counters, &id);
+
+	if (!c)
+		return;
+	if (which == PORT_FROM)
+		add(&c->from_port, p);
+	else if (which == PORT_TO)
+		add(&c->to_port, p);
+	else
+		add(&c->dropped, p);
+}
+
+enum remote_count { REMOTE_TO, REMOTE_FROM, REMOTE_DROPPED };
+
+static __always_inline void count_remote(const struct packet *p, const struct addr *remote,
+					 enum remote_count which)
+{
+	struct remote_counters *c = bpf_map_lookup_elem(&remote_counters, remote);
+
+	if (!c)
+		return;
+	if (which == REMOTE_TO)
+		add(&c->to_remote, p);
+	else if (which == REMOTE_FROM)
+		add(&c->from_remote, p);
+	else
+		add(&c->dropped, p);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage encap: puts the outer header before a frame and sends it to one remote. After l2_lookup.
+ *
+ *   room made by adjust_room                      room made by change_head
+ *   | Eth | outer IP UDP tunnel | inner Eth | …   | Eth outer IP UDP tunnel | inner Eth | …
+ *     kept  <---- header_len bytes ------->         <---- header_len ----->   kept
+ *
+ * adjust_room (net/core/filter.c, bpf_skb_net_grow) tells the kernel where the inner headers are, so
+ * that a super-packet can be segmented later. It refuses frames that are neither IPv4 nor IPv6, and
+ * packets already marked as encapsulated (-EALREADY): what a guest forwards after our decap keeps that
+ * mark and its inner header offsets, which are still right, so change_head serves; what a guest put
+ * into a tunnel of its own has to be segmented first.
+ */
+#pragma once
+
+#include <linux/errno.h>
+
+#include "parse.h"
+#include "segment.h"
+
+#define OUTER_MAX_LEN 65535
+#define IPV4_UDP (ETH_HLEN + 20)
+#define IPV6_UDP (ETH_HLEN + 40)
+
+#define ENCAP_FLAGS                                                                                  \
+	(BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |      \
+	 BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN))
+
+static __always_inline __be16 source_port(const struct settings *s, const struct packet *p)
+{
+	__u32 span = s->source_port_max - s->source_port_min + 1;
+
+	return bpf_htons(s->source_port_min + (((__u64)p->flow_hash * span) >> 32));
+}
+
+/* UDP and tunnel header, behind an IP header that ends at `udp`, a constant in each call. */
+static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, const struct packet *p,
+					__u32 udp_len, __u32 dest_key)
+{
+	*(__be16 *)udp = source_port(s, p);
+	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
+	udp[12] = p->vni >> 16;
+	udp[13] = p->vni >> 8;
+	udp[14] = p->vni;
+	if (s->encapsulation == ENCAPSULATION_GENEVE) {
+		*(__be16 *)(udp + 20) = bpf_htons(p->source_key);
+		*(__be16 *)(udp + 22) = bpf_htons(dest_key);
+	}
+}
+
+/* The outer header of this packet from the template of the remote: length, checksum, port, VNI, keys. */
+static __always_inline void fill_outer(struct outer *o, const struct settings *s,
+				       const struct remote *r, const struct packet *p, __u32 dest_key)
+{
+	__u32 ip_len = r->header_len - ETH_HLEN + p->len;
+
+	__builtin_memcpy(o->bytes, r->header, MAX_TEMPLATE);
+	if (s->family == 4) {
+		*(__be16 *)(o->bytes + ETH_HLEN + 2) = bpf_htons(ip_len);
+		*(__u16 *)(o->bytes + ETH_HLEN + 10) =
+			~csum_fold((__u32)r->ip_csum + bpf_htons(ip_len));
+		fill_tunnel(o->bytes + IPV4_UDP, s, p, ip_len - 20, dest_key);
+	} else {
+		*(__be16 *)(o->bytes + ETH_HLEN + 4) = bpf_htons(ip_len - 40);
+		fill_tunnel(o->bytes + IPV6_UDP, s, p, ip_len - 40, dest_key);
+	}
+}
+
+static __always_inline int store_outer(struct __sk_buff *ctx, const struct outer *o, __u32 len)
+{
+	if (len < ETH_HLEN || len > MAX_TEMPLATE)
+		return DROP(ENCAP_FAILED);
+	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
+}
+
+/* Outer Ethernet header from the kernel's routes and neighbours. */
+static __always_inline int resolve(struct __sk_buff *ctx, const struct settings *s,
+				   const struct addr *remote, struct ethhdr *eth)
+{
+	struct bpf_fib_lookup fib = {
+		.l4_protocol = IPPROTO_UDP,
+		.ifindex = s->uplink_ifindex,
+		.tot_len = 1, /* the size was checked against the tables already */
+	};
+	long result;
+
+	if (s->family == 4) {
+		fib.family = 2; /* AF_INET */
+		__builtin_memcpy(&fib.ipv4_src, &s->vtep.bytes[12], 4);
+		__builtin_memcpy(&fib.ipv4_dst, &remote->bytes[12], 4);
+	} else {
+		fib.family = 10; /* AF_INET6 */
+		__builtin_memcpy(fib.ipv6_src, s->vtep.bytes, 16);
+		__builtin_memcpy(fib.ipv6_dst, remote->bytes, 16);
+	}
+	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
+	if (result == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return DROP(NO_NEIGHBOUR);
+	if (result != BPF_FIB_LKUP_RET_SUCCESS)
+		return DROP(NO_ROUTE);
+	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
+	eth->h_proto = s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+	return 0;
+}
+
+static __always_inline __u16 outer_ethertype(const struct settings *s)
+{
+	return s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+}
+
+/* The kernel fills in the outer Ethernet header, and queues while it resolves the next hop. */
+static __always_inline int send_by_neighbour(const struct settings *s, struct packet *p)
+{
+	p->action = bpf_redirect_neigh(s->uplink_ifindex, NULL, 0, 0);
+	return VERDICT_ENCAP;
+}
+
+static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct settings *s,
+					 const struct remote *r, const struct addr *remote,
+					 struct packet *p, struct outer *o)
+{
+	bool same_family = ctx->protocol == outer_ethertype(s);
+	int result;
+
+	if (p->gso_size && !(same_family && p->l4_proto == IPPROTO_TCP))
+		return segment(ctx, s, p);
+	if (!same_family) { /* redirect_neigh goes by skb->protocol, which is the inner one */
+		result = resolve(ctx, s, remote, (struct ethhdr *)o->bytes);
+		if (result < 0)
+			return result;
+	}
+	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
+		return DROP(ENCAP_FAILED);
+	result = store_outer(ctx, o, r->header_len);
+	if (result < 0)
+		return result;
+	if (same_family)
+		return send_by_neighbour(s, p);
+	p->action = bpf_redirect(s->uplink_ifindex, 0);
+	return VERDICT_ENCAP;
+}
+
+static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+				 const struct addr *remote, __u32 dest_key)
+{
+	__u64 flags = ENCAP_FLAGS | (s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 :
+						      BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
+	struct scratch *w = get_scratch();
+	struct outer *o;
+	long room;
+	int result;
+
+	if (!r || !w)
+		return DROP(UNKNOWN_REMOTE);
+	if (r->header_len - ETH_HLEN + p->segment_len > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	if (r->header_len - ETH_HLEN + p->len > OUTER_MAX_LEN)
+		return segment(ctx, s, p);
+	o = &w->outer;
+	fill_outer(o, s, r, p, dest_key);
+	if (!p->l4_offset)
+		return encap_by_head(ctx, s, r, remote, p, o);
+
+	room = bpf_skb_adjust_room(ctx, r->header_len, BPF_ADJ_ROOM_MAC, flags);
+	if (room == -EALREADY)
+		return encap_by_head(ctx, s, r, remote, p, o);
+	if (room < 0)
+		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
+	*(__be16 *)(o->bytes + 12) = outer_ethertype(s);
+	result = store_outer(ctx, o, r->header_len);
+	if (result < 0)
+		return result;
+	if (bpf_skb_store_bytes(ctx, r->header_len, &p->eth, ETH_HLEN, 0) < 0)
+		return DROP(ENCAP_FAILED);
+	return send_by_neighbour(s, p);
+}

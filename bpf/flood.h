@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage flood: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each
+ * local port of the switch but the source, then one for each remote that has ports of it (ingress
+ * replication): the outer header is pushed once and rewritten for each. Instead of to_port or encap.
+ */
+#pragma once
+
+#include "encap.h"
+#include "to_port.h"
+
+#define GENEVE_FLOOD_GROUP 0x8000
+
+static __always_inline struct flood_member *get_flood_member(__u32 vni, __u32 index)
+{
+	struct flood_key key = { .vni = vni, .index = index };
+
+	return bpf_map_lookup_elem(&flood, &key);
+}
+
+/* Global, so that the verifier checks it once and not once per loop. Returns 0 at the first remote. */
+__noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
+{
+	struct scratch *w = get_scratch();
+	struct flood_member *m = w ? get_flood_member(w->flooded.vni, index) : NULL;
+
+	if (!m)
+		return 1;
+	if (!m->ifindex)
+		return 0;
+	copy_to_port(ctx, &w->flooded, m->ifindex);
+	return 1;
+}
+
+static __always_inline int copy_to_remote(struct __sk_buff *ctx, const struct settings *s,
+					  struct scratch *w, const struct addr *remote)
+{
+	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
+	struct outer *o = &w->outer;
+	int result;
+
+	if (!r)
+		return DROP(UNKNOWN_REMOTE);
+	fill_outer(o, s, r, &w->flooded, GENEVE_FLOOD_GROUP);
+	result = resolve(ctx, s, remote, (struct ethhdr *)o->bytes);
+	if (result < 0)
+		return result;
+	result = store_outer(ctx, o, r->header_len);
+	if (result < 0)
+		return result;
+	return bpf_clone_redirect(ctx, s->uplink_ifindex, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
+}
+
+__noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
+{
+	struct scratch *w = get_scratch();
+	struct settings *s = get_settings();
+	struct flood_member *m = w ? get_flood_member(w->flooded.vni, index) : NULL;
+	struct addr remote;
+	int result;
+
+	if (!m || !s || m->ifindex)
+		return 0;
+	remote = m->remote;
+	result = copy_to_remote(ctx, s, w, &remote);
+	if (result < 0)
+		w->dropped = result;
+	count_remote(&w->flooded, &remote, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
+	return 0;
+}
+
+/* Copies for the ports of this host; says where the remotes begin. */
+static __always_inline void flood_ports(struct __sk_buff *ctx, const struct lswitch *sw,
+					struct scratch *w)
+{
+	__u32 members = sw->flood_members;
+
+	w->first_remote = members;
+	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS && i < members; i++) {
+		if (!flood_to_port(ctx, i)) {
+			w->first_remote = i;
+			break;
+		}
+	}
+}
+
+static __always_inline int flood_remotes(struct __sk_buff *ctx, const struct settings *s,
+					 const struct lswitch *sw, struct scratch *w)
+{
+	struct flood_member *m = get_flood_member(w->flooded.vni, w->first_remote);
+	__u32 members = sw->flood_members;
+	struct remote *r;
+
+	r = m ? bpf_map_lookup_elem(&remotes, &m->remote) : NULL;
+	if (!r)
+		return DROP(UNKNOWN_REMOTE);
+	if (r->header_len - ETH_HLEN + w->flooded.len > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
+		return DROP(ENCAP_FAILED);
+	for (__u32 i = w->first_remote; i < MAX_FLOOD_MEMBERS && i < members; i++)
+		flood_to_remote(ctx, i);
+	return w->dropped;
+}
+
+/* The skb itself ends here: what travels are the copies. */
+static __always_inline struct scratch *flood_begin(struct packet *p)
+{
+	struct scratch *w = get_scratch();
+
+	if (!w)
+		return NULL;
+	w->flooded = *p;
+	w->dropped = 0;
+	p->action = TCX_DROP;
+	return w;
+}
+
+static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct settings *s,
+					   struct packet *p, const struct lswitch *sw)
+{
+	struct scratch *w;
+	int result = 0;
+
+	if (p->gso_size)
+		return segment(ctx, s, p);
+	w = flood_begin(p);
+	if (!w)
+		return DROP(NOT_CONFIGURED);
+	flood_ports(ctx, sw, w);
+	if (w->first_remote < sw->flood_members)
+		result = flood_remotes(ctx, s, sw, w);
+	return result < 0 ? result : VERDICT_FLOOD;
+}
+
+/* From the underlay only local ports get a copy: the sender replicated to every other host. */
+static __always_inline int flood_from_underlay(struct __sk_buff *ctx, struct packet *p,
+					       const struct lswitch *sw)
+{
+	struct scratch *w = flood_begin(p);
+
+	if (!w)
+		return DROP(NOT_CONFIGURED);
+	flood_ports(ctx, sw, w);
+	return VERDICT_FLOOD;
+}

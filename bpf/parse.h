@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage parse: reads one Ethernet frame, at the start of the skb (from port) or inside a tunnel packet
+ * (from underlay), and fills struct packet. After it: arp_nd or decap.
+ */
+#pragma once
+
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+
+#include "csum.h"
+#include "ctx_skb.h"
+
+#define ETHERTYPE_IPV4 bpf_htons(ETH_P_IP)
+#define ETHERTYPE_IPV6 bpf_htons(ETH_P_IPV6)
+#define IP_MORE_FRAGMENTS 0x2000
+#define IP_FRAGMENT_OFFSET 0x1fff
+#define MAX_EXTENSION_HEADERS 6
+
+struct flow {
+	__u32 words[FLOW_WORDS];
+};
+
+/* Ports of the flow and, for a super-packet, the length of the headers each segment repeats. */
+static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+{
+	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
+
+	if (p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP && p->l4_proto != IPPROTO_SCTP)
+		return;
+	if (bpf_skb_load_bytes(ctx, at, &flow->words[8], sizeof(__u32)) < 0)
+		flow->words[8] = 0;
+	if (!p->gso_size)
+		return;
+	if (p->l4_proto == IPPROTO_TCP) {
+		__u8 data_offset = 0;
+
+		bpf_skb_load_bytes(ctx, at + 12, &data_offset, sizeof(data_offset));
+		header_len = (data_offset >> 4) * 4;
+	}
+	p->segment_len = p->l4_offset + header_len + p->gso_size;
+}
+
+static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+{
+	__u32 at = p->offset + ETH_HLEN, total_len, header_len;
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
+		return DROP(INNER_IP_HEADER);
+	header_len = ip.ihl * 4;
+	total_len = bpf_ntohs(ip.tot_len);
+	if (!total_len && p->gso_size) /* BIG TCP: the length is the skb's */
+		total_len = p->len - ETH_HLEN;
+	if (ip.version != 4 || header_len < sizeof(ip) || total_len < header_len ||
+	    total_len > p->len - ETH_HLEN)
+		return DROP(INNER_IP_HEADER);
+
+	flow->words[2] = flow->words[6] = bpf_htonl(0xffff);
+	flow->words[3] = ip.saddr;
+	flow->words[7] = ip.daddr;
+	flow->words[9] = ip.protocol;
+	p->l4_proto = ip.protocol;
+	p->l4_offset = ETH_HLEN + header_len;
+	/* Fragments of one datagram are one flow: without ports. */
+	if (!(ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET)))
+		parse_l4(ctx, p, flow);
+	return 0;
+}
+
+static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+{
+	__u32 at = p->offset + ETH_HLEN, payload_len;
+	struct ipv6hdr ip;
+	__u8 next;
+
+	if (bpf_skb_load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
+		return DROP(INNER_IP_HEADER);
+	payload_len = bpf_ntohs(ip.payload_len);
+	if (ip.version != 6 || payload_len > p->len - ETH_HLEN - sizeof(ip))
+		return DROP(INNER_IP_HEADER);
+
+	__builtin_memcpy(&flow->words[0], &ip.saddr, sizeof(ip.saddr));
+	__builtin_memcpy(&flow->words[4], &ip.daddr, sizeof(ip.daddr));
+	next = ip.nexthdr;
+	at += sizeof(ip);
+	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
+		__u8 extension[2];
+
+		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS)
+			break;
+		if (bpf_skb_load_bytes(ctx, at, extension, sizeof(extension)) < 0)
+			break;
+		next = extension[0];
+		at += (extension[1] + 1) * 8;
+	}
+	flow->words[9] = next;
+	p->l4_proto = next;
+	p->l4_offset = at - p->offset;
+	parse_l4(ctx, p, flow);
+	return 0;
+}
+
+/* p->offset and p->hook are set by the caller. */
+static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
+{
+	struct flow flow = {};
+	int result = 0;
+
+	p->len = ctx->len - p->offset;
+	p->segment_len = p->len;
+	p->gso_size = ctx->gso_size;
+	if (ctx->len < p->offset + ETH_HLEN ||
+	    bpf_skb_load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
+		return DROP(INNER_TOO_SMALL);
+	if (p->eth.h_proto == bpf_htons(ETH_P_8021Q) || p->eth.h_proto == bpf_htons(ETH_P_8021AD))
+		return DROP(VLAN_TAG);
+	if (is_group(p->eth.h_source) || !(*(__u32 *)p->eth.h_source | *(__u16 *)(p->eth.h_source + 4)))
+		return DROP(SOURCE_MAC);
+
+	if (p->eth.h_proto == ETHERTYPE_IPV4) {
+		result = parse_ipv4(ctx, p, &flow);
+	} else if (p->eth.h_proto == ETHERTYPE_IPV6) {
+		result = parse_ipv6(ctx, p, &flow);
+	} else {
+		__builtin_memcpy(&flow, &p->eth, ETH_HLEN);
+	}
+	if (p->gso_size && p->len > p->segment_len && p->segment_len > p->gso_size) {
+		__u32 headers = p->segment_len - p->gso_size;
+
+		p->segments = (p->len - headers + p->gso_size - 1) / p->gso_size;
+	}
+	if (p->hook != HOOK_FROM_UNDERLAY) /* only encap asks for it */
+		p->flow_hash = flow_hash(flow.words, s->hash_seed);
+	return result;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage vtep_check: is this packet a tunnel packet for us, whole, from a VTEP of the fabric? What is
+ * not addressed to our tunnel port stays with the host (VERDICT_TO_HOST). First stage on the uplink;
+ * then tunnel.
+ */
+#pragma once
+
+#include "parse.h"
+
+/* An outer header, as far as it is read. Offsets are from the start of the skb. */
+struct outer_view {
+	struct addr source;
+	__u32 tunnel; /* of the VXLAN or Geneve header */
+	__u32 end;    /* of the UDP payload */
+	__u32 vni;
+	__u32 dest_key; /* from the Geneve option; 0: none */
+};
+
+#define NOT_OURS 1
+
+/* The UDP header behind an IP header; `end` is where the IP packet ends. */
+static __always_inline int check_udp(struct __sk_buff *ctx, const struct settings *s, __u32 at,
+				     struct udphdr *udp)
+{
+	if (bpf_skb_load_bytes(ctx, at, udp, sizeof(*udp)) < 0 ||
+	    udp->dest != bpf_htons(s->tunnel_port))
+		return NOT_OURS;
+	return 0;
+}
+
+static __always_inline int check_lengths(struct __sk_buff *ctx, struct outer_view *o, __u32 udp_at,
+					 const struct udphdr *udp, __u32 ip_payload_len)
+{
+	__u32 udp_len = bpf_ntohs(udp->len);
+
+	o->tunnel = udp_at + sizeof(*udp);
+	o->end = udp_at + udp_len;
+	if (udp_len != ip_payload_len || udp_len < sizeof(*udp) || o->end > ctx->len)
+		return DROP(OUTER_LENGTH);
+	/* Padding behind the packet is not part of the inner frame. */
+	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
+		return DROP(DECAP_FAILED);
+	return 0;
+}
+
+static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settings *s,
+				      struct outer_view *o)
+{
+	__u32 header_len, total_len, udp_at;
+	struct udphdr udp;
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
+		return NOT_OURS;
+	header_len = ip.ihl * 4;
+	o->source = mapped_v4(ip.saddr);
+	if (ip.version != 4 || header_len < sizeof(ip) || ip.protocol != IPPROTO_UDP ||
+	    ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET) ||
+	    __builtin_memcmp(&ip.daddr, &s->vtep.bytes[12], sizeof(ip.daddr)))
+		return NOT_OURS;
+	udp_at = ETH_HLEN + header_len;
+	if (check_udp(ctx, s, udp_at, &udp))
+		return NOT_OURS;
+
+	if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS))
+		return DROP(OUTER_FRAGMENT);
+	if (header_len == sizeof(ip) && csum_ipv4_header(&ip) != 0xffff)
+		return DROP(OUTER_IP_CSUM);
+	total_len = bpf_ntohs(ip.tot_len);
+	if (total_len < header_len)
+		return DROP(OUTER_LENGTH);
+	return check_lengths(ctx, o, udp_at, &udp, total_len - header_len);
+}
+
+struct ipv6_fragment {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
+
+static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settings *s,
+				      struct outer_view *o)
+{
+	__u32 udp_at = ETH_HLEN + sizeof(struct ipv6hdr);
+	struct ipv6_fragment fragment = {};
+	struct udphdr udp;
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
+		return NOT_OURS;
+	__builtin_memcpy(&o->source, &ip.saddr, sizeof(o->source));
+	if (ip.version != 6 || __builtin_memcmp(&ip.daddr, &s->vtep, sizeof(ip.daddr)))
+		return NOT_OURS;
+	if (ip.nexthdr == IPPROTO_FRAGMENT) {
+		if (bpf_skb_load_bytes(ctx, udp_at, &fragment, sizeof(fragment)) < 0 ||
+		    fragment.next != IPPROTO_UDP || fragment.offset & bpf_htons(0xfff8))
+			return NOT_OURS;
+		udp_at += sizeof(fragment);
+	} else if (ip.nexthdr != IPPROTO_UDP) {
+		return NOT_OURS;
+	}
+	if (check_udp(ctx, s, udp_at, &udp))
+		return NOT_OURS;
+
+	if (ip.nexthdr == IPPROTO_FRAGMENT)
+		return DROP(OUTER_FRAGMENT);
+	return check_lengths(ctx, o, udp_at, &udp, bpf_ntohs(ip.payload_len));
+}
+
+/* 0: a tunnel packet of ours from a known VTEP. NOT_OURS, or a drop reason. */
+static __always_inline int vtep_check(struct __sk_buff *ctx, const struct settings *s,
+				      struct outer_view *o)
+{
+	int result;
+
+	if (ctx->vlan_present || ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
+		return NOT_OURS;
+	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
+	if (result)
+		return result;
+	return bpf_map_lookup_elem(&remotes, &o->source) ? 0 : DROP(UNKNOWN_VTEP);
+}
