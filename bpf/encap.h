@@ -17,7 +17,7 @@
 #include <linux/errno.h>
 
 #include "parse.h"
-#include "segment.h"
+#include "segmenter.h"
 
 #define OUTER_MAX_LEN 65535
 #define IPV4_UDP (ETH_HLEN + 20)
@@ -26,6 +26,11 @@
 #define ENCAP_FLAGS                                                                                  \
 	(BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |      \
 	 BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN))
+
+static __always_inline __u16 outer_ethertype(const struct settings *s)
+{
+	return s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+}
 
 static __always_inline __be16 source_port(const struct settings *s, const struct packet *p)
 {
@@ -56,6 +61,7 @@ static __always_inline void fill_outer(struct outer *o, const struct settings *s
 	__u32 ip_len = r->header_len - ETH_HLEN + p->len;
 
 	__builtin_memcpy(o->bytes, r->header, MAX_TEMPLATE);
+	*(__be16 *)(o->bytes + 12) = outer_ethertype(s);
 	if (s->family == 4) {
 		*(__be16 *)(o->bytes + ETH_HLEN + 2) = bpf_htons(ip_len);
 		*(__u16 *)(o->bytes + ETH_HLEN + 10) =
@@ -74,42 +80,6 @@ static __always_inline int store_outer(struct __sk_buff *ctx, const struct outer
 	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
 }
 
-/* Outer Ethernet header from the kernel's routes and neighbours. */
-static __always_inline int resolve(struct __sk_buff *ctx, const struct settings *s,
-				   const struct addr *remote, struct ethhdr *eth)
-{
-	struct bpf_fib_lookup fib = {
-		.l4_protocol = IPPROTO_UDP,
-		.ifindex = s->uplink_ifindex,
-		.tot_len = 1, /* the size was checked against the tables already */
-	};
-	long result;
-
-	if (s->family == 4) {
-		fib.family = 2; /* AF_INET */
-		__builtin_memcpy(&fib.ipv4_src, &s->vtep.bytes[12], 4);
-		__builtin_memcpy(&fib.ipv4_dst, &remote->bytes[12], 4);
-	} else {
-		fib.family = 10; /* AF_INET6 */
-		__builtin_memcpy(fib.ipv6_src, s->vtep.bytes, 16);
-		__builtin_memcpy(fib.ipv6_dst, remote->bytes, 16);
-	}
-	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
-	if (result == BPF_FIB_LKUP_RET_NO_NEIGH)
-		return DROP(NO_NEIGHBOUR);
-	if (result != BPF_FIB_LKUP_RET_SUCCESS)
-		return DROP(NO_ROUTE);
-	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
-	eth->h_proto = s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
-	return 0;
-}
-
-static __always_inline __u16 outer_ethertype(const struct settings *s)
-{
-	return s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
-}
-
 /* The kernel fills in the outer Ethernet header, and queues while it resolves the next hop. */
 static __always_inline int send_by_neighbour(const struct settings *s, struct packet *p)
 {
@@ -118,28 +88,20 @@ static __always_inline int send_by_neighbour(const struct settings *s, struct pa
 }
 
 static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct settings *s,
-					 const struct remote *r, const struct addr *remote,
-					 struct packet *p, struct outer *o)
+					 const struct remote *r, struct packet *p,
+					 const struct outer *o)
 {
 	bool same_family = ctx->protocol == outer_ethertype(s);
 	int result;
 
 	if (p->gso_size && !(same_family && p->l4_proto == IPPROTO_TCP))
 		return segment(ctx, s, p);
-	if (!same_family) { /* redirect_neigh goes by skb->protocol, which is the inner one */
-		result = resolve(ctx, s, remote, (struct ethhdr *)o->bytes);
-		if (result < 0)
-			return result;
-	}
 	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
 		return DROP(ENCAP_FAILED);
 	result = store_outer(ctx, o, r->header_len);
 	if (result < 0)
 		return result;
-	if (same_family)
-		return send_by_neighbour(s, p);
-	p->action = bpf_redirect(s->uplink_ifindex, 0);
-	return VERDICT_ENCAP;
+	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
 }
 
 static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
@@ -162,14 +124,13 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 	o = &w->outer;
 	fill_outer(o, s, r, p, dest_key);
 	if (!p->l4_offset)
-		return encap_by_head(ctx, s, r, remote, p, o);
+		return encap_by_head(ctx, s, r, p, o);
 
 	room = bpf_skb_adjust_room(ctx, r->header_len, BPF_ADJ_ROOM_MAC, flags);
 	if (room == -EALREADY)
-		return encap_by_head(ctx, s, r, remote, p, o);
+		return encap_by_head(ctx, s, r, p, o);
 	if (room < 0)
 		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
-	*(__be16 *)(o->bytes + 12) = outer_ethertype(s);
 	result = store_outer(ctx, o, r->header_len);
 	if (result < 0)
 		return result;

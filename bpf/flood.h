@@ -42,13 +42,10 @@ static __always_inline int copy_to_remote(struct __sk_buff *ctx, const struct se
 	if (!r)
 		return DROP(UNKNOWN_REMOTE);
 	fill_outer(o, s, r, &w->flooded, GENEVE_FLOOD_GROUP);
-	result = resolve(ctx, s, remote, (struct ethhdr *)o->bytes);
-	if (result < 0)
-		return result;
 	result = store_outer(ctx, o, r->header_len);
 	if (result < 0)
 		return result;
-	return bpf_clone_redirect(ctx, s->uplink_ifindex, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
+	return retype_copy(ctx, s);
 }
 
 __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)

@@ -4,7 +4,8 @@
  * that turns a stage's answer into a counted verdict. docs/semantics.md says what each stage means.
  *
  *   from_port        parse → arp_nd → l2_lookup → (to_port | encap | flood)
- *   from_segmenter   the same, for the segments of a super-packet that could not travel whole
+ *   from_segmenter   the same, for the segments of a super-packet that could not travel whole;
+ *                    and the way out for what is encapsulated already
  *   from_underlay    vtep_check → tunnel → parse → ids → (to_port | flood)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
  */
@@ -78,6 +79,13 @@ static __always_inline int underlay_stages(struct __sk_buff *ctx, struct packet 
 	return result;
 }
 
+static __always_inline int send_encapsulated(struct packet *p)
+{
+	struct settings *s = get_settings();
+
+	return s ? send_by_neighbour(s, p) : DROP(NOT_CONFIGURED);
+}
+
 SEC("classifier")
 int from_port(struct __sk_buff *ctx)
 {
@@ -94,6 +102,8 @@ int from_segmenter(struct __sk_buff *ctx)
 
 	begin(ctx, &p, HOOK_FROM_SEGMENTER);
 	ctx->mark = 0;
+	if (p.source_ifindex == MARK_ENCAPSULATED)
+		return finish(&p, send_encapsulated(&p));
 	return finish(&p, port_stages(ctx, &p));
 }
 

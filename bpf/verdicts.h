@@ -28,8 +28,6 @@
 	V(22, HAIRPIN)              /* the destination is the port it came from */                   \
 	V(23, PKT_TOO_BIG)          /* a segment would exceed the underlay MTU (PKT_TOO_BIG) */      \
 	V(24, GSO_UNSUPPORTED)      /* a super-packet of a kind that cannot be encapsulated */       \
-	V(25, NO_ROUTE)             /* no route to the remote (IP_OUTNOROUTES) */                    \
-	V(26, NO_NEIGHBOUR)         /* the next hop's address is not resolved (NEIGH_FAILED) */      \
 	V(27, ENCAP_FAILED)         /* the kernel refused to make room */                            \
 	V(28, UNKNOWN_REMOTE)       /* the FDB names a remote that is not in the table */            \
 	V(29, OUTER_FRAGMENT)       /* a fragment of a tunnel packet */                              \
