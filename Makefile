@@ -1,0 +1,50 @@
+# Overlane. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+# rustup's folder, for shells that did not read the profile.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# The scripts and the tests look for target/release/overlane.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+
+.PHONY: help setup build demo test check unit system fuzz fmt deny clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## check prerequisites, install what building and the laboratory need
+	@scripts/setup demo
+
+build: ## target/release/overlane
+	@cargo build --release --locked --bin overlane
+
+demo: setup build ## set-up, build, then the quick study: two hosts, five networks, one table and a report
+	@target/release/overlane lab run jumbo-vxlan --quick
+
+test: ## everything: set-up, check, cargo tests, system tests with real peers, a minute of fuzzing
+	@scripts/test
+
+check: ## formatting, lints, rules of the house
+	@scripts/check
+
+unit: ## cargo tests only
+	@cargo test --workspace --locked
+
+system: build ## system tests only; pass arguments with ARGS="-k vxlan"
+	@scripts/system-tests 4 $(ARGS)
+
+fuzz: ## fuzz every target; FUZZ_SECONDS=60 in all
+	@fuzz/run $(or $(FUZZ_SECONDS),60)
+
+fmt: ## format Rust and C
+	@cargo fmt --all
+	@clang-format-19 -i bpf/*.h bpf/*.c
+
+deny: ## licences, advisories and sources of the dependencies (needs: cargo install cargo-deny)
+	@cargo deny check
+
+clean: ## what building and measuring left here (results/ stays)
+	@cargo clean
+	@rm -rf fuzz/target fuzz/artifacts

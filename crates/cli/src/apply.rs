@@ -1,0 +1,53 @@
+//! `overlane apply FILE --host NAME`: the fabric file becomes tables, and `overlane_host` makes the
+//! machine carry them. Here: which errors come first, and what is printed.
+
+use overlane_host::{ApplyRequest, Holder, HostError, Report};
+
+use crate::args::Apply;
+use crate::check;
+use crate::failure::Failure;
+use crate::output::Output;
+
+pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
+    // First of all: on an old kernel nothing else is worth mending.
+    overlane_ebpf::preflight::check_kernel().map_err(HostError::from)?;
+    let tables = check::load(&args.file)?.compile(&args.host)?;
+    let on_wait = |holder: &Holder| wait_note(output, &args.host, holder);
+    let report = overlane_host::apply(&ApplyRequest {
+        netns: args.netns.as_deref(),
+        dry_run: args.dry_run,
+        on_wait: &on_wait,
+        ..ApplyRequest::new(&tables)
+    })?;
+    for note in &report.notes {
+        output.note(note.to_string());
+    }
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.line(describe(&report))?;
+    }
+    Ok(())
+}
+
+/// Said once, before waiting: who holds the lock.
+pub(crate) fn wait_note(output: Output, host: &str, holder: &Holder) {
+    let Holder { pid, command } = holder;
+    output.note(format!(
+        "waiting: host {host} is locked by process {pid} ({command})"
+    ));
+}
+
+/// One line per difference, then how it went.
+fn describe(report: &Report) -> String {
+    let mut lines: Vec<String> = report.changes.iter().map(ToString::to_string).collect();
+    let host = &report.host;
+    lines.push(match (report.changes.len(), report.dry_run) {
+        (0, _) => format!("host {host}: nothing differs"),
+        (1, true) => format!("host {host}: 1 change, nothing done (dry run)"),
+        (count, true) => format!("host {host}: {count} changes, nothing done (dry run)"),
+        (1, false) => format!("host {host}: applied, 1 change"),
+        (count, false) => format!("host {host}: applied, {count} changes"),
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,124 @@
+//! `overlane check FILE`: everything that is wrong with a fabric file, at once.
+
+use std::path::Path;
+
+use overlane_model::{Fabric, FabricErrors};
+use serde::Serialize;
+
+use crate::args::Check;
+use crate::failure::Failure;
+use crate::output::Output;
+
+pub(crate) fn run(args: &Check, output: Output) -> Result<(), Failure> {
+    let result = load(&args.file);
+    if args.json {
+        output.json(&Verdict::of(&result))?;
+        return result.map(|_| ()).map_err(|_| Failure::Reported);
+    }
+    let fabric = result?;
+    output.line(format!("{}: ok, {}", args.file.display(), summary(&fabric)))?;
+    Ok(())
+}
+
+/// The fabric in a file, or on standard input for `-`.
+pub(crate) fn load(file: &Path) -> Result<Fabric, FabricErrors> {
+    let path = if file == Path::new("-") {
+        Path::new("/dev/stdin")
+    } else {
+        file
+    };
+    Fabric::load(path)
+}
+
+/// `geneve over IPv4, 2 hosts, 1 logical switch, 4 logical ports`
+fn summary(fabric: &Fabric) -> String {
+    let plural = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!(
+            "{count} {what}{}",
+            if what.ends_with("ch") { "es" } else { "s" }
+        ),
+    };
+    let family = match fabric.hosts().values().next() {
+        Some(host) if host.underlay.is_ipv6() => " over IPv6",
+        Some(_) => " over IPv4",
+        None => "",
+    };
+    format!(
+        "{}{family}, {}, {}, {}",
+        fabric.tunnel().encapsulation,
+        plural(fabric.hosts().len(), "host"),
+        plural(fabric.switches().len(), "logical switch"),
+        plural(fabric.ports().len(), "logical port"),
+    )
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    ok: bool,
+    errors: Vec<Mistake<'a>>,
+}
+
+/// One mistake; without a place when the file could not be read.
+#[derive(Serialize)]
+struct Mistake<'a> {
+    line: Option<u32>,
+    column: Option<u32>,
+    length: Option<u32>,
+    message: String,
+    help: Option<&'a str>,
+    related: Option<Related<'a>>,
+}
+
+/// The earlier place that a mistake disagrees with.
+#[derive(Serialize)]
+struct Related<'a> {
+    line: u32,
+    column: u32,
+    message: &'a str,
+}
+
+impl<'a> Verdict<'a> {
+    fn of(result: &'a Result<Fabric, FabricErrors>) -> Self {
+        let Err(errors) = result else {
+            return Self {
+                ok: true,
+                errors: Vec::new(),
+            };
+        };
+        let mut list: Vec<Mistake<'_>> = errors
+            .diagnostics()
+            .iter()
+            .map(|found| Mistake {
+                line: Some(found.line),
+                column: Some(found.column),
+                length: Some(found.length),
+                message: found.message.clone(),
+                help: found.help.as_deref(),
+                related: found
+                    .related
+                    .as_ref()
+                    .map(|(line, column, message)| Related {
+                        line: *line,
+                        column: *column,
+                        message,
+                    }),
+            })
+            .collect();
+        if list.is_empty() {
+            list.push(Mistake {
+                line: None,
+                column: None,
+                length: None,
+                message: errors.to_string(),
+                help: None,
+                related: None,
+            });
+        }
+        Self {
+            ok: false,
+            errors: list,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that ends a command early, how it is said, and with which exit code: 1 the operation
+//! failed, 2 wrong usage or wrong fabric file.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use overlane_host::HostError;
+use overlane_lab::LabError;
+use overlane_model::{CompileError, FabricErrors};
+use thiserror::Error as ThisError;
+
+use crate::output::Output;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, ThisError)]
+pub(crate) enum Failure {
+    /// There is no valid fabric; the text has a place and a help line for each mistake.
+    #[error(transparent)]
+    Fabric(#[from] FabricErrors),
+    /// The fabric has no tables for the host that was named.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Applying, removing or looking at a host failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The laboratory failed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The result of a study could not be read back.
+    #[error("cannot read the result: {source} ({})", path.display())]
+    Result { path: PathBuf, source: io::Error },
+    /// Standard output could not be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+    /// The fabric file is wrong and that has been said already (`--json`).
+    #[error("the fabric file is wrong")]
+    Reported,
+    /// The command ran and its answer, already printed, is no.
+    #[error("no")]
+    Negative,
+}
+
+impl Failure {
+    /// Says what happened and gives the exit code.
+    pub(crate) fn report(&self, output: Output) -> ExitCode {
+        match self {
+            // The reader went away: it has what it wanted.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Reported | Self::Negative => {}
+            Self::Fabric(errors) => output.err_raw(errors.render(output.colour_err())),
+            other => output.error(
+                chain(other),
+                other.help().or_else(|| rights(other)).as_deref(),
+            ),
+        }
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Fabric(_) | Self::Compile(_) | Self::Reported => 2,
+            Self::Host(_)
+            | Self::Lab(_)
+            | Self::Result { .. }
+            | Self::Output(_)
+            | Self::Negative => 1,
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::Compile(error) => error.help(),
+            Self::Host(error) => error.help(),
+            Self::Lab(error) => lab_help(error).map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+/// The error and what is behind it, `: ` between; what a text contains already is not said twice.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(source) = behind {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        behind = source.source();
+    }
+    text
+}
+
+/// When nobody closer knows a help, and the kernel refused for want of rights.
+fn rights(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let refused = error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if refused {
+            return Some("run it as root (sudo)".to_owned());
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn lab_help(error: &LabError) -> Option<&'static str> {
+    match error {
+        LabError::UnknownStudy { .. } => Some("`overlane lab list` shows the studies"),
+        LabError::Busy { .. } => {
+            Some("wait until it is done; after a crash: `overlane lab cleanup`")
+        }
+        LabError::Unable { .. } | LabError::Command { .. } => {
+            Some("`overlane lab doctor` shows what this machine lacks")
+        }
+        LabError::Net(error) if error.is_permission() => Some("run it as root (sudo)"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, ThisError)]
+    #[error("cannot open the map")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn causes_are_said_once() {
+        let cause = || io::Error::new(io::ErrorKind::PermissionDenied, "refused");
+        assert_eq!(chain(&Outer(cause())), "cannot open the map: refused");
+        let said = Failure::Output(cause());
+        assert_eq!(chain(&said), "cannot write to standard output: refused");
+    }
+
+    #[test]
+    fn a_refusal_anywhere_behind_an_error_has_a_help() {
+        let refused = Outer(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert!(rights(&refused).is_some());
+        assert!(rights(&Outer(io::Error::from(io::ErrorKind::NotFound))).is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! The binary `overlane`: arguments become a typed request, a crate does the work, the answer is
+//! printed. Decides nothing itself. One file per command.
+
+mod apply;
+mod args;
+mod cells;
+mod check;
+mod completions;
+mod failure;
+mod lab;
+mod output;
+mod remove;
+mod schema;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::from_environment();
+    match run(&cli.command, output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(output),
+    }
+}
+
+fn run(command: &Command, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Check(args) => check::run(args, output),
+        Command::Apply(args) => apply::run(args, output),
+        Command::Remove(args) => remove::run(args, output),
+        Command::Show(args) => show::run(args, output),
+        Command::Schema(_) => schema::run(output),
+        Command::Completions(args) => completions::run(args, output),
+        Command::Lab(args) => lab::run(args, output),
+    }
+}

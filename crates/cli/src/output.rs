@@ -1,0 +1,217 @@
+//! How the program speaks: tables for people, JSON for programs, colour only for a terminal, and a
+//! reader that goes away (`overlane show counters | head`) is no error.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
+};
+use serde::Serialize;
+
+/// Standard output and standard error, each with what it can show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    colour_out: bool,
+    colour_err: bool,
+}
+
+impl Output {
+    /// Looks at the two streams and at `NO_COLOR` (<https://no-color.org>).
+    pub(crate) fn from_environment() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            colour_out: wanted && io::stdout().is_terminal(),
+            colour_err: wanted && io::stderr().is_terminal(),
+        }
+    }
+
+    /// Neither stream shows colours.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self {
+            colour_out: false,
+            colour_err: false,
+        }
+    }
+
+    /// Whether standard error shows colours.
+    pub(crate) fn colour_err(self) -> bool {
+        self.colour_err
+    }
+
+    /// A line, or several, on standard output.
+    pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{}", text.as_ref())
+    }
+
+    /// Bytes on standard output, as they are.
+    pub(crate) fn raw(self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
+    }
+
+    /// A value as JSON on standard output.
+    pub(crate) fn json(self, value: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
+        self.raw(&text)
+    }
+
+    /// Something worth knowing that is no error, on standard error. Never fails: the work was done.
+    pub(crate) fn note(self, text: impl AsRef<str>) {
+        let label = self.err_label("note", "1;33");
+        let _ = writeln!(io::stderr().lock(), "{label}: {}", text.as_ref());
+    }
+
+    /// `error: …` and, where there is one, `help: …`, on standard error.
+    pub(crate) fn error(self, text: impl AsRef<str>, help: Option<&str>) {
+        let mut err = io::stderr().lock();
+        let _ = writeln!(
+            err,
+            "{}: {}",
+            self.err_label("error", "1;31"),
+            text.as_ref()
+        );
+        if let Some(help) = help {
+            let _ = writeln!(err, "{}: {help}", self.err_label("help", "1;36"));
+        }
+    }
+
+    /// A text that has its own labels, on standard error.
+    pub(crate) fn err_raw(self, text: impl AsRef<str>) {
+        let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+    }
+
+    fn err_label(self, label: &str, code: &str) -> String {
+        if self.colour_err {
+            format!("\x1b[{code}m{label}\x1b[0m")
+        } else {
+            label.to_owned()
+        }
+    }
+
+    /// A table with these columns. A name that begins with `#` makes a column of numbers.
+    pub(crate) fn table(self, columns: &[&str]) -> Rows {
+        let mut table = Table::new();
+        table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')));
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        if self.colour_out {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        table.set_header(
+            columns
+                .iter()
+                .map(|name| Cell::new(name.trim_start_matches('#')).add_attribute(Attribute::Bold)),
+        );
+        for (index, name) in columns.iter().enumerate() {
+            let Some(column) = table.column_mut(index) else {
+                continue;
+            };
+            column.set_padding((0, 2));
+            if name.starts_with('#') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Rows { table }
+    }
+
+    /// A heading and its table, or what to say when the table has no rows.
+    pub(crate) fn section(self, heading: &str, rows: &Rows, empty: &str) -> io::Result<()> {
+        let body = if rows.is_empty() {
+            empty.to_owned()
+        } else {
+            rows.render()
+        };
+        self.line(format!("{heading}\n\n{body}"))
+    }
+}
+
+/// The rows of a table.
+pub(crate) struct Rows {
+    table: Table,
+}
+
+impl Rows {
+    pub(crate) fn push(&mut self, cells: Vec<Cell>) {
+        self.table.add_row(cells);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Without white space at the ends of lines.
+    pub(crate) fn render(&self) -> String {
+        self.table.trim_fmt()
+    }
+}
+
+/// A cell with a text.
+pub(crate) fn text(value: impl ToString) -> Cell {
+    Cell::new(value)
+}
+
+/// A cell with a number, grouped for reading: `12 345 678`.
+pub(crate) fn number(value: u64) -> Cell {
+    Cell::new(grouped(value))
+}
+
+/// A cell that says whether something is well; what is not stands out.
+pub(crate) fn state(value: &str, well: bool) -> Cell {
+    Cell::new(value).fg(if well { Color::Green } else { Color::Red })
+}
+
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        for (value, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1 000"),
+            (12_345_678, "12 345 678"),
+        ] {
+            assert_eq!(grouped(value), expected);
+        }
+    }
+
+    #[test]
+    fn a_table_has_no_colour_and_no_trailing_space_without_a_terminal() {
+        let mut rows = Output::plain().table(&["port", "#packets"]);
+        assert!(rows.is_empty());
+        rows.push(vec![state("web1", false), number(1234)]);
+        rows.push(vec![text("b"), number(5)]);
+        assert_eq!(
+            rows.render(),
+            "port  packets\n───────────────\nweb1    1 234\nb           5"
+        );
+    }
+
+    #[test]
+    fn a_table_for_a_terminal_has_colour() {
+        let mut rows = Output {
+            colour_out: true,
+            colour_err: true,
+        }
+        .table(&["state"]);
+        rows.push(vec![state("missing", false)]);
+        assert!(rows.render().contains("\x1b["));
+    }
+}

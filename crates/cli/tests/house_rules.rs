@@ -1,0 +1,279 @@
+//! Rules of the house that a program can read: which crate may depend on which, how long a file may
+//! be, where `unsafe` stands. Part of `make check`. Each rule is shown to be able to fail.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every edge between our crates, and no other (drawn in ARCHITECTURE.md).
+const EDGES: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("model", &["wire"]),
+    ("net", &[]),
+    ("ebpf", &["model", "wire"]),
+    ("host", &["model", "wire", "ebpf", "net"]),
+    ("lab", &["net"]),
+    ("cli", &["wire", "model", "net", "ebpf", "host", "lab"]),
+];
+
+/// Crates from outside that stay inside one of ours (docs/adr/).
+const CONFINED: &[(&str, &str)] = &[
+    ("aya", "ebpf"),
+    ("netlink-sys", "net"),
+    ("netlink-packet-route", "net"),
+    ("clap", "cli"),
+];
+
+const LONGEST_FILE: usize = 800;
+const LONG_FILE: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What `cargo metadata` says about this workspace.
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The edges, of every kind (tests and build scripts as well), that are not allowed.
+fn forbidden_edges(metadata: &Value) -> Vec<String> {
+    let short = |name: &str| name.strip_prefix("overlane-").map(str::to_owned);
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let Some(from) = short(name) else {
+            found.push(format!(
+                "{name}: a crate of the workspace is called overlane-something"
+            ));
+            continue;
+        };
+        let Some((_, allowed)) = EDGES.iter().find(|(crate_name, _)| *crate_name == from) else {
+            found.push(format!("{from}: not drawn in ARCHITECTURE.md"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            if let Some(to) = short(name) {
+                if !allowed.contains(&to.as_str()) {
+                    found.push(format!("{from} → {to}"));
+                }
+            } else if let Some((_, owner)) = CONFINED.iter().find(|(outside, _)| *outside == name)
+                && *owner != from
+            {
+                found.push(format!("{from} → {name}, which belongs into {owner} only"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_only_along_the_drawn_edges() {
+    assert_eq!(forbidden_edges(&metadata()), Vec::<String>::new());
+}
+
+#[test]
+fn a_forbidden_edge_is_found() {
+    let package = |metadata: &mut Value, name: &str| -> usize {
+        let packages = metadata["packages"].as_array().unwrap();
+        packages
+            .iter()
+            .position(|package| package["name"] == name)
+            .unwrap()
+    };
+    for (from, to, expected) in [
+        ("overlane-wire", "overlane-model", "wire → model"),
+        ("overlane-lab", "overlane-host", "lab → host"),
+        (
+            "overlane-host",
+            "aya",
+            "host → aya, which belongs into ebpf only",
+        ),
+    ] {
+        let mut doctored = metadata();
+        let index = package(&mut doctored, from);
+        let edge = serde_json::json!({ "name": to, "kind": "dev" });
+        doctored["packages"][index]["dependencies"]
+            .as_array_mut()
+            .unwrap()
+            .push(edge);
+        assert_eq!(forbidden_edges(&doctored), [expected]);
+    }
+    let mut doctored = metadata();
+    let index = package(&mut doctored, "overlane-net");
+    doctored["packages"][index]["name"] = "overlane-agent".into();
+    assert_eq!(
+        forbidden_edges(&doctored),
+        ["agent: not drawn in ARCHITECTURE.md"]
+    );
+}
+
+/// Every file of ours under `folders` with one of the endings.
+fn sources(folders: &[&str], endings: &[&str]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.is_dir() {
+                if !["target", "corpus", "artifacts", "__pycache__"].contains(&name.as_str()) {
+                    open.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn files_stay_readable() {
+    let mut too_long = Vec::new();
+    for path in sources(
+        &["crates", "bpf", "tests", "fuzz", "scripts"],
+        &[".rs", ".h", ".c", ".py"],
+    ) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        if lines > LONGEST_FILE {
+            too_long.push(format!("{}: {lines} lines", path.display()));
+        } else if lines > LONG_FILE {
+            println!("talk about it: {} has {lines} lines", path.display());
+        }
+    }
+    assert_eq!(too_long, Vec::<String>::new());
+}
+
+/// Whether a line of code, not of comment, uses the keyword.
+fn uses_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
+        .iter()
+        .any(|use_| code.contains(use_))
+}
+
+#[test]
+fn unsafe_stands_only_in_sys_rs() {
+    let outside: Vec<String> = sources(&["crates"], &[".rs"])
+        .into_iter()
+        .filter(|path| !path.ends_with("sys.rs") && !path.ends_with("house_rules.rs"))
+        .filter(|path| fs::read_to_string(path).unwrap().lines().any(uses_unsafe))
+        .map(|path| path.display().to_string())
+        .collect();
+    assert_eq!(outside, Vec::<String>::new());
+    assert!(uses_unsafe("let x = unsafe { y() };"));
+    assert!(!uses_unsafe("// an unsafe { block }"));
+}
+
+#[test]
+fn the_makefile_stays_small() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let phony = makefile
+        .lines()
+        .find_map(|line| line.strip_prefix(".PHONY:"))
+        .unwrap();
+    let targets: BTreeSet<&str> = phony.split_whitespace().collect();
+    assert!(targets.len() <= 12, "{targets:?}");
+    for target in &targets {
+        let rule = format!("\n{target}:");
+        let line = makefile
+            .find(&rule)
+            .map(|at| makefile[at + 1..].lines().next().unwrap());
+        assert!(
+            line.is_some_and(|line| line.contains("## ")),
+            "{target} has no help text"
+        );
+    }
+}
+
+#[test]
+fn every_command_is_documented() {
+    let manual = fs::read_to_string(root().join("docs/cli.md")).unwrap();
+    for command in [
+        "check",
+        "apply",
+        "remove",
+        "show ports",
+        "show fdb",
+        "show remotes",
+        "show counters",
+        "schema",
+        "completions",
+        "lab run",
+        "lab list",
+        "lab doctor",
+        "lab cleanup",
+    ] {
+        assert!(
+            manual.contains(&format!("## overlane {command}")),
+            "{command}"
+        );
+    }
+}
+
+/// Targets of the links in a Markdown text that lead into the tree.
+fn links(text: &str) -> Vec<&str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', '#']).next())
+        .filter(|target| !target.is_empty() && !target.contains("://"))
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut pages = sources(&["docs"], &[".md"]);
+    for page in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ] {
+        pages.push(root().join(page));
+    }
+    let mut broken = Vec::new();
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in links(&text) {
+            if !page.parent().unwrap().join(target).exists() {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    assert_eq!(
+        links("[a](b.md#c) ![p](q.svg) [x](https://y)"),
+        ["b.md", "q.svg"]
+    );
+}

@@ -1,0 +1,96 @@
+//! Reads counters: each CPU counts for itself, the sum is what users see.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use overlane_model::{Hook, Verdict};
+use zerocopy::FromBytes;
+
+use crate::abi::{self, Counter};
+use crate::maps::MapSet;
+use crate::tables::Table;
+use crate::EbpfError;
+
+/// Map of the verdict counters: written by the programs only, so no [`Table`].
+pub(crate) const VERDICT_COUNTERS: &str = "verdict_counters";
+
+/// All counters of one data path.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    /// Every hook and verdict.
+    pub verdicts: Vec<(Hook, Verdict, Counter)>,
+    /// By VNI and logical port key.
+    pub ports: BTreeMap<(u32, u32), abi::PortCounters>,
+    /// By VTEP.
+    pub remotes: BTreeMap<IpAddr, abi::RemoteCounters>,
+}
+
+/// Reads all counters of a map set.
+pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
+    let mut counters = Counters::default();
+    let verdicts = maps.map(VERDICT_COUNTERS)?;
+    for hook in Hook::ALL {
+        for &verdict in Verdict::ALL {
+            let slot = hook.number() * abi::VERDICT_SLOTS as u32 + verdict.number();
+            let value = verdicts
+                .get(&slot.to_ne_bytes())
+                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
+            let sum = value.map_or_else(Counter::default, |value| sum(&value, Counter::default(), Counter::plus));
+            counters.verdicts.push((hook, verdict, sum));
+        }
+    }
+    for (key, value) in values(maps, Table::PortCounters)? {
+        let Ok(key) = abi::PortKey::read_from_bytes(&key) else { continue };
+        counters.ports.insert((key.vni, key.key), sum(&value, abi::PortCounters::default(), abi::PortCounters::plus));
+    }
+    for (key, value) in values(maps, Table::RemoteCounters)? {
+        let Ok(key) = abi::Addr::read_from_bytes(&key) else { continue };
+        counters.remotes.insert(key.into(), sum(&value, abi::RemoteCounters::default(), abi::RemoteCounters::plus));
+    }
+    Ok(counters)
+}
+
+/// Takes the counters of `old` over into `new`, where `new` has the same entry of the same size. What the
+/// old programs count between this and their replacement is lost to the counters, not to the network.
+pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
+    for table in [Table::PortCounters, Table::RemoteCounters] {
+        if old.map(table.name())?.layout.value_size != new.map(table.name())?.layout.value_size {
+            continue;
+        }
+        for (key, value) in values(old, table)? {
+            if new.get(table, &key)?.is_some() {
+                new.put(table, &key, &value)?;
+            }
+        }
+    }
+    let (old, new) = (old.map(VERDICT_COUNTERS)?, new.map(VERDICT_COUNTERS)?);
+    if old.layout.value_size != new.layout.value_size {
+        return Ok(());
+    }
+    for slot in 0..old.layout.max_entries.min(new.layout.max_entries) {
+        let key = slot.to_ne_bytes();
+        let value = old.get(&key).map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
+        if let Some(value) = value {
+            new.put(&key, &value).map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", VERDICT_COUNTERS))?;
+        }
+    }
+    Ok(())
+}
+
+fn values(maps: &MapSet, table: Table) -> Result<Vec<(Vec<u8>, Vec<u8>)>, EbpfError> {
+    let mut found = Vec::new();
+    for key in maps.entries(table)?.into_keys() {
+        if let Some(value) = maps.get(table, &key)? {
+            found.push((key, value));
+        }
+    }
+    Ok(found)
+}
+
+/// Adds up the values of all CPUs, which lie one after the other on 8-byte borders.
+fn sum<T: FromBytes>(value: &[u8], zero: T, plus: fn(T, T) -> T) -> T {
+    value
+        .chunks_exact(size_of::<T>().next_multiple_of(8))
+        .filter_map(|cpu| T::read_from_prefix(cpu).ok())
+        .fold(zero, |sum, (of_cpu, _)| plus(sum, of_cpu))
+}

@@ -1,0 +1,168 @@
+//! A set of maps that belong together: pinned in one folder, or just created and not yet pinned.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use crate::sys::{self, RawMap};
+use crate::tables::{Contents, Entries, Table};
+use crate::{EbpfError, Layout};
+
+/// Layout of every map, by name.
+pub type Layouts = BTreeMap<String, Layout>;
+
+/// The maps of one data path.
+#[derive(Debug)]
+pub struct MapSet {
+    maps: BTreeMap<String, RawMap>,
+}
+
+impl MapSet {
+    /// Opens the set pinned in `dir`. None when a map is missing or is not what `layouts` says: such a
+    /// set cannot be used.
+    pub fn open(dir: &Path, layouts: &Layouts) -> Result<Option<Self>, EbpfError> {
+        let mut maps = BTreeMap::new();
+        for (name, layout) in layouts {
+            let path = dir.join(name);
+            let fd = match sys::pinned(&path) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
+            };
+            let map = raw_map(name, fd)?;
+            if map.layout != *layout {
+                return Ok(None);
+            }
+            maps.insert(name.clone(), map);
+        }
+        Ok(Some(Self { maps }))
+    }
+
+    /// Opens whatever maps with the names of `layouts` are pinned in `dir`, of any build. None when one is
+    /// missing. Only to read from: sizes may differ.
+    pub fn open_any(dir: &Path, layouts: &Layouts) -> Result<Option<Self>, EbpfError> {
+        let mut maps = BTreeMap::new();
+        for name in layouts.keys() {
+            let path = dir.join(name);
+            match sys::pinned(&path) {
+                Ok(fd) => maps.insert(name.clone(), raw_map(name, fd)?),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
+            };
+        }
+        Ok(Some(Self { maps }))
+    }
+
+    pub(crate) fn from_descriptors(fds: BTreeMap<String, OwnedFd>) -> Result<Self, EbpfError> {
+        let maps =
+            fds.into_iter().map(|(name, fd)| Ok((name.clone(), raw_map(&name, fd)?))).collect::<Result<_, EbpfError>>()?;
+        Ok(Self { maps })
+    }
+
+    /// Pins every map in `dir`, which must exist. After an error some are pinned.
+    pub fn pin(&self, dir: &Path) -> Result<(), EbpfError> {
+        for (name, map) in &self.maps {
+            let path = dir.join(name);
+            sys::pin(map.fd().as_fd(), &path).map_err(EbpfError::path("BPF_OBJ_PIN", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Everything `apply` wrote. Of counters only the keys: their values are empty here.
+    pub fn contents(&self) -> Result<Contents, EbpfError> {
+        Table::ALL.into_iter().map(|table| Ok((table, self.entries(table)?))).collect()
+    }
+
+    /// One value as the kernel holds it, of all CPUs for a per-CPU map.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, EbpfError> {
+        self.map(table.name())?.get(key).map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", table.name()))
+    }
+
+    /// Writes one entry. A counter starts from zero on every CPU when `value` is that of one CPU.
+    pub fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EbpfError> {
+        let map = self.map(table.name())?;
+        let call = EbpfError::call("BPF_MAP_UPDATE_ELEM", table.name());
+        if table.is_counters() && value.len() != map.stride {
+            return map.put(key, &vec![0; map.stride]).map_err(call);
+        }
+        map.put(key, value).map_err(call)
+    }
+
+    /// Deletes one entry, if it is there.
+    pub fn delete(&self, table: Table, key: &[u8]) -> Result<(), EbpfError> {
+        self.map(table.name())?.delete(key).map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", table.name()))
+    }
+
+    pub(crate) fn map(&self, name: &str) -> Result<&RawMap, EbpfError> {
+        self.maps.get(name).ok_or_else(|| EbpfError::Missing { kind: "map", name: name.to_owned() })
+    }
+
+    pub(crate) fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
+        let map = self.map(table.name())?;
+        let mut entries = Entries::new();
+        let mut key = None;
+        loop {
+            let next = map.next_key(key.as_deref());
+            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", table.name()))? else {
+                return Ok(entries);
+            };
+            let value = if table.is_counters() { Some(Vec::new()) } else { self.get(table, &next)? };
+            if let Some(value) = value {
+                // Nobody else writes these maps, so a key seen twice cannot be; if it were, stop.
+                if entries.insert(next.clone(), value).is_some() {
+                    return Ok(entries);
+                }
+            }
+            key = Some(next);
+        }
+    }
+}
+
+/// Unpins every object in `dir` and removes it. Returns what was there, open: dropping it lets go of it
+/// for good, [`Unpinned::restore`] puts it back.
+pub fn unpin_folder(dir: &Path) -> Result<Unpinned, EbpfError> {
+    let mut unpinned = Unpinned { dir: dir.to_owned(), objects: Vec::new() };
+    let result = unpinned.take(dir);
+    match result {
+        Ok(()) => Ok(unpinned),
+        Err(error) => {
+            unpinned.restore()?;
+            Err(error)
+        }
+    }
+}
+
+/// Objects that were pinned in one folder.
+#[derive(Debug)]
+pub struct Unpinned {
+    dir: PathBuf,
+    objects: Vec<(PathBuf, OwnedFd)>,
+}
+
+impl Unpinned {
+    fn take(&mut self, dir: &Path) -> Result<(), EbpfError> {
+        for entry in fs::read_dir(dir).map_err(EbpfError::path("read", dir))? {
+            let path = entry.map_err(EbpfError::path("read", dir))?.path();
+            let fd = sys::pinned(&path).map_err(EbpfError::path("BPF_OBJ_GET", &path))?;
+            fs::remove_file(&path).map_err(EbpfError::path("unpin", &path))?;
+            self.objects.push((path, fd));
+        }
+        fs::remove_dir(dir).map_err(EbpfError::path("rmdir", dir))
+    }
+
+    /// Pins everything where it was.
+    pub fn restore(self) -> Result<(), EbpfError> {
+        fs::create_dir_all(&self.dir).map_err(EbpfError::path("mkdir", &self.dir))?;
+        for (path, fd) in self.objects {
+            sys::pin(fd.as_fd(), &path).map_err(EbpfError::path("BPF_OBJ_PIN", &path))?;
+        }
+        Ok(())
+    }
+}
+
+fn raw_map(name: &str, fd: OwnedFd) -> Result<RawMap, EbpfError> {
+    let cpus = aya::util::nr_cpus()
+        .map_err(|(path, source)| EbpfError::Call { call: "read", what: path.to_owned(), source })?;
+    RawMap::new(fd, cpus).map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", name))
+}

@@ -1,0 +1,218 @@
+//! The compiled data path: embedded in the program, described by its maps, loaded into the kernel.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use aya::maps::{Map, MapData};
+use aya::programs::SchedClassifier;
+use aya::{Ebpf, EbpfLoader};
+use aya_obj::EbpfSectionKind;
+
+use crate::links::HeldProgram;
+use crate::maps::{Layouts, MapSet};
+use crate::tables::Table;
+use crate::{EbpfError, Layout};
+
+/// `bpf/tc.bpf.c`, compiled by build.rs.
+static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
+
+/// The programs of the data path, each for one tcx ingress hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Program {
+    /// On every port's device.
+    FromPort,
+    /// On the uplink.
+    FromUnderlay,
+    /// On the receiving end of the segmenter.
+    FromSegmenter,
+    /// On the device that registers the tunnel's port for GRO.
+    FromGroDevice,
+}
+
+impl Program {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::FromPort, Self::FromUnderlay, Self::FromSegmenter, Self::FromGroDevice];
+
+    /// Its name in C.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FromPort => "from_port",
+            Self::FromUnderlay => "from_underlay",
+            Self::FromSegmenter => "from_segmenter",
+            Self::FromGroDevice => "from_gro_device",
+        }
+    }
+}
+
+/// One build of the data path.
+#[derive(Debug)]
+pub struct DataPath<'a> {
+    bytes: &'a [u8],
+    digest: String,
+    layouts: Layouts,
+    signature: String,
+}
+
+/// A data path in the kernel: programs, and the maps they use.
+#[derive(Debug)]
+pub struct Loaded {
+    programs: BTreeMap<Program, HeldProgram>,
+    /// The maps; new and not pinned, unless a pinned set was given.
+    pub maps: MapSet,
+}
+
+impl DataPath<'static> {
+    /// The one this program was built with.
+    pub fn embedded() -> Result<Self, EbpfError> {
+        Self::new(EMBEDDED)
+    }
+
+    /// The object file itself.
+    pub const fn embedded_bytes() -> &'static [u8] {
+        EMBEDDED
+    }
+}
+
+impl<'a> DataPath<'a> {
+    /// Reads an object file and checks its maps against `abi.rs`.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, EbpfError> {
+        let object = aya_obj::Object::parse(bytes)?;
+        let layouts: Layouts = object
+            .maps
+            .iter()
+            // .rodata and the like belong to one load of the object, not to the set.
+            .filter(|(_, map)| matches!(map.section_kind(), EbpfSectionKind::BtfMaps | EbpfSectionKind::Maps))
+            .map(|(name, map)| {
+                let layout = Layout {
+                    kind: map.map_type(),
+                    key_size: map.key_size(),
+                    value_size: map.value_size(),
+                    max_entries: map.max_entries(),
+                    flags: map.map_flags(),
+                };
+                (name.clone(), layout)
+            })
+            .collect();
+        check_sizes(&layouts)?;
+        let signature = signature(&layouts);
+        Ok(Self { bytes, digest: format!("{:016x}", fnv1a(bytes)), layouts, signature })
+    }
+
+    /// Differs when the object does: an other build of the programs.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Differs when any map does: such maps cannot be shared with another build.
+    pub fn signature(&self) -> &str {
+        &self.signature
+    }
+
+    /// The layout of every map.
+    pub const fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// Loads the programs, with the maps pinned in `pins`, or with new maps that are not pinned yet.
+    /// Leaves nothing behind when the result is dropped.
+    pub fn load(&self, pins: Option<&Path>) -> Result<Loaded, EbpfError> {
+        let mut loader = EbpfLoader::new();
+        // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
+        loader.btf(None);
+        if let Some(dir) = pins {
+            for name in self.layouts.keys() {
+                loader.map_pin_path(name, dir.join(name));
+            }
+        }
+        let mut ebpf = loader.load(self.bytes)?;
+        let programs =
+            Program::ALL.into_iter().map(|program| Ok((program, load_program(&mut ebpf, program)?)));
+        let programs = programs.collect::<Result<_, EbpfError>>()?;
+        let maps = match pins {
+            Some(dir) => MapSet::open(dir, &self.layouts)?
+                .ok_or_else(|| EbpfError::Missing { kind: "map set", name: dir.display().to_string() })?,
+            None => self.new_maps(&ebpf)?,
+        };
+        Ok(Loaded { programs, maps })
+    }
+
+    fn new_maps(&self, ebpf: &Ebpf) -> Result<MapSet, EbpfError> {
+        let mut fds = BTreeMap::new();
+        for name in self.layouts.keys() {
+            let data = ebpf
+                .map(name)
+                .and_then(map_data)
+                .ok_or_else(|| EbpfError::Missing { kind: "map", name: name.clone() })?;
+            fds.insert(name.clone(), duplicate(data.fd(), name)?);
+        }
+        MapSet::from_descriptors(fds)
+    }
+}
+
+impl Loaded {
+    /// One of the programs.
+    pub fn program(&self, program: Program) -> Result<&HeldProgram, EbpfError> {
+        self.programs
+            .get(&program)
+            .ok_or_else(|| EbpfError::Missing { kind: "program", name: program.name().to_owned() })
+    }
+}
+
+fn load_program(ebpf: &mut Ebpf, program: Program) -> Result<HeldProgram, EbpfError> {
+    let name = program.name();
+    let missing = || EbpfError::Missing { kind: "program", name: name.to_owned() };
+    let refused = |source| EbpfError::Program { name, source };
+    let found = ebpf.program_mut(name).ok_or_else(missing)?;
+    let classifier: &mut SchedClassifier = found.try_into().map_err(refused)?;
+    classifier.load().map_err(refused)?;
+    let fd = duplicate(classifier.fd().map_err(refused)?, name)?;
+    HeldProgram::new(fd, name)
+}
+
+fn duplicate(fd: &impl AsFd, name: &str) -> Result<OwnedFd, EbpfError> {
+    fd.as_fd().try_clone_to_owned().map_err(EbpfError::call("dup", name))
+}
+
+/// The kinds of map the data path uses.
+const fn map_data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::PerCpuHashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuLruHashMap(data) => Some(data),
+        _ => None,
+    }
+}
+
+fn check_sizes(layouts: &Layouts) -> Result<(), EbpfError> {
+    for table in Table::ALL {
+        let name = table.name();
+        let layout =
+            layouts.get(name).ok_or_else(|| EbpfError::Missing { kind: "map", name: name.to_owned() })?;
+        let (key, value) = table.sizes();
+        for (field, found, expected) in
+            [("key size", layout.key_size as usize, key), ("value size", layout.value_size as usize, value)]
+        {
+            if found != expected {
+                return Err(EbpfError::Abi { map: name.to_owned(), field, found, expected });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn signature(layouts: &Layouts) -> String {
+    let mut text = String::new();
+    for (name, layout) in layouts {
+        text.push_str(&format!("{name} {layout:?}\n"));
+    }
+    format!("{:016x}", fnv1a(text.as_bytes()))
+}
+
+/// Against accidents, not against malice: who can write these pins is root already.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,87 @@
+//! What must hold before anything is loaded: a kernel with tcx, the rights, and a BPF file system.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{EbpfError, sys};
+
+/// First kernel with tcx.
+const KERNEL_MIN: (u32, u32) = (6, 6);
+
+/// Number and name of each capability we use (linux/capability.h): attach and devices, everything that
+/// CAP_BPF does not cover (namespaces, objects by id), maps and programs.
+const CAPABILITIES: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN"), (39, "CAP_BPF")];
+
+/// The running kernel is ≥ 6.6.
+pub fn check_kernel() -> Result<(), EbpfError> {
+    let path = Path::new("/proc/sys/kernel/osrelease");
+    check_release(fs::read_to_string(path).map_err(EbpfError::path("read", path))?.trim())
+}
+
+/// This process has the capabilities.
+pub fn check_rights() -> Result<(), EbpfError> {
+    let path = Path::new("/proc/self/status");
+    check_capabilities(&fs::read_to_string(path).map_err(EbpfError::path("read", path))?)
+}
+
+/// A BPF file system is mounted on `path`.
+pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
+    match sys::is_bpffs(path) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(EbpfError::NoBpffs { path: path.to_owned() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(EbpfError::NoBpffs { path: path.to_owned() })
+        }
+        Err(error) => Err(EbpfError::path("statfs", path)(error)),
+    }
+}
+
+fn check_release(release: &str) -> Result<(), EbpfError> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= KERNEL_MIN { Ok(()) } else { Err(EbpfError::KernelTooOld { running: release.to_owned() }) }
+}
+
+fn check_capabilities(status: &str) -> Result<(), EbpfError> {
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    let missing: Vec<_> =
+        CAPABILITIES.iter().filter(|(bit, _)| effective & (1 << bit) == 0).map(|&(_, name)| name).collect();
+    if missing.is_empty() { Ok(()) } else { Err(EbpfError::Rights { missing }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_are_refused_by_name() {
+        for good in ["6.6.0", "6.18.44-fc", "7.0.0-rc1", "6.6-generic", "10.1"] {
+            check_release(good).unwrap();
+        }
+        for old in ["6.5.13-generic", "5.15.0", "6.1.0-30-amd64", "4.19"] {
+            let error = check_release(old).unwrap_err();
+            assert!(error.to_string().contains(old), "{error}");
+            assert!(error.help().unwrap().contains("6.6"));
+        }
+    }
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        check_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n").unwrap();
+        let error = check_capabilities("CapEff:\t0000000000000000\n").unwrap_err();
+        assert_eq!(error.to_string(), "missing rights: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF");
+        let error = check_capabilities("CapEff:\t0000008000200000\n").unwrap_err();
+        assert_eq!(error.to_string(), "missing rights: CAP_NET_ADMIN");
+    }
+
+    #[test]
+    fn a_plain_folder_is_no_bpffs() {
+        let error = check_bpffs(Path::new("/proc")).unwrap_err();
+        assert!(error.help().unwrap().contains("mount -t bpf bpf /proc"));
+        assert!(matches!(check_bpffs(Path::new("/nowhere")), Err(EbpfError::NoBpffs { .. })));
+    }
+}

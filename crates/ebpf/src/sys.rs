@@ -1,0 +1,343 @@
+//! bpf(2) where aya 0.14 has no call for it: the device behind a tcx link, replacing a link's program
+//! by one that another process loaded (the way back of a failed apply), and map entries as bytes.
+//!
+//! The only unsafe code of the crate. Structs are prefixes of `union bpf_attr` (linux/bpf.h); the kernel
+//! takes a shorter attribute than it knows and reads zeros for the rest.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, size_of_val};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const MAP_LOOKUP_ELEM: libc::c_int = 1;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
+const MAP_GET_NEXT_KEY: libc::c_int = 4;
+const OBJ_PIN: libc::c_int = 6;
+const OBJ_GET: libc::c_int = 7;
+const PROG_GET_FD_BY_ID: libc::c_int = 13;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
+
+/// `BPF_TCX_INGRESS` of `enum bpf_attach_type`.
+const TCX_INGRESS: u32 = 46;
+/// `BPF_LINK_TYPE_TCX` of `enum bpf_link_type`.
+const LINK_TYPE_TCX: u32 = 11;
+
+/// Where pins live; the magic number of that file system is in linux/magic.h.
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// What a map is; two maps with the same layout can stand in for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Layout {
+    /// `enum bpf_map_type`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value (of one CPU).
+    pub value_size: u32,
+    /// Capacity.
+    pub max_entries: u32,
+    /// `BPF_F_*`.
+    pub flags: u32,
+}
+
+/// An open map. Its layout came from the kernel, so buffers can be checked against it.
+#[derive(Debug)]
+pub(crate) struct RawMap {
+    fd: OwnedFd,
+    pub(crate) layout: Layout,
+    /// Bytes of a value as user space sees it: of all CPUs for a per-CPU map.
+    pub(crate) stride: usize,
+}
+
+/// What the kernel says about a tcx link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// The attached program.
+    pub program_id: u32,
+    /// The device; none when it is gone.
+    pub ifindex: Option<u32>,
+}
+
+#[repr(C)]
+struct ElemAttr {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct ObjAttr {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+struct IdAttr {
+    id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
+#[repr(C)]
+struct InfoAttr {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+#[repr(C)]
+struct LinkCreateAttr {
+    prog_fd: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    pad: u32,
+    expected_revision: u64,
+}
+
+#[repr(C)]
+struct LinkUpdateAttr {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+/// Start of `struct bpf_map_info`.
+#[repr(C)]
+#[derive(Default)]
+struct MapInfo {
+    kind: u32,
+    id: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+/// Start of `struct bpf_prog_info`: type and id.
+#[repr(C)]
+#[derive(Default)]
+struct ProgramInfo {
+    kind: u32,
+    id: u32,
+}
+
+/// Start of `struct bpf_link_info`, with the tcx member of its union.
+#[repr(C)]
+#[derive(Default)]
+struct TcxLinkInfo {
+    kind: u32,
+    id: u32,
+    program_id: u32,
+    pad: u32,
+    ifindex: u32,
+    attach_type: u32,
+}
+
+impl RawMap {
+    pub(crate) fn new(fd: OwnedFd, cpus: usize) -> io::Result<Self> {
+        let mut info = MapInfo::default();
+        object_info(&fd, &mut info)?;
+        let per_cpu = matches!(
+            info.kind,
+            KIND_PERCPU_HASH | KIND_PERCPU_ARRAY | KIND_LRU_PERCPU_HASH
+        );
+        let value = info.value_size as usize;
+        let stride = if per_cpu { value.next_multiple_of(8) * cpus } else { value };
+        let layout = Layout {
+            kind: info.kind,
+            key_size: info.key_size,
+            value_size: info.value_size,
+            max_entries: info.max_entries,
+            flags: info.flags,
+        };
+        Ok(Self { fd, layout, stride })
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The value of `key`, if there is one.
+    pub(crate) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut value = vec![0; self.stride];
+        self.check(key, &value)?;
+        let mut attr = self.elem(key);
+        attr.value = value.as_mut_ptr() as u64;
+        // SAFETY: `check` made sure that key and value have the lengths the kernel reads and writes.
+        match unsafe { bpf(MAP_LOOKUP_ELEM, &mut attr) } {
+            Ok(_) => Ok(Some(value)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one entry, whether it was there or not.
+    pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check(key, value)?;
+        let mut attr = self.elem(key);
+        attr.value = value.as_ptr() as u64;
+        // SAFETY: `check` made sure that key and value have the lengths the kernel reads.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
+    }
+
+    /// Deletes one entry; it is no error when there was none.
+    pub(crate) fn delete(&self, key: &[u8]) -> io::Result<()> {
+        self.check_key(key)?;
+        let mut attr = self.elem(key);
+        // SAFETY: `check_key` made sure that the key has the length the kernel reads.
+        match unsafe { bpf(MAP_DELETE_ELEM, &mut attr) } {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The key after `key`; the first one for none.
+    pub(crate) fn next_key(&self, key: Option<&[u8]>) -> io::Result<Option<Vec<u8>>> {
+        if let Some(key) = key {
+            self.check_key(key)?;
+        }
+        let mut next = vec![0; self.layout.key_size as usize];
+        let mut attr = self.elem(key.unwrap_or_default());
+        if key.is_none() {
+            attr.key = 0;
+        }
+        attr.value = next.as_mut_ptr() as u64;
+        // SAFETY: the key is null or has the map's length, `next` has it too.
+        match unsafe { bpf(MAP_GET_NEXT_KEY, &mut attr) } {
+            Ok(_) => Ok(Some(next)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn elem(&self, key: &[u8]) -> ElemAttr {
+        ElemAttr { map_fd: raw(&self.fd), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 }
+    }
+
+    fn check(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check_key(key)?;
+        if value.len() == self.stride { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+
+    fn check_key(&self, key: &[u8]) -> io::Result<()> {
+        if key.len() == self.layout.key_size as usize { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+}
+
+pub(crate) const KIND_PERCPU_HASH: u32 = 5;
+pub(crate) const KIND_PERCPU_ARRAY: u32 = 6;
+const KIND_LRU_PERCPU_HASH: u32 = 10;
+
+/// Opens a pinned object.
+pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = ObjAttr { pathname: path.as_ptr() as u64, bpf_fd: 0, file_flags: 0 };
+    // SAFETY: the path is a nul-terminated string that outlives the call; the answer is a new descriptor.
+    unsafe { bpf(OBJ_GET, &mut attr).map(|fd| owned(fd)) }
+}
+
+/// Pins an object.
+pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = ObjAttr { pathname: path.as_ptr() as u64, bpf_fd: fd.as_raw_fd() as u32, file_flags: 0 };
+    // SAFETY: the path is a nul-terminated string that outlives the call.
+    unsafe { bpf(OBJ_PIN, &mut attr) }.map(drop)
+}
+
+/// Opens a loaded program by its id.
+pub(crate) fn program_by_id(id: u32) -> io::Result<OwnedFd> {
+    let mut attr = IdAttr { id, next_id: 0, open_flags: 0 };
+    // SAFETY: no pointers; the answer is a new descriptor.
+    unsafe { bpf(PROG_GET_FD_BY_ID, &mut attr).map(|fd| owned(fd)) }
+}
+
+/// The id of a loaded program.
+pub(crate) fn program_id(fd: &OwnedFd) -> io::Result<u32> {
+    let mut info = ProgramInfo::default();
+    object_info(fd, &mut info)?;
+    Ok(info.id)
+}
+
+/// Attaches a program to the tcx ingress hook of a device in the namespace of this thread, last in line.
+pub(crate) fn tcx_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
+    let mut attr = LinkCreateAttr {
+        prog_fd: program.as_raw_fd() as u32,
+        target_ifindex: ifindex,
+        attach_type: TCX_INGRESS,
+        flags: 0,
+        relative: 0,
+        pad: 0,
+        expected_revision: 0,
+    };
+    // SAFETY: no pointers; the answer is a new descriptor.
+    unsafe { bpf(LINK_CREATE, &mut attr).map(|fd| owned(fd)) }
+}
+
+/// Swaps the program of a link; no packet sees none.
+pub(crate) fn link_update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr =
+        LinkUpdateAttr { link_fd: raw(link), new_prog_fd: program.as_raw_fd() as u32, flags: 0, old_prog_fd: 0 };
+    // SAFETY: no pointers.
+    unsafe { bpf(LINK_UPDATE, &mut attr) }.map(drop)
+}
+
+/// What is behind a link descriptor; none when it is no tcx link.
+pub(crate) fn link_info(link: &OwnedFd) -> io::Result<Option<LinkInfo>> {
+    let mut info = TcxLinkInfo::default();
+    object_info(link, &mut info)?;
+    if info.kind != LINK_TYPE_TCX {
+        return Ok(None);
+    }
+    let ifindex = (info.ifindex != 0 && info.attach_type == TCX_INGRESS).then_some(info.ifindex);
+    Ok(Some(LinkInfo { program_id: info.program_id, ifindex }))
+}
+
+/// Whether `path` lies on a BPF file system.
+pub(crate) fn is_bpffs(path: &Path) -> io::Result<bool> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: statfs is plain data; all zeros is a value of it.
+    let mut fs: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a nul-terminated path and a buffer of the right type.
+    if unsafe { libc::statfs(path.as_ptr(), &raw mut fs) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(fs.f_type as i64 == BPF_FS_MAGIC)
+}
+
+/// `T`: the start of the kernel's info struct of that kind of object, plain integers only.
+fn object_info<T>(fd: &OwnedFd, info: &mut T) -> io::Result<()> {
+    let mut attr =
+        InfoAttr { fd: raw(fd), len: size_of_val(info) as u32, info: std::ptr::from_mut(info) as u64 };
+    // SAFETY: the kernel writes at most `len` bytes of integers into `info`.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attr) }.map(drop)
+}
+
+fn raw(fd: &OwnedFd) -> u32 {
+    fd.as_raw_fd() as u32
+}
+
+/// # Safety
+/// `fd` must be a descriptor that nothing else owns.
+unsafe fn owned(fd: i64) -> OwnedFd {
+    // SAFETY: as promised by the caller.
+    unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }
+}
+
+/// # Safety
+/// `A` must be the attribute of `command`, and its pointers must be valid for what the command reads and writes.
+unsafe fn bpf<A>(command: libc::c_int, attr: &mut A) -> io::Result<i64> {
+    // SAFETY: as promised by the caller; the size is that of the attribute.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<A>()) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}

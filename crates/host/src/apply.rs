@@ -1,0 +1,202 @@
+//! `apply`: makes this machine carry the tables of one host, changing only what differs.
+
+use overlane_ebpf::tables::encode;
+use overlane_ebpf::{DataPath, Loaded};
+use overlane_model::Tables;
+use overlane_net::Netlink;
+use overlane_net::netns::{self, Netns};
+
+use crate::current::Current;
+use crate::execute::{Executor, clean_up};
+use crate::journal::Journal;
+use crate::lock::Lock;
+use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
+use crate::plan::{Plan, Step, Target, plan};
+use crate::state::{self, State};
+use crate::{Holder, HostError, Note, Report, devices, preflight};
+
+/// What to apply, and how.
+pub struct ApplyRequest<'a> {
+    /// The tables of the host, compiled from the fabric file. `tables.host` names the host.
+    pub tables: &'a Tables,
+    /// Named network namespace of the host (`/run/netns/NAME`); none for the one this process is in.
+    pub netns: Option<&'a str>,
+    /// Only say what would change.
+    pub dry_run: bool,
+    /// Called once if another process holds the host's lock, before waiting for it.
+    pub on_wait: &'a dyn Fn(&Holder),
+    /// For tests of this crate.
+    #[doc(hidden)]
+    pub testing: Testing<'a>,
+}
+
+/// Levers for tests; the default does nothing.
+#[doc(hidden)]
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Testing<'a> {
+    /// Fail before this operation (0: the first).
+    pub fail_at: Option<usize>,
+    /// Die before this operation, as by `kill -9`.
+    pub kill_at: Option<usize>,
+    /// Another build of the data path.
+    pub object: Option<&'a [u8]>,
+}
+
+impl<'a> ApplyRequest<'a> {
+    /// A request for `tables` in the current namespace that changes the machine and waits silently.
+    pub fn new(tables: &'a Tables) -> Self {
+        Self { tables, netns: None, dry_run: false, on_wait: &|_| (), testing: Testing::default() }
+    }
+}
+
+/// Makes this machine as `request.tables` says. On any error it is as it was before.
+pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
+    let tables = request.tables;
+    preflight::machine(tables)?;
+    let netns = match request.netns {
+        Some(name) if !netns::exists(name) => return Err(HostError::NoNamespace(name.to_owned())),
+        Some(name) => Netns::open(name)?,
+        None => Netns::current()?,
+    };
+    let host = tables.host.as_str();
+    // A dry run of a host that never was applied must not leave even a lock file.
+    let lock = if request.dry_run && !paths::lock(host).exists() {
+        None
+    } else {
+        Some(Lock::acquire(host, request.on_wait)?)
+    };
+    let job = Job { tables, netns: request.netns, dry_run: request.dry_run, testing: request.testing };
+    let result = netns.run(|| job.run()).map_err(HostError::from).flatten();
+    if let Some(lock) = lock.filter(|_| !paths::state(host).exists()) {
+        lock.remove_file();
+    }
+    result
+}
+
+/// The part of a request that can go to the thread in the namespace.
+struct Job<'a> {
+    tables: &'a Tables,
+    netns: Option<&'a str>,
+    dry_run: bool,
+    testing: Testing<'a>,
+}
+
+impl Job<'_> {
+    /// Runs in the host's namespace, under its lock.
+    fn run(&self) -> Result<Report, HostError> {
+        let tables = self.tables;
+        let host = tables.host.as_str();
+        let netlink = Netlink::new()?;
+        let data_path = match self.testing.object {
+            Some(object) => DataPath::new(object)?,
+            None => DataPath::embedded()?,
+        };
+        preflight::namespace(host, State::read(host)?.as_ref())?;
+        let resolved = preflight::resolve(tables, &netlink, self.netns)?;
+        let current = Current::read(host, &data_path, &netlink)?;
+
+        let mut with_segmenter = resolved.devices.clone();
+        let seg = current.devices.get(SEGMENTER);
+        if devices::segmenter_is_right(seg, current.devices.get(SEGMENTER_OUT)) {
+            with_segmenter.segmenter_ifindex = seg.map_or(0, |link| link.index);
+        }
+        let contents = encode(tables, &with_segmenter)?;
+        let netns_id = state::netns_id()?;
+        let target =
+            Target { tables, resolved: &resolved, contents: &contents, data_path: &data_path, netns_id };
+        let plan = plan(&target, &current);
+
+        let mut notes = resolved.notes.clone();
+        if current.state.as_ref().is_some_and(|state| state.in_progress) {
+            notes.push(Note::Interrupted);
+        }
+        let mut report =
+            Report { host: host.to_owned(), dry_run: self.dry_run, changes: plan.changes.clone(), notes };
+        if self.dry_run {
+            forget_refused_gro(&mut report, &plan, current.state.as_ref(), tables);
+            return Ok(report);
+        }
+        let end = self.end_state(&target, &current);
+        if !plan.steps.is_empty() || !plan.cleanups.is_empty() || current.state.as_ref() != Some(&end) {
+            self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn execute(
+        &self,
+        target: &Target<'_>,
+        current: &Current,
+        plan: &Plan,
+        netlink: &Netlink,
+        end: State,
+        report: &mut Report,
+    ) -> Result<(), HostError> {
+        // The verifier speaks before anything is changed.
+        let loaded = plan.load.then(|| load(target, plan)).transpose()?;
+        let maps = match (&loaded, &current.maps) {
+            (_, Some(maps)) if !plan.new_set => maps,
+            (Some(loaded), _) => &loaded.maps,
+            // A new set is always loaded.
+            (None, _) => return Err(HostError::OtherVersion(report.host.clone())),
+        };
+        let journal = Journal::new(self.testing.fail_at, self.testing.kill_at);
+        let mut executor =
+            Executor { target, netlink, maps, loaded: loaded.as_ref(), journal, state: end };
+        let done = executor
+            .begin(current.state.as_ref())
+            .and_then(|()| executor.run(plan, &mut report.notes))
+            .and_then(|()| executor.finish());
+        if let Err(cause) = done {
+            return Err(executor.journal.roll_back(cause));
+        }
+        let refused = executor.state.gro_refused.is_some();
+        executor.journal.commit();
+        if refused {
+            report.changes.retain(|change| !change.what.contains(GRO));
+        }
+        clean_up(&plan.cleanups, netlink, &mut report.notes);
+        Ok(())
+    }
+
+    /// The state after success; the executor adds the programs that it attaches.
+    fn end_state(&self, target: &Target<'_>, current: &Current) -> State {
+        let before = current.state.as_ref();
+        let mut state = State::of(target.tables);
+        state.netns = self.netns.map(str::to_owned);
+        state.netns_id = target.netns_id;
+        state.object_digest = target.data_path.digest().to_owned();
+        state.map_signature = target.data_path.signature().to_owned();
+        state.neighbours = target.resolved.next_hops.clone();
+        let devices = target.tables.ports.iter().map(|port| port.device.to_string());
+        let names: Vec<String> = devices
+            .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
+            .chain([
+                paths::link(overlane_ebpf::Program::FromSegmenter, SEGMENTER_OUT),
+                paths::link(overlane_ebpf::Program::FromGroDevice, GRO),
+                paths::link(overlane_ebpf::Program::FromUnderlay, target.tables.uplink.as_str()),
+            ])
+            .collect();
+        let known = before.into_iter().flat_map(|before| &before.programs);
+        state.programs = known
+            .filter(|(name, _)| names.contains(name) && current.links.contains_key(*name))
+            .map(|(name, id)| (name.clone(), *id))
+            .collect();
+        state
+    }
+}
+
+fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
+    let pins = paths::map_set(target.tables.host.as_str(), target.data_path.signature());
+    Ok(target.data_path.load((!plan.new_set).then_some(pins.as_path()))?)
+}
+
+/// A dry run cannot try; what the kernel refused the last time is told as it was then.
+fn forget_refused_gro(report: &mut Report, plan: &Plan, before: Option<&State>, tables: &Tables) {
+    let planned = plan.steps.iter().any(|step| matches!(step, Step::Gro { .. }));
+    let reason = before.and_then(|state| state.gro_refused.clone()).filter(|_| planned);
+    if let Some(reason) = reason {
+        report.changes.retain(|change| !change.what.contains(GRO));
+        report.notes.push(Note::NoGro { port: tables.tunnel.port, reason });
+    }
+}

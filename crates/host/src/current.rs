@@ -1,0 +1,88 @@
+//! What is on the machine of one host, as the kernel says: pins, maps' contents, links, devices. The plan
+//! is the difference to this, never to what some earlier run believed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use overlane_ebpf::links::Link as BpfLink;
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::tables::Contents;
+use overlane_ebpf::{DataPath, LinkInfo};
+use overlane_net::{Link, Netlink};
+
+use crate::state::State;
+use crate::{HostError, paths};
+
+/// A look at the machine.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) state: Option<State>,
+    /// The pinned set, if it fits the data path to apply.
+    pub(crate) maps: Option<MapSet>,
+    /// Its entries; empty without it.
+    pub(crate) contents: Contents,
+    /// Folders of map sets that cannot be used (another build's, or half made).
+    pub(crate) stale_sets: Vec<PathBuf>,
+    /// Link pins by file name; what is no tcx link, or detached, has no info or no device.
+    pub(crate) links: BTreeMap<String, Option<LinkInfo>>,
+    /// Devices of ours by name, also those put aside by an interrupted run.
+    pub(crate) devices: BTreeMap<String, Link>,
+}
+
+impl Current {
+    /// Looks at the machine from a thread in the host's namespace.
+    pub(crate) fn read(host: &str, data_path: &DataPath<'_>, netlink: &Netlink) -> Result<Self, HostError> {
+        let own = paths::map_set(host, data_path.signature());
+        let maps = if own.exists() { MapSet::open(&own, data_path.layouts())? } else { None };
+        let mut stale_sets = map_sets(host)?;
+        if maps.is_some() {
+            stale_sets.retain(|set| *set != own);
+        }
+        Ok(Self {
+            state: State::read(host)?,
+            contents: maps.as_ref().map(MapSet::contents).transpose()?.unwrap_or_default(),
+            maps,
+            stale_sets,
+            links: links(host)?,
+            devices: own_devices(netlink)?,
+        })
+    }
+}
+
+/// Folders of all map sets of a host.
+pub(crate) fn map_sets(host: &str) -> Result<Vec<PathBuf>, HostError> {
+    let is_set = |name: &str| name.starts_with(paths::MAP_SET);
+    let names = names(&paths::pins(host))?.into_iter().filter(|name| is_set(name));
+    Ok(names.map(|name| paths::pins(host).join(name)).collect())
+}
+
+/// Pinned links of a host.
+pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, HostError> {
+    let folder = paths::links(host);
+    let mut links = BTreeMap::new();
+    for name in names(&folder)? {
+        let info = BpfLink::open(&folder.join(&name))?.map(|link| link.info()).transpose()?.flatten();
+        links.insert(name, info);
+    }
+    Ok(links)
+}
+
+/// Devices with our names in the namespace of this thread.
+pub(crate) fn own_devices(netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
+    let ours = |name: &str| paths::ASIDE.iter().any(|(own, aside)| name == *own || name == *aside);
+    let links = netlink.links()?.into_iter().filter(|link| ours(&link.name));
+    Ok(links.map(|link| (link.name.clone(), link)).collect())
+}
+
+/// Sorted names in a folder; none when it does not exist.
+fn names(folder: &Path) -> Result<Vec<String>, HostError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(HostError::file("read", folder))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<Result<Vec<_>, _>>().map_err(HostError::file("read", folder))?;
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,71 @@
+//! The devices `apply` makes for itself. The segmenter: a veth pair whose GSO limits make the kernel cut
+//! every super-packet that is sent into it. The GRO device: a kernel VXLAN device that never carries a
+//! packet; while it is up its UDP port is registered for receive coalescing.
+
+use overlane_net::{Link, NetError, Netlink, Vxlan};
+
+use crate::paths::{GRO, SEGMENTER, SEGMENTER_OUT};
+
+/// The segmenter takes what a guest may send in one piece.
+const SEGMENTER_MTU: u32 = 65535;
+/// One segment, and less bytes than any: the device gets nothing that is not cut.
+const SEGMENTER_GSO_SEGS: u32 = 1;
+const SEGMENTER_GSO_SIZE: u32 = 512;
+
+/// Whether the pair is as [`make_segmenter`] makes it.
+pub(crate) fn segmenter_is_right(seg: Option<&Link>, out: Option<&Link>) -> bool {
+    let (Some(seg), Some(out)) = (seg, out) else { return false };
+    let pair = seg.kind.as_deref() == Some("veth") && seg.peer_index == Some(out.index) && !seg.peer_in_other_netns;
+    let limits = seg.gso_max_segs == SEGMENTER_GSO_SEGS
+        && seg.gso_max_size == SEGMENTER_GSO_SIZE
+        && seg.gso_ipv4_max_size == SEGMENTER_GSO_SIZE;
+    pair && limits && [seg, out].iter().all(|link| link.up && link.mtu == SEGMENTER_MTU)
+}
+
+/// Whether the GRO device is as [`finish_gro`] makes it, its port apart.
+pub(crate) fn gro_is_right(link: Option<&Link>) -> bool {
+    link.is_some_and(|link| link.kind.as_deref() == Some("vxlan") && link.up)
+}
+
+/// Whether the GRO device only is down.
+pub(crate) fn gro_can_be_raised(link: Option<&Link>) -> bool {
+    link.is_some_and(|link| link.kind.as_deref() == Some("vxlan") && !link.up)
+}
+
+/// Creates the pair; [`finish_segmenter`] must follow.
+pub(crate) fn add_segmenter(netlink: &Netlink) -> Result<(), NetError> {
+    netlink.add_veth(SEGMENTER, SEGMENTER_OUT, None)
+}
+
+/// Sets the pair up. It stays quiet: no addresses, no neighbour discovery.
+pub(crate) fn finish_segmenter(netlink: &Netlink) -> Result<(), NetError> {
+    for name in [SEGMENTER, SEGMENTER_OUT] {
+        netlink.set_addr_gen_none(name)?;
+        netlink.set_arp(name, false)?;
+        netlink.set_mtu(name, SEGMENTER_MTU)?;
+    }
+    netlink.set_gso_limits(SEGMENTER, SEGMENTER_GSO_SEGS, SEGMENTER_GSO_SIZE)?;
+    netlink.set_up(SEGMENTER)?;
+    netlink.set_up(SEGMENTER_OUT)
+}
+
+/// Creates the GRO device for the tunnel's port; [`finish_gro`] must follow.
+pub(crate) fn add_gro(netlink: &Netlink, port: u16, ipv6: bool) -> Result<(), NetError> {
+    let vxlan = Vxlan {
+        vni: None,
+        external: true,
+        local: None,
+        remote: None,
+        port,
+        learning: false,
+        udp6_zero_csum: ipv6,
+        device: None,
+    };
+    netlink.add_vxlan(GRO, &vxlan)
+}
+
+/// Brings the GRO device up, quietly. Here the kernel opens the UDP port.
+pub(crate) fn finish_gro(netlink: &Netlink) -> Result<(), NetError> {
+    netlink.set_addr_gen_none(GRO)?;
+    netlink.set_up(GRO)
+}

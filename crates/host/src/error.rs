@@ -1,0 +1,189 @@
+//! Why `apply`, `remove` or `show` could not do their work, and what helps.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use overlane_ebpf::EbpfError;
+use overlane_net::NetError;
+use thiserror::Error;
+
+use crate::Holder;
+
+/// Any failure of this crate.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The data path or its rights.
+    #[error(transparent)]
+    Ebpf(#[from] EbpfError),
+    /// Devices, neighbours, namespaces.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Another process works on the same host.
+    #[error("host {host} is locked by process {} ({})", holder.pid, holder.command)]
+    Locked {
+        /// The host.
+        host: String,
+        /// Who holds the lock.
+        holder: Holder,
+    },
+    /// There is no such namespace.
+    #[error("no network namespace {0}")]
+    NoNamespace(String),
+    /// Devices of the fabric that the namespace does not have.
+    #[error("no such device: {} ({})", list(devices), of(namespace.as_deref()))]
+    MissingDevices {
+        /// Each with what it is for.
+        devices: Vec<MissingDevice>,
+        /// The namespace; none for the one of this process.
+        namespace: Option<String>,
+    },
+    /// The uplink lacks the tunnel end point's address.
+    #[error("uplink {uplink} does not have the underlay address {address} ({})", of(namespace.as_deref()))]
+    NoVtepAddress {
+        /// The uplink.
+        uplink: String,
+        /// The address of the fabric file.
+        address: IpAddr,
+        /// The namespace.
+        namespace: Option<String>,
+    },
+    /// The tunnel header leaves too little of the uplink's MTU.
+    #[error("uplink {uplink} has MTU {mtu}, the tunnel needs at least {needs}")]
+    MtuTooSmall {
+        /// The uplink.
+        uplink: String,
+        /// What it has.
+        mtu: u32,
+        /// What it should have.
+        needs: u32,
+    },
+    /// Two hosts in one namespace would share devices.
+    #[error("host {other} is applied in this namespace already")]
+    NamespaceTaken {
+        /// The other host.
+        other: String,
+    },
+    /// The host runs in another namespace.
+    #[error("host {host} is applied in {}", of(namespace.as_deref()))]
+    AppliedElsewhere {
+        /// The host.
+        host: String,
+        /// Where it is.
+        namespace: Option<String>,
+    },
+    /// Nothing of this host is on the machine.
+    #[error("host {0} is not applied on this machine")]
+    NotApplied(String),
+    /// No host was named and none is applied.
+    #[error("no host is applied on this machine")]
+    NoneApplied,
+    /// No host was named and several are applied.
+    #[error("several hosts are applied on this machine: {}", .0.join(", "))]
+    SeveralApplied(Vec<String>),
+    /// The pinned maps belong to another build.
+    #[error("host {0} was applied by another version of this program")]
+    OtherVersion(String),
+    /// A file could not be read or written.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// As a verb.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The state file makes no sense.
+    #[error("{} cannot be understood", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The addresses of the namespace could not be listed.
+    #[error("cannot list the addresses of the devices")]
+    Addresses(#[source] nix::errno::Errno),
+    /// Apply failed, and not everything could be put back.
+    #[error("{cause}; and not everything could be put back: {}", list(failures))]
+    RollBack {
+        /// Why apply failed.
+        cause: Box<Self>,
+        /// What resisted.
+        failures: Vec<Self>,
+    },
+    /// A test asked for a failure.
+    #[doc(hidden)]
+    #[error("failed on purpose before operation {0}")]
+    Injected(usize),
+}
+
+/// A device the fabric names and the namespace lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingDevice {
+    /// Its name.
+    pub device: String,
+    /// The port it should be; none for the uplink.
+    pub port: Option<String>,
+}
+
+impl std::fmt::Display for MissingDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.port {
+            Some(port) => write!(f, "{} (port {port})", self.device),
+            None => write!(f, "{} (uplink)", self.device),
+        }
+    }
+}
+
+impl HostError {
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { operation, path, source }
+    }
+
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Ebpf(error) => return error.help(),
+            Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
+            Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
+            Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
+            Self::MissingDevices { .. } => {
+                "create the devices first, or correct the names in the fabric file; nothing was changed".into()
+            }
+            Self::NoVtepAddress { uplink, address, .. } => {
+                let prefix = if address.is_ipv4() { 24 } else { 64 };
+                format!("for example: ip address add {address}/{prefix} dev {uplink}")
+            }
+            Self::MtuTooSmall { uplink, needs, .. } => format!("ip link set {uplink} mtu {needs}, or more"),
+            Self::NamespaceTaken { other } => {
+                format!("one host per namespace: `overlane remove --host {other}` first, or use --netns")
+            }
+            Self::AppliedElsewhere { host, .. } => {
+                format!("name that namespace with --netns, or `overlane remove --host {host}` first")
+            }
+            Self::NotApplied(_) | Self::NoneApplied => "`overlane apply FILE --host NAME` applies one".into(),
+            Self::SeveralApplied(_) => "name one with --host".into(),
+            Self::OtherVersion(_) => "apply it again with this version; traffic goes on meanwhile".into(),
+            Self::State { path, .. } => format!("`overlane remove`, then `overlane apply`, writes {} anew", path.display()),
+            Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "run it as root (sudo)".into()
+            }
+            Self::RollBack { .. } => "`overlane apply` again repairs what differs; `overlane remove` takes all away".into(),
+            _ => return None,
+        })
+    }
+}
+
+fn of(namespace: Option<&str>) -> String {
+    namespace.map_or_else(|| "the namespace of this process".to_owned(), |name| format!("namespace {name}"))
+}
+
+fn list(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

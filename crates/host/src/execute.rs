@@ -1,0 +1,313 @@
+//! Carries a plan out, step by step, each with its way back in the journal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
+use overlane_ebpf::maps::{MapSet, unpin_folder};
+use overlane_ebpf::tables::{Table, encode};
+use overlane_ebpf::{Loaded, Program, counters};
+use overlane_net::Netlink;
+
+use crate::journal::Journal;
+use crate::paths::{self, GRO, SEGMENTER};
+use crate::plan::{Cleanup, Entry, Plan, Step, Target};
+use crate::state::{self, NextHop, State};
+use crate::{HostError, Note, devices};
+
+/// What the steps work with.
+pub(crate) struct Executor<'a> {
+    pub(crate) target: &'a Target<'a>,
+    pub(crate) netlink: &'a Netlink,
+    /// The set the data path uses from now on.
+    pub(crate) maps: &'a MapSet,
+    pub(crate) loaded: Option<&'a Loaded>,
+    pub(crate) journal: Journal<'a>,
+    /// The state to be written in the end; filled on the way.
+    pub(crate) state: State,
+}
+
+impl<'a> Executor<'a> {
+    /// Marks the beginning: from here on a killed run is visible, and what it may leave is in the file.
+    pub(crate) fn begin(&mut self, before: Option<&State>) -> Result<(), HostError> {
+        let host = self.state.host.clone();
+        for folder in [PathBuf::from(paths::PINS), paths::pins(&host), paths::links(&host)] {
+            if !folder.exists() {
+                self.journal.before()?;
+                fs::create_dir(&folder).map_err(HostError::file("create", &folder))?;
+                self.journal.push(move || remove_folder(&folder));
+            }
+        }
+        let path = paths::state(&host);
+        let old = fs::read(&path).ok();
+        self.journal.before()?;
+        let mut mark = before.cloned().unwrap_or_else(|| State {
+            netns: self.state.netns.clone(),
+            netns_id: self.state.netns_id,
+            ports: Vec::new(),
+            switches: Vec::new(),
+            remotes: Vec::new(),
+            tunnel_port: 0,
+            ..self.state.clone()
+        });
+        mark.in_progress = true;
+        mark.neighbours.extend(self.state.neighbours.iter().cloned());
+        self.journal.push(move || match old {
+            Some(old) => state::write_file(&path, &old),
+            None => remove_if_there(&path),
+        });
+        mark.write()
+    }
+
+    /// Does all steps. What the kernel may refuse without harm becomes a note.
+    pub(crate) fn run(&mut self, plan: &'a Plan, notes: &mut Vec<Note>) -> Result<(), HostError> {
+        for step in &plan.steps {
+            match step {
+                Step::Discard(name) => self.discard(name)?,
+                Step::Aside { name, to } => self.aside(name, to)?,
+                Step::Segmenter => self.segmenter()?,
+                Step::Gro { port, ipv6 } => self.gro(*port, *ipv6, notes)?,
+                Step::RaiseGro => self.raise_gro()?,
+                Step::Manage(next_hop) => self.manage(next_hop)?,
+                Step::Put { table, entries } => self.put(*table, entries)?,
+                Step::Settings { old } => self.settings(old.as_deref())?,
+                Step::CarryCounters { from } => self.carry_counters(from)?,
+                Step::Clear(folder) => self.clear(folder)?,
+                Step::PinMaps(folder) => self.pin_maps(folder)?,
+                Step::Attach { program, device } => self.attach(*program, device)?,
+                Step::Replace { program, device, old_program } => self.replace(*program, device, *old_program)?,
+                Step::Detach(name) => self.detach(name)?,
+                Step::Delete { table, entries } => self.delete(*table, entries)?,
+                Step::Release(next_hop) => self.release(next_hop)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the final state: the apply counts as done.
+    pub(crate) fn finish(&mut self) -> Result<(), HostError> {
+        self.journal.before()?;
+        // The undo of `begin` restores the file.
+        self.state.write()
+    }
+
+    fn discard(&mut self, name: &str) -> Result<(), HostError> {
+        self.journal.before()?;
+        Ok(self.netlink.delete(name)?)
+    }
+
+    fn aside(&mut self, name: &'static str, to: &'static str) -> Result<(), HostError> {
+        self.journal.before()?;
+        self.netlink.rename(name, to)?;
+        let netlink = self.netlink;
+        self.journal.push(move || Ok(netlink.rename(to, name)?));
+        Ok(())
+    }
+
+    fn segmenter(&mut self) -> Result<(), HostError> {
+        self.journal.before()?;
+        devices::add_segmenter(self.netlink)?;
+        let netlink = self.netlink;
+        self.journal.push(move || Ok(netlink.delete(SEGMENTER)?));
+        self.journal.before()?;
+        Ok(devices::finish_segmenter(self.netlink)?)
+    }
+
+    fn gro(&mut self, port: u16, ipv6: bool, notes: &mut Vec<Note>) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        let result = devices::add_gro(netlink, port, ipv6).and_then(|()| devices::finish_gro(netlink));
+        match result {
+            Ok(()) => self.journal.push(move || Ok(netlink.delete(GRO)?)),
+            Err(error) if error.is_permission() => return Err(error.into()),
+            Err(error) => {
+                let reason = error.to_string();
+                // Created, but its port could not be opened.
+                let _ = netlink.delete(GRO);
+                self.state.gro_refused = Some(reason.clone());
+                notes.push(Note::NoGro { port, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn raise_gro(&mut self) -> Result<(), HostError> {
+        self.journal.before()?;
+        self.netlink.set_up(GRO)?;
+        let netlink = self.netlink;
+        self.journal.push(move || Ok(netlink.set_down(GRO)?));
+        Ok(())
+    }
+
+    fn manage(&mut self, next_hop: &'a NextHop) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        netlink.manage_neighbour(&next_hop.device, next_hop.address)?;
+        self.journal.push(move || Ok(netlink.delete_neighbour(&next_hop.device, next_hop.address)?));
+        Ok(())
+    }
+
+    fn release(&mut self, next_hop: &'a NextHop) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        match netlink.delete_neighbour(&next_hop.device, next_hop.address) {
+            Ok(()) => self.journal.push(move || Ok(netlink.manage_neighbour(&next_hop.device, next_hop.address)?)),
+            // The device, or the entry, is gone already.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, table: Table, entries: &'a [Entry]) -> Result<(), HostError> {
+        let maps = self.maps;
+        for entry in entries {
+            self.journal.before()?;
+            self.journal.push(move || put_back(maps, table, &entry.key, entry.old.as_deref()));
+            maps.put(table, &entry.key, &entry.new)?;
+        }
+        Ok(())
+    }
+
+    /// Encoded again, because the segmenter may be younger than the plan.
+    fn settings(&mut self, old: Option<&'a [u8]>) -> Result<(), HostError> {
+        let mut devices = self.target.resolved.devices.clone();
+        devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;
+        let contents = encode(self.target.tables, &devices)?;
+        let maps = self.maps;
+        for (key, value) in &contents[&Table::Settings] {
+            self.journal.before()?;
+            let undo_key = key.clone();
+            self.journal.push(move || put_back(maps, Table::Settings, &undo_key, old));
+            maps.put(Table::Settings, key, value)?;
+        }
+        Ok(())
+    }
+
+    fn carry_counters(&mut self, from: &Path) -> Result<(), HostError> {
+        self.journal.before()?;
+        // A set of another build may lack maps; then counting begins anew.
+        match MapSet::open_any(from, self.target.data_path.layouts()) {
+            Ok(Some(old)) => Ok(counters::carry_over(&old, self.maps)?),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn clear(&mut self, folder: &Path) -> Result<(), HostError> {
+        self.journal.before()?;
+        let unpinned = unpin_folder(folder)?;
+        self.journal.push(move || Ok(unpinned.restore()?));
+        Ok(())
+    }
+
+    fn pin_maps(&mut self, folder: &'a Path) -> Result<(), HostError> {
+        self.journal.before()?;
+        fs::create_dir(folder).map_err(HostError::file("create", folder))?;
+        self.journal.push(move || unpin_folder(folder).map(drop).map_err(Into::into));
+        self.journal.before()?;
+        Ok(self.maps.pin(folder)?)
+    }
+
+    fn attach(&mut self, program: Program, device: &str) -> Result<(), HostError> {
+        let Some(loaded) = self.loaded else { return Ok(()) };
+        let name = paths::link(program, device);
+        let path = paths::links(&self.state.host).join(&name);
+        let ifindex = match self.netlink.link(device) {
+            // The kernel refused that device; the note says so.
+            Err(error) if error.is_not_found() && program == Program::FromGroDevice => {
+                return self.detach_if_there(&path);
+            }
+            other => other?.index,
+        };
+        self.detach_if_there(&path)?;
+        self.journal.before()?;
+        let link = BpfLink::attach(loaded, program, device, ifindex)?;
+        link.pin(&path)?;
+        // Held until the end: unpinning in an undo then detaches when the journal lets go of it.
+        self.journal.push(move || {
+            unpin(&path)?;
+            drop(link);
+            Ok(())
+        });
+        self.state.programs.insert(name, loaded.program(program)?.id());
+        Ok(())
+    }
+
+    fn detach(&mut self, name: &str) -> Result<(), HostError> {
+        let path = paths::links(&self.state.host).join(name);
+        self.detach_if_there(&path)
+    }
+
+    fn detach_if_there(&mut self, path: &Path) -> Result<(), HostError> {
+        let Some(link) = BpfLink::open(path)? else { return Ok(()) };
+        self.journal.before()?;
+        unpin(path)?;
+        let path = path.to_owned();
+        self.journal.push(move || Ok(link.pin(&path)?));
+        Ok(())
+    }
+
+    fn replace(&mut self, program: Program, device: &str, old_program: u32) -> Result<(), HostError> {
+        let Some(loaded) = self.loaded else { return Ok(()) };
+        let name = paths::link(program, device);
+        let path = paths::links(&self.state.host).join(&name);
+        self.journal.before()?;
+        let Some(link) = BpfLink::open(&path)? else { return self.attach(program, device) };
+        let old = HeldProgram::by_id(old_program)?;
+        let new = loaded.program(program)?;
+        link.replace(new)?;
+        self.journal.push(move || Ok(link.replace(&old)?));
+        self.state.programs.insert(name, new.id());
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, entries: &'a [Entry]) -> Result<(), HostError> {
+        let maps = self.maps;
+        for entry in entries {
+            self.journal.before()?;
+            // Of counters the plan knows only the key.
+            let old = if table.is_counters() { maps.get(table, &entry.key)? } else { entry.old.clone() };
+            maps.delete(table, &entry.key)?;
+            self.journal.push(move || put_back(maps, table, &entry.key, old.as_deref()));
+        }
+        Ok(())
+    }
+}
+
+/// Does what cannot be undone, after all else succeeded. What resists is told; the next apply finds it.
+pub(crate) fn clean_up(cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<Note>) {
+    for cleanup in cleanups {
+        let left_over = match cleanup {
+            Cleanup::Device(name) => match netlink.delete(name) {
+                Err(error) if !error.is_not_found() => Some((format!("device {name}"), error.to_string())),
+                _ => None,
+            },
+            Cleanup::Maps(folder) => match unpin_folder(folder) {
+                Err(error) => Some((format!("map set {}", folder.display()), error.to_string())),
+                Ok(_) => None,
+            },
+        };
+        notes.extend(left_over.map(|(what, reason)| Note::LeftOver { what, reason }));
+    }
+}
+
+fn put_back(maps: &MapSet, table: Table, key: &[u8], old: Option<&[u8]>) -> Result<(), HostError> {
+    match old {
+        Some(old) => Ok(maps.put(table, key, old)?),
+        // The one entry of an array cannot be deleted, and of a new set it need not.
+        None if table == Table::Settings => Ok(()),
+        None => Ok(maps.delete(table, key)?),
+    }
+}
+
+fn remove_folder(folder: &Path) -> Result<(), HostError> {
+    fs::remove_dir(folder).map_err(HostError::file("remove", folder))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), HostError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(HostError::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,51 @@
+//! The way back. Every change leaves an undo here before the next one is made; on failure they run in
+//! reverse. Undos hold what they need open (links, programs, maps), so nothing is gone before the end.
+
+use crate::HostError;
+
+type Undo<'a> = Box<dyn FnOnce() -> Result<(), HostError> + 'a>;
+
+/// Undos of what was done so far, and the lever that lets a test fail at any operation.
+pub(crate) struct Journal<'a> {
+    undos: Vec<Undo<'a>>,
+    operations: usize,
+    fail_at: Option<usize>,
+    kill_at: Option<usize>,
+}
+
+impl<'a> Journal<'a> {
+    pub(crate) fn new(fail_at: Option<usize>, kill_at: Option<usize>) -> Self {
+        Self { undos: Vec::new(), operations: 0, fail_at, kill_at }
+    }
+
+    /// Stands before every operation that changes the machine.
+    pub(crate) fn before(&mut self) -> Result<(), HostError> {
+        let number = self.operations;
+        self.operations += 1;
+        if self.kill_at == Some(number) {
+            std::process::abort();
+        }
+        if self.fail_at == Some(number) { Err(HostError::Injected(number)) } else { Ok(()) }
+    }
+
+    /// Registers how to take back what was just done (or is about to be done, if the undo bears it).
+    pub(crate) fn push(&mut self, undo: impl FnOnce() -> Result<(), HostError> + 'a) {
+        self.undos.push(Box::new(undo));
+    }
+
+    /// Everything succeeded: forget the way back.
+    pub(crate) fn commit(self) {
+        drop(self.undos);
+    }
+
+    /// Takes everything back, newest first, and says what resisted together with the cause.
+    pub(crate) fn roll_back(mut self, cause: HostError) -> HostError {
+        let mut failures = Vec::new();
+        while let Some(undo) = self.undos.pop() {
+            if let Err(error) = undo() {
+                failures.push(error);
+            }
+        }
+        if failures.is_empty() { cause } else { HostError::RollBack { cause: Box::new(cause), failures } }
+    }
+}

@@ -1,0 +1,38 @@
+//! Applying the tables of one host to this machine, removing them, and looking at what runs.
+//!
+//! This crate sits between the pure side (`overlane-model` compiles the fabric file to [`Tables`]) and
+//! the machine (`overlane-net` for devices and neighbours, `overlane-ebpf` for maps, programs and
+//! links). It keeps nothing running: after [`apply`] the kernel carries the packets alone.
+//!
+//! ```text
+//!   Tables ──► pre-flight ──► plan (what differs) ──► steps, each with its undo ──► Report
+//!                  │ fails: nothing was touched            │ fails: everything is put back
+//! ```
+//!
+//! What it leaves on the machine is listed in [`paths`]; [`remove()`] takes exactly that away.
+//!
+//! [`Tables`]: overlane_model::Tables
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod apply;
+mod current;
+mod devices;
+mod error;
+mod execute;
+mod journal;
+mod lock;
+pub mod observe;
+pub mod paths;
+mod plan;
+mod preflight;
+mod remove;
+mod report;
+mod state;
+
+pub use apply::{ApplyRequest, Testing, apply};
+pub use error::HostError;
+pub use lock::Holder;
+pub use remove::{RemoveRequest, remove};
+pub use report::{Change, ChangeKind, Note, Removal, Report};
+pub use state::{AppliedHost, applied_hosts, only_applied_host};

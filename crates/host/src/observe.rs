@@ -1,0 +1,378 @@
+//! What runs on this machine, for `overlane show`: numbers from the kernel, names from the state file.
+
+use std::net::IpAddr;
+
+use overlane_ebpf::abi::{self, Counter};
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::tables::Table;
+use overlane_ebpf::{DataPath, Program};
+use overlane_model::{Hook, Verdict};
+use overlane_net::Netlink;
+use overlane_wire::Mac;
+use serde::Serialize;
+use zerocopy::FromBytes;
+
+use crate::state::{self, State};
+use crate::{HostError, current, paths};
+
+/// Counters of one hook, port or remote. Packets are what crossed the hook, segments what they are on the wire.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Socket buffers.
+    pub packets: u64,
+    /// On-wire segments.
+    pub segments: u64,
+    /// Bytes of the inner frames.
+    pub bytes: u64,
+}
+
+/// `show counters`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Counters {
+    /// The host.
+    pub host: String,
+    /// All hooks × verdicts, also those that are zero (see [`Counters::without_zeros`]).
+    pub verdicts: Vec<VerdictCount>,
+    /// Every logical port of this host.
+    pub ports: Vec<PortCount>,
+    /// Every remote.
+    pub remotes: Vec<RemoteCount>,
+}
+
+/// One verdict at one hook.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerdictCount {
+    /// `from_port`, `from_underlay` or `from_segmenter`.
+    pub hook: &'static str,
+    /// Name of the verdict.
+    pub verdict: &'static str,
+    /// True when the packet ended here.
+    pub drop: bool,
+    /// How many.
+    #[serde(flatten)]
+    pub count: Count,
+}
+
+/// Counters of one logical port.
+#[derive(Debug, Clone, Serialize)]
+pub struct PortCount {
+    /// The port's name.
+    pub port: String,
+    /// Its logical switch.
+    pub switch: String,
+    /// The switch's VNI.
+    pub vni: u32,
+    /// Came from the port.
+    pub from_port: Count,
+    /// Went to the port.
+    pub to_port: Count,
+    /// Came from the port and was dropped.
+    pub dropped: Count,
+}
+
+/// Counters of one remote.
+#[derive(Debug, Clone, Serialize)]
+pub struct RemoteCount {
+    /// The remote's name.
+    pub remote: String,
+    /// Its VTEP.
+    pub address: IpAddr,
+    /// Went to it.
+    pub to_remote: Count,
+    /// Came from it and was accepted.
+    pub from_remote: Count,
+    /// To or from it, and dropped.
+    pub dropped: Count,
+}
+
+/// `show ports`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ports {
+    /// The host.
+    pub host: String,
+    /// Its logical ports.
+    pub ports: Vec<PortRow>,
+}
+
+/// One logical port.
+#[derive(Debug, Clone, Serialize)]
+pub struct PortRow {
+    /// The port's name.
+    pub port: String,
+    /// Its logical switch.
+    pub switch: String,
+    /// The switch's VNI.
+    pub vni: u32,
+    /// Logical port key.
+    pub key: u16,
+    /// The port's MAC.
+    pub mac: String,
+    /// Its device.
+    pub device: String,
+    /// The device's index, when it is there.
+    pub ifindex: Option<u32>,
+    /// Whether packets flow.
+    pub state: PortState,
+}
+
+/// Whether a port's packets reach the data path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortState {
+    /// The program is attached to the device.
+    Ok,
+    /// There is no such device in the namespace.
+    Missing,
+    /// The device is there without the program (re-created since `apply`).
+    Detached,
+}
+
+/// `show fdb`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Fdb {
+    /// The host.
+    pub host: String,
+    /// The entries the kernel uses.
+    pub entries: Vec<FdbRow>,
+}
+
+/// One FDB entry.
+#[derive(Debug, Clone, Serialize)]
+pub struct FdbRow {
+    /// The logical switch, when its name is known.
+    pub switch: Option<String>,
+    /// Its VNI.
+    pub vni: u32,
+    /// The address.
+    pub mac: String,
+    /// Logical port key behind it.
+    pub key: u32,
+    /// The logical port, when it is on this host.
+    pub port: Option<String>,
+    /// Where the address lives.
+    #[serde(flatten)]
+    pub place: FdbPlace,
+}
+
+/// Where an address lives.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
+pub enum FdbPlace {
+    /// On this host.
+    Local {
+        /// The port's device, or its index when it is unknown.
+        device: String,
+    },
+    /// On another host.
+    Remote {
+        /// The remote's name, when known.
+        remote: Option<String>,
+        /// Its VTEP.
+        address: IpAddr,
+    },
+}
+
+/// `show remotes`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Remotes {
+    /// The host.
+    pub host: String,
+    /// Every remote.
+    pub remotes: Vec<RemoteRow>,
+}
+
+/// One remote and how it is reached.
+#[derive(Debug, Clone, Serialize)]
+pub struct RemoteRow {
+    /// The remote's name.
+    pub remote: String,
+    /// Its VTEP.
+    pub address: IpAddr,
+    /// The neighbour packets are handed to; none without a route.
+    pub next_hop: Option<IpAddr>,
+    /// State of that neighbour in the kernel: `reachable`, `stale`, … or `none`.
+    pub neighbour: String,
+    /// The uplink.
+    pub device: String,
+}
+
+impl Counters {
+    /// Only the verdicts that occurred.
+    pub fn without_zeros(mut self) -> Self {
+        self.verdicts.retain(|verdict| verdict.count != Count::default());
+        self
+    }
+}
+
+impl From<Counter> for Count {
+    fn from(counter: Counter) -> Self {
+        Self { packets: counter.packets, segments: counter.segments, bytes: counter.bytes }
+    }
+}
+
+/// Reads the counters of `host`.
+pub fn counters(host: &str) -> Result<Counters, HostError> {
+    let state = state_of(host)?;
+    let read = overlane_ebpf::counters::read(&maps(&state)?)?;
+    let verdict = |(hook, verdict, counter): &(Hook, Verdict, Counter)| VerdictCount {
+        hook: hook.name(),
+        verdict: verdict.name(),
+        drop: verdict.is_drop(),
+        count: (*counter).into(),
+    };
+    let port = |port: &state::PortState| {
+        let count = read.ports.get(&(port.vni, port.key.into())).copied().unwrap_or_default();
+        PortCount {
+            port: port.name.clone(),
+            switch: switch_name(&state, port.vni).unwrap_or_default(),
+            vni: port.vni,
+            from_port: count.from_port.into(),
+            to_port: count.to_port.into(),
+            dropped: count.dropped.into(),
+        }
+    };
+    let remote = |remote: &state::RemoteState| {
+        let count = read.remotes.get(&remote.address).copied().unwrap_or_default();
+        RemoteCount {
+            remote: remote.name.clone(),
+            address: remote.address,
+            to_remote: count.to_remote.into(),
+            from_remote: count.from_remote.into(),
+            dropped: count.dropped.into(),
+        }
+    };
+    Ok(Counters {
+        host: host.to_owned(),
+        verdicts: read.verdicts.iter().map(verdict).collect(),
+        ports: state.ports.iter().map(port).collect(),
+        remotes: state.remotes.iter().map(remote).collect(),
+    })
+}
+
+/// Looks at the logical ports of `host`.
+pub fn ports(host: &str) -> Result<Ports, HostError> {
+    let state = state_of(host)?;
+    let links = current::links(host)?;
+    let devices = in_namespace(&state, |netlink| Ok(netlink.links()?))?.unwrap_or_default();
+    let row = |port: &state::PortState| {
+        let ifindex = devices.iter().find(|link| link.name == port.device).map(|link| link.index);
+        let attached = links.get(&paths::link(Program::FromPort, &port.device)).copied().flatten();
+        PortRow {
+            port: port.name.clone(),
+            switch: switch_name(&state, port.vni).unwrap_or_default(),
+            vni: port.vni,
+            key: port.key,
+            mac: port.mac.clone(),
+            device: port.device.clone(),
+            ifindex,
+            state: match (ifindex, attached.and_then(|info| info.ifindex)) {
+                (None, _) => PortState::Missing,
+                (device, link) if device == link => PortState::Ok,
+                _ => PortState::Detached,
+            },
+        }
+    };
+    Ok(Ports { host: host.to_owned(), ports: state.ports.iter().map(row).collect() })
+}
+
+/// Reads the FDB of `host` from the kernel.
+pub fn fdb(host: &str) -> Result<Fdb, HostError> {
+    let state = state_of(host)?;
+    let contents = maps(&state)?.contents()?;
+    let mut entries = Vec::new();
+    for (key, value) in contents.get(&Table::Fdb).into_iter().flatten() {
+        let (Ok(key), Ok(value)) = (abi::FdbKey::read_from_bytes(key), abi::FdbEntry::read_from_bytes(value)) else {
+            continue;
+        };
+        entries.push(fdb_row(&state, &key, &value));
+    }
+    entries.sort_by(|a, b| (a.vni, &a.mac).cmp(&(b.vni, &b.mac)));
+    Ok(Fdb { host: host.to_owned(), entries })
+}
+
+/// Looks at the remotes of `host`.
+pub fn remotes(host: &str) -> Result<Remotes, HostError> {
+    let state = state_of(host)?;
+    let rows = in_namespace(&state, |netlink| {
+        state.remotes.iter().map(|remote| remote_row(&state, remote, netlink)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let gone = || state.remotes.iter().map(|remote| unreachable_row(&state, remote)).collect();
+    Ok(Remotes { host: host.to_owned(), remotes: rows.unwrap_or_else(gone) })
+}
+
+/// True when the last `apply` of `host` did not come to its end: `show` should say so.
+pub fn interrupted(host: &str) -> Result<bool, HostError> {
+    Ok(state_of(host)?.in_progress)
+}
+
+fn state_of(host: &str) -> Result<State, HostError> {
+    State::read(host)?.ok_or_else(|| HostError::NotApplied(host.to_owned()))
+}
+
+/// The pinned maps, if this build can read them.
+fn maps(state: &State) -> Result<MapSet, HostError> {
+    let data_path = DataPath::embedded()?;
+    let other_version = || HostError::OtherVersion(state.host.clone());
+    let folder = paths::map_set(&state.host, &state.map_signature);
+    if state.map_signature != data_path.signature() {
+        return Err(other_version());
+    }
+    MapSet::open(&folder, data_path.layouts())?.ok_or_else(other_version)
+}
+
+/// Looks at the host's namespace; none when it is gone.
+fn in_namespace<T: Send>(
+    state: &State,
+    look: impl FnOnce(&Netlink) -> Result<T, HostError> + Send,
+) -> Result<Option<T>, HostError> {
+    let Some(netns) = state.namespace()? else { return Ok(None) };
+    netns.run(|| look(&Netlink::new()?))?.map(Some)
+}
+
+fn switch_name(state: &State, vni: u32) -> Option<String> {
+    state.switches.iter().find(|switch| switch.vni == vni).map(|switch| switch.name.clone())
+}
+
+fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
+    let port = state.ports.iter().find(|port| port.vni == key.vni && u32::from(port.key) == value.key);
+    let address = IpAddr::from(value.remote);
+    FdbRow {
+        switch: switch_name(state, key.vni),
+        vni: key.vni,
+        mac: Mac::from(key.mac).to_string(),
+        key: value.key,
+        port: port.map(|port| port.name.clone()),
+        place: if value.ifindex != 0 {
+            let index = || format!("#{}", value.ifindex);
+            FdbPlace::Local { device: port.map_or_else(index, |port| port.device.clone()) }
+        } else {
+            let remote = state.remotes.iter().find(|remote| remote.address == address);
+            FdbPlace::Remote { remote: remote.map(|remote| remote.name.clone()), address }
+        },
+    }
+}
+
+fn remote_row(state: &State, remote: &state::RemoteState, netlink: &Netlink) -> Result<RemoteRow, HostError> {
+    let mut row = unreachable_row(state, remote);
+    let Ok(uplink) = netlink.link(&state.uplink) else { return Ok(row) };
+    if let Ok(route) = netlink.route_to(remote.address, None) {
+        if route.oif == uplink.index {
+            let next_hop = route.gateway.unwrap_or(remote.address);
+            row.next_hop = Some(next_hop);
+            if let Some(neighbour) = netlink.neighbour(&state.uplink, next_hop)? {
+                row.neighbour = neighbour.state.name().to_owned();
+            }
+        }
+    }
+    Ok(row)
+}
+
+fn unreachable_row(state: &State, remote: &state::RemoteState) -> RemoteRow {
+    RemoteRow {
+        remote: remote.name.clone(),
+        address: remote.address,
+        next_hop: None,
+        neighbour: "none".to_owned(),
+        device: state.uplink.clone(),
+    }
+}

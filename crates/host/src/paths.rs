@@ -1,0 +1,71 @@
+//! Where things lie on the machine. Everything `apply` leaves is under these two folders, apart from the
+//! devices named here and the managed neighbour entries listed in the state file.
+
+use std::path::{Path, PathBuf};
+
+use overlane_ebpf::Program;
+
+/// The BPF file system.
+pub const BPFFS: &str = "/sys/fs/bpf";
+/// Parent of all hosts' pins.
+pub const PINS: &str = "/sys/fs/bpf/overlane";
+/// State and lock files: gone after a reboot, as the pins are.
+pub const RUN: &str = "/run/overlane";
+
+/// The end of the segmenter to send into.
+pub const SEGMENTER: &str = "ovl-seg0";
+/// The end where the segments come out.
+pub const SEGMENTER_OUT: &str = "ovl-seg1";
+/// The device that registers the tunnel's port for GRO.
+pub const GRO: &str = "ovl-gro";
+/// Broken devices of ours wait under these names until their replacement works.
+pub const ASIDE: [(&str, &str); 3] = [(SEGMENTER, "ovl-old0"), (SEGMENTER_OUT, "ovl-old1"), (GRO, "ovl-oldg")];
+
+/// Folder of one host's pins.
+pub fn pins(host: &str) -> PathBuf {
+    Path::new(PINS).join(pin_name(host))
+}
+
+/// Folder of one host's pinned links.
+pub fn links(host: &str) -> PathBuf {
+    pins(host).join("links")
+}
+
+/// Folder of one pinned map set.
+pub fn map_set(host: &str, signature: &str) -> PathBuf {
+    pins(host).join(format!("{MAP_SET}{signature}"))
+}
+
+pub(crate) const MAP_SET: &str = "maps-";
+
+/// File name of the link of a program on a device.
+pub fn link(program: Program, device: &str) -> String {
+    pin_name(&format!("{}-{device}", program.name()))
+}
+
+/// What `apply` remembers of a host.
+pub fn state(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.json"))
+}
+
+/// Who works on a host.
+pub fn lock(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.lock"))
+}
+
+/// The BPF file system refuses dots in names (kernel/bpf/inode.c, `bpf_lookup`); `%` escapes them and itself.
+fn pin_name(name: &str) -> String {
+    name.replace('%', "%25").replace('.', "%2e")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_dot_reaches_the_bpf_file_system() {
+        assert_eq!(link(Program::FromPort, "eth0.100"), "from_port-eth0%2e100");
+        assert_ne!(link(Program::FromPort, "a.b"), link(Program::FromPort, "a%2eb"));
+        assert_eq!(pins("h1.example"), Path::new("/sys/fs/bpf/overlane/h1%2eexample"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The plan: from what should be and what is, the steps that lead from one to the other, in an order in
+//! which no packet meets a half-made fabric: add, then settings, then programs, then delete.
+
+mod words;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use overlane_ebpf::tables::{Contents, Entries, Table};
+use overlane_ebpf::{DataPath, Program};
+use overlane_model::{Encapsulation, Tables};
+
+use crate::current::Current;
+use crate::devices;
+use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
+use crate::preflight::Resolved;
+use crate::report::Change;
+use crate::state::NextHop;
+
+/// One thing to do. Devices are looked up when a step runs: earlier steps may have created them.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Delete what an interrupted run put aside.
+    Discard(&'static str),
+    /// Put a broken device of ours out of the way.
+    Aside { name: &'static str, to: &'static str },
+    /// Create the segmenter.
+    Segmenter,
+    /// Create the GRO device for a port.
+    Gro { port: u16, ipv6: bool },
+    /// Bring the GRO device up again.
+    RaiseGro,
+    /// Let the kernel keep a neighbour resolved.
+    Manage(NextHop),
+    /// Write entries, new or changed.
+    Put { table: Table, entries: Vec<Entry> },
+    /// Write the settings, with the segmenter as it is by now.
+    Settings { old: Option<Vec<u8>> },
+    /// Take the counters of the set before over.
+    CarryCounters { from: PathBuf },
+    /// Take away a half-made folder that stands where the new set will be pinned.
+    Clear(PathBuf),
+    /// Pin the new set.
+    PinMaps(PathBuf),
+    /// Attach a program; in place of a dead link of the same name, if there is one.
+    Attach { program: Program, device: String },
+    /// Give a living link the new program.
+    Replace { program: Program, device: String, old_program: u32 },
+    /// Take a link away.
+    Detach(String),
+    /// Delete entries.
+    Delete { table: Table, entries: Vec<Entry> },
+    /// Stop keeping a neighbour resolved.
+    Release(NextHop),
+}
+
+/// What cannot be undone and runs last, when all else succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cleanup {
+    /// Delete a device of ours.
+    Device(String),
+    /// Unpin a map set.
+    Maps(PathBuf),
+}
+
+/// One entry of a map, with the value it has now.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) old: Option<Vec<u8>>,
+    pub(crate) new: Vec<u8>,
+}
+
+/// All there is to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) cleanups: Vec<Cleanup>,
+    pub(crate) changes: Vec<Change>,
+    /// Programs must be loaded.
+    pub(crate) load: bool,
+    /// The maps are new.
+    pub(crate) new_set: bool,
+}
+
+/// What should be.
+pub(crate) struct Target<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) resolved: &'a Resolved,
+    /// With the segmenter's index if the right one exists, else 0.
+    pub(crate) contents: &'a Contents,
+    pub(crate) data_path: &'a DataPath<'a>,
+    pub(crate) netns_id: (u64, u64),
+}
+
+/// Compares and decides.
+pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
+    let mut plan =
+        Plan { steps: Vec::new(), cleanups: Vec::new(), changes: Vec::new(), load: false, new_set: current.maps.is_none() };
+    let fresh = plan_devices(target, current, &mut plan);
+    plan_neighbours(target, &mut plan);
+    plan_entries(target, current, &fresh, &mut plan);
+    plan_maps(target, current, &mut plan);
+    let links = plan_links(target, current, &fresh, &mut plan);
+    plan_deletions(target, current, &links, &mut plan);
+    plan.changes = words::changes(target, current, &plan, &fresh);
+    plan
+}
+
+/// Names of the devices that the plan creates.
+type Fresh = BTreeSet<&'static str>;
+
+fn plan_devices(target: &Target<'_>, current: &Current, plan: &mut Plan) -> Fresh {
+    let mut fresh = Fresh::new();
+    let device = |name: &str| current.devices.get(name);
+    for (_, aside) in paths::ASIDE {
+        if device(aside).is_some() {
+            plan.steps.push(Step::Discard(aside));
+        }
+    }
+    if !devices::segmenter_is_right(device(SEGMENTER), device(SEGMENTER_OUT)) {
+        put_aside(current, plan, &[SEGMENTER, SEGMENTER_OUT]);
+        plan.steps.push(Step::Segmenter);
+        fresh.extend([SEGMENTER, SEGMENTER_OUT]);
+    }
+    plan_gro(target, current, plan, &mut fresh);
+    fresh
+}
+
+fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
+    let tunnel = &target.tables.tunnel;
+    let gro = current.devices.get(GRO);
+    if tunnel.encapsulation != Encapsulation::Vxlan {
+        plan.cleanups.extend(gro.map(|_| Cleanup::Device(GRO.to_owned())));
+        return;
+    }
+    // The kernel does not tell a device's port; without a state file ours is taken to be right.
+    let same_port = current.state.as_ref().is_none_or(|state| {
+        state.tunnel_port == tunnel.port && state.encapsulation == Encapsulation::Vxlan.name()
+    });
+    if same_port && devices::gro_is_right(gro) {
+        return;
+    }
+    if same_port && devices::gro_can_be_raised(gro) {
+        plan.steps.push(Step::RaiseGro);
+        return;
+    }
+    // After an interrupted run the device may have the new port already, and one port cannot have two.
+    if gro.is_some() && current.state.as_ref().is_some_and(|state| state.in_progress) {
+        plan.steps.push(Step::Discard(GRO));
+    } else {
+        put_aside(current, plan, &[GRO]);
+    }
+    plan.steps.push(Step::Gro { port: tunnel.port, ipv6: target.tables.vtep.is_ipv6() });
+    fresh.insert(GRO);
+}
+
+fn put_aside(current: &Current, plan: &mut Plan, names: &[&str]) {
+    for (name, to) in paths::ASIDE.into_iter().filter(|(name, _)| names.contains(name)) {
+        if current.devices.contains_key(name) {
+            plan.steps.push(Step::Aside { name, to });
+            plan.cleanups.push(Cleanup::Device(to.to_owned()));
+        }
+    }
+}
+
+fn plan_neighbours(target: &Target<'_>, plan: &mut Plan) {
+    plan.steps.extend(target.resolved.unmanaged.iter().cloned().map(Step::Manage));
+}
+
+fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
+    let none = Entries::new();
+    for table in Table::ALL {
+        let (should, is) = (&target.contents[&table], current.contents.get(&table).unwrap_or(&none));
+        if table == Table::Settings {
+            if should != is || fresh.contains(SEGMENTER) {
+                plan.steps.push(Step::Settings { old: is.values().next().cloned() });
+            }
+            continue;
+        }
+        let differs = |key: &[u8], new: &Vec<u8>| match is.get(key) {
+            Some(_) if table.is_counters() => false,
+            Some(old) => old != new,
+            None => true,
+        };
+        let entries: Vec<Entry> = should
+            .iter()
+            .filter(|(key, new)| differs(key, new))
+            .map(|(key, new)| Entry { key: key.clone(), old: is.get(key).cloned(), new: new.clone() })
+            .collect();
+        if !entries.is_empty() {
+            plan.steps.push(Step::Put { table, entries });
+        }
+    }
+}
+
+fn plan_maps(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let host = target.tables.host.as_str();
+    let own = paths::map_set(host, target.data_path.signature());
+    for set in &current.stale_sets {
+        if *set == own {
+            plan.steps.push(Step::Clear(own.clone()));
+        } else {
+            plan.cleanups.push(Cleanup::Maps(set.clone()));
+        }
+    }
+    if !plan.new_set {
+        return;
+    }
+    let old = current.state.as_ref().map(|state| paths::map_set(host, &state.map_signature));
+    if let Some(from) = old.filter(|old| *old != own && current.stale_sets.contains(old)) {
+        plan.steps.push(Step::CarryCounters { from });
+    }
+    plan.steps.push(Step::PinMaps(own));
+}
+
+/// Decides for each link and returns the names of those that should be.
+fn plan_links(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) -> BTreeSet<String> {
+    let devices = &target.resolved.devices;
+    let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
+    let mut wanted: Vec<(Program, String, u32)> = target
+        .tables
+        .ports
+        .iter()
+        .filter_map(|port| Some((Program::FromPort, port.device.to_string(), devices.ports.get(&port.device)?.ifindex)))
+        .collect();
+    wanted.push((Program::FromSegmenter, SEGMENTER_OUT.to_owned(), index(SEGMENTER_OUT)));
+    if target.tables.tunnel.encapsulation == Encapsulation::Vxlan {
+        wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
+    }
+    // Last: nothing comes out of the tunnel before there is somewhere to go.
+    wanted.push((Program::FromUnderlay, target.tables.uplink.to_string(), devices.uplink_ifindex));
+
+    let same_build = current.state.as_ref().filter(|state| {
+        !plan.new_set
+            && state.object_digest == target.data_path.digest()
+            && state.map_signature == target.data_path.signature()
+    });
+    // Interface indices of another namespace mean nothing here.
+    let same_netns = current.state.as_ref().is_none_or(|state| state.netns_id == target.netns_id);
+    let mut names = BTreeSet::new();
+    for (program, device, ifindex) in wanted {
+        let name = paths::link(program, &device);
+        let alive = current
+            .links
+            .get(&name)
+            .copied()
+            .flatten()
+            .filter(|info| same_netns && info.ifindex == Some(ifindex) && !fresh.contains(device.as_str()));
+        match alive {
+            Some(info) => {
+                let known = same_build.and_then(|state| state.programs.get(&name).copied());
+                if known != Some(info.program_id) {
+                    plan.load = true;
+                    plan.steps.push(Step::Replace { program, device, old_program: info.program_id });
+                }
+            }
+            None => {
+                plan.load = true;
+                plan.steps.push(Step::Attach { program, device });
+            }
+        }
+        names.insert(name);
+    }
+    plan.load |= plan.new_set;
+    names
+}
+
+fn plan_deletions(target: &Target<'_>, current: &Current, links: &BTreeSet<String>, plan: &mut Plan) {
+    for name in current.links.keys().filter(|name| !links.contains(*name)) {
+        plan.steps.push(Step::Detach(name.clone()));
+    }
+    for table in Table::ALL.into_iter().rev() {
+        // The one entry of an array cannot be deleted, only overwritten.
+        if table == Table::Settings {
+            continue;
+        }
+        let should = &target.contents[&table];
+        let entries: Vec<Entry> = current
+            .contents
+            .get(&table)
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !should.contains_key(*key))
+            .map(|(key, old)| Entry { key: key.clone(), old: Some(old.clone()), new: Vec::new() })
+            .collect();
+        if !entries.is_empty() {
+            plan.steps.push(Step::Delete { table, entries });
+        }
+    }
+    let ours = current.state.as_ref().map(|state| state.neighbours.clone()).unwrap_or_default();
+    for next_hop in ours.difference(&target.resolved.next_hops) {
+        plan.steps.push(Step::Release(next_hop.clone()));
+    }
+}

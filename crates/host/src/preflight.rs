@@ -1,0 +1,164 @@
+//! Everything that can be known to fail is looked at before anything is changed: first what concerns the
+//! machine, then the namespace, then each device. What passes is resolved to numbers.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+use nix::ifaddrs::getifaddrs;
+use overlane_ebpf::{preflight, tables};
+use overlane_ebpf::tables::{Devices, PortDevice};
+use overlane_model::Tables;
+use overlane_net::{Netlink, Nud};
+
+use crate::error::MissingDevice;
+use crate::state::{self, NextHop, State};
+use crate::{HostError, Note, paths};
+
+/// Inner packets below this size cannot carry IPv4 everywhere (RFC 791: every host takes 576 bytes).
+const INNER_MTU_MIN: u32 = 576;
+/// IPv6 needs this of every link (RFC 8200 section 5).
+const IPV6_MTU_MIN: u32 = 1280;
+const ETHERNET: u32 = 14;
+/// Longest IP packet.
+const IP_MAX: u32 = 65535;
+
+/// What the tables' names mean in this namespace.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// Without the segmenter, which may not exist yet.
+    pub(crate) devices: Devices,
+    /// Neighbours that packets to the remotes are handed to.
+    pub(crate) next_hops: BTreeSet<NextHop>,
+    /// Those of them that the kernel does not keep resolved.
+    pub(crate) unmanaged: BTreeSet<NextHop>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
+pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
+    preflight::check_kernel()?;
+    preflight::check_rights()?;
+    preflight::check_bpffs(Path::new(paths::BPFFS))?;
+    tables::check_capacity(tables)?;
+    Ok(())
+}
+
+/// The namespace of this thread is not in the way of, and not in use by, another applied host; and this
+/// host is not applied in another one that still exists.
+pub(crate) fn namespace(host: &str, own: Option<&State>) -> Result<(), HostError> {
+    let here = state::netns_id()?;
+    if let Some(state) = own {
+        let alive = match &state.netns {
+            Some(name) => state::named_netns_id(name) == Some(state.netns_id),
+            None => false,
+        };
+        if alive && state.netns_id != here {
+            return Err(HostError::AppliedElsewhere { host: host.to_owned(), namespace: state.netns.clone() });
+        }
+    }
+    match state::all()?.into_iter().find(|other| other.host != host && other.netns_id == here) {
+        Some(other) => Err(HostError::NamespaceTaken { other: other.host }),
+        None => Ok(()),
+    }
+}
+
+/// Devices, addresses and routes of the namespace of this thread.
+pub(crate) fn resolve(tables: &Tables, netlink: &Netlink, netns: Option<&str>) -> Result<Resolved, HostError> {
+    let links = netlink.links()?;
+    let find = |name: &str| links.iter().find(|link| link.name == name);
+    let mut missing = Vec::new();
+    let uplink = find(tables.uplink.as_str());
+    if uplink.is_none() {
+        missing.push(MissingDevice { device: tables.uplink.to_string(), port: None });
+    }
+    let overhead = overhead(tables);
+    let mut devices = Devices::default();
+    let mut notes = Vec::new();
+    let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
+    let fits = underlay_mtu.saturating_sub(overhead + ETHERNET);
+    for port in &tables.ports {
+        let Some(link) = find(port.device.as_str()) else {
+            missing.push(MissingDevice { device: port.device.to_string(), port: Some(port.name.to_string()) });
+            continue;
+        };
+        let peer = link.kind.as_deref() == Some("veth") && link.peer_in_other_netns;
+        devices.ports.insert(port.device.clone(), PortDevice { ifindex: link.index, peer });
+        if !tables.remotes.is_empty() && link.mtu > fits {
+            notes.push(Note::PortMtu { port: port.name.to_string(), mtu: link.mtu, fits });
+        }
+    }
+    let namespace = netns.map(str::to_owned);
+    let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
+        return Err(HostError::MissingDevices { devices: missing, namespace });
+    };
+    check_address(tables, namespace)?;
+    check_mtu(tables, uplink.mtu, overhead)?;
+    devices.uplink_ifindex = uplink.index;
+    devices.underlay_mtu = underlay_mtu;
+    let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
+    let mut unmanaged = BTreeSet::new();
+    for next_hop in &next_hops {
+        let known = netlink.neighbour(&next_hop.device, next_hop.address)?;
+        if !known.is_some_and(|known| known.managed) {
+            unmanaged.insert(next_hop.clone());
+        }
+    }
+    Ok(Resolved { devices, next_hops, unmanaged, notes })
+}
+
+/// Outer headers on the underlay, without Ethernet.
+fn overhead(tables: &Tables) -> u32 {
+    tables.remotes.iter().map(|remote| remote.header.len() as u32).max().unwrap_or(0).saturating_sub(ETHERNET)
+}
+
+fn check_address(tables: &Tables, namespace: Option<String>) -> Result<(), HostError> {
+    let uplink = tables.uplink.as_str();
+    let has = getifaddrs().map_err(HostError::Addresses)?.any(|entry| {
+        let address = entry.address.and_then(|address| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        });
+        entry.interface_name == uplink && address == Some(tables.vtep)
+    });
+    if has {
+        return Ok(());
+    }
+    Err(HostError::NoVtepAddress { uplink: uplink.to_owned(), address: tables.vtep, namespace })
+}
+
+fn check_mtu(tables: &Tables, mtu: u32, overhead: u32) -> Result<(), HostError> {
+    let of_family = if tables.vtep.is_ipv6() { IPV6_MTU_MIN } else { 0 };
+    let needs = of_family.max(overhead + ETHERNET + INNER_MTU_MIN);
+    if mtu >= needs {
+        return Ok(());
+    }
+    Err(HostError::MtuTooSmall { uplink: tables.uplink.to_string(), mtu, needs })
+}
+
+/// The neighbour each remote is reached through. A remote without a route is told, not refused: routes
+/// may come later, and until then its packets have a drop reason of their own.
+fn next_hops(
+    tables: &Tables,
+    netlink: &Netlink,
+    uplink: u32,
+    notes: &mut Vec<Note>,
+) -> Result<BTreeSet<NextHop>, HostError> {
+    let mut next_hops = BTreeSet::new();
+    for remote in &tables.remotes {
+        // Asked for the uplink only, the kernel would call an address without a route on-link.
+        match netlink.route_to(remote.addr, None) {
+            Ok(route) if route.oif == uplink => {
+                let address = route.gateway.unwrap_or(remote.addr);
+                let known = netlink.neighbour(tables.uplink.as_str(), address)?;
+                // A static entry is the user's, and as good as one the kernel keeps resolved for us.
+                if known.is_none_or(|known| known.state != Nud::Permanent) {
+                    next_hops.insert(NextHop { device: tables.uplink.to_string(), address });
+                }
+            }
+            Err(error) if error.is_permission() => return Err(error.into()),
+            _ => notes.push(Note::NoRoute { remote: remote.name.to_string(), address: remote.addr }),
+        }
+    }
+    Ok(next_hops)
+}

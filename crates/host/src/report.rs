@@ -1,0 +1,136 @@
+//! What `apply` and `remove` tell their caller: the difference, line by line, and what to know besides.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+/// The outcome of [`crate::apply`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The host that was applied.
+    pub host: String,
+    /// True when nothing was changed because only the difference was asked for.
+    pub dry_run: bool,
+    /// What differed; empty when the machine was already as the fabric says.
+    pub changes: Vec<Change>,
+    /// What works but deserves a look.
+    pub notes: Vec<Note>,
+}
+
+/// The outcome of [`crate::remove()`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Removal {
+    /// The host that was removed.
+    pub host: String,
+    /// What was taken away, one readable line each; empty when there was nothing.
+    pub removed: Vec<String>,
+}
+
+/// One line of the difference. Displays as `+ port web1 (device web1, key 7)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Added, changed or removed.
+    pub kind: ChangeKind,
+    /// The thing in words, without the sign.
+    pub what: String,
+}
+
+/// The sign of a [`Change`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// `+`
+    Add,
+    /// `~`
+    Modify,
+    /// `-`
+    Remove,
+}
+
+/// Something that does not stop `apply` and that its user should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// Full-size packets of the port do not fit into the underlay with the tunnel header around them.
+    PortMtu {
+        /// The logical port.
+        port: String,
+        /// MTU of its device.
+        mtu: u32,
+        /// Largest inner packet that fits.
+        fits: u32,
+    },
+    /// No route to a remote through the uplink: packets to it are dropped with `no_route`.
+    NoRoute {
+        /// The remote's name.
+        remote: String,
+        /// Its VTEP.
+        address: IpAddr,
+    },
+    /// The receive-side helper device could not be created; reception works, with more packets per second.
+    NoGro {
+        /// The tunnel's UDP port.
+        port: u16,
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// An earlier `apply` was interrupted; this one completed or repaired it.
+    Interrupted,
+    /// Something that is no longer needed could not be taken away; the next `apply` tries again.
+    LeftOver {
+        /// What is still there.
+        what: String,
+        /// The kernel's answer.
+        reason: String,
+    },
+}
+
+impl Change {
+    pub(crate) fn add(what: impl Into<String>) -> Self {
+        Self { kind: ChangeKind::Add, what: what.into() }
+    }
+
+    pub(crate) fn modify(what: impl Into<String>) -> Self {
+        Self { kind: ChangeKind::Modify, what: what.into() }
+    }
+
+    pub(crate) fn remove(what: impl Into<String>) -> Self {
+        Self { kind: ChangeKind::Remove, what: what.into() }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.kind {
+            ChangeKind::Add => '+',
+            ChangeKind::Modify => '~',
+            ChangeKind::Remove => '-',
+        };
+        write!(f, "{sign} {}", self.what)
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PortMtu { port, mtu, fits } => write!(
+                f,
+                "port {port}: its device has MTU {mtu}, but only {fits} bytes fit into the underlay; larger packets \
+                 are dropped as pkt_too_big"
+            ),
+            Self::NoRoute { remote, address } => {
+                write!(f, "remote {remote}: no route to {address} through the uplink yet; packets to it are dropped as no_route")
+            }
+            Self::NoGro { port, reason } => write!(
+                f,
+                "received tunnel packets are not coalesced: a VXLAN device on UDP port {port} could not be created ({reason}); \
+                 everything works, with a lower receive rate"
+            ),
+            Self::Interrupted => f.write_str("an earlier apply was interrupted; its remains were repaired"),
+            Self::LeftOver { what, reason } => {
+                write!(f, "{what} could not be removed ({reason}); the next apply tries again")
+            }
+        }
+    }
+}

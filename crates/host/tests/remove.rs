@@ -1,0 +1,107 @@
+//! `remove` takes everything away, whatever is left of it, and a killed `apply` is found by the next.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{World, assert_same, can_run, changes, snapshot};
+use overlane_host::{Note, RemoveRequest, observe, paths, remove};
+use overlane_net::netns;
+
+#[test]
+fn nothing_is_left_and_the_second_time_there_is_nothing_to_do() {
+    if !can_run("remove") {
+        return;
+    }
+    let world = World::new(1);
+    let before = snapshot(&world, 1);
+    world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
+    let removed = world.remove(1);
+    for what in ["link from_port-web1", "maps ", "device ovl-seg0", "device ovl-gro", "next hop 198.18.0.2 on eth1", "state "] {
+        assert!(removed.iter().any(|line| line.starts_with(what)), "{what}: {removed:?}");
+    }
+    assert_same(&before, &snapshot(&world, 1), "remove");
+    assert_eq!(world.remove(1), Vec::<String>::new());
+    assert!(!paths::pins(&world.host(1)).exists());
+}
+
+#[test]
+fn also_when_the_namespace_is_gone() {
+    if !can_run("remove without namespace") {
+        return;
+    }
+    let world = World::new(1);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 1).unwrap();
+    netns::delete(&world.netns(1)).unwrap();
+    let removed = world.remove(1);
+    assert!(removed.iter().any(|line| line.starts_with("link ")), "{removed:?}");
+    assert!(!paths::pins(&world.host(1)).exists() && !paths::state(&world.host(1)).exists());
+}
+
+#[test]
+fn also_when_the_state_file_is_gone_or_makes_no_sense() {
+    if !can_run("remove without state") {
+        return;
+    }
+    for contents in [None, Some("{")] {
+        let world = World::new(1);
+        let before = snapshot(&world, 1);
+        world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
+        let state = paths::state(&world.host(1));
+        match contents {
+            None => std::fs::remove_file(&state).unwrap(),
+            Some(text) => std::fs::write(&state, text).unwrap(),
+        }
+        let netns = world.netns(1);
+        remove(&RemoveRequest { netns: Some(&netns), ..RemoveRequest::new(&world.host(1)) }).unwrap();
+        // Which neighbours were managed stood in the file.
+        let _ = world.netlink(1).delete_neighbour("eth1", common::underlay(2));
+        assert_same(&before, &snapshot(&world, 1), "remove");
+    }
+}
+
+/// Runs the test binary again as a child that applies and dies in the middle.
+#[test]
+fn a_killed_apply_is_seen_and_repaired() {
+    if !can_run("a_killed_apply") {
+        return;
+    }
+    if let Ok(fabric) = std::env::var("OVERLANE_TEST_KILLED") {
+        die_in_the_middle(&fabric);
+    }
+    // Later and later, up to an apply that is through.
+    for at in [3, 6, 9, 14, 20, 26, 31] {
+        let world = World::new(2);
+        let text = world.fabric("vxlan", 4789, "");
+        let fabric = std::env::temp_dir().join(format!("{}.yaml", world.id));
+        std::fs::write(&fabric, &text).unwrap();
+        world.apply(&text, 2).unwrap();
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_killed_apply_is_seen_and_repaired"])
+            .env("OVERLANE_TEST_KILLED", format!("{} {} {} {at}", fabric.display(), world.host(1), world.netns(1)))
+            .status()
+            .unwrap();
+        std::fs::remove_file(&fabric).unwrap();
+        let killed = status.code().is_none();
+        assert!(killed || at > 20, "{status}");
+        if killed {
+            assert!(observe::interrupted(&world.host(1)).unwrap(), "killed at {at}");
+        }
+        let report = world.apply(&text, 1).unwrap();
+        assert_eq!(report.notes.contains(&Note::Interrupted), killed);
+        assert!(!observe::interrupted(&world.host(1)).unwrap());
+        assert!(world.ping(1, 2, 3), "killed at {at}");
+        assert_eq!(changes(&world.apply(&text, 1).unwrap()), Vec::<String>::new());
+    }
+}
+
+/// Never returns: the process kills itself before operation number `at`.
+fn die_in_the_middle(arguments: &str) -> ! {
+    let [fabric, host, netns, at] = arguments.split(' ').collect::<Vec<_>>()[..] else { panic!("{arguments}") };
+    let tables = overlane_model::load(fabric).unwrap().compile(host).unwrap();
+    let testing = overlane_host::Testing { kill_at: Some(at.parse().unwrap()), ..Default::default() };
+    let request = overlane_host::ApplyRequest { netns: Some(netns), testing, ..overlane_host::ApplyRequest::new(&tables) };
+    overlane_host::apply(&request).unwrap();
+    std::process::exit(0);
+}

@@ -1,0 +1,67 @@
+//! A failure at any operation of `apply` leaves the host exactly as it was: an empty one empty, an applied
+//! one applied, with the same programs, entries, devices and neighbours.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{World, assert_same, can_run, snapshot};
+use overlane_host::{HostError, Testing};
+
+/// Fails at operation 0, 1, 2, … until an apply comes through; returns how many operations there were.
+fn fail_everywhere(world: &World, text: &str, object: Option<&[u8]>) -> usize {
+    let before = snapshot(world, 1);
+    for fail_at in 0.. {
+        let testing = Testing { fail_at: Some(fail_at), object, ..Testing::default() };
+        match world.apply_with(text, 1, false, testing) {
+            Ok(_) => return fail_at,
+            Err(HostError::Injected(at)) => assert_eq!(at, fail_at),
+            Err(other) => panic!("operation {fail_at}: {other}"),
+        }
+        assert_same(&before, &snapshot(world, 1), &format!("failure at operation {fail_at}"));
+    }
+    unreachable!()
+}
+
+#[test]
+fn an_empty_host_stays_empty() {
+    if !can_run("an_empty_host_stays_empty") {
+        return;
+    }
+    let world = World::new(1);
+    let text = world.fabric("vxlan", 4789, "");
+    let operations = fail_everywhere(&world, &text, None);
+    assert!(operations > 20, "{operations}");
+}
+
+#[test]
+fn an_applied_host_stays_applied() {
+    if !can_run("an_applied_host_stays_applied") {
+        return;
+    }
+    let world = World::new(2);
+    world.netlink(1).add_veth("lan1", "lan1p", None).unwrap();
+    let (h1, h2) = (world.host(1), world.host(2));
+    let first = format!(
+        "  old1: {{ switch: red, host: {h1}, device: lan1, mac: \"02:00:00:00:00:11\", addresses: [198.18.101.1] }}\n  \
+           old2: {{ switch: red, host: {h2}, device: lan2, mac: \"02:00:00:00:00:12\" }}\n"
+    );
+    world.apply(&world.fabric("vxlan", 4789, &first), 1).unwrap();
+    world.apply(&world.fabric("vxlan", 4789, ""), 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+
+    // Entries to add, to change and to delete; a link to make, one to take away; the GRO device to renew.
+    let second = world
+        .fabric("vxlan", 4790, &format!("  new1: {{ switch: blue, host: {h1}, device: lan1p, mac: \"02:00:00:00:00:13\" }}\n"))
+        .replace("key: 7", "key: 8");
+    world.netlink(1).delete("ovl-seg0").unwrap();
+    let operations = fail_everywhere(&world, &second, None);
+    assert!(operations > 20, "{operations}");
+
+    // To Geneve: the GRO device goes.
+    let third = world.fabric("geneve", 6081, "");
+    fail_everywhere(&world, &third, None);
+    world.apply(&third, 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+    assert!(world.netlink(1).link("ovl-gro").is_err());
+}

@@ -1,0 +1,152 @@
+//! Traffic does not notice: fifty re-applies, and ten changes between two builds of the data path whose
+//! maps differ. A steady stream crosses both hosts all the while, and every packet is answered.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{World, assert_same, can_run, changes, snapshot};
+use overlane_host::{HostError, Testing, observe, paths};
+use overlane_net::netns::Netns;
+
+/// The data path with a larger value in one map: what another release may bring.
+fn other_build() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let mut enlarged = false;
+    for entry in std::fs::read_dir(sources).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let other = text.replace("struct scratch {\n", "struct scratch {\n\t__u64 enlarged;\n");
+        enlarged |= other != text;
+        std::fs::write(folder.path().join(path.file_name().unwrap()), other).unwrap();
+    }
+    assert!(enlarged, "no struct scratch in bpf/");
+    let object = folder.path().join("tc.bpf.o");
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let clang = if Command::new("clang-19").arg("--version").output().is_ok() { "clang-19" } else { "clang" };
+    let status = Command::new(clang)
+        .args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c"])
+        .arg(folder.path().join("tc.bpf.c"))
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    std::fs::read(object).unwrap()
+}
+
+/// A stream of echo requests from guest 1 to guest 2, 500 a second, until told to stop.
+struct Stream(Child);
+
+impl Stream {
+    fn start(world: &World) -> Self {
+        let guest = Netns::open(&world.guest(1)).unwrap();
+        let target = common::inner(2).to_string();
+        let child = guest
+            .command("ping")
+            .args(["-n", "-q", "-i", "0.002", &target])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// Packets sent and answered.
+    fn stop(self) -> (u64, u64) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let output = self.0.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find(|line| line.contains("packets transmitted")).unwrap().to_owned();
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        (numbers[0], numbers[1])
+    }
+}
+
+#[test]
+fn fifty_applies_lose_nothing() {
+    if !can_run("fifty_applies") {
+        return;
+    }
+    let world = World::new(2);
+    let host = world.host(1);
+    world.netlink(1).add_veth("lan1", "lan1p", None).unwrap();
+    let text = world.fabric("vxlan", 4789, "");
+    let more = format!("  more: {{ switch: blue, host: {host}, device: lan1, mac: \"02:00:00:00:00:31\" }}\n");
+    let more = world.fabric("vxlan", 4789, &more);
+    world.apply(&text, 1).unwrap();
+    world.apply(&text, 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+    let stream = Stream::start(&world);
+    for n in 0..50 {
+        let report = world.apply(if n % 2 == 0 { &more } else { &text }, 1).unwrap();
+        assert!(!report.changes.is_empty());
+    }
+    let (sent, answered) = stream.stop();
+    // The last one may be on its way.
+    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+}
+
+#[test]
+fn another_build_with_other_maps_loses_nothing() {
+    if !can_run("another_build") {
+        return;
+    }
+    let other = other_build();
+    let world = World::new(2);
+    let host = world.host(1);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 1).unwrap();
+    world.apply(&text, 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+    let testing = Testing { object: Some(&other), ..Testing::default() };
+    let stream = Stream::start(&world);
+    for _ in 0..5 {
+        let before = observe::counters(&host).unwrap();
+        let report = world.apply_with(&text, 1, false, testing).unwrap();
+        assert_eq!(changes(&report), ["~ data path: new programs and maps on 4 devices"]);
+        assert_eq!(std::fs::read_dir(paths::pins(&host)).unwrap().count(), 2, "links and one map set");
+        // Maps of another build are not read by guess.
+        assert!(matches!(observe::counters(&host), Err(HostError::OtherVersion(_))));
+        let report = world.apply(&text, 1).unwrap();
+        assert_eq!(changes(&report), ["~ data path: new programs and maps on 4 devices"]);
+        // Counters were carried there and back.
+        let after = observe::counters(&host).unwrap();
+        assert!(after.remotes[0].to_remote.packets > before.remotes[0].to_remote.packets);
+        assert!(after.ports[0].from_port.packets > before.ports[0].from_port.packets);
+    }
+    let (sent, answered) = stream.stop();
+    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+}
+
+#[test]
+fn a_failed_upgrade_is_taken_back() {
+    if !can_run("a_failed_upgrade") {
+        return;
+    }
+    let other = other_build();
+    let world = World::new(2);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 1).unwrap();
+    world.apply(&text, 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+    let stream = Stream::start(&world);
+    let before = snapshot(&world, 1);
+    let mut operations = 0;
+    for fail_at in 0.. {
+        let testing = Testing { fail_at: Some(fail_at), object: Some(&other), ..Testing::default() };
+        match world.apply_with(&text, 1, false, testing) {
+            Ok(_) => break,
+            Err(HostError::Injected(_)) => assert_same(&before, &snapshot(&world, 1), &format!("operation {fail_at}")),
+            Err(other) => panic!("operation {fail_at}: {other}"),
+        }
+        operations += 1;
+    }
+    assert!(operations > 15, "{operations}");
+    let (sent, answered) = stream.stop();
+    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+}

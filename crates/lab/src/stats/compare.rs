@@ -1,0 +1,346 @@
+//! Two rows of samples: is A better than B, worse, or can one not tell?
+//!
+//! The estimate is the median of the ratios A/B of the same round of one interleaved run, because
+//! whatever drifts from round to round (heat, neighbours on the machine) is in both and cancels.
+//! Its interval uses order statistics and the binomial distribution alone: no assumption about the
+//! shape of the noise. With too few pairs but five samples a side, all cross ratios are compared
+//! instead (Hodges-Lehmann estimate, Mann-Whitney interval). A verdict needs an interval that
+//! excludes 1.
+
+use serde::{Deserialize, Serialize};
+
+use super::summary::{finite, median, sorted};
+
+/// Fewest pairs that can give a verdict: with 5, min..max covers only 93.75 %.
+pub const MIN_PAIRS: usize = 6;
+
+/// Fewest samples a side that can give a verdict without pairs.
+pub const MIN_SIDE: usize = 5;
+
+const TAIL: f64 = 0.025;
+
+/// Which way a quantity is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// More is better: goodput.
+    Higher,
+    /// Less is better: CPU per Gbit/s.
+    Lower,
+}
+
+/// Outcome of a comparison, from A's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// A is better than B.
+    Better,
+    /// A is worse than B.
+    Worse,
+    /// The samples do not say.
+    CannotTell,
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// How the ratio and its interval were computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Ratios within a round, order statistics.
+    Paired,
+    /// Ratios across all rounds, Hodges-Lehmann with the Mann-Whitney distribution.
+    Unpaired,
+}
+
+/// A against B, as a ratio.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// How ratio and interval were computed.
+    pub method: Method,
+    /// Rounds in which both sides have a sample with a ratio.
+    pub pairs: usize,
+    /// Median ratio A/B; `None` without a single ratio.
+    pub ratio: Option<f64>,
+    /// Interval of the ratio with at least 95 % coverage; `None` with too few samples for one.
+    pub ci95: Option<[f64; 2]>,
+    /// What that says.
+    pub verdict: Verdict,
+}
+
+/// Compares two rows given as (round, value); values of the same round are pairs.
+///
+/// Paired if there are enough pairs, else unpaired if there are enough samples a side: decided by
+/// the numbers of samples alone, never by what comes out.
+pub fn compare(a: &[(u32, f64)], b: &[(u32, f64)], better: Better) -> Comparison {
+    let ratios: Vec<f64> = a
+        .iter()
+        .filter_map(|&(round, x)| Some((x, b.iter().find(|&&(r, _)| r == round)?.1)))
+        .filter_map(|(x, y)| ratio(x, y))
+        .collect();
+    let (a, b): (Vec<f64>, Vec<f64>) = (values(a), values(b));
+    if ratios.len() < MIN_PAIRS && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE {
+        return Comparison {
+            pairs: ratios.len(),
+            ..unpaired(&a, &b, better)
+        };
+    }
+    paired(&ratios, better)
+}
+
+/// Comparison from the ratios A/B of each pair.
+pub fn paired(ratios: &[f64], better: Better) -> Comparison {
+    let ci95 = sorted(ratios).and_then(|s| median_interval(&s));
+    Comparison {
+        method: Method::Paired,
+        pairs: ratios.len(),
+        ratio: median(ratios),
+        ci95,
+        verdict: verdict(ci95.filter(|_| ratios.len() >= MIN_PAIRS), better),
+    }
+}
+
+/// Comparison of two independent rows: median and interval of all ratios a/b.
+pub fn unpaired(a: &[f64], b: &[f64], better: Better) -> Comparison {
+    let all: Vec<f64> = a
+        .iter()
+        .flat_map(|&x| b.iter().filter_map(move |&y| ratio(x, y)))
+        .collect();
+    // A pair without a ratio (0, negative) would leave the order statistics without their meaning.
+    let complete = all.len() == a.len() * b.len() && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE;
+    let ci95 = sorted(&all).filter(|_| complete).and_then(|s| {
+        let k = mann_whitney_rank(a.len(), b.len())?;
+        Some([*s.get(k - 1)?, *s.get(s.len() - k)?])
+    });
+    Comparison {
+        method: Method::Unpaired,
+        pairs: 0,
+        ratio: median(&all),
+        ci95,
+        verdict: verdict(ci95, better),
+    }
+}
+
+fn verdict(ci95: Option<[f64; 2]>, better: Better) -> Verdict {
+    match (ci95, better) {
+        (Some([low, _]), Better::Higher) if low > 1.0 => Verdict::Better,
+        (Some([_, high]), Better::Lower) if high < 1.0 => Verdict::Better,
+        (Some([_, high]), Better::Higher) if high < 1.0 => Verdict::Worse,
+        (Some([low, _]), Better::Lower) if low > 1.0 => Verdict::Worse,
+        _ => Verdict::CannotTell,
+    }
+}
+
+/// Largest-rank interval [x₍ₖ₎, x₍ₙ₊₁₋ₖ₎] with P(X < k) ≤ 2.5 % a side, X ~ Bin(n, ½).
+fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
+    let n = sorted.len();
+    let mut term = 0.5_f64.powi(i32::try_from(n).ok()?);
+    let mut below = term;
+    let mut k = 0;
+    while below <= TAIL && k < n {
+        k += 1;
+        term *= (n - k + 1) as f64 / k as f64;
+        below += term;
+    }
+    let k = Some(k).filter(|&k| k > 0)?;
+    Some([*sorted.get(k - 1)?, *sorted.get(n - k)?])
+}
+
+/// Largest k with P(U < k) ≤ 2.5 %, U the Mann-Whitney statistic of n and m samples without a
+/// difference; `None` when not even k = 1 is covered.
+fn mann_whitney_rank(n: usize, m: usize) -> Option<usize> {
+    // ways[u] counts the interleavings with statistic u: the Gaussian binomial coefficient
+    // ∏ (1 − qᵐ⁺ⁱ) / (1 − qⁱ), built factor by factor.
+    let mut ways = vec![0.0_f64; n * m + 1];
+    ways[0] = 1.0;
+    for i in 1..=n {
+        for u in (m + i..ways.len()).rev() {
+            ways[u] -= ways[u - m - i];
+        }
+        for u in i..ways.len() {
+            ways[u] += ways[u - i];
+        }
+    }
+    let total: f64 = ways.iter().sum();
+    let mut below = 0.0;
+    let k = ways
+        .iter()
+        .take_while(|&&count| {
+            below += count / total;
+            below <= TAIL
+        })
+        .count();
+    (k > 0).then_some(k)
+}
+
+fn ratio(a: f64, b: f64) -> Option<f64> {
+    (a >= 0.0 && b > 0.0).then_some(a / b).and_then(finite)
+}
+
+fn values(row: &[(u32, f64)]) -> Vec<f64> {
+    row.iter()
+        .map(|&(_, v)| v)
+        .filter(|v| v.is_finite())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn row(values: &[f64]) -> Vec<(u32, f64)> {
+        (0..).zip(values.iter().copied()).collect()
+    }
+
+    #[test]
+    fn ranks_of_the_median_interval() {
+        // Table of the sign test: n → k (0 = none) at 95 %, two-sided.
+        for (n, k) in [
+            (1, 0),
+            (5, 0),
+            (6, 1),
+            (8, 1),
+            (9, 2),
+            (11, 2),
+            (12, 3),
+            (15, 4),
+            (20, 6),
+            (25, 8),
+        ] {
+            let s: Vec<f64> = (1..=n).map(f64::from).collect();
+            let want = (k > 0).then(|| [f64::from(k), f64::from(n + 1 - k)]);
+            assert_eq!(median_interval(&s), want, "n = {n}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_mann_whitney() {
+        // Critical values of U (two-sided 5 %): reject at U ≤ c, so k = c + 1.
+        for (n, m, c) in [
+            (4, 4, 0),
+            (5, 5, 2),
+            (5, 6, 3),
+            (6, 6, 5),
+            (8, 8, 13),
+            (10, 10, 23),
+            (20, 20, 127),
+        ] {
+            assert_eq!(mann_whitney_rank(n, m), Some(c + 1), "{n} × {m}");
+        }
+        assert_eq!(mann_whitney_rank(3, 3), None);
+    }
+
+    #[test]
+    fn six_pairs_give_min_to_max() {
+        let a = row(&[14.0, 14.2, 13.8, 14.4, 14.0, 13.9]);
+        let b = row(&[10.0; 6]);
+        let c = compare(&a, &b, Better::Higher);
+        assert_eq!(
+            (c.method, c.pairs, c.verdict),
+            (Method::Paired, 6, Verdict::Better)
+        );
+        assert_eq!(c.ci95, Some([13.8 / 10.0, 14.4 / 10.0]));
+        assert_eq!(c.ratio, Some(1.4));
+        assert_eq!(compare(&a, &b, Better::Lower).verdict, Verdict::Worse);
+    }
+
+    #[test]
+    fn five_interleaved_samples_fall_back_on_all_ratios() {
+        let a = row(&[14.0, 14.2, 13.8, 14.4, 14.1]);
+        let c = compare(&a, &row(&[10.0; 5]), Better::Higher);
+        assert_eq!(
+            (c.method, c.pairs, c.verdict),
+            (Method::Unpaired, 5, Verdict::Better)
+        );
+        assert_eq!(
+            paired(&[1.4, 1.42, 1.38, 1.44, 1.41], Better::Higher).verdict,
+            Verdict::CannotTell
+        );
+    }
+
+    #[test]
+    fn few_samples_and_gaps_cannot_tell() {
+        let c = compare(&row(&[2.0, 2.0]), &row(&[1.0, 1.0]), Better::Higher);
+        assert_eq!(
+            (c.ratio, c.ci95, c.verdict),
+            (Some(2.0), None, Verdict::CannotTell)
+        );
+        let c = compare(&[], &row(&[1.0]), Better::Higher);
+        assert_eq!((c.ratio, c.ci95, c.pairs), (None, None, 0));
+        // Rounds that only one side has are no pairs; nor is a division by zero.
+        let c = compare(
+            &[(0, 1.0), (1, 1.0), (7, 1.0)],
+            &[(0, 2.0), (1, 0.0)],
+            Better::Higher,
+        );
+        assert_eq!((c.ratio, c.pairs), (Some(0.5), 1));
+    }
+
+    #[test]
+    fn an_interval_that_touches_one_says_nothing() {
+        assert_eq!(
+            paired(&[1.0, 1.1, 1.1, 1.1, 1.1, 1.1], Better::Higher).verdict,
+            Verdict::CannotTell
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_against_itself_cannot_tell(v in prop::collection::vec(0.1_f64..1e6, 0..20)) {
+            let a = row(&v);
+            prop_assert_eq!(compare(&a, &a, Better::Higher).verdict, Verdict::CannotTell);
+        }
+
+        #[test]
+        fn swapping_sides_swaps_the_verdict(
+            v in prop::collection::vec((0.5_f64..2.0, 0.5_f64..2.0), 0..20)
+        ) {
+            let (a, b): (Vec<f64>, Vec<f64>) = v.into_iter().unzip();
+            let ab = compare(&row(&a), &row(&b), Better::Higher);
+            let ba = compare(&row(&b), &row(&a), Better::Higher);
+            let swapped = match ab.verdict {
+                Verdict::Better => Verdict::Worse,
+                Verdict::Worse => Verdict::Better,
+                Verdict::CannotTell => Verdict::CannotTell,
+            };
+            prop_assert_eq!(ba.verdict, swapped);
+            if let (Some([low, high]), Some([rlow, rhigh])) = (ab.ci95, ba.ci95) {
+                prop_assert!((low * rhigh - 1.0).abs() < 1e-9 && (high * rlow - 1.0).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn a_common_factor_changes_nothing(
+            v in prop::collection::vec((0.5_f64..2.0, 0.5_f64..2.0), 1..20), exponent in -20_i32..20
+        ) {
+            // A power of two scales exactly, so equality is exact.
+            let factor = 2.0_f64.powi(exponent);
+            let (a, b): (Vec<f64>, Vec<f64>) = v.into_iter().unzip();
+            let scale = |r: &[f64]| row(&r.iter().map(|x| x * factor).collect::<Vec<_>>());
+            prop_assert_eq!(
+                compare(&row(&a), &row(&b), Better::Lower),
+                compare(&scale(&a), &scale(&b), Better::Lower)
+            );
+        }
+
+        #[test]
+        fn never_nan(
+            a in prop::collection::vec((0_u32..8, prop::num::f64::ANY), 0..12),
+            b in prop::collection::vec((0_u32..8, prop::num::f64::ANY), 0..12)
+        ) {
+            let c = compare(&a, &b, Better::Higher);
+            prop_assert!(c.ratio.is_none_or(f64::is_finite));
+            prop_assert!(c.ci95.is_none_or(|[l, h]| l.is_finite() && h.is_finite() && l <= h));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Study files: question, method, matrix and published figures of one study, as data.
+//!
+//! A study is one YAML file under the project's `studies/`; the ones that ship are built into the
+//! program. Another study with the same axes is a new file and no new code.
+
+use crate::error::LabError;
+use crate::record::{BackendName, MtuClass};
+use serde::{Deserialize, Serialize};
+
+/// The studies that ship: name → text of the file.
+const SHIPPED: [(&str, &str); 1] =
+    [("jumbo-vxlan", include_str!("../../../studies/jumbo-vxlan.yaml"))];
+
+/// One study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// The name on the command line.
+    pub name: String,
+    /// The title of the report.
+    pub title: String,
+    /// What the study answers.
+    pub question: String,
+    /// The document that it repeats.
+    pub source: Source,
+    /// How the laboratory measures: one paragraph an entry, printed in the report.
+    pub method: Vec<String>,
+    /// The whole matrix.
+    pub matrix: Matrix,
+    /// The matrix of `--quick`.
+    pub quick: Matrix,
+    /// The figures that the document published.
+    pub published: Published,
+}
+
+/// The document that a study repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Title of the document.
+    pub title: String,
+    /// Who published it.
+    pub publisher: String,
+    /// Day of publication.
+    pub date: String,
+    /// Address.
+    pub url: String,
+    /// The hardware and software that the document measured.
+    pub testbed: String,
+}
+
+/// What is measured: the product of backends and groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Samples per cell, without the warm-up.
+    pub samples: u32,
+    /// Length of a sample.
+    pub seconds: f64,
+    /// What is compared.
+    pub backends: Vec<BackendName>,
+    /// The settings under which it is compared.
+    pub groups: Vec<GroupAxes>,
+}
+
+/// A product of settings; a matrix may list several, so that it need not be a full product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupAxes {
+    /// Size classes of the MTU.
+    pub mtu: Vec<MtuClass>,
+    /// Numbers of parallel streams.
+    pub streams: Vec<u32>,
+    /// Wire offload.
+    pub offload: Vec<bool>,
+}
+
+/// Published figures. They are printed beside the measured ones as reference: other hardware, so
+/// shapes and ratios compare, absolute values do not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Tables of figures.
+    pub tables: Vec<PublishedTable>,
+    /// What the document says besides, one finding an entry.
+    pub findings: Vec<String>,
+}
+
+/// One published table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedTable {
+    /// Its caption.
+    pub title: String,
+    /// Its rows.
+    pub rows: Vec<PublishedRow>,
+}
+
+/// One row of a published table of throughput.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRow {
+    /// `VXLAN` or `VLAN`.
+    pub network: String,
+    /// The guests' MTU.
+    pub mtu: u32,
+    /// Parallel streams.
+    pub streams: u32,
+    /// The figure.
+    pub goodput_gbps: f64,
+    /// The readings behind it, where they were published.
+    #[serde(default)]
+    pub readings_gbps: Vec<f64>,
+    /// The backends here that play the part of this network.
+    #[serde(default)]
+    pub compare: Vec<BackendName>,
+}
+
+impl Study {
+    /// Reads a study file; `name` says which in errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self, LabError> {
+        serde_saphyr::from_str(text)
+            .map_err(|source| LabError::Study { name: name.to_owned(), source: Box::new(source) })
+    }
+
+    /// One of the studies that ship.
+    pub fn shipped(name: &str) -> Result<Self, LabError> {
+        let Some((name, text)) = SHIPPED.iter().find(|(known, _)| *known == name) else {
+            let known = SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            return Err(LabError::UnknownStudy { name: name.to_owned(), known });
+        };
+        Self::parse(name, text)
+    }
+
+    /// All studies that ship.
+    pub fn all_shipped() -> Result<Vec<Self>, LabError> {
+        SHIPPED.iter().map(|(name, text)| Self::parse(name, text)).collect()
+    }
+}

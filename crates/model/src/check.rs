@@ -1,0 +1,371 @@
+//! The values of a fabric file looked at together: references that lead nowhere, and two things that
+//! claim what only one can have. Comes after [`decode`](crate::decode); a draft without mistakes
+//! becomes the [`Fabric`].
+//!
+//! Of two conflicting places the later one in the file is pointed at, and the earlier one named.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use overlane_wire::PortKey;
+
+use crate::decode::{Draft, HostDraft, NameDraft, PortDraft, SwitchDraft, TunnelDraft};
+use crate::diagnostic::{Sink, Span, listed, printable};
+use crate::fabric::{Fabric, Host, Port, Switch};
+use crate::keys;
+use crate::names::Name;
+use crate::scalar::Spanned;
+use crate::tables::{Encapsulation, Tunnel};
+
+/// Reports everything that does not fit together; the fabric, if all of it was there.
+pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
+    underlays(draft, sink);
+    vnis(&draft.switches, sink);
+    references(draft, sink);
+    devices(draft, sink);
+    members(&draft.ports, sink);
+    switch_sizes(draft, sink);
+    if !sink.is_empty() {
+        return None;
+    }
+    build(draft)
+}
+
+/// What has been claimed, by whom and where.
+struct Claims<K>(HashMap<K, (Span, String)>);
+
+impl<K: Eq + Hash> Claims<K> {
+    fn new() -> Self {
+        Self(HashMap::new())
+    }
+
+    /// The earlier claim, if there is one.
+    fn claim(&mut self, key: K, at: Span, owner: String) -> Option<(Span, String)> {
+        if let Some(first) = self.0.get(&key) {
+            return Some(first.clone());
+        }
+        self.0.insert(key, (at, owner));
+        None
+    }
+}
+
+fn quoted(kind: &str, name: &NameDraft<'_>) -> String {
+    format!("{kind} `{}`", printable(name.text))
+}
+
+fn underlays(draft: &Draft<'_>, sink: &mut Sink) {
+    let mut claims = Claims::new();
+    let mut first: Option<(Spanned<IpAddr>, String)> = None;
+    for host in &draft.hosts {
+        let Some(underlay) = host.underlay else {
+            continue;
+        };
+        let (ip, at) = (underlay.value, underlay.at);
+        let owner = quoted("host", &host.name);
+        if let Some((place, other)) = claims.claim(ip, at, owner.clone()) {
+            let message = format!("{ip} is already the underlay address of {other}");
+            let help = "give each host its own underlay address";
+            sink.conflict(at, message, help, (place, format!("{other} has it here")));
+        }
+        if let IpAddr::V6(v6) = ip
+            && v6.is_unicast_link_local()
+        {
+            let message = format!("{ip} is a link-local address");
+            let help = "write an address that the other hosts can route to";
+            sink.error(at, message, help);
+        }
+        match &first {
+            None => first = Some((underlay, owner)),
+            Some((model, other)) if model.value.is_ipv4() != ip.is_ipv4() => {
+                let message = format!(
+                    "the underlay is {} here and {} at {other}",
+                    family(ip),
+                    family(model.value)
+                );
+                let help = "give all hosts underlay addresses of one family";
+                let said = format!("{other} is {} here", family(model.value));
+                sink.conflict(at, message, help, (model.at, said));
+            }
+            Some(_) => {}
+        }
+    }
+    let v6 = draft
+        .hosts
+        .iter()
+        .filter_map(|host| host.underlay)
+        .find(|at| at.value.is_ipv6());
+    if let Some(v6) = v6 {
+        zero_checksum(&draft.tunnel, v6.at, sink);
+    }
+}
+
+fn family(ip: IpAddr) -> &'static str {
+    if ip.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// IPv6 has no header checksum, so RFC 8200 §8.1 wants one in UDP. Tunnels may do without under the
+/// conditions of RFC 6936 §5, which only the operator of the underlay can judge.
+fn zero_checksum(tunnel: &TunnelDraft, underlay: Span, sink: &mut Sink) {
+    let setting = tunnel.udp6_zero_checksum;
+    if setting.is_some_and(|setting| setting.value) {
+        return;
+    }
+    let at = setting.map_or(underlay, |setting| setting.at);
+    let message = "an IPv6 underlay needs `udp6_zero_checksum: true` in `tunnel`".into();
+    let help = "outer UDP checksums are sent as zero; over IPv6 that leaves the outer addresses \
+                unprotected, which RFC 6936 allows for tunnels on a network that rarely corrupts \
+                packets and whose receivers accept it: set it to true if yours is one";
+    sink.error(at, message, help);
+}
+
+fn vnis(switches: &[SwitchDraft<'_>], sink: &mut Sink) {
+    let mut claims = Claims::new();
+    for switch in switches {
+        let Some(vni) = switch.vni else { continue };
+        let owner = quoted("switch", &switch.name);
+        if let Some((place, other)) = claims.claim(vni.value, vni.at, owner) {
+            let message = format!("VNI {} is already taken by {other}", vni.value);
+            let help = "give each switch its own VNI";
+            sink.conflict(
+                vni.at,
+                message,
+                help,
+                (place, format!("{other} has it here")),
+            );
+        }
+    }
+}
+
+/// Hosts and switches that ports name. A name whose declaration has mistakes still counts as known.
+fn references(draft: &Draft<'_>, sink: &mut Sink) {
+    let hosts: Vec<&str> = draft.hosts.iter().map(|host| host.name.text).collect();
+    let switches: Vec<&str> = draft
+        .switches
+        .iter()
+        .map(|switch| switch.name.text)
+        .collect();
+    let known_hosts: HashSet<&str> = hosts.iter().copied().collect();
+    let known_switches: HashSet<&str> = switches.iter().copied().collect();
+    for port in &draft.ports {
+        for (kind, plural, wanted, names, known) in [
+            (
+                "switch",
+                "switches",
+                port.switch,
+                &switches,
+                &known_switches,
+            ),
+            ("host", "hosts", port.host, &hosts, &known_hosts),
+        ] {
+            let Some(wanted) = wanted.filter(|wanted| !known.contains(wanted.value)) else {
+                continue;
+            };
+            let shown = printable(wanted.value);
+            let message = format!("there is no {kind} `{shown}`");
+            let help = sink.suggest(wanted.value, names.iter().copied(), || {
+                Some(if names.is_empty() {
+                    format!("declare it under `{plural}`")
+                } else {
+                    format!(
+                        "the {plural} are: {}",
+                        printable(&listed(names.iter().copied()))
+                    )
+                })
+            });
+            sink.report(wanted.at, message, help);
+        }
+    }
+}
+
+/// A device is one port, or the uplink.
+fn devices(draft: &Draft<'_>, sink: &mut Sink) {
+    let uplinks = draft.hosts.iter().filter_map(|host| {
+        let uplink = host.uplink.as_ref()?;
+        Some((
+            uplink.at,
+            host.name.text,
+            uplink.value.as_str(),
+            format!("the uplink of {}", quoted("host", &host.name)),
+        ))
+    });
+    let ports = draft.ports.iter().filter_map(|port| {
+        let (host, device) = (port.host?, port.device.as_ref()?);
+        Some((
+            device.at,
+            host.value,
+            device.value.as_str(),
+            quoted("port", &port.name),
+        ))
+    });
+    let mut uses: Vec<_> = uplinks.chain(ports).collect();
+    uses.sort_by_key(|&(at, ..)| at);
+    let mut claims = Claims::new();
+    for (at, host, device, owner) in uses {
+        if let Some((place, other)) = claims.claim((host, device), at, owner) {
+            let message = format!(
+                "device `{}` on host `{}` is already {other}",
+                printable(device),
+                printable(host)
+            );
+            let help = "give each port a device of its own";
+            sink.conflict(at, message, help, (place, "first used here".into()));
+        }
+    }
+}
+
+/// What only one port of a switch can have: MAC, address, key.
+fn members(ports: &[PortDraft<'_>], sink: &mut Sink) {
+    let mut macs = Claims::new();
+    let mut addresses = Claims::new();
+    let mut keys = Claims::new();
+    for port in ports {
+        let Some(switch) = port.switch else { continue };
+        let switch = switch.value;
+        let owner = || quoted("port", &port.name);
+        if let Some(mac) = port.mac {
+            let first = macs.claim((switch, mac.value), mac.at, owner());
+            taken(first, &format!("MAC {}", mac.value), switch, mac.at, sink);
+        }
+        for address in &port.addresses {
+            let first = addresses.claim((switch, address.value), address.at, owner());
+            taken(first, &address.value.to_string(), switch, address.at, sink);
+        }
+        if let Some(key) = port.key {
+            let first = keys.claim((switch, key.value), key.at, owner());
+            taken(first, &format!("key {}", key.value), switch, key.at, sink);
+        }
+    }
+}
+
+fn taken(first: Option<(Span, String)>, what: &str, switch: &str, at: Span, sink: &mut Sink) {
+    if let Some((place, other)) = first {
+        let switch = printable(switch);
+        let message = format!("{what} is already taken by {other} in switch `{switch}`");
+        let help = "it must be unique within the switch";
+        sink.conflict(at, message, help, (place, format!("{other} has it here")));
+    }
+}
+
+fn switch_sizes(draft: &Draft<'_>, sink: &mut Sink) {
+    let mut sizes: HashMap<&str, usize> = HashMap::new();
+    for switch in draft.ports.iter().filter_map(|port| port.switch) {
+        *sizes.entry(switch.value).or_default() += 1;
+    }
+    for switch in &draft.switches {
+        let size = sizes.get(switch.name.text).copied().unwrap_or_default();
+        if size > keys::KEYS {
+            let message = format!("{} has {size} ports", quoted("switch", &switch.name));
+            let help = format!("a switch can have {} ports: split it", keys::KEYS);
+            sink.report(switch.name.at, message, Some(help));
+        }
+    }
+}
+
+/// The fabric of a draft in which nothing is missing.
+fn build(draft: &Draft<'_>) -> Option<Fabric> {
+    let hosts = draft.hosts.iter().map(host).collect::<Option<Vec<_>>>()?;
+    let switches = draft
+        .switches
+        .iter()
+        .map(switch)
+        .collect::<Option<Vec<_>>>()?;
+    let keys = port_keys(&draft.ports);
+    let ports = draft
+        .ports
+        .iter()
+        .map(|draft| port(draft, *keys.get(draft.name.text)?))
+        .collect::<Option<Vec<_>>>()?;
+    Some(Fabric {
+        tunnel: tunnel(&draft.tunnel),
+        hosts: hosts
+            .into_iter()
+            .map(|item| (item.name.clone(), item))
+            .collect(),
+        switches: switches
+            .into_iter()
+            .map(|item| (item.name.clone(), item))
+            .collect(),
+        ports: ports
+            .into_iter()
+            .map(|item| (item.name.clone(), item))
+            .collect(),
+    })
+}
+
+fn tunnel(draft: &TunnelDraft) -> Tunnel {
+    let encapsulation = draft
+        .encapsulation
+        .map_or(Encapsulation::Geneve, |at| at.value);
+    let source_ports = draft.source_ports.as_ref();
+    Tunnel {
+        encapsulation,
+        port: draft
+            .port
+            .map_or(encapsulation.default_port(), |at| at.value),
+        source_ports: source_ports.map_or(Tunnel::SOURCE_PORTS, |at| at.value.clone()),
+        strict: draft.strict.is_some_and(|at| at.value),
+        hash_seed: Tunnel::HASH_SEED,
+    }
+}
+
+fn host(draft: &HostDraft<'_>) -> Option<Host> {
+    Some(Host {
+        name: draft.name.name.clone()?,
+        underlay: draft.underlay?.value,
+        uplink: draft.uplink.as_ref()?.value.clone(),
+        line: draft.name.at.line,
+    })
+}
+
+fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
+    Some(Switch {
+        name: draft.name.name.clone()?,
+        vni: draft.vni?.value,
+        unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
+        line: draft.name.at.line,
+    })
+}
+
+fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
+    let mut addresses: Vec<IpAddr> = draft.addresses.iter().map(|at| at.value).collect();
+    addresses.sort();
+    Some(Port {
+        name: draft.name.name.clone()?,
+        switch: Name::new(draft.switch?.value).ok()?,
+        host: Name::new(draft.host?.value).ok()?,
+        device: draft.device.as_ref()?.value.clone(),
+        mac: draft.mac?.value,
+        addresses,
+        key,
+        line: draft.name.at.line,
+    })
+}
+
+/// Every port's key, by the port's name. Declared ones go first, so that they are never moved.
+fn port_keys<'d>(ports: &'d [PortDraft<'_>]) -> HashMap<&'d str, PortKey> {
+    let mut switches: BTreeMap<&str, Vec<&PortDraft<'_>>> = BTreeMap::new();
+    for port in ports {
+        if let Some(switch) = port.switch {
+            switches.entry(switch.value).or_default().push(port);
+        }
+    }
+    let mut all = HashMap::new();
+    for members in switches.values() {
+        let declared: Vec<_> = members
+            .iter()
+            .filter_map(|p| Some((p.name.text, p.key?.value)))
+            .collect();
+        let mut names: Vec<&str> = members
+            .iter()
+            .filter(|p| p.key.is_none())
+            .map(|p| p.name.text)
+            .collect();
+        names.sort_unstable();
+        let taken = declared.iter().map(|&(_, key)| key).collect();
+        let derived = keys::derive(names.iter().copied(), taken);
+        all.extend(declared);
+        all.extend(names.into_iter().zip(derived));
+    }
+    all
+}

@@ -1,0 +1,210 @@
+//! A valid [`Fabric`] becomes the [`Tables`] of one host. Comes after [`check`](crate::check): what
+//! is looked up here exists, and what must be unique is.
+//!
+//! Everything is built in the order of names or numbers, so the tables follow from the fabric alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::diagnostic::{listed, nearest, printable};
+use crate::fabric::{Fabric, Host, Port, Switch, UnknownUnicast};
+use crate::names::Name;
+use crate::tables::{
+    FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,
+};
+use crate::template;
+
+/// Why a fabric has no tables for a host.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The fabric has no such host.
+    #[error("the fabric has no host `{}` (its hosts: {})", printable(.host), listed(.known.iter().map(Name::as_str)))]
+    UnknownHost {
+        /// What was asked for.
+        host: String,
+        /// What there is, by name.
+        known: Vec<Name>,
+    },
+}
+
+impl CompileError {
+    /// What to do.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::UnknownHost { host, known } => nearest(host, known.iter().map(Name::as_str))
+                .map(|near| format!("did you mean `{near}`?")),
+        }
+    }
+}
+
+impl Fabric {
+    /// The tables of one host.
+    pub fn compile(&self, host: &str) -> Result<Tables, CompileError> {
+        let Some(host) = self.hosts.get(host) else {
+            return Err(CompileError::UnknownHost {
+                host: host.to_owned(),
+                known: self.hosts.keys().cloned().collect(),
+            });
+        };
+        let view = View::new(self, host);
+        Ok(Tables {
+            host: host.name.clone(),
+            vtep: host.underlay,
+            uplink: host.uplink.clone(),
+            tunnel: self.tunnel.clone(),
+            ports: view.ports(),
+            switches: view.switches(),
+            fdb: view.fdb(),
+            neighbours: view.neighbours(),
+            remotes: view.remotes(),
+        })
+    }
+}
+
+/// A logical switch and its ports, by name.
+struct Members<'f> {
+    switch: &'f Switch,
+    ports: Vec<&'f Port>,
+}
+
+/// The fabric as one host sees it.
+struct View<'f> {
+    fabric: &'f Fabric,
+    host: &'f Host,
+    /// Logical switches with a port here, by name.
+    members: BTreeMap<&'f Name, Members<'f>>,
+}
+
+impl<'f> View<'f> {
+    fn new(fabric: &'f Fabric, host: &'f Host) -> Self {
+        let mut members = BTreeMap::new();
+        for port in fabric.ports.values().filter(|port| port.host == host.name) {
+            if let Some(switch) = fabric.switches.get(&port.switch) {
+                let ports = Vec::new();
+                members
+                    .entry(&switch.name)
+                    .or_insert(Members { switch, ports });
+            }
+        }
+        for port in fabric.ports.values() {
+            if let Some(members) = members.get_mut(&port.switch) {
+                members.ports.push(port);
+            }
+        }
+        Self {
+            fabric,
+            host,
+            members,
+        }
+    }
+
+    fn is_local(&self, port: &Port) -> bool {
+        port.host == self.host.name
+    }
+
+    /// The VTEP of a port elsewhere.
+    fn vtep(&self, port: &Port) -> Option<IpAddr> {
+        Some(self.fabric.hosts.get(&port.host)?.underlay)
+    }
+
+    fn ports(&self) -> Vec<PortTable> {
+        let local = self
+            .fabric
+            .ports
+            .values()
+            .filter(|port| self.is_local(port));
+        local
+            .filter_map(|port| {
+                Some(PortTable {
+                    name: port.name.clone(),
+                    device: port.device.clone(),
+                    vni: self.fabric.switches.get(&port.switch)?.vni,
+                    key: port.key,
+                    mac: port.mac,
+                })
+            })
+            .collect()
+    }
+
+    fn switches(&self) -> Vec<SwitchTable> {
+        self.members
+            .values()
+            .map(|members| SwitchTable {
+                name: members.switch.name.clone(),
+                vni: members.switch.vni,
+                flood_unknown: members.switch.unknown_unicast == UnknownUnicast::Flood,
+                flood: self.flood(members),
+            })
+            .collect()
+    }
+
+    fn flood(&self, members: &Members<'_>) -> Vec<FloodMember> {
+        let (local, elsewhere): (Vec<&Port>, Vec<&Port>) =
+            members.ports.iter().partition(|port| self.is_local(port));
+        let hosts: BTreeSet<&Name> = elsewhere.iter().map(|port| &port.host).collect();
+        let remotes = hosts.iter().filter_map(|&host| self.fabric.hosts.get(host));
+        local
+            .iter()
+            .map(|port| FloodMember::Local(port.device.clone()))
+            .chain(remotes.map(|remote| FloodMember::Remote(remote.underlay)))
+            .collect()
+    }
+
+    fn fdb(&self) -> Vec<FdbEntry> {
+        let mut entries = Vec::new();
+        for Members { switch, ports } in self.members.values() {
+            entries.extend(ports.iter().filter_map(|port| {
+                let place = if self.is_local(port) {
+                    Place::Local(port.device.clone())
+                } else {
+                    Place::Remote(self.vtep(port)?)
+                };
+                let (vni, mac, key) = (switch.vni, port.mac, port.key);
+                Some(FdbEntry {
+                    vni,
+                    mac,
+                    key,
+                    place,
+                })
+            }));
+        }
+        entries.sort_by_key(|entry| (entry.vni, entry.mac));
+        entries
+    }
+
+    fn neighbours(&self) -> Vec<Neighbour> {
+        let mut neighbours = Vec::new();
+        for Members { switch, ports } in self.members.values() {
+            for port in ports {
+                let (vni, mac, key) = (switch.vni, port.mac, port.key);
+                let of_port = port.addresses.iter();
+                neighbours.extend(of_port.map(|&addr| Neighbour {
+                    vni,
+                    addr,
+                    mac,
+                    key,
+                }));
+            }
+        }
+        neighbours.sort_by_key(|neighbour| (neighbour.vni, neighbour.addr));
+        neighbours
+    }
+
+    fn remotes(&self) -> Vec<Remote> {
+        let others = self
+            .fabric
+            .hosts
+            .values()
+            .filter(|host| host.name != self.host.name);
+        others
+            .map(|remote| Remote {
+                name: remote.name.clone(),
+                addr: remote.underlay,
+                header: template::outer(&self.fabric.tunnel, self.host.underlay, remote.underlay),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! The fabric file, its validation, and its compilation to the tables of one host.
+//!
+//! A file's way: `yaml` (text → tree with places) → `decode` (tree → draft, each value right by
+//! itself) → `check` (the values together → [`Fabric`]) → `compile` ([`Fabric`] → [`Tables`]). Mistakes
+//! are gathered all the way and shown at once ([`FabricErrors`]).
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod compile;
+mod decode;
+mod diagnostic;
+mod fabric;
+mod keys;
+mod names;
+mod scalar;
+mod schema;
+#[cfg(test)]
+mod schema_test;
+mod tables;
+mod template;
+mod verdict;
+mod yaml;
+
+pub use compile::CompileError;
+pub use diagnostic::{Diagnostic, FabricErrors, Report};
+pub use fabric::{Fabric, Host, MAX_FILE_BYTES, Port, Switch, UnknownUnicast};
+pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
+pub use schema::schema;
+pub use tables::{
+    Encapsulation, FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,
+    Tunnel,
+};
+pub use verdict::{Hook, Verdict};
+
+/// Reads and validates a fabric file.
+pub fn load(path: impl AsRef<std::path::Path>) -> Result<Fabric, FabricErrors> {
+    Fabric::load(path.as_ref())
+}

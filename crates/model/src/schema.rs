@@ -1,0 +1,185 @@
+//! The JSON Schema of the fabric file, for editors and other tools. These types are never read into:
+//! [`decode`](crate::decode) reads the file itself, to find every mistake with its place. Tests keep
+//! the two in step.
+
+// The fields are only described.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use overlane_wire::{PortKey, Vni};
+use schemars::{JsonSchema, SchemaGenerator, json_schema, schema_for};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::names;
+use crate::tables::Tunnel;
+
+/// The JSON Schema (draft 2020-12) of the fabric file.
+pub fn schema() -> Value {
+    schema_for!(FabricFile).to_value()
+}
+
+/// A whole network of logical switches, the same file on every host.
+#[derive(JsonSchema)]
+#[schemars(title = "Overlane fabric", deny_unknown_fields)]
+struct FabricFile {
+    /// Version of this format.
+    #[schemars(range(min = 1, max = 1))]
+    version: u32,
+    /// How hosts speak to each other.
+    #[schemars(
+        with = "TunnelSettings",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    tunnel: Option<TunnelSettings>,
+    /// The hosts (chassis), by name.
+    #[schemars(extend("minProperties" = 1))]
+    hosts: BTreeMap<Name, Host>,
+    /// The logical switches, by name.
+    #[schemars(default)]
+    switches: BTreeMap<Name, LogicalSwitch>,
+    /// The logical ports, by name.
+    #[schemars(default)]
+    ports: BTreeMap<Name, LogicalPort>,
+}
+
+/// Settings of the tunnels between hosts.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct TunnelSettings {
+    /// Tunnel header.
+    #[schemars(default)]
+    encapsulation: Encapsulation,
+    /// Outer UDP destination port. Default: 4789 (vxlan) or 6081 (geneve).
+    #[schemars(
+        with = "u16",
+        default,
+        range(min = 1),
+        skip_serializing_if = "Option::is_none"
+    )]
+    port: Option<u16>,
+    /// First and last outer UDP source port.
+    #[schemars(default = "source_ports", regex(pattern = r"^[0-9]{1,5}-[0-9]{1,5}$"))]
+    source_ports: String,
+    /// Drop received packets with reserved bits set, instead of ignoring the bits.
+    #[schemars(default)]
+    strict: bool,
+    /// Send a zero UDP checksum over IPv6 (RFC 6936). Must be true with an IPv6 underlay.
+    #[schemars(default)]
+    udp6_zero_checksum: bool,
+}
+
+fn source_ports() -> String {
+    let ports = Tunnel::SOURCE_PORTS;
+    format!("{}-{}", ports.start(), ports.end())
+}
+
+/// Tunnel header.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum Encapsulation {
+    /// RFC 7348.
+    Vxlan,
+    /// RFC 8926, with OVN's option.
+    #[default]
+    Geneve,
+}
+
+/// One host (chassis).
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Host {
+    /// IPv4 or IPv6 address of its VTEP; all hosts of one family, each its own.
+    underlay: Address,
+    /// Its device towards the underlay.
+    uplink: Device,
+}
+
+/// A logical switch.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LogicalSwitch {
+    /// Its number on the wire, unique.
+    #[schemars(range(min = 1, max = Vni::MAX))]
+    vni: u32,
+    /// What happens to unicast without an FDB entry.
+    #[schemars(default)]
+    unknown_unicast: UnknownUnicast,
+}
+
+/// What happens to unicast without an FDB entry.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum UnknownUnicast {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// It is copied to the flood list.
+    Flood,
+}
+
+/// A logical port.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LogicalPort {
+    /// Name of its logical switch.
+    switch: Name,
+    /// Name of its host.
+    host: Name,
+    /// Its device on that host.
+    device: Device,
+    /// Its unicast MAC, unique in the switch.
+    mac: MacText,
+    /// Its addresses, unique in the switch; ARP and ND for them are answered locally.
+    #[schemars(default)]
+    addresses: Vec<Address>,
+    /// Its number in the switch. Default: derived from its name.
+    #[schemars(
+        with = "u16",
+        default,
+        range(min = 1, max = PortKey::MAX),
+        skip_serializing_if = "Option::is_none"
+    )]
+    key: Option<u16>,
+}
+
+/// A text type of the schema: description and pattern.
+macro_rules! text {
+    ($name:ident, $description:literal, $pattern:expr) => {
+        #[derive(PartialEq, Eq, PartialOrd, Ord)]
+        struct $name;
+
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
+                json_schema!({
+                    "type": "string",
+                    "description": $description,
+                    "pattern": $pattern,
+                })
+            }
+        }
+    };
+}
+
+text!(Name, "A name.", names::Name::PATTERN);
+text!(
+    Device,
+    "The name of a network device.",
+    names::DeviceName::PATTERN
+);
+text!(
+    MacText,
+    "A MAC address: six hexadecimal octets. Put it in quotes.",
+    "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
+);
+text!(
+    Address,
+    "An IPv4 or IPv6 address without prefix length. Put IPv6 in quotes.",
+    "^([0-9]{1,3}(\\.[0-9]{1,3}){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)$"
+);

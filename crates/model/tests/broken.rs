@@ -1,0 +1,65 @@
+//! What users see: every file in `tests/broken` and the exact text of its mistakes, in the `.txt`
+//! beside it. `OVERLANE_BLESS=1 cargo test -p overlane-model --test broken` writes the texts anew;
+//! read the difference before you commit it.
+
+use std::path::{Path, PathBuf};
+
+use overlane_model::Fabric;
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn texts() {
+    let bless = std::env::var_os("OVERLANE_BLESS").is_some();
+    let files = files();
+    assert!(files.len() >= 10);
+    let mut wrong = Vec::new();
+    for path in &files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let errors = Fabric::parse(name, &text).expect_err(name);
+        let found = errors.render(false) + "\n";
+        let expected = path.with_extension("txt");
+        if bless {
+            std::fs::write(&expected, &found).unwrap();
+        } else if std::fs::read_to_string(&expected).unwrap_or_default() != found {
+            wrong.push(format!("{name} now reads:\n{found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_mistake_has_a_help_and_a_place_in_order() {
+    for path in files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let errors = Fabric::parse("f", &text).unwrap_err();
+        let found = errors.diagnostics();
+        assert!(!found.is_empty());
+        assert!(found.is_sorted_by_key(|d| (d.line, d.column)));
+        for diagnostic in found {
+            assert!(diagnostic.help.is_some(), "{diagnostic:?}");
+            let line = text.lines().nth(diagnostic.line as usize - 1);
+            let within = line.map_or(0, |line| line.chars().count()) + 1;
+            assert!(diagnostic.column as usize <= within, "{diagnostic:?}");
+            if let Some((line, column, _)) = diagnostic.related {
+                assert!(
+                    (line, column) < (diagnostic.line, diagnostic.column),
+                    "{diagnostic:?}"
+                );
+            }
+        }
+    }
+}

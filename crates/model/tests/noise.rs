@@ -1,0 +1,109 @@
+//! Whatever stands in a file: it is a fabric, or there are mistakes with places in it; never a panic.
+
+use std::path::Path;
+
+use overlane_model::Fabric;
+use proptest::prelude::*;
+
+const VALID: &str = include_str!("../../../examples/three-hosts-geneve.yaml");
+
+/// What YAML and the fabric file give a meaning to.
+const PIECES: [&str; 24] = [
+    ": ", "- ", "{", "}", "[", "]", ", ", "\n", "\n  ", "\"", "'", "&a ", "*a", "!t ", "? ",
+    "---\n", "...\n", "#", "|\n", "\t", "ports:", "h1", "null", "\u{feff}",
+];
+
+fn holds(text: &str) {
+    match Fabric::parse("noise.yaml", text) {
+        Ok(fabric) => {
+            for host in fabric.hosts().keys() {
+                assert!(fabric.compile(host.as_str()).is_ok());
+            }
+        }
+        Err(errors) => {
+            assert!(!errors.diagnostics().is_empty());
+            assert!(
+                errors
+                    .diagnostics()
+                    .iter()
+                    .all(|d| d.line > 0 && d.column > 0 && d.length > 0)
+            );
+            let shown = errors.render(false);
+            assert!(
+                shown.chars().all(|c| c == '\n' || !c.is_control()),
+                "{shown:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_text(text in any::<String>()) {
+        holds(&text);
+    }
+
+    #[test]
+    fn pieces_of_yaml(pieces in proptest::collection::vec(0..PIECES.len(), 0..40)) {
+        let text: String = pieces.iter().map(|&index| PIECES[index]).collect();
+        holds(&text);
+    }
+
+    #[test]
+    fn mutated_files(
+        changes in proptest::collection::vec((0..VALID.len(), 0..4_usize, 0..PIECES.len()), 1..6)
+    ) {
+        let mut text = VALID.to_owned();
+        for (at, cut, piece) in changes {
+            let at = at.min(text.len());
+            let end = (at + cut).min(text.len());
+            // A place inside a character: leave this one out.
+            if text.is_char_boundary(at) && text.is_char_boundary(end) {
+                text.replace_range(at..end, PIECES[piece]);
+            }
+        }
+        holds(&text);
+    }
+
+    #[test]
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let folder = std::env::temp_dir().join(format!("overlane-noise-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("noise.yaml");
+        std::fs::write(&path, &bytes).unwrap();
+        let result = overlane_model::load(&path);
+        std::fs::remove_dir_all(&folder).unwrap();
+        if let Err(errors) = result {
+            prop_assert!(!errors.diagnostics().is_empty());
+        }
+    }
+}
+
+#[test]
+fn truncated_everywhere() {
+    for end in 0..VALID.len() {
+        if let Some(text) = VALID.get(..end) {
+            holds(text);
+        }
+    }
+}
+
+#[test]
+fn examples_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            let fabric = overlane_model::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+            assert!(fabric.hosts().len() >= 2);
+            found += 1;
+        }
+    }
+    assert!(found >= 3);
+}

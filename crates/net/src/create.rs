@@ -1,0 +1,129 @@
+//! Creating and deleting virtual devices: veth pairs, bridges, VXLAN devices. TAP devices are in `tap`.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage,
+};
+
+use crate::error::NetError;
+use crate::link::device_name;
+use crate::netlink::Netlink;
+use crate::netns::Netns;
+
+/// A VXLAN device of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vxlan {
+    /// Network identifier; none in external mode.
+    pub vni: Option<u32>,
+    /// External mode: the tunnel's ends come with each packet, from a program or a route.
+    pub external: bool,
+    /// Own outer address.
+    pub local: Option<IpAddr>,
+    /// The other end, or the group for broadcast.
+    pub remote: Option<IpAddr>,
+    /// UDP port.
+    pub port: u16,
+    /// Learn inner MACs from what arrives.
+    pub learning: bool,
+    /// Send and accept a zero UDP checksum over IPv6 (RFC 6936).
+    pub udp6_zero_csum: bool,
+    /// Index of the device to send through.
+    pub device: Option<u32>,
+}
+
+impl Netlink {
+    /// Creates a veth pair: `a` here, `b` here or in `b_netns`.
+    pub fn add_veth(&self, a: &str, b: &str, b_netns: Option<&Netns>) -> Result<(), NetError> {
+        let mut peer = LinkMessage::default();
+        peer.attributes.push(LinkAttribute::IfName(device_name(b)?));
+        if let Some(netns) = b_netns {
+            peer.attributes
+                .push(LinkAttribute::NetNsFd(netns.as_fd().as_raw_fd()));
+        }
+        let data = InfoData::Veth(InfoVeth::Peer(peer));
+        self.add(
+            format!("create the veth pair {a} and {b}"),
+            a,
+            InfoKind::Veth,
+            Some(data),
+        )
+    }
+
+    /// Creates a bridge.
+    pub fn add_bridge(&self, name: &str) -> Result<(), NetError> {
+        self.add(
+            String::from("create the bridge"),
+            name,
+            InfoKind::Bridge,
+            None,
+        )
+    }
+
+    /// Creates a VXLAN device.
+    pub fn add_vxlan(&self, name: &str, vxlan: &Vxlan) -> Result<(), NetError> {
+        let data = InfoData::Vxlan(vxlan_attributes(vxlan));
+        let operation = format!("create the VXLAN device on port {}", vxlan.port);
+        self.add(operation, name, InfoKind::Vxlan, Some(data))
+    }
+
+    /// Deletes a device; of a veth pair, both ends.
+    pub fn delete(&self, name: &str) -> Result<(), NetError> {
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(device_name(name)?));
+        self.call(
+            "delete the device",
+            Some(name),
+            RouteNetlinkMessage::DelLink(message),
+            0,
+        )
+        .map(drop)
+    }
+
+    fn add(
+        &self,
+        operation: String,
+        name: &str,
+        kind: InfoKind,
+        data: Option<InfoData>,
+    ) -> Result<(), NetError> {
+        let mut infos = vec![LinkInfo::Kind(kind)];
+        infos.extend(data.map(LinkInfo::Data));
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(device_name(name)?),
+            LinkAttribute::LinkInfo(infos),
+        ];
+        let message = RouteNetlinkMessage::NewLink(message);
+        self.call(operation, Some(name), message, NLM_F_CREATE | NLM_F_EXCL)
+            .map(drop)
+    }
+}
+
+fn vxlan_attributes(vxlan: &Vxlan) -> Vec<InfoVxlan> {
+    let mut attributes = vec![
+        InfoVxlan::Port(vxlan.port),
+        InfoVxlan::Learning(vxlan.learning),
+        InfoVxlan::UDPZeroCsumTX(vxlan.udp6_zero_csum),
+        InfoVxlan::UDPZeroCsumRX(vxlan.udp6_zero_csum),
+    ];
+    if vxlan.external {
+        attributes.push(InfoVxlan::CollectMetadata(true));
+    }
+    attributes.extend(vxlan.vni.map(InfoVxlan::Id));
+    attributes.extend(vxlan.device.map(InfoVxlan::Link));
+    attributes.extend(vxlan.local.map(|address| match address {
+        IpAddr::V4(address) => InfoVxlan::Local(address),
+        IpAddr::V6(address) => InfoVxlan::Local6(address),
+    }));
+    attributes.extend(vxlan.remote.map(|address| match address {
+        IpAddr::V4(address) => InfoVxlan::Group(address),
+        IpAddr::V6(address) => InfoVxlan::Group6(address),
+    }));
+    attributes
+}

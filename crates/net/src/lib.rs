@@ -1,0 +1,44 @@
+//! Namespaces, links, addresses, routes, neighbours and device settings, synchronously.
+//!
+//! This crate is the only place that speaks to the kernel's network configuration. `host` uses it to
+//! lay tables onto a machine, `lab` to build topologies. It knows nothing of overlays.
+//!
+//! Everything acts in the network namespace of the calling thread. To act in another one, enter it
+//! with [`netns::Netns::run`] (a thread of its own; the caller's thread never changes namespace) or
+//! open a handle there with [`Netlink::in_netns`].
+//!
+//! ```no_run
+//! use overlane_net::{Netlink, netns::Netns};
+//! # fn main() -> Result<(), overlane_net::NetError> {
+//! let guest = Netns::create("guest1")?;
+//! let here = Netlink::new()?;
+//! here.add_veth("tap0", "eth0", Some(&guest))?;
+//! Netlink::in_netns(&guest)?.add_address("eth0", [198, 18, 0, 1].into(), 24)?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod address;
+mod create;
+mod error;
+pub mod ethtool;
+pub mod link;
+pub mod neighbour;
+mod netlink;
+pub mod netns;
+pub mod route;
+#[expect(
+    unsafe_code,
+    reason = "ioctls and the hook between fork and exec have no safe wrapper"
+)]
+mod sys;
+pub mod sysctl;
+pub mod sysfs;
+pub mod tap;
+
+pub use create::Vxlan;
+pub use error::{NetError, Place, RejectedFeature, Rejection};
+pub use link::{Link, LinkStats};
+pub use neighbour::{NeighbourState, Nud};
+pub use netlink::Netlink;
+pub use route::RouteTo;

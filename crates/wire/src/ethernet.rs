@@ -1,0 +1,287 @@
+//! Ethernet II with up to two VLAN tags (IEEE 802.3, 802.1Q, 802.1ad). The first header of a frame,
+//! outer and inner.
+//!
+//! ```text
+//! +-----------------------------------------------+
+//! |             destination (6 bytes)             |
+//! +-----------------------------------------------+
+//! |               source (6 bytes)                |
+//! +-------------------------------+---------------+
+//! |  0x8100 or 0x88a8 (2 bytes)   |  TCI          |   0, 1 or 2 tags: PCP(3) DEI(1) VID(12)
+//! +-------------------------------+---------------+
+//! |  type (2 bytes)               |  payload ...
+//! +-------------------------------+
+//! ```
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Layer, WireError};
+use crate::layout;
+use crate::{Emit, EtherType, Mac, VlanTag};
+
+/// Length of the header without tags.
+pub const LEN: usize = 14;
+/// Length of one VLAN tag.
+pub const TAG_LEN: usize = 4;
+/// Tags that are understood; one more is left in the payload.
+pub const MAX_TAGS: usize = 2;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Layout {
+    destination: [u8; 6],
+    source: [u8; 6],
+    ethertype: U16,
+}
+
+/// What stands after a tag's protocol identifier: the tag, and the type of what follows.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct TagLayout {
+    tci: U16,
+    ethertype: U16,
+}
+
+/// One tag with the protocol identifier it was announced by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// 802.1ad service tag (0x88a8) instead of an 802.1Q tag (0x8100).
+    pub service: bool,
+    /// Tag control information.
+    pub tag: VlanTag,
+}
+
+impl Tag {
+    fn ethertype(self) -> EtherType {
+        if self.service {
+            EtherType::SERVICE_VLAN
+        } else {
+            EtherType::VLAN
+        }
+    }
+}
+
+/// 0 to 2 tags, outermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tags {
+    tags: [Tag; MAX_TAGS],
+    count: usize,
+}
+
+impl Tags {
+    /// No tag.
+    pub const NONE: Self = Self {
+        tags: [Tag {
+            service: false,
+            tag: VlanTag::from_tci(0),
+        }; MAX_TAGS],
+        count: 0,
+    };
+
+    /// Checks that there are at most two.
+    pub fn new(tags: &[Tag]) -> Result<Self, WireError> {
+        let mut out = Self::NONE;
+        out.tags
+            .get_mut(..tags.len())
+            .ok_or(WireError::VlanTags(tags.len()))?
+            .copy_from_slice(tags);
+        out.count = tags.len();
+        Ok(out)
+    }
+
+    /// The tags, outermost first.
+    pub fn as_slice(&self) -> &[Tag] {
+        &self.tags[..self.count]
+    }
+
+    fn push(&mut self, tag: Tag) {
+        self.tags[self.count] = tag;
+        self.count += 1;
+    }
+}
+
+/// A checked Ethernet header: addresses, tags and type are there.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    header: &'a Layout,
+    tags: Tags,
+    ethertype: EtherType,
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Checks that the header and each tag it announces are whole.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let (header, mut payload) = layout::split::<Layout>(Layer::Ethernet, bytes)?;
+        let mut ethertype = EtherType(header.ethertype.get());
+        let mut tags = Tags::NONE;
+        while ethertype.is_vlan() && tags.count < MAX_TAGS {
+            let (tag, rest) = TagLayout::ref_from_prefix(payload).map_err(|_| {
+                let needed = LEN + (tags.count + 1) * TAG_LEN;
+                WireError::Truncated {
+                    layer: Layer::Ethernet,
+                    needed,
+                    have: bytes.len(),
+                }
+            })?;
+            tags.push(Tag {
+                service: ethertype == EtherType::SERVICE_VLAN,
+                tag: VlanTag::from_tci(tag.tci.get()),
+            });
+            ethertype = EtherType(tag.ethertype.get());
+            payload = rest;
+        }
+        Ok(Self {
+            header,
+            tags,
+            ethertype,
+            payload,
+        })
+    }
+
+    /// Receiver.
+    pub fn destination(&self) -> Mac {
+        Mac::new(self.header.destination)
+    }
+
+    /// Sender.
+    pub fn source(&self) -> Mac {
+        Mac::new(self.header.source)
+    }
+
+    /// VLAN tags, outermost first.
+    pub fn tags(&self) -> Tags {
+        self.tags
+    }
+
+    /// Type (or 802.3 length) after the tags.
+    pub fn ethertype(&self) -> EtherType {
+        self.ethertype
+    }
+
+    /// Length of the header with its tags.
+    pub fn header_len(&self) -> usize {
+        LEN + self.tags.count * TAG_LEN
+    }
+
+    /// What follows, padding included.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The values a sender chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Receiver.
+    pub destination: Mac,
+    /// Sender.
+    pub source: Mac,
+    /// VLAN tags.
+    pub tags: Tags,
+    /// Type of the payload. With fewer than two tags a VLAN type here starts one more tag.
+    pub ethertype: EtherType,
+}
+
+impl Header {
+    /// Takes the values over.
+    pub fn parse(view: &View<'_>) -> Self {
+        Self {
+            destination: view.destination(),
+            source: view.source(),
+            tags: view.tags(),
+            ethertype: view.ethertype(),
+        }
+    }
+}
+
+impl Emit for Header {
+    fn emit_len(&self) -> usize {
+        LEN + self.tags.count * TAG_LEN
+    }
+
+    fn fill(&self, out: &mut [u8]) {
+        let tags = self.tags.as_slice();
+        // Each type field announces what comes next: a tag, and after the last one the payload.
+        let mut next = tags
+            .iter()
+            .map(|tag| tag.ethertype())
+            .chain([self.ethertype]);
+        let mut ethertype = || U16::new(next.next().unwrap_or(self.ethertype).get());
+        let header = Layout {
+            destination: self.destination.get(),
+            source: self.source.get(),
+            ethertype: ethertype(),
+        };
+        let (fixed, rest) = out.split_at_mut(LEN);
+        fixed.copy_from_slice(header.as_bytes());
+        for (tag, out) in tags.iter().zip(rest.chunks_exact_mut(TAG_LEN)) {
+            let layout = TagLayout {
+                tci: U16::new(tag.tag.tci()),
+                ethertype: ethertype(),
+            };
+            out.copy_from_slice(layout.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QINQ: [u8; 22] = [
+        0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, // addresses
+        0x88, 0xa8, 0x00, 0x64, // service tag, VID 100
+        0x81, 0x00, 0xb0, 0xc8, // PCP 5, DEI, VID 200
+        0x08, 0x00,
+    ];
+
+    #[test]
+    fn golden_bytes() {
+        let view = View::new_checked(&QINQ).unwrap();
+        assert_eq!(view.destination().to_string(), "02:00:00:00:00:02");
+        assert_eq!(view.source().to_string(), "02:00:00:00:00:01");
+        assert_eq!(view.ethertype(), EtherType::IPV4);
+        assert_eq!(view.header_len(), 22);
+        let tags = view.tags();
+        let [outer, inner] = tags.as_slice() else {
+            panic!("two tags")
+        };
+        assert!(outer.service && outer.tag.vid() == 100);
+        assert_eq!(
+            (inner.tag.vid(), inner.tag.pcp(), inner.tag.dei()),
+            (200, 5, true)
+        );
+        assert_eq!(Header::parse(&view).to_bytes(), QINQ);
+    }
+
+    #[test]
+    fn a_tag_must_be_whole() {
+        for (have, needed) in [(13, 14), (14, 18), (17, 18), (18, 22), (21, 22)] {
+            assert_eq!(
+                View::new_checked(&QINQ[..have]).err(),
+                Some(WireError::Truncated {
+                    layer: Layer::Ethernet,
+                    needed,
+                    have
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_third_tag_stays_in_the_payload() {
+        let mut bytes = QINQ.to_vec();
+        bytes[20] = 0x81;
+        bytes.extend([0, 1, 8, 0]);
+        let view = View::new_checked(&bytes).unwrap();
+        assert_eq!(view.ethertype(), EtherType::VLAN);
+        assert_eq!(view.payload(), [0, 1, 8, 0]);
+        let tag = Tag {
+            service: false,
+            tag: VlanTag::from_tci(1),
+        };
+        assert_eq!(Tags::new(&[tag; 3]), Err(WireError::VlanTags(3)));
+    }
+}

@@ -1,0 +1,86 @@
+"""Fixtures of the system tests: what a test may ask for, and what must be there to run at all."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import net  # noqa: E402
+from overlane import GENEVE, VXLAN, binary  # noqa: E402
+from topology import WIRES  # noqa: E402
+
+TOOLS = ("ip", "ethtool", "tcpdump", "bpftool")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs_overlane: runs the built program")
+    config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
+    config.addinivalue_line("markers", "slow: takes more than ten seconds")
+
+
+def _missing():
+    """Why nothing here can run, or None."""
+    if os.geteuid() != 0:
+        return "system tests need root (network namespaces, BPF)"
+    for tool in TOOLS:
+        if shutil.which(tool) is None:
+            return f"system tests need `{tool}`"
+    return None
+
+
+def _mount_bpffs():
+    if not os.path.ismount("/sys/fs/bpf"):
+        subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine():
+    """A machine that can run the tests; afterwards nothing of this process is left on it."""
+    reason = _missing()
+    if reason:
+        pytest.skip(reason)
+    _mount_bpffs()
+    net.sweep_stale()
+    yield
+    net.sweep_stale(alive=lambda pid: pid != os.getpid())
+
+
+@pytest.fixture(autouse=True)
+def capabilities(request):
+    """Skips by name what this machine cannot run."""
+    for marker in request.node.iter_markers("needs"):
+        for tool in marker.args:
+            if shutil.which(tool) is None:
+                pytest.skip(f"needs `{tool}`, which is not installed")
+    if request.node.get_closest_marker("needs_overlane") and not binary().exists():
+        pytest.skip(f"needs the built program ({binary()}; `cargo build --release`)")
+
+
+@pytest.fixture
+def lab(machine, tmp_path):
+    """What this test makes; taken down whatever happens."""
+    made = net.Lab(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=WIRES)
+def wire(request):
+    """Whether super-packets cross the underlay whole or are cut at the uplink."""
+    return request.param
+
+
+@pytest.fixture(params=[VXLAN, GENEVE])
+def encapsulation(request):
+    return request.param
+
+
+@pytest.fixture(params=[4, 6], ids=["v4", "v6"])
+def family(request):
+    """Address family of the underlay."""
+    return request.param

@@ -1,0 +1,231 @@
+"""What makes `apply` fail: each has its own words, its exit code, and leaves the host as it was."""
+
+import fcntl
+import os
+import subprocess
+import time
+
+import pytest
+
+import state
+import traffic
+from net import run, wait_until
+from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove
+from topology import UPLINK, Scene, underlay_address
+
+pytestmark = pytest.mark.needs_overlane
+
+
+@pytest.fixture(params=["empty", "applied"])
+def scene(lab, request):
+    """A host with nothing of Overlane on it, or one that carries a fabric already."""
+    made = Scene(lab, VXLAN, 4)
+    if request.param == "applied":
+        made.apply()
+    return made
+
+
+def refused(scene, *words, code=1, path=None, prefix=()):
+    """Apply, expect the failure and an untouched host; returns what was said."""
+    host = scene.hosts[0]
+    path = path or scene.fabric.write(scene.lab.directory / "refused.yaml")
+    before = state.snapshot(host.ns, host.name)
+    done = apply(path, host.name, host.netns, *words, expect=None, prefix=prefix)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ") or code == 2, done.stderr
+    assert state.changed(before, state.snapshot(host.ns, host.name)) == {}
+    return done.stderr
+
+
+def test_a_missing_device_is_named_with_its_port(scene):
+    host = scene.hosts[0]
+    scene.fabric.port("port8", "blue", host.name, "nosuch0", "02:00:00:00:00:08", key=8)
+    scene.fabric.port("port9", "blue", host.name, "nosuch1", "02:00:00:00:00:09", key=9)
+    said = refused(scene)
+    for word in ("nosuch0", "port8", "nosuch1", "port9", host.netns, "help: "):
+        assert word in said
+
+
+def test_a_missing_uplink_is_named(scene):
+    scene.fabric.data["hosts"][scene.hosts[0].name]["uplink"] = "eth9"
+    assert "eth9" in refused(scene)
+
+
+def test_an_uplink_without_the_underlay_address_is_refused(scene):
+    host = scene.hosts[0]
+    scene.fabric.data["hosts"][host.name]["underlay"] = "198.18.0.99"
+    said = refused(scene)
+    assert "198.18.0.99" in said and UPLINK in said and "ip address add" in said
+
+
+def test_an_uplink_too_small_for_the_tunnel_is_refused(lab):
+    scene = Scene(lab, GENEVE, 4)
+    scene.hosts[0].ns.ip(f"link set {UPLINK} mtu 600")
+    assert "600" in refused(scene)
+
+
+def test_a_host_that_the_fabric_does_not_know_is_refused(lab):
+    scene = Scene(lab, GENEVE, 4)
+    path = scene.fabric.write(lab.directory / "fabric.yaml")
+    done = apply(path, "nobody-knows", scene.hosts[0].netns, expect=2)
+    assert "nobody-knows" in done.stderr and scene.hosts[0].name in done.stderr
+
+
+def test_a_namespace_that_does_not_exist_is_refused(lab):
+    scene = Scene(lab, GENEVE, 4)
+    path = scene.fabric.write(lab.directory / "fabric.yaml")
+    done = apply(path, scene.hosts[0].name, "ovt-no-such-namespace", expect=1)
+    assert "ovt-no-such-namespace" in done.stderr
+
+
+def test_a_broken_fabric_file_is_a_usage_error(scene):
+    path = scene.lab.directory / "broken.yaml"
+    path.write_text("version: 1\nhosts: [\n")
+    assert "broken.yaml" in refused(scene, code=2, path=path)
+
+
+NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+
+@pytest.mark.needs("setpriv")
+def test_without_rights_the_missing_ones_are_named(scene):
+    said = refused(scene, prefix=NO_CAPABILITIES)
+    assert "CAP_NET_ADMIN" in said and "CAP_BPF" in said and "root" in said
+
+
+@pytest.mark.needs("setpriv")
+def test_a_user_who_is_not_root_is_told_so(lab, tmp_path_factory):
+    path = Fabric(GENEVE, 4)
+    path.host("h1", "198.18.0.1")
+    directory = f"/tmp/ovt{os.getpid()}-public"
+    os.mkdir(directory, 0o755)
+    lab.defer(run, ["rm", "-r", directory])
+    file = path.write(f"{directory}/fabric.yaml")
+    os.chmod(file, 0o644)
+    program = f"{directory}/overlane"
+    run(["cp", binary(), program])
+    os.chmod(program, 0o755)
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    done = overlane("apply", file, "--host", "h1", expect=1, prefix=nobody, program=program)
+    assert done.stderr.startswith("error: ") and "root" in done.stderr
+
+
+def in_mount_namespace(script):
+    """A prefix that runs the program behind changed mounts of its own."""
+    return ("unshare", "--mount", "sh", "-c", f'{script}; exec "$@"', "sh")
+
+
+@pytest.mark.needs("unshare")
+def test_without_bpffs_the_mount_command_is_named(scene):
+    prefix = in_mount_namespace("mount -t tmpfs none /sys/fs/bpf")
+    assert "mount -t bpf bpf /sys/fs/bpf" in refused(scene, prefix=prefix)
+
+
+@pytest.mark.needs("unshare")
+def test_an_old_kernel_is_refused_before_all_else(scene):
+    release = scene.lab.directory / "osrelease"
+    release.write_text("6.1.0-30-amd64\n")
+    prefix = in_mount_namespace(f"mount --bind {release} /proc/sys/kernel/osrelease")
+    path = scene.lab.directory / "not-even-there.yaml"
+    said = refused(scene, path=path, prefix=prefix)
+    assert "6.1.0-30-amd64" in said and "6.6" in said
+
+
+def test_a_second_namespace_for_an_applied_host_is_refused(lab):
+    scene = Scene(lab, GENEVE, 4).apply()
+    path = scene.fabric.write(lab.directory / "fabric.yaml")
+    one, two = scene.hosts
+    done = apply(path, one.name, two.netns, expect=1)
+    assert one.name in done.stderr or two.name in done.stderr
+
+
+def test_a_full_table_is_named_with_its_limit(scene):
+    for number in range(3, 1028):
+        scene.fabric.host(f"more{number}", f"198.18.{number // 250 + 1}.{number % 250 + 1}")
+    said = refused(scene)
+    assert "remotes" in said and "1024" in said and "1026" in said, said
+
+
+def lock_as(host, text):
+    """Take a host's lock as another process would; closing the file lets go."""
+    STATE.mkdir(exist_ok=True)
+    file = open(STATE / f"{host}.lock", "w", encoding="utf-8")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.write(text)
+    file.flush()
+    return file
+
+
+def test_a_locked_host_is_waited_for_and_the_holder_named(lab):
+    scene = Scene(lab, GENEVE, 4)
+    host = scene.hosts[0]
+    path = scene.fabric.write(lab.directory / "fabric.yaml")
+    lab.defer(remove, host.name, host.netns, expect=None)
+    command = [str(binary()), "apply", str(path), "--host", host.name, "--netns", host.netns]
+    with lock_as(host.name, f"{os.getpid()} the test itself\n"):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        said = process.stderr.readline()
+        assert str(os.getpid()) in said and "the test itself" in said
+        time.sleep(0.3)
+        assert process.poll() is None, "did not wait"
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and "applied" in out
+
+
+@pytest.mark.slow
+def test_a_host_locked_for_too_long_is_refused(lab):
+    scene = Scene(lab, GENEVE, 4)
+    with lock_as(scene.hosts[0].name, f"{os.getpid()} the test itself\n"):
+        said = refused(scene)
+    assert "the test itself" in said and "help: " in said
+
+
+@pytest.mark.needs("prlimit")
+def test_an_apply_that_runs_out_of_files_at_any_moment_puts_everything_back(scene):
+    """Fewer descriptors than it needs: it fails in another place each time, also half way through."""
+    host, (near, far) = scene.hosts[0], scene.guests
+    was_applied = bool(state.pins(host.name))
+    scene.fabric.data["switches"]["blue"]["unknown_unicast"] = "flood"
+    scene.fabric.data["tunnel"]["source_ports"] = "50000-50999"
+    places = set()
+    for limit in range(4, 80):
+        prefix = ("prlimit", f"--nofile={limit}")
+        done = apply(scene.fabric.write(scene.lab.directory / "next.yaml"), host.name, host.netns,
+                     "--dry-run", expect=None)
+        assert done.returncode == 0
+        path = scene.lab.directory / "next.yaml"
+        before = state.snapshot(host.ns, host.name)
+        done = apply(path, host.name, host.netns, expect=None, prefix=prefix)
+        if done.returncode == 0:
+            break
+        assert done.returncode == 1 and "put back" not in done.stderr, (limit, done.stderr)
+        after = state.snapshot(host.ns, host.name)
+        after["state"].setdefault(f"{host.name}.lock", None)
+        before["state"].setdefault(f"{host.name}.lock", None)
+        assert state.changed(before, after) == {}, (limit, done.stderr)
+        places.add(done.stderr.splitlines()[0])
+        if was_applied:
+            traffic.ping(near.ns, far.v4, count=1)
+    else:
+        pytest.fail("never enough descriptors")
+    scene.lab.defer(remove, host.name, host.netns, expect=None)
+    assert len(places) > 3, f"failed in too few places to prove anything: {places}"
+
+
+def test_an_unwritable_state_file_puts_everything_back(lab):
+    """The last step fails: a folder stands where the state file must go."""
+    scene = Scene(lab, GENEVE, 4)
+    host = scene.hosts[0]
+    STATE.mkdir(exist_ok=True)
+    obstacle = STATE / f"{host.name}.json"
+    obstacle.mkdir()
+    (obstacle / "full").touch()
+    lab.defer(run, ["rm", "-rf", obstacle])
+    before = (state.devices(host.ns), state.neighbours(host.ns), state.pins(host.name),
+              state.tcx_programs(host.ns, UPLINK))
+    done = apply(scene.fabric.write(lab.directory / "f.yaml"), host.name, host.netns, expect=1)
+    assert obstacle.name in done.stderr
+    assert before == (state.devices(host.ns), state.neighbours(host.ns), state.pins(host.name),
+                      state.tcx_programs(host.ns, UPLINK))

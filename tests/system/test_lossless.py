@@ -1,0 +1,80 @@
+"""No packet is lost while the fabric, or the program itself, is replaced under traffic."""
+
+import copy
+import shutil
+
+import pytest
+
+import state
+import traffic
+import upgrade_build
+from net import wait_until
+from overlane import GENEVE, VXLAN, apply, hook_sum, verdicts
+from topology import Scene, add_guest
+
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow]
+
+ROUNDS = 50
+
+
+def two_fabrics(lab, scene):
+    """Files that really differ: ports, switches, source ports, flooding."""
+    spare = add_guest(lab, scene.hosts[0], 20, scene.mtu)
+    first = scene.fabric.write(lab.directory / "first.yaml")
+    second = copy.deepcopy(scene.fabric)
+    second.switch("red", 6001, unknown_unicast="flood")
+    second.port("spare", "red", scene.hosts[0].name, spare.device, spare.mac, spare.addresses)
+    second.port("elsewhere", "blue", scene.hosts[1].name, "not-here", "02:00:00:00:77:01")
+    second.data["switches"]["blue"]["unknown_unicast"] = "flood"
+    second.data["tunnel"]["source_ports"] = "50000-60000"
+    second.host("h99", scene.hosts[0].address.replace("0.1", "0.99").replace("::1", "::99"))
+    return first, second.write(lab.directory / "second.yaml")
+
+
+@pytest.mark.parametrize("encapsulation, family", [(VXLAN, 4), (GENEVE, 6)])
+def test_fifty_changes_of_the_fabric_lose_no_packet(lab, encapsulation, family):
+    scene = Scene(lab, encapsulation, family).apply()
+    near, far = scene.guests
+    host = scene.hosts[0]
+    files = two_fabrics(lab, scene)
+    traffic.ping(near.ns, far.v4)
+    with traffic.PacedUdp(near.ns, near.v4, far.ns, far.v4) as out, \
+            traffic.PacedUdp(far.ns, far.v4, near.ns, near.v4, port=5204) as back:
+        for number in range(ROUNDS):
+            done = apply(files[(number + 1) % 2], host.name, host.netns)
+            assert "nothing differs" not in done.stdout
+        out.finish()
+        back.finish()
+        assert min(out.sent, back.sent) > 100 * ROUNDS / 10
+        assert (out.lost(), back.lost()) == ([], []), f"of {out.sent} and {back.sent}"
+    drops = [key for key in verdicts(host.name) if key[1] in ("no_port", "not_configured",
+                                                             "unknown_switch", "unknown_unicast")]
+    assert not drops
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo for a second build")
+def test_another_build_with_a_larger_map_value_takes_over_without_loss(lab):
+    second = upgrade_build.build()
+    scene = Scene(lab, GENEVE, 4).apply()
+    near, far = scene.guests
+    host = scene.hosts[0]
+    path = lab.directory / "fabric.yaml"
+    old_sets = state.map_sets(host.name)
+    traffic.ping(near.ns, far.v4)
+    with traffic.PacedUdp(near.ns, near.v4, far.ns, far.v4) as out, \
+            traffic.PacedUdp(far.ns, far.v4, near.ns, near.v4, port=5204) as back:
+        wait_until(lambda: out.sent > 200, what="traffic")
+        for previous, program in ((None, second), (second, None), (None, second)):
+            before = hook_sum(verdicts(host.name, program=previous), "from_port")
+            done = apply(path, host.name, host.netns, program=program)
+            assert "nothing differs" not in done.stdout
+            after = hook_sum(verdicts(host.name, program=program), "from_port")
+            assert after >= before, "counters went back"
+            wait_until(lambda sent=out.sent: out.sent > sent + 200, what="traffic")
+        out.finish()
+        back.finish()
+        assert (out.lost(), back.lost()) == ([], []), f"of {out.sent} and {back.sent}"
+    (new_set,) = state.map_sets(host.name)
+    assert [new_set] != old_sets, "the maps must be another set"
+    traffic.tcp_equal(near.ns, near.v4, far.ns, far.v4)
+
