@@ -33,9 +33,9 @@
 #define MAX_TEMPLATE 80
 
 enum hook {
-	HOOK_FROM_PORT = 0,      /* a port's device */
-	HOOK_FROM_UNDERLAY = 1,  /* the uplink */
-	HOOK_FROM_SEGMENTER = 2, /* segments of a super-packet that could not travel whole */
+	HOOK_FROM_PORT = 0,       /* a port's device */
+	HOOK_FROM_UNDERLAY = 1,   /* the uplink */
+	HOOK_FROM_SEGMENTER = 2,  /* segments of a super-packet that could not travel whole */
 	HOOK_FROM_GRO_DEVICE = 3, /* the kernel device that registers the tunnel port for GRO */
 	HOOK_COUNT = 4,
 };
@@ -55,17 +55,17 @@ struct mac {
 
 /* Map settings: one entry. */
 struct settings {
-	struct addr vtep;         /* our tunnel end point */
+	struct addr vtep; /* our tunnel end point */
 	__u32 uplink_ifindex;
-	__u32 segmenter_ifindex;  /* the end that segments; 0: none */
-	__u32 underlay_mtu;       /* largest outer IP packet */
+	__u32 segmenter_ifindex; /* the end that segments; 0: none */
+	__u32 underlay_mtu;      /* largest outer IP packet */
 	__u32 hash_seed;
 	__u16 tunnel_port;
 	__u16 source_port_min;
 	__u16 source_port_max;
-	__u8 encapsulation;       /* enum encapsulation */
-	__u8 family;              /* of the underlay: 4 or 6 */
-	__u8 strict;              /* 1: reserved bits must be zero */
+	__u8 encapsulation; /* enum encapsulation */
+	__u8 family;        /* of the underlay: 4 or 6 */
+	__u8 strict;        /* 1: reserved bits must be zero */
 	__u8 pad[7];
 };
 

@@ -21,19 +21,19 @@
 /* An Ethernet frame as the stages see it: the packet itself from a port, the inner one of a tunnel. */
 struct packet {
 	struct ethhdr eth;
-	__u32 offset;       /* of the frame in the skb */
-	__u32 len;          /* of the frame; of a super-packet, all of it */
-	__u32 segment_len;  /* longest frame once segmented */
+	__u32 offset;      /* of the frame in the skb */
+	__u32 len;         /* of the frame; of a super-packet, all of it */
+	__u32 segment_len; /* longest frame once segmented */
 	__u32 gso_size;
 	__u32 segments;
 	__u32 flow_hash;
-	__u32 l4_offset;    /* in the frame; 0: no IP */
+	__u32 l4_offset; /* in the frame; 0: no IP */
 	__u8 l4_proto;
-	__u8 hook;          /* enum hook */
-	__u16 source_key;   /* logical port it came from; 0: unknown */
+	__u8 hook;        /* enum hook */
+	__u16 source_key; /* logical port it came from; 0: unknown */
 	__u32 source_ifindex;
 	__u32 vni;
-	int action;         /* what the hook returns */
+	int action; /* what the hook returns */
 };
 
 /* An outer header being written. */

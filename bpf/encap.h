@@ -107,8 +107,8 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				 const struct addr *remote, __u32 dest_key)
 {
-	__u64 flags = ENCAP_FLAGS | (s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 :
-						      BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+	__u64 flags = ENCAP_FLAGS |
+		      (s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
 	struct scratch *w = get_scratch();
 	struct outer *o;

@@ -118,7 +118,8 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 		return DROP(INNER_TOO_SMALL);
 	if (p->eth.h_proto == bpf_htons(ETH_P_8021Q) || p->eth.h_proto == bpf_htons(ETH_P_8021AD))
 		return DROP(VLAN_TAG);
-	if (is_group(p->eth.h_source) || !(*(__u32 *)p->eth.h_source | *(__u16 *)(p->eth.h_source + 4)))
+	if (is_group(p->eth.h_source) ||
+	    !(*(__u32 *)p->eth.h_source | *(__u16 *)(p->eth.h_source + 4)))
 		return DROP(SOURCE_MAC);
 
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {

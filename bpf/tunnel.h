@@ -50,8 +50,8 @@ static __always_inline int read_vxlan(struct __sk_buff *ctx, const struct settin
 		return DROP(TUNNEL_HEADER);
 	if (!(h.flags & VXLAN_FLAG_VNI))
 		return DROP(VXLAN_FLAGS);
-	if (s->strict && (h.flags != VXLAN_FLAG_VNI || h.reserved[0] | h.reserved[1] | h.reserved[2] |
-							      h.reserved2))
+	if (s->strict && (h.flags != VXLAN_FLAG_VNI ||
+			  h.reserved[0] | h.reserved[1] | h.reserved[2] | h.reserved2))
 		return DROP(RESERVED_BITS);
 	o->vni = vni_of(h.vni);
 	return sizeof(h);

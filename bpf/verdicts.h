@@ -49,7 +49,7 @@
 	V(45, UNKNOWN_PORT_KEY)     /* the Geneve option names no port of the switch here */         \
 	V(46, DECAP_FAILED)         /* the kernel refused to remove the outer header */              \
 	V(47, NOT_CONFIGURED)       /* the tables are not filled (never seen after apply) */         \
-	V(48, OUTER_DEVICE)         /* tunnel packet for another local address, refused */
+	V(48, OUTER_DEVICE)         /* arrived at the device that only registers the tunnel port */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

@@ -8,9 +8,10 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::diagnostic::{listed, nearest, printable};
+use crate::diagnostic::nearest;
 use crate::fabric::{Fabric, Host, Port, Switch, UnknownUnicast};
 use crate::names::Name;
+use crate::render::{listed, printable};
 use crate::tables::{
     FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,
 };

@@ -12,8 +12,9 @@ use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::check;
 use crate::decode;
-use crate::diagnostic::{FabricErrors, Report, Sink, Span};
+use crate::diagnostic::{FabricErrors, Sink, Span};
 use crate::names::{DeviceName, Name};
+use crate::render::Report;
 use crate::tables::Tunnel;
 use crate::yaml;
 

@@ -1,11 +1,12 @@
 //! The fabric file, its validation, and its compilation to the tables of one host.
 //!
 //! A file's way: `yaml` (text → tree with places) → `decode` (tree → draft, each value right by
-//! itself) → `check` (the values together → [`Fabric`]) → `compile` ([`Fabric`] → [`Tables`]). Mistakes
-//! are gathered all the way and shown at once ([`FabricErrors`]).
+//! itself) → `check` (the values together) → `build` (draft → [`Fabric`]) → `compile` ([`Fabric`] →
+//! [`Tables`]). Mistakes are gathered all the way and shown at once ([`FabricErrors`]).
 
 #![forbid(unsafe_code)]
 
+mod build;
 mod check;
 mod compile;
 mod decode;
@@ -13,19 +14,22 @@ mod diagnostic;
 mod fabric;
 mod keys;
 mod names;
+mod render;
 mod scalar;
 mod schema;
 #[cfg(test)]
 mod schema_test;
 mod tables;
 mod template;
+mod values;
 mod verdict;
 mod yaml;
 
 pub use compile::CompileError;
-pub use diagnostic::{Diagnostic, FabricErrors, Report};
+pub use diagnostic::{Diagnostic, FabricErrors};
 pub use fabric::{Fabric, Host, MAX_FILE_BYTES, Port, Switch, UnknownUnicast};
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
+pub use render::Report;
 pub use schema::schema;
 pub use tables::{
     Encapsulation, FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,

@@ -4,7 +4,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use crate::diagnostic::{Sink, Span, printable};
+use crate::diagnostic::{Sink, Span};
+use crate::render::printable;
 use crate::yaml::{Kind, Node, Value, resolve};
 
 /// A value and the place it was read from.

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
-use crate::diagnostic::{Sink, Span, printable};
+use crate::diagnostic::{Sink, Span};
+use crate::render::printable;
 
 /// A value and its place.
 #[derive(Debug)]
@@ -319,7 +320,7 @@ mod tests {
         ] {
             let mut sink = Sink::default();
             let _ = read(text, &mut sink);
-            let shown = crate::diagnostic::Report::new("f", text, sink).render(false);
+            let shown = crate::render::Report::new("f", text, sink).render(false);
             assert!(shown.contains(part), "{text:?}: {shown}");
         }
     }

@@ -2,6 +2,9 @@
 //! beside it. `OVERLANE_BLESS=1 cargo test -p overlane-model --test broken` writes the texts anew;
 //! read the difference before you commit it.
 
+// Helpers of tests, which clippy does not take for tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 
 use overlane_model::Fabric;

@@ -1,6 +1,9 @@
 //! The tables of a fabric of three hosts and two logical switches, and what must hold for any fabric:
 //! the order of the file does not matter, and hosts agree with each other.
 
+// Helpers of tests, which clippy does not take for tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -1,5 +1,8 @@
 //! Whatever stands in a file: it is a fabric, or there are mistakes with places in it; never a panic.
 
+// Helpers of tests, which clippy does not take for tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::path::Path;
 
 use overlane_model::Fabric;

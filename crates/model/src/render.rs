@@ -1,0 +1,224 @@
+//! Draws mistakes as text, each above the line it speaks of, in the manner of rustc.
+//!
+//! Text from the file is untrusted: what is drawn has no control characters, and long lines are cut.
+
+use std::fmt::Write as _;
+
+use crate::diagnostic::{Diagnostic, Sink};
+
+/// The mistakes of one file, with the text they speak of.
+#[derive(Debug)]
+pub struct Report {
+    /// What the file is called in messages.
+    pub name: String,
+    /// In the order of their place.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many more were found and left out.
+    pub omitted: usize,
+    text: String,
+}
+
+impl Report {
+    pub(crate) fn new(name: &str, text: &str, sink: Sink) -> Self {
+        let mut diagnostics = sink.list;
+        diagnostics.sort_by_key(|d| (d.line, d.column));
+        Self {
+            name: printable(name),
+            diagnostics,
+            omitted: sink.omitted,
+            text: text.to_owned(),
+        }
+    }
+
+    /// Every diagnostic in the manner of rustc, then how many there are.
+    pub fn render(&self, colour: bool) -> String {
+        let paint = Paint(colour);
+        let lines: Vec<&str> = self.text.lines().collect();
+        let mut out = String::new();
+        for diagnostic in &self.diagnostics {
+            let source = lines.get(diagnostic.line as usize - 1).copied();
+            draw(&mut out, &self.name, diagnostic, source, paint);
+            out.push('\n');
+        }
+        let count = self.diagnostics.len() + self.omitted;
+        let plural = if count == 1 { "error" } else { "errors" };
+        let _ = write!(
+            out,
+            "{}: {count} {plural} in {}",
+            paint.error("error"),
+            self.name
+        );
+        if self.omitted > 0 {
+            let _ = write!(out, " ({} of them are shown)", self.diagnostics.len());
+        }
+        out
+    }
+}
+
+/// Without control and direction characters, and not endless: fit for a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut out: String = text.chars().take(LONGEST).map(visible).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+fn visible(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        // Controls, and the marks that reorder what a reader sees.
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy)]
+pub(crate) struct Paint(pub(crate) bool);
+
+impl Paint {
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.0 {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub(crate) fn error(self, text: &str) -> String {
+        self.wrap("1;31", text)
+    }
+
+    fn frame(self, text: &str) -> String {
+        self.wrap("1;34", text)
+    }
+
+    fn help(self, text: &str) -> String {
+        self.wrap("1;36", text)
+    }
+}
+
+fn draw(out: &mut String, name: &str, diagnostic: &Diagnostic, source: Option<&str>, paint: Paint) {
+    let (line, column) = (diagnostic.line, diagnostic.column);
+    let width = line.to_string().len();
+    let gap = " ".repeat(width);
+    let bar = paint.frame("|");
+    let _ = writeln!(
+        out,
+        "{}: {}",
+        paint.error("error"),
+        printable(&diagnostic.message)
+    );
+    let _ = writeln!(out, "{gap}{} {name}:{line}:{column}", paint.frame("-->"));
+    if let Some(source) = source {
+        let (excerpt, indent, length) = window(source, column, diagnostic.length);
+        let caret = paint.error(&"^".repeat(length));
+        let number = paint.frame(&line.to_string());
+        let _ = writeln!(out, "{gap} {bar}");
+        let _ = writeln!(out, "{number} {bar} {excerpt}");
+        let _ = writeln!(out, "{gap} {bar} {}{caret}", " ".repeat(indent));
+    }
+    if let Some((line, column, said)) = &diagnostic.related {
+        let (note, said) = (paint.frame("note"), printable(said));
+        let _ = writeln!(out, "{gap} = {note}: {said} (line {line}, column {column})");
+    }
+    if let Some(help) = &diagnostic.help {
+        // The longest helps exceed `printable`'s length, and only quote names that passed it.
+        let help_text: String = help.chars().map(visible).collect();
+        let _ = writeln!(out, "{gap} = {}: {help_text}", paint.help("help"));
+    }
+}
+
+/// The part of a line around `column` that fits a terminal: excerpt, indent and length of the caret.
+fn window(source: &str, column: u32, length: u32) -> (String, usize, usize) {
+    const WIDTH: usize = 96;
+    const BEFORE: usize = 40;
+    let start = column as usize - 1;
+    let count = source.chars().count();
+    let skip = if count <= WIDTH {
+        0
+    } else {
+        start.min(count).saturating_sub(BEFORE)
+    };
+    let mut excerpt: String = source.chars().skip(skip).take(WIDTH).map(visible).collect();
+    if skip + WIDTH < count {
+        excerpt.push('…');
+    }
+    let lead = if skip > 0 { "…" } else { "" };
+    let indent = start.min(count) - skip;
+    let room = excerpt.chars().count().saturating_sub(indent).max(1);
+    let excerpt = format!("{lead}{excerpt}").trim_end().to_owned();
+    let indent = indent + lead.chars().count();
+    (excerpt, indent, (length as usize).clamp(1, room))
+}
+
+/// `a, b, c`, or its beginning and how many more.
+pub(crate) fn listed<'a>(known: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 10;
+    let count = known.len();
+    let mut out = known.take(SHOWN).collect::<Vec<_>>().join(", ");
+    if count > SHOWN {
+        let _ = write!(out, " and {} more", count - SHOWN);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Span;
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let line = format!("{}HERE{}", "a".repeat(300), "b".repeat(300));
+        let (excerpt, indent, length) = window(&line, 301, 4);
+        let shown: String = excerpt.chars().skip(indent).take(length).collect();
+        assert_eq!(shown, "HERE");
+        assert!(excerpt.chars().count() <= 98);
+        assert!(excerpt.starts_with('…') && excerpt.ends_with('…'));
+        // Past the end, and an empty line.
+        assert_eq!(window("ab", 9, 7), ("ab".into(), 2, 1));
+        assert_eq!(window("", 1, 1), (String::new(), 0, 1));
+    }
+
+    #[test]
+    fn nothing_reaches_the_terminal_raw() {
+        let mut sink = Sink::default();
+        sink.report(
+            Span::START,
+            "a\u{1b}[31m\u{202e}b".into(),
+            Some("\u{7}".into()),
+        );
+        let text = Report::new("f\n", "\u{1b}]0;x\u{7}", sink).render(false);
+        assert!(
+            text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(!text.contains('\u{202e}'));
+        let mut sink = Sink::default();
+        sink.report(Span::START, "m".into(), None);
+        assert!(
+            Report::new("f", "x", sink)
+                .render(true)
+                .starts_with("\u{1b}[1;31merror\u{1b}[0m: m\n")
+        );
+    }
+
+    #[test]
+    fn a_flood_of_mistakes_is_counted() {
+        let mut sink = Sink::default();
+        for _ in 0..Sink::KEPT + 5 {
+            sink.report(Span::START, "m".into(), None);
+        }
+        let report = Report::new("f", "", sink);
+        assert_eq!((report.diagnostics.len(), report.omitted), (Sink::KEPT, 5));
+        assert!(
+            report
+                .render(false)
+                .ends_with("error: 1005 errors in f (1000 of them are shown)")
+        );
+    }
+}

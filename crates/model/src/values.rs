@@ -1,0 +1,125 @@
+//! The values of the fabric file that have a form of their own: names of devices, addresses, ranges.
+//! Each reader reports its own mistake and answers `None`, like those of [`scalar`](crate::scalar).
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use overlane_wire::Mac;
+
+use crate::diagnostic::{Sink, Span};
+use crate::names::{DeviceName, NameError};
+use crate::render::printable;
+use crate::scalar::{Spanned, text, wrong_type};
+use crate::yaml::{Node, Value};
+
+/// A device, by name.
+pub(crate) fn device(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<DeviceName>> {
+    let help = "write a device's name as `ip link` shows it, in quotes if it looks like a number";
+    let written = text(node, what, help, sink)?;
+    DeviceName::new(written.value)
+        .map(|device| Spanned::new(device, node.at))
+        .map_err(|error| report_name(&error, node.at, sink))
+        .ok()
+}
+
+/// Reports what is no name.
+pub(crate) fn report_name(error: &NameError, at: Span, sink: &mut Sink) {
+    sink.error(at, printable(&error.to_string()), error.help());
+}
+
+/// A text that `T` reads.
+fn parsed<T: FromStr>(
+    node: &Node,
+    what: &str,
+    kind: &str,
+    help: &str,
+    sink: &mut Sink,
+) -> Option<Spanned<T>> {
+    let written = text(node, what, help, sink)?;
+    match written.value.parse() {
+        Ok(value) => Some(Spanned::new(value, node.at)),
+        Err(_) => {
+            let message = format!("`{}` is not {kind}", printable(written.value));
+            sink.error(node.at, message, help);
+            None
+        }
+    }
+}
+
+/// The MAC of a port: one station, not a group of them and not nobody.
+pub(crate) fn station(node: &Node, sink: &mut Sink) -> Option<Spanned<Mac>> {
+    let help = "write six hexadecimal octets in quotes, like \"02:00:00:00:00:01\"";
+    let mac: Spanned<Mac> = parsed(node, "`mac`", "a MAC address", help, sink)?;
+    let fault = if mac.value.is_broadcast() {
+        "is the broadcast address"
+    } else if mac.value.is_group() {
+        "is a multicast address (the lowest bit of the first octet is set)"
+    } else if mac.value.is_zero() {
+        "names no station"
+    } else {
+        return Some(mac);
+    };
+    let message = format!("{} {fault}", mac.value);
+    let help = "a port needs a unicast address; one of your own begins with 02, 06, 0a or 0e";
+    sink.error(node.at, message, help);
+    None
+}
+
+/// The addresses of a port.
+pub(crate) fn addresses(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
+    let Value::List(nodes) = &node.value else {
+        let help = "write it in brackets: [198.18.100.1, \"2001:2::1\"]";
+        wrong_type(node, "`addresses`", "a list", help, sink);
+        return Vec::new();
+    };
+    nodes
+        .iter()
+        .filter_map(|node| address(node, "an address", sink))
+        .collect()
+}
+
+/// An address that one station can have.
+pub(crate) fn address(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<IpAddr>> {
+    let help =
+        "write an IPv4 or IPv6 address without prefix length, like 198.18.0.1 or \"2001:2::1\"";
+    let found: Spanned<IpAddr> = parsed(node, what, "an IP address", help, sink)?;
+    let fault = match found.value {
+        ip if ip.is_unspecified() => "is the unspecified address",
+        ip if ip.is_multicast() => "is a multicast address",
+        ip if ip.is_loopback() => "is a loopback address",
+        IpAddr::V4(ip) if ip.is_broadcast() => "is the broadcast address",
+        // The maps hold IPv4 in this form: the two would be one entry.
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => "is an IPv4-mapped address",
+        _ => return Some(found),
+    };
+    let message = format!("{} {fault}", found.value);
+    sink.error(node.at, message, "write the unicast address of the station");
+    None
+}
+
+/// A first and a last port.
+pub(crate) fn port_range(node: &Node, sink: &mut Sink) -> Option<Spanned<RangeInclusive<u16>>> {
+    let help = "write the first and the last port, like 49152-65535";
+    let written = text(node, "`source_ports`", help, sink)?;
+    let port = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits
+            .then(|| text.parse::<u16>().ok())
+            .flatten()
+            .filter(|&port| port > 0)
+    };
+    let bounds = written.value.split_once('-');
+    let Some((Some(first), Some(last))) = bounds.map(|(first, last)| (port(first), port(last)))
+    else {
+        let message = format!("`{}` is not a range of ports", printable(written.value));
+        sink.error(node.at, message, help);
+        return None;
+    };
+    if first > last {
+        let message = format!("`source_ports` ends before it begins: {first}-{last}");
+        sink.error(node.at, message, &format!("write {last}-{first}"));
+        return None;
+    }
+    Some(Spanned::new(first..=last, node.at))
+}
