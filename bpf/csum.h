@@ -32,45 +32,29 @@ static __always_inline __u16 csum_ipv4_header(const void *header)
 
 #define ROTL(value, by) (((value) << (by)) | ((value) >> (32 - (by))))
 
+/* One line a round. */
+/* clang-format off */
 #define JHASH_MIX(a, b, c)                                                                           \
 	do {                                                                                         \
-		a -= c;                                                                              \
-		a ^= ROTL(c, 4);                                                                     \
-		c += b;                                                                              \
-		b -= a;                                                                              \
-		b ^= ROTL(a, 6);                                                                     \
-		a += c;                                                                              \
-		c -= b;                                                                              \
-		c ^= ROTL(b, 8);                                                                     \
-		b += a;                                                                              \
-		a -= c;                                                                              \
-		a ^= ROTL(c, 16);                                                                    \
-		c += b;                                                                              \
-		b -= a;                                                                              \
-		b ^= ROTL(a, 19);                                                                    \
-		a += c;                                                                              \
-		c -= b;                                                                              \
-		c ^= ROTL(b, 4);                                                                     \
-		b += a;                                                                              \
+		a -= c; a ^= ROTL(c, 4); c += b;                                                     \
+		b -= a; b ^= ROTL(a, 6); a += c;                                                     \
+		c -= b; c ^= ROTL(b, 8); b += a;                                                     \
+		a -= c; a ^= ROTL(c, 16); c += b;                                                    \
+		b -= a; b ^= ROTL(a, 19); a += c;                                                    \
+		c -= b; c ^= ROTL(b, 4); b += a;                                                     \
 	} while (0)
 
 #define JHASH_FINAL(a, b, c)                                                                         \
 	do {                                                                                         \
-		c ^= b;                                                                              \
-		c -= ROTL(b, 14);                                                                    \
-		a ^= c;                                                                              \
-		a -= ROTL(c, 11);                                                                    \
-		b ^= a;                                                                              \
-		b -= ROTL(a, 25);                                                                    \
-		c ^= b;                                                                              \
-		c -= ROTL(b, 16);                                                                    \
-		a ^= c;                                                                              \
-		a -= ROTL(c, 4);                                                                     \
-		b ^= a;                                                                              \
-		b -= ROTL(a, 14);                                                                    \
-		c ^= b;                                                                              \
-		c -= ROTL(b, 24);                                                                    \
+		c ^= b; c -= ROTL(b, 14);                                                            \
+		a ^= c; a -= ROTL(c, 11);                                                            \
+		b ^= a; b -= ROTL(a, 25);                                                            \
+		c ^= b; c -= ROTL(b, 16);                                                            \
+		a ^= c; a -= ROTL(c, 4);                                                             \
+		b ^= a; b -= ROTL(a, 14);                                                            \
+		c ^= b; c -= ROTL(b, 24);                                                            \
 	} while (0)
+/* clang-format on */
 
 static __always_inline __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
 {

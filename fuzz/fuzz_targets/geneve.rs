@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use overlane_wire::{Emit, ReservedBits, geneve};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(view) = geneve::View::new_checked(bytes) else { return };
+    let Ok(view) = geneve::View::new_checked(bytes) else {
+        return;
+    };
     let options = view.options();
     let lengths: usize = options.iter().map(|option| option.emit_len()).sum();
     assert_eq!(lengths, usize::from(bytes[0] & 0x3f) * 4);
@@ -15,9 +17,16 @@ fuzz_target!(|bytes: &[u8]| {
 
     match view.receive(ReservedBits::Ignore) {
         Ok(received) => {
-            assert!(options.iter().all(|option| option.is_ovn() || !option.is_critical()));
+            assert!(
+                options
+                    .iter()
+                    .all(|option| option.is_ovn() || !option.is_critical())
+            );
             assert!(!view.control() && received.vni.get() == view.vni());
-            assert_eq!(received.ovn.is_some(), options.iter().any(|option| option.is_ovn()));
+            assert_eq!(
+                received.ovn.is_some(),
+                options.iter().any(|option| option.is_ovn())
+            );
             if !view.has_reserved_bits() {
                 assert_eq!(view.receive(ReservedBits::Refuse), Ok(received));
             }
@@ -25,7 +34,9 @@ fuzz_target!(|bytes: &[u8]| {
         Err(_) => assert!(view.receive(ReservedBits::Refuse).is_err()),
     }
 
-    let Ok(header) = geneve::Header::parse(&view) else { return };
+    let Ok(header) = geneve::Header::parse(&view) else {
+        return;
+    };
     let mut expected = bytes[..view.header_len()].to_vec();
     expected[1] &= 0x80;
     expected[1] |= if options.any_critical() { 0x40 } else { 0 };

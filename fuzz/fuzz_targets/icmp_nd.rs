@@ -8,7 +8,9 @@ use overlane_wire::{Emit, IpVersion, icmp, nd};
 
 fuzz_target!(|bytes: &[u8]| {
     for version in [IpVersion::V4, IpVersion::V6] {
-        let Ok(view) = icmp::View::new_checked(version, bytes) else { continue };
+        let Ok(view) = icmp::View::new_checked(version, bytes) else {
+            continue;
+        };
         let header = icmp::Header::parse(&view);
         let emitted = header.to_bytes();
         let again = icmp::View::new_checked(version, &emitted).expect("our own header");

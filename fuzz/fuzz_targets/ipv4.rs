@@ -7,11 +7,16 @@ use libfuzzer_sys::fuzz_target;
 use overlane_wire::{Emit, ipv4};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(view) = ipv4::View::new_checked(bytes) else { return };
+    let Ok(view) = ipv4::View::new_checked(bytes) else {
+        return;
+    };
     let header = ipv4::Header::parse(&view);
     let emitted = header.to_bytes();
     assert_eq!(emitted.len(), view.header_len());
-    assert_eq!(view.header_len() + view.payload().len(), usize::from(view.total_len()));
+    assert_eq!(
+        view.header_len() + view.payload().len(),
+        usize::from(view.total_len())
+    );
 
     // 0 and 0xffff both verify where the sum of the other words is 0xffff or 0.
     let plain = view.checksum_is_right() && !matches!(view.checksum(), 0 | 0xffff);

@@ -15,8 +15,12 @@ fuzz_target!(|frame: &[u8]| {
             Encapsulation::Vxlan => vxlan::PORT,
             Encapsulation::Geneve => geneve::PORT,
         };
-        let Ok(Some(outer)) = outer::parse(frame, encapsulation, port) else { continue };
-        let Ok(inner) = outer.decap(ReservedBits::Ignore) else { continue };
+        let Ok(Some(outer)) = outer::parse(frame, encapsulation, port) else {
+            continue;
+        };
+        let Ok(inner) = outer.decap(ReservedBits::Ignore) else {
+            continue;
+        };
         // Ethernet, IP, UDP, tunnel, inner Ethernet.
         assert!(packet.headers.len() >= 5);
         let vni = match &packet.headers[3] {
@@ -25,7 +29,9 @@ fuzz_target!(|frame: &[u8]| {
             _ => panic!("a tunnel packet without a tunnel header"),
         };
         assert_eq!(vni, inner.vni.get());
-        let Header::Ethernet(view) = &packet.headers[4] else { panic!("no inner frame") };
+        let Header::Ethernet(view) = &packet.headers[4] else {
+            panic!("no inner frame")
+        };
         assert_eq!(view.source(), inner.ethernet.source());
         assert_eq!(view.tags(), inner.ethernet.tags());
     }

@@ -27,7 +27,11 @@ fuzz_target!(|bytes: &[u8]| {
         expected[12] &= 0xf0; // reserved bits
         assert_eq!(header.to_bytes(), expected);
         assert_eq!(view.header_len() + view.payload().len(), bytes.len());
-        let options: Vec<u8> = view.options().iter().flat_map(|option| option.to_bytes()).collect();
+        let options: Vec<u8> = view
+            .options()
+            .iter()
+            .flat_map(|option| option.to_bytes())
+            .collect();
         assert!(view.options().bytes().starts_with(&options));
         let summed = header.with_checksum(V4, V4, view.payload());
         let segment = [&summed.to_bytes(), view.payload()].concat();

@@ -18,7 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
     } else {
         assert_eq!(view.receive(ReservedBits::Refuse), tolerant);
     }
-    let Ok(header) = vxlan::Header::parse(&view) else { return };
+    let Ok(header) = vxlan::Header::parse(&view) else {
+        return;
+    };
     let mut expected = bytes[..vxlan::LEN].to_vec();
     expected[..4].copy_from_slice(&[0x08, 0, 0, 0]);
     expected[7] = 0;

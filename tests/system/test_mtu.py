@@ -48,7 +48,7 @@ def test_a_frame_that_is_not_ip_has_the_same_limit(lab, encapsulation, family):
         out.send(largest)
         assert into.receive() == largest
     rose = difference(before, verdicts(scene.hosts[0].name))
-    assert rose == {("from_port", "pkt_too_big"): 1, ("from_port", "encap"): 1}
+    assert rose["from_port", "pkt_too_big"] == rose["from_port", "encap"] == 1
 
 
 def test_super_packets_are_measured_by_their_segments(lab, encapsulation, family, wire):

@@ -25,7 +25,7 @@ def make_router(scene):
                     f"address add 198.18.10{mine}.{mine}/24 dev eth0",
                     f"address add 2001:2:0:a{mine}::{mine}/64 dev eth0 nodad",
                     f"route add 198.18.10{other}.0/24 via 198.18.10{mine}.254",
-                    f"-6 route add 2001:2:0:a{other}::/64 via 2001:2:0:a{mine}::fe")
+                    f"route add 2001:2:0:a{other}::/64 via 2001:2:0:a{mine}::fe")
     two.ns.ip("address flush dev eth0",
               *(f"address add 198.18.10{side}.254/24 dev eth0" for side in (1, 3)),
               *(f"address add 2001:2:0:a{side}::fe/64 dev eth0 nodad" for side in (1, 3)))

@@ -55,8 +55,10 @@ pub struct Source {
 pub struct Matrix {
     /// Samples per cell, without the warm-up.
     pub samples: u32,
-    /// Length of a sample.
-    pub seconds: f64,
+    /// Length of a sample; whole seconds, the generator knows no others.
+    pub seconds: u32,
+    /// Length of the warm-up sample, which is recorded and not counted.
+    pub warm_up_seconds: u32,
     /// What is compared.
     pub backends: Vec<BackendName>,
     /// The settings under which it is compared.

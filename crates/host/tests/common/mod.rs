@@ -182,7 +182,6 @@ pub fn snapshot(world: &World, n: usize) -> String {
     let mut run = |command: &mut Command| {
         let output = command.output().unwrap();
         text.push_str(&String::from_utf8_lossy(&output.stdout));
-        text.push_str(&String::from_utf8_lossy(&output.stderr));
         text.push('\n');
     };
     // Carrier comes a moment after a cable is plugged in.

@@ -114,9 +114,9 @@ fn place(
     staging: &Path,
     dir: &Path,
 ) -> Result<(), LabError> {
-    // rename(2) puts a folder in the place of an empty one, and refuses one with content.
+    // rename(2) puts a folder in the place of an empty one; it refuses one with content, and `.`.
     match fs::rename(staging, dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+        Err(_) if dir.is_dir() => {}
         other => return other.map_err(LabError::io("creating", dir)),
     }
     for (name, _) in files {
