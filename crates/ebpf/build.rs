@@ -21,17 +21,22 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    let sources = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../bpf").canonicalize()?;
+    let sources = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?)
+        .join("../../bpf")
+        .canonicalize()?;
     let object = PathBuf::from(env::var("OUT_DIR")?).join("tc.bpf.o");
     println!("cargo::rerun-if-changed={}", sources.display());
 
     let clang = find_clang()?;
-    let multiarch = Path::new("/usr/include").join(format!("{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?));
+    let multiarch =
+        Path::new("/usr/include").join(format!("{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?));
     if !Path::new("/usr/include/bpf/bpf_helpers.h").exists() {
         return Err("libbpf's headers are missing (bpf/bpf_helpers.h); install them: apt install libbpf-dev".into());
     }
     let output = Command::new(&clang)
-        .args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
+        .args([
+            "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
+        ])
         .arg("-I")
         .arg(&multiarch)
         // Paths in BTF line information must not depend on where the project lies.
@@ -51,7 +56,9 @@ fn build() -> Result<(), Box<dyn Error>> {
 /// clang-19 is what Debian 12's set-up installs and what is tested; any other clang that is new enough will do.
 fn find_clang() -> Result<String, Box<dyn Error>> {
     for name in ["clang-19", "clang"] {
-        let Ok(output) = Command::new(name).arg("--version").output() else { continue };
+        let Ok(output) = Command::new(name).arg("--version").output() else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let major = text
             .split_once("version ")
@@ -62,5 +69,8 @@ fn find_clang() -> Result<String, Box<dyn Error>> {
             _ => continue,
         }
     }
-    Err(format!("no clang ≥ {CLANG_MIN} to compile the data path with; install it: apt install clang-19").into())
+    Err(format!(
+        "no clang ≥ {CLANG_MIN} to compile the data path with; install it: apt install clang-19"
+    )
+    .into())
 }

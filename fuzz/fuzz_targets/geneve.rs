@@ -7,9 +7,21 @@ use libfuzzer_sys::fuzz_target;
 use overlane_wire::{Emit, ReservedBits, geneve};
 
 fuzz_target!(|bytes: &[u8]| {
+    let opened = geneve::receive(bytes, ReservedBits::Ignore);
     let Ok(view) = geneve::View::new_checked(bytes) else {
+        assert!(opened.is_err());
         return;
     };
+    assert_eq!(
+        opened
+            .as_ref()
+            .map(|(received, _)| *received)
+            .map_err(Clone::clone),
+        view.receive(ReservedBits::Ignore)
+    );
+    if let Ok((_, payload)) = opened {
+        assert_eq!(payload, view.payload());
+    }
     let options = view.options();
     let lengths: usize = options.iter().map(|option| option.emit_len()).sum();
     assert_eq!(lengths, usize::from(bytes[0] & 0x3f) * 4);

@@ -56,14 +56,15 @@ def test_dry_run_prints_what_apply_then_does_and_changes_nothing(lab, encapsulat
     scene = Scene(lab, encapsulation, 4)
     host = scene.hosts[0]
     path = fabric_file(lab, scene)
-    for _ in ("on an empty host", "on one that is applied already"):
+    for when in ("on an empty host", "on one that is applied already"):
+        if when == "on one that is applied already":
+            add_port(lab, scene)
+            path = fabric_file(lab, scene)
         before = state.snapshot(host.ns, host.name)
         dry = apply(path, host.name, host.netns, "--dry-run")
         assert state.changed(before, state.snapshot(host.ns, host.name)) == {}
         done = apply_host(lab, path, host)
-        assert changes(dry) == changes(done) != []
-        add_port(lab, scene)
-        path = fabric_file(lab, scene)
+        assert changes(dry) == changes(done) != [], when
 
 
 def test_only_the_difference_is_printed_and_done(lab, encapsulation):

@@ -49,7 +49,7 @@ def test_outer_headers_are_as_the_rfcs_want_them(recorded):
         expected = [source, target, "1", "0", "64", "0x00", "1", "20"]
     else:
         fields = ["ipv6.src", "ipv6.dst", "ipv6.hlim", "ipv6.tclass", "ipv6.flow"]
-        expected = [source, target, "64", "0x00000000", "0x00000000"]
+        expected = [source, target, "64", "0x00000000", "0x000000"]
     rows = tshark_fields(path, fields + common, display=tunnel)
     assert rows
     for field, value in zip(fields, expected):

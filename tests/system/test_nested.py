@@ -28,7 +28,8 @@ def make_router(scene):
                     f"route add 2001:2:0:a{other}::/64 via 2001:2:0:a{mine}::fe")
     two.ns.ip("address flush dev eth0",
               *(f"address add 198.18.10{side}.254/24 dev eth0" for side in (1, 3)),
-              *(f"address add 2001:2:0:a{side}::fe/64 dev eth0 nodad" for side in (1, 3)))
+              *(f"address add 2001:2:0:a{side}::fe/64 dev eth0 nodad" for side in (1, 3)),
+              "address add fe80::fe/64 dev eth0 nodad")
     for where in ("all", "eth0"):
         two.ns.sysctl(f"net.ipv4.conf.{where}.send_redirects", 0)
     two.ns.sysctl("net.ipv4.ip_forward", 1)

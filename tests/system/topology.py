@@ -39,7 +39,7 @@ def guest_addresses(number):
     return f"198.18.100.{number}", f"2001:2:0:64::{number:x}"
 
 
-@dataclass
+@dataclass(eq=False)
 class Guest:
     """A namespace behind one port. `device` is the host's end, eth0 the guest's."""
 
@@ -56,7 +56,7 @@ class Guest:
         return (self.v4, self.v6)
 
 
-@dataclass
+@dataclass(eq=False)
 class Host:
     """A namespace with an uplink. `name` is its name in the fabric file."""
 

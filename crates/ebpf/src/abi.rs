@@ -2,7 +2,10 @@
 //! order (IPv4 as `::ffff:a.b.c.d`), everything else a native integer. `tests/abi.rs` compares each
 //! struct, enum and capacity with the compiled object, so a change on one side only does not pass.
 
-#![allow(missing_docs, reason = "the meaning of each member stands in bpf/abi.h, once")]
+#![allow(
+    missing_docs,
+    reason = "the meaning of each member stands in bpf/abi.h, once"
+)]
 
 use std::net::{IpAddr, Ipv6Addr};
 

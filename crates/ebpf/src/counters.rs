@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use overlane_model::{Hook, Verdict};
 use zerocopy::FromBytes;
 
+use crate::EbpfError;
 use crate::abi::{self, Counter};
 use crate::maps::MapSet;
-use crate::tables::Table;
-use crate::EbpfError;
+use crate::tables::{Entries, Table};
 
 /// Map of the verdict counters: written by the programs only, so no [`Table`].
 pub(crate) const VERDICT_COUNTERS: &str = "verdict_counters";
@@ -35,17 +35,37 @@ pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
             let value = verdicts
                 .get(&slot.to_ne_bytes())
                 .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
-            let sum = value.map_or_else(Counter::default, |value| sum(&value, Counter::default(), Counter::plus));
+            let sum = value.map_or_else(Counter::default, |value| {
+                sum(&value, Counter::default(), Counter::plus)
+            });
             counters.verdicts.push((hook, verdict, sum));
         }
     }
     for (key, value) in values(maps, Table::PortCounters)? {
-        let Ok(key) = abi::PortKey::read_from_bytes(&key) else { continue };
-        counters.ports.insert((key.vni, key.key), sum(&value, abi::PortCounters::default(), abi::PortCounters::plus));
+        let Ok(key) = abi::PortKey::read_from_bytes(&key) else {
+            continue;
+        };
+        counters.ports.insert(
+            (key.vni, key.key),
+            sum(
+                &value,
+                abi::PortCounters::default(),
+                abi::PortCounters::plus,
+            ),
+        );
     }
     for (key, value) in values(maps, Table::RemoteCounters)? {
-        let Ok(key) = abi::Addr::read_from_bytes(&key) else { continue };
-        counters.remotes.insert(key.into(), sum(&value, abi::RemoteCounters::default(), abi::RemoteCounters::plus));
+        let Ok(key) = abi::Addr::read_from_bytes(&key) else {
+            continue;
+        };
+        counters.remotes.insert(
+            key.into(),
+            sum(
+                &value,
+                abi::RemoteCounters::default(),
+                abi::RemoteCounters::plus,
+            ),
+        );
     }
     Ok(counters)
 }
@@ -69,19 +89,22 @@ pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
     }
     for slot in 0..old.layout.max_entries.min(new.layout.max_entries) {
         let key = slot.to_ne_bytes();
-        let value = old.get(&key).map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
+        let value = old
+            .get(&key)
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
         if let Some(value) = value {
-            new.put(&key, &value).map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", VERDICT_COUNTERS))?;
+            new.put(&key, &value)
+                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", VERDICT_COUNTERS))?;
         }
     }
     Ok(())
 }
 
-fn values(maps: &MapSet, table: Table) -> Result<Vec<(Vec<u8>, Vec<u8>)>, EbpfError> {
-    let mut found = Vec::new();
+fn values(maps: &MapSet, table: Table) -> Result<Entries, EbpfError> {
+    let mut found = Entries::new();
     for key in maps.entries(table)?.into_keys() {
         if let Some(value) = maps.get(table, &key)? {
-            found.push((key, value));
+            found.insert(key, value);
         }
     }
     Ok(found)

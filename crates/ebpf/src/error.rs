@@ -111,7 +111,10 @@ pub enum EbpfError {
 }
 
 impl EbpfError {
-    pub(crate) fn call(call: &'static str, what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn call(
+        call: &'static str,
+        what: impl Into<String>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Call { call, what, source }
     }

@@ -22,7 +22,10 @@ pub struct HeldProgram {
 impl HeldProgram {
     /// Takes hold of a program that any process loaded.
     pub fn by_id(id: u32) -> Result<Self, EbpfError> {
-        let fd = sys::program_by_id(id).map_err(EbpfError::call("BPF_PROG_GET_FD_BY_ID", format!("program {id}")))?;
+        let fd = sys::program_by_id(id).map_err(EbpfError::call(
+            "BPF_PROG_GET_FD_BY_ID",
+            format!("program {id}"),
+        ))?;
         Ok(Self { fd, id })
     }
 
@@ -48,10 +51,17 @@ impl Link {
     }
 
     /// Attaches a program to the ingress of a device in the namespace of this thread.
-    pub fn attach(loaded: &Loaded, program: Program, device: &str, ifindex: u32) -> Result<Self, EbpfError> {
+    pub fn attach(
+        loaded: &Loaded,
+        program: Program,
+        device: &str,
+        ifindex: u32,
+    ) -> Result<Self, EbpfError> {
         let held = loaded.program(program)?;
-        let fd = sys::tcx_attach(held.fd.as_fd(), ifindex)
-            .map_err(EbpfError::call("BPF_LINK_CREATE", format!("{} on {device}", program.name())))?;
+        let fd = sys::tcx_attach(held.fd.as_fd(), ifindex).map_err(EbpfError::call(
+            "BPF_LINK_CREATE",
+            format!("{} on {device}", program.name()),
+        ))?;
         Ok(Self(fd))
     }
 
@@ -62,8 +72,10 @@ impl Link {
 
     /// Swaps the program; every packet meets the old or the new one.
     pub fn replace(&self, program: &HeldProgram) -> Result<(), EbpfError> {
-        sys::link_update(&self.0, program.fd.as_fd())
-            .map_err(EbpfError::call("BPF_LINK_UPDATE", format!("program {}", program.id)))
+        sys::link_update(&self.0, program.fd.as_fd()).map_err(EbpfError::call(
+            "BPF_LINK_UPDATE",
+            format!("program {}", program.id),
+        ))
     }
 
     /// Pins the link: from now on it outlives this process.

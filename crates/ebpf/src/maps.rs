@@ -55,8 +55,10 @@ impl MapSet {
     }
 
     pub(crate) fn from_descriptors(fds: BTreeMap<String, OwnedFd>) -> Result<Self, EbpfError> {
-        let maps =
-            fds.into_iter().map(|(name, fd)| Ok((name.clone(), raw_map(&name, fd)?))).collect::<Result<_, EbpfError>>()?;
+        let maps = fds
+            .into_iter()
+            .map(|(name, fd)| Ok((name.clone(), raw_map(&name, fd)?)))
+            .collect::<Result<_, EbpfError>>()?;
         Ok(Self { maps })
     }
 
@@ -71,12 +73,17 @@ impl MapSet {
 
     /// Everything `apply` wrote. Of counters only the keys: their values are empty here.
     pub fn contents(&self) -> Result<Contents, EbpfError> {
-        Table::ALL.into_iter().map(|table| Ok((table, self.entries(table)?))).collect()
+        Table::ALL
+            .into_iter()
+            .map(|table| Ok((table, self.entries(table)?)))
+            .collect()
     }
 
     /// One value as the kernel holds it, of all CPUs for a per-CPU map.
     pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, EbpfError> {
-        self.map(table.name())?.get(key).map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", table.name()))
+        self.map(table.name())?
+            .get(key)
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", table.name()))
     }
 
     /// Writes one entry. A counter starts from zero on every CPU when `value` is that of one CPU.
@@ -91,11 +98,16 @@ impl MapSet {
 
     /// Deletes one entry, if it is there.
     pub fn delete(&self, table: Table, key: &[u8]) -> Result<(), EbpfError> {
-        self.map(table.name())?.delete(key).map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", table.name()))
+        self.map(table.name())?
+            .delete(key)
+            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", table.name()))
     }
 
     pub(crate) fn map(&self, name: &str) -> Result<&RawMap, EbpfError> {
-        self.maps.get(name).ok_or_else(|| EbpfError::Missing { kind: "map", name: name.to_owned() })
+        self.maps.get(name).ok_or_else(|| EbpfError::Missing {
+            kind: "map",
+            name: name.to_owned(),
+        })
     }
 
     pub(crate) fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
@@ -104,10 +116,15 @@ impl MapSet {
         let mut key = None;
         loop {
             let next = map.next_key(key.as_deref());
-            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", table.name()))? else {
+            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", table.name()))?
+            else {
                 return Ok(entries);
             };
-            let value = if table.is_counters() { Some(Vec::new()) } else { self.get(table, &next)? };
+            let value = if table.is_counters() {
+                Some(Vec::new())
+            } else {
+                self.get(table, &next)?
+            };
             if let Some(value) = value {
                 // Nobody else writes these maps, so a key seen twice cannot be; if it were, stop.
                 if entries.insert(next.clone(), value).is_some() {
@@ -122,7 +139,10 @@ impl MapSet {
 /// Unpins every object in `dir` and removes it. Returns what was there, open: dropping it lets go of it
 /// for good, [`Unpinned::restore`] puts it back.
 pub fn unpin_folder(dir: &Path) -> Result<Unpinned, EbpfError> {
-    let mut unpinned = Unpinned { dir: dir.to_owned(), objects: Vec::new() };
+    let mut unpinned = Unpinned {
+        dir: dir.to_owned(),
+        objects: Vec::new(),
+    };
     let result = unpinned.take(dir);
     match result {
         Ok(()) => Ok(unpinned),
@@ -162,7 +182,10 @@ impl Unpinned {
 }
 
 fn raw_map(name: &str, fd: OwnedFd) -> Result<RawMap, EbpfError> {
-    let cpus = aya::util::nr_cpus()
-        .map_err(|(path, source)| EbpfError::Call { call: "read", what: path.to_owned(), source })?;
+    let cpus = aya::util::nr_cpus().map_err(|(path, source)| EbpfError::Call {
+        call: "read",
+        what: path.to_owned(),
+        source,
+    })?;
     RawMap::new(fd, cpus).map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", name))
 }

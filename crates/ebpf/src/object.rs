@@ -1,6 +1,6 @@
 //! The compiled data path: embedded in the program, described by its maps, loaded into the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -32,7 +32,12 @@ pub enum Program {
 
 impl Program {
     /// All.
-    pub const ALL: [Self; 4] = [Self::FromPort, Self::FromUnderlay, Self::FromSegmenter, Self::FromGroDevice];
+    pub const ALL: [Self; 4] = [
+        Self::FromPort,
+        Self::FromUnderlay,
+        Self::FromSegmenter,
+        Self::FromGroDevice,
+    ];
 
     /// Its name in C.
     pub const fn name(self) -> &'static str {
@@ -82,7 +87,12 @@ impl<'a> DataPath<'a> {
             .maps
             .iter()
             // .rodata and the like belong to one load of the object, not to the set.
-            .filter(|(_, map)| matches!(map.section_kind(), EbpfSectionKind::BtfMaps | EbpfSectionKind::Maps))
+            .filter(|(_, map)| {
+                matches!(
+                    map.section_kind(),
+                    EbpfSectionKind::BtfMaps | EbpfSectionKind::Maps
+                )
+            })
             .map(|(name, map)| {
                 let layout = Layout {
                     kind: map.map_type(),
@@ -96,7 +106,12 @@ impl<'a> DataPath<'a> {
             .collect();
         check_sizes(&layouts)?;
         let signature = signature(&layouts);
-        Ok(Self { bytes, digest: format!("{:016x}", fnv1a(bytes)), layouts, signature })
+        Ok(Self {
+            bytes,
+            digest: format!("{:016x}", fnv1a(bytes)),
+            layouts,
+            signature,
+        })
     }
 
     /// Differs when the object does: an other build of the programs.
@@ -114,9 +129,13 @@ impl<'a> DataPath<'a> {
         &self.layouts
     }
 
-    /// Loads the programs, with the maps pinned in `pins`, or with new maps that are not pinned yet.
-    /// Leaves nothing behind when the result is dropped.
-    pub fn load(&self, pins: Option<&Path>) -> Result<Loaded, EbpfError> {
+    /// Loads some of the programs (the verifier takes its time with each), with the maps pinned in `pins`,
+    /// or with new maps that are not pinned yet. Leaves nothing behind when the result is dropped.
+    pub fn load(
+        &self,
+        programs: &BTreeSet<Program>,
+        pins: Option<&Path>,
+    ) -> Result<Loaded, EbpfError> {
         let mut loader = EbpfLoader::new();
         // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
         loader.btf(None);
@@ -126,12 +145,15 @@ impl<'a> DataPath<'a> {
             }
         }
         let mut ebpf = loader.load(self.bytes)?;
-        let programs =
-            Program::ALL.into_iter().map(|program| Ok((program, load_program(&mut ebpf, program)?)));
+        let programs = programs
+            .iter()
+            .map(|&program| Ok((program, load_program(&mut ebpf, program)?)));
         let programs = programs.collect::<Result<_, EbpfError>>()?;
         let maps = match pins {
-            Some(dir) => MapSet::open(dir, &self.layouts)?
-                .ok_or_else(|| EbpfError::Missing { kind: "map set", name: dir.display().to_string() })?,
+            Some(dir) => MapSet::open(dir, &self.layouts)?.ok_or_else(|| EbpfError::Missing {
+                kind: "map set",
+                name: dir.display().to_string(),
+            })?,
             None => self.new_maps(&ebpf)?,
         };
         Ok(Loaded { programs, maps })
@@ -143,7 +165,10 @@ impl<'a> DataPath<'a> {
             let data = ebpf
                 .map(name)
                 .and_then(map_data)
-                .ok_or_else(|| EbpfError::Missing { kind: "map", name: name.clone() })?;
+                .ok_or_else(|| EbpfError::Missing {
+                    kind: "map",
+                    name: name.clone(),
+                })?;
             fds.insert(name.clone(), duplicate(data.fd(), name)?);
         }
         MapSet::from_descriptors(fds)
@@ -155,13 +180,19 @@ impl Loaded {
     pub fn program(&self, program: Program) -> Result<&HeldProgram, EbpfError> {
         self.programs
             .get(&program)
-            .ok_or_else(|| EbpfError::Missing { kind: "program", name: program.name().to_owned() })
+            .ok_or_else(|| EbpfError::Missing {
+                kind: "program",
+                name: program.name().to_owned(),
+            })
     }
 }
 
 fn load_program(ebpf: &mut Ebpf, program: Program) -> Result<HeldProgram, EbpfError> {
     let name = program.name();
-    let missing = || EbpfError::Missing { kind: "program", name: name.to_owned() };
+    let missing = || EbpfError::Missing {
+        kind: "program",
+        name: name.to_owned(),
+    };
     let refused = |source| EbpfError::Program { name, source };
     let found = ebpf.program_mut(name).ok_or_else(missing)?;
     let classifier: &mut SchedClassifier = found.try_into().map_err(refused)?;
@@ -171,7 +202,9 @@ fn load_program(ebpf: &mut Ebpf, program: Program) -> Result<HeldProgram, EbpfEr
 }
 
 fn duplicate(fd: &impl AsFd, name: &str) -> Result<OwnedFd, EbpfError> {
-    fd.as_fd().try_clone_to_owned().map_err(EbpfError::call("dup", name))
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(EbpfError::call("dup", name))
 }
 
 /// The kinds of map the data path uses.
@@ -190,14 +223,22 @@ const fn map_data(map: &Map) -> Option<&MapData> {
 fn check_sizes(layouts: &Layouts) -> Result<(), EbpfError> {
     for table in Table::ALL {
         let name = table.name();
-        let layout =
-            layouts.get(name).ok_or_else(|| EbpfError::Missing { kind: "map", name: name.to_owned() })?;
+        let layout = layouts.get(name).ok_or_else(|| EbpfError::Missing {
+            kind: "map",
+            name: name.to_owned(),
+        })?;
         let (key, value) = table.sizes();
-        for (field, found, expected) in
-            [("key size", layout.key_size as usize, key), ("value size", layout.value_size as usize, value)]
-        {
+        for (field, found, expected) in [
+            ("key size", layout.key_size as usize, key),
+            ("value size", layout.value_size as usize, value),
+        ] {
             if found != expected {
-                return Err(EbpfError::Abi { map: name.to_owned(), field, found, expected });
+                return Err(EbpfError::Abi {
+                    map: name.to_owned(),
+                    field,
+                    found,
+                    expected,
+                });
             }
         }
     }
@@ -214,5 +255,7 @@ fn signature(layouts: &Layouts) -> String {
 
 /// Against accidents, not against malice: who can write these pins is root already.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }

@@ -10,12 +10,20 @@ const KERNEL_MIN: (u32, u32) = (6, 6);
 
 /// Number and name of each capability we use (linux/capability.h): attach and devices, everything that
 /// CAP_BPF does not cover (namespaces, objects by id), maps and programs.
-const CAPABILITIES: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN"), (39, "CAP_BPF")];
+const CAPABILITIES: [(u32, &str); 3] = [
+    (12, "CAP_NET_ADMIN"),
+    (21, "CAP_SYS_ADMIN"),
+    (39, "CAP_BPF"),
+];
 
 /// The running kernel is ≥ 6.6.
 pub fn check_kernel() -> Result<(), EbpfError> {
     let path = Path::new("/proc/sys/kernel/osrelease");
-    check_release(fs::read_to_string(path).map_err(EbpfError::path("read", path))?.trim())
+    check_release(
+        fs::read_to_string(path)
+            .map_err(EbpfError::path("read", path))?
+            .trim(),
+    )
 }
 
 /// This process has the capabilities.
@@ -28,18 +36,28 @@ pub fn check_rights() -> Result<(), EbpfError> {
 pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
     match sys::is_bpffs(path) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(EbpfError::NoBpffs { path: path.to_owned() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(EbpfError::NoBpffs { path: path.to_owned() })
-        }
+        Ok(false) => Err(EbpfError::NoBpffs {
+            path: path.to_owned(),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(EbpfError::NoBpffs {
+            path: path.to_owned(),
+        }),
         Err(error) => Err(EbpfError::path("statfs", path)(error)),
     }
 }
 
 fn check_release(release: &str) -> Result<(), EbpfError> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= KERNEL_MIN { Ok(()) } else { Err(EbpfError::KernelTooOld { running: release.to_owned() }) }
+    if version >= KERNEL_MIN {
+        Ok(())
+    } else {
+        Err(EbpfError::KernelTooOld {
+            running: release.to_owned(),
+        })
+    }
 }
 
 fn check_capabilities(status: &str) -> Result<(), EbpfError> {
@@ -48,9 +66,16 @@ fn check_capabilities(status: &str) -> Result<(), EbpfError> {
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0);
-    let missing: Vec<_> =
-        CAPABILITIES.iter().filter(|(bit, _)| effective & (1 << bit) == 0).map(|&(_, name)| name).collect();
-    if missing.is_empty() { Ok(()) } else { Err(EbpfError::Rights { missing }) }
+    let missing: Vec<_> = CAPABILITIES
+        .iter()
+        .filter(|(bit, _)| effective & (1 << bit) == 0)
+        .map(|&(_, name)| name)
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(EbpfError::Rights { missing })
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +98,10 @@ mod tests {
     fn missing_capabilities_are_named() {
         check_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n").unwrap();
         let error = check_capabilities("CapEff:\t0000000000000000\n").unwrap_err();
-        assert_eq!(error.to_string(), "missing rights: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF");
+        assert_eq!(
+            error.to_string(),
+            "missing rights: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF"
+        );
         let error = check_capabilities("CapEff:\t0000008000200000\n").unwrap_err();
         assert_eq!(error.to_string(), "missing rights: CAP_NET_ADMIN");
     }
@@ -82,6 +110,9 @@ mod tests {
     fn a_plain_folder_is_no_bpffs() {
         let error = check_bpffs(Path::new("/proc")).unwrap_err();
         assert!(error.help().unwrap().contains("mount -t bpf bpf /proc"));
-        assert!(matches!(check_bpffs(Path::new("/nowhere")), Err(EbpfError::NoBpffs { .. })));
+        assert!(matches!(
+            check_bpffs(Path::new("/nowhere")),
+            Err(EbpfError::NoBpffs { .. })
+        ));
     }
 }

@@ -153,7 +153,11 @@ impl RawMap {
             KIND_PERCPU_HASH | KIND_PERCPU_ARRAY | KIND_LRU_PERCPU_HASH
         );
         let value = info.value_size as usize;
-        let stride = if per_cpu { value.next_multiple_of(8) * cpus } else { value };
+        let stride = if per_cpu {
+            value.next_multiple_of(8) * cpus
+        } else {
+            value
+        };
         let layout = Layout {
             kind: info.kind,
             key_size: info.key_size,
@@ -222,16 +226,30 @@ impl RawMap {
     }
 
     fn elem(&self, key: &[u8]) -> ElemAttr {
-        ElemAttr { map_fd: raw(&self.fd), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 }
+        ElemAttr {
+            map_fd: raw(&self.fd),
+            pad: 0,
+            key: key.as_ptr() as u64,
+            value: 0,
+            flags: 0,
+        }
     }
 
     fn check(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.check_key(key)?;
-        if value.len() == self.stride { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+        if value.len() == self.stride {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
     }
 
     fn check_key(&self, key: &[u8]) -> io::Result<()> {
-        if key.len() == self.layout.key_size as usize { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+        if key.len() == self.layout.key_size as usize {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
     }
 }
 
@@ -242,7 +260,11 @@ const KIND_LRU_PERCPU_HASH: u32 = 10;
 /// Opens a pinned object.
 pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut attr = ObjAttr { pathname: path.as_ptr() as u64, bpf_fd: 0, file_flags: 0 };
+    let mut attr = ObjAttr {
+        pathname: path.as_ptr() as u64,
+        bpf_fd: 0,
+        file_flags: 0,
+    };
     // SAFETY: the path is a nul-terminated string that outlives the call; the answer is a new descriptor.
     unsafe { bpf(OBJ_GET, &mut attr).map(|fd| owned(fd)) }
 }
@@ -250,14 +272,22 @@ pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
 /// Pins an object.
 pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut attr = ObjAttr { pathname: path.as_ptr() as u64, bpf_fd: fd.as_raw_fd() as u32, file_flags: 0 };
+    let mut attr = ObjAttr {
+        pathname: path.as_ptr() as u64,
+        bpf_fd: fd.as_raw_fd() as u32,
+        file_flags: 0,
+    };
     // SAFETY: the path is a nul-terminated string that outlives the call.
     unsafe { bpf(OBJ_PIN, &mut attr) }.map(drop)
 }
 
 /// Opens a loaded program by its id.
 pub(crate) fn program_by_id(id: u32) -> io::Result<OwnedFd> {
-    let mut attr = IdAttr { id, next_id: 0, open_flags: 0 };
+    let mut attr = IdAttr {
+        id,
+        next_id: 0,
+        open_flags: 0,
+    };
     // SAFETY: no pointers; the answer is a new descriptor.
     unsafe { bpf(PROG_GET_FD_BY_ID, &mut attr).map(|fd| owned(fd)) }
 }
@@ -286,8 +316,12 @@ pub(crate) fn tcx_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<Ow
 
 /// Swaps the program of a link; no packet sees none.
 pub(crate) fn link_update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
-    let mut attr =
-        LinkUpdateAttr { link_fd: raw(link), new_prog_fd: program.as_raw_fd() as u32, flags: 0, old_prog_fd: 0 };
+    let mut attr = LinkUpdateAttr {
+        link_fd: raw(link),
+        new_prog_fd: program.as_raw_fd() as u32,
+        flags: 0,
+        old_prog_fd: 0,
+    };
     // SAFETY: no pointers.
     unsafe { bpf(LINK_UPDATE, &mut attr) }.map(drop)
 }
@@ -300,7 +334,10 @@ pub(crate) fn link_info(link: &OwnedFd) -> io::Result<Option<LinkInfo>> {
         return Ok(None);
     }
     let ifindex = (info.ifindex != 0 && info.attach_type == TCX_INGRESS).then_some(info.ifindex);
-    Ok(Some(LinkInfo { program_id: info.program_id, ifindex }))
+    Ok(Some(LinkInfo {
+        program_id: info.program_id,
+        ifindex,
+    }))
 }
 
 /// Whether `path` lies on a BPF file system.
@@ -317,8 +354,11 @@ pub(crate) fn is_bpffs(path: &Path) -> io::Result<bool> {
 
 /// `T`: the start of the kernel's info struct of that kind of object, plain integers only.
 fn object_info<T>(fd: &OwnedFd, info: &mut T) -> io::Result<()> {
-    let mut attr =
-        InfoAttr { fd: raw(fd), len: size_of_val(info) as u32, info: std::ptr::from_mut(info) as u64 };
+    let mut attr = InfoAttr {
+        fd: raw(fd),
+        len: size_of_val(info) as u32,
+        info: std::ptr::from_mut(info) as u64,
+    };
     // SAFETY: the kernel writes at most `len` bytes of integers into `info`.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attr) }.map(drop)
 }
@@ -338,6 +378,17 @@ unsafe fn owned(fd: i64) -> OwnedFd {
 /// `A` must be the attribute of `command`, and its pointers must be valid for what the command reads and writes.
 unsafe fn bpf<A>(command: libc::c_int, attr: &mut A) -> io::Result<i64> {
     // SAFETY: as promised by the caller; the size is that of the attribute.
-    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<A>()) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            size_of::<A>(),
+        )
+    };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
 }

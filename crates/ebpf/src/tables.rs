@@ -119,12 +119,20 @@ impl Table {
     /// How many entries fit, and what in the fabric makes them.
     const fn capacity(self) -> (usize, &'static str) {
         match self {
-            Self::PortCounters | Self::PortKeys | Self::Ports => (abi::MAX_PORTS, "fewer ports on this host"),
+            Self::PortCounters | Self::PortKeys | Self::Ports => {
+                (abi::MAX_PORTS, "fewer ports on this host")
+            }
             Self::RemoteCounters | Self::Remotes => (abi::MAX_REMOTES, "fewer hosts"),
-            Self::Flood => (abi::MAX_FLOOD, "fewer ports on this host, or fewer hosts per switch"),
+            Self::Flood => (
+                abi::MAX_FLOOD,
+                "fewer ports on this host, or fewer hosts per switch",
+            ),
             Self::Switches => (abi::MAX_SWITCHES, "fewer switches with a port on this host"),
             Self::Fdb => (abi::MAX_FDB, "fewer ports in the switches of this host"),
-            Self::Neighbours => (abi::MAX_NEIGHBOURS, "fewer addresses on the ports of this host's switches"),
+            Self::Neighbours => (
+                abi::MAX_NEIGHBOURS,
+                "fewer addresses on the ports of this host's switches",
+            ),
             Self::Settings => (1, "fewer hosts"),
         }
     }
@@ -148,7 +156,11 @@ pub fn encode(tables: &Tables, devices: &Devices) -> Result<Contents, EbpfError>
 
 /// Whether all tables fit; needs no device, so it can be the first check of all.
 pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
-    let flood = tables.switches.iter().map(|switch| switch.flood.len()).sum();
+    let flood = tables
+        .switches
+        .iter()
+        .map(|switch| switch.flood.len())
+        .sum();
     let counts = [
         (Table::Ports, tables.ports.len()),
         (Table::Switches, tables.switches.len()),
@@ -160,13 +172,22 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
     for (table, count) in counts {
         let (limit, shrink) = table.capacity();
         if count > limit {
-            return Err(EbpfError::TooMany { table: table.name(), count, limit, shrink });
+            return Err(EbpfError::TooMany {
+                table: table.name(),
+                count,
+                limit,
+                shrink,
+            });
         }
     }
     for switch in &tables.switches {
         let (count, limit) = (switch.flood.len(), abi::MAX_FLOOD_MEMBERS);
         if count > limit {
-            return Err(EbpfError::FloodList { vni: switch.vni.get(), count, limit });
+            return Err(EbpfError::FloodList {
+                vni: switch.vni.get(),
+                count,
+                limit,
+            });
         }
     }
     Ok(())
@@ -177,13 +198,19 @@ where
     K: IntoBytes + zerocopy::Immutable,
     V: IntoBytes + zerocopy::Immutable,
 {
-    contents.entry(table).or_default().insert(key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    contents
+        .entry(table)
+        .or_default()
+        .insert(key.as_bytes().to_vec(), value.as_bytes().to_vec());
 }
 
 fn ports(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<(), EbpfError> {
     for port in &tables.ports {
         let device = devices.port(&port.device)?;
-        let key = abi::PortKey { vni: port.vni.get(), key: port.key.get().into() };
+        let key = abi::PortKey {
+            vni: port.vni.get(),
+            key: port.key.get().into(),
+        };
         let value = abi::Port {
             vni: port.vni.get(),
             key: port.key.get(),
@@ -192,7 +219,12 @@ fn ports(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<
         };
         put(contents, Table::Ports, &device.ifindex, &value);
         put(contents, Table::PortKeys, &key, &device.ifindex);
-        put(contents, Table::PortCounters, &key, &abi::PortCounters::default());
+        put(
+            contents,
+            Table::PortCounters,
+            &key,
+            &abi::PortCounters::default(),
+        );
     }
     Ok(())
 }
@@ -202,7 +234,11 @@ fn switches(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Resu
         let vni = switch.vni.get();
         let value = abi::Switch {
             flood_members: switch.flood.len() as u32,
-            flags: if switch.flood_unknown { abi::SWITCH_FLOOD_UNKNOWN } else { 0 },
+            flags: if switch.flood_unknown {
+                abi::SWITCH_FLOOD_UNKNOWN
+            } else {
+                0
+            },
         };
         put(contents, Table::Switches, &vni, &value);
         for (index, member) in switch.flood.iter().enumerate() {
@@ -210,8 +246,16 @@ fn switches(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Resu
                 FloodMember::Local(device) => (devices.port(device)?.ifindex, abi::Addr::default()),
                 FloodMember::Remote(addr) => (0, (*addr).into()),
             };
-            let key = abi::FloodKey { vni, index: index as u32 };
-            put(contents, Table::Flood, &key, &abi::FloodMember { ifindex, remote });
+            let key = abi::FloodKey {
+                vni,
+                index: index as u32,
+            };
+            put(
+                contents,
+                Table::Flood,
+                &key,
+                &abi::FloodMember { ifindex, remote },
+            );
         }
     }
     Ok(())
@@ -223,12 +267,31 @@ fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Res
             Place::Local(device) => (devices.port(device)?.ifindex, abi::Addr::default()),
             Place::Remote(addr) => (0, (*addr).into()),
         };
-        let key = abi::FdbKey { vni: entry.vni.get(), mac: entry.mac.into(), pad: 0 };
-        put(contents, Table::Fdb, &key, &abi::FdbEntry { ifindex, key: entry.key.get().into(), remote });
+        let key = abi::FdbKey {
+            vni: entry.vni.get(),
+            mac: entry.mac.into(),
+            pad: 0,
+        };
+        put(
+            contents,
+            Table::Fdb,
+            &key,
+            &abi::FdbEntry {
+                ifindex,
+                key: entry.key.get().into(),
+                remote,
+            },
+        );
     }
     for neighbour in &tables.neighbours {
-        let key = abi::NeighbourKey { vni: neighbour.vni.get(), addr: neighbour.addr.into() };
-        let value = abi::Neighbour { mac: neighbour.mac.into(), key: neighbour.key.get() };
+        let key = abi::NeighbourKey {
+            vni: neighbour.vni.get(),
+            addr: neighbour.addr.into(),
+        };
+        let value = abi::Neighbour {
+            mac: neighbour.mac.into(),
+            key: neighbour.key.get(),
+        };
         put(contents, Table::Neighbours, &key, &value);
     }
     Ok(())
@@ -238,18 +301,36 @@ fn remotes(tables: &Tables, contents: &mut Contents) -> Result<(), EbpfError> {
     for remote in &tables.remotes {
         let (len, limit) = (remote.header.len(), abi::MAX_TEMPLATE);
         if len > limit {
-            return Err(EbpfError::Template { remote: remote.addr, len, limit });
+            return Err(EbpfError::Template {
+                remote: remote.addr,
+                len,
+                limit,
+            });
         }
         let mut header = [0; abi::MAX_TEMPLATE];
         header[..len].copy_from_slice(&remote.header);
         let value = abi::Remote {
             header_len: len as u16,
-            ip_csum: if remote.addr.is_ipv4() { ipv4_sum(&header) } else { 0 },
+            ip_csum: if remote.addr.is_ipv4() {
+                ipv4_sum(&header)
+            } else {
+                0
+            },
             pad: 0,
             header,
         };
-        put(contents, Table::Remotes, &abi::Addr::from(remote.addr), &value);
-        put(contents, Table::RemoteCounters, &abi::Addr::from(remote.addr), &abi::RemoteCounters::default());
+        put(
+            contents,
+            Table::Remotes,
+            &abi::Addr::from(remote.addr),
+            &value,
+        );
+        put(
+            contents,
+            Table::RemoteCounters,
+            &abi::Addr::from(remote.addr),
+            &abi::RemoteCounters::default(),
+        );
     }
     Ok(())
 }
@@ -269,7 +350,11 @@ fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
             Encapsulation::Vxlan => abi::ENCAPSULATION_VXLAN,
             Encapsulation::Geneve => abi::ENCAPSULATION_GENEVE,
         },
-        family: if matches!(tables.vtep, IpAddr::V4(_)) { 4 } else { 6 },
+        family: if matches!(tables.vtep, IpAddr::V4(_)) {
+            4
+        } else {
+            6
+        },
         strict: tunnel.strict.into(),
         pad: [0; 7],
     }
@@ -279,7 +364,10 @@ fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
 /// the data path adds the length in network order and inverts.
 fn ipv4_sum(header: &[u8; abi::MAX_TEMPLATE]) -> u16 {
     let words = header[14..34].as_chunks::<2>().0;
-    let mut sum: u32 = words.iter().map(|word| u32::from(u16::from_ne_bytes(*word))).sum();
+    let mut sum: u32 = words
+        .iter()
+        .map(|word| u32::from(u16::from_ne_bytes(*word)))
+        .sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -288,6 +376,12 @@ fn ipv4_sum(header: &[u8; abi::MAX_TEMPLATE]) -> u16 {
 
 impl Devices {
     fn port(&self, name: &DeviceName) -> Result<PortDevice, EbpfError> {
-        self.ports.get(name).copied().ok_or_else(|| EbpfError::UnknownDevice(name.to_string()))
+        self.ports
+            .get(name)
+            .copied()
+            .ok_or_else(|| EbpfError::UnknownDevice(name.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,13 @@ pub struct Testing<'a> {
 impl<'a> ApplyRequest<'a> {
     /// A request for `tables` in the current namespace that changes the machine and waits silently.
     pub fn new(tables: &'a Tables) -> Self {
-        Self { tables, netns: None, dry_run: false, on_wait: &|_| (), testing: Testing::default() }
+        Self {
+            tables,
+            netns: None,
+            dry_run: false,
+            on_wait: &|_| (),
+            testing: Testing::default(),
+        }
     }
 }
 
@@ -65,7 +71,12 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
     } else {
         Some(Lock::acquire(host, request.on_wait)?)
     };
-    let job = Job { tables, netns: request.netns, dry_run: request.dry_run, testing: request.testing };
+    let job = Job {
+        tables,
+        netns: request.netns,
+        dry_run: request.dry_run,
+        testing: request.testing,
+    };
     let result = netns.run(|| job.run()).map_err(HostError::from).flatten();
     if let Some(lock) = lock.filter(|_| !paths::state(host).exists()) {
         lock.remove_file();
@@ -102,22 +113,38 @@ impl Job<'_> {
         }
         let contents = encode(tables, &with_segmenter)?;
         let netns_id = state::netns_id()?;
-        let target =
-            Target { tables, resolved: &resolved, contents: &contents, data_path: &data_path, netns_id };
+        let target = Target {
+            tables,
+            resolved: &resolved,
+            contents: &contents,
+            data_path: &data_path,
+            netns_id,
+        };
         let plan = plan(&target, &current);
 
         let mut notes = resolved.notes.clone();
-        if current.state.as_ref().is_some_and(|state| state.in_progress) {
+        if current
+            .state
+            .as_ref()
+            .is_some_and(|state| state.in_progress)
+        {
             notes.push(Note::Interrupted);
         }
-        let mut report =
-            Report { host: host.to_owned(), dry_run: self.dry_run, changes: plan.changes.clone(), notes };
+        let mut report = Report {
+            host: host.to_owned(),
+            dry_run: self.dry_run,
+            changes: plan.changes.clone(),
+            notes,
+        };
         if self.dry_run {
             forget_refused_gro(&mut report, &plan, current.state.as_ref(), tables);
             return Ok(report);
         }
         let end = self.end_state(&target, &current);
-        if !plan.steps.is_empty() || !plan.cleanups.is_empty() || current.state.as_ref() != Some(&end) {
+        if !plan.steps.is_empty()
+            || !plan.cleanups.is_empty()
+            || current.state.as_ref() != Some(&end)
+        {
             self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
         Ok(report)
@@ -133,7 +160,8 @@ impl Job<'_> {
         report: &mut Report,
     ) -> Result<(), HostError> {
         // The verifier speaks before anything is changed.
-        let loaded = plan.load.then(|| load(target, plan)).transpose()?;
+        let needed = plan.new_set || !plan.load.is_empty();
+        let loaded = needed.then(|| load(target, plan)).transpose()?;
         let maps = match (&loaded, &current.maps) {
             (_, Some(maps)) if !plan.new_set => maps,
             (Some(loaded), _) => &loaded.maps,
@@ -141,8 +169,14 @@ impl Job<'_> {
             (None, _) => return Err(HostError::OtherVersion(report.host.clone())),
         };
         let journal = Journal::new(self.testing.fail_at, self.testing.kill_at);
-        let mut executor =
-            Executor { target, netlink, maps, loaded: loaded.as_ref(), journal, state: end };
+        let mut executor = Executor {
+            target,
+            netlink,
+            maps,
+            loaded: loaded.as_ref(),
+            journal,
+            state: end,
+        };
         let done = executor
             .begin(current.state.as_ref())
             .and_then(|()| executor.run(plan, &mut report.notes))
@@ -168,13 +202,20 @@ impl Job<'_> {
         state.object_digest = target.data_path.digest().to_owned();
         state.map_signature = target.data_path.signature().to_owned();
         state.neighbours = target.resolved.next_hops.clone();
-        let devices = target.tables.ports.iter().map(|port| port.device.to_string());
+        let devices = target
+            .tables
+            .ports
+            .iter()
+            .map(|port| port.device.to_string());
         let names: Vec<String> = devices
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
             .chain([
                 paths::link(overlane_ebpf::Program::FromSegmenter, SEGMENTER_OUT),
                 paths::link(overlane_ebpf::Program::FromGroDevice, GRO),
-                paths::link(overlane_ebpf::Program::FromUnderlay, target.tables.uplink.as_str()),
+                paths::link(
+                    overlane_ebpf::Program::FromUnderlay,
+                    target.tables.uplink.as_str(),
+                ),
             ])
             .collect();
         let known = before.into_iter().flat_map(|before| &before.programs);
@@ -188,15 +229,25 @@ impl Job<'_> {
 
 fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
     let pins = paths::map_set(target.tables.host.as_str(), target.data_path.signature());
-    Ok(target.data_path.load((!plan.new_set).then_some(pins.as_path()))?)
+    Ok(target
+        .data_path
+        .load(&plan.load, (!plan.new_set).then_some(pins.as_path()))?)
 }
 
 /// A dry run cannot try; what the kernel refused the last time is told as it was then.
 fn forget_refused_gro(report: &mut Report, plan: &Plan, before: Option<&State>, tables: &Tables) {
-    let planned = plan.steps.iter().any(|step| matches!(step, Step::Gro { .. }));
-    let reason = before.and_then(|state| state.gro_refused.clone()).filter(|_| planned);
+    let planned = plan
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Gro { .. }));
+    let reason = before
+        .and_then(|state| state.gro_refused.clone())
+        .filter(|_| planned);
     if let Some(reason) = reason {
         report.changes.retain(|change| !change.what.contains(GRO));
-        report.notes.push(Note::NoGro { port: tables.tunnel.port, reason });
+        report.notes.push(Note::NoGro {
+            port: tables.tunnel.port,
+            reason,
+        });
     }
 }

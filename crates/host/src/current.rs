@@ -32,16 +32,28 @@ pub(crate) struct Current {
 
 impl Current {
     /// Looks at the machine from a thread in the host's namespace.
-    pub(crate) fn read(host: &str, data_path: &DataPath<'_>, netlink: &Netlink) -> Result<Self, HostError> {
+    pub(crate) fn read(
+        host: &str,
+        data_path: &DataPath<'_>,
+        netlink: &Netlink,
+    ) -> Result<Self, HostError> {
         let own = paths::map_set(host, data_path.signature());
-        let maps = if own.exists() { MapSet::open(&own, data_path.layouts())? } else { None };
+        let maps = if own.exists() {
+            MapSet::open(&own, data_path.layouts())?
+        } else {
+            None
+        };
         let mut stale_sets = map_sets(host)?;
         if maps.is_some() {
             stale_sets.retain(|set| *set != own);
         }
         Ok(Self {
             state: State::read(host)?,
-            contents: maps.as_ref().map(MapSet::contents).transpose()?.unwrap_or_default(),
+            contents: maps
+                .as_ref()
+                .map(MapSet::contents)
+                .transpose()?
+                .unwrap_or_default(),
             maps,
             stale_sets,
             links: links(host)?,
@@ -53,7 +65,9 @@ impl Current {
 /// Folders of all map sets of a host.
 pub(crate) fn map_sets(host: &str) -> Result<Vec<PathBuf>, HostError> {
     let is_set = |name: &str| name.starts_with(paths::MAP_SET);
-    let names = names(&paths::pins(host))?.into_iter().filter(|name| is_set(name));
+    let names = names(&paths::pins(host))?
+        .into_iter()
+        .filter(|name| is_set(name));
     Ok(names.map(|name| paths::pins(host).join(name)).collect())
 }
 
@@ -62,7 +76,10 @@ pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, Ho
     let folder = paths::links(host);
     let mut links = BTreeMap::new();
     for name in names(&folder)? {
-        let info = BpfLink::open(&folder.join(&name))?.map(|link| link.info()).transpose()?.flatten();
+        let info = BpfLink::open(&folder.join(&name))?
+            .map(|link| link.info())
+            .transpose()?
+            .flatten();
         links.insert(name, info);
     }
     Ok(links)
@@ -70,7 +87,11 @@ pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, Ho
 
 /// Devices with our names in the namespace of this thread.
 pub(crate) fn own_devices(netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
-    let ours = |name: &str| paths::ASIDE.iter().any(|(own, aside)| name == *own || name == *aside);
+    let ours = |name: &str| {
+        paths::ASIDE
+            .iter()
+            .any(|(own, aside)| name == *own || name == *aside)
+    };
     let links = netlink.links()?.into_iter().filter(|link| ours(&link.name));
     Ok(links.map(|link| (link.name.clone(), link)).collect())
 }
@@ -82,7 +103,9 @@ fn names(folder: &Path) -> Result<Vec<String>, HostError> {
         other => other.map_err(HostError::file("read", folder))?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let mut names = names.collect::<Result<Vec<_>, _>>().map_err(HostError::file("read", folder))?;
+    let mut names = names
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(HostError::file("read", folder))?;
     names.sort();
     Ok(names)
 }

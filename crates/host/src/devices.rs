@@ -14,12 +14,19 @@ const SEGMENTER_GSO_SIZE: u32 = 512;
 
 /// Whether the pair is as [`make_segmenter`] makes it.
 pub(crate) fn segmenter_is_right(seg: Option<&Link>, out: Option<&Link>) -> bool {
-    let (Some(seg), Some(out)) = (seg, out) else { return false };
-    let pair = seg.kind.as_deref() == Some("veth") && seg.peer_index == Some(out.index) && !seg.peer_in_other_netns;
+    let (Some(seg), Some(out)) = (seg, out) else {
+        return false;
+    };
+    let pair = seg.kind.as_deref() == Some("veth")
+        && seg.peer_index == Some(out.index)
+        && !seg.peer_in_other_netns;
     let limits = seg.gso_max_segs == SEGMENTER_GSO_SEGS
         && seg.gso_max_size == SEGMENTER_GSO_SIZE
         && seg.gso_ipv4_max_size == SEGMENTER_GSO_SIZE;
-    pair && limits && [seg, out].iter().all(|link| link.up && link.mtu == SEGMENTER_MTU)
+    pair && limits
+        && [seg, out]
+            .iter()
+            .all(|link| link.up && link.mtu == SEGMENTER_MTU)
 }
 
 /// Whether the GRO device is as [`finish_gro`] makes it, its port apart.

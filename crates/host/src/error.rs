@@ -143,7 +143,11 @@ impl std::fmt::Display for MissingDevice {
 impl HostError {
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File { operation, path, source }
+        move |source| Self::File {
+            operation,
+            path,
+            source,
+        }
     }
 
     /// What the user can do about it.
@@ -181,9 +185,16 @@ impl HostError {
 }
 
 fn of(namespace: Option<&str>) -> String {
-    namespace.map_or_else(|| "the namespace of this process".to_owned(), |name| format!("namespace {name}"))
+    namespace.map_or_else(
+        || "the namespace of this process".to_owned(),
+        |name| format!("namespace {name}"),
+    )
 }
 
 fn list(items: &[impl ToString]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

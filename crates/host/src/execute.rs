@@ -31,7 +31,11 @@ impl<'a> Executor<'a> {
     /// Marks the beginning: from here on a killed run is visible, and what it may leave is in the file.
     pub(crate) fn begin(&mut self, before: Option<&State>) -> Result<(), HostError> {
         let host = self.state.host.clone();
-        for folder in [PathBuf::from(paths::PINS), paths::pins(&host), paths::links(&host)] {
+        for folder in [
+            PathBuf::from(paths::PINS),
+            paths::pins(&host),
+            paths::links(&host),
+        ] {
             if !folder.exists() {
                 self.journal.before()?;
                 fs::create_dir(&folder).map_err(HostError::file("create", &folder))?;
@@ -51,7 +55,8 @@ impl<'a> Executor<'a> {
             ..self.state.clone()
         });
         mark.in_progress = true;
-        mark.neighbours.extend(self.state.neighbours.iter().cloned());
+        mark.neighbours
+            .extend(self.state.neighbours.iter().cloned());
         self.journal.push(move || match old {
             Some(old) => state::write_file(&path, &old),
             None => remove_if_there(&path),
@@ -75,7 +80,11 @@ impl<'a> Executor<'a> {
                 Step::Clear(folder) => self.clear(folder)?,
                 Step::PinMaps(folder) => self.pin_maps(folder)?,
                 Step::Attach { program, device } => self.attach(*program, device)?,
-                Step::Replace { program, device, old_program } => self.replace(*program, device, *old_program)?,
+                Step::Replace {
+                    program,
+                    device,
+                    old_program,
+                } => self.replace(*program, device, *old_program)?,
                 Step::Detach(name) => self.detach(name)?,
                 Step::Delete { table, entries } => self.delete(*table, entries)?,
                 Step::Release(next_hop) => self.release(next_hop)?,
@@ -116,7 +125,8 @@ impl<'a> Executor<'a> {
     fn gro(&mut self, port: u16, ipv6: bool, notes: &mut Vec<Note>) -> Result<(), HostError> {
         self.journal.before()?;
         let netlink = self.netlink;
-        let result = devices::add_gro(netlink, port, ipv6).and_then(|()| devices::finish_gro(netlink));
+        let result =
+            devices::add_gro(netlink, port, ipv6).and_then(|()| devices::finish_gro(netlink));
         match result {
             Ok(()) => self.journal.push(move || Ok(netlink.delete(GRO)?)),
             Err(error) if error.is_permission() => return Err(error.into()),
@@ -143,7 +153,8 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         let netlink = self.netlink;
         netlink.manage_neighbour(&next_hop.device, next_hop.address)?;
-        self.journal.push(move || Ok(netlink.delete_neighbour(&next_hop.device, next_hop.address)?));
+        self.journal
+            .push(move || Ok(netlink.delete_neighbour(&next_hop.device, next_hop.address)?));
         Ok(())
     }
 
@@ -151,7 +162,9 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         let netlink = self.netlink;
         match netlink.delete_neighbour(&next_hop.device, next_hop.address) {
-            Ok(()) => self.journal.push(move || Ok(netlink.manage_neighbour(&next_hop.device, next_hop.address)?)),
+            Ok(()) => self
+                .journal
+                .push(move || Ok(netlink.manage_neighbour(&next_hop.device, next_hop.address)?)),
             // The device, or the entry, is gone already.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
@@ -163,7 +176,8 @@ impl<'a> Executor<'a> {
         let maps = self.maps;
         for entry in entries {
             self.journal.before()?;
-            self.journal.push(move || put_back(maps, table, &entry.key, entry.old.as_deref()));
+            self.journal
+                .push(move || put_back(maps, table, &entry.key, entry.old.as_deref()));
             maps.put(table, &entry.key, &entry.new)?;
         }
         Ok(())
@@ -178,7 +192,8 @@ impl<'a> Executor<'a> {
         for (key, value) in &contents[&Table::Settings] {
             self.journal.before()?;
             let undo_key = key.clone();
-            self.journal.push(move || put_back(maps, Table::Settings, &undo_key, old));
+            self.journal
+                .push(move || put_back(maps, Table::Settings, &undo_key, old));
             maps.put(Table::Settings, key, value)?;
         }
         Ok(())
@@ -204,13 +219,16 @@ impl<'a> Executor<'a> {
     fn pin_maps(&mut self, folder: &'a Path) -> Result<(), HostError> {
         self.journal.before()?;
         fs::create_dir(folder).map_err(HostError::file("create", folder))?;
-        self.journal.push(move || unpin_folder(folder).map(drop).map_err(Into::into));
+        self.journal
+            .push(move || unpin_folder(folder).map(drop).map_err(Into::into));
         self.journal.before()?;
         Ok(self.maps.pin(folder)?)
     }
 
     fn attach(&mut self, program: Program, device: &str) -> Result<(), HostError> {
-        let Some(loaded) = self.loaded else { return Ok(()) };
+        let Some(loaded) = self.loaded else {
+            return Ok(());
+        };
         let name = paths::link(program, device);
         let path = paths::links(&self.state.host).join(&name);
         let ifindex = match self.netlink.link(device) {
@@ -230,7 +248,9 @@ impl<'a> Executor<'a> {
             drop(link);
             Ok(())
         });
-        self.state.programs.insert(name, loaded.program(program)?.id());
+        self.state
+            .programs
+            .insert(name, loaded.program(program)?.id());
         Ok(())
     }
 
@@ -240,7 +260,9 @@ impl<'a> Executor<'a> {
     }
 
     fn detach_if_there(&mut self, path: &Path) -> Result<(), HostError> {
-        let Some(link) = BpfLink::open(path)? else { return Ok(()) };
+        let Some(link) = BpfLink::open(path)? else {
+            return Ok(());
+        };
         self.journal.before()?;
         unpin(path)?;
         let path = path.to_owned();
@@ -248,12 +270,21 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    fn replace(&mut self, program: Program, device: &str, old_program: u32) -> Result<(), HostError> {
-        let Some(loaded) = self.loaded else { return Ok(()) };
+    fn replace(
+        &mut self,
+        program: Program,
+        device: &str,
+        old_program: u32,
+    ) -> Result<(), HostError> {
+        let Some(loaded) = self.loaded else {
+            return Ok(());
+        };
         let name = paths::link(program, device);
         let path = paths::links(&self.state.host).join(&name);
         self.journal.before()?;
-        let Some(link) = BpfLink::open(&path)? else { return self.attach(program, device) };
+        let Some(link) = BpfLink::open(&path)? else {
+            return self.attach(program, device);
+        };
         let old = HeldProgram::by_id(old_program)?;
         let new = loaded.program(program)?;
         link.replace(new)?;
@@ -267,9 +298,14 @@ impl<'a> Executor<'a> {
         for entry in entries {
             self.journal.before()?;
             // Of counters the plan knows only the key.
-            let old = if table.is_counters() { maps.get(table, &entry.key)? } else { entry.old.clone() };
+            let old = if table.is_counters() {
+                maps.get(table, &entry.key)?
+            } else {
+                entry.old.clone()
+            };
             maps.delete(table, &entry.key)?;
-            self.journal.push(move || put_back(maps, table, &entry.key, old.as_deref()));
+            self.journal
+                .push(move || put_back(maps, table, &entry.key, old.as_deref()));
         }
         Ok(())
     }
@@ -280,7 +316,9 @@ pub(crate) fn clean_up(cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<
     for cleanup in cleanups {
         let left_over = match cleanup {
             Cleanup::Device(name) => match netlink.delete(name) {
-                Err(error) if !error.is_not_found() => Some((format!("device {name}"), error.to_string())),
+                Err(error) if !error.is_not_found() => {
+                    Some((format!("device {name}"), error.to_string()))
+                }
                 _ => None,
             },
             Cleanup::Maps(folder) => match unpin_folder(folder) {
@@ -307,7 +345,9 @@ fn remove_folder(folder: &Path) -> Result<(), HostError> {
 
 fn remove_if_there(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(HostError::file("remove", path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(HostError::file("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }

@@ -15,7 +15,12 @@ pub(crate) struct Journal<'a> {
 
 impl<'a> Journal<'a> {
     pub(crate) fn new(fail_at: Option<usize>, kill_at: Option<usize>) -> Self {
-        Self { undos: Vec::new(), operations: 0, fail_at, kill_at }
+        Self {
+            undos: Vec::new(),
+            operations: 0,
+            fail_at,
+            kill_at,
+        }
     }
 
     /// Stands before every operation that changes the machine.
@@ -25,7 +30,11 @@ impl<'a> Journal<'a> {
         if self.kill_at == Some(number) {
             std::process::abort();
         }
-        if self.fail_at == Some(number) { Err(HostError::Injected(number)) } else { Ok(()) }
+        if self.fail_at == Some(number) {
+            Err(HostError::Injected(number))
+        } else {
+            Ok(())
+        }
     }
 
     /// Registers how to take back what was just done (or is about to be done, if the undo bears it).
@@ -46,6 +55,13 @@ impl<'a> Journal<'a> {
                 failures.push(error);
             }
         }
-        if failures.is_empty() { cause } else { HostError::RollBack { cause: Box::new(cause), failures } }
+        if failures.is_empty() {
+            cause
+        } else {
+            HostError::RollBack {
+                cause: Box::new(cause),
+                failures,
+            }
+        }
     }
 }

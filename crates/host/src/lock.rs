@@ -36,7 +36,11 @@ impl Lock {
         Self::acquire_within(host, on_wait, WAIT)
     }
 
-    fn acquire_within(host: &str, on_wait: &dyn Fn(&Holder), wait: Duration) -> Result<Self, HostError> {
+    fn acquire_within(
+        host: &str,
+        on_wait: &dyn Fn(&Holder),
+        wait: Duration,
+    ) -> Result<Self, HostError> {
         let path = paths::lock(host);
         let started = Instant::now();
         let mut told = false;
@@ -46,7 +50,10 @@ impl Lock {
             }
             let holder = holder(&path);
             if started.elapsed() >= wait {
-                return Err(HostError::Locked { host: host.to_owned(), holder });
+                return Err(HostError::Locked {
+                    host: host.to_owned(),
+                    holder,
+                });
             }
             if !told && holder.pid != 0 {
                 on_wait(&holder);
@@ -59,13 +66,20 @@ impl Lock {
     fn attempt(path: &Path) -> Result<Option<Self>, HostError> {
         let folder = Path::new(paths::RUN);
         fs::create_dir_all(folder).map_err(HostError::file("create", folder))?;
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
         let file = match opened {
             // `remove` of the last host took the folder away in between.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(HostError::file("open", path))?,
         };
-        let Ok(mut file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+        let Ok(mut file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            return Ok(None);
+        };
         // Whoever held it before may have removed the file: then this is a lock on nothing.
         if !is_at(&file, path) {
             return Ok(None);
@@ -76,7 +90,10 @@ impl Lock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{} {}", std::process::id(), command_line()));
         written.map_err(write)?;
-        Ok(Some(Self { file, path: path.to_owned() }))
+        Ok(Some(Self {
+            file,
+            path: path.to_owned(),
+        }))
     }
 
     /// Takes the file away with the lock: for a host of which nothing is left.
@@ -101,11 +118,17 @@ fn holder(path: &Path) -> Holder {
         let _ = file.read_to_string(&mut text);
     }
     let (pid, command) = text.trim_end().split_once(' ').unwrap_or_default();
-    Holder { pid: pid.parse().unwrap_or(0), command: command.to_owned() }
+    Holder {
+        pid: pid.parse().unwrap_or(0),
+        command: command.to_owned(),
+    }
 }
 
 fn command_line() -> String {
-    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    std::env::args_os()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -121,9 +144,12 @@ mod tests {
         let host = format!("lock-test-{}", std::process::id());
         let first = Lock::acquire(&host, &|_| panic!("nobody else holds it")).unwrap();
         let told = std::cell::Cell::new(0);
-        let error = Lock::acquire_within(&host, &|holder| told.set(holder.pid), POLL * 2).unwrap_err();
+        let error =
+            Lock::acquire_within(&host, &|holder| told.set(holder.pid), POLL * 2).unwrap_err();
         assert_eq!(told.get(), std::process::id());
-        assert!(matches!(error, HostError::Locked { holder, .. } if holder.pid == std::process::id()));
+        assert!(
+            matches!(error, HostError::Locked { holder, .. } if holder.pid == std::process::id())
+        );
         first.remove_file();
         Lock::acquire(&host, &|_| ()).unwrap().remove_file();
         assert!(!paths::lock(&host).exists());

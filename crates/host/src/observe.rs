@@ -199,14 +199,19 @@ pub struct RemoteRow {
 impl Counters {
     /// Only the verdicts that occurred.
     pub fn without_zeros(mut self) -> Self {
-        self.verdicts.retain(|verdict| verdict.count != Count::default());
+        self.verdicts
+            .retain(|verdict| verdict.count != Count::default());
         self
     }
 }
 
 impl From<Counter> for Count {
     fn from(counter: Counter) -> Self {
-        Self { packets: counter.packets, segments: counter.segments, bytes: counter.bytes }
+        Self {
+            packets: counter.packets,
+            segments: counter.segments,
+            bytes: counter.bytes,
+        }
     }
 }
 
@@ -221,7 +226,11 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
         count: (*counter).into(),
     };
     let port = |port: &state::PortState| {
-        let count = read.ports.get(&(port.vni, port.key.into())).copied().unwrap_or_default();
+        let count = read
+            .ports
+            .get(&(port.vni, port.key.into()))
+            .copied()
+            .unwrap_or_default();
         PortCount {
             port: port.name.clone(),
             switch: switch_name(&state, port.vni).unwrap_or_default(),
@@ -232,7 +241,11 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
         }
     };
     let remote = |remote: &state::RemoteState| {
-        let count = read.remotes.get(&remote.address).copied().unwrap_or_default();
+        let count = read
+            .remotes
+            .get(&remote.address)
+            .copied()
+            .unwrap_or_default();
         RemoteCount {
             remote: remote.name.clone(),
             address: remote.address,
@@ -255,8 +268,14 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     let links = current::links(host)?;
     let devices = in_namespace(&state, |netlink| Ok(netlink.links()?))?.unwrap_or_default();
     let row = |port: &state::PortState| {
-        let ifindex = devices.iter().find(|link| link.name == port.device).map(|link| link.index);
-        let attached = links.get(&paths::link(Program::FromPort, &port.device)).copied().flatten();
+        let ifindex = devices
+            .iter()
+            .find(|link| link.name == port.device)
+            .map(|link| link.index);
+        let attached = links
+            .get(&paths::link(Program::FromPort, &port.device))
+            .copied()
+            .flatten();
         PortRow {
             port: port.name.clone(),
             switch: switch_name(&state, port.vni).unwrap_or_default(),
@@ -272,7 +291,10 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
             },
         }
     };
-    Ok(Ports { host: host.to_owned(), ports: state.ports.iter().map(row).collect() })
+    Ok(Ports {
+        host: host.to_owned(),
+        ports: state.ports.iter().map(row).collect(),
+    })
 }
 
 /// Reads the FDB of `host` from the kernel.
@@ -281,23 +303,42 @@ pub fn fdb(host: &str) -> Result<Fdb, HostError> {
     let contents = maps(&state)?.contents()?;
     let mut entries = Vec::new();
     for (key, value) in contents.get(&Table::Fdb).into_iter().flatten() {
-        let (Ok(key), Ok(value)) = (abi::FdbKey::read_from_bytes(key), abi::FdbEntry::read_from_bytes(value)) else {
+        let (Ok(key), Ok(value)) = (
+            abi::FdbKey::read_from_bytes(key),
+            abi::FdbEntry::read_from_bytes(value),
+        ) else {
             continue;
         };
         entries.push(fdb_row(&state, &key, &value));
     }
     entries.sort_by(|a, b| (a.vni, &a.mac).cmp(&(b.vni, &b.mac)));
-    Ok(Fdb { host: host.to_owned(), entries })
+    Ok(Fdb {
+        host: host.to_owned(),
+        entries,
+    })
 }
 
 /// Looks at the remotes of `host`.
 pub fn remotes(host: &str) -> Result<Remotes, HostError> {
     let state = state_of(host)?;
     let rows = in_namespace(&state, |netlink| {
-        state.remotes.iter().map(|remote| remote_row(&state, remote, netlink)).collect::<Result<Vec<_>, _>>()
+        state
+            .remotes
+            .iter()
+            .map(|remote| remote_row(&state, remote, netlink))
+            .collect::<Result<Vec<_>, _>>()
     })?;
-    let gone = || state.remotes.iter().map(|remote| unreachable_row(&state, remote)).collect();
-    Ok(Remotes { host: host.to_owned(), remotes: rows.unwrap_or_else(gone) })
+    let gone = || {
+        state
+            .remotes
+            .iter()
+            .map(|remote| unreachable_row(&state, remote))
+            .collect()
+    };
+    Ok(Remotes {
+        host: host.to_owned(),
+        remotes: rows.unwrap_or_else(gone),
+    })
 }
 
 /// True when the last `apply` of `host` did not come to its end: `show` should say so.
@@ -325,16 +366,25 @@ fn in_namespace<T: Send>(
     state: &State,
     look: impl FnOnce(&Netlink) -> Result<T, HostError> + Send,
 ) -> Result<Option<T>, HostError> {
-    let Some(netns) = state.namespace()? else { return Ok(None) };
+    let Some(netns) = state.namespace()? else {
+        return Ok(None);
+    };
     netns.run(|| look(&Netlink::new()?))?.map(Some)
 }
 
 fn switch_name(state: &State, vni: u32) -> Option<String> {
-    state.switches.iter().find(|switch| switch.vni == vni).map(|switch| switch.name.clone())
+    state
+        .switches
+        .iter()
+        .find(|switch| switch.vni == vni)
+        .map(|switch| switch.name.clone())
 }
 
 fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
-    let port = state.ports.iter().find(|port| port.vni == key.vni && u32::from(port.key) == value.key);
+    let port = state
+        .ports
+        .iter()
+        .find(|port| port.vni == key.vni && u32::from(port.key) == value.key);
     let address = IpAddr::from(value.remote);
     FdbRow {
         switch: switch_name(state, key.vni),
@@ -344,24 +394,37 @@ fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
         port: port.map(|port| port.name.clone()),
         place: if value.ifindex != 0 {
             let index = || format!("#{}", value.ifindex);
-            FdbPlace::Local { device: port.map_or_else(index, |port| port.device.clone()) }
+            FdbPlace::Local {
+                device: port.map_or_else(index, |port| port.device.clone()),
+            }
         } else {
-            let remote = state.remotes.iter().find(|remote| remote.address == address);
-            FdbPlace::Remote { remote: remote.map(|remote| remote.name.clone()), address }
+            let remote = state
+                .remotes
+                .iter()
+                .find(|remote| remote.address == address);
+            FdbPlace::Remote {
+                remote: remote.map(|remote| remote.name.clone()),
+                address,
+            }
         },
     }
 }
 
-fn remote_row(state: &State, remote: &state::RemoteState, netlink: &Netlink) -> Result<RemoteRow, HostError> {
+fn remote_row(
+    state: &State,
+    remote: &state::RemoteState,
+    netlink: &Netlink,
+) -> Result<RemoteRow, HostError> {
     let mut row = unreachable_row(state, remote);
-    let Ok(uplink) = netlink.link(&state.uplink) else { return Ok(row) };
-    if let Ok(route) = netlink.route_to(remote.address, None) {
-        if route.oif == uplink.index {
-            let next_hop = route.gateway.unwrap_or(remote.address);
-            row.next_hop = Some(next_hop);
-            if let Some(neighbour) = netlink.neighbour(&state.uplink, next_hop)? {
-                row.neighbour = neighbour.state.name().to_owned();
-            }
+    let Ok(uplink) = netlink.link(&state.uplink) else {
+        return Ok(row);
+    };
+    let route = netlink.route_to(remote.address, None);
+    if let Some(route) = route.ok().filter(|route| route.oif == uplink.index) {
+        let next_hop = route.gateway.unwrap_or(remote.address);
+        row.next_hop = Some(next_hop);
+        if let Some(neighbour) = netlink.neighbour(&state.uplink, next_hop)? {
+            row.neighbour = neighbour.state.name().to_owned();
         }
     }
     Ok(row)

@@ -19,7 +19,11 @@ pub const SEGMENTER_OUT: &str = "ovl-seg1";
 /// The device that registers the tunnel's port for GRO.
 pub const GRO: &str = "ovl-gro";
 /// Broken devices of ours wait under these names until their replacement works.
-pub const ASIDE: [(&str, &str); 3] = [(SEGMENTER, "ovl-old0"), (SEGMENTER_OUT, "ovl-old1"), (GRO, "ovl-oldg")];
+pub const ASIDE: [(&str, &str); 3] = [
+    (SEGMENTER, "ovl-old0"),
+    (SEGMENTER_OUT, "ovl-old1"),
+    (GRO, "ovl-oldg"),
+];
 
 /// Folder of one host's pins.
 pub fn pins(host: &str) -> PathBuf {
@@ -65,7 +69,13 @@ mod tests {
     #[test]
     fn no_dot_reaches_the_bpf_file_system() {
         assert_eq!(link(Program::FromPort, "eth0.100"), "from_port-eth0%2e100");
-        assert_ne!(link(Program::FromPort, "a.b"), link(Program::FromPort, "a%2eb"));
-        assert_eq!(pins("h1.example"), Path::new("/sys/fs/bpf/overlane/h1%2eexample"));
+        assert_ne!(
+            link(Program::FromPort, "a.b"),
+            link(Program::FromPort, "a%2eb")
+        );
+        assert_eq!(
+            pins("h1.example"),
+            Path::new("/sys/fs/bpf/overlane/h1%2eexample")
+        );
     }
 }

@@ -23,7 +23,10 @@ pub(crate) enum Step {
     /// Delete what an interrupted run put aside.
     Discard(&'static str),
     /// Put a broken device of ours out of the way.
-    Aside { name: &'static str, to: &'static str },
+    Aside {
+        name: &'static str,
+        to: &'static str,
+    },
     /// Create the segmenter.
     Segmenter,
     /// Create the GRO device for a port.
@@ -45,7 +48,11 @@ pub(crate) enum Step {
     /// Attach a program; in place of a dead link of the same name, if there is one.
     Attach { program: Program, device: String },
     /// Give a living link the new program.
-    Replace { program: Program, device: String, old_program: u32 },
+    Replace {
+        program: Program,
+        device: String,
+        old_program: u32,
+    },
     /// Take a link away.
     Detach(String),
     /// Delete entries.
@@ -77,8 +84,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) cleanups: Vec<Cleanup>,
     pub(crate) changes: Vec<Change>,
-    /// Programs must be loaded.
-    pub(crate) load: bool,
+    /// Programs that links need anew.
+    pub(crate) load: BTreeSet<Program>,
     /// The maps are new.
     pub(crate) new_set: bool,
 }
@@ -95,8 +102,13 @@ pub(crate) struct Target<'a> {
 
 /// Compares and decides.
 pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
-    let mut plan =
-        Plan { steps: Vec::new(), cleanups: Vec::new(), changes: Vec::new(), load: false, new_set: current.maps.is_none() };
+    let mut plan = Plan {
+        steps: Vec::new(),
+        cleanups: Vec::new(),
+        changes: Vec::new(),
+        load: BTreeSet::new(),
+        new_set: current.maps.is_none(),
+    };
     let fresh = plan_devices(target, current, &mut plan);
     plan_neighbours(target, &mut plan);
     plan_entries(target, current, &fresh, &mut plan);
@@ -131,7 +143,8 @@ fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut
     let tunnel = &target.tables.tunnel;
     let gro = current.devices.get(GRO);
     if tunnel.encapsulation != Encapsulation::Vxlan {
-        plan.cleanups.extend(gro.map(|_| Cleanup::Device(GRO.to_owned())));
+        plan.cleanups
+            .extend(gro.map(|_| Cleanup::Device(GRO.to_owned())));
         return;
     }
     // The kernel does not tell a device's port; without a state file ours is taken to be right.
@@ -146,17 +159,28 @@ fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut
         return;
     }
     // After an interrupted run the device may have the new port already, and one port cannot have two.
-    if gro.is_some() && current.state.as_ref().is_some_and(|state| state.in_progress) {
+    if gro.is_some()
+        && current
+            .state
+            .as_ref()
+            .is_some_and(|state| state.in_progress)
+    {
         plan.steps.push(Step::Discard(GRO));
     } else {
         put_aside(current, plan, &[GRO]);
     }
-    plan.steps.push(Step::Gro { port: tunnel.port, ipv6: target.tables.vtep.is_ipv6() });
+    plan.steps.push(Step::Gro {
+        port: tunnel.port,
+        ipv6: target.tables.vtep.is_ipv6(),
+    });
     fresh.insert(GRO);
 }
 
 fn put_aside(current: &Current, plan: &mut Plan, names: &[&str]) {
-    for (name, to) in paths::ASIDE.into_iter().filter(|(name, _)| names.contains(name)) {
+    for (name, to) in paths::ASIDE
+        .into_iter()
+        .filter(|(name, _)| names.contains(name))
+    {
         if current.devices.contains_key(name) {
             plan.steps.push(Step::Aside { name, to });
             plan.cleanups.push(Cleanup::Device(to.to_owned()));
@@ -165,16 +189,22 @@ fn put_aside(current: &Current, plan: &mut Plan, names: &[&str]) {
 }
 
 fn plan_neighbours(target: &Target<'_>, plan: &mut Plan) {
-    plan.steps.extend(target.resolved.unmanaged.iter().cloned().map(Step::Manage));
+    plan.steps
+        .extend(target.resolved.unmanaged.iter().cloned().map(Step::Manage));
 }
 
 fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
     let none = Entries::new();
     for table in Table::ALL {
-        let (should, is) = (&target.contents[&table], current.contents.get(&table).unwrap_or(&none));
+        let (should, is) = (
+            &target.contents[&table],
+            current.contents.get(&table).unwrap_or(&none),
+        );
         if table == Table::Settings {
             if should != is || fresh.contains(SEGMENTER) {
-                plan.steps.push(Step::Settings { old: is.values().next().cloned() });
+                plan.steps.push(Step::Settings {
+                    old: is.values().next().cloned(),
+                });
             }
             continue;
         }
@@ -186,7 +216,11 @@ fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mu
         let entries: Vec<Entry> = should
             .iter()
             .filter(|(key, new)| differs(key, new))
-            .map(|(key, new)| Entry { key: key.clone(), old: is.get(key).cloned(), new: new.clone() })
+            .map(|(key, new)| Entry {
+                key: key.clone(),
+                old: is.get(key).cloned(),
+                new: new.clone(),
+            })
             .collect();
         if !entries.is_empty() {
             plan.steps.push(Step::Put { table, entries });
@@ -207,7 +241,10 @@ fn plan_maps(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     if !plan.new_set {
         return;
     }
-    let old = current.state.as_ref().map(|state| paths::map_set(host, &state.map_signature));
+    let old = current
+        .state
+        .as_ref()
+        .map(|state| paths::map_set(host, &state.map_signature));
     if let Some(from) = old.filter(|old| *old != own && current.stale_sets.contains(old)) {
         plan.steps.push(Step::CarryCounters { from });
     }
@@ -215,21 +252,40 @@ fn plan_maps(target: &Target<'_>, current: &Current, plan: &mut Plan) {
 }
 
 /// Decides for each link and returns the names of those that should be.
-fn plan_links(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) -> BTreeSet<String> {
+fn plan_links(
+    target: &Target<'_>,
+    current: &Current,
+    fresh: &Fresh,
+    plan: &mut Plan,
+) -> BTreeSet<String> {
     let devices = &target.resolved.devices;
     let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
     let mut wanted: Vec<(Program, String, u32)> = target
         .tables
         .ports
         .iter()
-        .filter_map(|port| Some((Program::FromPort, port.device.to_string(), devices.ports.get(&port.device)?.ifindex)))
+        .filter_map(|port| {
+            Some((
+                Program::FromPort,
+                port.device.to_string(),
+                devices.ports.get(&port.device)?.ifindex,
+            ))
+        })
         .collect();
-    wanted.push((Program::FromSegmenter, SEGMENTER_OUT.to_owned(), index(SEGMENTER_OUT)));
+    wanted.push((
+        Program::FromSegmenter,
+        SEGMENTER_OUT.to_owned(),
+        index(SEGMENTER_OUT),
+    ));
     if target.tables.tunnel.encapsulation == Encapsulation::Vxlan {
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
     // Last: nothing comes out of the tunnel before there is somewhere to go.
-    wanted.push((Program::FromUnderlay, target.tables.uplink.to_string(), devices.uplink_ifindex));
+    wanted.push((
+        Program::FromUnderlay,
+        target.tables.uplink.to_string(),
+        devices.uplink_ifindex,
+    ));
 
     let same_build = current.state.as_ref().filter(|state| {
         !plan.new_set
@@ -237,36 +293,44 @@ fn plan_links(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut 
             && state.map_signature == target.data_path.signature()
     });
     // Interface indices of another namespace mean nothing here.
-    let same_netns = current.state.as_ref().is_none_or(|state| state.netns_id == target.netns_id);
+    let same_netns = current
+        .state
+        .as_ref()
+        .is_none_or(|state| state.netns_id == target.netns_id);
     let mut names = BTreeSet::new();
     for (program, device, ifindex) in wanted {
         let name = paths::link(program, &device);
-        let alive = current
-            .links
-            .get(&name)
-            .copied()
-            .flatten()
-            .filter(|info| same_netns && info.ifindex == Some(ifindex) && !fresh.contains(device.as_str()));
+        let alive = current.links.get(&name).copied().flatten().filter(|info| {
+            same_netns && info.ifindex == Some(ifindex) && !fresh.contains(device.as_str())
+        });
         match alive {
             Some(info) => {
                 let known = same_build.and_then(|state| state.programs.get(&name).copied());
                 if known != Some(info.program_id) {
-                    plan.load = true;
-                    plan.steps.push(Step::Replace { program, device, old_program: info.program_id });
+                    plan.load.insert(program);
+                    plan.steps.push(Step::Replace {
+                        program,
+                        device,
+                        old_program: info.program_id,
+                    });
                 }
             }
             None => {
-                plan.load = true;
+                plan.load.insert(program);
                 plan.steps.push(Step::Attach { program, device });
             }
         }
         names.insert(name);
     }
-    plan.load |= plan.new_set;
     names
 }
 
-fn plan_deletions(target: &Target<'_>, current: &Current, links: &BTreeSet<String>, plan: &mut Plan) {
+fn plan_deletions(
+    target: &Target<'_>,
+    current: &Current,
+    links: &BTreeSet<String>,
+    plan: &mut Plan,
+) {
     for name in current.links.keys().filter(|name| !links.contains(*name)) {
         plan.steps.push(Step::Detach(name.clone()));
     }
@@ -282,13 +346,21 @@ fn plan_deletions(target: &Target<'_>, current: &Current, links: &BTreeSet<Strin
             .into_iter()
             .flatten()
             .filter(|(key, _)| !should.contains_key(*key))
-            .map(|(key, old)| Entry { key: key.clone(), old: Some(old.clone()), new: Vec::new() })
+            .map(|(key, old)| Entry {
+                key: key.clone(),
+                old: Some(old.clone()),
+                new: Vec::new(),
+            })
             .collect();
         if !entries.is_empty() {
             plan.steps.push(Step::Delete { table, entries });
         }
     }
-    let ours = current.state.as_ref().map(|state| state.neighbours.clone()).unwrap_or_default();
+    let ours = current
+        .state
+        .as_ref()
+        .map(|state| state.neighbours.clone())
+        .unwrap_or_default();
     for next_hop in ours.difference(&target.resolved.next_hops) {
         plan.steps.push(Step::Release(next_hop.clone()));
     }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use nix::ifaddrs::getifaddrs;
-use overlane_ebpf::{preflight, tables};
 use overlane_ebpf::tables::{Devices, PortDevice};
+use overlane_ebpf::{preflight, tables};
 use overlane_model::Tables;
 use overlane_net::{Netlink, Nud};
 
@@ -48,29 +48,36 @@ pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
 /// host is not applied in another one that still exists.
 pub(crate) fn namespace(host: &str, own: Option<&State>) -> Result<(), HostError> {
     let here = state::netns_id()?;
-    if let Some(state) = own {
-        let alive = match &state.netns {
-            Some(name) => state::named_netns_id(name) == Some(state.netns_id),
-            None => false,
-        };
-        if alive && state.netns_id != here {
-            return Err(HostError::AppliedElsewhere { host: host.to_owned(), namespace: state.netns.clone() });
-        }
+    if let Some(state) = own.filter(|state| state.netns_id != here && state.lives_elsewhere()) {
+        return Err(HostError::AppliedElsewhere {
+            host: host.to_owned(),
+            namespace: state.netns.clone(),
+        });
     }
-    match state::all()?.into_iter().find(|other| other.host != host && other.netns_id == here) {
+    match state::all()?
+        .into_iter()
+        .find(|other| other.host != host && other.netns_id == here)
+    {
         Some(other) => Err(HostError::NamespaceTaken { other: other.host }),
         None => Ok(()),
     }
 }
 
 /// Devices, addresses and routes of the namespace of this thread.
-pub(crate) fn resolve(tables: &Tables, netlink: &Netlink, netns: Option<&str>) -> Result<Resolved, HostError> {
+pub(crate) fn resolve(
+    tables: &Tables,
+    netlink: &Netlink,
+    netns: Option<&str>,
+) -> Result<Resolved, HostError> {
     let links = netlink.links()?;
     let find = |name: &str| links.iter().find(|link| link.name == name);
     let mut missing = Vec::new();
     let uplink = find(tables.uplink.as_str());
     if uplink.is_none() {
-        missing.push(MissingDevice { device: tables.uplink.to_string(), port: None });
+        missing.push(MissingDevice {
+            device: tables.uplink.to_string(),
+            port: None,
+        });
     }
     let overhead = overhead(tables);
     let mut devices = Devices::default();
@@ -79,18 +86,34 @@ pub(crate) fn resolve(tables: &Tables, netlink: &Netlink, netns: Option<&str>) -
     let fits = underlay_mtu.saturating_sub(overhead + ETHERNET);
     for port in &tables.ports {
         let Some(link) = find(port.device.as_str()) else {
-            missing.push(MissingDevice { device: port.device.to_string(), port: Some(port.name.to_string()) });
+            missing.push(MissingDevice {
+                device: port.device.to_string(),
+                port: Some(port.name.to_string()),
+            });
             continue;
         };
         let peer = link.kind.as_deref() == Some("veth") && link.peer_in_other_netns;
-        devices.ports.insert(port.device.clone(), PortDevice { ifindex: link.index, peer });
+        devices.ports.insert(
+            port.device.clone(),
+            PortDevice {
+                ifindex: link.index,
+                peer,
+            },
+        );
         if !tables.remotes.is_empty() && link.mtu > fits {
-            notes.push(Note::PortMtu { port: port.name.to_string(), mtu: link.mtu, fits });
+            notes.push(Note::PortMtu {
+                port: port.name.to_string(),
+                mtu: link.mtu,
+                fits,
+            });
         }
     }
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
-        return Err(HostError::MissingDevices { devices: missing, namespace });
+        return Err(HostError::MissingDevices {
+            devices: missing,
+            namespace,
+        });
     };
     check_address(tables, namespace)?;
     check_mtu(tables, uplink.mtu, overhead)?;
@@ -104,12 +127,23 @@ pub(crate) fn resolve(tables: &Tables, netlink: &Netlink, netns: Option<&str>) -
             unmanaged.insert(next_hop.clone());
         }
     }
-    Ok(Resolved { devices, next_hops, unmanaged, notes })
+    Ok(Resolved {
+        devices,
+        next_hops,
+        unmanaged,
+        notes,
+    })
 }
 
 /// Outer headers on the underlay, without Ethernet.
 fn overhead(tables: &Tables) -> u32 {
-    tables.remotes.iter().map(|remote| remote.header.len() as u32).max().unwrap_or(0).saturating_sub(ETHERNET)
+    tables
+        .remotes
+        .iter()
+        .map(|remote| remote.header.len() as u32)
+        .max()
+        .unwrap_or(0)
+        .saturating_sub(ETHERNET)
 }
 
 fn check_address(tables: &Tables, namespace: Option<String>) -> Result<(), HostError> {
@@ -124,16 +158,28 @@ fn check_address(tables: &Tables, namespace: Option<String>) -> Result<(), HostE
     if has {
         return Ok(());
     }
-    Err(HostError::NoVtepAddress { uplink: uplink.to_owned(), address: tables.vtep, namespace })
+    Err(HostError::NoVtepAddress {
+        uplink: uplink.to_owned(),
+        address: tables.vtep,
+        namespace,
+    })
 }
 
 fn check_mtu(tables: &Tables, mtu: u32, overhead: u32) -> Result<(), HostError> {
-    let of_family = if tables.vtep.is_ipv6() { IPV6_MTU_MIN } else { 0 };
+    let of_family = if tables.vtep.is_ipv6() {
+        IPV6_MTU_MIN
+    } else {
+        0
+    };
     let needs = of_family.max(overhead + ETHERNET + INNER_MTU_MIN);
     if mtu >= needs {
         return Ok(());
     }
-    Err(HostError::MtuTooSmall { uplink: tables.uplink.to_string(), mtu, needs })
+    Err(HostError::MtuTooSmall {
+        uplink: tables.uplink.to_string(),
+        mtu,
+        needs,
+    })
 }
 
 /// The neighbour each remote is reached through. A remote without a route is told, not refused: routes
@@ -153,11 +199,17 @@ fn next_hops(
                 let known = netlink.neighbour(tables.uplink.as_str(), address)?;
                 // A static entry is the user's, and as good as one the kernel keeps resolved for us.
                 if known.is_none_or(|known| known.state != Nud::Permanent) {
-                    next_hops.insert(NextHop { device: tables.uplink.to_string(), address });
+                    next_hops.insert(NextHop {
+                        device: tables.uplink.to_string(),
+                        address,
+                    });
                 }
             }
             Err(error) if error.is_permission() => return Err(error.into()),
-            _ => notes.push(Note::NoRoute { remote: remote.name.to_string(), address: remote.addr }),
+            _ => notes.push(Note::NoRoute {
+                remote: remote.name.to_string(),
+                address: remote.addr,
+            }),
         }
     }
     Ok(next_hops)

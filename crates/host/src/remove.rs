@@ -26,7 +26,11 @@ pub struct RemoveRequest<'a> {
 impl<'a> RemoveRequest<'a> {
     /// A request for `host`, with the namespace that `apply` recorded.
     pub fn new(host: &'a str) -> Self {
-        Self { host, netns: None, on_wait: &|_| () }
+        Self {
+            host,
+            netns: None,
+            on_wait: &|_| (),
+        }
     }
 }
 
@@ -35,7 +39,10 @@ impl<'a> RemoveRequest<'a> {
 pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     preflight::check_rights()?;
     let host = request.host;
-    let mut removal = Removal { host: host.to_owned(), removed: Vec::new() };
+    let mut removal = Removal {
+        host: host.to_owned(),
+        removed: Vec::new(),
+    };
     if request.netns.is_none() && !is_known(host) {
         return Ok(removal);
     }
@@ -44,7 +51,11 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     let state = State::read(host).unwrap_or(None);
     if let Some(state) = &state {
         // A killed removal is an interrupted one: `show` warns, the next one goes on.
-        State { in_progress: true, ..state.clone() }.write()?;
+        State {
+            in_progress: true,
+            ..state.clone()
+        }
+        .write()?;
     }
     remove_pins(host, &mut removal.removed)?;
     if let Some(netns) = namespace(request.netns, state.as_ref())? {
@@ -103,15 +114,25 @@ fn remove_devices(host: &str, state: Option<&State>) -> Result<Vec<String>, Host
     let mut removed = Vec::new();
     let netlink = Netlink::new()?;
     for next_hop in state.iter().flat_map(|state| &state.neighbours) {
-        let known = netlink.neighbour(&next_hop.device, next_hop.address).ok().flatten();
+        let known = netlink
+            .neighbour(&next_hop.device, next_hop.address)
+            .ok()
+            .flatten();
         if known.is_some_and(|known| known.managed) {
             gone_or(netlink.delete_neighbour(&next_hop.device, next_hop.address))?;
-            removed.push(format!("next hop {} on {}", next_hop.address, next_hop.device));
+            removed.push(format!(
+                "next hop {} on {}",
+                next_hop.address, next_hop.device
+            ));
         }
     }
     // Without a state file the devices may be another host's that is applied here.
     let here = state::netns_id()?;
-    if state.is_none() && state::all()?.iter().any(|other| other.host != host && other.netns_id == here) {
+    if state.is_none()
+        && state::all()?
+            .iter()
+            .any(|other| other.host != host && other.netns_id == here)
+    {
         return Ok(removed);
     }
     for name in current::own_devices(&netlink)?.into_keys() {

@@ -88,15 +88,24 @@ pub enum Note {
 
 impl Change {
     pub(crate) fn add(what: impl Into<String>) -> Self {
-        Self { kind: ChangeKind::Add, what: what.into() }
+        Self {
+            kind: ChangeKind::Add,
+            what: what.into(),
+        }
     }
 
     pub(crate) fn modify(what: impl Into<String>) -> Self {
-        Self { kind: ChangeKind::Modify, what: what.into() }
+        Self {
+            kind: ChangeKind::Modify,
+            what: what.into(),
+        }
     }
 
     pub(crate) fn remove(what: impl Into<String>) -> Self {
-        Self { kind: ChangeKind::Remove, what: what.into() }
+        Self {
+            kind: ChangeKind::Remove,
+            what: what.into(),
+        }
     }
 }
 
@@ -120,16 +129,24 @@ impl fmt::Display for Note {
                  are dropped as pkt_too_big"
             ),
             Self::NoRoute { remote, address } => {
-                write!(f, "remote {remote}: no route to {address} through the uplink yet; packets to it are dropped as no_route")
+                write!(
+                    f,
+                    "remote {remote}: no route to {address} through the uplink yet; packets to it are dropped as no_route"
+                )
             }
             Self::NoGro { port, reason } => write!(
                 f,
                 "received tunnel packets are not coalesced: a VXLAN device on UDP port {port} could not be created ({reason}); \
                  everything works, with a lower receive rate"
             ),
-            Self::Interrupted => f.write_str("an earlier apply was interrupted; its remains were repaired"),
+            Self::Interrupted => {
+                f.write_str("an earlier apply was interrupted; its remains were repaired")
+            }
             Self::LeftOver { what, reason } => {
-                write!(f, "{what} could not be removed ({reason}); the next apply tries again")
+                write!(
+                    f,
+                    "{what} could not be removed ({reason}); the next apply tries again"
+                )
             }
         }
     }

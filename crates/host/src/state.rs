@@ -90,7 +90,11 @@ pub struct AppliedHost {
 pub fn applied_hosts() -> Result<Vec<AppliedHost>, HostError> {
     Ok(all()?
         .into_iter()
-        .map(|state| AppliedHost { host: state.host, netns: state.netns, in_progress: state.in_progress })
+        .map(|state| AppliedHost {
+            host: state.host,
+            netns: state.netns,
+            in_progress: state.in_progress,
+        })
         .collect())
 }
 
@@ -100,7 +104,9 @@ pub fn only_applied_host() -> Result<AppliedHost, HostError> {
     match hosts.len() {
         0 => Err(HostError::NoneApplied),
         1 => Ok(hosts.remove(0)),
-        _ => Err(HostError::SeveralApplied(hosts.into_iter().map(|host| host.host).collect())),
+        _ => Err(HostError::SeveralApplied(
+            hosts.into_iter().map(|host| host.host).collect(),
+        )),
     }
 }
 
@@ -114,10 +120,11 @@ pub(crate) fn all() -> Result<Vec<State>, HostError> {
     let mut states = Vec::new();
     for entry in entries {
         let path = entry.map_err(HostError::file("read", folder))?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            if let Ok(Some(state)) = read_file(&path) {
-                states.push(state);
-            }
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            states.extend(read_file(&path).ok().flatten());
         }
     }
     states.sort_by(|a, b| a.host.cmp(&b.host));
@@ -169,11 +176,20 @@ impl State {
         Ok(None)
     }
 
+    /// Whether that namespace can be seen to exist still: by its name, or as that of the first process.
+    pub(crate) fn lives_elsewhere(&self) -> bool {
+        let named = self.netns.as_deref().and_then(named_netns_id);
+        let first = file_id(Path::new("/proc/1/ns/net")).ok();
+        [named, first].contains(&Some(self.netns_id))
+    }
+
     /// Writes the file in one step: a reader sees the old or the new one.
     pub(crate) fn write(&self) -> Result<(), HostError> {
         let path = paths::state(&self.host);
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|source| HostError::State { path: path.clone(), source })?;
+        let text = serde_json::to_vec_pretty(self).map_err(|source| HostError::State {
+            path: path.clone(),
+            source,
+        })?;
         write_file(&path, &text)
     }
 }
@@ -206,7 +222,10 @@ fn read_file(path: &Path) -> Result<Option<State>, HostError> {
         Err(error) => Err(HostError::file("read", path)(error)),
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
-            .map_err(|source| HostError::State { path: path.to_owned(), source }),
+            .map_err(|source| HostError::State {
+                path: path.to_owned(),
+                source,
+            }),
     }
 }
 
@@ -229,9 +248,16 @@ fn port_state(port: &overlane_model::PortTable) -> PortState {
 }
 
 fn switch_state(switch: &overlane_model::SwitchTable) -> SwitchState {
-    SwitchState { name: switch.name.to_string(), vni: switch.vni.get(), flood_unknown: switch.flood_unknown }
+    SwitchState {
+        name: switch.name.to_string(),
+        vni: switch.vni.get(),
+        flood_unknown: switch.flood_unknown,
+    }
 }
 
 fn remote_state(remote: &overlane_model::Remote) -> RemoteState {
-    RemoteState { name: remote.name.to_string(), address: remote.addr }
+    RemoteState {
+        name: remote.name.to_string(),
+        address: remote.addr,
+    }
 }

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{World, assert_same, can_run, changes, snapshot};
-use overlane_host::{ApplyRequest, HostError, Testing, apply, observe, paths};
+use overlane_host::{ApplyRequest, HostError, Note, Testing, apply, observe, paths};
+use overlane_net::Vxlan;
+use overlane_net::netns::{self, Netns};
 
 #[test]
 fn guests_reach_each_other_and_a_second_apply_finds_nothing_to_do() {
@@ -17,7 +19,11 @@ fn guests_reach_each_other_and_a_second_apply_finds_nothing_to_do() {
         let text = world.fabric(encapsulation, port, "");
         for n in 1..=2 {
             let report = world.apply(&text, n).unwrap();
-            assert!(changes(&report).iter().any(|line| line.starts_with(&format!("+ port web{n} (device web{n}"))));
+            assert!(
+                changes(&report)
+                    .iter()
+                    .any(|line| line.starts_with(&format!("+ port web{n} (device web{n}")))
+            );
         }
         assert!(world.ping(1, 2, 5), "{encapsulation}");
         for n in 1..=2 {
@@ -37,7 +43,9 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
     let world = World::new(1);
     let text = world.fabric("vxlan", 4789, "");
     let before = snapshot(&world, 1);
-    let dry = world.apply_with(&text, 1, true, Testing::default()).unwrap();
+    let dry = world
+        .apply_with(&text, 1, true, Testing::default())
+        .unwrap();
     assert_same(&before, &snapshot(&world, 1), "dry run on an empty host");
     let wet = world.apply(&text, 1).unwrap();
     assert!(dry.dry_run && !wet.dry_run);
@@ -45,8 +53,14 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
 
     let before = snapshot(&world, 1);
     let other = text.replace("key: 7", "key: 9");
-    let dry = world.apply_with(&other, 1, true, Testing::default()).unwrap();
-    assert!(changes(&dry).contains(&"~ port web1 (device web1, key 9)".to_owned()), "{:?}", changes(&dry));
+    let dry = world
+        .apply_with(&other, 1, true, Testing::default())
+        .unwrap();
+    assert!(
+        changes(&dry).contains(&"~ port web1 (device web1, key 9)".to_owned()),
+        "{:?}",
+        changes(&dry)
+    );
     assert_same(&before, &snapshot(&world, 1), "dry run on an applied host");
 }
 
@@ -59,7 +73,9 @@ fn what_can_be_known_to_fail_is_told_at_once_and_nothing_is_changed() {
     let text = world.fabric("vxlan", 4789, "");
     let before = snapshot(&world, 1);
     let host = world.host(1);
-    let more = format!("  gone: {{ switch: blue, host: {host}, device: nodev, mac: \"02:00:00:00:00:21\" }}\n");
+    let more = format!(
+        "  gone: {{ switch: blue, host: {host}, device: nodev, mac: \"02:00:00:00:00:21\" }}\n"
+    );
     let refused = |text: &str| {
         let error = world.apply(text, 1).unwrap_err();
         assert_same(&before, &snapshot(&world, 1), "refused");
@@ -68,15 +84,34 @@ fn what_can_be_known_to_fail_is_told_at_once_and_nothing_is_changed() {
     };
     // Both missing devices in one error.
     let error = refused(&format!("{text}{more}").replace("uplink: eth1", "uplink: eth9"));
-    assert!(error.to_string().starts_with("no such device: eth9 (uplink), nodev (port gone)"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("no such device: eth9 (uplink), nodev (port gone)"),
+        "{error}"
+    );
     let error = refused(&text.replace("198.18.0.1", "198.18.0.7"));
     assert!(matches!(error, HostError::NoVtepAddress { .. }), "{error}");
     world.netlink(1).set_mtu("eth1", 600).unwrap();
     let error = world.apply(&text, 1).unwrap_err();
-    assert!(matches!(error, HostError::MtuTooSmall { mtu: 600, needs: 626, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            HostError::MtuTooSmall {
+                mtu: 600,
+                needs: 626,
+                ..
+            }
+        ),
+        "{error}"
+    );
 
     let tables = world.tables(&text, 1);
-    let error = apply(&ApplyRequest { netns: Some("ov-nowhere"), ..ApplyRequest::new(&tables) }).unwrap_err();
+    let error = apply(&ApplyRequest {
+        netns: Some("ov-nowhere"),
+        ..ApplyRequest::new(&tables)
+    })
+    .unwrap_err();
     assert!(matches!(error, HostError::NoNamespace(_)), "{error}");
 }
 
@@ -90,12 +125,26 @@ fn one_host_in_one_namespace() {
     world.apply(&text, 1).unwrap();
     let netns = world.netns(1);
     let tables = world.tables(&text, 2);
-    let error = apply(&ApplyRequest { netns: Some(&netns), ..ApplyRequest::new(&tables) }).unwrap_err();
-    assert!(matches!(&error, HostError::NamespaceTaken { other } if *other == world.host(1)), "{error}");
+    let error = apply(&ApplyRequest {
+        netns: Some(&netns),
+        ..ApplyRequest::new(&tables)
+    })
+    .unwrap_err();
+    assert!(
+        matches!(&error, HostError::NamespaceTaken { other } if *other == world.host(1)),
+        "{error}"
+    );
     let netns = world.netns(2);
     let tables = world.tables(&text, 1);
-    let error = apply(&ApplyRequest { netns: Some(&netns), ..ApplyRequest::new(&tables) }).unwrap_err();
-    assert!(matches!(&error, HostError::AppliedElsewhere { .. }), "{error}");
+    let error = apply(&ApplyRequest {
+        netns: Some(&netns),
+        ..ApplyRequest::new(&tables)
+    })
+    .unwrap_err();
+    assert!(
+        matches!(&error, HostError::AppliedElsewhere { .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -112,32 +161,63 @@ fn lost_devices_links_and_entries_are_repaired() {
 
     // The port's device is created again: another index, no program.
     world.netlink(1).delete("web1").unwrap();
-    assert_eq!(observe::ports(&host).unwrap().ports[0].state, observe::PortState::Missing);
+    assert_eq!(
+        observe::ports(&host).unwrap().ports[0].state,
+        observe::PortState::Missing
+    );
     world.add_port(1);
-    assert_eq!(observe::ports(&host).unwrap().ports[0].state, observe::PortState::Detached);
+    assert_eq!(
+        observe::ports(&host).unwrap().ports[0].state,
+        observe::PortState::Detached
+    );
     assert!(!world.ping(1, 2, 1));
     let report = world.apply(&text, 1).unwrap();
-    assert!(changes(&report).iter().any(|line| line.contains("attached to its device again")), "{report:?}");
-    assert_eq!(observe::ports(&host).unwrap().ports[0].state, observe::PortState::Ok);
+    assert!(
+        changes(&report)
+            .iter()
+            .any(|line| line.contains("attached to its device again")),
+        "{report:?}"
+    );
+    assert_eq!(
+        observe::ports(&host).unwrap().ports[0].state,
+        observe::PortState::Ok
+    );
     assert!(world.ping(1, 2, 3));
 
     // Devices of ours, a link's pin, the managed neighbour, an FDB entry.
     world.netlink(1).delete("ovl-seg1").unwrap();
     world.netlink(1).set_down("ovl-gro").unwrap();
-    world.netlink(1).delete_neighbour("eth1", common::underlay(2)).unwrap();
+    world
+        .netlink(1)
+        .delete_neighbour("eth1", common::underlay(2))
+        .unwrap();
     std::fs::remove_file(paths::links(&host).join("from_underlay-eth1")).unwrap();
     let report = world.apply(&text, 1).unwrap();
-    for line in ["+ device ovl-seg0 (segmenter)", "~ device ovl-gro: up", "~ uplink eth1: attached to its device again"] {
-        assert!(changes(&report).iter().any(|change| change == line), "{line}: {:?}", changes(&report));
+    for line in [
+        "+ device ovl-seg0 (segmenter)",
+        "~ device ovl-gro: up",
+        "~ uplink eth1: attached to its device again",
+    ] {
+        assert!(
+            changes(&report).iter().any(|change| change == line),
+            "{line}: {:?}",
+            changes(&report)
+        );
     }
     assert!(world.ping(1, 2, 3));
-    assert_eq!(changes(&world.apply(&text, 1).unwrap()), Vec::<String>::new());
+    assert_eq!(
+        changes(&world.apply(&text, 1).unwrap()),
+        Vec::<String>::new()
+    );
 
     // The whole state file: everything is found again, nothing is made twice.
     std::fs::remove_file(paths::state(&host)).unwrap();
     world.apply(&text, 1).unwrap();
     assert!(world.ping(1, 2, 3));
-    assert_eq!(changes(&world.apply(&text, 1).unwrap()), Vec::<String>::new());
+    assert_eq!(
+        changes(&world.apply(&text, 1).unwrap()),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -152,10 +232,19 @@ fn what_is_seen_is_what_is_there() {
     assert!(world.ping(1, 2, 5));
     let host = world.host(1);
     let counters = observe::counters(&host).unwrap();
-    let encap = counters.verdicts.iter().find(|v| (v.hook, v.verdict) == ("from_port", "encap")).unwrap();
-    assert!(!encap.drop && encap.count.packets >= 5 && encap.count.bytes >= 5 * 98, "{encap:?}");
+    let encap = counters
+        .verdicts
+        .iter()
+        .find(|v| (v.hook, v.verdict) == ("from_port", "encap"))
+        .unwrap();
+    assert!(
+        !encap.drop && encap.count.packets >= 5 && encap.count.bytes >= 5 * 98,
+        "{encap:?}"
+    );
     assert!(counters.ports[0].from_port.packets >= 5 && counters.ports[0].to_port.packets >= 5);
-    assert!(counters.remotes[0].to_remote.packets >= 5 && counters.remotes[0].from_remote.packets >= 5);
+    assert!(
+        counters.remotes[0].to_remote.packets >= 5 && counters.remotes[0].from_remote.packets >= 5
+    );
     assert!(counters.clone().without_zeros().verdicts.len() < counters.verdicts.len());
 
     let fdb = serde_json::to_value(observe::fdb(&host).unwrap()).unwrap();
@@ -166,9 +255,124 @@ fn what_is_seen_is_what_is_there() {
     let remotes = observe::remotes(&host).unwrap();
     assert_eq!(remotes.remotes[0].next_hop, Some(common::underlay(2)));
     assert_ne!(remotes.remotes[0].neighbour, "none");
-    assert!(overlane_host::applied_hosts().unwrap().iter().any(|applied| applied.host == host && !applied.in_progress));
+    assert!(
+        overlane_host::applied_hosts()
+            .unwrap()
+            .iter()
+            .any(|applied| applied.host == host && !applied.in_progress)
+    );
     // A new port's counters begin at zero, a deleted one's are gone.
-    let without = text.replace("addresses: [198.18.100.1], key: 7", "addresses: [198.18.100.1], key: 8");
+    let without = text.replace(
+        "addresses: [198.18.100.1], key: 7",
+        "addresses: [198.18.100.1], key: 8",
+    );
     world.apply(&without, 1).unwrap();
-    assert_eq!(observe::counters(&host).unwrap().ports[0].from_port, observe::Count::default());
+    assert_eq!(
+        observe::counters(&host).unwrap().ports[0].from_port,
+        observe::Count::default()
+    );
+}
+
+#[test]
+fn over_ipv6() {
+    if !can_run("over_ipv6") {
+        return;
+    }
+    let world = World::new(2);
+    for n in 1..=2 {
+        world
+            .netlink(n)
+            .add_address("eth1", common::underlay6(n), 64)
+            .unwrap();
+    }
+    for encapsulation in ["vxlan", "geneve"] {
+        let text = world
+            .fabric(encapsulation, 4789, "")
+            .replace("port: 4789", "port: 4789, udp6_zero_checksum: true")
+            .replace("198.18.0.", "2001:2::");
+        let text = text.replace("underlay: 2001:2::1", "underlay: \"2001:2::1\"");
+        let text = text.replace("underlay: 2001:2::2", "underlay: \"2001:2::2\"");
+        for n in 1..=2 {
+            world.apply(&text, n).unwrap();
+            assert_eq!(
+                changes(&world.apply(&text, n).unwrap()),
+                Vec::<String>::new()
+            );
+        }
+        assert!(world.ping(1, 2, 5), "{encapsulation}");
+    }
+}
+
+#[test]
+fn a_taken_tunnel_port_costs_coalescing_only() {
+    if !can_run("a_taken_tunnel_port") {
+        return;
+    }
+    let world = World::new(2);
+    let vxlan = Vxlan {
+        vni: None,
+        external: true,
+        local: None,
+        remote: None,
+        port: 4789,
+        learning: false,
+        udp6_zero_csum: false,
+        device: None,
+    };
+    world.netlink(1).add_vxlan("taken", &vxlan).unwrap();
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 2).unwrap();
+    for time in ["first", "second"] {
+        let report = world.apply(&text, 1).unwrap();
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|note| matches!(note, Note::NoGro { port: 4789, .. })),
+            "{time}"
+        );
+        assert!(
+            !changes(&report).iter().any(|line| line.contains("ovl-gro")),
+            "{time}"
+        );
+        assert_eq!(report.changes.is_empty(), time == "second");
+        assert!(world.ping(1, 2, 3), "{time}");
+    }
+    // The port is free again: the device comes without being asked for.
+    world.netlink(1).delete("taken").unwrap();
+    let report = world.apply(&text, 1).unwrap();
+    assert_eq!(changes(&report), ["+ device ovl-gro (receive coalescing)"]);
+    assert_eq!(report.notes, []);
+}
+
+#[test]
+fn a_namespace_of_the_same_name_is_another_one() {
+    if !can_run("a_namespace_of_the_same_name") {
+        return;
+    }
+    let world = World::new(1);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 1).unwrap();
+    // Held open, the old one lives on without a name.
+    let old = world.ns(1);
+    netns::delete(&world.netns(1)).unwrap();
+    Netns::create(&world.netns(1)).unwrap();
+    let netlink = world.netlink(1);
+    netlink.add_veth("eth1", "eth1p", None).unwrap();
+    netlink.add_veth("web1", "web1p", None).unwrap();
+    netlink
+        .add_address("eth1", common::underlay(1), 24)
+        .unwrap();
+    netlink.set_mtu("eth1", 1600).unwrap();
+    netlink.set_up("eth1").unwrap();
+    let report = world.apply(&text, 1).unwrap();
+    assert!(
+        changes(&report)
+            .iter()
+            .any(|line| line.starts_with("~ port web1")),
+        "{report:?}"
+    );
+    let ports = observe::ports(&world.host(1)).unwrap();
+    assert_eq!(ports.ports[0].state, observe::PortState::Ok);
+    drop(old);
 }

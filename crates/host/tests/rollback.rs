@@ -12,13 +12,21 @@ use overlane_host::{HostError, Testing};
 fn fail_everywhere(world: &World, text: &str, object: Option<&[u8]>) -> usize {
     let before = snapshot(world, 1);
     for fail_at in 0.. {
-        let testing = Testing { fail_at: Some(fail_at), object, ..Testing::default() };
+        let testing = Testing {
+            fail_at: Some(fail_at),
+            object,
+            ..Testing::default()
+        };
         match world.apply_with(text, 1, false, testing) {
             Ok(_) => return fail_at,
             Err(HostError::Injected(at)) => assert_eq!(at, fail_at),
             Err(other) => panic!("operation {fail_at}: {other}"),
         }
-        assert_same(&before, &snapshot(world, 1), &format!("failure at operation {fail_at}"));
+        assert_same(
+            &before,
+            &snapshot(world, 1),
+            &format!("failure at operation {fail_at}"),
+        );
     }
     unreachable!()
 }
@@ -46,7 +54,9 @@ fn an_applied_host_stays_applied() {
         "  old1: {{ switch: red, host: {h1}, device: lan1, mac: \"02:00:00:00:00:11\", addresses: [198.18.101.1] }}\n  \
            old2: {{ switch: red, host: {h2}, device: lan2, mac: \"02:00:00:00:00:12\" }}\n"
     );
-    world.apply(&world.fabric("vxlan", 4789, &first), 1).unwrap();
+    world
+        .apply(&world.fabric("vxlan", 4789, &first), 1)
+        .unwrap();
     world.apply(&world.fabric("vxlan", 4789, ""), 2).unwrap();
     assert!(world.ping(1, 2, 3));
 

@@ -39,10 +39,20 @@ fn ten_thousand_entries() {
     for what in ["first", "second"] {
         let started = Instant::now();
         let report = world.apply(&text, 1).unwrap();
-        eprintln!("{what}: {:?}, {} changes", started.elapsed(), report.changes.len());
+        eprintln!(
+            "{what}: {:?}, {} changes",
+            started.elapsed(),
+            report.changes.len()
+        );
         assert_eq!(report.changes.is_empty(), what == "second");
     }
-    assert_eq!(overlane_host::observe::fdb(&world.host(1)).unwrap().entries.len(), 10_002);
+    assert_eq!(
+        overlane_host::observe::fdb(&world.host(1))
+            .unwrap()
+            .entries
+            .len(),
+        10_002
+    );
 }
 
 #[test]
@@ -57,11 +67,19 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
     let entry = tables.fdb[0].clone();
     tables.fdb = vec![entry; 65537];
     let netns = world.netns(1);
-    let request = overlane_host::ApplyRequest { netns: Some(&netns), ..overlane_host::ApplyRequest::new(&tables) };
+    let request = overlane_host::ApplyRequest {
+        netns: Some(&netns),
+        ..overlane_host::ApplyRequest::new(&tables)
+    };
     let error = overlane_host::apply(&request).unwrap_err();
     assert!(matches!(
         error,
-        HostError::Ebpf(EbpfError::TooMany { table: "fdb", count: 65537, limit: 65536, .. })
+        HostError::Ebpf(EbpfError::TooMany {
+            table: "fdb",
+            count: 65537,
+            limit: 65536,
+            ..
+        })
     ));
     assert!(error.help().unwrap().contains("shrink the fabric"));
     assert_same(&before, &snapshot(&world, 1), "refused");

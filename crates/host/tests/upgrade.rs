@@ -20,16 +20,25 @@ fn other_build() -> Vec<u8> {
     for entry in std::fs::read_dir(sources).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let other = text.replace("struct scratch {\n", "struct scratch {\n\t__u64 enlarged;\n");
+        let other = text.replace(
+            "struct scratch {\n",
+            "struct scratch {\n\t__u64 enlarged;\n",
+        );
         enlarged |= other != text;
         std::fs::write(folder.path().join(path.file_name().unwrap()), other).unwrap();
     }
     assert!(enlarged, "no struct scratch in bpf/");
     let object = folder.path().join("tc.bpf.o");
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    let clang = if Command::new("clang-19").arg("--version").output().is_ok() { "clang-19" } else { "clang" };
+    let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
+        "clang-19"
+    } else {
+        "clang"
+    };
     let status = Command::new(clang)
-        .args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c"])
+        .args([
+            "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c",
+        ])
         .arg(folder.path().join("tc.bpf.c"))
         .arg("-o")
         .arg(&object)
@@ -58,11 +67,24 @@ impl Stream {
     /// Packets sent and answered.
     fn stop(self) -> (u64, u64) {
         let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let output = self.0.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find(|line| line.contains("packets transmitted")).unwrap().to_owned();
-        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let line = text
+            .lines()
+            .find(|line| line.contains("packets transmitted"))
+            .unwrap()
+            .to_owned();
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
         (numbers[0], numbers[1])
     }
 }
@@ -76,14 +98,18 @@ fn fifty_applies_lose_nothing() {
     let host = world.host(1);
     world.netlink(1).add_veth("lan1", "lan1p", None).unwrap();
     let text = world.fabric("vxlan", 4789, "");
-    let more = format!("  more: {{ switch: blue, host: {host}, device: lan1, mac: \"02:00:00:00:00:31\" }}\n");
+    let more = format!(
+        "  more: {{ switch: blue, host: {host}, device: lan1, mac: \"02:00:00:00:00:31\" }}\n"
+    );
     let more = world.fabric("vxlan", 4789, &more);
     world.apply(&text, 1).unwrap();
     world.apply(&text, 2).unwrap();
     assert!(world.ping(1, 2, 3));
     let stream = Stream::start(&world);
     for n in 0..50 {
-        let report = world.apply(if n % 2 == 0 { &more } else { &text }, 1).unwrap();
+        let report = world
+            .apply(if n % 2 == 0 { &more } else { &text }, 1)
+            .unwrap();
         assert!(!report.changes.is_empty());
     }
     let (sent, answered) = stream.stop();
@@ -103,17 +129,33 @@ fn another_build_with_other_maps_loses_nothing() {
     world.apply(&text, 1).unwrap();
     world.apply(&text, 2).unwrap();
     assert!(world.ping(1, 2, 3));
-    let testing = Testing { object: Some(&other), ..Testing::default() };
+    let testing = Testing {
+        object: Some(&other),
+        ..Testing::default()
+    };
     let stream = Stream::start(&world);
     for _ in 0..5 {
         let before = observe::counters(&host).unwrap();
         let report = world.apply_with(&text, 1, false, testing).unwrap();
-        assert_eq!(changes(&report), ["~ data path: new programs and maps on 4 devices"]);
-        assert_eq!(std::fs::read_dir(paths::pins(&host)).unwrap().count(), 2, "links and one map set");
+        assert_eq!(
+            changes(&report),
+            ["~ data path: new programs and maps on 4 devices"]
+        );
+        assert_eq!(
+            std::fs::read_dir(paths::pins(&host)).unwrap().count(),
+            2,
+            "links and one map set"
+        );
         // Maps of another build are not read by guess.
-        assert!(matches!(observe::counters(&host), Err(HostError::OtherVersion(_))));
+        assert!(matches!(
+            observe::counters(&host),
+            Err(HostError::OtherVersion(_))
+        ));
         let report = world.apply(&text, 1).unwrap();
-        assert_eq!(changes(&report), ["~ data path: new programs and maps on 4 devices"]);
+        assert_eq!(
+            changes(&report),
+            ["~ data path: new programs and maps on 4 devices"]
+        );
         // Counters were carried there and back.
         let after = observe::counters(&host).unwrap();
         assert!(after.remotes[0].to_remote.packets > before.remotes[0].to_remote.packets);
@@ -138,10 +180,18 @@ fn a_failed_upgrade_is_taken_back() {
     let before = snapshot(&world, 1);
     let mut operations = 0;
     for fail_at in 0.. {
-        let testing = Testing { fail_at: Some(fail_at), object: Some(&other), ..Testing::default() };
+        let testing = Testing {
+            fail_at: Some(fail_at),
+            object: Some(&other),
+            ..Testing::default()
+        };
         match world.apply_with(&text, 1, false, testing) {
             Ok(_) => break,
-            Err(HostError::Injected(_)) => assert_same(&before, &snapshot(&world, 1), &format!("operation {fail_at}")),
+            Err(HostError::Injected(_)) => assert_same(
+                &before,
+                &snapshot(&world, 1),
+                &format!("operation {fail_at}"),
+            ),
             Err(other) => panic!("operation {fail_at}: {other}"),
         }
         operations += 1;

@@ -1,7 +1,9 @@
 //! The four calls of the laboratory, as the command line makes them.
 
 use crate::error::LabError;
+use crate::plan::Plan;
 use crate::record::Run;
+use crate::study::Study;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -109,21 +111,32 @@ pub struct CleanupReport {
 
 /// Runs a study and writes its result folder.
 pub fn run(request: RunRequest) -> Result<RunSummary, LabError> {
-    let _ = request;
-    Err(LabError::Interrupted)
+    crate::run::run(&request)
 }
 
 /// The studies that ship.
 pub fn list() -> Result<Vec<StudySummary>, LabError> {
-    Ok(Vec::new())
+    let summary = |study: Study| {
+        let (whole, quick) = (Plan::new(&study.matrix), Plan::new(&study.quick));
+        StudySummary {
+            name: study.name,
+            title: study.title,
+            question: study.question,
+            cells: whole.cells().count(),
+            minutes: whole.expected().as_secs_f64() / 60.0,
+            quick_cells: quick.cells().count(),
+            quick_minutes: quick.expected().as_secs_f64() / 60.0,
+        }
+    };
+    Ok(Study::all_shipped()?.into_iter().map(summary).collect())
 }
 
 /// Looks at what this machine can run.
 pub fn doctor() -> Result<Doctor, LabError> {
-    Ok(Doctor { items: Vec::new(), quick_can_run: false })
+    crate::doctor::doctor()
 }
 
 /// Undoes what dead runs left behind.
 pub fn cleanup() -> Result<CleanupReport, LabError> {
-    Ok(CleanupReport::default())
+    crate::undo::cleanup()
 }

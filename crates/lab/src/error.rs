@@ -77,7 +77,9 @@ pub enum LabError {
         source: serde_json::Error,
     },
     /// Another run is active.
-    #[error("another run of the laboratory is active (process {pid}); two would disturb each other")]
+    #[error(
+        "another run of the laboratory is active (process {pid}); two would disturb each other"
+    )]
     Busy {
         /// The process that holds the lock.
         pid: u32,
@@ -97,18 +99,32 @@ impl LabError {
     /// For `map_err` on file operations.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 
     /// For `map_err` on system calls without a file.
     pub fn system<E: Into<std::io::Error>>(action: &str) -> impl FnOnce(E) -> Self + use<E> {
         let action = action.to_owned();
-        move |source| Self::System { action, source: source.into() }
+        move |source| Self::System {
+            action,
+            source: source.into(),
+        }
     }
 
     /// For `map_err` on JSON of a file.
-    pub fn json(action: &'static str, path: &Path) -> impl FnOnce(serde_json::Error) -> Self + use<> {
+    pub fn json(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(serde_json::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self::Json { action, path, source }
+        move |source| Self::Json {
+            action,
+            path,
+            source,
+        }
     }
 }

@@ -14,11 +14,36 @@ pub mod report;
 pub mod results;
 pub mod stats;
 pub mod study;
+pub mod time;
 
 mod api;
+mod backends;
+mod cpu_time;
+mod cpus;
+mod doctor;
+mod environment;
+mod frames;
+mod interrupt;
+mod iperf;
+mod journal;
+mod measure;
+mod noise;
+mod plan;
+mod process;
+mod progress;
+mod proof;
+mod run;
+mod session;
+#[expect(
+    unsafe_code,
+    reason = "the hook between fork and exec has no safe wrapper"
+)]
+mod sys;
+mod topology;
+mod undo;
 
 pub use api::{
-    CleanupReport, Doctor, DoctorItem, DoctorState, Progress, RunRequest, RunSummary, StudySummary, cleanup, doctor,
-    list, run,
+    CleanupReport, Doctor, DoctorItem, DoctorState, Progress, RunRequest, RunSummary, StudySummary,
+    cleanup, doctor, list, run,
 };
 pub use error::LabError;

@@ -135,15 +135,28 @@ pub struct CellKey {
 impl CellKey {
     /// The group of cells that this one is interleaved and compared with.
     pub fn group(&self) -> GroupKey {
-        let mtu_class = if self.mtu > 1500 { MtuClass::Jumbo } else { MtuClass::Standard };
-        GroupKey { mtu_class, streams: self.streams, offload: self.offload }
+        let mtu_class = if self.mtu > 1500 {
+            MtuClass::Jumbo
+        } else {
+            MtuClass::Standard
+        };
+        GroupKey {
+            mtu_class,
+            streams: self.streams,
+            offload: self.offload,
+        }
     }
 }
 
 impl fmt::Display for CellKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offload = if self.offload { "on" } else { "off" };
-        let Self { backend, mtu, streams, .. } = self;
+        let Self {
+            backend,
+            mtu,
+            streams,
+            ..
+        } = self;
         write!(f, "{backend} mtu {mtu} streams {streams} offload {offload}")
     }
 }
@@ -236,7 +249,7 @@ pub struct Sample {
     pub round: u32,
     /// When it began, in ms since 1970 (UTC).
     pub started_unix_ms: u64,
-    /// Length of the measured window.
+    /// Length of the transfer that the goodput is of.
     pub seconds: f64,
     /// Why it does not count (warm-up, disturbed); null when it counts.
     pub discarded: Option<String>,
@@ -244,6 +257,8 @@ pub struct Sample {
     pub goodput_gbps: f64,
     /// TCP segments sent again; null when the generator did not say.
     pub retransmits: Option<u64>,
+    /// Length of the window inside the transfer in which CPU and packets were counted.
+    pub window_seconds: f64,
     /// Packets that left the sending host's uplink (`direct`: the sending guest's device).
     pub underlay_packets: u64,
     /// Bytes that left it.
@@ -252,7 +267,7 @@ pub struct Sample {
     pub underlay_rate_pps: f64,
     /// Mean size of a packet on the wire; null without packets.
     pub underlay_packet_bytes: Option<f64>,
-    /// CPU in the same window.
+    /// CPU in the window.
     pub cpu: Cpu,
     /// CPU cost of the goodput.
     pub cpu_percent_per_gbps: CpuPerGbps,
@@ -281,12 +296,21 @@ impl Cell {
     /// A cell that was not measured, for `status`.
     pub fn empty(key: CellKey, status: CellStatus) -> Self {
         let (proof_detail, notes, samples) = (String::new(), Vec::new(), Vec::new());
-        Self { key, status, path_proof: false, proof_detail, notes, samples }
+        Self {
+            key,
+            status,
+            path_proof: false,
+            proof_detail,
+            notes,
+            samples,
+        }
     }
 
     /// The samples that count.
     pub fn counted(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().filter(|sample| sample.discarded.is_none())
+        self.samples
+            .iter()
+            .filter(|sample| sample.discarded.is_none())
     }
 }
 

@@ -8,8 +8,10 @@ use crate::record::{BackendName, MtuClass};
 use serde::{Deserialize, Serialize};
 
 /// The studies that ship: name → text of the file.
-const SHIPPED: [(&str, &str); 1] =
-    [("jumbo-vxlan", include_str!("../../../studies/jumbo-vxlan.yaml"))];
+const SHIPPED: [(&str, &str); 1] = [(
+    "jumbo-vxlan",
+    include_str!("../../../studies/jumbo-vxlan.yaml"),
+)];
 
 /// One study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,21 +123,33 @@ pub struct PublishedRow {
 impl Study {
     /// Reads a study file; `name` says which in errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, LabError> {
-        serde_saphyr::from_str(text)
-            .map_err(|source| LabError::Study { name: name.to_owned(), source: Box::new(source) })
+        serde_saphyr::from_str(text).map_err(|source| LabError::Study {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })
     }
 
     /// One of the studies that ship.
     pub fn shipped(name: &str) -> Result<Self, LabError> {
         let Some((name, text)) = SHIPPED.iter().find(|(known, _)| *known == name) else {
-            let known = SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            return Err(LabError::UnknownStudy { name: name.to_owned(), known });
+            let known = SHIPPED
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(LabError::UnknownStudy {
+                name: name.to_owned(),
+                known,
+            });
         };
         Self::parse(name, text)
     }
 
     /// All studies that ship.
     pub fn all_shipped() -> Result<Vec<Self>, LabError> {
-        SHIPPED.iter().map(|(name, text)| Self::parse(name, text)).collect()
+        SHIPPED
+            .iter()
+            .map(|(name, text)| Self::parse(name, text))
+            .collect()
     }
 }

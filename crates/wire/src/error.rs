@@ -195,9 +195,6 @@ pub enum WireError {
         /// Bytes of data.
         length: usize,
     },
-    /// Logical input port 0, which is reserved, or above 32767.
-    #[error("OVN option with logical input port {0}")]
-    OvnIngress(u16),
     /// VNI 0, which the fabric never uses.
     #[error("{layer} with VNI 0")]
     VniZero {

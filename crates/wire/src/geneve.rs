@@ -17,7 +17,7 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Layer, WireError};
-use crate::geneve_option::{Options, OvnOption};
+use crate::geneve_option::{GeneveOption, Options, OvnOption};
 use crate::layout;
 use crate::{Emit, EtherType, ReservedBits, Vni};
 
@@ -56,22 +56,13 @@ pub struct Received {
     pub ovn: Option<OvnOption>,
 }
 
+/// The parts of a packet: base header, options area, payload.
+type Parts<'a> = (&'a Layout, &'a [u8], &'a [u8]);
+
 impl<'a> View<'a> {
     /// Checks, in this order: base header, version, options within the bytes, sum of their lengths.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let (header, rest) = layout::split::<Layout>(Layer::Geneve, bytes)?;
-        let version = header.version_opt_len >> 6;
-        if version != 0 {
-            return Err(WireError::GeneveVersion(version));
-        }
-        let options_len = usize::from(header.version_opt_len & 0x3f) * 4;
-        let (options, payload) = rest.split_at_checked(options_len).ok_or({
-            WireError::Truncated {
-                layer: Layer::Geneve,
-                needed: BASE_LEN + options_len,
-                have: bytes.len(),
-            }
-        })?;
+        let (header, options, payload) = split(bytes)?;
         Ok(Self {
             header,
             options: Options::new(options)?,
@@ -96,8 +87,7 @@ impl<'a> View<'a> {
 
     /// The network identifier as it stands on the wire, 0 included.
     pub fn vni(&self) -> u32 {
-        let [a, b, c] = self.header.vni;
-        u32::from_be_bytes([0, a, b, c])
+        self.header.vni()
     }
 
     /// The options, in the order sent.
@@ -105,12 +95,9 @@ impl<'a> View<'a> {
         self.options
     }
 
-    /// Some bit of the base header or of an option's header is set that a sender must leave zero
-    /// and a receiver ignores.
+    /// Some bit of the base header is set that a sender must leave zero and a receiver ignores.
     pub fn has_reserved_bits(&self) -> bool {
-        self.header.flags & !(CONTROL | CRITICAL) != 0
-            || self.header.reserved != 0
-            || self.options.iter().any(|option| option.reserved != 0)
+        self.header.has_reserved_bits()
     }
 
     /// Length of base header and options.
@@ -123,40 +110,19 @@ impl<'a> View<'a> {
         self.payload
     }
 
-    /// The rules for a received header beyond its form, in this order: reserved bits of a strict
-    /// tunnel, control packet, payload protocol, options (each in turn: the known one's length,
-    /// critical and unknown), VNI 0.
-    ///
-    /// An option's own critical bit decides; the C bit only announces it, and a sender that forgot
-    /// it must not get a critical option past us.
+    /// The receiver's rules, as [`receive`] applies them.
     pub fn receive(&self, reserved: ReservedBits) -> Result<Received, WireError> {
-        if reserved == ReservedBits::Refuse && self.has_reserved_bits() {
-            return Err(WireError::ReservedBits {
-                layer: Layer::Geneve,
-            });
-        }
-        if self.control() {
-            return Err(WireError::GeneveControl);
-        }
-        if self.protocol() != EtherType::TEB {
-            return Err(WireError::GeneveProtocol(self.protocol().get()));
-        }
-        let mut ovn = None;
-        for option in self.options.iter() {
-            if option.is_ovn() {
-                ovn = Some(OvnOption::parse(&option)?);
-            } else if option.is_critical() {
-                return Err(WireError::GeneveCritical {
-                    class: option.class,
-                    kind: option.kind,
-                });
-            }
-        }
-        let vni = Vni::new(self.vni()).map_err(|_| WireError::VniZero {
-            layer: Layer::Geneve,
-        })?;
-        Ok(Received { vni, ovn })
+        accept(self.header, self.options.bytes(), reserved)
     }
+}
+
+/// Opens a received packet and returns its payload too. Every rule has its place, so that a packet
+/// with several faults is dropped for one reason everywhere: base header, version, options within
+/// the bytes, control packet, payload protocol, reserved bits of a strict tunnel, the options in
+/// turn (whole, the known one's length, critical and unknown), VNI 0.
+pub fn receive(bytes: &[u8], reserved: ReservedBits) -> Result<(Received, &[u8]), WireError> {
+    let (header, options, payload) = split(bytes)?;
+    Ok((accept(header, options, reserved)?, payload))
 }
 
 /// The values a sender chooses. The C bit follows from the options, reserved bits are zero.
@@ -222,6 +188,69 @@ impl Emit for Header<'_> {
     }
 }
 
+impl Layout {
+    fn has_reserved_bits(&self) -> bool {
+        self.flags & !(CONTROL | CRITICAL) != 0 || self.reserved != 0
+    }
+
+    fn vni(&self) -> u32 {
+        let [a, b, c] = self.vni;
+        u32::from_be_bytes([0, a, b, c])
+    }
+}
+
+fn split(bytes: &[u8]) -> Result<Parts<'_>, WireError> {
+    let (header, rest) = layout::split::<Layout>(Layer::Geneve, bytes)?;
+    let version = header.version_opt_len >> 6;
+    if version != 0 {
+        return Err(WireError::GeneveVersion(version));
+    }
+    let options_len = usize::from(header.version_opt_len & 0x3f) * 4;
+    let (options, payload) =
+        rest.split_at_checked(options_len)
+            .ok_or_else(|| WireError::Truncated {
+                layer: Layer::Geneve,
+                needed: BASE_LEN + options_len,
+                have: bytes.len(),
+            })?;
+    Ok((header, options, payload))
+}
+
+/// An option's own critical bit decides; the C bit only announces it, and a sender that forgot it
+/// must not get a critical option past us.
+fn accept(header: &Layout, options: &[u8], reserved: ReservedBits) -> Result<Received, WireError> {
+    if header.flags & CONTROL != 0 {
+        return Err(WireError::GeneveControl);
+    }
+    let protocol = header.protocol.get();
+    if protocol != EtherType::TEB.get() {
+        return Err(WireError::GeneveProtocol(protocol));
+    }
+    if reserved == ReservedBits::Refuse && header.has_reserved_bits() {
+        return Err(WireError::ReservedBits {
+            layer: Layer::Geneve,
+        });
+    }
+    let mut ovn = None;
+    let mut rest = options;
+    while !rest.is_empty() {
+        let (option, after) = GeneveOption::split(rest)?;
+        if option.is_ovn() {
+            ovn = Some(OvnOption::parse(&option)?);
+        } else if option.is_critical() {
+            return Err(WireError::GeneveCritical {
+                class: option.class,
+                kind: option.kind,
+            });
+        }
+        rest = after;
+    }
+    let vni = Vni::new(header.vni()).map_err(|_| WireError::VniZero {
+        layer: Layer::Geneve,
+    })?;
+    Ok(Received { vni, ovn })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,12 +263,12 @@ mod tests {
     ];
 
     fn receive(bytes: &[u8]) -> Result<Received, WireError> {
-        View::new_checked(bytes)?.receive(ReservedBits::Ignore)
+        super::receive(bytes, ReservedBits::Ignore).map(|(received, _)| received)
     }
 
     fn ovn() -> OvnOption {
         OvnOption {
-            ingress: PortKey::new(3).unwrap(),
+            ingress: PortKey::new(3).ok(),
             egress: Egress::from(0x8000),
         }
     }
@@ -324,7 +353,7 @@ mod tests {
                 length: 0
             })
         );
-        assert_eq!(with(13, 0).err(), Some(WireError::OvnIngress(0)));
+        assert_eq!(with(13, 0).unwrap().ovn.unwrap().ingress, None);
         // The reserved top bit of the input port is ignored.
         assert_eq!(with(12, 0x80).unwrap().ovn, Some(ovn()));
     }
@@ -363,7 +392,7 @@ mod tests {
 
     #[test]
     fn reserved_bits_are_ignored_unless_strict() {
-        for (at, bit) in [(1, 0x01), (1, 0x20), (7, 0x80), (11, 0x20), (11, 0x80)] {
+        for (at, bit) in [(1, 0x01), (1, 0x20), (7, 0x01), (7, 0x80)] {
             let mut bytes = GOLDEN;
             bytes[at] |= bit;
             let view = View::new_checked(&bytes).unwrap();
@@ -375,6 +404,48 @@ mod tests {
                 })
             );
         }
+    }
+
+    #[test]
+    fn of_several_faults_the_first_counts() {
+        // Critical and unknown, then an option that runs past the end; VNI 0, reserved bits.
+        let mut bytes = [
+            2, 0x41, 0x65, 0x58, 0, 0, 0, 1, 0x01, 0x29, 0x80, 0, 0xff, 0, 1, 9,
+        ];
+        let strict = |bytes: &[u8]| super::receive(bytes, ReservedBits::Refuse).err();
+        assert_eq!(
+            strict(&bytes),
+            Some(WireError::ReservedBits {
+                layer: Layer::Geneve
+            })
+        );
+        (bytes[1], bytes[7]) = (0x40, 0);
+        let critical = WireError::GeneveCritical {
+            class: 0x0129,
+            kind: 0x80,
+        };
+        assert_eq!(strict(&bytes), Some(critical));
+        bytes[10] = 0;
+        assert_eq!(
+            strict(&bytes),
+            Some(WireError::GeneveOptions {
+                option: 40,
+                left: 4
+            })
+        );
+        bytes[15] = 0;
+        assert_eq!(
+            strict(&bytes),
+            Some(WireError::VniZero {
+                layer: Layer::Geneve
+            })
+        );
+        bytes[2] = 0;
+        assert_eq!(strict(&bytes), Some(WireError::GeneveProtocol(0x0058)));
+        bytes[1] = 0xc0;
+        assert_eq!(strict(&bytes), Some(WireError::GeneveControl));
+        bytes[0] = 0x42;
+        assert_eq!(strict(&bytes), Some(WireError::GeneveVersion(1)));
     }
 
     #[test]

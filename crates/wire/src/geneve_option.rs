@@ -142,7 +142,8 @@ impl<'a> GeneveOption<'a> {
         self.data
     }
 
-    fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+    /// The option at the front of `bytes`, and what follows it.
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
         let (header, rest) = layout::split::<Layout>(Layer::GeneveOption, bytes)?;
         let length = usize::from(header.reserved_length & 0x1f) * 4;
         let (data, after) = rest
@@ -217,8 +218,8 @@ impl From<u16> for Egress {
 /// OVN's option: the logical ports a frame came from and goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OvnOption {
-    /// Logical port the frame came from.
-    pub ingress: PortKey,
+    /// Logical port the frame came from; `None` for 0, which OVN reserves for itself.
+    pub ingress: Option<PortKey>,
     /// Logical port or flood group it goes to.
     pub egress: Egress,
 }
@@ -227,8 +228,7 @@ impl OvnOption {
     /// Bytes on the wire, the option's header included.
     pub const LEN: usize = 8;
 
-    /// Checks the length (exactly four bytes of data) and the input port; its reserved top bit is
-    /// ignored.
+    /// Checks the length: exactly four bytes of data. The input port's reserved top bit is ignored.
     pub fn parse(option: &GeneveOption<'_>) -> Result<Self, WireError> {
         let data =
             OvnLayout::ref_from_bytes(option.data).map_err(|_| WireError::GeneveOptionLength {
@@ -236,9 +236,8 @@ impl OvnOption {
                 kind: option.kind,
                 length: option.data.len(),
             })?;
-        let ingress = data.ingress.get() & PortKey::MAX;
         Ok(Self {
-            ingress: PortKey::new(ingress).map_err(|_| WireError::OvnIngress(ingress))?,
+            ingress: PortKey::new(data.ingress.get() & PortKey::MAX).ok(),
             egress: Egress::from(data.egress.get()),
         })
     }
@@ -256,7 +255,7 @@ impl Emit for OvnOption {
             reserved_length: 1,
         };
         let data = OvnLayout {
-            ingress: U16::new(self.ingress.get()),
+            ingress: U16::new(self.ingress.map_or(0, PortKey::get)),
             egress: U16::new(self.egress.get()),
         };
         out[..HEADER_LEN].copy_from_slice(header.as_bytes());

@@ -88,6 +88,22 @@ impl<'a> View<'a> {
     /// Checks, in this order: 20 bytes, version, header length, total length. The checksum is asked
     /// for with [`checksum_is_right`](Self::checksum_is_right): offloads leave it undone.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let view = Self::front(bytes)?;
+        let total_len = usize::from(view.total_len());
+        // Bytes after the packet are the frame's padding.
+        let payload = bytes
+            .get(view.header_len()..total_len)
+            .ok_or(WireError::Length {
+                layer: Layer::Ipv4,
+                claimed: total_len,
+                have: bytes.len(),
+            })?;
+        Ok(Self { payload, ..view })
+    }
+
+    /// The front of a packet, as an ICMP error carries it: the total length is not checked, and the
+    /// payload is all that follows the header.
+    pub fn front(bytes: &'a [u8]) -> Result<Self, WireError> {
         let (header, _) = layout::split::<Layout>(Layer::Ipv4, bytes)?;
         let version = header.version_ihl >> 4;
         if version != 4 {
@@ -103,14 +119,7 @@ impl<'a> View<'a> {
                 found: header_len,
             });
         }
-        let (header_bytes, _) = layout::take(Layer::Ipv4, bytes, header_len)?;
-        let total_len = usize::from(header.total_len.get());
-        // Bytes after the packet are the frame's padding.
-        let payload = bytes.get(header_len..total_len).ok_or(WireError::Length {
-            layer: Layer::Ipv4,
-            claimed: total_len,
-            have: bytes.len(),
-        })?;
+        let (header_bytes, payload) = layout::take(Layer::Ipv4, bytes, header_len)?;
         let options = Options::new(&header_bytes[LEN..])?;
         Ok(Self {
             header,

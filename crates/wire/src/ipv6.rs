@@ -49,14 +49,7 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// Checks, in this order: 40 bytes, version, payload length, each extension header.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let (header, rest) = layout::split::<Layout>(Layer::Ipv6, bytes)?;
-        let version = (header.version_class_flow.get() >> 28) as u8;
-        if version != 6 {
-            return Err(WireError::Version {
-                layer: Layer::Ipv6,
-                found: version,
-            });
-        }
+        let (header, rest) = Self::fixed(bytes)?;
         let payload_len = usize::from(header.payload_len.get());
         // Bytes after the packet are the frame's padding. Jumbograms (RFC 2675) are not supported.
         let payload = rest.get(..payload_len).ok_or(WireError::Length {
@@ -70,6 +63,30 @@ impl<'a> View<'a> {
             extensions,
             payload,
         })
+    }
+
+    /// The front of a packet, as an ICMPv6 error carries it: the payload length is not checked, and
+    /// the payload is all that follows the extension headers.
+    pub fn front(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let (header, rest) = Self::fixed(bytes)?;
+        let (extensions, payload) = Extensions::split(header.next_header, rest)?;
+        Ok(Self {
+            header,
+            extensions,
+            payload,
+        })
+    }
+
+    fn fixed(bytes: &'a [u8]) -> Result<(&'a Layout, &'a [u8]), WireError> {
+        let (header, rest) = layout::split::<Layout>(Layer::Ipv6, bytes)?;
+        let version = (header.version_class_flow.get() >> 28) as u8;
+        if version != 6 {
+            return Err(WireError::Version {
+                layer: Layer::Ipv6,
+                found: version,
+            });
+        }
+        Ok((header, rest))
     }
 
     /// Differentiated services code point.

@@ -55,6 +55,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The front of a datagram, as an ICMP error carries it: the length field is not checked, and
+    /// the payload is all that follows.
+    pub fn front(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let (header, _) = layout::split::<Layout>(Layer::Udp, bytes)?;
+        Ok(Self {
+            header,
+            datagram: bytes,
+        })
+    }
+
     /// Sender's port.
     pub fn source(&self) -> u16 {
         self.header.source.get()

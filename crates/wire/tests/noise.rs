@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use overlane_wire::outer::{self, Encapsulation};
+use overlane_wire::outer::{self, Encapsulation, EndPoint};
 use overlane_wire::packet::{TunnelPorts, walk};
 use overlane_wire::{
     IpVersion, ReservedBits, WireError, arp, ethernet, geneve, icmp, ipv4, ipv6, nd, tcp, udp,
@@ -85,7 +85,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let ip = prop_oneof![
         Just(vec![
-            8, 0, 0x45, 0, 0, 120, 0, 0, 0x40, 0, 64, 17, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8
+            8, 0, 0x45, 0, 0, 120, 0, 0, 0x40, 0, 64, 17, 0x2a, 0x62, 1, 2, 3, 4, 5, 6, 7, 8
         ]),
         Just([&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 100, 17, 64][..], &[1; 32]].concat()),
         Just(vec![8, 6]),
@@ -134,8 +134,14 @@ proptest! {
     fn frames_never_panic(bytes in frame()) {
         let packet = walk(&bytes, TunnelPorts::default());
         prop_assert!(packet.payload.len() <= bytes.len());
-        for (encapsulation, port) in [(Encapsulation::Vxlan, 4789), (Encapsulation::Geneve, 6081)] {
-            if let Ok(Some(outer)) = outer::parse(&bytes, encapsulation, port)
+        let receivers = [
+            ([5, 6, 7, 8].into(), Encapsulation::Vxlan, 4789),
+            ([5, 6, 7, 8].into(), Encapsulation::Geneve, 6081),
+            ([1u8; 16].into(), Encapsulation::Vxlan, 4789),
+            ([1u8; 16].into(), Encapsulation::Geneve, 6081),
+        ];
+        for (vtep, encapsulation, port) in receivers {
+            if let Ok(Some(outer)) = outer::parse(&bytes, &EndPoint { vtep, encapsulation, port })
                 && let Ok(inner) = outer.decap(ReservedBits::Ignore)
             {
                 prop_assert!(inner.frame.len() >= ethernet::LEN);

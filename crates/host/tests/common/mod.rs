@@ -6,7 +6,14 @@
 //!
 //! All names carry the process id and a number, so tests run side by side and touch nothing else.
 
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::panic, reason = "shared by tests that each use a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "shared by tests that each use a part"
+)]
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,7 +23,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use overlane_ebpf::DataPath;
 use overlane_ebpf::links::Link;
 use overlane_ebpf::maps::MapSet;
-use overlane_host::{ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove};
+use overlane_host::{
+    ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove,
+};
 use overlane_model::{Fabric, Tables};
 use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
@@ -47,13 +56,20 @@ pub struct World {
 impl World {
     /// Builds namespaces and cables for `hosts` hosts.
     pub fn new(hosts: usize) -> Self {
-        let id = format!("ove{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let id = format!(
+            "ove{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
         let world = Self { id, hosts };
         for n in 1..=2 {
             Netns::create(&world.netns(n)).unwrap();
         }
         let (one, two) = (world.ns(1), world.ns(2));
-        Netlink::in_netns(&one).unwrap().add_veth("eth1", "eth1", Some(&two)).unwrap();
+        Netlink::in_netns(&one)
+            .unwrap()
+            .add_veth("eth1", "eth1", Some(&two))
+            .unwrap();
         for n in 1..=2 {
             let netlink = world.netlink(n);
             netlink.add_address("eth1", underlay(n), 24).unwrap();
@@ -71,7 +87,8 @@ impl World {
     pub fn add_port(&self, n: usize) {
         let guest = Netns::open(&self.guest(n)).unwrap();
         let host = self.netlink(n);
-        host.add_veth(&format!("web{n}"), "eth0", Some(&guest)).unwrap();
+        host.add_veth(&format!("web{n}"), "eth0", Some(&guest))
+            .unwrap();
         host.set_up(&format!("web{n}")).unwrap();
         let netlink = Netlink::in_netns(&guest).unwrap();
         netlink.set_mac("eth0", [2, 0, 0, 0, 0, n as u8]).unwrap();
@@ -119,7 +136,8 @@ ports:
     }
 
     pub fn tables(&self, text: &str, n: usize) -> Tables {
-        let fabric = Fabric::parse("fabric.yaml", text).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let fabric = Fabric::parse("fabric.yaml", text)
+            .unwrap_or_else(|error| panic!("{}", error.render(false)));
         fabric.compile(&self.host(n)).unwrap()
     }
 
@@ -127,10 +145,21 @@ ports:
         self.apply_with(text, n, false, Testing::default())
     }
 
-    pub fn apply_with(&self, text: &str, n: usize, dry_run: bool, testing: Testing<'_>) -> Result<Report, HostError> {
+    pub fn apply_with(
+        &self,
+        text: &str,
+        n: usize,
+        dry_run: bool,
+        testing: Testing<'_>,
+    ) -> Result<Report, HostError> {
         let tables = self.tables(text, n);
         let netns = self.netns(n);
-        let request = ApplyRequest { netns: Some(&netns), dry_run, testing, ..ApplyRequest::new(&tables) };
+        let request = ApplyRequest {
+            netns: Some(&netns),
+            dry_run,
+            testing,
+            ..ApplyRequest::new(&tables)
+        };
         apply(&request)
     }
 
@@ -143,7 +172,17 @@ ports:
         let guest = Netns::open(&self.guest(from)).unwrap();
         let output = guest
             .command("ping")
-            .args(["-n", "-q", "-i", "0.05", "-W", "1", "-c", &count.to_string(), &inner(to).to_string()])
+            .args([
+                "-n",
+                "-q",
+                "-i",
+                "0.05",
+                "-W",
+                "1",
+                "-c",
+                &count.to_string(),
+                &inner(to).to_string(),
+            ])
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout).contains(" 0% packet loss")
@@ -166,6 +205,10 @@ pub fn underlay(n: usize) -> IpAddr {
     [198, 18, 0, n as u8].into()
 }
 
+pub fn underlay6(n: usize) -> IpAddr {
+    [0x2001, 2, 0, 0, 0, 0, 0, n as u16].into()
+}
+
 pub fn inner(n: usize) -> IpAddr {
     [198, 18, 100, n as u8].into()
 }
@@ -186,7 +229,9 @@ pub fn snapshot(world: &World, n: usize) -> String {
     };
     // Carrier comes a moment after a cable is plugged in.
     let still = "s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//";
-    run(netns.command("bash").args(["-c", &format!("ip -d link | sed '{still}'")]));
+    run(netns
+        .command("bash")
+        .args(["-c", &format!("ip -d link | sed '{still}'")]));
     run(netns.command("bash").args([
         "-c",
         // Of a neighbour entry, not how fresh it is.
@@ -203,18 +248,33 @@ pub fn snapshot(world: &World, n: usize) -> String {
     for set in sets(&pins) {
         let maps = MapSet::open_any(&set, layouts.layouts()).unwrap().unwrap();
         for (table, entries) in maps.contents().unwrap() {
-            lines.extend(entries.iter().map(|(key, value)| format!("{}: {key:?} = {value:?}", table.name())));
+            lines.extend(
+                entries
+                    .iter()
+                    .map(|(key, value)| format!("{}: {key:?} = {value:?}", table.name())),
+            );
         }
     }
     lines.push(std::fs::read_to_string(paths::state(&world.host(n))).unwrap_or_default());
-    lines.push(if paths::lock(&world.host(n)).exists() { "locked" } else { "no lock" }.to_owned());
+    lines.push(
+        if paths::lock(&world.host(n)).exists() {
+            "locked"
+        } else {
+            "no lock"
+        }
+        .to_owned(),
+    );
     lines.sort();
     lines.join("\n")
 }
 
 /// Compares two snapshots and shows only what differs.
 pub fn assert_same(before: &str, after: &str, what: &str) {
-    let lines = |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let lines = |text: &str| {
+        text.lines()
+            .map(str::to_owned)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
     let (old, new) = (lines(before), lines(after));
     let gone: Vec<_> = old.difference(&new).collect();
     let come: Vec<_> = new.difference(&old).collect();
@@ -222,7 +282,10 @@ pub fn assert_same(before: &str, after: &str, what: &str) {
 }
 
 fn sets(pins: &std::path::Path) -> Vec<PathBuf> {
-    pinned(pins).into_iter().filter(|path| path.to_string_lossy().contains("/maps-")).collect()
+    pinned(pins)
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("/maps-"))
+        .collect()
 }
 
 fn pinned(folder: &std::path::Path) -> Vec<PathBuf> {

@@ -105,7 +105,10 @@ impl<'a> CellFigures<'a> {
     fn of(cell: &'a Cell) -> Self {
         let figures = Metric::ALL
             .map(|metric| Summary::of(row(cell, metric).into_iter().map(|(_, value)| value)));
-        Self { cell, figures: figures.into() }
+        Self {
+            cell,
+            figures: figures.into(),
+        }
     }
 
     /// The figure of one metric; `None` when it was not measured.
@@ -169,14 +172,28 @@ impl<'a> Analysis<'a> {
             .cells
             .iter()
             .flat_map(|cell| &cell.samples)
-            .filter_map(|sample| Some(Discarded { sample, reason: sample.discarded.as_deref()? }))
+            .filter_map(|sample| {
+                Some(Discarded {
+                    sample,
+                    reason: sample.discarded.as_deref()?,
+                })
+            })
             .collect();
-        Self { run, cells, groups, comparisons, warnings, discarded }
+        Self {
+            run,
+            cells,
+            groups,
+            comparisons,
+            warnings,
+            discarded,
+        }
     }
 
     /// The cells of one group, in the order of the plan.
     pub fn in_group(&self, group: GroupKey) -> impl Iterator<Item = &CellFigures<'a>> {
-        self.cells.iter().filter(move |figures| figures.cell.key.group() == group)
+        self.cells
+            .iter()
+            .filter(move |figures| figures.cell.key.group() == group)
     }
 
     /// One cell.
@@ -186,7 +203,9 @@ impl<'a> Analysis<'a> {
 
     /// The comparison of two cells by one metric.
     pub fn comparison(&self, a: CellKey, b: CellKey, metric: Metric) -> Option<&Compared> {
-        self.comparisons.iter().find(|c| c.a == a && c.b == b && c.metric == metric)
+        self.comparisons
+            .iter()
+            .find(|c| c.a == a && c.b == b && c.metric == metric)
     }
 
     /// The backends of the run, in the order in which tables show them.

@@ -41,8 +41,11 @@ pub struct Compared {
 }
 
 /// The backends that the others are held against.
-const BASELINES: [BackendName; 3] =
-    [BackendName::Direct, BackendName::Bridge, BackendName::KernelVxlan];
+const BASELINES: [BackendName; 3] = [
+    BackendName::Direct,
+    BackendName::Bridge,
+    BackendName::KernelVxlan,
+];
 
 /// Geneve against VXLAN on the same switch.
 const ENCAPSULATIONS: [(BackendName, BackendName); 2] = [
@@ -61,7 +64,13 @@ pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
     for group in groups {
         for backend in BackendName::ALL {
             for (axis, other) in neighbours(group, groups) {
-                push(run, axis, group.cell(backend), other.cell(backend), &mut out);
+                push(
+                    run,
+                    axis,
+                    group.cell(backend),
+                    other.cell(backend),
+                    &mut out,
+                );
             }
         }
     }
@@ -72,7 +81,12 @@ pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
 fn backend_pairs() -> impl Iterator<Item = (BackendName, BackendName)> {
     BASELINES
         .into_iter()
-        .flat_map(|b| BackendName::ALL.into_iter().filter(move |a| *a > b).map(move |a| (a, b)))
+        .flat_map(|b| {
+            BackendName::ALL
+                .into_iter()
+                .filter(move |a| *a > b)
+                .map(move |a| (a, b))
+        })
         .chain(ENCAPSULATIONS)
 }
 
@@ -80,22 +94,50 @@ fn backend_pairs() -> impl Iterator<Item = (BackendName, BackendName)> {
 fn neighbours(group: &GroupKey, groups: &[GroupKey]) -> Vec<(Axis, GroupKey)> {
     let mut out = Vec::new();
     if group.mtu_class == MtuClass::Jumbo {
-        out.push((Axis::Mtu, GroupKey { mtu_class: MtuClass::Standard, ..*group }));
+        out.push((
+            Axis::Mtu,
+            GroupKey {
+                mtu_class: MtuClass::Standard,
+                ..*group
+            },
+        ));
     }
     if group.offload {
-        out.push((Axis::Offload, GroupKey { offload: false, ..*group }));
+        out.push((
+            Axis::Offload,
+            GroupKey {
+                offload: false,
+                ..*group
+            },
+        ));
     }
-    let fewest = groups.iter().map(|g| g.streams).min().unwrap_or(group.streams);
+    let fewest = groups
+        .iter()
+        .map(|g| g.streams)
+        .min()
+        .unwrap_or(group.streams);
     if group.streams > fewest {
-        out.push((Axis::Streams, GroupKey { streams: fewest, ..*group }));
+        out.push((
+            Axis::Streams,
+            GroupKey {
+                streams: fewest,
+                ..*group
+            },
+        ));
     }
     out.retain(|(_, other)| groups.contains(other));
     out
 }
 
 fn push(run: &Run, axis: Axis, a: CellKey, b: CellKey, out: &mut Vec<Compared>) {
-    let find = |key| run.cells.iter().find(|c| c.key == key && c.status == CellStatus::Ok);
-    let (Some(side_a), Some(side_b)) = (find(a), find(b)) else { return };
+    let find = |key| {
+        run.cells
+            .iter()
+            .find(|c| c.key == key && c.status == CellStatus::Ok)
+    };
+    let (Some(side_a), Some(side_b)) = (find(a), find(b)) else {
+        return;
+    };
     let turns = axis == Axis::Backend || in_turn(side_a, side_b);
     for metric in Metric::COMPARED {
         let (rows_a, rows_b) = (row(side_a, metric), row(side_b, metric));
@@ -108,7 +150,13 @@ fn push(run: &Run, axis: Axis, a: CellKey, b: CellKey, out: &mut Vec<Compared>) 
             let values = |row: &[(u32, f64)]| row.iter().map(|&(_, v)| v).collect::<Vec<_>>();
             unpaired(&values(&rows_a), &values(&rows_b), metric.better())
         };
-        out.push(Compared { axis, metric, a, b, result });
+        out.push(Compared {
+            axis,
+            metric,
+            a,
+            b,
+            result,
+        });
     }
 }
 

@@ -95,7 +95,11 @@ impl<'a> Document<'a> {
             command: &run.env.command,
             env: &run.env,
             cells: analysis.cells.iter().map(CellEntry::of).collect(),
-            comparisons: analysis.comparisons.iter().map(ComparisonEntry::of).collect(),
+            comparisons: analysis
+                .comparisons
+                .iter()
+                .map(ComparisonEntry::of)
+                .collect(),
             warnings: &analysis.warnings,
             discarded: analysis
                 .discarded

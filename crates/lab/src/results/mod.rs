@@ -41,7 +41,10 @@ const REPORT: &str = "report.html";
 /// each file is replaced by a rename of its own and what else lies there is left alone.
 pub fn write(run: &Run, dir: &Path) -> Result<PathBuf, LabError> {
     let files = render(run, dir)?;
-    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = dir
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(LabError::io("creating", parent))?;
     let staging = staging(dir);
     remove_if_there(&staging)?;
@@ -57,7 +60,10 @@ pub fn write(run: &Run, dir: &Path) -> Result<PathBuf, LabError> {
 fn render(run: &Run, dir: &Path) -> Result<Vec<(&'static str, String)>, LabError> {
     let analysis = Analysis::of(run);
     Ok(vec![
-        ("result.json", pretty(&json::Document::of(&analysis), &dir.join("result.json"))?),
+        (
+            "result.json",
+            pretty(&json::Document::of(&analysis), &dir.join("result.json"))?,
+        ),
         ("samples.ndjson", lines(run, &dir.join("samples.ndjson"))?),
         ("env.json", pretty(&run.env, &dir.join("env.json"))?),
         (REPORT, report::html(&analysis)),
@@ -85,7 +91,10 @@ fn lines(run: &Run, path: &Path) -> Result<String, LabError> {
 
 /// Where the folder is put together: beside its place, so that the rename stays on one file system.
 fn staging(dir: &Path) -> PathBuf {
-    let name = dir.file_name().unwrap_or("result".as_ref()).to_string_lossy();
+    let name = dir
+        .file_name()
+        .unwrap_or("result".as_ref())
+        .to_string_lossy();
     dir.with_file_name(format!(".{name}.partial-{}", std::process::id()))
 }
 
@@ -103,17 +112,14 @@ fn stage(files: &[(&'static str, String)], staging: &Path) -> Result<(), LabErro
     for (name, content) in files {
         let path = staging.join(name);
         let mut file = File::create(&path).map_err(LabError::io("creating", &path))?;
-        file.write_all(content.as_bytes()).map_err(LabError::io("writing", &path))?;
+        file.write_all(content.as_bytes())
+            .map_err(LabError::io("writing", &path))?;
         file.sync_all().map_err(LabError::io("writing", &path))?;
     }
     Ok(())
 }
 
-fn place(
-    files: &[(&'static str, String)],
-    staging: &Path,
-    dir: &Path,
-) -> Result<(), LabError> {
+fn place(files: &[(&'static str, String)], staging: &Path, dir: &Path) -> Result<(), LabError> {
     // rename(2) puts a folder in the place of an empty one; it refuses one with content, and `.`.
     match fs::rename(staging, dir) {
         Err(_) if dir.is_dir() => {}

@@ -1,9 +1,7 @@
 //! What the samples themselves give reason to warn of. A warning never changes a figure.
 
 use crate::record::{CellKey, Run};
-use crate::stats::{
-    MIN_PAIRS, STDDEV_LIMIT_PERCENT, Summary, outliers, population_stddev_percent,
-};
+use crate::stats::{MIN_PAIRS, STDDEV_LIMIT_PERCENT, Summary, outliers, population_stddev_percent};
 
 use super::analysis::{CellFigures, Metric};
 
@@ -25,7 +23,12 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> 
                 .to_owned(),
         );
     }
-    for probe in run.env.noise.iter().filter(|p| p.spread_percent > NOISE_LIMIT_PERCENT) {
+    for probe in run
+        .env
+        .noise
+        .iter()
+        .filter(|p| p.spread_percent > NOISE_LIMIT_PERCENT)
+    {
         out.push(format!(
             "The machine was unsteady {} the run: a fixed piece of work on CPU {} spread by {:.0} %.",
             probe.when, probe.cpu, probe.spread_percent
@@ -34,7 +37,10 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> 
     for figures in cells.iter().filter(|figures| figures.is_ok()) {
         few(figures, &mut out);
         if !figures.cell.path_proof {
-            out.push(format!("{}: no proof of the path.", label(&figures.cell.key)));
+            out.push(format!(
+                "{}: no proof of the path.",
+                label(&figures.cell.key)
+            ));
         }
         if let Some(goodput) = figures.get(Metric::Goodput) {
             spread(&figures.cell.key, goodput, &mut out);
@@ -74,7 +80,10 @@ fn spread(key: &CellKey, goodput: &Summary, out: &mut Vec<String>) {
             label(key)
         ));
     }
-    for value in outliers(&goodput.samples).iter().filter_map(|&i| goodput.samples.get(i)) {
+    for value in outliers(&goodput.samples)
+        .iter()
+        .filter_map(|&i| goodput.samples.get(i))
+    {
         out.push(format!(
             "{}: a sample of {value:.2} Gbit/s stands far from the others; it is kept.",
             label(key)
@@ -83,7 +92,11 @@ fn spread(key: &CellKey, goodput: &Summary, out: &mut Vec<String>) {
 }
 
 fn stolen(figures: &CellFigures<'_>, out: &mut Vec<String>) {
-    let worst = figures.cell.counted().map(|s| s.cpu.total.steal_percent).fold(0.0, f64::max);
+    let worst = figures
+        .cell
+        .counted()
+        .map(|s| s.cpu.total.steal_percent)
+        .fold(0.0, f64::max);
     if worst > STEAL_LIMIT_PERCENT {
         out.push(format!(
             "{}: the hypervisor took up to {worst:.0} % of a CPU away during a sample.",

@@ -1,0 +1,143 @@
+//! Numbers for readers: as many digits as mean something, one format per quantity.
+
+use crate::results::Metric;
+use crate::stats::Summary;
+
+/// What stands where nothing was measured.
+pub(super) const NONE: &str = "–";
+
+/// A number with three significant digits, never fewer than all of its whole ones.
+pub(super) fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    fixed(value, digits)
+}
+
+/// A number with `digits` decimals and thin spaces between thousands.
+pub(super) fn fixed(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |w| ("−", w));
+    let mut out = String::from(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && whole.len() > 4 && (whole.len() - i) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out + rest
+}
+
+/// One value of a metric, without its unit.
+pub(super) fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::UnderlayRate => fixed(value / 1000.0, usize::from(value < 99_950.0)),
+        Metric::UnderlayPacket => fixed(value, 0),
+        Metric::Retransmits => fixed(value, usize::from(value.fract() != 0.0 && value < 99.95)),
+        Metric::CpuSender | Metric::CpuReceiver | Metric::CpuTotal => fixed(value, 0),
+        _ => short(value),
+    }
+}
+
+/// `14.2`, or the dash.
+pub(super) fn mean(metric: Metric, summary: Option<&Summary>) -> String {
+    summary.map_or_else(|| NONE.to_owned(), |s| value(metric, s.mean))
+}
+
+/// `[13.9, 14.5]`; empty without an interval.
+pub(super) fn interval(metric: Metric, summary: Option<&Summary>) -> String {
+    summary
+        .and_then(|s| s.ci95)
+        .map_or_else(String::new, |[low, high]| {
+            format!("[{}, {}]", value(metric, low), value(metric, high))
+        })
+}
+
+/// `×1.42`, or `×0.043`: a ratio with at least two significant digits.
+pub(super) fn ratio(value: f64) -> String {
+    let digits = if value >= 9.995 {
+        1
+    } else if value >= 0.0995 {
+        2
+    } else {
+        3
+    };
+    format!("×{}", fixed(value, digits))
+}
+
+/// `[1.38, 1.45]`; empty without an interval.
+pub(super) fn ratio_interval(ci95: Option<[f64; 2]>) -> String {
+    let plain = |v: f64| ratio(v).trim_start_matches('×').to_owned();
+    ci95.map_or_else(String::new, |[low, high]| {
+        format!("[{}, {}]", plain(low), plain(high))
+    })
+}
+
+/// `2026-11-21 05:12 UTC` of ms since 1970.
+pub(super) fn utc(unix_ms: u64) -> String {
+    let minutes = unix_ms / 60_000;
+    let (year, month, day) = civil(minutes / 1440);
+    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// `4 min 12 s`
+pub(super) fn duration(ms: u64) -> String {
+    match (ms / 60_000, ms / 1000 % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
+}
+
+/// Proleptic Gregorian date of a day since 1970-01-01 (H. Hinnant, "chrono-compatible low-level
+/// date algorithms"): years counted from March, so that the leap day is the last of its year.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits() {
+        for (v, text) in [
+            (0.853, "0.85"),
+            (9.99, "9.99"),
+            (9.996, "10.0"),
+            (14.23, "14.2"),
+            (208.4, "208"),
+        ] {
+            assert_eq!(short(v), text);
+        }
+        assert_eq!(fixed(1_234_567.0, 0), "1\u{202f}234\u{202f}567");
+        assert_eq!(fixed(-1234.5, 1), "−1234.5");
+        assert_eq!(ratio(0.0432), "×0.043");
+        assert_eq!(ratio(1.4234), "×1.42");
+        assert_eq!(value(Metric::UnderlayRate, 394_120.0), "394");
+        assert_eq!(value(Metric::UnderlayRate, 65_432.0), "65.4");
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_795_237_920_000), "2026-11-21 05:12 UTC");
+        assert_eq!(duration(252_000), "4 min 12 s");
+    }
+}
