@@ -48,7 +48,8 @@ struct outer {
 struct scratch {
 	struct outer outer;
 	struct packet flooded; /* the packet whose copies are being sent */
-	__u32 first_remote;    /* where the remotes begin in its flood list */
+	__u32 members;         /* length of its flood list */
+	__u32 first_remote;    /* where the remotes begin in it */
 	int dropped;           /* reason of a copy that could not be sent */
 	__u8 answer[128];      /* frame of an ARP or ND answer */
 };

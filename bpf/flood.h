@@ -66,48 +66,53 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	return 0;
 }
 
-/* Copies for the ports of this host; says where the remotes begin. */
-static __always_inline void flood_ports(struct __sk_buff *ctx, const struct lswitch *sw,
-					struct scratch *w)
+/* Copies for the ports of this host; says where the remotes begin. Global like the loops' bodies. */
+__noinline int flood_ports(struct __sk_buff *ctx)
 {
-	__u32 members = sw->flood_members;
+	struct scratch *w = get_scratch();
 
-	w->first_remote = members;
-	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS && i < members; i++) {
+	if (!w)
+		return 0;
+	w->first_remote = w->members;
+	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS && i < w->members; i++) {
 		if (!flood_to_port(ctx, i)) {
 			w->first_remote = i;
 			break;
 		}
 	}
+	return 0;
 }
 
-static __always_inline int flood_remotes(struct __sk_buff *ctx, const struct settings *s,
-					 const struct lswitch *sw, struct scratch *w)
+__noinline int flood_remotes(struct __sk_buff *ctx)
 {
-	struct flood_member *m = get_flood_member(w->flooded.vni, w->first_remote);
-	__u32 members = sw->flood_members;
-	struct remote *r;
+	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
+	struct flood_member *m = w ? get_flood_member(w->flooded.vni, w->first_remote) : NULL;
+	struct remote *r = m ? bpf_map_lookup_elem(&remotes, &m->remote) : NULL;
 
-	r = m ? bpf_map_lookup_elem(&remotes, &m->remote) : NULL;
-	if (!r)
+	if (!r || !w || !s)
 		return DROP(UNKNOWN_REMOTE);
 	if (r->header_len - ETH_HLEN + w->flooded.len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
 	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
 		return DROP(ENCAP_FAILED);
-	for (__u32 i = w->first_remote; i < MAX_FLOOD_MEMBERS && i < members; i++)
-		flood_to_remote(ctx, i);
+	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS; i++) {
+		if (w->first_remote + i >= w->members)
+			break;
+		flood_to_remote(ctx, w->first_remote + i);
+	}
 	return w->dropped;
 }
 
 /* The skb itself ends here: what travels are the copies. */
-static __always_inline struct scratch *flood_begin(struct packet *p)
+static __always_inline struct scratch *flood_begin(struct packet *p, const struct lswitch *sw)
 {
 	struct scratch *w = get_scratch();
 
 	if (!w)
 		return NULL;
 	w->flooded = *p;
+	w->members = sw->flood_members;
 	w->dropped = 0;
 	p->action = TCX_DROP;
 	return w;
@@ -121,12 +126,12 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 
 	if (p->gso_size)
 		return segment(ctx, s, p);
-	w = flood_begin(p);
+	w = flood_begin(p, sw);
 	if (!w)
 		return DROP(NOT_CONFIGURED);
-	flood_ports(ctx, sw, w);
-	if (w->first_remote < sw->flood_members)
-		result = flood_remotes(ctx, s, sw, w);
+	flood_ports(ctx);
+	if (w->first_remote < w->members)
+		result = flood_remotes(ctx);
 	return result < 0 ? result : VERDICT_FLOOD;
 }
 
@@ -134,10 +139,8 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 static __always_inline int flood_from_underlay(struct __sk_buff *ctx, struct packet *p,
 					       const struct lswitch *sw)
 {
-	struct scratch *w = flood_begin(p);
-
-	if (!w)
+	if (!flood_begin(p, sw))
 		return DROP(NOT_CONFIGURED);
-	flood_ports(ctx, sw, w);
+	flood_ports(ctx);
 	return VERDICT_FLOOD;
 }

@@ -18,6 +18,7 @@ pub mod time;
 
 mod api;
 mod backends;
+mod bench;
 mod cpu_time;
 mod cpus;
 mod doctor;

@@ -8,8 +8,9 @@ use crate::interrupt::Interrupts;
 use crate::journal::{self, Entry, Journal, LAB_DIR, RunLock};
 use crate::process::{Output, Process};
 use crate::{time, undo};
-use overlane_net::netns::Netns;
-use std::cell::{Cell, RefCell};
+use overlane_net::netns::{self, Netns};
+use overlane_net::{NetError, Netlink};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +22,6 @@ pub(crate) struct Session {
     journal: RefCell<Journal>,
     dir: PathBuf,
     prefix: String,
-    scratch: Cell<u32>,
     _lock: RunLock,
 }
 
@@ -42,7 +42,6 @@ impl Session {
             journal: RefCell::new(journal),
             dir,
             prefix: format!("lab{pid}"),
-            scratch: Cell::new(0),
             _lock: lock,
         })
     }
@@ -66,6 +65,10 @@ impl Session {
     pub(crate) fn create_netns(&self, name: &str) -> Result<Netns, LabError> {
         let name = self.unique(name);
         self.journal(&Entry::Namespace { name: name.clone() })?;
+        if netns::exists(&name) {
+            // What a topology that could not be finished left; the name says that it is this run's.
+            netns::delete(&name)?;
+        }
         let netns = Netns::create(&name)?;
         for scope in ["default", "all"] {
             let key = format!("net.ipv6.conf.{scope}.disable_ipv6");
@@ -79,10 +82,15 @@ impl Session {
         Ok(netns)
     }
 
-    /// An empty namespace to try things in.
-    pub(crate) fn scratch_netns(&self) -> Result<Netns, LabError> {
-        let number = self.scratch.replace(self.scratch.get() + 1);
-        self.create_netns(&format!("try{number}"))
+    /// Tries something in an empty namespace, which goes afterwards.
+    pub(crate) fn try_in_netns<T>(
+        &self,
+        attempt: impl FnOnce(&Netlink) -> Result<T, NetError>,
+    ) -> Result<Result<T, NetError>, LabError> {
+        let netns = self.create_netns("try")?;
+        let tried = attempt(&Netlink::in_netns(&netns)?);
+        netns::delete(netns.name())?;
+        Ok(tried)
     }
 
     /// Starts a child that goes on running.

@@ -64,12 +64,12 @@ pub(crate) fn undo(dir: &Path, entries: &[Entry], report: &mut CleanupReport) {
             Err(error) => report.failed.push(error.to_string()),
         }
     }
-    if report.failed.len() == failed_before {
-        if let Err(error) = fs::remove_dir_all(dir) {
-            report
-                .failed
-                .push(LabError::io("removing", dir)(error).to_string());
-        }
+    if report.failed.len() == failed_before
+        && let Err(error) = fs::remove_dir_all(dir)
+    {
+        report
+            .failed
+            .push(LabError::io("removing", dir)(error).to_string());
     }
     report.runs.push(run);
 }
