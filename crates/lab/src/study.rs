@@ -153,3 +153,45 @@ impl Study {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_figures_of_study_a_are_complete() {
+        let study = Study::shipped("jumbo-vxlan").unwrap();
+        let rows = &study.published.tables[0].rows;
+        let figures: Vec<_> = rows
+            .iter()
+            .map(|row| (row.network.as_str(), row.mtu, row.streams, row.goodput_gbps))
+            .collect();
+        assert_eq!(
+            figures,
+            [
+                ("VXLAN", 1500, 1, 4.60),
+                ("VXLAN", 1500, 4, 4.37),
+                ("VLAN", 1500, 1, 7.40),
+                ("VLAN", 1500, 4, 6.97),
+                ("VXLAN", 8900, 1, 9.33),
+                ("VXLAN", 8900, 4, 9.78),
+                ("VLAN", 9000, 1, 9.87),
+            ]
+        );
+        for row in rows.iter().filter(|row| !row.readings_gbps.is_empty()) {
+            let mean = row.readings_gbps.iter().sum::<f64>() / row.readings_gbps.len() as f64;
+            assert!((mean - row.goodput_gbps).abs() < 0.006, "{row:?}");
+            assert_eq!(row.readings_gbps.len(), 5);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_study() {
+        let unknown = Study::shipped("none").unwrap_err().to_string();
+        assert!(unknown.contains("jumbo-vxlan"), "{unknown}");
+        let broken = Study::parse("mine", "name: mine\ntitel: x\n")
+            .unwrap_err()
+            .to_string();
+        assert!(broken.contains("`mine`"), "{broken}");
+    }
+}

@@ -6,7 +6,6 @@ use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
 use crate::topology::{Node, PORT_DEVICE, Topology, UPLINK};
-use overlane_net::Netlink;
 
 const BRIDGE: &str = "br0";
 
@@ -36,8 +35,7 @@ pub(super) fn join(host: &Node, other: &str) -> Result<(), LabError> {
 }
 
 pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
-    let netns = session.scratch_netns()?;
-    let tried = Netlink::in_netns(&netns)?.add_bridge("try-bridge");
+    let tried = session.try_in_netns(|netlink| netlink.add_bridge(BRIDGE))?;
     Ok(tried
         .err()
         .map(|error| format!("the kernel makes no bridge: {error}")))

@@ -5,8 +5,9 @@ use super::{Backend, bridge};
 use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{PREFIX, Topology, UPLINK, VNI};
-use overlane_net::{Netlink, Vxlan};
+use crate::topology::{HOST1_ADDRESS, HOST2_ADDRESS, PREFIX, Topology, UPLINK, VNI};
+use overlane_net::Vxlan;
+use std::net::Ipv4Addr;
 
 const DEVICE: &str = "vxlan0";
 /// IANA's port; the kernel's own default is an older one.
@@ -38,7 +39,7 @@ impl Backend for KernelVxlan {
     }
 }
 
-fn tunnel(own: std::net::Ipv4Addr, other: std::net::Ipv4Addr) -> Vxlan {
+fn tunnel(own: Ipv4Addr, other: Ipv4Addr) -> Vxlan {
     Vxlan {
         vni: Some(VNI),
         external: false,
@@ -55,9 +56,8 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
     if let Some(reason) = bridge::check(session)? {
         return Ok(Some(reason));
     }
-    let netns = session.scratch_netns()?;
-    let tunnel = tunnel([198, 18, 0, 1].into(), [198, 18, 0, 2].into());
-    let tried = Netlink::in_netns(&netns)?.add_vxlan("try-vxlan", &tunnel);
+    let tunnel = tunnel(HOST1_ADDRESS, HOST2_ADDRESS);
+    let tried = session.try_in_netns(|netlink| netlink.add_vxlan(DEVICE, &tunnel))?;
     Ok(tried
         .err()
         .map(|error| format!("the kernel makes no VXLAN device: {error}")))

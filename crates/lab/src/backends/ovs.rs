@@ -15,6 +15,7 @@ use crate::proof::Expected;
 use crate::session::Session;
 use crate::topology::{GUEST_DEVICE, Node, PORT_DEVICE, PREFIX, Topology, UPLINK, VNI};
 use std::fs;
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,6 +64,7 @@ impl Ovs {
         host: &Node,
         instance: &Instance,
     ) -> Result<(), LabError> {
+        instance.clear()?;
         fs::create_dir_all(&instance.dir).map_err(LabError::io("creating", &instance.dir))?;
         let mut create = instance.command(host, "ovsdb-tool");
         create
@@ -166,6 +168,16 @@ impl Instance {
             dir: session
                 .dir()
                 .join(format!("{}-{}", topology.backend, host.place)),
+        }
+    }
+
+    /// An earlier group's database and sockets would be taken for this one's.
+    fn clear(&self) -> Result<(), LabError> {
+        match fs::remove_dir_all(&self.dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(LabError::io("removing", &self.dir)(error))
+            }
+            _ => Ok(()),
         }
     }
 

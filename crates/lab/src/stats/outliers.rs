@@ -9,7 +9,7 @@ use super::summary::{mean, median};
 pub const OUTLIER_SCORE: f64 = 3.5;
 
 /// Below this share of the median a distance is no news, however quiet the other samples were.
-const NEGLIGIBLE: f64 = 0.02;
+const NEGLIGIBLE: f64 = 0.05;
 
 /// Positions of the samples whose modified Z score is above [`OUTLIER_SCORE`].
 pub fn outliers(samples: &[f64]) -> Vec<usize> {
