@@ -67,14 +67,20 @@ class Namespace:
 
     @classmethod
     def create(cls, name, ipv6=True):
-        """A quiet namespace: nothing in it speaks unasked (no RS, no DAD, no address of its own)."""
+        """A quiet namespace: nothing in it speaks unasked.
+
+        No solicitations, no duplicate address detection, no addresses of its own making; multicast
+        listener reports go out once when an address is set and are then repeated in a day or so.
+        """
         run(["ip", "netns", "add", name])
         ns = cls(name)
         for where in ("all", "default"):
             base = f"net.ipv6.conf.{where}"
             ns.sysctl(f"{base}.disable_ipv6", 0 if ipv6 else 1)
             for key, value in (("accept_dad", 0), ("dad_transmits", 0), ("router_solicitations", 0),
-                               ("accept_ra", 0), ("autoconf", 0)):
+                               ("accept_ra", 0), ("autoconf", 0),
+                               ("mldv1_unsolicited_report_interval", 1_000_000_000),
+                               ("mldv2_unsolicited_report_interval", 1_000_000_000)):
                 ns.sysctl(f"{base}.{key}", value)
         ns.sysctl("net.ipv6.conf.default.addr_gen_mode", 1)
         ns.ip("link set lo up")

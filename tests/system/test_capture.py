@@ -10,8 +10,7 @@ from topology import UPLINK, Scene
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("tshark")]
 
 
-@pytest.fixture
-def recorded(lab, encapsulation, family, wire):
+def record(lab, encapsulation, family, wire):
     """(scene, capture of everything host 1 sent while guests pinged, flooded and used TCP)."""
     scene = Scene(lab, encapsulation, family, wire).apply()
     near, far = scene.guests
@@ -30,16 +29,17 @@ def only_values(rows, field):
     return {row[field] for row in rows}
 
 
-def test_nothing_is_malformed(recorded):
-    _, path = recorded
+def test_nothing_is_malformed_and_every_field_is_as_expected(lab, encapsulation, family, wire):
+    scene, path = record(lab, encapsulation, family, wire)
     assert tshark_count(path, "vxlan || geneve") > 10
     assert tshark_count(path, "_ws.malformed") == 0
     assert tshark_count(path, "_ws.expert.severity == error") == 0
     assert tshark_count(path, "vlan") == 0
+    check_outer_headers(scene, path)
+    check_tunnel_header(scene, path)
 
 
-def test_outer_headers_are_as_the_rfcs_want_them(recorded):
-    scene, path = recorded
+def check_outer_headers(scene, path):
     tunnel = scene.encapsulation
     source, target = (host.address for host in scene.hosts)
     common = ["udp.srcport", "udp.dstport", "udp.checksum"]
@@ -60,8 +60,7 @@ def test_outer_headers_are_as_the_rfcs_want_them(recorded):
     assert len(ports) > 1 and min(ports) >= 49152
 
 
-def test_tunnel_header_names_the_switch_and_the_ports(recorded):
-    scene, path = recorded
+def check_tunnel_header(scene, path):
     if scene.encapsulation == VXLAN:
         rows = tshark_fields(path, ["vxlan.vni", "vxlan.flags", "vxlan.reserved8"], display="vxlan")
         assert only_values(rows, "vxlan.vni") == {str(scene.vni)}

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from net import RUN_ID, run, wait_until
+from net import run, wait_until
 from overlane import PINS, STATE, binary, overlane
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("iperf3"), pytest.mark.slow]
@@ -23,6 +23,9 @@ def only_one_lab():
     """The laboratory runs once per machine, however many workers there are."""
     with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
+        if active:
+            pytest.skip(f"somebody else's study is running on this machine (process {active})")
         yield
 
 
@@ -37,13 +40,13 @@ def names(directory):
 
 
 def processes():
-    """Command lines of everything that is not a test's."""
-    listed = run(["ps", "-eo", "pid,args", "--no-headers"]).stdout.splitlines()
+    """Command lines of what a study may start. A zombie is dead: it only waits for its reaper."""
     found = {}
-    for line in listed:
-        pid, _, command = line.strip().partition(" ")
-        if any(word in command for word in ("iperf3", "ovs-vswitchd", "ovsdb-server",
-                                            "overlane lab", "tcpdump")) and TESTS not in command:
+    for line in run(["ps", "-eo", "pid,stat,args", "--no-headers"]).stdout.splitlines():
+        pid, state, command = line.split(None, 2)
+        ours = any(word in command for word in ("iperf3", "ovs-vswitchd", "ovsdb-server",
+                                                "overlane lab run"))
+        if ours and not state.startswith("Z") and TESTS not in command:
             found[int(pid)] = command
     return found
 
@@ -54,7 +57,8 @@ def machine():
         "namespaces": names("/run/netns"),
         "links": set(os.listdir("/sys/class/net")),
         "pins": names(PINS),
-        "state": names(STATE),
+        "state": names(STATE) - {"lab"},
+        "runs": names(STATE / "lab") - {"lock"},
     }
 
 
@@ -64,8 +68,17 @@ def objects():
 
 def start_study(directory):
     command = [str(binary()), "lab", "run", "jumbo-vxlan", "--quick", "--out", str(directory)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                            start_new_session=True)
+    with open(directory.parent / "study.log", "w", encoding="utf-8") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_for(moment, study, directory, what):
+    """Until something holds of the running study; if it ends before, its own words are shown."""
+    def happened():
+        assert study.poll() is None, (directory.parent / "study.log").read_text()
+        return moment()
+
+    wait_until(happened, timeout=90, what=what)
 
 
 def kill(process):
@@ -83,12 +96,11 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_cleanup_after_kill_nine_leaves_nothing_behind(tmp_path, moment):
-    overlane("lab", "cleanup", expect=None)
     before, objects_before, processes_before = machine(), objects(), processes()
-    study = start_study(tmp_path / "result")
+    result = tmp_path / "result"
+    study = start_study(result)
     try:
-        wait_until(lambda: moment(before) or study.poll() is not None, timeout=90, what="the moment")
-        assert study.poll() is None, "the study ended before it was killed"
+        wait_for(lambda: moment(before), study, result, "the moment")
         time.sleep(0.3)
     finally:
         kill(study)
@@ -104,15 +116,15 @@ def test_cleanup_after_kill_nine_leaves_nothing_behind(tmp_path, moment):
 
 def test_cleanup_leaves_a_running_study_alone(tmp_path):
     before = machine()
-    study = start_study(tmp_path / "result")
+    result = tmp_path / "result"
+    study = start_study(result)
     try:
-        wait_until(lambda: machine()["namespaces"] - before["namespaces"], timeout=60,
-                   what="the study to begin")
-        made = machine()["namespaces"]
+        wait_for(lambda: machine()["pins"] - before["pins"], study, result, "a host")
+        made = machine()["pins"] - before["pins"]
         done = overlane("lab", "cleanup", expect=None)
         assert study.poll() is None
         assert str(study.pid) in done.stdout + done.stderr
-        assert machine()["namespaces"] & made
+        assert made <= machine()["pins"]
         second = overlane("lab", "run", "jumbo-vxlan", "--quick", "--out", tmp_path / "two",
                           expect=1)
         assert str(study.pid) in second.stderr
@@ -125,10 +137,11 @@ def test_cleanup_leaves_a_running_study_alone(tmp_path):
 def test_an_interrupted_study_cleans_up_itself(tmp_path):
     """Ctrl-C: the study ends by itself and keeps what it measured."""
     before, processes_before = machine(), processes()
-    study = start_study(tmp_path / "result")
+    result = tmp_path / "result"
+    study = start_study(result)
     try:
-        wait_until(lambda: any("iperf3" in each for each in processes().values()), timeout=60,
-                   what="traffic")
+        wait_for(lambda: any("iperf3" in each for each in processes().values()), study, result,
+                 "traffic")
         study.send_signal(signal.SIGINT)
         assert study.wait(timeout=60) == 1
     finally:
@@ -138,6 +151,3 @@ def test_an_interrupted_study_cleans_up_itself(tmp_path):
     assert "nothing was left behind" in done.stdout
     assert machine() == before
     assert set(processes()) <= set(processes_before)
-
-
-assert RUN_ID.startswith(TESTS)

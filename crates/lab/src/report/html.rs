@@ -2,12 +2,14 @@
 
 use crate::results::{Analysis, Metric};
 
+use super::answers::{Answer, Clause, Finding, answers, in_short};
 use super::markup::Markup;
 use super::numbers::{duration, utc};
+use super::ratios::{RatioRow, ratios};
 use super::sections;
-use super::svg::{self, RatioRow};
+use super::svg;
 use super::tables;
-use super::words::{Answer, Clause, Finding, VIRTUAL, answers, describe, group_title, in_short};
+use super::words::{VIRTUAL, describe, group_title};
 
 /// The whole page.
 pub(super) fn page(analysis: &Analysis<'_>) -> String {
@@ -68,7 +70,7 @@ fn head(m: &mut Markup, analysis: &Analysis<'_>) {
         m.leaf("p", &[("class", &"over")], format_args!("Overlane laboratory · study {}", run.study.name));
         m.leaf("h1", &[], &run.study.title);
         m.leaf("p", &[("class", &"lead")], &run.study.question);
-        let matrix = if run.quick { "quick matrix" } else { "whole matrix" };
+        let matrix = if run.quick { "Quick matrix" } else { "Whole matrix" };
         let broken = if run.interrupted { ", interrupted" } else { "" };
         let took = duration(run.finished_unix_ms.saturating_sub(run.started_unix_ms));
         m.leaf("p", &[("class", &"dim")], format_args!(
@@ -122,35 +124,42 @@ fn question(m: &mut Markup, answer: &Answer) {
     if !answer.note.is_empty() {
         m.leaf("p", &[("class", &"dim")], answer.note);
     }
-    m.el("ul", &[("class", &"answers")], |m| {
-        for finding in &answer.findings {
-            m.el("li", &[], |m| sentence(m, finding));
-        }
-    });
+    for setting in &answer.settings {
+        m.leaf("p", &[("class", &"setting")], &setting.with);
+        m.el("ul", &[("class", &"answers")], |m| {
+            for finding in &setting.findings {
+                m.el("li", &[], |m| sentence(m, &setting.with, finding));
+            }
+        });
+    }
 }
 
-fn sentence(m: &mut Markup, finding: &Finding) {
-    m.text(&finding.setting).text(" ");
-    let clause = |m: &mut Markup, clause: &Clause| {
-        m.leaf("b", &[], &clause.text);
-        m.text(": ");
-        tables::verdict(m, clause.verdict);
-    };
-    for (i, part) in [&finding.goodput, &finding.cpu]
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        m.text(if i == 0 { "" } else { "; " });
-        clause(m, part);
+fn sentence(m: &mut Markup, with: &str, finding: &Finding) {
+    m.leaf(
+        "span",
+        &[("class", &format!("key {}", svg::class(finding.backend)))],
+        "",
+    );
+    m.leaf("b", &[], format_args!("{}{}", finding.backend, finding.at));
+    for (i, clause) in finding.clauses.iter().enumerate() {
+        let Clause {
+            verb,
+            figure,
+            object,
+            verdict,
+        } = clause;
+        m.text(if i == 0 { " " } else { "; " }).text(verb).text(" ");
+        m.leaf("b", &[], figure);
+        m.text(format_args!(" {object}: "));
+        tables::verdict(m, *verdict);
     }
     m.text(". ");
-    if !finding.why.is_empty() {
-        m.leaf("small", &[], format_args!("{}. ", capital(&finding.why)));
-    }
     let href = format!("#{}", finding.anchor);
-    let label = format!("Table row: {}", finding.setting);
+    let label = format!("Table row: {with}, {}{}", finding.backend, finding.at);
     m.leaf("a", &[("href", &href), ("aria-label", &label)], "row ↓");
+    if !finding.why.is_empty() {
+        m.leaf("small", &[], format_args!("{}.", capital(&finding.why)));
+    }
 }
 
 fn charts(m: &mut Markup, analysis: &Analysis<'_>) {
@@ -239,7 +248,7 @@ fn published(m: &mut Markup, analysis: &Analysis<'_>) {
                     &[],
                     "Ratios of goodput: published ◆ and ours ●, offload off",
                 );
-                svg::ratios(m, &rows);
+                ratios(m, &rows);
             });
             tables::published_shapes(m, analysis);
         }

@@ -3,11 +3,12 @@
 use crate::results::{Analysis, Axis, CellFigures, Compared, Metric, label, status};
 use crate::stats::Comparison;
 
+use super::answers::{Setting, answers, in_short};
 use super::numbers::{NONE, duration, interval, mean, ratio, ratio_interval, utc};
 use super::published::shapes;
 use super::sections::host_facts;
-use super::tables::{other_setting, pairs};
-use super::words::{GLOSSARY, VIRTUAL, answers, group_title, in_short, mark, method};
+use super::tables::other_setting;
+use super::words::{GLOSSARY, VIRTUAL, group_title, mark, method, pairs};
 
 /// The whole file.
 pub(super) fn page(analysis: &Analysis<'_>) -> String {
@@ -78,8 +79,8 @@ fn answer(out: &mut String, analysis: &Analysis<'_>) {
         if !answer.note.is_empty() {
             *out += &format!("{}\n\n", answer.note);
         }
-        for finding in &answer.findings {
-            *out += &format!("- {}\n", esc(&finding.sentence()));
+        for sentence in answer.settings.iter().flat_map(Setting::sentences) {
+            *out += &format!("- {}\n", esc(&sentence));
         }
         out.push('\n');
     }

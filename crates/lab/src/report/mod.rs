@@ -3,12 +3,15 @@
 //! Everything here turns an [`Analysis`] into text; nothing is computed but the choice of words and
 //! digits. The page needs no network and no script.
 
+mod answers;
 mod csv;
 mod html;
 mod markdown;
 mod markup;
 mod numbers;
 mod published;
+mod ratios;
+mod scale;
 mod sections;
 mod svg;
 mod tables;

@@ -68,9 +68,15 @@ pub(super) fn ratio(value: f64) -> String {
     format!("×{}", fixed(value, digits))
 }
 
-/// `[1.38, 1.45]`; empty without an interval.
+/// `[1.38, 1.45]`; empty without an interval. An end that would read as 1 without being 1 gets a
+/// third decimal, because on which side of 1 it lies is what the verdict hangs on.
 pub(super) fn ratio_interval(ci95: Option<[f64; 2]>) -> String {
-    let plain = |v: f64| ratio(v).trim_start_matches('×').to_owned();
+    let plain = |v: f64| {
+        if v != 1.0 && (v - 1.0).abs() < 0.005 {
+            return fixed(v, 3);
+        }
+        ratio(v).trim_start_matches('×').to_owned()
+    };
     ci95.map_or_else(String::new, |[low, high]| {
         format!("[{}, {}]", plain(low), plain(high))
     })
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(fixed(-1234.5, 1), "−1234.5");
         assert_eq!(ratio(0.0432), "×0.043");
         assert_eq!(ratio(1.4234), "×1.42");
+        assert_eq!(ratio_interval(Some([0.9712, 0.9981])), "[0.97, 0.998]");
         assert_eq!(value(Metric::UnderlayRate, 394_120.0), "394");
         assert_eq!(value(Metric::UnderlayRate, 65_432.0), "65.4");
     }

@@ -209,7 +209,7 @@ pub(super) fn discarded(m: &mut Markup, analysis: &Analysis<'_>) {
             "Taken, kept in samples.ndjson, and not counted in any figure.",
         );
         folded(m, &format!("{count} samples"), |m| {
-            let header = ["Cell", "Round", "Begun", "Gbit/s", "Why"];
+            let header = ["Cell", "#Round", "Begun", "#Gbit/s", "Why"];
             table(m, "Discarded samples", &header, |m| {
                 for discarded in &analysis.discarded {
                     let sample = discarded.sample;

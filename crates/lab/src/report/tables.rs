@@ -1,15 +1,15 @@
 //! Tables of the page: cells, comparisons, published figures.
 
 use crate::record::{CellKey, GroupKey};
-use crate::results::{Analysis, Axis, CellFigures, Compared, Metric, status};
-use crate::stats::Comparison;
+use crate::results::{Analysis, Axis, CellFigures, Compared, Metric, label, status};
+use crate::stats::{Comparison, Verdict};
 
 use super::markup::Markup;
 use super::numbers::{NONE, fixed, interval, mean, ratio, ratio_interval, short, value};
 use super::published::{Shape, shapes};
-use super::words::{anchor, group_title, mark, method, slug};
+use super::words::{anchor, group_title, mark, method, pairs, slug};
 
-/// A table that scrolls by itself where the screen is narrow.
+/// A table that scrolls by itself where the screen is narrow. A heading with `#` stands over numbers.
 pub(super) fn table(
     m: &mut Markup,
     caption: &str,
@@ -29,9 +29,7 @@ pub(super) fn table(
                 m.leaf("caption", &[], caption);
                 m.el("thead", &[], |m| {
                     m.el("tr", &[], |m| {
-                        header
-                            .iter()
-                            .for_each(|h| m.leaf("th", &[("scope", &"col")], h))
+                        header.iter().for_each(|text| heading(m, text));
                     });
                 });
                 m.el("tbody", &[], rows);
@@ -40,24 +38,33 @@ pub(super) fn table(
     );
 }
 
+fn heading(m: &mut Markup, text: &str) {
+    let (class, text) = text
+        .strip_prefix('#')
+        .map_or(("text", text), |number| ("n", number));
+    m.leaf("th", &[("scope", &"col"), ("class", &class)], text);
+}
+
 /// Every cell of one group.
 pub(super) fn cells(m: &mut Markup, analysis: &Analysis<'_>, group: GroupKey) {
     let header = [
         "Network",
-        "Status",
-        "Path proof",
-        "Goodput Gbit/s",
-        "CPU %/Gbit/s",
-        "CPU % sender",
-        "CPU % receiver",
-        "Underlay kpps",
-        "Bytes/packet",
-        "Retransmits",
+        "#Goodput Gbit/s",
+        "#CPU %/Gbit/s",
+        "#CPU % sender",
+        "#CPU % receiver",
+        "#Underlay kpps",
+        "#Bytes per packet",
+        "#Retransmits",
         "Samples",
+        "Path proof",
+        "Status",
     ];
     table(m, &group_title(group), &header, |m| {
         for figures in analysis.in_group(group) {
-            cell(m, figures);
+            let (word, _) = status(&figures.cell.status);
+            let id = format!("cell-{}", slug(figures.cell.key));
+            m.el("tr", &[("id", &id), ("class", &word)], |m| cell(m, figures));
         }
     });
 }
@@ -65,54 +72,49 @@ pub(super) fn cells(m: &mut Markup, analysis: &Analysis<'_>, group: GroupKey) {
 fn cell(m: &mut Markup, figures: &CellFigures<'_>) {
     let cell = figures.cell;
     let (word, reason) = status(&cell.status);
-    m.el(
-        "tr",
-        &[
-            ("id", &format!("cell-{}", slug(cell.key))),
-            ("class", &word),
-        ],
-        |m| {
-            m.el("th", &[("scope", &"row")], |m| {
-                m.leaf(
-                    "span",
-                    &[(
-                        "class",
-                        &format!("key {}", super::svg::class(cell.key.backend)),
-                    )],
-                    "",
-                );
-                m.text(cell.key.backend);
-                m.leaf("small", &[], format!("MTU {}", cell.key.mtu));
-            });
-            m.el("td", &[("class", &"text")], |m| match reason {
-                None if cell.notes.is_empty() => {
-                    m.text(word);
-                }
-                _ => details(
-                    m,
-                    word,
-                    reason
-                        .into_iter()
-                        .chain(cell.notes.iter().map(String::as_str)),
-                ),
-            });
-            m.el("td", &[("class", &"text")], |m| proof(m, figures));
-            let with_interval = |m: &mut Markup, metric: Metric| {
-                let summary = figures.get(metric);
-                number(m, &mean(metric, summary), &interval(metric, summary));
-            };
-            with_interval(m, Metric::Goodput);
-            with_interval(m, Metric::CpuPerGbps);
-            for metric in [Metric::CpuSender, Metric::CpuReceiver] {
-                number(m, &mean(metric, figures.get(metric)), "");
-            }
-            with_interval(m, Metric::UnderlayRate);
-            for metric in [Metric::UnderlayPacket, Metric::Retransmits] {
-                number(m, &mean(metric, figures.get(metric)), "");
-            }
-            m.el("td", &[], |m| samples(m, figures));
-        },
-    );
+    m.el("th", &[("scope", &"row"), ("class", &"name")], |m| {
+        let class = format!("key {}", super::svg::class(cell.key.backend));
+        m.leaf("span", &[("class", &class)], "");
+        m.text(cell.key.backend);
+        let state = if figures.is_ok() { "" } else { word };
+        let separator = if state.is_empty() { "" } else { " · " };
+        m.leaf(
+            "small",
+            &[],
+            format!("MTU {}{separator}{state}", cell.key.mtu),
+        );
+    });
+    for metric in [
+        Metric::Goodput,
+        Metric::CpuPerGbps,
+        Metric::CpuSender,
+        Metric::CpuReceiver,
+        Metric::UnderlayRate,
+        Metric::UnderlayPacket,
+        Metric::Retransmits,
+    ] {
+        let summary = figures.get(metric);
+        let ends = match metric {
+            Metric::Goodput | Metric::CpuPerGbps | Metric::UnderlayRate => summary,
+            // Beside these an interval says little and costs the width of a column.
+            _ => None,
+        };
+        number(m, &mean(metric, summary), &interval(metric, ends));
+    }
+    m.el("td", &[("class", &"text")], |m| samples(m, figures));
+    m.el("td", &[("class", &"text")], |m| proof(m, figures));
+    let texts = || {
+        reason
+            .into_iter()
+            .chain(cell.notes.iter().map(String::as_str))
+    };
+    m.el("td", &[("class", &"text")], |m| {
+        if texts().next().is_none() {
+            m.text(word);
+        } else {
+            details(m, word, texts());
+        }
+    });
 }
 
 fn proof(m: &mut Markup, figures: &CellFigures<'_>) {
@@ -170,7 +172,7 @@ pub(super) fn between_networks(m: &mut Markup, analysis: &Analysis<'_>, group: G
     if rows.is_empty() {
         return;
     }
-    let header = ["Network", "against", "Goodput", "CPU %/Gbit/s", "Samples"];
+    let header = ["Network", "against", "#Goodput", "#CPU %/Gbit/s", "Samples"];
     table(m, &group_title(group), &header, |m| {
         for first in rows {
             comparison(
@@ -189,8 +191,8 @@ pub(super) fn between_settings(m: &mut Markup, analysis: &Analysis<'_>) {
     let header = [
         "Network and setting",
         "against",
-        "Goodput",
-        "CPU %/Gbit/s",
+        "#Goodput",
+        "#CPU %/Gbit/s",
         "Samples",
     ];
     let axes = [
@@ -206,24 +208,10 @@ pub(super) fn between_settings(m: &mut Markup, analysis: &Analysis<'_>) {
         table(m, title, &header, |m| {
             for first in rows {
                 let b = other_setting(axis, first.b);
-                comparison(m, analysis, first, &crate::results::label(&first.a), &b);
+                comparison(m, analysis, first, &label(&first.a), &b);
             }
         });
     }
-}
-
-/// One comparison for each pair of cells, whatever its metric.
-pub(super) fn pairs<'c>(comparisons: impl Iterator<Item = &'c Compared>) -> Vec<&'c Compared> {
-    let mut out: Vec<&Compared> = Vec::new();
-    for compared in comparisons {
-        if !out
-            .iter()
-            .any(|seen| (seen.a, seen.b) == (compared.a, compared.b))
-        {
-            out.push(compared);
-        }
-    }
-    out
 }
 
 /// `MTU 1500`
@@ -248,7 +236,7 @@ fn comparison(m: &mut Markup, analysis: &Analysis<'_>, c: &Compared, a: &str, b:
             let result = analysis
                 .comparison(c.a, c.b, metric)
                 .map(|found| &found.result);
-            m.el("td", &[("class", &"n")], |m| verdict_cell(m, result));
+            m.el("td", &[("class", &"n inline")], |m| verdict_cell(m, result));
         }
         m.leaf("td", &[("class", &"text")], method(c));
     });
@@ -259,17 +247,18 @@ fn verdict_cell(m: &mut Markup, result: Option<&Comparison>) {
         m.text(NONE);
         return;
     };
-    m.text(ratio(value));
+    m.text(ratio(value)).text(" ");
     m.leaf("small", &[], ratio_interval(result.ci95));
+    m.text(" ");
     verdict(m, result.verdict);
 }
 
 /// The coloured word with its mark.
-pub(super) fn verdict(m: &mut Markup, verdict: crate::stats::Verdict) {
+pub(super) fn verdict(m: &mut Markup, verdict: Verdict) {
     let class = match verdict {
-        crate::stats::Verdict::Better => "v better",
-        crate::stats::Verdict::Worse => "v worse",
-        crate::stats::Verdict::CannotTell => "v cannot",
+        Verdict::Better => "v better",
+        Verdict::Worse => "v worse",
+        Verdict::CannotTell => "v cannot",
     };
     m.leaf(
         "span",
@@ -282,7 +271,7 @@ pub(super) fn verdict(m: &mut Markup, verdict: crate::stats::Verdict) {
 pub(super) fn published_shapes(m: &mut Markup, analysis: &Analysis<'_>) {
     let header = [
         "Shape",
-        "Published",
+        "#Published",
         "Ours, offload off",
         "Ours, offload on",
     ];
@@ -304,7 +293,10 @@ pub(super) fn published_shapes(m: &mut Markup, analysis: &Analysis<'_>) {
 }
 
 fn ours(m: &mut Markup, shape: &Shape, offload: bool) {
-    m.el("td", &[("class", &"n")], |m| {
+    m.el("td", &[("class", &"text")], |m| {
+        if !shape.ours.iter().any(|o| o.offload == offload) {
+            m.text(NONE);
+        }
         for ours in shape.ours.iter().filter(|o| o.offload == offload) {
             let text = ours.result.ratio.map_or_else(|| NONE.to_owned(), ratio);
             m.el("div", &[], |m| {
@@ -318,7 +310,7 @@ fn ours(m: &mut Markup, shape: &Shape, offload: bool) {
 
 /// The published figures as they were published.
 pub(super) fn published_figures(m: &mut Markup, analysis: &Analysis<'_>) {
-    let header = ["Network", "Guest MTU", "Streams", "Gbit/s", "Readings"];
+    let header = ["Network", "#Guest MTU", "#Streams", "#Gbit/s", "Readings"];
     for published in &analysis.run.study.published.tables {
         table(
             m,

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::results::{Analysis, CellFigures, Metric, status};
 
+use super::answers::in_short;
 use super::numbers::{interval, mean};
-use super::words::{group_title, in_short};
+use super::words::group_title;
 
 const HEADER: [&str; 6] = [
     "network",

@@ -1,62 +1,8 @@
-//! The answers in words: sentences made from comparisons, and the explanations around them.
-//!
-//! The same sentences go to the page, to Markdown and to the terminal.
+//! Names, marks and explanations that several parts of the report share.
 
 use crate::record::{BackendName, CellKey, GroupKey, MtuClass};
-use crate::results::{Analysis, Axis, Compared, Metric};
+use crate::results::Compared;
 use crate::stats::{Method, Verdict};
-
-use super::numbers::{mean, ratio, ratio_interval};
-
-/// What a run answers: questions with their findings, the most important first.
-pub(super) struct Answer {
-    /// The question.
-    pub(super) question: &'static str,
-    /// How to read the findings; may be empty.
-    pub(super) note: &'static str,
-    /// The findings.
-    pub(super) findings: Vec<Finding>,
-}
-
-/// One sentence: two cells compared by goodput and by CPU.
-pub(super) struct Finding {
-    /// `With offload on, MTU 1500 and 4 streams, overlane-vxlan against kernel-vxlan`
-    pub(super) setting: String,
-    /// `carries ×1.42 [1.38, 1.45] the goodput`, and what that says.
-    pub(super) goodput: Option<Clause>,
-    /// `costs ×0.70 [0.68, 0.72] the CPU per Gbit/s`, and what that says.
-    pub(super) cpu: Option<Clause>,
-    /// What explains it; may be empty.
-    pub(super) why: String,
-    /// The row of the comparison table.
-    pub(super) anchor: String,
-}
-
-/// Half a sentence with its verdict.
-pub(super) struct Clause {
-    /// The words.
-    pub(super) text: String,
-    /// The verdict.
-    pub(super) verdict: Verdict,
-}
-
-impl Finding {
-    /// The whole sentence as plain text.
-    pub(super) fn sentence(&self) -> String {
-        let clause = |c: &Clause| format!("{}: {} {}", c.text, mark(c.verdict), c.verdict.words());
-        let clauses: Vec<_> = [&self.goodput, &self.cpu]
-            .into_iter()
-            .flatten()
-            .map(clause)
-            .collect();
-        let why = if self.why.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", self.why)
-        };
-        format!("{} {}{why}.", self.setting, clauses.join("; "))
-    }
-}
 
 /// The mark beside a verdict, so that colour is never needed to read it.
 pub(super) fn mark(verdict: Verdict) -> &'static str {
@@ -67,161 +13,18 @@ pub(super) fn mark(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The answers of a run.
-pub(super) fn answers(analysis: &Analysis<'_>) -> Vec<Answer> {
-    let groups = headline(analysis);
-    let against = |b: BackendName, keep: fn(BackendName) -> bool| {
-        let axis = |c: &&Compared| c.axis == Axis::Backend && c.b.backend == b;
-        findings(analysis, |c| {
-            axis(&c) && keep(c.a.backend) && groups.contains(&c.a.group())
-        })
-    };
-    let overlay = |b: BackendName| b.is_overlay();
-    let mut answers = vec![
-        Answer {
-            question: "Does it beat the kernel’s own VXLAN?",
-            note: "",
-            findings: against(BackendName::KernelVxlan, overlay),
-        },
-        Answer {
-            question: "What does the overlay cost against a plain bridge without one?",
-            note: "×1.00 would be an overlay that costs nothing.",
-            findings: against(BackendName::Bridge, overlay),
-        },
-        Answer {
-            question: "Does a jumbo MTU pay?",
-            note: "8900 bytes in an overlay, 9000 without one, against 1500. With offload on, \
-                   super-packets cross the wire whole and hide the MTU; so this is the wire that segments.",
-            findings: findings(analysis, |c| c.axis == Axis::Mtu && !c.a.offload),
-        },
-        Answer {
-            question: "Geneve or VXLAN?",
-            note: "The same switch with the other encapsulation.",
-            findings: findings(analysis, |c| {
-                c.axis == Axis::Backend
-                    && c.a.backend.is_overlay()
-                    && c.b.backend.is_overlay()
-                    && c.b.backend != BackendName::KernelVxlan
-                    && groups.contains(&c.a.group())
-            }),
-        },
-    ];
-    answers.retain(|answer| !answer.findings.is_empty());
-    answers
-}
-
-/// One sentence for the top: how often each overlay of ours beat the kernel's.
-pub(super) fn in_short(analysis: &Analysis<'_>) -> Option<String> {
-    let counts: Vec<String> = [BackendName::OverlaneVxlan, BackendName::OverlaneGeneve]
-        .into_iter()
-        .filter_map(|a| count_against(analysis, a, BackendName::KernelVxlan))
-        .collect();
-    (!counts.is_empty()).then(|| format!("{}.", counts.join("; ")))
-}
-
-fn count_against(analysis: &Analysis<'_>, a: BackendName, b: BackendName) -> Option<String> {
-    let count = |verdict: Verdict| {
-        let hit = |c: &&Compared| {
-            c.axis == Axis::Backend
-                && (c.a.backend, c.b.backend, c.metric) == (a, b, Metric::Goodput)
-                && c.result.verdict == verdict
-        };
-        analysis.comparisons.iter().filter(hit).count()
-    };
-    let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
-    let total = better + worse + count(Verdict::CannotTell);
-    let settings = if total == 1 { "setting" } else { "settings" };
-    (total > 0).then(|| {
-        format!(
-            "{a} carries more than {b} in {better} of {total} {settings}, less in {worse}, and in {} one \
-             cannot tell",
-            total - better - worse
-        )
-    })
-}
-
-/// The settings that the study itself puts first (its quick matrix), where the run has them.
-fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
-    let quick = &analysis.run.study.quick.groups;
-    let first = |g: &GroupKey| {
-        quick.iter().any(|axes| {
-            axes.mtu.contains(&g.mtu_class)
-                && axes.streams.contains(&g.streams)
-                && axes.offload.contains(&g.offload)
-        })
-    };
-    let headline: Vec<_> = analysis.groups.iter().copied().filter(first).collect();
-    if headline.is_empty() {
-        analysis.groups.clone()
-    } else {
-        headline
-    }
-}
-
-fn findings(analysis: &Analysis<'_>, keep: impl Fn(&Compared) -> bool) -> Vec<Finding> {
-    let mut out: Vec<Finding> = Vec::new();
-    for compared in analysis.comparisons.iter().filter(|c| keep(c)) {
-        let anchor = anchor(compared);
-        if !out.iter().any(|f| f.anchor == anchor) {
-            out.push(finding(analysis, compared, anchor));
+/// One comparison for each pair of cells, whatever its metric.
+pub(super) fn pairs<'c>(comparisons: impl Iterator<Item = &'c Compared>) -> Vec<&'c Compared> {
+    let mut out: Vec<&Compared> = Vec::new();
+    for compared in comparisons {
+        if !out
+            .iter()
+            .any(|seen| (seen.a, seen.b) == (compared.a, compared.b))
+        {
+            out.push(compared);
         }
     }
     out
-}
-
-fn finding(analysis: &Analysis<'_>, c: &Compared, anchor: String) -> Finding {
-    let (a, b) = (c.a, c.b);
-    let setting = if c.axis == Axis::Mtu {
-        let (streams, offload) = (streams(a.streams), offload(a.offload));
-        format!(
-            "With {offload} and {streams}, {} at MTU {} against {}",
-            a.backend, a.mtu, b.mtu
-        )
-    } else {
-        format!(
-            "With {}, {} against {}",
-            group_words(a),
-            a.backend,
-            b.backend
-        )
-    };
-    let why = if c.axis == Axis::Mtu {
-        packets(analysis, b, a)
-    } else {
-        String::new()
-    };
-    let clause = |metric, verb: &str, what: &str| {
-        let result = &analysis.comparison(a, b, metric)?.result;
-        let interval = ratio_interval(result.ci95);
-        let space = if interval.is_empty() { "" } else { " " };
-        let text = format!("{verb} {}{space}{interval} {what}", ratio(result.ratio?));
-        Some(Clause {
-            text,
-            verdict: result.verdict,
-        })
-    };
-    Finding {
-        setting,
-        goodput: clause(Metric::Goodput, "carries", "the goodput"),
-        cpu: clause(Metric::CpuPerGbps, "costs", "the CPU per Gbit/s"),
-        why,
-        anchor,
-    }
-}
-
-/// Study A's explanation: how many packets, and how large.
-fn packets(analysis: &Analysis<'_>, from: CellKey, to: CellKey) -> String {
-    let figure = |key, metric| analysis.cell(key).and_then(|f| f.get(metric));
-    let text = |metric| {
-        let (x, y) = (figure(from, metric)?, figure(to, metric)?);
-        Some((mean(metric, Some(x)), mean(metric, Some(y))))
-    };
-    match (text(Metric::UnderlayPacket), text(Metric::UnderlayRate)) {
-        (Some((b, b2)), Some((r, r2))) => {
-            format!("mean packet on the underlay {b} → {b2} B, {r} → {r2} thousand packets/s")
-        }
-        _ => String::new(),
-    }
 }
 
 /// `offload on, MTU 1500 and 4 streams`
@@ -252,11 +55,13 @@ pub(super) fn mtu(group: GroupKey) -> &'static str {
     }
 }
 
-fn streams(count: u32) -> String {
+/// `4 streams`
+pub(super) fn streams(count: u32) -> String {
     format!("{count} stream{}", if count == 1 { "" } else { "s" })
 }
 
-fn offload(on: bool) -> &'static str {
+/// `offload on`
+pub(super) fn offload(on: bool) -> &'static str {
     if on { "offload on" } else { "offload off" }
 }
 
