@@ -9,7 +9,7 @@ from scapy.utils import PcapReader
 from net import run, stop
 
 
-#: Header checksums are verified; over IPv6 a zero UDP checksum is what the fabric asked for (RFC 6936).
+#: Header checksums are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
 PREFERENCES = ("-o", "ip.check_checksum:TRUE", "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
 
 

@@ -1,4 +1,4 @@
-"""Frames built byte by byte: tunnel packets, whole or broken on purpose, and AF_PACKET to send them."""
+"""Frames built byte by byte: tunnel packets, whole or broken on purpose, and a socket to send."""
 
 import socket
 import struct
@@ -65,7 +65,7 @@ class Ends:
         return geneve_header(vni, options, **fields)
 
     def packet(self, payload, ip=None, udp=None, fragment=None):
-        """Ethernet, IP and UDP around `payload`; fields in `ip` and `udp` win over the right ones."""
+        """Ethernet, IP and UDP around `payload`; `ip` and `udp` win over the right fields."""
         udp = {"sport": 50000, "dport": PORTS[self.encapsulation], "chksum": 0, **(udp or {})}
         frame = Ether(src=self.source_mac, dst=self.target_mac)
         if self.family == 4:

@@ -134,7 +134,8 @@ def _geneve_packets(ends, inner, good):
     yield "no option, unknown destination", carry(b"", inner.plain(UNKNOWN_MAC)), "unknown_unicast"
     yield "an unknown option before OVN's", carry(spare + ovn), "to_port"
     yield "an unknown option after OVN's", carry(ovn + spare), "to_port"
-    yield "252 bytes of options", carry(ovn + geneve_option(b"", cls=0xFFFF, kind=1) * 61), "to_port"
+    many = geneve_option(b"", cls=0xFFFF, kind=1) * 61
+    yield "252 bytes of options", carry(ovn + many), "to_port"
     yield "unknown critical option", carry(critical), "geneve_critical"
     yield "unknown critical option after OVN's", carry(ovn + critical), "geneve_critical"
     yield "OVN's class, unknown critical type", carry(

@@ -196,7 +196,7 @@ def test_remove_works_when_the_namespace_is_gone(lab):
 
 
 def test_the_host_may_be_applied_again_in_a_new_namespace_of_the_same_name(lab):
-    """What a reboot of a container host, or a crashed lab, leaves: the name is the same, nothing else."""
+    """What a restarted container host leaves: the name is the same, nothing else."""
     scene = Scene(lab, GENEVE, 4).apply()
     one, two = scene.hosts
     near, far = scene.guests

@@ -9,9 +9,9 @@ import pytest
 
 import state
 import traffic
-from net import run, wait_until
+from net import run
 from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove
-from topology import UPLINK, Scene, underlay_address
+from topology import UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -184,7 +184,7 @@ def test_a_host_locked_for_too_long_is_refused(lab):
 
 @pytest.mark.needs("prlimit")
 def test_an_apply_that_runs_out_of_files_at_any_moment_puts_everything_back(scene):
-    """Fewer descriptors than it needs: it fails in another place each time, also half way through."""
+    """Fewer descriptors than it needs: it fails elsewhere each time, also half way through."""
     host, (near, far) = scene.hosts[0], scene.guests
     was_applied = bool(state.pins(host.name))
     scene.fabric.data["switches"]["blue"]["unknown_unicast"] = "flood"

@@ -108,7 +108,7 @@ def test_cleanup_after_kill_nine_leaves_nothing_behind(tmp_path, moment):
     done = overlane("lab", "cleanup")
     assert machine() == before, done.stdout
     assert set(processes()) <= set(processes_before), done.stdout
-    # Ids say nothing about their owner: other tests' objects are among them and go with their tests.
+    # Ids say nothing of their owner: other tests' objects are among them and go with their tests.
     wait_until(lambda: not any(created[kind] & found for kind, found in objects().items()),
                timeout=240, interval=1, what="BPF programs, links and maps of the study to be gone")
     assert "nothing was left behind" in overlane("lab", "cleanup").stdout

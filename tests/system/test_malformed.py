@@ -46,7 +46,7 @@ class Stage:
         return verdicts(self.host.name)
 
     def settled(self, before, hook, sent):
-        """What one hook's counters rose by once `sent` packets are in them, or after three seconds."""
+        """What one hook's counters rose by: once `sent` packets are in, or after three seconds."""
         deadline = time.monotonic() + 3
         while True:
             rose = difference(before, self.verdicts())

@@ -8,8 +8,8 @@ import traffic
 from capture import Capture
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
 from net import veth, wait_until
-from overlane import GENEVE, PORTS, VXLAN, show, verdicts
-from topology import UPLINK, Scene, address_lines, set_wire, underlay_address
+from overlane import GENEVE, PORTS, show, verdicts
+from topology import UPLINK, Scene, address_lines, set_wire
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -17,7 +17,7 @@ NEW_MAC = "02:00:5e:00:77:77"
 
 
 def announce(host, mac):
-    """What a machine says when its address moved: gratuitous ARP or an unsolicited advertisement."""
+    """What a machine says when its address moved: gratuitous ARP, unsolicited advertisement."""
     if host.family == 4:
         frame = Ether(src=mac, dst=BROADCAST) / ARP(op=2, hwsrc=mac, psrc=host.address,
                                                     hwdst=BROADCAST, pdst=host.address)
@@ -71,7 +71,7 @@ def test_a_new_address_that_nobody_announced_is_found(lab, encapsulation, family
 
 
 def insert_router(lab, scene):
-    """host 1 ── router ── host 2: each VTEP in a subnet of its own. Returns the router's namespace."""
+    """host 1 ── router ── host 2: each VTEP in a subnet of its own. Returns the router."""
     one, two = scene.hosts
     router = lab.namespace("r")
     one.ns.ip(f"link delete {UPLINK}")

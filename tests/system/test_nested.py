@@ -105,7 +105,7 @@ def test_a_tag_in_a_guests_frame_never_shows_on_the_underlay(lab, encapsulation,
 
 
 def test_a_tagged_super_packet_is_dropped_whole(lab, encapsulation, wire):
-    """The port's device moves a tag into packet metadata; with a super-packet it is easy to lose."""
+    """The port's device moves the tag into packet metadata, where it is easy to lose."""
     scene = Scene(lab, encapsulation, 4, wire).apply()
     near, far = scene.guests
     traffic.ping(near.ns, far.v4)
@@ -142,5 +142,5 @@ def super_packet(near, far, vlan=None):
     headers = len(frame) + 20
     frame = bytes(frame / IP(src=near.v4, dst=far.v4) / TCP(sport=9, dport=9, flags="A")
                   / Raw(PAYLOAD))
-    header = struct.pack("<BBHHHH", VNET_NEEDS_CSUM, VNET_GSO_TCPV4, headers + 20, 1000, headers, 16)
-    return header + frame
+    return struct.pack("<BBHHHH", VNET_NEEDS_CSUM, VNET_GSO_TCPV4, headers + 20, 1000, headers,
+                       16) + frame

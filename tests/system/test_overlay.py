@@ -10,8 +10,7 @@ import traffic
 from capture import Capture, tshark_count
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
 from net import wait_until
-from overlane import (GENEVE, PORTS, VXLAN, difference, hook_sum, port_counters, remote_counters,
-                      verdicts)
+from overlane import PORTS, difference, hook_sum, port_counters, remote_counters, verdicts
 from topology import SEGMENTED, UPLINK, WHOLE, Scene, add_guest
 
 pytestmark = pytest.mark.needs_overlane
@@ -74,7 +73,8 @@ def test_counters_of_ports_and_remotes_agree_on_both_hosts(lab, encapsulation, f
     with PacketSocket(near.ns, "eth0") as sock:
         for _ in range(100):
             sock.send(plain_frame(near.mac, far.mac))
-    sent, received = remote_counters(one, two)["to_remote"], remote_counters(two, one)["from_remote"]
+    sent = remote_counters(one, two)["to_remote"]
+    received = remote_counters(two, one)["from_remote"]
     assert sent == received and sent["packets"] == sent["segments"] == 100
     assert port_counters(one, "port1")["from_port"]["packets"] == 100
     assert port_counters(two, "port2")["to_port"]["packets"] == 100

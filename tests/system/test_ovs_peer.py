@@ -41,7 +41,7 @@ def test_vxlan_ping_and_tcp_both_ways(lab, family):
 
 
 def geneve_flows(switch, scene):
-    """Take and give exactly the option that Overlane writes; everything else is dropped and counted."""
+    """Take and give exactly the option that Overlane writes; all else is dropped and counted."""
     near, far = scene.guests
     vni, tunnel, port = scene.vni, ovs.TUNNEL_PORT, far.number
     there = f"{near.number << 16 | far.number:#x}"

@@ -38,7 +38,7 @@ def build():
 
 
 def _copy(copy):
-    """Bring the copy up to date; unchanged files keep their time, so cargo sees only real changes."""
+    """Bring the copy up to date; unchanged files keep their time: cargo sees real changes only."""
     copy.mkdir(exist_ok=True)
     wanted = set()
     patches = {}
@@ -69,7 +69,7 @@ def _copy(copy):
 
 
 def _borrow_dependencies(target):
-    """Compiled dependencies do not depend on where the project lies: take them from the first build."""
+    """Compiled dependencies do not care where the project lies: take them from the first build."""
     first = binary().parent
     if (target / "release").exists() or not (first / ".fingerprint").is_dir():
         return

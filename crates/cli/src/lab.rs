@@ -55,6 +55,7 @@ fn study(args: &LabRun, output: Output) -> Result<(), Failure> {
         quick: args.quick,
         out: args.out.clone(),
         progress: Progress::Auto,
+        version: env!("OVERLANE_VERSION").to_owned(),
     })?;
     if args.json {
         let result = summary.dir.join("result.json");

@@ -30,6 +30,8 @@ pub struct RunRequest {
     pub out: Option<PathBuf>,
     /// How progress is shown.
     pub progress: Progress,
+    /// Version and source revision of the program, for the host record.
+    pub version: String,
 }
 
 /// What a run left behind.

@@ -1,9 +1,9 @@
-//! The measuring itself: per group build every backend's topology, prove every path, sample in turn,
+//! The measuring itself: per block build every backend's topology, prove every path, sample in turn,
 //! take down.
 
 use crate::backends::{self, Backend};
 use crate::error::LabError;
-use crate::plan::{GroupPlan, Plan, order};
+use crate::plan::{Block, Plan, order};
 use crate::progress::Shown;
 use crate::record::{BackendName, CellStatus, Run};
 use crate::session::Session;
@@ -33,8 +33,8 @@ impl Bench<'_> {
     pub(crate) fn measure(&mut self) -> Result<(), LabError> {
         let missing = self.check_backends()?;
         self.probe_noise("before")?;
-        for group in &self.plan.groups {
-            self.measure_group(group, &missing)?;
+        for block in &self.plan.blocks {
+            self.measure_block(block, &missing)?;
         }
         self.probe_noise("after")
     }
@@ -61,30 +61,30 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn measure_group(
+    fn measure_block(
         &mut self,
-        group: &GroupPlan,
+        block: &Block,
         missing: &BTreeMap<BackendName, String>,
     ) -> Result<(), LabError> {
         let mut live = Vec::new();
         let outcome = self
-            .raise_group(group, missing, &mut live)
-            .and_then(|()| self.sample_group(group, &live));
+            .raise_block(block, missing, &mut live)
+            .and_then(|()| self.sample_block(block, &live));
         for cell in live {
             self.take_down(cell);
         }
         outcome
     }
 
-    /// Builds and proves all topologies of a group, those that can be.
-    fn raise_group(
+    /// Builds and proves all topologies of a block, those that can be.
+    fn raise_block(
         &mut self,
-        group: &GroupPlan,
+        block: &Block,
         missing: &BTreeMap<BackendName, String>,
         live: &mut Vec<Live>,
     ) -> Result<(), LabError> {
         let samples = u64::from(self.plan.samples) + 1;
-        for key in &group.cells {
+        for key in &block.cells {
             let Some(cell) = self.run.cells.iter().position(|cell| cell.key == *key) else {
                 continue;
             };
@@ -135,7 +135,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The same devices serve several groups: each set is recorded once.
+    /// The same devices serve several cells: each set is recorded once.
     fn record_hops(&mut self, topology: &Topology) -> Result<(), LabError> {
         let hops = topology.hops()?;
         let known = |name: &str| self.run.env.hops.iter().any(|hop| hop.topology == name);
@@ -146,17 +146,14 @@ impl Bench<'_> {
     }
 
     /// A B C, B C A, C A B …; a cell that fails twice in a row is out.
-    fn sample_group(&mut self, group: &GroupPlan, live: &[Live]) -> Result<(), LabError> {
-        let offload = if group.key.offload { "on" } else { "off" };
-        let mtu = group
-            .cells
-            .iter()
-            .map(|cell| cell.mtu.to_string())
-            .collect::<BTreeSet<_>>();
-        let mtu = mtu.into_iter().collect::<Vec<_>>().join("/");
+    fn sample_block(&mut self, block: &Block, live: &[Live]) -> Result<(), LabError> {
+        let offload = if block.offload { "on" } else { "off" };
+        let mtus: BTreeSet<_> = block.cells.iter().map(|cell| cell.mtu).collect();
+        let mtus: Vec<_> = mtus.iter().map(u32::to_string).collect();
         let name = format!(
-            "mtu {mtu}, streams {}, offload {offload}",
-            group.key.streams
+            "mtu {}, streams {}, offload {offload}",
+            mtus.join("/"),
+            block.streams
         );
         let mut out = vec![false; live.len()];
         for round in self.plan.rounds() {

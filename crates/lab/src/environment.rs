@@ -44,7 +44,7 @@ const TOOLS: [(&str, &[&str]); 5] = [
 ];
 
 /// Records the machine.
-pub(crate) fn record(cpus: &Cpus) -> Environment {
+pub(crate) fn record(cpus: &Cpus, overlane_version: &str) -> Environment {
     let cpuinfo = text("/proc/cpuinfo");
     Environment {
         kernel: format!("{} {}", kernel_release(), text("/proc/sys/kernel/version")),
@@ -72,10 +72,7 @@ pub(crate) fn record(cpus: &Cpus) -> Environment {
         shared_cpus: cpus.shared(),
         hops: Vec::new(),
         noise: Vec::new(),
-        overlane_version: env!("CARGO_PKG_VERSION").to_owned(),
-        git_revision: option_env!("OVERLANE_REVISION")
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned),
+        overlane_version: overlane_version.to_owned(),
         command: command(),
     }
 }
@@ -264,10 +261,13 @@ mod tests {
 
     #[test]
     fn the_record_of_this_machine_is_filled() {
-        let env = record(&Cpus {
-            host1: vec![0],
-            host2: vec![0],
-        });
+        let env = record(
+            &Cpus {
+                host1: vec![0],
+                host2: vec![0],
+            },
+            "1.2.3",
+        );
         assert!(
             !env.kernel.is_empty() && env.memory_mib > 0 && env.shared_cpus,
             "{env:?}"

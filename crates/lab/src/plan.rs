@@ -1,4 +1,4 @@
-//! From a matrix to the order of work: groups of cells that are compared, the rounds in which they
+//! From a matrix to the order of work: blocks of cells that stay up together, the rounds in which they
 //! are sampled in turn, and how long that takes.
 
 use crate::record::{CellKey, GroupKey};
@@ -13,39 +13,52 @@ const CELL_OVERHEAD: f64 = 2.0;
 /// The order of work.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    pub(crate) groups: Vec<GroupPlan>,
+    pub(crate) blocks: Vec<Block>,
     pub(crate) samples: u32,
     pub(crate) seconds: u32,
     pub(crate) warm_up_seconds: u32,
 }
 
-/// Cells that are measured in turn.
+/// Cells that are measured in turn: all networks with both MTUs, so that jumbo frames against 1500 is a
+/// ratio within a round like network against network.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GroupPlan {
-    pub(crate) key: GroupKey,
+pub(crate) struct Block {
+    pub(crate) streams: u32,
+    pub(crate) offload: bool,
     pub(crate) cells: Vec<CellKey>,
 }
 
 impl Plan {
     pub(crate) fn new(matrix: &Matrix) -> Self {
-        let mut groups: Vec<GroupPlan> = Vec::new();
-        for axes in &matrix.groups {
-            for &offload in &axes.offload {
-                for &mtu_class in &axes.mtu {
-                    for &streams in &axes.streams {
-                        let key = GroupKey {
-                            mtu_class,
-                            streams,
-                            offload,
-                        };
-                        if groups.iter().any(|group| group.key == key) {
-                            continue;
-                        }
-                        let cells = matrix.backends.iter().map(|backend| key.cell(*backend));
-                        groups.push(GroupPlan {
-                            key,
-                            cells: cells.collect(),
-                        });
+        let mut blocks: Vec<Block> = Vec::new();
+        for (streams, offload, axes) in matrix.groups.iter().flat_map(|axes| {
+            let offloads = axes.offload.iter();
+            offloads.flat_map(move |offload| {
+                axes.streams
+                    .iter()
+                    .map(move |streams| (*streams, *offload, axes))
+            })
+        }) {
+            let known = blocks
+                .iter()
+                .position(|block| (block.streams, block.offload) == (streams, offload));
+            let at = known.unwrap_or_else(|| {
+                blocks.push(Block {
+                    streams,
+                    offload,
+                    cells: Vec::new(),
+                });
+                blocks.len() - 1
+            });
+            for &mtu_class in &axes.mtu {
+                let key = GroupKey {
+                    mtu_class,
+                    streams,
+                    offload,
+                };
+                for cell in matrix.backends.iter().map(|backend| key.cell(*backend)) {
+                    if !blocks[at].cells.contains(&cell) {
+                        blocks[at].cells.push(cell);
                     }
                 }
             }
@@ -57,7 +70,7 @@ impl Plan {
             ..
         } = *matrix;
         Self {
-            groups,
+            blocks,
             samples,
             seconds,
             warm_up_seconds,
@@ -66,9 +79,9 @@ impl Plan {
 
     /// All cells in the order of the plan.
     pub(crate) fn cells(&self) -> impl Iterator<Item = CellKey> {
-        self.groups
+        self.blocks
             .iter()
-            .flat_map(|group| group.cells.iter().copied())
+            .flat_map(|block| block.cells.iter().copied())
     }
 
     /// Number of the rounds: the warm-up is round 0.
@@ -109,31 +122,26 @@ pub(crate) fn order(count: usize, round: u32) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BackendName, MtuClass};
+    use crate::record::BackendName;
     use crate::study::Study;
 
     #[test]
     fn the_shipped_study_is_the_matrix_of_the_method() {
         let study = Study::shipped("jumbo-vxlan").unwrap();
         let full = Plan::new(&study.matrix);
-        assert_eq!((full.groups.len(), full.cells().count()), (8, 56));
+        assert_eq!((full.blocks.len(), full.cells().count()), (4, 56));
         let quick = Plan::new(&study.quick);
-        let keys: Vec<_> = quick.groups.iter().map(|group| group.key).collect();
-        let key = |mtu_class, streams, offload| GroupKey {
-            mtu_class,
-            streams,
-            offload,
-        };
+        let blocks: Vec<_> = quick
+            .blocks
+            .iter()
+            .map(|block| (block.streams, block.offload, block.cells.len()))
+            .collect();
+        assert_eq!(blocks, [(4, true, 5), (1, false, 10)]);
+        let mtus: Vec<_> = quick.blocks[1].cells.iter().map(|cell| cell.mtu).collect();
         assert_eq!(
-            keys,
-            [
-                key(MtuClass::Standard, 4, true),
-                key(MtuClass::Standard, 1, false),
-                key(MtuClass::Jumbo, 1, false)
-            ]
+            mtus,
+            [1500, 1500, 1500, 1500, 1500, 9000, 9000, 8900, 8900, 8900]
         );
-        let mtus: Vec<_> = quick.groups[2].cells.iter().map(|cell| cell.mtu).collect();
-        assert_eq!(mtus, [9000, 9000, 8900, 8900, 8900]);
         assert!(quick.samples >= 6 && quick.seconds >= 2);
         assert!(
             quick.expected() < Duration::from_secs(290),

@@ -387,10 +387,8 @@ pub struct Environment {
     pub hops: Vec<Hop>,
     /// Steadiness of the machine before and after.
     pub noise: Vec<NoiseProbe>,
-    /// Version of the program.
+    /// Version of the program, with its source revision when the build knew it.
     pub overlane_version: String,
-    /// Its source revision, when the build knew it.
-    pub git_revision: Option<String>,
     /// The command that repeats the run.
     pub command: String,
 }

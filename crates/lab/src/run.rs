@@ -35,7 +35,7 @@ fn run_study(study: Study, request: &RunRequest) -> Result<RunSummary, LabError>
     let session = Session::begin()?;
     // Before the measuring, not after it: a folder that cannot be written would cost the whole run.
     fs::create_dir_all(&dir).map_err(LabError::io("creating", &dir))?;
-    let env = environment::record(&session.cpus);
+    let env = environment::record(&session.cpus, &request.version);
     let run = Run {
         schema: SCHEMA.to_owned(),
         study,
@@ -160,6 +160,7 @@ mod tests {
             quick: true,
             out: Some(out.clone()),
             progress: Progress::Lines,
+            version: "test".to_owned(),
         };
         let run = run_study(study, &request).unwrap().run;
         for cell in &run.cells {

@@ -99,6 +99,7 @@ class OpenVSwitch:
 
     def flow_packets(self, match):
         """How many packets one of br-int's flows has seen; `match` is a part of its text."""
+        self.appctl("revalidator/purge")  # else the last half second is not in the counts
         for line in self.ofctl("dump-flows").splitlines():
             if match in line:
                 return int(re.search(r"n_packets=(\d+)", line).group(1))

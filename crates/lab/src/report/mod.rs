@@ -1,4 +1,4 @@
-//! The report of a run: one web page, the same in Markdown, a CSV of the cells, a summary for a terminal.
+//! The report of a run: one web page, the same in Markdown, a CSV of the cells.
 //!
 //! Everything here turns an [`Analysis`] into text; nothing is computed but the choice of words and
 //! digits. The page needs no network and no script.
@@ -15,15 +15,11 @@ mod scale;
 mod sections;
 mod svg;
 mod tables;
-mod terminal;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
-use crate::record::Run;
 use crate::results::Analysis;
 
 /// `report.html`: the whole page.
@@ -39,9 +35,4 @@ pub fn markdown(analysis: &Analysis<'_>) -> String {
 /// `cells.csv`: one line per cell.
 pub fn csv(analysis: &Analysis<'_>) -> String {
     csv::cells(analysis)
-}
-
-/// A summary without colour for a terminal; its last line names the report.
-pub fn terminal(run: &Run, report: &Path) -> String {
-    terminal::summary(&Analysis::of(run), report)
 }

@@ -107,10 +107,6 @@ pub(super) fn host_facts(analysis: &Analysis<'_>) -> Vec<(&'static str, String)>
         ("CPUs of virtual host 2", cpus(&env.host2_cpus)),
         ("Hosts share a CPU", yes_no(env.shared_cpus)),
         ("Overlane", env.overlane_version.clone()),
-        (
-            "Source revision",
-            env.git_revision.clone().unwrap_or_else(missing),
-        ),
     ];
     for probe in &env.noise {
         let [median, spread, worst] =

@@ -146,12 +146,7 @@ fn no_figure_is_ever_not_a_number() {
         }
     }
     let analysis = Analysis::of(&run);
-    let texts = [
-        html(&analysis),
-        markdown(&analysis),
-        csv(&analysis),
-        terminal(&run, Path::new("r")),
-    ];
+    let texts = [html(&analysis), markdown(&analysis), csv(&analysis)];
     for text in texts {
         assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
     }
@@ -180,27 +175,10 @@ fn csv_has_a_line_for_each_cell() {
 }
 
 #[test]
-fn the_terminal_names_the_report_last() {
-    let run = fixture::run();
-    let text = terminal(&run, Path::new("results/x/report.html"));
-    assert_eq!(text.lines().last(), Some("report: results/x/report.html"));
-    for part in [
-        "MTU 1500 · 4 streams · offload on",
-        "kernel-vxlan",
-        "unavailable: <script>",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    assert!(text.lines().all(|line| !line.contains('\u{1b}')));
-}
-
-/// Leaves the page where `OVERLANE_REPORT_DIR` says, to be looked at in a browser.
-#[test]
 fn a_page_to_look_at() {
     let Some(dir) = std::env::var_os("OVERLANE_REPORT_DIR") else {
         return;
     };
     let run = fixture::run();
     let path = crate::results::write(&run, Path::new(&dir)).unwrap();
-    println!("{}", terminal(&run, &path));
 }
