@@ -188,6 +188,7 @@ mod tests {
             discarded: None,
             goodput_gbps,
             retransmits: None,
+            window_seconds: 1.5,
             underlay_packets: 1000,
             underlay_bytes: 1_500_000,
             underlay_rate_pps: 2000.0,

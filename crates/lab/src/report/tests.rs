@@ -180,5 +180,5 @@ fn a_page_to_look_at() {
         return;
     };
     let run = fixture::run();
-    let path = crate::results::write(&run, Path::new(&dir)).unwrap();
+    crate::results::write(&run, Path::new(&dir)).unwrap();
 }
