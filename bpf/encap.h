@@ -10,7 +10,7 @@
  * that a super-packet can be segmented later. It refuses frames that are neither IPv4 nor IPv6, and
  * packets already marked as encapsulated (-EALREADY): what a guest forwards after our decap keeps that
  * mark and its inner header offsets, which are still right, so change_head serves; what a guest put
- * into a tunnel of its own has to be segmented first.
+ * into a tunnel of its own (over UDP or not) has to be segmented first.
  */
 #pragma once
 
@@ -119,7 +119,9 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 		return DROP(UNKNOWN_REMOTE);
 	if (r->header_len - ETH_HLEN + p->segment_len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
-	if (r->header_len - ETH_HLEN + p->len > OUTER_MAX_LEN)
+	/* Nothing takes the tunnel's mark off a super-packet again, and UDP on the far side goes by it. */
+	if (r->header_len - ETH_HLEN + p->len > OUTER_MAX_LEN ||
+	    (p->gso_size && p->l4_proto == IPPROTO_UDP))
 		return segment(ctx, s, p);
 	o = &w->outer;
 	fill_outer(o, s, r, p, dest_key);

@@ -39,6 +39,9 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 
 	if (!sw)
 		return DROP(UNKNOWN_VNI);
+	/* The tunnel's mark stays on it, and the guest's UDP would lose it without a trace. */
+	if (p->gso_size && p->l4_proto == IPPROTO_UDP)
+		return DROP(GSO_UNSUPPORTED);
 	group = o->dest_key >= GENEVE_FLOOD_GROUP || (!o->dest_key && is_group(p->eth.h_dest));
 	if (!group) {
 		result = find_port(p, o->dest_key, &ifindex);

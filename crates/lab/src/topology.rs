@@ -86,17 +86,18 @@ impl Topology {
         group: GroupKey,
     ) -> Result<Self, LabError> {
         let cpus = &session.cpus;
-        let guest1 = Node::create(session, backend, "guest1", &cpus.host1)?;
-        let guest2 = Node::create(session, backend, "guest2", &cpus.host2)?;
         let mtu = group.mtu_class.guest_mtu(backend);
+        let name = label(backend, mtu);
+        let guest1 = Node::create(session, &name, "guest1", &cpus.host1)?;
+        let guest2 = Node::create(session, &name, "guest2", &cpus.host2)?;
         let hosts = if backend == BackendName::Direct {
             guest1
                 .netlink
                 .add_veth(GUEST_DEVICE, GUEST_DEVICE, Some(&guest2.netns))?;
             None
         } else {
-            let host1 = Node::create(session, backend, "host1", &cpus.host1)?;
-            let host2 = Node::create(session, backend, "host2", &cpus.host2)?;
+            let host1 = Node::create(session, &name, "host1", &cpus.host1)?;
+            let host2 = Node::create(session, &name, "host2", &cpus.host2)?;
             host1.netlink.add_veth(UPLINK, UPLINK, Some(&host2.netns))?;
             for (host, guest) in [(&host1, &guest1), (&host2, &guest2)] {
                 guest
@@ -128,6 +129,11 @@ impl Topology {
             guest2,
             hosts,
         })
+    }
+
+    /// What tells this topology from the others that are up with it.
+    pub(crate) fn label(&self) -> String {
+        label(self.backend, self.group.mtu_class.guest_mtu(self.backend))
     }
 
     /// The hosts with their own and the other's underlay address.
@@ -186,14 +192,18 @@ impl Topology {
     }
 }
 
+fn label(backend: BackendName, mtu: u32) -> String {
+    format!("{backend}-{mtu}")
+}
+
 impl Node {
     fn create(
         session: &Session,
-        backend: BackendName,
+        name: &str,
         place: &'static str,
         cpus: &[usize],
     ) -> Result<Self, LabError> {
-        let netns = session.create_netns(&format!("{backend}-{place}"))?;
+        let netns = session.create_netns(&format!("{name}-{place}"))?;
         let netlink = Netlink::in_netns(&netns)?;
         Ok(Self {
             place,

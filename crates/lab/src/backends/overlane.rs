@@ -71,8 +71,8 @@ impl Overlane {
 impl Backend for Overlane {
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
         mount_bpffs(session)?;
-        let names = ["a", "b"].map(|end| session.unique(&format!("{}-{end}", topology.backend)));
-        let file = session.dir().join(format!("{}.yaml", topology.backend));
+        let names = ["a", "b"].map(|end| session.unique(&format!("{}-{end}", topology.label())));
+        let file = session.dir().join(format!("{}.yaml", topology.label()));
         let fabric = self.fabric([&names[0], &names[1]]);
         fs::write(&file, fabric).map_err(LabError::io("writing", &file))?;
         for (host, own, _) in topology.hosts() {

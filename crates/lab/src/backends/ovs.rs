@@ -167,7 +167,7 @@ impl Instance {
         Self {
             dir: session
                 .dir()
-                .join(format!("{}-{}", topology.backend, host.place)),
+                .join(format!("{}-{}", topology.label(), host.place)),
         }
     }
 
