@@ -1,6 +1,7 @@
 //! `overlane lab …`: studies on this machine. The laboratory measures and writes the result folder;
 //! here its answers are printed.
 
+use overlane_lab::record::CellStatus;
 use overlane_lab::{CleanupReport, Doctor, DoctorState, Progress, RunRequest, StudySummary};
 
 use crate::args::{Lab, LabRun, LabWhat};
@@ -74,6 +75,15 @@ fn study(args: &LabRun, output: Output) -> Result<(), Failure> {
     }
     if summary.run.interrupted {
         output.note("the run was interrupted; what had been measured is in the result");
+        return Err(Failure::Negative);
+    }
+    if !summary
+        .run
+        .cells
+        .iter()
+        .any(|cell| cell.status == CellStatus::Ok)
+    {
+        output.note("no cell could be measured; the table says why");
         return Err(Failure::Negative);
     }
     Ok(())
