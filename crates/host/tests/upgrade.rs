@@ -114,7 +114,7 @@ fn fifty_applies_lose_nothing() {
     }
     let (sent, answered) = stream.stop();
     // The last one may be on its way.
-    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+    assert!(sent > 50 && sent - answered <= 1, "{answered} of {sent}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn another_build_with_other_maps_loses_nothing() {
         assert!(after.ports[0].from_port.packets > before.ports[0].from_port.packets);
     }
     let (sent, answered) = stream.stop();
-    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+    assert!(sent > 50 && sent - answered <= 1, "{answered} of {sent}");
 }
 
 #[test]
@@ -198,5 +198,5 @@ fn a_failed_upgrade_is_taken_back() {
     }
     assert!(operations > 15, "{operations}");
     let (sent, answered) = stream.stop();
-    assert!(sent > 500 && sent - answered <= 1, "{answered} of {sent}");
+    assert!(sent > 50 && sent - answered <= 1, "{answered} of {sent}");
 }
