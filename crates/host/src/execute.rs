@@ -1,7 +1,7 @@
 //! Carries a plan out, step by step, each with its way back in the journal.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, unpin_folder};
@@ -31,14 +31,10 @@ impl<'a> Executor<'a> {
     /// Marks the beginning: from here on a killed run is visible, and what it may leave is in the file.
     pub(crate) fn begin(&mut self, before: Option<&State>) -> Result<(), HostError> {
         let host = self.state.host.clone();
-        for folder in [
-            PathBuf::from(paths::PINS),
-            paths::pins(&host),
-            paths::links(&host),
-        ] {
+        for folder in [paths::pins(&host), paths::links(&host)] {
             if !folder.exists() {
                 self.journal.before()?;
-                fs::create_dir(&folder).map_err(HostError::file("create", &folder))?;
+                make_folder(&folder)?;
                 self.journal.push(move || remove_folder(&folder));
             }
         }
@@ -339,8 +335,27 @@ fn put_back(maps: &MapSet, table: Table, key: &[u8], old: Option<&[u8]>) -> Resu
     }
 }
 
+/// With the folder that all hosts of the machine share: another host's `apply` may make it, or its
+/// `remove` take it away, at the same moment.
+fn make_folder(folder: &Path) -> Result<(), HostError> {
+    const TRIES: usize = 16;
+    let mut made = fs::create_dir_all(folder);
+    for _ in 1..TRIES {
+        match &made {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                made = fs::create_dir_all(folder);
+            }
+            _ => break,
+        }
+    }
+    made.map_err(HostError::file("create", folder))
+}
+
 fn remove_folder(folder: &Path) -> Result<(), HostError> {
-    fs::remove_dir(folder).map_err(HostError::file("remove", folder))
+    fs::remove_dir(folder).map_err(HostError::file("remove", folder))?;
+    // The shared one goes with its last host.
+    let _ = fs::remove_dir(paths::PINS);
+    Ok(())
 }
 
 fn remove_if_there(path: &Path) -> Result<(), HostError> {
