@@ -110,8 +110,10 @@ static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
 	__u32 slot = p->hook * VERDICT_SLOTS + verdict;
 	struct counter *c = bpf_map_lookup_elem(&verdict_counters, &slot);
 
-	if (c)
-		add(c, p);
+	if (!c)
+		return;
+	add(c, p);
+	c->bytes += p->offset; /* from the underlay: the outer header too */
 }
 
 enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };

@@ -19,8 +19,8 @@ static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
 	__u32 min_len = p->offset + ETH_HLEN + DECAP_MIN_PAYLOAD + 1;
 
-	/* Also sets skb->protocol when the inner family is another one; any other type of frame is
-	 * only ever transmitted, which sets it anew. */
+	/* Also sets skb->protocol when the inner family is another one; for any other type of frame
+	 * it stays wrong until a transmit sets it anew. skb->csum does not cover the MAC header here. */
 	flags |= p->eth.h_proto == ETHERTYPE_IPV6 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 :
 						    BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
 	/* Ethernet pads short frames; so do we, no further than the kernel demands. */
@@ -28,7 +28,7 @@ static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 		return DROP(DECAP_FAILED);
 	if (bpf_skb_adjust_room(ctx, -(int)p->offset, BPF_ADJ_ROOM_MAC, flags) < 0)
 		return DROP(DECAP_FAILED);
-	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, BPF_F_RECOMPUTE_CSUM) < 0)
+	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
 		return DROP(DECAP_FAILED);
 	return 0;
 }

@@ -117,6 +117,11 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 
 	if (!r || !w)
 		return DROP(UNKNOWN_REMOTE);
+	if (p->gso_size && p->l4_proto == IPPROTO_SCTP)
+		return DROP(GSO_UNSUPPORTED);
+	/* Of a tunnel of the guest's own only the first header is known: its segments are measured. */
+	if (p->gso_size && p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP)
+		return segment(ctx, s, p);
 	if (r->header_len - ETH_HLEN + p->segment_len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
 	/* Nothing takes the tunnel's mark off a super-packet again, and UDP on the far side goes by it. */

@@ -52,5 +52,5 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 	result = decap(ctx, p);
 	if (result < 0)
 		return result;
-	return group ? flood_from_underlay(ctx, p, sw) : to_port(p, ifindex);
+	return group ? flood_from_underlay(ctx, p, sw) : to_port(ctx, p, ifindex);
 }

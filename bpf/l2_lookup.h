@@ -31,7 +31,7 @@ static __always_inline int l2_from_port(struct __sk_buff *ctx, const struct sett
 	if (entry->key == p->source_key)
 		return DROP(HAIRPIN);
 	if (entry->ifindex)
-		return to_port(p, entry->ifindex);
+		return to_port(ctx, p, entry->ifindex);
 
 	remote = entry->remote;
 	result = encap(ctx, s, p, &remote, entry->key);

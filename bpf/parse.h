@@ -44,6 +44,15 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p, st
 	p->segment_len = p->l4_offset + header_len + p->gso_size;
 }
 
+/*
+ * Several tunnel packets that a NIC or the kernel coalesced into one (rx-udp-gro-forwarding): a frame
+ * of ours with others behind it, where a super-packet fills all there is.
+ */
+static __always_inline bool is_coalesced_batch(const struct packet *p, __u32 frame_len)
+{
+	return p->hook == HOOK_FROM_UNDERLAY && p->gso_size && frame_len != p->len;
+}
+
 static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
 {
 	__u32 at = p->offset + ETH_HLEN, total_len, header_len;
@@ -58,6 +67,8 @@ static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, s
 	if (ip.version != 4 || header_len < sizeof(ip) || total_len < header_len ||
 	    total_len > p->len - ETH_HLEN)
 		return DROP(INNER_IP_HEADER);
+	if (is_coalesced_batch(p, total_len + ETH_HLEN))
+		return DROP(GSO_UNSUPPORTED);
 
 	flow->words[2] = flow->words[6] = bpf_htonl(0xffff);
 	flow->words[3] = ip.saddr;
@@ -82,6 +93,8 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 	payload_len = bpf_ntohs(ip.payload_len);
 	if (ip.version != 6 || payload_len > p->len - ETH_HLEN - sizeof(ip))
 		return DROP(INNER_IP_HEADER);
+	if (payload_len && is_coalesced_batch(p, payload_len + sizeof(ip) + ETH_HLEN))
+		return DROP(GSO_UNSUPPORTED);
 
 	__builtin_memcpy(&flow->words[0], &ip.saddr, sizeof(ip.saddr));
 	__builtin_memcpy(&flow->words[4], &ip.daddr, sizeof(ip.daddr));
@@ -101,6 +114,8 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 	p->l4_proto = next;
 	p->l4_offset = at - p->offset;
 	parse_l4(ctx, p, flow);
+	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS)
+		p->segment_len -= 8; /* BIG TCP: segmentation removes the jumbo option */
 	return 0;
 }
 

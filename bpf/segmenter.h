@@ -41,5 +41,5 @@ static __always_inline int retype_copy(struct __sk_buff *ctx, const struct setti
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
 	ctx->mark = MARK_ENCAPSULATED;
-	return bpf_clone_redirect(ctx, s->segmenter_ifindex, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
+	return bpf_clone_redirect(ctx, s->segmenter_ifindex, 0) ? DROP(ENCAP_FAILED) : 0;
 }

@@ -83,6 +83,16 @@ def test_counters_of_ports_and_remotes_agree_on_both_hosts(lab, encapsulation, f
     assert verdicts(two)["from_underlay", "to_port"] == 100
 
 
+def test_guests_find_each_other_where_the_fabric_knows_no_addresses(lab, encapsulation, family):
+    """Their ARP and neighbour discovery cross the tunnel: the questions flooded, the answers unicast."""
+    scene = Scene(lab, encapsulation, family, guests=(2, 1), declared=False).apply()
+    near, neighbour, far = scene.guests
+    for other in (far, neighbour):
+        traffic.ping(near.ns, other.v4)
+        traffic.ping(near.ns, other.v6)
+    assert ("from_port", "answer") not in verdicts(scene.hosts[0].name)
+
+
 @pytest.mark.parametrize("target", [BROADCAST, "01:00:5e:00:00:42", "33:33:00:00:00:42"])
 def test_group_frames_reach_every_other_port_once_and_the_sender_never(lab, encapsulation, target):
     scene = Scene(lab, encapsulation, 4, guests=(2, 1, 1)).apply()

@@ -151,15 +151,17 @@ class Scene:
     """Hosts running Overlane with guests on one switch: the usual stage of a test.
 
     `guests` is the number of guests per host; all are ports of the switch `blue`, VNI 5001.
+    `declared=False` keeps the guests' addresses out of the fabric: they find each other by ARP and ND.
     Hosts in `peers` (numbers) get their guests from someone else: they stand in the fabric only.
     """
 
     def __init__(self, lab, encapsulation, family=4, wire=WHOLE, guests=(1, 1), mtu=1500,
-                 peers=(), tunnel=None, switch=None, guest_options=None, bridge=None):
+                 peers=(), tunnel=None, switch=None, guest_options=None, bridge=None, declared=True):
         self.lab, self.encapsulation, self.family = lab, encapsulation, family
         self.underlay = Underlay(lab, len(guests), family, wire, mtu, bridge)
         self.hosts = self.underlay.hosts
         self.peers = set(peers)
+        self.declared = declared
         self.mtu = guest_mtu(encapsulation, family, mtu)
         self.fabric = Fabric(encapsulation, family, **(tunnel or {}))
         self.vni = 5001
@@ -174,7 +176,7 @@ class Scene:
     def _guest(self, host, number, options):
         guest = add_guest(self.lab, host, number, **{"mtu": self.mtu, **options})
         self.guests.append(guest)
-        addresses = guest.addresses if options.get("addresses", True) else ()
+        addresses = guest.addresses if self.declared and options.get("addresses", True) else ()
         self.fabric.port(f"port{number}", "blue", host.name, guest.device, guest.mac,
                          addresses, key=number)
 

@@ -2,7 +2,8 @@
 //! every super-packet that is sent into it. The GRO device: a kernel VXLAN device that never carries a
 //! packet; while it is up its UDP port is registered for receive coalescing.
 
-use overlane_net::{Link, NetError, Netlink, Vxlan};
+use overlane_net::netns::Netns;
+use overlane_net::{Link, NetError, Netlink, Vxlan, sysctl};
 
 use crate::paths::{GRO, SEGMENTER, SEGMENTER_OUT};
 
@@ -74,5 +75,13 @@ pub(crate) fn add_gro(netlink: &Netlink, port: u16, ipv6: bool) -> Result<(), Ne
 /// Brings the GRO device up, quietly. Here the kernel opens the UDP port.
 pub(crate) fn finish_gro(netlink: &Netlink) -> Result<(), NetError> {
     netlink.set_addr_gen_none(GRO)?;
+    // It is up for a moment before its program drops everything: the host must not listen.
+    netlink.set_arp(GRO, false)?;
+    let disable_ipv6 = format!("net.ipv6.conf.{GRO}.disable_ipv6");
+    match sysctl::set(&Netns::current()?, &disable_ipv6, "1") {
+        // A kernel without IPv6.
+        Err(error) if error.is_not_found() => {}
+        other => other?,
+    }
     netlink.set_up(GRO)
 }

@@ -260,26 +260,19 @@ fn plan_links(
 ) -> BTreeSet<String> {
     let devices = &target.resolved.devices;
     let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
-    let mut wanted: Vec<(Program, String, u32)> = target
-        .tables
-        .ports
-        .iter()
-        .filter_map(|port| {
-            Some((
-                Program::FromPort,
-                port.device.to_string(),
-                devices.ports.get(&port.device)?.ifindex,
-            ))
-        })
-        .collect();
-    wanted.push((
+    // First the devices of ours: ports send into them.
+    let mut wanted: Vec<(Program, String, u32)> = vec![(
         Program::FromSegmenter,
         SEGMENTER_OUT.to_owned(),
         index(SEGMENTER_OUT),
-    ));
+    )];
     if target.tables.tunnel.encapsulation == Encapsulation::Vxlan {
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
+    wanted.extend(target.tables.ports.iter().filter_map(|port| {
+        let ifindex = devices.ports.get(&port.device)?.ifindex;
+        Some((Program::FromPort, port.device.to_string(), ifindex))
+    }));
     // Last: nothing comes out of the tunnel before there is somewhere to go.
     wanted.push((
         Program::FromUnderlay,
