@@ -30,9 +30,20 @@ pub(crate) struct Transfer {
 }
 
 /// Socket buffers of every stream. Without a limit, streams that lose nothing grow until their data no
-/// longer fits the CPU's caches, and a virtual cable falls from 27 to 11 Gbit/s, now and then. The
-/// kernel's default limits (net.core.wmem_max) allow this size.
-const WINDOW: &str = "256K";
+/// longer fits the CPU's caches, and a virtual cable falls from 27 to 11 Gbit/s, now and then. A
+/// machine with the kernel's own limits (208 kB) allows less; the generator refuses what it cannot get.
+fn window() -> &'static str {
+    let allowed = ["rmem_max", "wmem_max"].iter().all(|name| {
+        let limit = fs::read_to_string(format!("/proc/sys/net/core/{name}"));
+        // The kernel doubles what is asked for, within the limit.
+        limit.is_ok_and(|text| {
+            text.trim()
+                .parse::<u64>()
+                .is_ok_and(|limit| limit >= 1 << 19)
+        })
+    });
+    if allowed { "1M" } else { "256K" }
+}
 
 fn cubic_is_there() -> bool {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -81,7 +92,7 @@ pub(crate) fn start(
         "0",
     ]);
     command.args(["--connect-timeout", "3000"]);
-    command.args(["--window", WINDOW]);
+    command.args(["--window", window()]);
     // The kernel's own default, so that a machine's choice does not bound the figures: BBR paces each
     // stream, which halves the rate of a virtual cable.
     if cubic_is_there() {
