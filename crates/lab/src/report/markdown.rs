@@ -123,15 +123,7 @@ fn cell(figures: &CellFigures<'_>) -> Vec<String> {
         status,
         proof.to_owned(),
     ];
-    for metric in [
-        Metric::Goodput,
-        Metric::CpuPerGbps,
-        Metric::CpuSender,
-        Metric::CpuReceiver,
-        Metric::UnderlayRate,
-        Metric::UnderlayPacket,
-        Metric::Retransmits,
-    ] {
+    for metric in Metric::COLUMNS {
         let summary = figures.get(metric);
         let text = format!("{} {}", mean(metric, summary), interval(metric, summary));
         row.push(text.trim_end().to_owned());

@@ -84,15 +84,7 @@ fn cell(m: &mut Markup, figures: &CellFigures<'_>) {
             format!("MTU {}{separator}{state}", cell.key.mtu),
         );
     });
-    for metric in [
-        Metric::Goodput,
-        Metric::CpuPerGbps,
-        Metric::CpuSender,
-        Metric::CpuReceiver,
-        Metric::UnderlayRate,
-        Metric::UnderlayPacket,
-        Metric::Retransmits,
-    ] {
+    for metric in Metric::COLUMNS {
         let summary = figures.get(metric);
         let ends = match metric {
             Metric::Goodput | Metric::CpuPerGbps | Metric::UnderlayRate => summary,

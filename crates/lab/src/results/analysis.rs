@@ -34,6 +34,17 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// What the tables of cells show, in this order.
+    pub(crate) const COLUMNS: [Self; 7] = [
+        Self::Goodput,
+        Self::CpuPerGbps,
+        Self::CpuSender,
+        Self::CpuReceiver,
+        Self::UnderlayRate,
+        Self::UnderlayPacket,
+        Self::Retransmits,
+    ];
+
     /// Every metric, in the order of `result.json`.
     pub const ALL: [Self; 10] = [
         Self::Goodput,
