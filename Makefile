@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The scripts and the tests look for target/release/overlane.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
-.PHONY: help setup build demo test check unit system fuzz fmt deny clean
+.PHONY: help setup build demo test check unit system fuzz soak bench fmt deny clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,13 @@ system: build ## system tests only; pass arguments with ARGS="-k vxlan"
 
 fuzz: ## fuzz every target; FUZZ_SECONDS=60 in all
 	@fuzz/run $(or $(FUZZ_SECONDS),60)
+
+soak: ## random packets on both executors: PACKETS=1000000, SEED=… repeats a run
+	@OVERLANE_PACKETS=$(or $(PACKETS),1000000) OVERLANE_SEED=$(or $(SEED),$(shell date +%s)) \
+		cargo test --release --locked -p overlane-conformance --test differential -- --nocapture
+
+bench: ## what a packet costs, on each executor: ARGS="--against results/…-bench" compares
+	@scripts/bench $(ARGS)
 
 fmt: ## format Rust and C
 	@cargo fmt --all

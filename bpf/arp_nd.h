@@ -3,7 +3,7 @@
  * Stage arp_nd: answers a broadcast ARP request (RFC 826) or a multicast neighbour solicitation
  * (RFC 4861 section 7.2) on the spot where the fabric knows the address, so that it never crosses the
  * underlay. Never for an address that the asking port owns (duplicate address detection, RFC 5227 and
- * RFC 4862); unicast probes go to the real owner, which may be gone. Between parse and l2_lookup.
+ * RFC 4862); unicast probes go to the real owner, which may be gone. Between learn and l2_lookup.
  */
 #pragma once
 
@@ -48,15 +48,19 @@ struct nd_message {
 
 static __always_inline struct neighbour *known_neighbour(const struct packet *p, struct addr addr)
 {
-	struct neighbour_key key = { .vni = p->vni, .addr = addr };
+	struct neighbour_key key = { .switch_id = p->switch_id, .addr = addr };
 	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
 
 	return n && n->key != p->source_key ? n : NULL;
 }
 
-static __always_inline int answer(struct packet *p)
+static __always_inline int answer(struct __sk_buff *ctx, struct packet *p)
 {
-	p->action = bpf_redirect(p->source_ifindex, 0);
+	if (put_tag(ctx, p->in_tag) < 0)
+		return DROP(ENCAP_FAILED);
+	p->dest_key = p->source_key;
+	report_device(p->source.ifindex);
+	p->action = bpf_redirect(p->source.ifindex, 0);
 	return VERDICT_ANSWER;
 }
 
@@ -93,7 +97,7 @@ static __always_inline int answer_arp(struct __sk_buff *ctx, struct packet *p)
 	__builtin_memcpy(reply.arp.target_ip, request.sender_ip, 4);
 	if (bpf_skb_store_bytes(ctx, 0, &reply, sizeof(reply), 0) < 0)
 		return 0;
-	return answer(p);
+	return answer(ctx, p);
 }
 
 struct nd_frame {
@@ -120,7 +124,7 @@ static __always_inline bool is_solicitation(struct __sk_buff *ctx, struct nd_fra
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
 	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN && f->nd.type == ND_SOLICITATION &&
-	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff;
+	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
 }
 
 static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
@@ -155,6 +159,7 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 	f->nd.type = ND_ADVERTISEMENT;
 	f->nd.checksum = 0;
 	f->nd.flags = ND_OVERRIDE | (duplicate_detection ? 0 : ND_SOLICITED);
+	__builtin_memset(f->nd.reserved, 0, sizeof(f->nd.reserved));
 	f->nd.option_type = ND_TARGET_MAC;
 	f->nd.option_len = 1;
 	__builtin_memcpy(f->nd.option_mac, n->mac.bytes, ETH_ALEN);
@@ -162,7 +167,7 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 	if (bpf_skb_change_tail(ctx, sizeof(*f), 0) < 0 ||
 	    bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
 		return 0;
-	return answer(p);
+	return answer(ctx, p);
 }
 
 /* VERDICT_ANSWER when answered, 0 to go on. */

@@ -15,24 +15,44 @@
 
 #include "abi.h"
 #include "maps.h"
+#include "test_mode.h"
+
+#define VLAN_HLEN 4
+#define VLAN_ID_MASK 0x0fff
+#define ETHERTYPE_VLAN bpf_htons(ETH_P_8021Q)
+#define ETHERTYPE_SERVICE_VLAN bpf_htons(ETH_P_8021AD)
 
 #define DROP(reason) (-(int)VERDICT_##reason)
+
+/* A VLAN tag; proto 0: none. */
+struct tag {
+	__be16 proto;
+	__u16 tci;
+};
 
 /* An Ethernet frame as the stages see it: the packet itself from a port, the inner one of a tunnel. */
 struct packet {
 	struct ethhdr eth;
-	__u32 offset;      /* of the frame in the skb */
-	__u32 len;         /* of the frame; of a super-packet, all of it */
+	struct tag
+		tag; /* a guest's, that goes with the frame; beside the bytes only at the hook's end */
+	struct tag in_tag; /* beside the bytes when it came */
+	__u32 offset;      /* of the frame in the skb; a tag in the bytes lies before it */
+	__u32 len;         /* of the frame without its tag; of a super-packet, all of it */
 	__u32 segment_len; /* longest frame once segmented */
 	__u32 gso_size;
 	__u32 segments;
 	__u32 flow_hash;
 	__u32 l4_offset; /* in the frame; 0: no IP */
 	__u8 l4_proto;
+	__u8 tos;         /* DSCP and ECN of the inner header */
+	__u8 ecn;         /* what the inner ECN becomes on decap */
 	__u8 hook;        /* enum hook */
 	__u16 source_key; /* logical port it came from; 0: unknown */
-	__u32 source_ifindex;
-	__u32 vni;
+	__u16 dest_key;   /* logical port it goes to; 0: unknown, or several */
+	__u8 captured;    /* somebody looks: the packet as it came is in the event buffer */
+	__u8 fragment;    /* an IPv4 fragment but the first */
+	struct port_id source;
+	__u32 switch_id;
 	int action; /* what the hook returns */
 };
 
@@ -82,12 +102,31 @@ static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 	return !difference;
 }
 
+static __always_inline bool same_port(const struct port_id *a, const struct port_id *b)
+{
+	return a->ifindex == b->ifindex && a->vlan == b->vlan;
+}
+
+/* Bytes that the tag takes in an inner frame. */
+static __always_inline __u32 tag_len(const struct packet *p)
+{
+	return p->tag.proto ? VLAN_HLEN : 0;
+}
+
 static __always_inline struct addr mapped_v4(__be32 v4)
 {
 	struct addr a = { .bytes = { [10] = 0xff, [11] = 0xff } };
 
 	__builtin_memcpy(&a.bytes[12], &v4, sizeof(v4));
 	return a;
+}
+
+/* The maps hold IPv4 in this form; as an IPv6 address it is nobody's. */
+static __always_inline bool is_mapped_v4(const struct addr *a)
+{
+	const struct addr prefix = { .bytes = { [10] = 0xff, [11] = 0xff } };
+
+	return !__builtin_memcmp(a, &prefix, 12);
 }
 
 static __always_inline struct settings *get_settings(void)
@@ -120,7 +159,7 @@ enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
 
 static __always_inline void count_port(const struct packet *p, __u32 key, enum port_count which)
 {
-	struct port_key id = { .vni = p->vni, .key = key };
+	struct port_key id = { .switch_id = p->switch_id, .key = key };
 	struct port_counters *c = bpf_map_lookup_elem(&port_counters, &id);
 
 	if (!c)

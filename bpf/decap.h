@@ -5,11 +5,11 @@
  *   | Eth | outer IP UDP tunnel inner-Eth | payload      the middle goes, the inner Ethernet header
  *     14    <------- p->offset ---------->               is written over the outer one
  *
- * Between tunnel and ids.
+ * After ids; then to_port or flood.
  */
 #pragma once
 
-#include "parse.h"
+#include "ecn.h"
 
 /* bpf_skb_adjust_room() leaves at least an IPv4 header's length behind the Ethernet header. */
 #define DECAP_MIN_PAYLOAD 20
@@ -30,5 +30,5 @@ static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 		return DROP(DECAP_FAILED);
 	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
 		return DROP(DECAP_FAILED);
-	return 0;
+	return store_ecn(ctx, p);
 }

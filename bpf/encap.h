@@ -16,6 +16,7 @@
 
 #include <linux/errno.h>
 
+#include "ecn.h"
 #include "parse.h"
 #include "segmenter.h"
 
@@ -23,9 +24,11 @@
 #define IPV4_UDP (ETH_HLEN + 20)
 #define IPV6_UDP (ETH_HLEN + 40)
 
-#define ENCAP_FLAGS                                                                                  \
+#define ENCAP_FLAGS_L2(len)                                                                          \
 	(BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |      \
-	 BPF_F_ADJ_ROOM_ENCAP_L2(ETH_HLEN))
+	 BPF_F_ADJ_ROOM_ENCAP_L2(len))
+#define ENCAP_FLAGS ENCAP_FLAGS_L2(ETH_HLEN)
+#define ENCAP_FLAGS_TAGGED ENCAP_FLAGS_L2(ETH_HLEN + VLAN_HLEN)
 
 static __always_inline __u16 outer_ethertype(const struct settings *s)
 {
@@ -45,9 +48,9 @@ static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, con
 {
 	*(__be16 *)udp = source_port(s, p);
 	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
-	udp[12] = p->vni >> 16;
-	udp[13] = p->vni >> 8;
-	udp[14] = p->vni;
+	udp[12] = p->switch_id >> 16;
+	udp[13] = p->switch_id >> 8;
+	udp[14] = p->switch_id;
 	if (s->encapsulation == ENCAPSULATION_GENEVE) {
 		*(__be16 *)(udp + 20) = bpf_htons(p->source_key);
 		*(__be16 *)(udp + 22) = bpf_htons(dest_key);
@@ -58,16 +61,20 @@ static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, con
 static __always_inline void fill_outer(struct outer *o, const struct settings *s,
 				       const struct remote *r, const struct packet *p, __u32 dest_key)
 {
-	__u32 ip_len = r->header_len - ETH_HLEN + p->len;
+	__u32 ip_len = r->header_len - ETH_HLEN + tag_len(p) + p->len;
+	__u8 tos = outer_tos(s, p);
 
 	__builtin_memcpy(o->bytes, r->header, MAX_TEMPLATE);
 	*(__be16 *)(o->bytes + 12) = outer_ethertype(s);
 	if (s->family == 4) {
+		o->bytes[ETH_HLEN + 1] = tos;
 		*(__be16 *)(o->bytes + ETH_HLEN + 2) = bpf_htons(ip_len);
 		*(__u16 *)(o->bytes + ETH_HLEN + 10) =
-			~csum_fold((__u32)r->ip_csum + bpf_htons(ip_len));
+			~csum_fold((__u32)r->ip_csum + bpf_htons(tos) + bpf_htons(ip_len));
 		fill_tunnel(o->bytes + IPV4_UDP, s, p, ip_len - 20, dest_key);
 	} else {
+		o->bytes[ETH_HLEN] = 0x60 | tos >> 4;
+		o->bytes[ETH_HLEN + 1] = tos << 4;
 		*(__be16 *)(o->bytes + ETH_HLEN + 4) = bpf_htons(ip_len - 40);
 		fill_tunnel(o->bytes + IPV6_UDP, s, p, ip_len - 40, dest_key);
 	}
@@ -80,9 +87,35 @@ static __always_inline int store_outer(struct __sk_buff *ctx, const struct outer
 	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
 }
 
+struct tagged_header {
+	__u8 addresses[2 * ETH_ALEN];
+	__be16 tag_type;
+	__be16 tci;
+	__be16 ethertype;
+};
+
+/* The inner Ethernet header, with the tag of a transparent switch in it. */
+static __always_inline int store_inner(struct __sk_buff *ctx, const struct packet *p, __u32 at)
+{
+	struct tagged_header tagged;
+	long failed;
+
+	if (p->tag.proto) {
+		__builtin_memcpy(tagged.addresses, &p->eth, sizeof(tagged.addresses));
+		tagged.tag_type = p->tag.proto;
+		tagged.tci = bpf_htons(p->tag.tci);
+		tagged.ethertype = p->eth.h_proto;
+		failed = bpf_skb_store_bytes(ctx, at, &tagged, sizeof(tagged), 0);
+	} else {
+		failed = bpf_skb_store_bytes(ctx, at, &p->eth, ETH_HLEN, 0);
+	}
+	return failed ? DROP(ENCAP_FAILED) : 0;
+}
+
 /* The kernel fills in the outer Ethernet header, and queues while it resolves the next hop. */
 static __always_inline int send_by_neighbour(const struct settings *s, struct packet *p)
 {
+	report_device(s->uplink_ifindex);
 	p->action = bpf_redirect_neigh(s->uplink_ifindex, NULL, 0, 0);
 	return VERDICT_ENCAP;
 }
@@ -94,11 +127,13 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 	bool same_family = ctx->protocol == outer_ethertype(s);
 	int result;
 
-	if (p->gso_size && !(same_family && p->l4_proto == IPPROTO_TCP))
+	if (p->gso_size && (p->tag.proto || !(same_family && p->l4_proto == IPPROTO_TCP)))
 		return segment(ctx, s, p);
-	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
+	if (bpf_skb_change_head(ctx, r->header_len + tag_len(p), 0) < 0)
 		return DROP(ENCAP_FAILED);
 	result = store_outer(ctx, o, r->header_len);
+	if (result >= 0 && p->tag.proto)
+		result = store_inner(ctx, p, r->header_len);
 	if (result < 0)
 		return result;
 	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
@@ -107,7 +142,7 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				 const struct addr *remote, __u32 dest_key)
 {
-	__u64 flags = ENCAP_FLAGS |
+	__u64 flags = (p->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
 		      (s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
 	struct scratch *w = get_scratch();
@@ -122,10 +157,10 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 	/* Of a tunnel of the guest's own only the first header is known: its segments are measured. */
 	if (p->gso_size && p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP)
 		return segment(ctx, s, p);
-	if (r->header_len - ETH_HLEN + p->segment_len > s->underlay_mtu)
+	if (r->header_len - ETH_HLEN + tag_len(p) + p->segment_len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
 	/* Nothing takes the tunnel's mark off a super-packet again, and UDP on the far side goes by it. */
-	if (r->header_len - ETH_HLEN + p->len > OUTER_MAX_LEN ||
+	if (r->header_len - ETH_HLEN + tag_len(p) + p->len > OUTER_MAX_LEN ||
 	    (p->gso_size && p->l4_proto == IPPROTO_UDP))
 		return segment(ctx, s, p);
 	o = &w->outer;
@@ -133,15 +168,13 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 	if (!p->l4_offset)
 		return encap_by_head(ctx, s, r, p, o);
 
-	room = bpf_skb_adjust_room(ctx, r->header_len, BPF_ADJ_ROOM_MAC, flags);
+	room = bpf_skb_adjust_room(ctx, r->header_len + tag_len(p), BPF_ADJ_ROOM_MAC, flags);
 	if (room == -EALREADY)
 		return encap_by_head(ctx, s, r, p, o);
 	if (room < 0)
 		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
 	result = store_outer(ctx, o, r->header_len);
-	if (result < 0)
-		return result;
-	if (bpf_skb_store_bytes(ctx, r->header_len, &p->eth, ETH_HLEN, 0) < 0)
-		return DROP(ENCAP_FAILED);
-	return send_by_neighbour(s, p);
+	if (result >= 0)
+		result = store_inner(ctx, p, r->header_len);
+	return result < 0 ? result : send_by_neighbour(s, p);
 }

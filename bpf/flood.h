@@ -11,9 +11,9 @@
 
 #define GENEVE_FLOOD_GROUP 0x8000
 
-static __always_inline struct flood_member *get_flood_member(__u32 vni, __u32 index)
+static __always_inline struct flood_member *get_flood_member(__u32 switch_id, __u32 index)
 {
-	struct flood_key key = { .vni = vni, .index = index };
+	struct flood_key key = { .switch_id = switch_id, .index = index };
 
 	return bpf_map_lookup_elem(&flood, &key);
 }
@@ -22,13 +22,15 @@ static __always_inline struct flood_member *get_flood_member(__u32 vni, __u32 in
 __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
-	struct flood_member *m = w ? get_flood_member(w->flooded.vni, index) : NULL;
+	struct flood_member *m = w ? get_flood_member(w->flooded.switch_id, index) : NULL;
+	struct port_id id;
 
 	if (!m)
 		return 1;
-	if (!m->ifindex)
+	if (!m->port.ifindex)
 		return 0;
-	copy_to_port(ctx, &w->flooded, m->ifindex);
+	id = m->port;
+	copy_to_port(ctx, &w->flooded, &id);
 	return 1;
 }
 
@@ -43,20 +45,18 @@ static __always_inline int copy_to_remote(struct __sk_buff *ctx, const struct se
 		return DROP(UNKNOWN_REMOTE);
 	fill_outer(o, s, r, &w->flooded, GENEVE_FLOOD_GROUP);
 	result = store_outer(ctx, o, r->header_len);
-	if (result < 0)
-		return result;
-	return retype_copy(ctx, s);
+	return result < 0 ? result : retype_copy(ctx, s);
 }
 
 __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
 	struct settings *s = get_settings();
-	struct flood_member *m = w ? get_flood_member(w->flooded.vni, index) : NULL;
+	struct flood_member *m = w ? get_flood_member(w->flooded.switch_id, index) : NULL;
 	struct addr remote;
 	int result;
 
-	if (!m || !s || m->ifindex)
+	if (!m || !s || m->port.ifindex)
 		return 0;
 	remote = m->remote;
 	result = copy_to_remote(ctx, s, w, &remote);
@@ -87,14 +87,16 @@ __noinline int flood_remotes(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
 	struct scratch *w = get_scratch();
-	struct flood_member *m = w ? get_flood_member(w->flooded.vni, w->first_remote) : NULL;
+	struct flood_member *m = w ? get_flood_member(w->flooded.switch_id, w->first_remote) : NULL;
 	struct remote *r = m ? bpf_map_lookup_elem(&remotes, &m->remote) : NULL;
 
 	if (!r || !w || !s)
 		return DROP(UNKNOWN_REMOTE);
-	if (r->header_len - ETH_HLEN + w->flooded.len > s->underlay_mtu)
+	if (r->header_len - ETH_HLEN + tag_len(&w->flooded) + w->flooded.len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
-	if (bpf_skb_change_head(ctx, r->header_len, 0) < 0)
+	if (bpf_skb_change_head(ctx, r->header_len + tag_len(&w->flooded), 0) < 0)
+		return DROP(ENCAP_FAILED);
+	if (w->flooded.tag.proto && store_inner(ctx, &w->flooded, r->header_len) < 0)
 		return DROP(ENCAP_FAILED);
 	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS; i++) {
 		if (w->first_remote + i >= w->members)
@@ -102,6 +104,17 @@ __noinline int flood_remotes(struct __sk_buff *ctx)
 		flood_to_remote(ctx, w->first_remote + i);
 	}
 	return w->dropped;
+}
+
+/* The one copy of a switch on a VLAN for everybody behind the uplink. */
+static __always_inline int flood_vlan(struct __sk_buff *ctx, const struct settings *s,
+				      const struct packet *p)
+{
+	if (p->len - ETH_HLEN > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	if (put_tag(ctx, tag_of_vlan(p->switch_id)) < 0 || send_copy(ctx, s->uplink_ifindex))
+		return DROP(ENCAP_FAILED);
+	return 0;
 }
 
 /* The skb itself ends here: what travels are the copies. */
@@ -130,7 +143,9 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 	if (!w)
 		return DROP(NOT_CONFIGURED);
 	flood_ports(ctx);
-	if (w->first_remote < w->members)
+	if (is_on_vlan(p->switch_id))
+		result = flood_vlan(ctx, s, p);
+	else if (w->first_remote < w->members)
 		result = flood_remotes(ctx);
 	return result < 0 ? result : VERDICT_FLOOD;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage ids: the logical destination of a decapsulated frame. The Geneve option names it; without one
- * (VXLAN, or a peer that does not send it) the FDB does. Then to_port or flood.
+ * Stage ids: the logical destination of a frame in a tunnel. The Geneve option names it; without one
+ * (VXLAN, or a peer that does not send it) the FDB does. After learn; then decap, and to_port or flood.
  */
 #pragma once
 
@@ -9,48 +9,36 @@
 #include "l2_lookup.h"
 #include "tunnel.h"
 
-/* The local port of a unicast frame. */
-static __always_inline int find_port(const struct packet *p, __u32 dest_key, __u32 *ifindex)
+static __always_inline int port_of_key(const struct packet *p, __u32 dest_key, struct port_id *id)
 {
-	struct port_key key = { .vni = p->vni, .key = dest_key };
-	struct fdb_entry *entry;
-	__u32 *found;
+	struct port_key key = { .switch_id = p->switch_id, .key = dest_key };
+	struct port_id *found = bpf_map_lookup_elem(&port_keys, &key);
 
-	if (dest_key) {
-		found = bpf_map_lookup_elem(&port_keys, &key);
-		if (!found)
-			return DROP(UNKNOWN_PORT_KEY);
-		*ifindex = *found;
-		return 0;
-	}
-	entry = find_mac(p);
-	if (!entry || !entry->ifindex)
-		return DROP(UNKNOWN_UNICAST);
-	*ifindex = entry->ifindex;
+	if (!found)
+		return DROP(UNKNOWN_PORT_KEY);
+	*id = *found;
 	return 0;
 }
 
-static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const struct outer_view *o)
+static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const struct outer_view *o,
+			       const struct lswitch *sw)
 {
-	struct lswitch *sw = bpf_map_lookup_elem(&switches, &p->vni);
-	__u32 ifindex = 0;
+	struct port_id id = {};
 	int result;
 	bool group;
 
-	if (!sw)
-		return DROP(UNKNOWN_VNI);
 	/* The tunnel's mark stays on it, and the guest's UDP would lose it without a trace. */
 	if (p->gso_size && p->l4_proto == IPPROTO_UDP)
 		return DROP(GSO_UNSUPPORTED);
 	group = o->dest_key >= GENEVE_FLOOD_GROUP || (!o->dest_key && is_group(p->eth.h_dest));
 	if (!group) {
-		result = find_port(p, o->dest_key, &ifindex);
-		if (result < 0 && (o->dest_key || !(sw->flags & SWITCH_FLOOD_UNKNOWN)))
+		result = o->dest_key ? port_of_key(p, o->dest_key, &id) : local_port(p, sw, &id);
+		if (result < 0)
 			return result;
-		group = result < 0;
+		group = result == FLOOD_HERE;
 	}
 	result = decap(ctx, p);
 	if (result < 0)
 		return result;
-	return group ? flood_from_underlay(ctx, p, sw) : to_port(ctx, p, ifindex);
+	return group ? flood_from_underlay(ctx, p, sw) : to_port(ctx, p, id);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage parse: reads one Ethernet frame, at the start of the skb (from port) or inside a tunnel packet
- * (from underlay), and fills struct packet. After it: arp_nd or decap.
+ * (from underlay), and fills struct packet. After it: port_security or ecn.
  */
 #pragma once
 
@@ -12,13 +12,20 @@
 #include <linux/udp.h>
 
 #include "csum.h"
-#include "ctx_skb.h"
+#include "vlan.h"
 
 #define ETHERTYPE_IPV4 bpf_htons(ETH_P_IP)
 #define ETHERTYPE_IPV6 bpf_htons(ETH_P_IPV6)
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
 #define MAX_EXTENSION_HEADERS 6
+
+struct ipv6_fragment {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
 
 struct flow {
 	__u32 words[FLOW_WORDS];
@@ -50,7 +57,7 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p, st
  */
 static __always_inline bool is_coalesced_batch(const struct packet *p, __u32 frame_len)
 {
-	return p->hook == HOOK_FROM_UNDERLAY && p->gso_size && frame_len != p->len;
+	return p->offset && p->gso_size && frame_len != p->len;
 }
 
 static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
@@ -74,7 +81,9 @@ static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, s
 	flow->words[3] = ip.saddr;
 	flow->words[7] = ip.daddr;
 	flow->words[9] = ip.protocol;
+	p->tos = ip.tos;
 	p->l4_proto = ip.protocol;
+	p->fragment = !!(ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET));
 	p->l4_offset = ETH_HLEN + header_len;
 	/* Fragments of one datagram are one flow: without ports. */
 	if (!(ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET)))
@@ -96,6 +105,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 	if (payload_len && is_coalesced_batch(p, payload_len + sizeof(ip) + ETH_HLEN))
 		return DROP(GSO_UNSUPPORTED);
 
+	p->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
 	__builtin_memcpy(&flow->words[0], &ip.saddr, sizeof(ip.saddr));
 	__builtin_memcpy(&flow->words[4], &ip.daddr, sizeof(ip.daddr));
 	next = ip.nexthdr;
@@ -119,11 +129,60 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 	return 0;
 }
 
-/* p->offset and p->hook are set by the caller. */
-static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
+static __always_inline bool is_tag(__be16 ethertype)
+{
+	return ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_SERVICE_VLAN;
+}
+
+struct tag_in_bytes {
+	__be16 tci;
+	__be16 ethertype; /* of what follows */
+};
+
+/* A tag inside a tunnel, of a switch that carries it. What lies before p->offset is cut off later. */
+static __always_inline int parse_inner_tag(struct __sk_buff *ctx, struct packet *p)
+{
+	struct tag_in_bytes tag;
+
+	if (bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &tag, sizeof(tag)) < 0)
+		return DROP(INNER_TOO_SMALL);
+	p->tag.proto = p->eth.h_proto;
+	p->tag.tci = bpf_ntohs(tag.tci);
+	p->eth.h_proto = tag.ethertype;
+	p->offset += VLAN_HLEN;
+	p->len -= VLAN_HLEN;
+	p->segment_len = p->len;
+	return 0;
+}
+
+/* The tag beside the bytes (p->in_tag) and one in them. */
+static __always_inline int parse_tags(struct __sk_buff *ctx, struct packet *p, bool transparent)
+{
+	bool in_tunnel = p->offset;
+	int result;
+
+	if (p->tag.proto && !transparent)
+		return DROP(VLAN_TAG);
+	if (is_tag(p->eth.h_proto)) {
+		if (!transparent || !in_tunnel)
+			return DROP(VLAN_TAG);
+		result = parse_inner_tag(ctx, p);
+		if (result < 0)
+			return result;
+		if (is_tag(p->eth.h_proto))
+			return DROP(VLAN_TAG);
+	}
+	if (p->in_tag.proto && take_tag(ctx) < 0)
+		return DROP(VLAN_TAG);
+	return 0;
+}
+
+/* p->offset, p->hook and the tags are set by the caller. */
+static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+				 const struct lswitch *sw)
 {
 	struct flow flow = {};
-	int result = 0;
+	int result;
 
 	p->len = ctx->len - p->offset;
 	p->segment_len = p->len;
@@ -131,8 +190,9 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 	if (ctx->len < p->offset + ETH_HLEN ||
 	    bpf_skb_load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
 		return DROP(INNER_TOO_SMALL);
-	if (p->eth.h_proto == bpf_htons(ETH_P_8021Q) || p->eth.h_proto == bpf_htons(ETH_P_8021AD))
-		return DROP(VLAN_TAG);
+	result = parse_tags(ctx, p, sw->flags & SWITCH_TRANSPARENT);
+	if (result < 0)
+		return result;
 	if (is_group(p->eth.h_source) ||
 	    !(*(__u32 *)p->eth.h_source | *(__u16 *)(p->eth.h_source + 4)))
 		return DROP(SOURCE_MAC);

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "ctx_skb.h"
+#include "vlan.h"
 
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */
 #define MARK_ENCAPSULATED 0x80000000u
@@ -21,7 +21,10 @@ static __always_inline int segment(struct __sk_buff *ctx, const struct settings 
 {
 	if (!s->segmenter_ifindex || p->hook == HOOK_FROM_SEGMENTER)
 		return DROP(GSO_UNSUPPORTED);
-	ctx->mark = p->source_ifindex;
+	if (put_tag(ctx, p->in_tag) < 0) /* as it came: it comes through the first stages again */
+		return DROP(GSO_UNSUPPORTED);
+	ctx->mark = p->source.ifindex;
+	report_device(s->segmenter_ifindex);
 	p->action = bpf_redirect(s->segmenter_ifindex, 0);
 	return VERDICT_SEGMENT;
 }
@@ -31,6 +34,7 @@ static __always_inline int retype(struct __sk_buff *ctx, const struct settings *
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
 	ctx->mark = MARK_ENCAPSULATED;
+	report_device(s->segmenter_ifindex);
 	p->action = bpf_redirect(s->segmenter_ifindex, 0);
 	return VERDICT_ENCAP;
 }
@@ -41,5 +45,5 @@ static __always_inline int retype_copy(struct __sk_buff *ctx, const struct setti
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
 	ctx->mark = MARK_ENCAPSULATED;
-	return bpf_clone_redirect(ctx, s->segmenter_ifindex, 0) ? DROP(ENCAP_FAILED) : 0;
+	return send_copy(ctx, s->segmenter_ifindex) ? DROP(ENCAP_FAILED) : 0;
 }

@@ -2,39 +2,56 @@
 /* Stage to_port: hands a frame, plain again, to a port of this host. The last stage. */
 #pragma once
 
-#include "ctx_skb.h"
+#include "vlan.h"
 
 #define PACKET_HOST 0
+
+/* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
+static __always_inline struct tag tag_at(const struct packet *p, const struct port_id *id)
+{
+	return id->vlan ? tag_of_vlan(id->vlan) : p->tag;
+}
 
 /*
  * bpf_redirect_peer() enters the peer's namespace without a trip through the backlog, but nothing looks
  * at the Ethernet header again: only right for unicast to the port's own address (then pkt_type is set
- * here) of a frame whose type the kernel knows already (decap cannot make it ARP). All else, a device
- * of another kind, and a veth whose peer is in this namespace get an ordinary transmit.
+ * here) of an untagged frame whose type the kernel knows already (decap cannot make it ARP). All else, a
+ * device of another kind, and a veth whose peer is in this namespace get an ordinary transmit.
  */
-static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
+static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, struct port_id id)
 {
-	struct port *port = bpf_map_lookup_elem(&ports, &ifindex);
+	struct port *port = bpf_map_lookup_elem(&ports, &id);
+	struct tag tag = tag_at(p, &id);
 
 	if (!port)
 		return DROP(NO_PORT);
+	p->dest_key = port->key;
+	if (put_tag(ctx, tag) < 0)
+		return DROP(DECAP_FAILED);
 	count_port(p, port->key, PORT_TO);
-	if (port->flags & PORT_PEER && same_mac(port->mac.bytes, p->eth.h_dest) &&
+	report_device(id.ifindex);
+	if (!tag.proto && port->flags & PORT_PEER && same_mac(port->mac.bytes, p->eth.h_dest) &&
 	    ctx->protocol == p->eth.h_proto && bpf_skb_change_type(ctx, PACKET_HOST) == 0)
-		p->action = bpf_redirect_peer(ifindex, 0);
+		p->action = bpf_redirect_peer(id.ifindex, 0);
 	else
-		p->action = bpf_redirect(ifindex, 0);
+		p->action = bpf_redirect(id.ifindex, 0);
 	return VERDICT_TO_PORT;
 }
 
-/* One copy of a flooded frame; the skb stays ours. */
-static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
+/* One copy of a flooded frame; the skb stays ours, without a tag. */
+static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p,
+					 const struct port_id *id)
 {
+	struct tag tag = tag_at(p, id);
 	struct port *port;
 
-	if (ifindex == p->source_ifindex)
+	if (same_port(id, &p->source))
 		return;
-	port = bpf_map_lookup_elem(&ports, &ifindex);
-	if (port && bpf_clone_redirect(ctx, ifindex, 0) == 0)
+	port = bpf_map_lookup_elem(&ports, id);
+	if (!port || put_tag(ctx, tag) < 0)
+		return;
+	if (send_copy(ctx, id->ifindex) == 0)
 		count_port(p, port->key, PORT_TO);
+	if (tag.proto)
+		take_tag(ctx);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage tunnel: reads the VXLAN (RFC 7348 section 5) or Geneve (RFC 8926 section 3.4) header: VNI, and
- * the logical ports of OVN's option. Between vtep_check and decap.
+ * the logical ports of OVN's option. Between vtep_check and parse.
  */
 #pragma once
 
@@ -74,6 +74,7 @@ static __always_inline int read_geneve_option(struct __sk_buff *ctx, struct oute
 			return DROP(GENEVE_OPTION_LENGTH);
 		if (bpf_skb_load_bytes(ctx, at + sizeof(option), keys, sizeof(keys)) < 0)
 			return DROP(GENEVE_OPTIONS);
+		o->source_key = bpf_ntohs(keys[0]) & 0x7fff;
 		o->dest_key = bpf_ntohs(keys[1]);
 	} else if (option.type & GENEVE_CRITICAL_BIT) {
 		return DROP(GENEVE_CRITICAL);

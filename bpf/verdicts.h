@@ -15,7 +15,8 @@
 	V(2, ENCAP)     /* unicast, sent to one remote */                                            \
 	V(3, FLOOD)     /* copied to every member of the flood list */                               \
 	V(4, ANSWER)    /* an ARP request or neighbour solicitation, answered here */                \
-	V(5, SEGMENT)   /* a super-packet that cannot travel whole: its segments come back */
+	V(5, SEGMENT)   /* a super-packet that cannot travel whole: its segments come back */         \
+	V(6, VLAN_OUT)  /* unicast, sent to the uplink with the VLAN tag of its switch */
 
 /* V(number, NAME): the packet is dropped, and this is the reason. */
 #define OVL_VERDICTS_DROP(V)                                                                         \
@@ -49,7 +50,16 @@
 	V(45, UNKNOWN_PORT_KEY)     /* the Geneve option names no port of the switch here */         \
 	V(46, DECAP_FAILED)         /* the kernel refused to remove the outer header */              \
 	V(47, NOT_CONFIGURED)       /* the tables are not filled (never seen after apply) */         \
-	V(48, OUTER_DEVICE)         /* arrived at the device that only registers the tunnel port */
+	V(48, OUTER_DEVICE)         /* arrived at the device that only registers the tunnel port */  \
+	V(49, SPOOFED_MAC)          /* port security: the source MAC is not the port's */            \
+	V(50, SPOOFED_IP)           /* port security: the source address is not the port's */        \
+	V(51, SPOOFED_ARP)          /* port security: ARP about a MAC or address not the port's */   \
+	V(52, SPOOFED_ND)           /* port security: ND about a MAC or address not the port's */    \
+	V(53, HIDDEN_ND)            /* port security: ICMPv6 where ND cannot be seen (RFC 6980) */   \
+	V(54, DHCP_SERVER)          /* port security: a DHCP server's packet */                      \
+	V(55, ROUTER_ADVERTISEMENT) /* port security: a router's advertisement or redirect */        \
+	V(56, MAC_LIMIT)            /* a new MAC at a learning port that has its limit */            \
+	V(57, ECN_CE)               /* congestion marked on a packet that cannot say so (RFC 6040) */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 
@@ -57,5 +67,5 @@ enum verdict {
 	OVL_VERDICTS_PASS(OVL_VERDICT_ENUM)
 	VERDICT_DROP_FIRST = 16,
 	OVL_VERDICTS_DROP(OVL_VERDICT_ENUM)
-	VERDICT_SLOTS = 64, /* counters per hook */
+	VERDICT_SLOTS = 128, /* counters per hook */
 };

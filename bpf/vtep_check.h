@@ -14,7 +14,9 @@ struct outer_view {
 	__u32 tunnel; /* of the VXLAN or Geneve header */
 	__u32 end;    /* of the UDP payload */
 	__u32 vni;
-	__u32 dest_key; /* from the Geneve option; 0: none */
+	__u32 source_key; /* from the Geneve option; 0: none */
+	__u32 dest_key;
+	__u8 tos;
 };
 
 #define NOT_OURS 1
@@ -55,6 +57,7 @@ static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settin
 		return NOT_OURS;
 	header_len = ip.ihl * 4;
 	o->source = mapped_v4(ip.saddr);
+	o->tos = ip.tos;
 	if (ip.version != 4 || header_len < sizeof(ip) || ip.protocol != IPPROTO_UDP ||
 	    ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET) ||
 	    __builtin_memcmp(&ip.daddr, &s->vtep.bytes[12], sizeof(ip.daddr)))
@@ -73,13 +76,6 @@ static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settin
 	return check_lengths(ctx, o, udp_at, &udp, total_len - header_len);
 }
 
-struct ipv6_fragment {
-	__u8 next;
-	__u8 reserved;
-	__be16 offset;
-	__be32 id;
-};
-
 static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settings *s,
 				      struct outer_view *o)
 {
@@ -91,6 +87,7 @@ static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settin
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
 		return NOT_OURS;
 	__builtin_memcpy(&o->source, &ip.saddr, sizeof(o->source));
+	o->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
 	if (ip.version != 6 || __builtin_memcmp(&ip.daddr, &s->vtep, sizeof(ip.daddr)))
 		return NOT_OURS;
 	if (ip.nexthdr == IPPROTO_FRAGMENT) {
@@ -115,7 +112,7 @@ static __always_inline int vtep_check(struct __sk_buff *ctx, const struct settin
 {
 	int result;
 
-	if (ctx->vlan_present || ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
+	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return NOT_OURS;
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
 	if (result)

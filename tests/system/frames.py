@@ -19,6 +19,7 @@ OVN_CLASS, OVN_TYPE = 0x0102, 0x80
 FLOOD_KEY = 0x8000
 
 SOL_PACKET, PACKET_AUXDATA, PACKET_VNET_HDR = 263, 8, 15
+TP_STATUS_VLAN_VALID = 1 << 4
 
 
 def vxlan_header(vni, flags=0x08, reserved=0, reserved2=0):
@@ -118,6 +119,16 @@ def patch(frame, at, data):
     return frame[:at] + data + frame[at + len(data):]
 
 
+def restore_tag(frame, control):
+    """A frame with the tag that the kernel keeps beside the bytes (struct tpacket_auxdata)."""
+    for level, kind, data in control:
+        if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
+            status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", data)
+            if status & TP_STATUS_VLAN_VALID:
+                return frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+    return frame
+
+
 class PacketSocket:
     """AF_PACKET on one device: sends raw frames, receives what the device's tap sees."""
 
@@ -141,15 +152,15 @@ class PacketSocket:
         return self._socket.send(frame)
 
     def receive(self, timeout=1.0):
-        """The next frame this device received (not sent), or None."""
+        """The next frame this device received (not sent), its tag in the bytes; or None."""
         self._socket.settimeout(timeout)
         while True:
             try:
-                frame, address = self._socket.recvfrom(1 << 17)
+                frame, control, _, address = self._socket.recvmsg(1 << 17, 256)
             except (socket.timeout, BlockingIOError):
                 return None
             if address[2] != socket.PACKET_OUTGOING:
-                return frame
+                return restore_tag(frame, control)
 
     def receive_all(self, timeout=0.3):
         """Everything until nothing has come for `timeout` seconds."""

@@ -12,10 +12,13 @@ PINS = Path("/sys/fs/bpf/overlane")
 STATE = Path("/run/overlane")
 
 VXLAN, GENEVE = "vxlan", "geneve"
+#: In place of an encapsulation: the switch is a VLAN on the uplink.
+VLAN = "vlan"
 PORTS = {VXLAN: 4789, GENEVE: 6081}
 
 #: Outer bytes that count against the underlay's MTU: IP, UDP, tunnel header, inner Ethernet.
-OVERHEAD = {(VXLAN, 4): 50, (VXLAN, 6): 70, (GENEVE, 4): 58, (GENEVE, 6): 78}
+OVERHEAD = {(VXLAN, 4): 50, (VXLAN, 6): 70, (GENEVE, 4): 58, (GENEVE, 6): 78,
+            (VLAN, 4): 0, (VLAN, 6): 0}
 
 
 def binary():
@@ -73,13 +76,20 @@ def remote_counters(host, remote):
     return next(row for row in counters(host)["remotes"] if row["remote"] == remote)
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes a value that occurs twice out twice: a fabric file has no anchors."""
+
+    def ignore_aliases(self, data):
+        return True
+
+
 class Fabric:
     """A fabric file in the making."""
 
     def __init__(self, encapsulation=GENEVE, family=4, **tunnel):
         self.encapsulation = encapsulation
         self.family = family
-        tunnel = {"encapsulation": encapsulation, **tunnel}
+        tunnel = {"encapsulation": GENEVE if encapsulation == VLAN else encapsulation, **tunnel}
         if family == 6:
             tunnel.setdefault("udp6_zero_checksum", True)
         self.data = {"version": 1, "tunnel": tunnel, "hosts": {}, "switches": {}, "ports": {}}
@@ -87,8 +97,11 @@ class Fabric:
     def host(self, name, underlay, uplink="uplink"):
         self.data["hosts"][name] = {"underlay": str(underlay), "uplink": uplink}
 
-    def switch(self, name, vni, **options):
-        self.data["switches"][name] = {"vni": vni, **options}
+    def switch(self, name, vni=None, **options):
+        """A logical switch: with a VNI, or with `uplink_vlan`."""
+        if vni is not None:
+            options = {"vni": vni, **options}
+        self.data["switches"][name] = options
 
     def port(self, name, switch, host, device, mac, addresses=(), **options):
         self.data["ports"][name] = {"switch": switch, "host": host, "device": device, "mac": mac,
@@ -96,5 +109,5 @@ class Fabric:
 
     def write(self, path):
         path = Path(path)
-        path.write_text(yaml.safe_dump(self.data, sort_keys=False))
+        path.write_text(yaml.dump(self.data, Dumper=_Plain, sort_keys=False))
         return path

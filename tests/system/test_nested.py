@@ -38,6 +38,8 @@ def make_router(scene):
                  two: ["198.18.101.254", "198.18.103.254", "2001:2:0:a1::fe", "2001:2:0:a3::fe"]}
     for guest, own in addresses.items():
         scene.fabric.data["ports"][f"port{guest.number}"]["addresses"] = own
+    # A router sends for others: their addresses, its own MAC.
+    scene.fabric.data["ports"][f"port{two.number}"]["security"] = "mac"
     return (one, addresses[one]), (three, addresses[three])
 
 

@@ -10,9 +10,11 @@ import itertools
 from dataclasses import dataclass, field
 
 from net import Lab, Namespace, veth
-from overlane import OVERHEAD, Fabric, apply, remove
+from overlane import OVERHEAD, VLAN, Fabric, apply, remove
 
 UPLINK = "uplink"
+#: The VLAN of the switch `blue` where it is one.
+UPLINK_VLAN = 100
 
 #: Super-packets cross the cable as they are.
 WHOLE = "whole"
@@ -150,13 +152,15 @@ def guest_mtu(encapsulation, family, underlay_mtu=1500):
 class Scene:
     """Hosts running Overlane with guests on one switch: the usual stage of a test.
 
-    `guests` is the number of guests per host; all are ports of the switch `blue`, VNI 5001.
+    `guests` is the number of guests per host; all are ports of the switch `blue`, VNI 5001 (with the
+    encapsulation `vlan`: VLAN 100 on the uplinks). `port` holds options of every port.
     `declared=False` keeps the guests' addresses out of the fabric: they find each other by ARP and ND.
     Hosts in `peers` (numbers) get their guests from someone else: they stand in the fabric only.
     """
 
     def __init__(self, lab, encapsulation, family=4, wire=WHOLE, guests=(1, 1), mtu=1500,
-                 peers=(), tunnel=None, switch=None, guest_options=None, bridge=None, declared=True):
+                 peers=(), tunnel=None, switch=None, guest_options=None, bridge=None, declared=True,
+                 port=None):
         self.lab, self.encapsulation, self.family = lab, encapsulation, family
         self.underlay = Underlay(lab, len(guests), family, wire, mtu, bridge)
         self.hosts = self.underlay.hosts
@@ -164,8 +168,11 @@ class Scene:
         self.declared = declared
         self.mtu = guest_mtu(encapsulation, family, mtu)
         self.fabric = Fabric(encapsulation, family, **(tunnel or {}))
-        self.vni = 5001
-        self.fabric.switch("blue", self.vni, **(switch or {}))
+        self.vni, self.port_options = 5001, port or {}
+        if encapsulation == VLAN:
+            self.fabric.switch("blue", uplink_vlan=UPLINK_VLAN, **(switch or {}))
+        else:
+            self.fabric.switch("blue", self.vni, **(switch or {}))
         self.guests = []
         numbers = itertools.count(1)
         for host, count in zip(self.hosts, guests):
@@ -178,7 +185,7 @@ class Scene:
         self.guests.append(guest)
         addresses = guest.addresses if self.declared and options.get("addresses", True) else ()
         self.fabric.port(f"port{number}", "blue", host.name, guest.device, guest.mac,
-                         addresses, key=number)
+                         addresses, key=number, **self.port_options)
 
     def apply(self, *hosts, words=()):
         """Write the fabric and apply it on every Overlane host (or on those named)."""

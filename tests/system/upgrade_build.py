@@ -19,7 +19,8 @@ PATCHES = (
      'struct Switch = "lswitch" {\n        enlarged: u64,\n'),
     ("crates/ebpf/src/tables.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),
 )
-COPIED = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "bpf", "crates", "docs", "studies")
+COPIED = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "bpf", "crates", "docs", "studies",
+          "tests/conformance")
 
 
 def build():

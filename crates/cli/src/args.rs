@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use overlane_lab::record::BackendName;
 
 /// An overlay virtual switch for Linux, and the laboratory that measures it.
 #[derive(Debug, Parser)]
@@ -18,6 +20,7 @@ Examples:
   overlane check fabric.yaml                 what is wrong with the file, all at once
   overlane apply fabric.yaml --host h1       make this machine host h1 of the fabric
   overlane show counters                     what became of every packet
+  overlane trace fabric.yaml --port web1 ip4.dst=web2   what would become of one, and why
   overlane lab run jumbo-vxlan --quick       measure it, beside what else is on this machine
 
 Exit codes: 0 done, 1 the operation failed, 2 wrong usage or wrong fabric file."
@@ -33,6 +36,10 @@ pub(crate) enum Command {
     Apply(Apply),
     Remove(Remove),
     Show(Show),
+    Capture(Capture),
+    Top(Top),
+    Trace(Trace),
+    Flows(Flows),
     Schema(Schema),
     Completions(Completions),
     Lab(Lab),
@@ -131,7 +138,20 @@ Examples:
 
 States: ok; missing (no such device); detached (the device was re-created: apply again).")]
     Ports(ShowArgs),
-    /// Where each MAC address lives: local port or remote
+    /// The logical switches with a port on this host
+    #[command(after_help = "\
+Examples:
+  overlane show switches
+  overlane show switches --json")]
+    Switches(ShowArgs),
+    /// The MAC addresses learned behind learning ports and other hosts, and when they were last seen
+    #[command(after_help = "\
+Examples:
+  overlane show learned
+  overlane show learned --json
+  watch -n 1 overlane show learned")]
+    Learned(ShowArgs),
+    /// Where each MAC address lives: local port, remote or uplink
     #[command(after_help = "\
 Examples:
   overlane show fdb
@@ -153,6 +173,13 @@ Examples:
 Packets are what the kernel hands over (a super-packet is one), segments what they are on a wire,
 bytes their length where they were seen.")]
     Counters(ShowCounters),
+    /// What was dropped, how often and why
+    #[command(after_help = "\
+Examples:
+  overlane show drops                        every reason that occurred, with its meaning
+  overlane show drops --follow               each packet as it is dropped, until Ctrl-C
+  overlane show drops --follow --json | jq .summary")]
+    Drops(ShowDrops),
 }
 
 #[derive(Debug, Args)]
@@ -173,12 +200,189 @@ pub(crate) struct ShowCounters {
     pub(crate) all: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ShowDrops {
+    #[command(flatten)]
+    pub(crate) common: ShowArgs,
+    /// Each packet as it is dropped, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+/// Show packets as they pass, inside and outside the tunnel, with what becomes of each.
+///
+/// Sees what `tcpdump` on a device cannot: packets handed straight into a guest, packets that are
+/// dropped, and why. One capture at a time per host; it ends with Ctrl-C and leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane capture a1                        packets from and to port a1
+  overlane capture h2 -c 10                  ten tunnel packets from and to remote h2
+  overlane capture drops 'ip4.src=198.18.1.0/24, tcp'
+  overlane capture all verdict=pkt_too_big
+  overlane capture a1 -w a1.pcapng           for Wireshark, with the verdict as comment
+  overlane capture a1 -w - | wireshark -k -i -
+
+Filters name fields of the inner frame as `overlane trace` does (eth.src, vlan.id, ip4.dst, tcp.dport,
+icmp6.type, …), headers (arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd), verdict, hook and drop. All must agree;
+!= and ! ask for the others. docs/capture.md explains the output.
+Exit codes: 0 done, also by Ctrl-C; 1 failed; 2 wrong usage or wrong filter.")]
+pub(crate) struct Capture {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// A logical port of this host, a remote, `drops`, or `all`
+    #[arg(value_name = "PORT|REMOTE|drops|all")]
+    pub(crate) what: String,
+    /// Only packets whose fields agree, like 'ip4.src=198.18.1.1, tcp.dport=80'
+    pub(crate) filter: Vec<String>,
+    /// Write a capture file (pcapng); - is standard output
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) write: Option<PathBuf>,
+    /// Stop after this many packets
+    #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Bytes kept of each packet; without it 256, in a capture file 2048
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=2048))]
+    pub(crate) snap: Option<u32>,
+    /// Ethernet addresses in each line
+    #[arg(long, short)]
+    pub(crate) ethernet: bool,
+    /// Print JSON, one line for each packet
+    #[arg(long, conflicts_with = "write")]
+    pub(crate) json: bool,
+}
+
+/// Show what passes per second: ports, remotes, drops, CPUs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane top                               until q
+  overlane top --once                        two readings one second apart, as a table
+  overlane top --once --interval 10 --json   for programs
+
+Keys: q quit, s sort by the next column, r reverse, Tab the other table, arrows move.
+Packets are what the kernel hands over (a super-packet is one), segments what they are on a wire.")]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// Seconds between two readings
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub(crate) interval: f64,
+    /// Print one table and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON, one line for each interval
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Shorter, a reading would cost more than it says; longer, nobody waits.
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
 /// Which of the hosts applied on this machine.
 #[derive(Debug, Args)]
 pub(crate) struct HostChoice {
     /// Host of the fabric; may be left out when exactly one is applied on this machine
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+/// Show what becomes of a packet, stage by stage, through the whole fabric.
+///
+/// The reference executor decides, from the file alone: nothing has to run, and no rights are needed.
+/// What you leave out follows from the fabric. Learned addresses: none at the start.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane trace fabric.yaml --port web1 ip4.dst=web2                     a ping
+  overlane trace fabric.yaml --port web1 ip4.dst=198.18.100.2 tcp.dport=80
+  overlane trace fabric.yaml --port web1 'eth.dst=web2, ip4.src=198.18.1.9' --expect spoofed_ip
+  overlane trace fabric.yaml --port web1 arp.tpa=web2
+  overlane trace fabric.yaml --port web1 ip4.dst=web2 tcp size=60000 gso=1398 --mtu 1450
+  overlane trace fabric.yaml --port web1 --pcap guest.pcap --json         each packet in turn
+  overlane trace fabric.yaml --from-underlay h2 --pcap uplink.pcap
+
+Fields: eth.src eth.dst eth.type, vlan.id vlan.pcp, arp.op arp.sha arp.spa arp.tha arp.tpa,
+  ip4.src ip4.dst ip4.ttl ip4.dscp ip4.ecn ip4.proto, ip6.src ip6.dst ip6.hop_limit ip6.dscp
+  ip6.ecn ip6.proto, tcp.sport tcp.dport tcp.flags, udp.sport udp.dport, sctp.sport sctp.dport,
+  icmp4.type icmp4.code, icmp6.type icmp6.code, nd.kind nd.target nd.sll nd.tll, size, gso;
+  or only the name of a header: arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd. Addresses may be the names
+  of ports. docs/trace.md explains fields and output.
+
+Exit codes: 0 traced, also when the packet is dropped; 1 not as --expect says; 2 wrong usage, a
+wrong fabric file or a capture that cannot be read.")]
+pub(crate) struct Trace {
+    /// The fabric file (YAML), or - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// What is in the packet
+    #[arg(
+        value_name = "FIELD=VALUE",
+        required_unless_present = "pcap",
+        conflicts_with = "pcap"
+    )]
+    pub(crate) packet: Vec<String>,
+    /// The logical port that sends it
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "from_underlay",
+        conflicts_with = "from_underlay"
+    )]
+    pub(crate) port: Option<String>,
+    /// Trace the packets of a capture (pcap or pcapng, Ethernet), in order
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) pcap: Option<PathBuf>,
+    /// They come from the underlay to this host
+    #[arg(long, value_name = "HOST", requires = "pcap", conflicts_with = "packet")]
+    pub(crate) from_underlay: Option<String>,
+    /// MTU of the uplinks, in bytes
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1500,
+        value_parser = clap::value_parser!(u32).range(68..=65535)
+    )]
+    pub(crate) mtu: u32,
+    /// What must become of every packet: a verdict (docs/counters.md), delivered or dropped
+    #[arg(
+        long,
+        value_name = "VERDICT",
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(crate::trace::expectations())
+    )]
+    pub(crate) expect: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what the whole deployment does with packets, as if it were one switch.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane flows fabric.yaml                 every logical switch
+  overlane flows fabric.yaml blue            one of them
+  overlane flows fabric.yaml --json | jq '.[].l2_lookup[] | select(.host == \"h1\")'
+
+Exit codes: 0 shown, 2 wrong usage or wrong fabric file.")]
+pub(crate) struct Flows {
+    /// The fabric file (YAML), or - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Only this logical switch
+    pub(crate) switch: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Print the JSON Schema of the fabric file.
@@ -257,6 +461,7 @@ pub(crate) struct Json {
 Examples:
   overlane lab run jumbo-vxlan --quick       the smallest set of cells that shows the result
   overlane lab run jumbo-vxlan --out /tmp/monday
+  overlane lab run jumbo-vxlan --quick --backends bridge,overlane-vlan,overlane-vxlan
   overlane lab run jumbo-vxlan --json        prints result.json, for programs
 
 The result is a folder: report.html, report.md, result.json, samples.ndjson, cells.csv, env.json.
@@ -267,6 +472,9 @@ pub(crate) struct LabRun {
     /// Fewer cells, shorter samples: within five minutes
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Compare these in place of the study's own: comma-separated names, as `overlane lab doctor` shows them
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) backends: Option<Vec<BackendName>>,
     /// Folder for the result; without it a new one under results/
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,

@@ -11,7 +11,9 @@ use overlane_lab::LabError;
 use overlane_model::{CompileError, FabricErrors};
 use thiserror::Error as ThisError;
 
+use crate::capture::filter::FilterError;
 use crate::output::Output;
+use crate::trace::PacketError;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug, ThisError)]
@@ -22,6 +24,9 @@ pub(crate) enum Failure {
     /// The fabric has no tables for the host that was named.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// There is no packet to trace.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
     /// Applying, removing or looking at a host failed.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -31,6 +36,15 @@ pub(crate) enum Failure {
     /// The result of a study could not be read back.
     #[error("cannot read the result: {source} ({})", path.display())]
     Result { path: PathBuf, source: io::Error },
+    /// A filter for captured packets makes no sense.
+    #[error("filter: {0}")]
+    Filter(#[from] FilterError),
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// What was asked for needs a terminal.
+    #[error("`overlane top` needs a terminal")]
+    NoTerminal,
     /// Standard output could not be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -62,10 +76,16 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            Self::Fabric(_) | Self::Compile(_) | Self::Reported => 2,
+            Self::Fabric(_)
+            | Self::Compile(_)
+            | Self::Packet(_)
+            | Self::Filter(_)
+            | Self::NoTerminal
+            | Self::Reported => 2,
             Self::Host(_)
             | Self::Lab(_)
             | Self::Result { .. }
+            | Self::File { .. }
             | Self::Output(_)
             | Self::Negative => 1,
         }
@@ -75,8 +95,11 @@ impl Failure {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Compile(error) => error.help(),
+            Self::Packet(error) => error.help(),
             Self::Host(error) => error.help(),
             Self::Lab(error) => lab_help(error).map(str::to_owned),
+            Self::Filter(error) => error.help(),
+            Self::NoTerminal => Some("--once prints a table, --json lines for programs".to_owned()),
             _ => None,
         }
     }

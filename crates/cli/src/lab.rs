@@ -54,6 +54,7 @@ fn study(args: &LabRun, output: Output) -> Result<(), Failure> {
     let summary = overlane_lab::run(RunRequest {
         study: args.study.clone(),
         quick: args.quick,
+        backends: args.backends.clone(),
         out: args.out.clone(),
         progress: Progress::Auto,
         version: env!("OVERLANE_VERSION").to_owned(),

@@ -3,15 +3,21 @@
 
 mod apply;
 mod args;
+mod capture;
 mod cells;
 mod check;
 mod completions;
+mod drops;
 mod failure;
+mod flows;
 mod lab;
 mod output;
+mod places;
 mod remove;
 mod schema;
 mod show;
+mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -36,6 +42,10 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Apply(args) => apply::run(args, output),
         Command::Remove(args) => remove::run(args, output),
         Command::Show(args) => show::run(args, output),
+        Command::Capture(args) => capture::run(args, output),
+        Command::Top(args) => top::run(args, output),
+        Command::Trace(args) => trace::run(args, output),
+        Command::Flows(args) => flows::run(args, output),
         Command::Schema(_) => schema::run(output),
         Command::Completions(args) => completions::run(args, output),
         Command::Lab(args) => lab::run(args, output),

@@ -34,6 +34,11 @@ impl Output {
         }
     }
 
+    /// Whether standard output shows colours.
+    pub(crate) fn colour_out(self) -> bool {
+        self.colour_out
+    }
+
     /// Whether standard error shows colours.
     pub(crate) fn colour_err(self) -> bool {
         self.colour_err
@@ -42,6 +47,16 @@ impl Output {
     /// A line, or several, on standard output.
     pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{}", text.as_ref())
+    }
+
+    /// A line on standard output that says how it ended; what is not well stands out.
+    pub(crate) fn outcome(self, text: impl AsRef<str>, well: bool) -> io::Result<()> {
+        let code = if well { "1;32" } else { "1;31" };
+        if self.colour_out {
+            self.line(format!("\x1b[{code}m{}\x1b[0m", text.as_ref()))
+        } else {
+            self.line(text)
+        }
     }
 
     /// Bytes on standard output, as they are.

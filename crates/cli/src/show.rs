@@ -3,9 +3,12 @@
 
 use std::io;
 
-use overlane_host::observe::{self, Count, Counters, Fdb, FdbPlace, PortState, Ports, Remotes};
+use overlane_host::observe::{
+    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Switches,
+};
 
 use crate::args::{HostChoice, Show, ShowWhat};
+use crate::drops;
 use crate::failure::Failure;
 use crate::output::{Output, number, state, text};
 
@@ -27,6 +30,22 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
                 show_fdb(&fdb, output)?
             }
         }
+        ShowWhat::Switches(args) => {
+            let switches = observe::switches(&host(&args.host, output)?)?;
+            if args.json {
+                output.json(&switches)?
+            } else {
+                show_switches(&switches, output)?
+            }
+        }
+        ShowWhat::Learned(args) => {
+            let learned = observe::learned(&host(&args.host, output)?)?;
+            if args.json {
+                output.json(&learned)?
+            } else {
+                show_learned(&learned, output)?
+            }
+        }
         ShowWhat::Remotes(args) => {
             let remotes = observe::remotes(&host(&args.host, output)?)?;
             if args.json {
@@ -35,6 +54,7 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
                 show_remotes(&remotes, output)?
             }
         }
+        ShowWhat::Drops(args) => drops::run(args, output)?,
         ShowWhat::Counters(args) => {
             let mut counters = observe::counters(&host(&args.common.host, output)?)?;
             if !args.all {
@@ -50,13 +70,18 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The host to look at; says so when its last `apply` did not come to an end.
-fn host(choice: &HostChoice, output: Output) -> Result<String, Failure> {
+/// The host to look at; says so when its last `apply` did not come to an end. Switches off what a killed
+/// capture left on.
+pub(crate) fn host(choice: &HostChoice, output: Output) -> Result<String, Failure> {
     let host = choice.resolve()?;
     if observe::interrupted(&host)? {
         output.note(format!(
             "the last apply of host {host} was interrupted; apply again to complete or repair it"
         ));
+    }
+    // By the way: what cannot be switched off now is no reason not to look.
+    if overlane_host::capture::recover(&host).unwrap_or(false) {
+        output.note("a capture had been killed and was still switched on; it is off now");
     }
     Ok(host)
 }
@@ -73,13 +98,10 @@ impl HostChoice {
 
 fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
     let columns = [
-        "PORT", "SWITCH", "#VNI", "#KEY", "MAC", "DEVICE", "#IFINDEX", "STATE",
+        "PORT", "SWITCH", "UNDERLAY", "#KEY", "MAC", "DEVICE", "#TAG", "#IFINDEX", "STATE",
     ];
     let mut rows = output.table(&columns);
     for port in &ports.ports {
-        let ifindex = port
-            .ifindex
-            .map_or_else(|| "-".to_owned(), |index| index.to_string());
         let state = match port.state {
             PortState::Ok => state("ok", true),
             PortState::Missing => state("missing", false),
@@ -88,40 +110,119 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
         rows.push(vec![
             text(&port.port),
             text(&port.switch),
-            text(port.vni),
+            text(port.on_underlay),
             text(port.key),
             text(&port.mac),
             text(&port.device),
-            text(ifindex),
+            text(or_dash(port.vlan)),
+            text(or_dash(port.ifindex)),
             state,
         ]);
     }
     output.section(&format!("host {}", ports.host), &rows, "no logical ports")
 }
 
-fn show_fdb(fdb: &Fdb, output: Output) -> io::Result<()> {
-    let mut rows = output.table(&["SWITCH", "#VNI", "MAC", "#KEY", "PORT", "PLACE"]);
-    for entry in &fdb.entries {
-        let place = match &entry.place {
-            FdbPlace::Local { device } => format!("local, device {device}"),
-            FdbPlace::Remote {
-                remote: Some(remote),
-                address,
-            } => {
-                format!("remote {remote}, {address}")
-            }
-            FdbPlace::Remote {
-                remote: None,
-                address,
-            } => format!("remote {address}"),
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn show_switches(switches: &Switches, output: Output) -> io::Result<()> {
+    let columns = [
+        "SWITCH",
+        "UNDERLAY",
+        "#PORTS HERE",
+        "UNKNOWN UNICAST",
+        "GUESTS' TAGS",
+        "LEARNING",
+    ];
+    let mut rows = output.table(&columns);
+    for switch in &switches.switches {
+        let learning = match switch.learn_age_s {
+            Some(age_s) => format!("{age_s} s"),
+            None => "-".to_owned(),
         };
         rows.push(vec![
+            text(&switch.switch),
+            text(switch.on_underlay),
+            text(switch.ports.len()),
+            text(if switch.flood_unknown {
+                "flood"
+            } else {
+                "drop"
+            }),
+            text(if switch.vlan_transparent {
+                "transparent"
+            } else {
+                "refuse"
+            }),
+            text(learning),
+        ]);
+    }
+    let title = format!("host {}", switches.host);
+    output.section(&title, &rows, "no logical switches")
+}
+
+fn place_words(place: &FdbPlace) -> String {
+    match place {
+        FdbPlace::Local {
+            device,
+            vlan: Some(vlan),
+        } => format!("local, device {device} tag {vlan}"),
+        FdbPlace::Local { device, vlan: None } => format!("local, device {device}"),
+        FdbPlace::Remote {
+            remote: Some(remote),
+            address,
+        } => format!("remote {remote}, {address}"),
+        FdbPlace::Remote {
+            remote: None,
+            address,
+        } => format!("remote {address}"),
+        FdbPlace::Uplink { device } => format!("uplink {device}"),
+    }
+}
+
+fn show_learned(learned: &Learned, output: Output) -> io::Result<()> {
+    let mut rows = output.table(&[
+        "SWITCH", "UNDERLAY", "MAC", "PORT", "PLACE", "#SEEN", "#AGE",
+    ]);
+    for entry in &learned.entries {
+        rows.push(vec![
             text(entry.switch.as_deref().unwrap_or("-")),
-            text(entry.vni),
+            text(entry.on_underlay),
+            text(&entry.mac),
+            text(entry.port.as_deref().unwrap_or("-")),
+            text(place_words(&entry.place)),
+            text(format!("{} s", entry.seen_s)),
+            text(format!("{} s", entry.age_s)),
+        ]);
+    }
+    let title = format!("host {}", learned.host);
+    output.section(&title, &rows, "nothing learned")?;
+
+    let mut rows = output.table(&["PORT", "SWITCH", "#MACS", "#LIMIT", "#AGE"]);
+    for port in &learned.ports {
+        rows.push(vec![
+            text(&port.port),
+            text(&port.switch),
+            number(port.macs.into()),
+            number(port.limit.into()),
+            text(format!("{} s", port.age_s)),
+        ]);
+    }
+    output.line("")?;
+    output.section("learning ports", &rows, "no learning ports")
+}
+
+fn show_fdb(fdb: &Fdb, output: Output) -> io::Result<()> {
+    let mut rows = output.table(&["SWITCH", "UNDERLAY", "MAC", "#KEY", "PORT", "PLACE"]);
+    for entry in &fdb.entries {
+        rows.push(vec![
+            text(entry.switch.as_deref().unwrap_or("-")),
+            text(entry.on_underlay),
             text(&entry.mac),
             text(entry.key),
             text(entry.port.as_deref().unwrap_or("-")),
-            text(place),
+            text(place_words(&entry.place)),
         ]);
     }
     output.section(&format!("host {}", fdb.host), &rows, "no FDB entries")

@@ -262,7 +262,7 @@ fn completions_for_the_usual_shells() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 17] = [
         &[],
         &["check"],
         &["apply"],
@@ -272,6 +272,8 @@ fn every_help_has_an_example() {
         &["show", "fdb"],
         &["show", "remotes"],
         &["show", "counters"],
+        &["trace"],
+        &["flows"],
         &["schema"],
         &["completions"],
         &["lab", "run"],

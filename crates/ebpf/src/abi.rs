@@ -11,23 +11,41 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub const MAX_PORTS: usize = 4096;
-pub const MAX_SWITCHES: usize = 4096;
+pub const MAX_PORTS: usize = 16384;
+pub const MAX_SWITCHES: usize = 16384;
 pub const MAX_FDB: usize = 65536;
 pub const MAX_NEIGHBOURS: usize = 131_072;
 pub const MAX_REMOTES: usize = 1024;
 pub const MAX_FLOOD: usize = 262_144;
 pub const MAX_FLOOD_MEMBERS: usize = 1024;
 pub const MAX_TEMPLATE: usize = 80;
+pub const MAX_LEARNED: usize = 65536;
+pub const EVENT_BYTES: usize = 1 << 20;
+pub const MAX_SNAP: usize = 2048;
+pub const SWITCH_ID_VLAN: u32 = 1 << 24;
 
 pub const HOOK_COUNT: usize = 4;
-pub const VERDICT_SLOTS: usize = 64;
+pub const VERDICT_SLOTS: usize = 128;
 
 pub const ENCAPSULATION_VXLAN: u8 = 0;
 pub const ENCAPSULATION_GENEVE: u8 = 1;
 
 pub const PORT_PEER: u32 = 1 << 0;
+pub const PORT_CHECK_MAC: u32 = 1 << 1;
+pub const PORT_CHECK_ADDRESSES: u32 = 1 << 2;
+pub const PORT_DHCP_SERVER: u32 = 1 << 3;
+pub const PORT_ROUTER: u32 = 1 << 4;
+pub const PORT_LEARNING: u32 = 1 << 5;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
+pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
+pub const SWITCH_LEARNING: u32 = 1 << 2;
+
+pub const CAPTURE_OFF: u32 = 0;
+pub const CAPTURE_ALL: u32 = 1;
+pub const CAPTURE_DROPS: u32 = 2;
+pub const CAPTURE_PORT: u32 = 3;
+pub const EVENT_ENTERED: u8 = 0;
+pub const EVENT_LEFT: u8 = 1;
 
 /// Declares one struct of `abi.h` and, for the test, its name there and its members.
 macro_rules! abi {
@@ -82,35 +100,58 @@ abi! {
         encapsulation: u8,
         family: u8,
         strict: u8,
-        pad: [u8; 7],
+        dscp: u8,
+        copy_dscp: u8,
+        pad: [u8; 5],
+    }
+    #[derive(Default, Hash, PartialOrd, Ord)]
+    struct PortId = "port_id" {
+        ifindex: u32,
+        vlan: u32,
     }
     struct Port = "port" {
-        vni: u32,
+        switch_id: u32,
         key: u16,
         mac: MacBytes,
         flags: u32,
+        learn_limit: u32,
+        learn_age: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {
-        vni: u32,
+        switch_id: u32,
         key: u32,
     }
     struct Switch = "lswitch" {
         flood_members: u32,
         flags: u32,
+        learn_age: u32,
     }
     struct FdbKey = "fdb_key" {
-        vni: u32,
+        switch_id: u32,
         mac: MacBytes,
         pad: u16,
     }
     struct FdbEntry = "fdb_entry" {
-        ifindex: u32,
+        port: PortId,
         key: u32,
         remote: Addr,
     }
+    struct Learned = "learned" {
+        port: PortId,
+        key: u32,
+        remote: Addr,
+        age: u32,
+        seen: u64,
+    }
+    #[derive(Default)]
+    struct Learning = "learning" {
+        macs: u32,
+        pad: u32,
+        next_sweep: u64,
+    }
     struct NeighbourKey = "neighbour_key" {
-        vni: u32,
+        switch_id: u32,
         addr: Addr,
     }
     struct Neighbour = "neighbour" {
@@ -118,11 +159,11 @@ abi! {
         key: u16,
     }
     struct FloodKey = "flood_key" {
-        vni: u32,
+        switch_id: u32,
         index: u32,
     }
     struct FloodMember = "flood_member" {
-        ifindex: u32,
+        port: PortId,
         remote: Addr,
     }
     struct Remote = "remote" {
@@ -148,6 +189,44 @@ abi! {
         to_remote: Counter,
         from_remote: Counter,
         dropped: Counter,
+    }
+    #[derive(Default)]
+    struct Capture = "capture" {
+        mode: u32,
+        switch_id: u32,
+        key: u32,
+        snap: u32,
+        lost: u64,
+    }
+    struct Event = "event" {
+        time: u64,
+        switch_id: u32,
+        ifindex: u32,
+        len: u32,
+        captured: u32,
+        segments: u32,
+        source_key: u16,
+        dest_key: u16,
+        vlan_proto: u16,
+        vlan_tci: u16,
+        hook: u8,
+        verdict: u8,
+        phase: u8,
+        pad: u8,
+    }
+    #[derive(Default)]
+    struct TestIo = "test_io" {
+        now: u64,
+        ifindex: u32,
+        mark: u32,
+        vlan_proto: u16,
+        vlan_tci: u16,
+        out_proto: u16,
+        out_tci: u16,
+        verdict: u32,
+        out_ifindex: u32,
+        copies: u32,
+        pad: u32,
     }
 }
 

@@ -28,16 +28,16 @@ pub struct Counters {
 /// Reads all counters of a map set.
 pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
     let mut counters = Counters::default();
-    let verdicts = maps.map(VERDICT_COUNTERS)?;
+    let map = maps.map(VERDICT_COUNTERS)?;
+    let slots = map
+        .array()
+        .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", VERDICT_COUNTERS))?;
     for hook in Hook::ALL {
         for &verdict in Verdict::ALL {
-            let slot = hook.number() * abi::VERDICT_SLOTS as u32 + verdict.number();
-            let value = verdicts
-                .get(&slot.to_ne_bytes())
-                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", VERDICT_COUNTERS))?;
-            let sum = value.map_or_else(Counter::default, |value| {
-                sum(&value, Counter::default(), Counter::plus)
-            });
+            let slot = hook.number() as usize * abi::VERDICT_SLOTS + verdict.number() as usize;
+            let value = slots.get(slot * map.stride..).unwrap_or_default();
+            let value = value.get(..map.stride).unwrap_or_default();
+            let sum = sum(value, Counter::default(), Counter::plus);
             counters.verdicts.push((hook, verdict, sum));
         }
     }
@@ -46,7 +46,7 @@ pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
             continue;
         };
         counters.ports.insert(
-            (key.vni, key.key),
+            (key.switch_id, key.key),
             sum(
                 &value,
                 abi::PortCounters::default(),

@@ -40,10 +40,10 @@ pub enum EbpfError {
         shrink: &'static str,
     },
     /// The flood list of one logical switch is too long.
-    #[error("switch with VNI {vni}: {count} receivers in the flood list, {limit} fit")]
+    #[error("switch with {switch}: {count} receivers in the flood list, {limit} fit")]
     FloodList {
         /// The logical switch.
-        vni: u32,
+        switch: overlane_model::SwitchId,
         /// How many receivers it has.
         count: usize,
         /// How many fit.
@@ -99,6 +99,9 @@ pub enum EbpfError {
     /// The kernel refused maps or object.
     #[error("the kernel refused the data path")]
     Load(#[from] aya::EbpfError),
+    /// The ring of captured packets cannot be read.
+    #[error("cannot read the ring of captured packets")]
+    Ring(#[source] aya::maps::MapError),
     /// The verifier refused a program.
     #[error("the kernel refused program {name}")]
     Program {

@@ -2,7 +2,7 @@
 //!
 //! The programs themselves are C, in `bpf/`; this crate compiles them (build.rs), mirrors their ABI
 //! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`]) and speaks to the kernel
-//! ([`maps`], [`links`], [`object`], [`counters`]). What to do when, and how to take it back, is decided
+//! ([`maps`], [`links`], [`object`], [`counters`], [`learned`], [`events`]). What to do when, and how to take it back, is decided
 //! one crate up, in `overlane-host`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -10,14 +10,18 @@
 pub mod abi;
 pub mod counters;
 mod error;
+pub mod events;
+pub mod learned;
 pub mod links;
 pub mod maps;
+pub mod measure;
 pub mod object;
 pub mod preflight;
 #[expect(unsafe_code, reason = "bpf(2) commands that aya does not offer")]
 mod sys;
 pub mod tables;
+pub mod test_run;
 
 pub use error::EbpfError;
 pub use object::{DataPath, Loaded, Program};
-pub use sys::{Layout, LinkInfo};
+pub use sys::{Layout, LinkInfo, ProgramSize};

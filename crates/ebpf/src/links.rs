@@ -34,6 +34,10 @@ impl HeldProgram {
         Ok(Self { fd, id })
     }
 
+    pub(crate) const fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     /// The kernel's number of it.
     pub const fn id(&self) -> u32 {
         self.id

@@ -110,6 +110,29 @@ impl MapSet {
         })
     }
 
+    /// Entries of a map that programs write while it is read. The kernel begins anew behind a key that has been
+    /// deleted (kernel/bpf/hashtab.c, `htab_map_get_next_key`), so the walk has an end of its own.
+    pub(crate) fn changing_entries(&self, name: &str) -> Result<Entries, EbpfError> {
+        let map = self.map(name)?;
+        let mut entries = Entries::new();
+        let mut key = None;
+        for _ in 0..map.layout.max_entries.saturating_mul(2) {
+            let next = map.next_key(key.as_deref());
+            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))? else {
+                break;
+            };
+            let value = map
+                .get(&next)
+                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", name))?;
+            // Deleted between the two calls.
+            if let Some(value) = value {
+                entries.insert(next.clone(), value);
+            }
+            key = Some(next);
+        }
+        Ok(entries)
+    }
+
     pub(crate) fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
         let map = self.map(table.name())?;
         let mut entries = Entries::new();

@@ -136,7 +136,26 @@ impl<'a> DataPath<'a> {
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
     ) -> Result<Loaded, EbpfError> {
+        self.load_with(programs, pins, &[])
+    }
+
+    /// Loads all programs for [`TestRun`](crate::test_run::TestRun): they take device, tag and clock from
+    /// the map `test_io` and say there what became of the packet.
+    pub(crate) fn load_for_tests(&self) -> Result<Loaded, EbpfError> {
+        self.load_with(&BTreeSet::from(Program::ALL), None, &[("test_mode", 1)])
+    }
+
+    /// The same with other values of constants in `.rodata`.
+    pub(crate) fn load_with(
+        &self,
+        programs: &BTreeSet<Program>,
+        pins: Option<&Path>,
+        constants: &[(&'static str, u8)],
+    ) -> Result<Loaded, EbpfError> {
         let mut loader = EbpfLoader::new();
+        for (name, value) in constants {
+            loader.override_global(name, value, true);
+        }
         // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
         loader.btf(None);
         if let Some(dir) = pins {
@@ -215,7 +234,8 @@ const fn map_data(map: &Map) -> Option<&MapData> {
         | Map::HashMap(data)
         | Map::PerCpuHashMap(data)
         | Map::LruHashMap(data)
-        | Map::PerCpuLruHashMap(data) => Some(data),
+        | Map::PerCpuLruHashMap(data)
+        | Map::RingBuf(data) => Some(data),
         _ => None,
     }
 }

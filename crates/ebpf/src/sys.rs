@@ -17,8 +17,10 @@ const MAP_DELETE_ELEM: libc::c_int = 3;
 const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
+const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
 
@@ -73,6 +75,39 @@ struct ElemAttr {
 }
 
 #[repr(C)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRunAttr {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    pad: u32,
+}
+
+#[repr(C)]
 struct ObjAttr {
     pathname: u64,
     bpf_fd: u32,
@@ -124,12 +159,29 @@ struct MapInfo {
     flags: u32,
 }
 
-/// Start of `struct bpf_prog_info`: type and id.
+/// `struct bpf_prog_info` up to the number of verified instructions.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
     kind: u32,
     id: u32,
+    tag: [u8; 8],
+    jited_len: u32,
+    xlated_len: u32,
+    not_asked: [u64; 24],
+    verified_insns: u32,
+    pad: u32,
+}
+
+/// How large a loaded program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProgramSize {
+    /// Instructions the verifier went through.
+    pub verified_instructions: u32,
+    /// Bytes of eBPF instructions.
+    pub translated_bytes: u32,
+    /// Bytes of machine code; 0: not compiled.
+    pub jited_bytes: u32,
 }
 
 /// Start of `struct bpf_link_info`, with the tcx member of its union.
@@ -225,6 +277,31 @@ impl RawMap {
         }
     }
 
+    /// All values of an array, in the order of their index, in one call.
+    pub(crate) fn array(&self) -> io::Result<Vec<u8>> {
+        let entries = self.layout.max_entries as usize;
+        let mut keys = vec![0u8; entries * self.layout.key_size as usize];
+        let mut values = vec![0u8; entries * self.stride];
+        let mut next = [0u8; 8];
+        let mut attr = BatchAttr {
+            in_batch: 0,
+            out_batch: next.as_mut_ptr() as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: self.layout.max_entries,
+            map_fd: raw(&self.fd),
+            elem_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: the buffers have room for `count` keys and values; `next` for a key of an array, 4 bytes.
+        match unsafe { bpf(MAP_LOOKUP_BATCH, &mut attr) } {
+            // ENOENT: the end was reached, which the kernel says besides having copied all.
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ if attr.count == self.layout.max_entries => Ok(values),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     fn elem(&self, key: &[u8]) -> ElemAttr {
         ElemAttr {
             map_fd: raw(&self.fd),
@@ -297,6 +374,49 @@ pub(crate) fn program_id(fd: &OwnedFd) -> io::Result<u32> {
     let mut info = ProgramInfo::default();
     object_info(fd, &mut info)?;
     Ok(info.id)
+}
+
+/// How large a loaded program is.
+pub(crate) fn program_size(fd: &OwnedFd) -> io::Result<ProgramSize> {
+    let mut info = ProgramInfo::default();
+    object_info(fd, &mut info)?;
+    Ok(ProgramSize {
+        verified_instructions: info.verified_insns,
+        translated_bytes: info.xlated_len,
+        jited_bytes: info.jited_len,
+    })
+}
+
+/// Nanoseconds that one run of a program on a packet took, by the kernel's clock.
+pub(crate) fn test_run_ns(program: &OwnedFd, data: &[u8]) -> io::Result<u32> {
+    let mut attr = TestRunAttr {
+        prog_fd: raw(program),
+        data_size_in: data.len() as u32,
+        data_in: data.as_ptr() as u64,
+        repeat: 1,
+        ..TestRunAttr::default()
+    };
+    // SAFETY: the kernel reads `data_size_in` bytes and writes none.
+    unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
+    Ok(attr.duration)
+}
+
+/// Runs a program once on a packet, which is on no device, and returns what it made of the bytes.
+pub(crate) fn test_run(program: &OwnedFd, data: &[u8], room: usize) -> io::Result<Vec<u8>> {
+    let mut out = vec![0u8; room];
+    let mut attr = TestRunAttr {
+        prog_fd: raw(program),
+        data_size_in: data.len() as u32,
+        data_size_out: out.len() as u32,
+        data_in: data.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
+        repeat: 1,
+        ..TestRunAttr::default()
+    };
+    // SAFETY: the kernel reads `data_size_in` bytes and writes at most `data_size_out`.
+    unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
+    out.truncate(attr.data_size_out as usize);
+    Ok(out)
 }
 
 /// Attaches a program to the tcx ingress hook of a device in the namespace of this thread, last in line.

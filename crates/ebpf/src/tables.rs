@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use overlane_model::{DeviceName, Encapsulation, FloodMember, Place, Tables};
+use overlane_model::{
+    Attachment, DeviceName, Dscp, Encapsulation, FloodMember, Place, PortTable, Tables,
+};
 use zerocopy::IntoBytes;
 
 use crate::EbpfError;
@@ -20,17 +22,17 @@ pub enum Table {
     RemoteCounters,
     /// VTEP address → outer header template.
     Remotes,
-    /// (VNI, key) → device.
+    /// (switch, key) → where the port is.
     PortKeys,
-    /// (VNI, index) → receiver of a flooded frame.
+    /// (switch, index) → receiver of a flooded frame.
     Flood,
-    /// VNI → logical switch.
+    /// Number → logical switch.
     Switches,
-    /// (VNI, MAC) → place.
+    /// (switch, MAC) → place.
     Fdb,
-    /// (VNI, address) → MAC.
+    /// (switch, address) → MAC.
     Neighbours,
-    /// Device → logical port.
+    /// Device and tag → logical port.
     Ports,
     /// What holds for the host.
     Settings,
@@ -106,12 +108,12 @@ impl Table {
             Self::PortCounters => (size_of::<abi::PortKey>(), size_of::<abi::PortCounters>()),
             Self::RemoteCounters => (size_of::<abi::Addr>(), size_of::<abi::RemoteCounters>()),
             Self::Remotes => (size_of::<abi::Addr>(), size_of::<abi::Remote>()),
-            Self::PortKeys => (size_of::<abi::PortKey>(), size_of::<u32>()),
+            Self::PortKeys => (size_of::<abi::PortKey>(), size_of::<abi::PortId>()),
             Self::Flood => (size_of::<abi::FloodKey>(), size_of::<abi::FloodMember>()),
             Self::Switches => (size_of::<u32>(), size_of::<abi::Switch>()),
             Self::Fdb => (size_of::<abi::FdbKey>(), size_of::<abi::FdbEntry>()),
             Self::Neighbours => (size_of::<abi::NeighbourKey>(), size_of::<abi::Neighbour>()),
-            Self::Ports => (size_of::<u32>(), size_of::<abi::Port>()),
+            Self::Ports => (size_of::<abi::PortId>(), size_of::<abi::Port>()),
             Self::Settings => (size_of::<u32>(), size_of::<abi::Settings>()),
         }
     }
@@ -184,7 +186,7 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
         let (count, limit) = (switch.flood.len(), abi::MAX_FLOOD_MEMBERS);
         if count > limit {
             return Err(EbpfError::FloodList {
-                vni: switch.vni.get(),
+                switch: switch.id,
                 count,
                 limit,
             });
@@ -206,19 +208,21 @@ where
 
 fn ports(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<(), EbpfError> {
     for port in &tables.ports {
-        let device = devices.port(&port.device)?;
+        let id = devices.id(&port.attachment)?;
         let key = abi::PortKey {
-            vni: port.vni.get(),
+            switch_id: port.switch.number(),
             key: port.key.get().into(),
         };
         let value = abi::Port {
-            vni: port.vni.get(),
+            switch_id: port.switch.number(),
             key: port.key.get(),
             mac: port.mac.into(),
-            flags: if device.peer { abi::PORT_PEER } else { 0 },
+            flags: port_flags(port, devices.port(&port.attachment.device)?),
+            learn_limit: port.learning.map_or(0, |learning| learning.limit),
+            learn_age: port.learning.map_or(0, |learning| learning.age_s),
         };
-        put(contents, Table::Ports, &device.ifindex, &value);
-        put(contents, Table::PortKeys, &key, &device.ifindex);
+        put(contents, Table::Ports, &id, &value);
+        put(contents, Table::PortKeys, &key, &id);
         put(
             contents,
             Table::PortCounters,
@@ -229,32 +233,51 @@ fn ports(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<
     Ok(())
 }
 
+/// The bits that are set, of those with a condition.
+fn flags<const N: usize>(bits: [(bool, u32); N]) -> u32 {
+    let set = bits.iter().filter(|(is_set, _)| *is_set);
+    set.fold(0, |flags, (_, bit)| flags | bit)
+}
+
+fn port_flags(port: &PortTable, device: PortDevice) -> u32 {
+    let security = &port.security;
+    flags([
+        (device.peer, abi::PORT_PEER),
+        (security.check_mac, abi::PORT_CHECK_MAC),
+        (security.check_addresses, abi::PORT_CHECK_ADDRESSES),
+        (security.allow_dhcp_server, abi::PORT_DHCP_SERVER),
+        (security.allow_router_advertisement, abi::PORT_ROUTER),
+        (port.learning.is_some(), abi::PORT_LEARNING),
+    ])
+}
+
 fn switches(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<(), EbpfError> {
     for switch in &tables.switches {
-        let vni = switch.vni.get();
+        let switch_id = switch.id.number();
         let value = abi::Switch {
             flood_members: switch.flood.len() as u32,
-            flags: if switch.flood_unknown {
-                abi::SWITCH_FLOOD_UNKNOWN
-            } else {
-                0
-            },
+            flags: flags([
+                (switch.flood_unknown, abi::SWITCH_FLOOD_UNKNOWN),
+                (switch.vlan_transparent, abi::SWITCH_TRANSPARENT),
+                (switch.learn_age_s.is_some(), abi::SWITCH_LEARNING),
+            ]),
+            learn_age: switch.learn_age_s.unwrap_or_default(),
         };
-        put(contents, Table::Switches, &vni, &value);
+        put(contents, Table::Switches, &switch_id, &value);
         for (index, member) in switch.flood.iter().enumerate() {
-            let (ifindex, remote) = match member {
-                FloodMember::Local(device) => (devices.port(device)?.ifindex, abi::Addr::default()),
-                FloodMember::Remote(addr) => (0, (*addr).into()),
+            let (port, remote) = match member {
+                FloodMember::Local(at) => (devices.id(at)?, abi::Addr::default()),
+                FloodMember::Remote(addr) => (abi::PortId::default(), (*addr).into()),
             };
             let key = abi::FloodKey {
-                vni,
+                switch_id,
                 index: index as u32,
             };
             put(
                 contents,
                 Table::Flood,
                 &key,
-                &abi::FloodMember { ifindex, remote },
+                &abi::FloodMember { port, remote },
             );
         }
     }
@@ -263,12 +286,13 @@ fn switches(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Resu
 
 fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Result<(), EbpfError> {
     for entry in &tables.fdb {
-        let (ifindex, remote) = match &entry.place {
-            Place::Local(device) => (devices.port(device)?.ifindex, abi::Addr::default()),
-            Place::Remote(addr) => (0, (*addr).into()),
+        let (port, remote) = match &entry.place {
+            Place::Local(at) => (devices.id(at)?, abi::Addr::default()),
+            Place::Remote(addr) => (abi::PortId::default(), (*addr).into()),
+            Place::Vlan => (abi::PortId::default(), abi::Addr::default()),
         };
         let key = abi::FdbKey {
-            vni: entry.vni.get(),
+            switch_id: entry.switch.number(),
             mac: entry.mac.into(),
             pad: 0,
         };
@@ -277,7 +301,7 @@ fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Res
             Table::Fdb,
             &key,
             &abi::FdbEntry {
-                ifindex,
+                port,
                 key: entry.key.get().into(),
                 remote,
             },
@@ -285,7 +309,7 @@ fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Res
     }
     for neighbour in &tables.neighbours {
         let key = abi::NeighbourKey {
-            vni: neighbour.vni.get(),
+            switch_id: neighbour.switch.number(),
             addr: neighbour.addr.into(),
         };
         let value = abi::Neighbour {
@@ -356,7 +380,12 @@ fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
             6
         },
         strict: tunnel.strict.into(),
-        pad: [0; 7],
+        dscp: match tunnel.dscp {
+            Dscp::Fixed(dscp) => dscp,
+            Dscp::Copy => 0,
+        },
+        copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
+        pad: [0; 5],
     }
 }
 
@@ -375,6 +404,13 @@ fn ipv4_sum(header: &[u8; abi::MAX_TEMPLATE]) -> u16 {
 }
 
 impl Devices {
+    fn id(&self, at: &Attachment) -> Result<abi::PortId, EbpfError> {
+        Ok(abi::PortId {
+            ifindex: self.port(&at.device)?.ifindex,
+            vlan: at.vlan.map_or(0, |vlan| vlan.get().into()),
+        })
+    }
+
     fn port(&self, name: &DeviceName) -> Result<PortDevice, EbpfError> {
         self.ports
             .get(name)

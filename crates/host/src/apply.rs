@@ -12,6 +12,8 @@ use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Plan, Step, Target, plan};
+use crate::preflight::Resolved;
+use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, State};
 use crate::{Holder, HostError, Note, Report, devices, preflight};
 
@@ -113,12 +115,14 @@ impl Job<'_> {
         }
         let contents = encode(tables, &with_segmenter)?;
         let netns_id = state::netns_id()?;
+        let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
         let target = Target {
             tables,
             resolved: &resolved,
             contents: &contents,
             data_path: &data_path,
             netns_id,
+            promiscuous: &promiscuous,
         };
         let plan = plan(&target, &current);
 
@@ -202,11 +206,12 @@ impl Job<'_> {
         state.object_digest = target.data_path.digest().to_owned();
         state.map_signature = target.data_path.signature().to_owned();
         state.neighbours = target.resolved.next_hops.clone();
+        state.promiscuous = target.promiscuous.ours.clone();
         let devices = target
             .tables
             .ports
             .iter()
-            .map(|port| port.device.to_string());
+            .map(|port| port.attachment.device.to_string());
         let names: Vec<String> = devices
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
             .chain([
@@ -225,6 +230,23 @@ impl Job<'_> {
             .collect();
         state
     }
+}
+
+/// Devices that we made promiscuous in another namespace are not those with the same names here.
+fn decide_promiscuous(
+    tables: &Tables,
+    resolved: &Resolved,
+    current: &Current,
+    netns_id: (u64, u64),
+) -> Promiscuous {
+    let before = current.state.as_ref();
+    let before = before.filter(|state| state.netns_id == netns_id);
+    let before = before.map(|state| state.promiscuous.clone());
+    promiscuous::decide(
+        tables,
+        resolved.uplink_promiscuous,
+        &before.unwrap_or_default(),
+    )
 }
 
 fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {

@@ -28,6 +28,33 @@ pub enum HostError {
         /// Who holds the lock.
         holder: Holder,
     },
+    /// Another process captures packets of the same host.
+    #[error("packets of host {host} are being captured by process {} ({})", holder.pid, holder.command)]
+    Capturing {
+        /// The host.
+        host: String,
+        /// Who captures.
+        holder: Holder,
+    },
+    /// The host has neither a port nor a remote of this name.
+    #[error("host {host} has no port and no remote `{name}`")]
+    NoPortOrRemote {
+        /// The host.
+        host: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The kernel refused something that has no file and no device.
+    #[error("cannot {operation}")]
+    System {
+        /// As a verb.
+        operation: &'static str,
+        /// Its answer.
+        #[source]
+        source: io::Error,
+    },
     /// There is no such namespace.
     #[error("no network namespace {0}")]
     NoNamespace(String),
@@ -150,12 +177,24 @@ impl HostError {
         }
     }
 
+    pub(crate) fn system(operation: &'static str) -> impl FnOnce(nix::errno::Errno) -> Self {
+        move |errno| Self::System {
+            operation,
+            source: errno.into(),
+        }
+    }
+
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Ebpf(error) => return error.help(),
             Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
             Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
+            Self::Capturing { holder, .. } => {
+                format!("one capture at a time: end process {} first, or wait for it", holder.pid)
+            }
+            Self::NoPortOrRemote { known, .. } if known.is_empty() => "it has none; `all` and `drops` are always there".into(),
+            Self::NoPortOrRemote { known, .. } => format!("there are {}, and `all` and `drops`", known.join(", ")),
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
             Self::MissingDevices { .. } => {
                 "create the devices first, or correct the names in the fabric file; nothing was changed".into()

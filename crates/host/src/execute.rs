@@ -53,6 +53,8 @@ impl<'a> Executor<'a> {
         mark.in_progress = true;
         mark.neighbours
             .extend(self.state.neighbours.iter().cloned());
+        mark.promiscuous
+            .extend(self.state.promiscuous.iter().cloned());
         self.journal.push(move || match old {
             Some(old) => state::write_file(&path, &old),
             None => remove_if_there(&path),
@@ -69,6 +71,7 @@ impl<'a> Executor<'a> {
                 Step::Segmenter => self.segmenter()?,
                 Step::Gro { port, ipv6 } => self.gro(*port, *ipv6, notes)?,
                 Step::RaiseGro => self.raise_gro()?,
+                Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { old } => self.settings(old.as_deref())?,
@@ -142,6 +145,21 @@ impl<'a> Executor<'a> {
         self.netlink.set_up(GRO)?;
         let netlink = self.netlink;
         self.journal.push(move || Ok(netlink.set_down(GRO)?));
+        Ok(())
+    }
+
+    fn promiscuous(&mut self, device: &'a str, on: bool) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        match netlink.link(device) {
+            Ok(link) if link.promiscuous == on => return Ok(()),
+            // It is gone, and its mode with it.
+            Err(error) if error.is_not_found() && !on => return Ok(()),
+            other => other.map(drop)?,
+        }
+        netlink.set_promiscuous(device, on)?;
+        self.journal
+            .push(move || Ok(netlink.set_promiscuous(device, !on)?));
         Ok(())
     }
 

@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod apply;
+pub mod capture;
 mod current;
 mod devices;
 mod error;
@@ -26,8 +27,11 @@ pub mod observe;
 pub mod paths;
 mod plan;
 mod preflight;
+mod promiscuous;
+pub mod rates;
 mod remove;
 mod report;
+pub mod signals;
 mod state;
 
 pub use apply::{ApplyRequest, Testing, apply};

@@ -36,6 +36,25 @@ impl Lock {
         Self::acquire_within(host, on_wait, WAIT)
     }
 
+    /// Takes the lock of those who capture packets of a host; whoever comes second is told at once.
+    pub(crate) fn of_capture(host: &str) -> Result<Self, HostError> {
+        let path = paths::capture_lock(host);
+        let started = Instant::now();
+        loop {
+            if let Some(lock) = Self::attempt(&path)? {
+                return Ok(lock);
+            }
+            // One that is just ending gets a moment for it.
+            if started.elapsed() >= POLL * 2 {
+                return Err(HostError::Capturing {
+                    host: host.to_owned(),
+                    holder: holder(&path),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
     fn acquire_within(
         host: &str,
         on_wait: &dyn Fn(&Holder),
@@ -98,8 +117,10 @@ impl Lock {
 
     /// Takes the file away with the lock: for a host of which nothing is left.
     pub(crate) fn remove_file(self) {
-        // What is left is an empty file that the next apply takes over.
-        let _ = fs::remove_file(&self.path);
+        // What is left is an empty file that the next one takes over. Somebody else's stays.
+        if is_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
         let _ = fs::remove_dir(paths::RUN);
         drop(self.file);
     }

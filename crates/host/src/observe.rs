@@ -1,19 +1,26 @@
 //! What runs on this machine, for `overlane show`: numbers from the kernel, names from the state file.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use overlane_ebpf::abi::{self, Counter};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program};
-use overlane_model::{Hook, Verdict};
+use overlane_model::{Hook, SwitchId, Verdict, VlanId};
 use overlane_net::Netlink;
-use overlane_wire::Mac;
+use overlane_wire::{Mac, Vni};
 use serde::Serialize;
 use zerocopy::FromBytes;
 
 use crate::state::{self, State};
 use crate::{HostError, current, paths};
+
+mod learned;
+mod switches;
+
+pub use learned::{Learned, LearnedRow, LearningPort, learned};
+pub use switches::{SwitchRow, Switches, switches};
 
 /// Counters of one hook, port or remote. Packets are what crossed the hook, segments what they are on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -60,8 +67,9 @@ pub struct PortCount {
     pub port: String,
     /// Its logical switch.
     pub switch: String,
-    /// The switch's VNI.
-    pub vni: u32,
+    /// What tells the switch apart on the underlay.
+    #[serde(flatten)]
+    pub on_underlay: OnUnderlay,
     /// Came from the port.
     pub from_port: Count,
     /// Went to the port.
@@ -101,14 +109,17 @@ pub struct PortRow {
     pub port: String,
     /// Its logical switch.
     pub switch: String,
-    /// The switch's VNI.
-    pub vni: u32,
+    /// What tells the switch apart on the underlay.
+    #[serde(flatten)]
+    pub on_underlay: OnUnderlay,
     /// Logical port key.
     pub key: u16,
     /// The port's MAC.
     pub mac: String,
     /// Its device.
     pub device: String,
+    /// On a trunk, its tag on the device.
+    pub vlan: Option<u16>,
     /// The device's index, when it is there.
     pub ifindex: Option<u32>,
     /// Whether packets flow.
@@ -141,8 +152,9 @@ pub struct Fdb {
 pub struct FdbRow {
     /// The logical switch, when its name is known.
     pub switch: Option<String>,
-    /// Its VNI.
-    pub vni: u32,
+    /// What tells it apart on the underlay.
+    #[serde(flatten)]
+    pub on_underlay: OnUnderlay,
     /// The address.
     pub mac: String,
     /// Logical port key behind it.
@@ -162,6 +174,8 @@ pub enum FdbPlace {
     Local {
         /// The port's device, or its index when it is unknown.
         device: String,
+        /// On a trunk, the port's tag on the device.
+        vlan: Option<u16>,
     },
     /// On another host.
     Remote {
@@ -170,6 +184,20 @@ pub enum FdbPlace {
         /// Its VTEP.
         address: IpAddr,
     },
+    /// On another host, reached over the switch's VLAN.
+    Uplink {
+        /// The uplink.
+        device: String,
+    },
+}
+
+/// What tells a logical switch apart on the underlay: one of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct OnUnderlay {
+    /// Its VNI, in tunnels.
+    pub vni: Option<u32>,
+    /// Its VLAN on the uplink.
+    pub uplink_vlan: Option<u16>,
 }
 
 /// `show remotes`.
@@ -205,6 +233,27 @@ impl Counters {
     }
 }
 
+impl OnUnderlay {
+    /// Of the number that the maps use.
+    pub(crate) fn of(switch_id: u32) -> Self {
+        let id = SwitchId::from_number(switch_id);
+        Self {
+            vni: id.and_then(SwitchId::vni).map(Vni::get),
+            uplink_vlan: id.and_then(SwitchId::vlan).map(VlanId::get),
+        }
+    }
+}
+
+impl fmt::Display for OnUnderlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.vni, self.uplink_vlan) {
+            (Some(vni), _) => write!(f, "VNI {vni}"),
+            (None, Some(vlan)) => write!(f, "VLAN {vlan}"),
+            (None, None) => f.pad("-"),
+        }
+    }
+}
+
 impl From<Counter> for Count {
     fn from(counter: Counter) -> Self {
         Self {
@@ -228,13 +277,13 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
     let port = |port: &state::PortState| {
         let count = read
             .ports
-            .get(&(port.vni, port.key.into()))
+            .get(&(port.switch_id, port.key.into()))
             .copied()
             .unwrap_or_default();
         PortCount {
             port: port.name.clone(),
-            switch: switch_name(&state, port.vni).unwrap_or_default(),
-            vni: port.vni,
+            switch: switch_name(&state, port.switch_id).unwrap_or_default(),
+            on_underlay: OnUnderlay::of(port.switch_id),
             from_port: count.from_port.into(),
             to_port: count.to_port.into(),
             dropped: count.dropped.into(),
@@ -278,11 +327,12 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
             .flatten();
         PortRow {
             port: port.name.clone(),
-            switch: switch_name(&state, port.vni).unwrap_or_default(),
-            vni: port.vni,
+            switch: switch_name(&state, port.switch_id).unwrap_or_default(),
+            on_underlay: OnUnderlay::of(port.switch_id),
             key: port.key,
             mac: port.mac.clone(),
             device: port.device.clone(),
+            vlan: port.vlan,
             ifindex,
             state: match (ifindex, attached.and_then(|info| info.ifindex)) {
                 (None, _) => PortState::Missing,
@@ -309,9 +359,10 @@ pub fn fdb(host: &str) -> Result<Fdb, HostError> {
         ) else {
             continue;
         };
-        entries.push(fdb_row(&state, &key, &value));
+        entries.push((key.switch_id, fdb_row(&state, &key, &value)));
     }
-    entries.sort_by(|a, b| (a.vni, &a.mac).cmp(&(b.vni, &b.mac)));
+    entries.sort_by(|(id, a), (other, b)| (id, &a.mac).cmp(&(other, &b.mac)));
+    let entries = entries.into_iter().map(|(_, row)| row).collect();
     Ok(Fdb {
         host: host.to_owned(),
         entries,
@@ -346,12 +397,12 @@ pub fn interrupted(host: &str) -> Result<bool, HostError> {
     Ok(state_of(host)?.in_progress)
 }
 
-fn state_of(host: &str) -> Result<State, HostError> {
+pub(crate) fn state_of(host: &str) -> Result<State, HostError> {
     State::read(host)?.ok_or_else(|| HostError::NotApplied(host.to_owned()))
 }
 
 /// The pinned maps, if this build can read them.
-fn maps(state: &State) -> Result<MapSet, HostError> {
+pub(crate) fn maps(state: &State) -> Result<MapSet, HostError> {
     let data_path = DataPath::embedded()?;
     let other_version = || HostError::OtherVersion(state.host.clone());
     let folder = paths::map_set(&state.host, &state.map_signature);
@@ -372,41 +423,58 @@ fn in_namespace<T: Send>(
     netns.run(|| look(&Netlink::new()?))?.map(Some)
 }
 
-fn switch_name(state: &State, vni: u32) -> Option<String> {
+fn switch_name(state: &State, id: u32) -> Option<String> {
     state
         .switches
         .iter()
-        .find(|switch| switch.vni == vni)
+        .find(|switch| switch.id == id)
         .map(|switch| switch.name.clone())
 }
 
 fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
-    let port = state
-        .ports
-        .iter()
-        .find(|port| port.vni == key.vni && u32::from(port.key) == value.key);
+    let port = port_by_key(state, key.switch_id, value.key);
     let address = IpAddr::from(value.remote);
     FdbRow {
-        switch: switch_name(state, key.vni),
-        vni: key.vni,
+        switch: switch_name(state, key.switch_id),
+        on_underlay: OnUnderlay::of(key.switch_id),
         mac: Mac::from(key.mac).to_string(),
         key: value.key,
         port: port.map(|port| port.name.clone()),
-        place: if value.ifindex != 0 {
-            let index = || format!("#{}", value.ifindex);
-            FdbPlace::Local {
-                device: port.map_or_else(index, |port| port.device.clone()),
+        place: if value.port.ifindex != 0 {
+            local_place(port, value.port)
+        } else if SwitchId::from_number(key.switch_id).is_some_and(|id| id.vlan().is_some()) {
+            FdbPlace::Uplink {
+                device: state.uplink.clone(),
             }
         } else {
-            let remote = state
-                .remotes
-                .iter()
-                .find(|remote| remote.address == address);
             FdbPlace::Remote {
-                remote: remote.map(|remote| remote.name.clone()),
+                remote: remote_name(state, address),
                 address,
             }
         },
+    }
+}
+
+fn port_by_key(state: &State, switch_id: u32, key: u32) -> Option<&state::PortState> {
+    state
+        .ports
+        .iter()
+        .find(|port| port.switch_id == switch_id && u32::from(port.key) == key)
+}
+
+fn remote_name(state: &State, address: IpAddr) -> Option<String> {
+    let remote = state
+        .remotes
+        .iter()
+        .find(|remote| remote.address == address);
+    remote.map(|remote| remote.name.clone())
+}
+
+fn local_place(port: Option<&state::PortState>, id: abi::PortId) -> FdbPlace {
+    let index = || format!("#{}", id.ifindex);
+    FdbPlace::Local {
+        device: port.map_or_else(index, |port| port.device.clone()),
+        vlan: u16::try_from(id.vlan).ok().filter(|&vlan| vlan != 0),
     }
 }
 

@@ -57,6 +57,11 @@ pub fn lock(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.lock"))
 }
 
+/// Who captures packets of a host. Left behind by a kill, and then the capture may still be on.
+pub fn capture_lock(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.capture"))
+}
+
 /// The BPF file system refuses dots in names (kernel/bpf/inode.c, `bpf_lookup`); `%` escapes them and itself.
 fn pin_name(name: &str) -> String {
     name.replace('%', "%25").replace('.', "%2e")

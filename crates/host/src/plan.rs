@@ -14,6 +14,7 @@ use crate::current::Current;
 use crate::devices;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::preflight::Resolved;
+use crate::promiscuous::Promiscuous;
 use crate::report::Change;
 use crate::state::NextHop;
 
@@ -33,6 +34,8 @@ pub(crate) enum Step {
     Gro { port: u16, ipv6: bool },
     /// Bring the GRO device up again.
     RaiseGro,
+    /// Promiscuous mode of a device.
+    Promiscuous { device: String, on: bool },
     /// Let the kernel keep a neighbour resolved.
     Manage(NextHop),
     /// Write entries, new or changed.
@@ -98,6 +101,7 @@ pub(crate) struct Target<'a> {
     pub(crate) contents: &'a Contents,
     pub(crate) data_path: &'a DataPath<'a>,
     pub(crate) netns_id: (u64, u64),
+    pub(crate) promiscuous: &'a Promiscuous,
 }
 
 /// Compares and decides.
@@ -110,6 +114,12 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         new_set: current.maps.is_none(),
     };
     let fresh = plan_devices(target, current, &mut plan);
+    if target.promiscuous.switch_on {
+        plan.steps.push(Step::Promiscuous {
+            device: target.tables.uplink.to_string(),
+            on: true,
+        });
+    }
     plan_neighbours(target, &mut plan);
     plan_entries(target, current, &fresh, &mut plan);
     plan_maps(target, current, &mut plan);
@@ -269,9 +279,13 @@ fn plan_links(
     if target.tables.tunnel.encapsulation == Encapsulation::Vxlan {
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
+    // A device once, whatever number of ports it is.
+    let mut seen = BTreeSet::new();
     wanted.extend(target.tables.ports.iter().filter_map(|port| {
-        let ifindex = devices.ports.get(&port.device)?.ifindex;
-        Some((Program::FromPort, port.device.to_string(), ifindex))
+        let device = &port.attachment.device;
+        let ifindex = devices.ports.get(device)?.ifindex;
+        seen.insert(device)
+            .then(|| (Program::FromPort, device.to_string(), ifindex))
     }));
     // Last: nothing comes out of the tunnel before there is somewhere to go.
     wanted.push((
@@ -357,4 +371,9 @@ fn plan_deletions(
     for next_hop in ours.difference(&target.resolved.next_hops) {
         plan.steps.push(Step::Release(next_hop.clone()));
     }
+    let off = target.promiscuous.switch_off.iter();
+    plan.steps.extend(off.map(|device| Step::Promiscuous {
+        device: device.clone(),
+        on: false,
+    }));
 }

@@ -1,15 +1,15 @@
 //! Everything that can be known to fail is looked at before anything is changed: first what concerns the
 //! machine, then the namespace, then each device. What passes is resolved to numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
 use nix::ifaddrs::getifaddrs;
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
-use overlane_model::Tables;
-use overlane_net::{Netlink, Nud};
+use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
+use overlane_net::{Link, Netlink, Nud};
 
 use crate::error::MissingDevice;
 use crate::state::{self, NextHop, State};
@@ -20,8 +20,13 @@ const INNER_MTU_MIN: u32 = 576;
 /// IPv6 needs this of every link (RFC 8200 section 5).
 const IPV6_MTU_MIN: u32 = 1280;
 const ETHERNET: u32 = 14;
+/// Of a guest in a transparent switch, which travels inside.
+const TAG: u32 = 4;
 /// Longest IP packet.
 const IP_MAX: u32 = 65535;
+
+/// Devices of the namespace, by name.
+type Links<'a> = BTreeMap<&'a str, &'a Link>;
 
 /// What the tables' names mean in this namespace.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub(crate) struct Resolved {
     pub(crate) next_hops: BTreeSet<NextHop>,
     /// Those of them that the kernel does not keep resolved.
     pub(crate) unmanaged: BTreeSet<NextHop>,
+    /// The uplink is in promiscuous mode already.
+    pub(crate) uplink_promiscuous: bool,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -70,9 +77,12 @@ pub(crate) fn resolve(
     netns: Option<&str>,
 ) -> Result<Resolved, HostError> {
     let links = netlink.links()?;
-    let find = |name: &str| links.iter().find(|link| link.name == name);
+    let links: Links<'_> = links
+        .iter()
+        .map(|link| (link.name.as_str(), link))
+        .collect();
     let mut missing = Vec::new();
-    let uplink = find(tables.uplink.as_str());
+    let uplink = links.get(tables.uplink.as_str());
     if uplink.is_none() {
         missing.push(MissingDevice {
             device: tables.uplink.to_string(),
@@ -83,30 +93,9 @@ pub(crate) fn resolve(
     let mut devices = Devices::default();
     let mut notes = Vec::new();
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
-    let fits = underlay_mtu.saturating_sub(overhead + ETHERNET);
-    for port in &tables.ports {
-        let Some(link) = find(port.device.as_str()) else {
-            missing.push(MissingDevice {
-                device: port.device.to_string(),
-                port: Some(port.name.to_string()),
-            });
-            continue;
-        };
-        let peer = link.kind.as_deref() == Some("veth") && link.peer_in_other_netns;
-        devices.ports.insert(
-            port.device.clone(),
-            PortDevice {
-                ifindex: link.index,
-                peer,
-            },
-        );
-        if !tables.remotes.is_empty() && link.mtu > fits {
-            notes.push(Note::PortMtu {
-                port: port.name.to_string(),
-                mtu: link.mtu,
-                fits,
-            });
-        }
+    devices.ports = port_devices(tables, &links, &mut missing);
+    if !tables.remotes.is_empty() {
+        notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
     }
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
@@ -119,6 +108,7 @@ pub(crate) fn resolve(
     check_mtu(tables, uplink.mtu, overhead)?;
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
+    let uplink_promiscuous = uplink.promiscuous;
     let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
     let mut unmanaged = BTreeSet::new();
     for next_hop in &next_hops {
@@ -131,8 +121,63 @@ pub(crate) fn resolve(
         devices,
         next_hops,
         unmanaged,
+        uplink_promiscuous,
         notes,
     })
+}
+
+/// The ports' devices that are there; the others are added to `missing`.
+fn port_devices(
+    tables: &Tables,
+    links: &Links<'_>,
+    missing: &mut Vec<MissingDevice>,
+) -> BTreeMap<DeviceName, PortDevice> {
+    let mut devices = BTreeMap::new();
+    for port in &tables.ports {
+        let device = &port.attachment.device;
+        if let Some(link) = links.get(device.as_str()) {
+            let peer = link.kind.as_deref() == Some("veth") && link.peer_in_other_netns;
+            let ifindex = link.index;
+            devices.insert(device.clone(), PortDevice { ifindex, peer });
+        } else if !missing.iter().any(|known| known.device == device.as_str()) {
+            // A trunk is missed once, whatever number of ports it is.
+            missing.push(MissingDevice {
+                device: device.to_string(),
+                port: Some(port.name.to_string()),
+            });
+        }
+    }
+    devices
+}
+
+/// Ports whose devices take more than fits into the underlay.
+fn port_mtus(tables: &Tables, links: &Links<'_>, underlay_mtu: u32, overhead: u32) -> Vec<Note> {
+    let note = |port: &PortTable| {
+        let device = port.attachment.device.as_str();
+        let mtu = links.get(device)?.mtu;
+        let fits = fits(tables, port, underlay_mtu, overhead);
+        (mtu > fits).then(|| Note::PortMtu {
+            port: port.name.to_string(),
+            mtu,
+            fits,
+        })
+    };
+    tables.ports.iter().filter_map(note).collect()
+}
+
+/// Largest packet of a port that fits into the underlay.
+fn fits(tables: &Tables, port: &PortTable, underlay_mtu: u32, overhead: u32) -> u32 {
+    let switch = tables
+        .switches
+        .iter()
+        .find(|switch| switch.id == port.switch);
+    let tag = switch
+        .filter(|switch| switch.vlan_transparent)
+        .map_or(0, |_| TAG);
+    match port.switch {
+        SwitchId::Vlan(_) => underlay_mtu,
+        SwitchId::Vni(_) => underlay_mtu.saturating_sub(overhead + ETHERNET + tag),
+    }
 }
 
 /// Outer headers on the underlay, without Ethernet.

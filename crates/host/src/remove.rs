@@ -67,6 +67,8 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
         fs::remove_file(&path).map_err(HostError::file("remove", &path))?;
         removal.removed.push(format!("state {}", path.display()));
     }
+    // Left by a capture that was killed; one that runs ends by itself.
+    let _ = fs::remove_file(paths::capture_lock(host));
     lock.remove_file();
     Ok(removal)
 }
@@ -124,6 +126,12 @@ fn remove_devices(host: &str, state: Option<&State>) -> Result<Vec<String>, Host
                 "next hop {} on {}",
                 next_hop.address, next_hop.device
             ));
+        }
+    }
+    for device in state.iter().flat_map(|state| &state.promiscuous) {
+        let is_on = netlink.link(device).is_ok_and(|link| link.promiscuous);
+        if is_on && gone_or(netlink.set_promiscuous(device, false))? {
+            removed.push(format!("promiscuous mode of {device}"));
         }
     }
     // Without a state file the devices may be another host's that is applied here.

@@ -7,13 +7,14 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use overlane_model::Tables;
+use overlane_model::{SwitchId, Tables, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, paths};
 
-const SCHEMA: u32 = 1;
+/// 2: switches on VLANs, trunks. A file of 1 is read as what it meant; one that is newer is refused.
+const SCHEMA: u32 = 2;
 
 /// Contents of `/run/overlane/<host>.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub(crate) struct State {
     pub(crate) gro_refused: Option<String>,
     /// Next hops that the kernel keeps resolved for us.
     pub(crate) neighbours: BTreeSet<NextHop>,
+    /// Devices that we made promiscuous.
+    #[serde(default)]
+    pub(crate) promiscuous: BTreeSet<String>,
     pub(crate) ports: Vec<PortState>,
     pub(crate) switches: Vec<SwitchState>,
     pub(crate) remotes: Vec<RemoteState>,
@@ -57,7 +61,12 @@ pub(crate) struct NextHop {
 pub(crate) struct PortState {
     pub(crate) name: String,
     pub(crate) device: String,
-    pub(crate) vni: u32,
+    /// On a trunk, its tag.
+    #[serde(default)]
+    pub(crate) vlan: Option<u16>,
+    /// `SwitchId::number`.
+    #[serde(alias = "vni")]
+    pub(crate) switch_id: u32,
     pub(crate) key: u16,
     pub(crate) mac: String,
 }
@@ -65,8 +74,29 @@ pub(crate) struct PortState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SwitchState {
     pub(crate) name: String,
-    pub(crate) vni: u32,
+    /// `SwitchId::number`.
+    #[serde(alias = "vni")]
+    pub(crate) id: u32,
     pub(crate) flood_unknown: bool,
+    #[serde(default)]
+    pub(crate) vlan_transparent: bool,
+    #[serde(default)]
+    pub(crate) learn_age_s: Option<u32>,
+}
+
+impl PortState {
+    /// Where it is attached: `v0`, or `v0 tag 10`.
+    pub(crate) fn place(&self) -> String {
+        match self.vlan {
+            Some(vlan) => format!("{} tag {vlan}", self.device),
+            None => self.device.clone(),
+        }
+    }
+}
+
+/// `VNI 5001` or `VLAN 100`, of a number that came from [`SwitchId::number`].
+pub(crate) fn switch_words(id: u32) -> String {
+    SwitchId::from_number(id).map_or_else(|| format!("number {id}"), |id| id.to_string())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +185,7 @@ impl State {
             programs: BTreeMap::new(),
             gro_refused: None,
             neighbours: BTreeSet::new(),
+            promiscuous: BTreeSet::new(),
             ports: tables.ports.iter().map(port_state).collect(),
             switches: tables.switches.iter().map(switch_state).collect(),
             remotes: tables.remotes.iter().map(remote_state).collect(),
@@ -220,13 +251,23 @@ fn read_file(path: &Path) -> Result<Option<State>, HostError> {
     match fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(HostError::file("read", path)(error)),
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|source| HostError::State {
-                path: path.to_owned(),
-                source,
-            }),
+        Ok(text) => decode(&text).map(Some).map_err(|source| HostError::State {
+            path: path.to_owned(),
+            source,
+        }),
     }
+}
+
+fn decode(text: &[u8]) -> Result<State, serde_json::Error> {
+    let state: State = serde_json::from_slice(text)?;
+    if state.schema > SCHEMA {
+        let schema = state.schema;
+        let what = format!(
+            "a newer version of this program wrote it (schema {schema}, this one knows {SCHEMA})"
+        );
+        return Err(serde::de::Error::custom(what));
+    }
+    Ok(state)
 }
 
 fn digest(tables: &Tables) -> String {
@@ -240,8 +281,9 @@ fn digest(tables: &Tables) -> String {
 fn port_state(port: &overlane_model::PortTable) -> PortState {
     PortState {
         name: port.name.to_string(),
-        device: port.device.to_string(),
-        vni: port.vni.get(),
+        device: port.attachment.device.to_string(),
+        vlan: port.attachment.vlan.map(VlanId::get),
+        switch_id: port.switch.number(),
         key: port.key.get(),
         mac: port.mac.to_string(),
     }
@@ -250,8 +292,10 @@ fn port_state(port: &overlane_model::PortTable) -> PortState {
 fn switch_state(switch: &overlane_model::SwitchTable) -> SwitchState {
     SwitchState {
         name: switch.name.to_string(),
-        vni: switch.vni.get(),
+        id: switch.id.number(),
         flood_unknown: switch.flood_unknown,
+        vlan_transparent: switch.vlan_transparent,
+        learn_age_s: switch.learn_age_s,
     }
 }
 
@@ -259,5 +303,67 @@ fn remote_state(remote: &overlane_model::Remote) -> RemoteState {
     RemoteState {
         name: remote.name.to_string(),
         address: remote.addr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What version 1 wrote.
+    const FIRST: &str = r#"{
+        "schema": 1, "host": "h1", "netns": null, "netns_id": [4, 4026531840], "in_progress": false,
+        "object_digest": "00", "map_signature": "11", "tables_digest": "22", "uplink": "eth1",
+        "vtep": "198.18.0.1", "encapsulation": "vxlan", "tunnel_port": 4789,
+        "programs": { "from_port-web1": 7 }, "gro_refused": null,
+        "neighbours": [{ "device": "eth1", "address": "198.18.0.2" }],
+        "ports": [{ "name": "web1", "device": "web1", "vni": 5001, "key": 7, "mac": "02:00:00:00:00:01" }],
+        "switches": [{ "name": "blue", "vni": 5001, "flood_unknown": true }],
+        "remotes": [{ "name": "h2", "address": "198.18.0.2" }]
+    }"#;
+
+    #[test]
+    fn the_file_of_the_first_version_is_read_as_what_it_meant() {
+        let state = decode(FIRST.as_bytes()).unwrap();
+        let port = PortState {
+            name: "web1".into(),
+            device: "web1".into(),
+            vlan: None,
+            switch_id: 5001,
+            key: 7,
+            mac: "02:00:00:00:00:01".into(),
+        };
+        assert_eq!(state.ports, [port]);
+        let switch = SwitchState {
+            name: "blue".into(),
+            id: 5001,
+            flood_unknown: true,
+            vlan_transparent: false,
+            learn_age_s: None,
+        };
+        assert_eq!(state.switches, [switch]);
+        assert!(state.promiscuous.is_empty());
+        let again = serde_json::to_vec(&state).unwrap();
+        assert_eq!(decode(&again).unwrap(), state);
+    }
+
+    #[test]
+    fn the_file_of_a_newer_version_is_refused() {
+        let newer = FIRST.replace("\"schema\": 1", "\"schema\": 3");
+        let error = decode(newer.as_bytes()).unwrap_err().to_string();
+        assert!(
+            error.contains("a newer version of this program wrote it"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn where_a_port_is_attached() {
+        let mut port = decode(FIRST.as_bytes()).unwrap().ports.remove(0);
+        assert_eq!(port.place(), "web1");
+        port.vlan = Some(10);
+        assert_eq!(port.place(), "web1 tag 10");
+        assert_eq!(switch_words(5001), "VNI 5001");
+        assert_eq!(switch_words(SwitchId::VLAN_BIT | 100), "VLAN 100");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::plan::Plan;
-use crate::record::Run;
+use crate::record::{BackendName, Run};
 use crate::study::Study;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct RunRequest {
     pub study: String,
     /// The quick matrix in place of the whole one.
     pub quick: bool,
+    /// The backends to compare, in place of the study's own.
+    pub backends: Option<Vec<BackendName>>,
     /// The result folder; default `results/<UTC time>-<study>`.
     pub out: Option<PathBuf>,
     /// How progress is shown.

@@ -13,6 +13,14 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
+    /// No backend has that name.
+    #[error("there is no backend `{name}` (known: {known})")]
+    UnknownBackend {
+        /// The name that was asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
     /// A study file does not read.
     #[error("study file `{name}` does not read: {source}")]
     Study {

@@ -6,6 +6,9 @@ use std::net::Ipv4Addr;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_ETHERNET: u16 = 0x6558;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+/// The identifier within a tag (IEEE 802.1Q §9.6); above it stand priority and DEI.
+const VLAN_ID: u16 = 0x0fff;
 const PROTOCOL_UDP: u8 = 17;
 const VXLAN_PORT: u16 = 4789;
 const GENEVE_PORT: u16 = 6081;
@@ -13,22 +16,15 @@ const GENEVE_PORT: u16 = 6081;
 const OVN_CLASS: u16 = 0x0102;
 const OVN_TYPE: u8 = 0x80;
 
-/// A frame as far as the proof needs it.
+/// A guest's packet as the underlay has it: whose it is, and what is around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// An IPv4 packet that is in no tunnel.
-    Plain {
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-    },
-    /// An IPv4 packet in a tunnel.
-    Tunnelled {
-        tunnel: Tunnel,
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-    },
-    /// Anything else: ARP, or what does not add up.
-    Other,
+pub(crate) struct Frame {
+    /// The VLAN of an 802.1Q tag in the outermost header.
+    pub(crate) vlan: Option<u16>,
+    pub(crate) tunnel: Option<Tunnel>,
+    /// The addresses of the innermost IPv4 header.
+    pub(crate) source: Ipv4Addr,
+    pub(crate) destination: Ipv4Addr,
 }
 
 /// The header around an inner frame.
@@ -40,28 +36,30 @@ pub(crate) enum Tunnel {
     Geneve { vni: u32, ovn: Option<(u16, u16)> },
 }
 
-/// Reads a frame that begins with its Ethernet header.
-pub(crate) fn read(frame: &[u8]) -> Frame {
-    read_ethernet(frame).unwrap_or(Frame::Other)
-}
-
-fn read_ethernet(frame: &[u8]) -> Option<Frame> {
-    let packet = Ipv4::of_ethernet(frame)?;
-    let plain = Frame::Plain {
-        source: packet.source,
-        destination: packet.destination,
+/// Reads a frame that begins with its Ethernet header, its tag in the bytes; `None` is anything but
+/// IPv4, and what does not add up.
+pub(crate) fn read(frame: &[u8]) -> Option<Frame> {
+    let (vlan, outer) = Ipv4::of_ethernet(frame)?;
+    let plain = Frame {
+        vlan,
+        tunnel: None,
+        source: outer.source,
+        destination: outer.destination,
     };
-    if packet.protocol != PROTOCOL_UDP {
+    if outer.protocol != PROTOCOL_UDP {
         return Some(plain);
     }
-    let (tunnel, inner) = match word(packet.payload, 2)? {
-        VXLAN_PORT => read_vxlan(packet.payload.get(8..)?)?,
-        GENEVE_PORT => read_geneve(packet.payload.get(8..)?)?,
+    let (tunnel, inner) = match word(outer.payload, 2)? {
+        VXLAN_PORT => read_vxlan(outer.payload.get(8..)?)?,
+        GENEVE_PORT => read_geneve(outer.payload.get(8..)?)?,
         _ => return Some(plain),
     };
-    let inner = Ipv4::of_ethernet(inner)?;
-    Some(Frame::Tunnelled {
-        tunnel,
+    let (None, inner) = Ipv4::of_ethernet(inner)? else {
+        return None; // no guest here sends tags
+    };
+    Some(Frame {
+        vlan,
+        tunnel: Some(tunnel),
         source: inner.source,
         destination: inner.destination,
     })
@@ -108,13 +106,16 @@ struct Ipv4<'a> {
 }
 
 impl<'a> Ipv4<'a> {
-    /// The packet in an Ethernet frame without a VLAN tag; none may be on an underlay here.
-    fn of_ethernet(frame: &'a [u8]) -> Option<Self> {
-        let ethertype = word(frame, 12)?;
-        if ethertype != ETHERTYPE_IPV4 {
+    /// The packet in an Ethernet frame, and the VLAN that the frame is tagged with.
+    fn of_ethernet(frame: &'a [u8]) -> Option<(Option<u16>, Self)> {
+        let (vlan, at) = match word(frame, 12)? {
+            ETHERTYPE_VLAN => (Some(word(frame, 14)? & VLAN_ID), 16),
+            _ => (None, 12),
+        };
+        if word(frame, at)? != ETHERTYPE_IPV4 {
             return None;
         }
-        let packet = frame.get(14..)?;
+        let packet = frame.get(at + 2..)?;
         let header = packet.get(..20)?;
         let header_length = usize::from(header[0] & 0x0f) * 4;
         if header[0] >> 4 != 4 || header_length < 20 {
@@ -125,12 +126,13 @@ impl<'a> Ipv4<'a> {
                 <[u8; 4]>::try_from(header.get(at..at + 4)?).ok()?,
             ))
         };
-        Some(Self {
+        let packet = Self {
             source: address(12)?,
             destination: address(16)?,
             protocol: header[9],
             payload: packet.get(header_length..)?,
-        })
+        };
+        Some((vlan, packet))
     }
 }
 
@@ -179,63 +181,66 @@ pub(crate) mod tests {
         0x02, 0x40, 0x65, 0x58, 0, 0x13, 0x89, 0, 0x01, 0x02, 0x80, 1, 0, 7, 0, 9,
     ];
 
-    #[test]
-    fn plain_and_tunnelled() {
-        let inner = ipv4(A, B, 6, &[1, 2, 3]);
-        assert_eq!(
-            read(&inner),
-            Frame::Plain {
-                source: A,
-                destination: B
-            }
-        );
-        let tunnel = Tunnel::Vxlan { vni: 5001 };
-        let expected = Frame::Tunnelled {
+    /// `frame` with a tag, priority 5 in it.
+    pub(crate) fn tagged(vlan: u16, frame: &[u8]) -> Vec<u8> {
+        let mut tagged = frame[..12].to_vec();
+        tagged.extend([0x81, 0]);
+        tagged.extend((0xa000 | vlan).to_be_bytes());
+        tagged.extend(&frame[12..]);
+        tagged
+    }
+
+    fn from_a_to_b(vlan: Option<u16>, tunnel: Option<Tunnel>) -> Option<Frame> {
+        Some(Frame {
+            vlan,
             tunnel,
             source: A,
             destination: B,
-        };
-        assert_eq!(read(&tunnelled(4789, &VXLAN, &inner)), expected);
+        })
+    }
+
+    #[test]
+    fn plain_tagged_and_tunnelled() {
+        let inner = ipv4(A, B, 6, &[1, 2, 3]);
+        assert_eq!(read(&inner), from_a_to_b(None, None));
+        assert_eq!(read(&tagged(100, &inner)), from_a_to_b(Some(100), None));
+        let vxlan = tunnelled(4789, &VXLAN, &inner);
+        let tunnel = Some(Tunnel::Vxlan { vni: 5001 });
+        assert_eq!(read(&vxlan), from_a_to_b(None, tunnel));
+        assert_eq!(read(&tagged(7, &vxlan)), from_a_to_b(Some(7), tunnel));
         let tunnel = Tunnel::Geneve {
             vni: 5001,
             ovn: Some((7, 9)),
         };
-        let expected = Frame::Tunnelled {
-            tunnel,
-            source: A,
-            destination: B,
-        };
-        assert_eq!(read(&tunnelled(6081, &GENEVE, &inner)), expected);
+        let geneve = tunnelled(6081, &GENEVE, &inner);
+        assert_eq!(read(&geneve), from_a_to_b(None, Some(tunnel)));
         let without = [0, 0, 0x65, 0x58, 0, 0x13, 0x89, 0];
         let tunnel = Tunnel::Geneve {
             vni: 5001,
             ovn: None,
         };
-        let expected = Frame::Tunnelled {
-            tunnel,
-            source: A,
-            destination: B,
-        };
-        assert_eq!(read(&tunnelled(6081, &without, &inner)), expected);
+        let geneve = tunnelled(6081, &without, &inner);
+        assert_eq!(read(&geneve), from_a_to_b(None, Some(tunnel)));
     }
 
     #[test]
-    fn what_does_not_add_up_is_other() {
+    fn what_does_not_add_up_is_nobodys() {
         let inner = ipv4(A, B, 6, &[]);
         let no_vni_flag = [0, 0, 0, 0, 0, 0x13, 0x89, 0];
-        assert_eq!(read(&tunnelled(4789, &no_vni_flag, &inner)), Frame::Other);
+        assert_eq!(read(&tunnelled(4789, &no_vni_flag, &inner)), None);
         let mut long_option = GENEVE;
         long_option[11] = 5;
-        assert_eq!(read(&tunnelled(6081, &long_option, &inner)), Frame::Other);
-        let mut tagged = inner.clone();
-        tagged[12..14].copy_from_slice(&[0x81, 0]);
-        assert_eq!(read(&tagged), Frame::Other);
+        assert_eq!(read(&tunnelled(6081, &long_option, &inner)), None);
+        let tagged_twice = tagged(1, &tagged(2, &inner));
+        let tag_inside = tunnelled(4789, &VXLAN, &tagged(3, &inner));
+        assert_eq!([read(&tagged_twice), read(&tag_inside)], [None, None]);
         for frame in [
+            tagged(100, &inner),
             tunnelled(4789, &VXLAN, &inner),
             tunnelled(6081, &GENEVE, &inner),
         ] {
             for end in 0..frame.len() {
-                assert_eq!(read(&frame[..end]), Frame::Other, "cut at {end}");
+                assert_eq!(read(&frame[..end]), None, "cut at {end}");
             }
         }
     }

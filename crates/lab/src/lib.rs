@@ -19,6 +19,7 @@ pub mod time;
 mod api;
 mod backends;
 mod bench;
+mod capture;
 mod cpu_time;
 mod cpus;
 mod doctor;
@@ -37,7 +38,7 @@ mod run;
 mod session;
 #[expect(
     unsafe_code,
-    reason = "the hook between fork and exec has no safe wrapper"
+    reason = "the hook between fork and exec and a socket option have no safe wrapper"
 )]
 mod sys;
 mod topology;

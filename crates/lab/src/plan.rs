@@ -129,7 +129,7 @@ mod tests {
     fn the_shipped_study_is_the_matrix_of_the_method() {
         let study = Study::shipped("jumbo-vxlan").unwrap();
         let full = Plan::new(&study.matrix);
-        assert_eq!((full.blocks.len(), full.cells().count()), (4, 56));
+        assert_eq!((full.blocks.len(), full.cells().count()), (4, 72));
         let quick = Plan::new(&study.quick);
         let blocks: Vec<_> = quick
             .blocks

@@ -1,17 +1,13 @@
 //! The path proof: before a cell is measured, a capture shows that its packets travel as declared.
 //! Numbers of a path that is not the one in the table would be worse than none.
 
+use crate::capture::Capture;
 use crate::error::LabError;
 use crate::frames::{self, Frame, Tunnel};
 use crate::session::Session;
-use crate::topology::{GUEST1_ADDRESS, GUEST2_ADDRESS, Node, Topology, UPLINK, VNI};
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, socket,
-};
+use crate::topology::{GUEST1_ADDRESS, GUEST2_ADDRESS, Topology, UPLINK, VLAN, VNI};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What the burst of the proof sends.
@@ -20,8 +16,6 @@ const PORT: u16 = 5202;
 /// A userspace switch learns and resolves with the first packets, and loses them.
 const CONNECT: Duration = Duration::from_secs(10);
 const TRANSFER: Duration = Duration::from_secs(10);
-/// Enough of a frame for every header.
-const SNAP: usize = 256;
 
 /// How the guests' packets have to look on the underlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +24,27 @@ pub(crate) enum Expected {
     NoUnderlay,
     /// As the guests sent them.
     Plain,
+    /// With an 802.1Q tag of the laboratory's VLAN, in no tunnel.
+    Vlan,
     /// VXLAN with the VNI of the laboratory.
     Vxlan,
     /// Geneve with the VNI of the laboratory; with `ovn` OVN's option too.
     Geneve { ovn: bool },
+}
+
+impl Expected {
+    /// Is this how a guest's packet has to look?
+    fn is_form_of(self, frame: &Frame) -> bool {
+        match (self, frame.vlan, frame.tunnel) {
+            (Self::Plain, None, None) => true,
+            (Self::Vlan, Some(vlan), None) => vlan == VLAN,
+            (Self::Vxlan, None, Some(Tunnel::Vxlan { vni })) => vni == VNI,
+            (Self::Geneve { ovn }, None, Some(Tunnel::Geneve { vni, ovn: option })) => {
+                vni == VNI && option.is_some() == ovn
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What was shown.
@@ -68,7 +79,11 @@ pub(crate) fn prove(
         });
     };
     let mut counts = Counts::default();
-    capture.drain(|frame| counts.add(expected, &frames::read(frame)))?;
+    capture.drain(|bytes| {
+        if let Some(frame) = frames::read(bytes) {
+            counts.add(expected, &frame);
+        }
+    })?;
     Ok(counts.judge(expected))
 }
 
@@ -129,34 +144,13 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, expected: Expected, frame: &Frame) {
-        let (source, destination, as_declared) = match frame {
-            Frame::Plain {
-                source,
-                destination,
-            } => (source, destination, expected == Expected::Plain),
-            Frame::Tunnelled {
-                tunnel,
-                source,
-                destination,
-            } => {
-                if let Tunnel::Geneve {
-                    ovn: Some(ports), ..
-                } = tunnel
-                {
-                    self.ovn.get_or_insert(*ports);
-                }
-                let as_declared = match (expected, tunnel) {
-                    (Expected::Vxlan, Tunnel::Vxlan { vni }) => *vni == VNI,
-                    (Expected::Geneve { ovn }, Tunnel::Geneve { vni, ovn: option }) => {
-                        *vni == VNI && option.is_some() == ovn
-                    }
-                    _ => false,
-                };
-                (source, destination, as_declared)
-            }
-            Frame::Other => return,
-        };
-        match (as_declared, (*source, *destination)) {
+        if let Some(Tunnel::Geneve { ovn, .. }) = frame.tunnel {
+            self.ovn = self.ovn.or(ovn);
+        }
+        match (
+            expected.is_form_of(frame),
+            (frame.source, frame.destination),
+        ) {
             (true, (GUEST1_ADDRESS, GUEST2_ADDRESS)) => self.there += 1,
             (true, (GUEST2_ADDRESS, GUEST1_ADDRESS)) => self.back += 1,
             (false, (GUEST1_ADDRESS, GUEST2_ADDRESS) | (GUEST2_ADDRESS, GUEST1_ADDRESS)) => {
@@ -177,6 +171,7 @@ impl Counts {
         let form = match expected {
             Expected::NoUnderlay => "on no underlay".to_owned(),
             Expected::Plain => "plain, in no tunnel".to_owned(),
+            Expected::Vlan => format!("with an 802.1Q tag, VLAN {VLAN}, in no tunnel"),
             Expected::Vxlan => format!("in VXLAN (UDP 4789, I flag), VNI {VNI}"),
             Expected::Geneve { ovn: false } => format!("in Geneve (UDP 6081), VNI {VNI}"),
             Expected::Geneve { ovn: true } => {
@@ -203,56 +198,15 @@ impl Counts {
     }
 }
 
-/// A packet socket on one device: sees what leaves and what arrives.
-struct Capture {
-    socket: OwnedFd,
-    index: usize,
-}
-
-impl Capture {
-    fn open(node: &Node, device: &str) -> Result<Self, LabError> {
-        let index = node.netlink.link(device)?.index as usize;
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let opened = node.netns.run(|| {
-            socket(
-                AddressFamily::Packet,
-                SockType::Raw,
-                flags,
-                SockProtocol::EthAll,
-            )
-        })?;
-        let socket = opened.map_err(LabError::system("opening a packet socket"))?;
-        Ok(Self { socket, index })
-    }
-
-    /// Hands over every frame that the device has seen. The socket hears all devices of the
-    /// namespace, and its buffer holds the burst's headers and not all of its payload: what is
-    /// dropped at the end is more of the same.
-    fn drain(&self, mut frame: impl FnMut(&[u8])) -> Result<(), LabError> {
-        let mut buffer = [0; SNAP];
-        loop {
-            match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut buffer) {
-                Ok((length, from)) => {
-                    if from.is_some_and(|from| from.ifindex() == self.index) {
-                        frame(&buffer[..length.min(SNAP)]);
-                    }
-                }
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(errno) => return Err(LabError::system("reading captured packets")(errno)),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::tests::{A, B, GENEVE, VXLAN, ipv4, tunnelled};
+    use crate::frames::tests::{A, B, GENEVE, VXLAN, ipv4, tagged, tunnelled};
 
     fn judge(expected: Expected, frames: &[Vec<u8>]) -> Proof {
         let mut counts = Counts::default();
-        for frame in frames {
-            counts.add(expected, &frames::read(frame));
+        for frame in frames.iter().filter_map(|bytes| frames::read(bytes)) {
+            counts.add(expected, &frame);
         }
         counts.judge(expected)
     }
@@ -269,17 +223,21 @@ mod tests {
             tunnelled(6081, &GENEVE, &back),
         ];
         let plain = [there.clone(), back.clone()];
+        let vlan = [tagged(VLAN, &there), tagged(VLAN, &back)];
         let ovn = Expected::Geneve { ovn: true };
         for (expected, frames) in [
             (Expected::Vxlan, &vxlan),
             (ovn, &geneve),
             (Expected::Plain, &plain),
+            (Expected::Vlan, &vlan),
         ] {
             let proof = judge(expected, frames);
             assert!(proof.holds, "{proof:?}");
             assert!(!judge(expected, &frames[..1]).holds, "one direction only");
         }
         assert!(!judge(Expected::Plain, &vxlan).holds);
+        assert!(!judge(Expected::Plain, &vlan).holds && !judge(Expected::Vlan, &plain).holds);
+        assert!(!judge(Expected::Vlan, &vxlan).holds && !judge(Expected::Vxlan, &vlan).holds);
         assert!(!judge(Expected::Vxlan, &geneve).holds);
         assert!(!judge(Expected::Geneve { ovn: false }, &geneve).holds);
     }
@@ -303,5 +261,19 @@ mod tests {
         // Somebody else's packets prove and disturb nothing.
         let foreign = ipv4([198, 18, 0, 1].into(), [198, 18, 0, 2].into(), 1, &[]);
         assert!(judge(Expected::Vxlan, &[good, vec![foreign]].concat()).holds);
+    }
+
+    #[test]
+    fn another_vlan_or_a_tag_around_a_tunnel_breaks_the_proof() {
+        let (there, back) = (ipv4(A, B, 6, &[]), ipv4(B, A, 6, &[]));
+        let good = vec![tagged(VLAN, &there), tagged(VLAN, &back)];
+        let tunnel = tunnelled(4789, &VXLAN, &there);
+        for bad in [tagged(VLAN + 1, &there), tagged(VLAN, &tunnel), there] {
+            let proof = judge(Expected::Vlan, &[good.clone(), vec![bad]].concat());
+            assert!(
+                !proof.holds && proof.detail.contains("1 in another form"),
+                "{proof:?}"
+            );
+        }
     }
 }

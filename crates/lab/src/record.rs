@@ -3,9 +3,11 @@
 //!
 //! Everything that was not measured is `None`, never 0. Units stand last in the names.
 
+use crate::error::LabError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 pub use crate::study::{Matrix, Published, PublishedTable, Source, Study};
 
@@ -22,10 +24,14 @@ pub enum BackendName {
     Bridge,
     /// A Linux bridge and the kernel's VXLAN device.
     KernelVxlan,
+    /// Open vSwitch in userspace, a VLAN on the underlay: no overlay.
+    OvsVlan,
     /// Open vSwitch in userspace, VXLAN.
     OvsVxlan,
     /// Open vSwitch in userspace, Geneve.
     OvsGeneve,
+    /// Overlane's eBPF data path, a VLAN on the underlay: no overlay.
+    OverlaneVlan,
     /// Overlane's eBPF data path, VXLAN.
     OverlaneVxlan,
     /// Overlane's eBPF data path, Geneve with OVN's option.
@@ -34,12 +40,14 @@ pub enum BackendName {
 
 impl BackendName {
     /// Every backend, in the order in which tables show them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Bridge,
         Self::KernelVxlan,
+        Self::OvsVlan,
         Self::OvsVxlan,
         Self::OvsGeneve,
+        Self::OverlaneVlan,
         Self::OverlaneVxlan,
         Self::OverlaneGeneve,
     ];
@@ -50,8 +58,10 @@ impl BackendName {
             Self::Direct => "direct",
             Self::Bridge => "bridge",
             Self::KernelVxlan => "kernel-vxlan",
+            Self::OvsVlan => "ovs-vlan",
             Self::OvsVxlan => "ovs-vxlan",
             Self::OvsGeneve => "ovs-geneve",
+            Self::OverlaneVlan => "overlane-vlan",
             Self::OverlaneVxlan => "overlane-vxlan",
             Self::OverlaneGeneve => "overlane-geneve",
         }
@@ -61,14 +71,19 @@ impl BackendName {
     pub fn encapsulation(self) -> Encapsulation {
         match self {
             Self::Direct | Self::Bridge => Encapsulation::None,
+            Self::OvsVlan | Self::OverlaneVlan => Encapsulation::Vlan,
             Self::KernelVxlan | Self::OvsVxlan | Self::OverlaneVxlan => Encapsulation::Vxlan,
             Self::OvsGeneve | Self::OverlaneGeneve => Encapsulation::Geneve,
         }
     }
 
-    /// True when the guests' frames travel in a tunnel.
+    /// True when the guests' frames travel in a tunnel: a VLAN tag is none, and takes nothing of the
+    /// guests' MTU (IEEE 802.3: the tag lies outside of the frame's largest payload).
     pub fn is_overlay(self) -> bool {
-        self.encapsulation() != Encapsulation::None
+        match self.encapsulation() {
+            Encapsulation::None | Encapsulation::Vlan => false,
+            Encapsulation::Vxlan | Encapsulation::Geneve => true,
+        }
     }
 }
 
@@ -78,12 +93,26 @@ impl fmt::Display for BackendName {
     }
 }
 
+impl FromStr for BackendName {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        found.ok_or_else(|| LabError::UnknownBackend {
+            name: text.to_owned(),
+            known: Self::ALL.map(Self::as_str).join(", "),
+        })
+    }
+}
+
 /// What surrounds the guests' frames on the underlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encapsulation {
     /// Nothing: the frames travel as the guests sent them.
     None,
+    /// An 802.1Q tag.
+    Vlan,
     /// RFC 7348.
     Vxlan,
     /// RFC 8926.
@@ -418,4 +447,32 @@ pub struct Run {
     pub finished_unix_ms: u64,
     /// What a reader has to know before believing the figures.
     pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_tables_keep_one_order() {
+        for name in BackendName::ALL {
+            assert_eq!(name.as_str().parse::<BackendName>().unwrap(), name);
+            let json = serde_json::to_string(&name).unwrap();
+            assert_eq!(json, format!("\"{name}\""));
+        }
+        assert!(BackendName::ALL.is_sorted());
+        let unknown = "ovs".parse::<BackendName>().unwrap_err().to_string();
+        assert!(unknown.contains("ovs-vlan"), "{unknown}");
+    }
+
+    #[test]
+    fn only_a_tunnel_takes_from_the_guests_mtu() {
+        for name in BackendName::ALL {
+            let tunnel = name.as_str().ends_with("vxlan") || name.as_str().ends_with("geneve");
+            assert_eq!(name.is_overlay(), tunnel, "{name}");
+            let jumbo = if tunnel { 8900 } else { 9000 };
+            assert_eq!(MtuClass::Jumbo.guest_mtu(name), jumbo, "{name}");
+            assert_eq!(MtuClass::Standard.guest_mtu(name), 1500, "{name}");
+        }
+    }
 }

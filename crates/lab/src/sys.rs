@@ -1,10 +1,13 @@
-//! The one place with `unsafe`: what a child process does between fork and exec.
+//! The one place with `unsafe`: what a child process does between fork and exec, and a socket option
+//! that no wrapper has.
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -34,4 +37,22 @@ pub(crate) fn prepare_child(command: &mut Command, cpus: &[usize]) {
     unsafe {
         command.pre_exec(before_exec);
     }
+}
+
+/// Has a packet socket say of each frame what the kernel keeps beside its bytes: the VLAN tag
+/// (`PACKET_AUXDATA`, packet(7)).
+pub(crate) fn tell_tags(socket: BorrowedFd<'_>) -> nix::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: The descriptor is open as long as it is borrowed; the option is an int, and its address and
+    // size are those of `on`, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_AUXDATA,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
 }

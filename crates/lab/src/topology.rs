@@ -27,6 +27,8 @@ pub(crate) const HOST2_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 pub(crate) const PREFIX: u8 = 24;
 /// The network that the guests are in.
 pub(crate) const VNI: u32 = 5001;
+/// The VLAN on the underlay that plays its part where there is no tunnel.
+pub(crate) const VLAN: u16 = 100;
 
 pub(crate) const GUEST_DEVICE: &str = "eth0";
 pub(crate) const PORT_DEVICE: &str = "port0";

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use overlane_wire::PortKey;
 
-use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TunnelDraft};
-use crate::fabric::{Fabric, Host, Port, Switch};
+use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDraft};
+use crate::fabric::{Allow, Fabric, Host, Port, Switch};
 use crate::keys;
 use crate::names::Name;
-use crate::tables::{Encapsulation, Tunnel};
+use crate::tables::{Attachment, Encapsulation, SwitchId, Tunnel};
 
 /// The fabric of a draft in which nothing is missing.
 pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
@@ -56,6 +56,7 @@ fn tunnel(draft: &TunnelDraft) -> Tunnel {
         source_ports: source_ports.map_or(Tunnel::SOURCE_PORTS, |at| at.value.clone()),
         strict: draft.strict.is_some_and(|at| at.value),
         hash_seed: Tunnel::HASH_SEED,
+        dscp: draft.dscp.map(|at| at.value).unwrap_or_default(),
     }
 }
 
@@ -71,8 +72,12 @@ fn host(draft: &HostDraft<'_>) -> Option<Host> {
 fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
     Some(Switch {
         name: draft.name.name.clone()?,
-        vni: draft.vni?.value,
+        id: match draft.uplink_vlan {
+            Some(vlan) => SwitchId::Vlan(vlan.value),
+            None => SwitchId::Vni(draft.vni?.value),
+        },
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
+        guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
         line: draft.name.at.line,
     })
 }
@@ -80,14 +85,26 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
 fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
     let mut addresses: Vec<IpAddr> = draft.addresses.iter().map(|at| at.value).collect();
     addresses.sort();
+    let mut allow: Vec<Allow> = draft.allow.iter().map(|at| at.value).collect();
+    allow.sort();
     Some(Port {
         name: draft.name.name.clone()?,
         switch: Name::new(draft.switch?.value).ok()?,
         host: Name::new(draft.host?.value).ok()?,
-        device: draft.device.as_ref()?.value.clone(),
+        attachment: Attachment {
+            device: draft.device.as_ref()?.value.clone(),
+            vlan: match draft.tag {
+                TagDraft::None => None,
+                TagDraft::Vlan(vlan) => Some(vlan.value),
+                TagDraft::Wrong => return None,
+            },
+        },
         mac: draft.mac?.value,
         addresses,
         key,
+        security: draft.security.map(|at| at.value).unwrap_or_default(),
+        allow,
+        learning: draft.learning,
         line: draft.name.at.line,
     })
 }

@@ -5,21 +5,25 @@
 //! Of two conflicting places the later one in the file is pointed at, and the earlier one named.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::hash::Hash;
 use std::net::IpAddr;
 
 use crate::build;
-use crate::decode::{Draft, NameDraft, PortDraft, SwitchDraft, TunnelDraft};
+use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDraft};
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, GuestVlan};
 use crate::keys;
+use crate::record::NameDraft;
 use crate::render::{listed, printable};
 use crate::scalar::Spanned;
+use crate::tables::VlanId;
 
 /// Reports everything that does not fit together; the fabric, if all of it was there.
 pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     underlays(draft, sink);
-    vnis(&draft.switches, sink);
+    switch_ids(&draft.switches, sink);
+    guest_vlans(draft, sink);
     references(draft, sink);
     devices(draft, sink);
     members(&draft.ports, sink);
@@ -45,6 +49,10 @@ impl<K: Eq + Hash> Claims<K> {
         }
         self.0.insert(key, (at, owner));
         None
+    }
+
+    fn get(&self, key: &K) -> Option<(Span, String)> {
+        self.0.get(key).cloned()
     }
 }
 
@@ -117,20 +125,74 @@ fn zero_checksum(tunnel: &TunnelDraft, underlay: Span, sink: &mut Sink) {
     sink.error(at, message, help);
 }
 
-fn vnis(switches: &[SwitchDraft<'_>], sink: &mut Sink) {
-    let mut claims = Claims::new();
+/// What tells a switch apart on the underlay is its own.
+fn switch_ids(switches: &[SwitchDraft<'_>], sink: &mut Sink) {
+    let mut vnis = Claims::new();
+    let mut vlans = Claims::new();
     for switch in switches {
-        let Some(vni) = switch.vni else { continue };
-        let owner = quoted("switch", &switch.name);
-        if let Some((place, other)) = claims.claim(vni.value, vni.at, owner) {
-            let message = format!("VNI {} is already taken by {other}", vni.value);
-            let help = "give each switch its own VNI";
-            sink.conflict(
-                vni.at,
-                message,
-                help,
-                (place, format!("{other} has it here")),
+        let owner = || quoted("switch", &switch.name);
+        if let Some(vni) = switch.vni {
+            let first = vnis.claim(vni.value, vni.at, owner());
+            switch_id_taken(first, "VNI", vni.value, vni.at, sink);
+        }
+        if let Some(vlan) = switch.uplink_vlan {
+            let first = vlans.claim(vlan.value, vlan.at, owner());
+            switch_id_taken(first, "VLAN", vlan.value, vlan.at, sink);
+        }
+    }
+}
+
+fn switch_id_taken(
+    first: Option<(Span, String)>,
+    kind: &str,
+    number: impl Display,
+    at: Span,
+    sink: &mut Sink,
+) {
+    if let Some((place, other)) = first {
+        let message = format!("{kind} {number} is already taken by {other}");
+        let help = format!("give each switch its own {kind}");
+        sink.conflict(at, message, &help, (place, format!("{other} has it here")));
+    }
+}
+
+/// A frame has room for one tag: the guest's own in a transparent switch, or the one that names a trunk
+/// port or the switch's VLAN on the uplink.
+fn guest_vlans(draft: &Draft<'_>, sink: &mut Sink) {
+    let mut transparent: HashMap<&str, Span> = HashMap::new();
+    for switch in &draft.switches {
+        let Some(setting) = switch.guest_vlan else {
+            continue;
+        };
+        if setting.value != GuestVlan::Transparent {
+            continue;
+        }
+        transparent.insert(switch.name.text, setting.at);
+        if let Some(vlan) = switch.uplink_vlan {
+            let owner = quoted("switch", &switch.name);
+            let message = format!("{owner} is on a VLAN and cannot carry the guests' tags as well");
+            let help = "carry tags of guests in a switch with a `vni`, or remove `vlan`";
+            let places = [
+                (vlan.at, "it is on a VLAN here"),
+                (setting.at, "it is transparent here"),
+            ];
+            sink.disagreement(places, message, help);
+        }
+    }
+    for port in &draft.ports {
+        let (TagDraft::Vlan(tag), Some(switch)) = (port.tag, port.switch) else {
+            continue;
+        };
+        if let Some(&setting) = transparent.get(switch.value) {
+            let switch = printable(switch.value);
+            let message = format!(
+                "{} is a tag on its device, but switch `{switch}` carries tags of guests",
+                quoted("port", &port.name)
             );
+            let help = "remove the port's `vlan`, or `vlan: transparent` from the switch";
+            let said = format!("switch `{switch}` is transparent here");
+            let places = [(tag.at, "the port's tag is here"), (setting, &said)];
+            sink.disagreement(places, message, help);
         }
     }
 }
@@ -176,40 +238,96 @@ fn references(draft: &Draft<'_>, sink: &mut Sink) {
     }
 }
 
-/// A device is one port, or the uplink.
+/// One use of a device: by a port with this tag, or untagged; or by a host as its uplink.
+struct Use<'d> {
+    /// Of the tag, if there is one, else as `device_at`.
+    at: Span,
+    device_at: Span,
+    host: &'d str,
+    device: &'d str,
+    owner: String,
+    /// `None`: the uplink, all of it.
+    tag: Option<Option<VlanId>>,
+}
+
+/// A device is the uplink, or one port for each tag and one without.
 fn devices(draft: &Draft<'_>, sink: &mut Sink) {
-    let uplinks = draft.hosts.iter().filter_map(|host| {
-        let uplink = host.uplink.as_ref()?;
-        Some((
-            uplink.at,
-            host.name.text,
-            uplink.value.as_str(),
-            format!("the uplink of {}", quoted("host", &host.name)),
-        ))
-    });
-    let ports = draft.ports.iter().filter_map(|port| {
-        let (host, device) = (port.host?, port.device.as_ref()?);
-        Some((
-            device.at,
-            host.value,
-            device.value.as_str(),
-            quoted("port", &port.name),
-        ))
-    });
-    let mut uses: Vec<_> = uplinks.chain(ports).collect();
-    uses.sort_by_key(|&(at, ..)| at);
-    let mut claims = Claims::new();
-    for (at, host, device, owner) in uses {
-        if let Some((place, other)) = claims.claim((host, device), at, owner) {
-            let message = format!(
-                "device `{}` on host `{}` is already {other}",
-                printable(device),
-                printable(host)
-            );
-            let help = "give each port a device of its own";
-            sink.conflict(at, message, help, (place, "first used here".into()));
+    let mut uses: Vec<Use<'_>> = draft
+        .hosts
+        .iter()
+        .filter_map(uplink_use)
+        .chain(draft.ports.iter().filter_map(port_use))
+        .collect();
+    uses.sort_by_key(|one| one.at);
+    let mut uplinks = Claims::new();
+    let mut ports = Claims::new();
+    // The first port of each device: what an uplink that comes later conflicts with.
+    let mut firsts = Claims::new();
+    for one in uses {
+        let device = (one.host, one.device);
+        let owner = || one.owner.clone();
+        match one.tag {
+            None => {
+                uplinks.claim(device, one.at, owner());
+                in_use(&one, firsts.get(&device), sink);
+            }
+            Some(tag) => {
+                firsts.claim(device, one.at, owner());
+                let same = ports.claim((device, tag), one.at, owner());
+                match uplinks.get(&device) {
+                    None => in_use(&one, same, sink),
+                    uplink => in_use(&Use { tag: None, ..one }, uplink, sink),
+                }
+            }
         }
     }
+}
+
+/// Reports a use of what is in use already. One of the two is the uplink when this has no tag to name.
+fn in_use(one: &Use<'_>, first: Option<(Span, String)>, sink: &mut Sink) {
+    let Some((place, other)) = first else { return };
+    let (device, host) = (printable(one.device), printable(one.host));
+    let (at, what) = match one.tag.flatten() {
+        Some(tag) => (one.at, format!("tag {tag} of device `{device}`")),
+        None => (one.device_at, format!("device `{device}`")),
+    };
+    let help = match one.tag {
+        Some(_) => "give each port a device of its own, or a tag of its own (`vlan`) on it",
+        None => {
+            "give each port a device of its own; a switch reaches a VLAN of the uplink by `uplink_vlan`"
+        }
+    };
+    let message = format!("{what} on host `{host}` is already {other}");
+    sink.conflict(at, message, help, (place, "first used here".into()));
+}
+
+fn uplink_use<'d>(host: &'d HostDraft<'_>) -> Option<Use<'d>> {
+    let uplink = host.uplink.as_ref()?;
+    Some(Use {
+        at: uplink.at,
+        device_at: uplink.at,
+        host: host.name.text,
+        device: uplink.value.as_str(),
+        owner: format!("the uplink of {}", quoted("host", &host.name)),
+        tag: None,
+    })
+}
+
+fn port_use<'d>(port: &'d PortDraft<'_>) -> Option<Use<'d>> {
+    let device = port.device.as_ref()?;
+    let (at, tag) = match port.tag {
+        TagDraft::None => (device.at, None),
+        TagDraft::Vlan(tag) => (tag.at, Some(tag.value)),
+        TagDraft::Wrong => return None,
+    };
+    Some(Use {
+        at,
+        device_at: device.at,
+        host: port.host?.value,
+        device: device.value.as_str(),
+        owner: quoted("port", &port.name),
+        tag: Some(tag),
+    })
 }
 
 /// What only one port of a switch can have: MAC, address, key.

@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::diagnostic::nearest;
-use crate::fabric::{Fabric, Host, Port, Switch, UnknownUnicast};
+use crate::fabric::{Allow, Fabric, GuestVlan, Host, Port, Security, Switch, UnknownUnicast};
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,
+    FdbEntry, FloodMember, Neighbour, Place, PortSecurity, PortTable, Remote, SwitchTable, Tables,
 };
 use crate::template;
 
@@ -62,6 +62,17 @@ impl Fabric {
             neighbours: view.neighbours(),
             remotes: view.remotes(),
         })
+    }
+}
+
+/// What a port may send, as the data path checks it.
+fn security(port: &Port) -> PortSecurity {
+    let check_mac = port.security != Security::Off;
+    PortSecurity {
+        check_mac,
+        check_addresses: port.security == Security::Strict && !port.addresses.is_empty(),
+        allow_dhcp_server: port.allow.contains(&Allow::DhcpServer),
+        allow_router_advertisement: port.allow.contains(&Allow::RouterAdvertisement),
     }
 }
 
@@ -121,10 +132,12 @@ impl<'f> View<'f> {
             .filter_map(|port| {
                 Some(PortTable {
                     name: port.name.clone(),
-                    device: port.device.clone(),
-                    vni: self.fabric.switches.get(&port.switch)?.vni,
+                    attachment: port.attachment.clone(),
+                    switch: self.fabric.switches.get(&port.switch)?.id,
                     key: port.key,
                     mac: port.mac,
+                    security: security(port),
+                    learning: port.learning,
                 })
             })
             .collect()
@@ -135,8 +148,14 @@ impl<'f> View<'f> {
             .values()
             .map(|members| SwitchTable {
                 name: members.switch.name.clone(),
-                vni: members.switch.vni,
+                id: members.switch.id,
                 flood_unknown: members.switch.unknown_unicast == UnknownUnicast::Flood,
+                vlan_transparent: members.switch.guest_vlan == GuestVlan::Transparent,
+                learn_age_s: members
+                    .ports
+                    .iter()
+                    .filter_map(|port| Some(port.learning?.age_s))
+                    .max(),
                 flood: self.flood(members),
             })
             .collect()
@@ -145,11 +164,13 @@ impl<'f> View<'f> {
     fn flood(&self, members: &Members<'_>) -> Vec<FloodMember> {
         let (local, elsewhere): (Vec<&Port>, Vec<&Port>) =
             members.ports.iter().partition(|port| self.is_local(port));
-        let hosts: BTreeSet<&Name> = elsewhere.iter().map(|port| &port.host).collect();
+        let tunnelled = members.switch.id.vni().is_some();
+        let elsewhere = elsewhere.iter().filter(|_| tunnelled);
+        let hosts: BTreeSet<&Name> = elsewhere.map(|port| &port.host).collect();
         let remotes = hosts.iter().filter_map(|&host| self.fabric.hosts.get(host));
         local
             .iter()
-            .map(|port| FloodMember::Local(port.device.clone()))
+            .map(|port| FloodMember::Local(port.attachment.clone()))
             .chain(remotes.map(|remote| FloodMember::Remote(remote.underlay)))
             .collect()
     }
@@ -159,20 +180,22 @@ impl<'f> View<'f> {
         for Members { switch, ports } in self.members.values() {
             entries.extend(ports.iter().filter_map(|port| {
                 let place = if self.is_local(port) {
-                    Place::Local(port.device.clone())
+                    Place::Local(port.attachment.clone())
+                } else if switch.id.vlan().is_some() {
+                    Place::Vlan
                 } else {
                     Place::Remote(self.vtep(port)?)
                 };
-                let (vni, mac, key) = (switch.vni, port.mac, port.key);
                 Some(FdbEntry {
-                    vni,
-                    mac,
-                    key,
+                    switch: switch.id,
+                    mac: port.mac,
+                    key: port.key,
+                    port: port.name.clone(),
                     place,
                 })
             }));
         }
-        entries.sort_by_key(|entry| (entry.vni, entry.mac));
+        entries.sort_by_key(|entry| (entry.switch, entry.mac));
         entries
     }
 
@@ -180,17 +203,17 @@ impl<'f> View<'f> {
         let mut neighbours = Vec::new();
         for Members { switch, ports } in self.members.values() {
             for port in ports {
-                let (vni, mac, key) = (switch.vni, port.mac, port.key);
                 let of_port = port.addresses.iter();
                 neighbours.extend(of_port.map(|&addr| Neighbour {
-                    vni,
+                    switch: switch.id,
                     addr,
-                    mac,
-                    key,
+                    mac: port.mac,
+                    key: port.key,
+                    port: port.name.clone(),
                 }));
             }
         }
-        neighbours.sort_by_key(|neighbour| (neighbour.vni, neighbour.addr));
+        neighbours.sort_by_key(|neighbour| (neighbour.switch, neighbour.addr));
         neighbours
     }
 

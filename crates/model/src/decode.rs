@@ -10,13 +10,14 @@ use std::ops::RangeInclusive;
 use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::UnknownUnicast;
-use crate::names::{DeviceName, Name};
-use crate::render::{listed, printable};
+use crate::fabric::{Allow, GuestVlan, Security, UnknownUnicast};
+use crate::names::DeviceName;
+use crate::record::{Key, NameDraft, named, optional, record, required};
+use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
-use crate::tables::Encapsulation;
-use crate::values::{address, addresses, device, port_range, report_name, station};
-use crate::yaml::{Entry, Kind, Node, Value, resolve};
+use crate::tables::{Dscp, Encapsulation, Learning, VlanId};
+use crate::values::{address, addresses, device, dscp, permissions, port_range, station, vlan};
+use crate::yaml::{Kind, Node, Value, resolve};
 
 /// The file as written.
 #[derive(Debug, Default)]
@@ -34,14 +35,7 @@ pub(crate) struct TunnelDraft {
     pub(crate) source_ports: Option<Spanned<RangeInclusive<u16>>>,
     pub(crate) strict: Option<Spanned<bool>>,
     pub(crate) udp6_zero_checksum: Option<Spanned<bool>>,
-}
-
-/// A name as written, for references to it, and checked.
-#[derive(Debug)]
-pub(crate) struct NameDraft<'n> {
-    pub(crate) text: &'n str,
-    pub(crate) at: Span,
-    pub(crate) name: Option<Name>,
+    pub(crate) dscp: Option<Spanned<Dscp>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +49,9 @@ pub(crate) struct HostDraft<'n> {
 pub(crate) struct SwitchDraft<'n> {
     pub(crate) name: NameDraft<'n>,
     pub(crate) vni: Option<Spanned<Vni>>,
+    pub(crate) uplink_vlan: Option<Spanned<VlanId>>,
     pub(crate) unknown_unicast: Option<Spanned<UnknownUnicast>>,
+    pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
 }
 
 #[derive(Debug)]
@@ -67,23 +63,19 @@ pub(crate) struct PortDraft<'n> {
     pub(crate) mac: Option<Spanned<Mac>>,
     pub(crate) addresses: Vec<Spanned<IpAddr>>,
     pub(crate) key: Option<Spanned<PortKey>>,
+    pub(crate) tag: TagDraft,
+    pub(crate) security: Option<Spanned<Security>>,
+    pub(crate) allow: Vec<Spanned<Allow>>,
+    pub(crate) learning: Option<Learning>,
 }
 
-/// A key that a mapping of the file may have.
-struct Key {
-    name: &'static str,
-    /// What to add when it is missing; `None`: it may be left out.
-    required: Option<&'static str>,
-}
-
-const fn required(name: &'static str, example: &'static str) -> Key {
-    let required = Some(example);
-    Key { name, required }
-}
-
-const fn optional(name: &'static str) -> Key {
-    let required = None;
-    Key { name, required }
+/// The tag of a port on its device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TagDraft {
+    None,
+    Vlan(Spanned<VlanId>),
+    /// Not a VLAN, which has been reported.
+    Wrong,
 }
 
 const FILE: [Key; 5] = [
@@ -96,26 +88,38 @@ const FILE: [Key; 5] = [
     optional("switches"),
     optional("ports"),
 ];
-const TUNNEL: [Key; 5] = [
+const TUNNEL: [Key; 6] = [
     optional("encapsulation"),
     optional("port"),
     optional("source_ports"),
     optional("strict"),
     optional("udp6_zero_checksum"),
+    optional("dscp"),
 ];
 const HOST: [Key; 2] = [
     required("underlay", "underlay: 198.18.0.1"),
     required("uplink", "uplink: eth1"),
 ];
-const SWITCH: [Key; 2] = [required("vni", "vni: 5001"), optional("unknown_unicast")];
-const PORT: [Key; 6] = [
+/// Of the first two a switch has one.
+const SWITCH: [Key; 4] = [
+    optional("vni"),
+    optional("uplink_vlan"),
+    optional("unknown_unicast"),
+    optional("vlan"),
+];
+const PORT: [Key; 10] = [
     required("switch", "switch: blue"),
     required("host", "host: h1"),
     required("device", "device: veth0"),
     required("mac", "mac: \"02:00:00:00:00:01\""),
     optional("addresses"),
     optional("key"),
+    optional("vlan"),
+    optional("security"),
+    optional("allow"),
+    optional("learning"),
 ];
+const LEARNING: [Key; 2] = [optional("limit"), optional("age")];
 
 /// Decodes the whole file.
 pub(crate) fn decode<'n>(root: &'n Node, sink: &mut Sink) -> Draft<'n> {
@@ -147,6 +151,7 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
         source_ports,
         strict,
         udp6_zero_checksum,
+        dscp_node,
     ] = record(node, node.at, "tunnel", &TUNNEL, sink);
     TunnelDraft {
         encapsulation: encapsulation
@@ -159,6 +164,7 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
         strict: strict.and_then(|node| boolean(node, "`strict`", sink)),
         udp6_zero_checksum: udp6_zero_checksum
             .and_then(|node| boolean(node, "`udp6_zero_checksum`", sink)),
+        dscp: dscp_node.and_then(|node| dscp(node, sink)),
     }
 }
 
@@ -174,39 +180,57 @@ fn decode_host<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Host
 
 fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> SwitchDraft<'n> {
     let what = format!("switch `{}`", printable(name.text));
-    let [vni, unknown_unicast] = record(node, name.at, &what, &SWITCH, sink);
+    let [vni, uplink_vlan, unknown_unicast, guest_vlan] =
+        record(node, name.at, &what, &SWITCH, sink);
+    match (vni, uplink_vlan) {
+        (None, None) if matches!(node.value, Value::Mapping(_)) => {
+            let message = format!("{what} has no `vni`");
+            let help = "add it, for example `vni: 5001`, or put the switch on a VLAN of the uplink \
+                        instead, for example `uplink_vlan: 100`";
+            sink.error(name.at, message, help);
+        }
+        (Some(vni), Some(vlan)) => {
+            let message = format!("{what} has both `vni` and `uplink_vlan`");
+            let help = "keep `vni` for a switch in tunnels, or `uplink_vlan` for one on a VLAN";
+            let places = [
+                (vni.at, "`vni` is here"),
+                (vlan.at, "`uplink_vlan` is here"),
+            ];
+            sink.disagreement(places, message, help);
+        }
+        _ => {}
+    }
     SwitchDraft {
         name,
         vni: vni.and_then(|node| {
             let vni = integer(node, "`vni`", 1..=Vni::MAX, sink)?;
             Some(Spanned::new(Vni::new(vni.value).ok()?, vni.at))
         }),
+        uplink_vlan: uplink_vlan.and_then(|node| vlan(node, "`uplink_vlan`", sink)),
         unknown_unicast: unknown_unicast
             .and_then(|node| choice(node, "`unknown_unicast`", &UnknownUnicast::ALL, sink)),
+        guest_vlan: guest_vlan.and_then(|node| choice(node, "`vlan`", &GuestVlan::ALL, sink)),
     }
 }
 
 fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> PortDraft<'n> {
     let what = format!("port `{}`", printable(name.text));
-    let [switch, host, device_node, mac, list, key] = record(node, name.at, &what, &PORT, sink);
+    let [
+        switch,
+        host,
+        device_node,
+        mac,
+        list,
+        key,
+        tag,
+        security,
+        allow,
+        learning,
+    ] = record(node, name.at, &what, &PORT, sink);
     PortDraft {
         name,
-        switch: switch.and_then(|node| {
-            text(
-                node,
-                "`switch`",
-                "write a switch's name, in quotes if it looks like a number",
-                sink,
-            )
-        }),
-        host: host.and_then(|node| {
-            text(
-                node,
-                "`host`",
-                "write a host's name, in quotes if it looks like a number",
-                sink,
-            )
-        }),
+        switch: switch.and_then(|node| reference(node, "switch", sink)),
+        host: host.and_then(|node| reference(node, "host", sink)),
         device: device_node.and_then(|node| device(node, "`device`", sink)),
         mac: mac.and_then(|node| station(node, sink)),
         addresses: list.map_or_else(Vec::new, |node| addresses(node, sink)),
@@ -214,107 +238,44 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
             let key = integer(node, "`key`", 1..=u32::from(PortKey::MAX), sink)?;
             Some(Spanned::new(PortKey::try_from(key.value).ok()?, key.at))
         }),
+        tag: tag.map_or(TagDraft::None, |node| {
+            vlan(node, "`vlan`", sink).map_or(TagDraft::Wrong, TagDraft::Vlan)
+        }),
+        security: security.and_then(|node| choice(node, "`security`", &Security::ALL, sink)),
+        allow: allow.map_or_else(Vec::new, |node| permissions(node, sink)),
+        learning: learning.and_then(|node| decode_learning(node, &what, sink)),
     }
 }
 
-/// The entries of a mapping, after reporting duplicate keys.
-fn entries<'n>(node: &'n Node, what: &str, help: &str, sink: &mut Sink) -> &'n [Entry] {
-    let Value::Mapping(entries) = &node.value else {
-        wrong_type(node, what, "a mapping", help, sink);
-        return &[];
-    };
-    for entry in entries {
-        if let Some(first) = entry.duplicate_of {
-            let key = printable(&entry.key);
-            let message = format!("`{key}` appears twice in {what}");
-            let help = "remove one of the two, or give it another name";
-            sink.conflict(
-                entry.key_at,
-                message,
-                help,
-                (first, format!("`{key}` is first here")),
-            );
-        }
-    }
-    entries
+/// The name of something that is declared elsewhere in the file.
+fn reference<'n>(node: &'n Node, to: &str, sink: &mut Sink) -> Option<Spanned<&'n str>> {
+    let help = format!("write a {to}'s name, in quotes if it looks like a number");
+    text(node, &format!("`{to}`"), &help, sink)
 }
 
-/// The values of a mapping with known keys, in the order of `keys`. `at` is where something missing
-/// is missed.
-fn record<'n, const N: usize>(
-    node: &'n Node,
-    at: Span,
-    what: &str,
-    keys: &[Key; N],
-    sink: &mut Sink,
-) -> [Option<&'n Node>; N] {
-    let mut values = [None; N];
-    let names = || keys.iter().map(|key| key.name);
-    let all = format!("{what} may have: {}", listed(names()));
-    for entry in entries(node, what, &all, sink) {
-        match keys.iter().position(|key| key.name == entry.key) {
-            // Of a duplicate the first counts.
-            Some(index) => {
-                if let Some(value) = values.get_mut(index) {
-                    value.get_or_insert(&entry.value);
-                }
-            }
-            None => {
-                let message = format!("unknown key `{}` in {what}", printable(&entry.key));
-                let help = sink.suggest(&entry.key, names(), || Some(all.clone()));
-                sink.report(entry.key_at, message, help);
-            }
+/// `true`, or a mapping that says how much. A mistake in it has been reported and leaves the default.
+fn decode_learning(node: &Node, port: &str, sink: &mut Sink) -> Option<Learning> {
+    let default = Learning::default();
+    if !matches!(node.value, Value::Mapping(_)) {
+        if let Value::Plain(written) = &node.value
+            && let Kind::Boolean(on) = resolve(written)
+        {
+            return on.then_some(default);
         }
-    }
-    if matches!(node.value, Value::Mapping(_)) {
-        for (key, value) in keys.iter().zip(&values) {
-            if let (None, Some(example)) = (value, key.required) {
-                let message = format!("{what} has no `{}`", key.name);
-                sink.error(at, message, &format!("add it, for example `{example}`"));
-            }
-        }
-    }
-    values
-}
-
-/// The entries of a mapping whose keys are names. A duplicate is decoded, for its own mistakes, but
-/// left out.
-fn named<'n, T>(
-    node: &'n Node,
-    what: &str,
-    decode: fn(NameDraft<'n>, &'n Node, &mut Sink) -> T,
-    sink: &mut Sink,
-) -> Vec<T> {
-    let mut list = Vec::new();
-    let help = "write one `name: …` entry for each, or remove the key if there is none";
-    for entry in entries(node, what, help, sink) {
-        let name = NameDraft {
-            text: &entry.key,
-            at: entry.key_at,
-            name: name(entry, sink),
-        };
-        let item = decode(name, &entry.value, sink);
-        if entry.duplicate_of.is_none() {
-            list.push(item);
-        }
-    }
-    list
-}
-
-fn name(entry: &Entry, sink: &mut Sink) -> Option<Name> {
-    let shown = printable(&entry.key);
-    if entry.key_plain && resolve(&entry.key) != Kind::Text {
-        let message = format!("`{shown}` is not text in YAML, so it is no name");
-        sink.error(
-            entry.key_at,
-            message,
-            &format!("put it in quotes: \"{shown}\""),
-        );
+        let help = "write `true`, or how much: { limit: 64, age: 300 }";
+        wrong_type(node, "`learning`", "true, false or a mapping", help, sink);
         return None;
     }
-    Name::new(&entry.key)
-        .map_err(|error| report_name(&error, entry.key_at, sink))
-        .ok()
+    let what = format!("`learning` of {port}");
+    let [limit, age] = record(node, node.at, &what, &LEARNING, sink);
+    let mut number = |node: Option<&Node>, what, most, default| {
+        let number = node.and_then(|node| integer(node, what, 1..=most, sink));
+        number.map_or(default, |number| number.value)
+    };
+    Some(Learning {
+        limit: number(limit, "`limit`", Learning::LIMIT_MAX, default.limit),
+        age_s: number(age, "`age`", Learning::AGE_S_MAX, default.age_s),
+    })
 }
 
 /// The keys of one kind of mapping, for the comparison with the schema: name, required.
@@ -326,6 +287,7 @@ pub(crate) fn keys(of: &str) -> Vec<(&'static str, bool)> {
         "Host" => &HOST,
         "LogicalSwitch" => &SWITCH,
         "LogicalPort" => &PORT,
+        "LearningSettings" => &LEARNING,
         other => panic!("no such mapping: {other}"),
     };
     keys.iter()

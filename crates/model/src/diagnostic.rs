@@ -127,6 +127,16 @@ impl Sink {
         self.push(at, message, Some(help.to_owned()), related);
     }
 
+    /// A mistake in two places of which neither is the wrong one: the later is pointed at. Each with what
+    /// is said of it when it is the earlier.
+    pub(crate) fn disagreement(&mut self, places: [(Span, &str); 2], message: String, help: &str) {
+        let [mut first, mut last] = places;
+        if last.0 < first.0 {
+            std::mem::swap(&mut first, &mut last);
+        }
+        self.conflict(last.0, message, help, (first.0, first.1.to_owned()));
+    }
+
     fn push(
         &mut self,
         at: Span,

@@ -8,14 +8,14 @@ use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
 
-use overlane_wire::{Mac, PortKey, Vni};
+use overlane_wire::{Mac, PortKey};
 
 use crate::check;
 use crate::decode;
 use crate::diagnostic::{FabricErrors, Sink, Span};
 use crate::names::{DeviceName, Name};
 use crate::render::Report;
-use crate::tables::Tunnel;
+use crate::tables::{Attachment, Learning, SwitchId, Tunnel};
 use crate::yaml;
 
 /// The most that is read of a fabric file.
@@ -48,10 +48,12 @@ pub struct Host {
 pub struct Switch {
     /// Its name.
     pub name: Name,
-    /// Its number on the wire.
-    pub vni: Vni,
+    /// What it is on the underlay.
+    pub id: SwitchId,
     /// What happens to unicast without an FDB entry.
     pub unknown_unicast: UnknownUnicast,
+    /// What happens to VLAN tags of guests.
+    pub guest_vlan: GuestVlan,
     /// Where the file declares it.
     pub line: u32,
 }
@@ -69,6 +71,80 @@ pub enum UnknownUnicast {
 impl UnknownUnicast {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Drop, Self::Flood];
+}
+
+/// What a logical switch does with VLAN tags of guests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GuestVlan {
+    /// Drops the frame (RFC 7348 section 6.1).
+    #[default]
+    Refuse,
+    /// Carries the tag with the frame.
+    Transparent,
+}
+
+impl GuestVlan {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Transparent];
+}
+
+impl fmt::Display for GuestVlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Refuse => "refuse",
+            Self::Transparent => "transparent",
+        })
+    }
+}
+
+/// How much of what a port sends is compared with what the fabric says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Security {
+    /// MAC and, where the port has any, addresses.
+    #[default]
+    Strict,
+    /// MAC only: a guest that routes or balances for others.
+    Mac,
+    /// Nothing.
+    Off,
+}
+
+impl Security {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Strict, Self::Mac, Self::Off];
+}
+
+impl fmt::Display for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Strict => "strict",
+            Self::Mac => "mac",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// What port security refuses unless the port is allowed it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Allow {
+    /// Answers of a DHCP or DHCPv6 server.
+    DhcpServer,
+    /// Router advertisements and redirects.
+    RouterAdvertisement,
+}
+
+impl Allow {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::DhcpServer, Self::RouterAdvertisement];
+}
+
+impl fmt::Display for Allow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::DhcpServer => "dhcp_server",
+            Self::RouterAdvertisement => "router_advertisement",
+        })
+    }
 }
 
 impl fmt::Display for UnknownUnicast {
@@ -89,14 +165,20 @@ pub struct Port {
     pub switch: Name,
     /// Its host.
     pub host: Name,
-    /// Its device on that host.
-    pub device: DeviceName,
+    /// Where it is attached on that host.
+    pub attachment: Attachment,
     /// Its MAC.
     pub mac: Mac,
     /// Its addresses, in order.
     pub addresses: Vec<IpAddr>,
     /// Its number in the switch: declared, or derived from its name.
     pub key: PortKey,
+    /// How much of what it sends is checked.
+    pub security: Security,
+    /// What it may send nevertheless, in order.
+    pub allow: Vec<Allow>,
+    /// Whether MACs the fabric does not know are learned behind it.
+    pub learning: Option<Learning>,
     /// Where the file declares it.
     pub line: u32,
 }

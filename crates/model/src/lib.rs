@@ -1,7 +1,7 @@
 //! The fabric file, its validation, and its compilation to the tables of one host.
 //!
 //! A file's way: `yaml` (text → tree with places) → `decode` (tree → draft, each value right by
-//! itself) → `check` (the values together) → `build` (draft → [`Fabric`]) → `compile` ([`Fabric`] →
+//! itself; with `record`, `values` and `scalar`) → `check` (the values together) → `build` (draft → [`Fabric`]) → `compile` ([`Fabric`] →
 //! [`Tables`]). Mistakes are gathered all the way and shown at once ([`FabricErrors`]).
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod diagnostic;
 mod fabric;
 mod keys;
 mod names;
+mod record;
 mod render;
 mod scalar;
 mod schema;
@@ -27,13 +28,15 @@ mod yaml;
 
 pub use compile::CompileError;
 pub use diagnostic::{Diagnostic, FabricErrors};
-pub use fabric::{Fabric, Host, MAX_FILE_BYTES, Port, Switch, UnknownUnicast};
+pub use fabric::{
+    Allow, Fabric, GuestVlan, Host, MAX_FILE_BYTES, Port, Security, Switch, UnknownUnicast,
+};
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use render::Report;
 pub use schema::schema;
 pub use tables::{
-    Encapsulation, FdbEntry, FloodMember, Neighbour, Place, PortTable, Remote, SwitchTable, Tables,
-    Tunnel,
+    Attachment, Dscp, Encapsulation, FdbEntry, FloodMember, Learning, Neighbour, Place,
+    PortSecurity, PortTable, Remote, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId,
 };
 pub use verdict::{Hook, Verdict};
 

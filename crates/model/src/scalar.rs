@@ -141,7 +141,12 @@ pub(crate) fn choice<T: Copy + Display>(
     sink: &mut Sink,
 ) -> Option<Spanned<T>> {
     let names: Vec<String> = choices.iter().map(T::to_string).collect();
-    let all = names.join("` or `");
+    // a` or `b; a`, `b` or `c
+    let all = match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{}` or `{last}", others.join("`, `")),
+        None => String::new(),
+    };
     let written = text(node, what, &format!("write `{all}`"), sink)?;
     let found = names.iter().position(|name| name == written.value);
     if let Some(&value) = found.and_then(|index| choices.get(index)) {

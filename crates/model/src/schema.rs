@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::names;
-use crate::tables::Tunnel;
+use crate::tables::{self, Tunnel, VlanId};
 
 /// The JSON Schema (draft 2020-12) of the fabric file.
 pub fn schema() -> Value {
@@ -69,6 +69,33 @@ struct TunnelSettings {
     /// Send a zero UDP checksum over IPv6 (RFC 6936). Must be true with an IPv6 underlay.
     #[schemars(default)]
     udp6_zero_checksum: bool,
+    /// DSCP of the outer header: a code point, or `copy` for that of the inner header.
+    #[schemars(default)]
+    dscp: Dscp,
+}
+
+/// A code point, or that of the inner header.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Dscp {
+    /// A code point.
+    Fixed(#[schemars(range(min = 0, max = tables::Dscp::MAX))] u8),
+    /// That of the inner header.
+    Word(DscpWord),
+}
+
+impl Default for Dscp {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+/// That of the inner header.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum DscpWord {
+    /// That of the inner header.
+    Copy,
 }
 
 fn source_ports() -> String {
@@ -97,16 +124,46 @@ struct Host {
     uplink: Device,
 }
 
-/// A logical switch.
+/// A logical switch: in tunnels (`vni`) or on a VLAN of the uplink (`uplink_vlan`).
 #[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(
+    deny_unknown_fields,
+    extend("oneOf" = [{ "required": ["vni"] }, { "required": ["uplink_vlan"] }])
+)]
 struct LogicalSwitch {
-    /// Its number on the wire, unique.
-    #[schemars(range(min = 1, max = Vni::MAX))]
-    vni: u32,
+    /// Its number in tunnels, unique.
+    #[schemars(
+        with = "u32",
+        default,
+        range(min = 1, max = Vni::MAX),
+        skip_serializing_if = "Option::is_none"
+    )]
+    vni: Option<u32>,
+    /// Its VLAN on the uplinks, unique, instead of tunnels.
+    #[schemars(
+        with = "u16",
+        default,
+        range(min = 1, max = VlanId::MAX),
+        skip_serializing_if = "Option::is_none"
+    )]
+    uplink_vlan: Option<u16>,
     /// What happens to unicast without an FDB entry.
     #[schemars(default)]
     unknown_unicast: UnknownUnicast,
+    /// What happens to VLAN tags of guests.
+    #[schemars(default)]
+    vlan: GuestVlan,
+}
+
+/// What happens to VLAN tags of guests.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum GuestVlan {
+    /// Tagged frames are dropped.
+    #[default]
+    Refuse,
+    /// A tag is carried with its frame. Not with `uplink_vlan`.
+    Transparent,
 }
 
 /// What happens to unicast without an FDB entry.
@@ -143,6 +200,82 @@ struct LogicalPort {
         skip_serializing_if = "Option::is_none"
     )]
     key: Option<u16>,
+    /// The VLAN tag that is this port on its device (a trunk). Default: the port is what comes untagged.
+    #[schemars(
+        with = "u16",
+        default,
+        range(min = 1, max = VlanId::MAX),
+        skip_serializing_if = "Option::is_none"
+    )]
+    vlan: Option<u16>,
+    /// How much of what it sends must be its own.
+    #[schemars(default)]
+    security: Security,
+    /// What it may send although port security refuses it.
+    #[schemars(default, extend("uniqueItems" = true))]
+    allow: Vec<Allow>,
+    /// Whether MACs that the fabric does not know are learned behind it.
+    #[schemars(default)]
+    learning: Learning,
+}
+
+/// How much of what a port sends must be its own.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum Security {
+    /// MAC and, where the port has any, addresses.
+    #[default]
+    Strict,
+    /// The MAC.
+    Mac,
+    /// Nothing.
+    Off,
+}
+
+/// What port security refuses unless it is allowed.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Allow {
+    /// Answers of a DHCP or DHCPv6 server.
+    DhcpServer,
+    /// Router advertisements and redirects.
+    RouterAdvertisement,
+}
+
+/// Whether MACs are learned, or how.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Learning {
+    /// Whether, with the defaults.
+    Switch(bool),
+    /// How.
+    Settings(LearningSettings),
+}
+
+impl Default for Learning {
+    fn default() -> Self {
+        Self::Switch(false)
+    }
+}
+
+/// How MACs are learned.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+struct LearningSettings {
+    /// The most MACs at a time.
+    #[schemars(default = "learning_limit", range(min = 1, max = tables::Learning::LIMIT_MAX))]
+    limit: u32,
+    /// Seconds without a packet after which a MAC is forgotten.
+    #[schemars(default = "learning_age", range(min = 1, max = tables::Learning::AGE_S_MAX))]
+    age: u32,
+}
+
+fn learning_limit() -> u32 {
+    tables::Learning::default().limit
+}
+
+fn learning_age() -> u32 {
+    tables::Learning::default().age_s
 }
 
 /// A text type of the schema: description and pattern.

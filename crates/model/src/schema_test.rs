@@ -1,11 +1,14 @@
 //! The schema and the decoder say the same: same keys, same required ones, same verdict on the
 //! examples. The validator here knows only the words that the schema uses, and fails on any other.
 
+use std::collections::BTreeSet;
+
+use overlane_wire::Vni;
 use serde_json::{Map, Value, json};
 
 use crate::diagnostic::Sink;
 use crate::yaml::{self, Kind, Node};
-use crate::{Fabric, decode, schema};
+use crate::{Dscp, Fabric, GuestVlan, Learning, Security, decode, schema};
 
 /// What is wrong with `value`, as "path: what" lines.
 fn validate(root: &Value, schema: &Value, value: &Value, path: &str, faults: &mut Vec<String>) {
@@ -27,13 +30,14 @@ fn validate(root: &Value, schema: &Value, value: &Value, path: &str, faults: &mu
                 other => panic!("type {other}"),
             },
             "const" => value == rule,
-            "oneOf" => {
+            "oneOf" | "anyOf" => {
                 let fits = rule.as_array().unwrap().iter().filter(|choice| {
                     let mut inner = Vec::new();
                     validate(root, choice, value, path, &mut inner);
                     inner.is_empty()
                 });
-                fits.count() == 1
+                let fits = fits.count();
+                fits == 1 || (word == "anyOf" && fits > 0)
             }
             "minimum" => value
                 .as_i64()
@@ -50,6 +54,10 @@ fn validate(root: &Value, schema: &Value, value: &Value, path: &str, faults: &mu
                     .as_object()
                     .is_none_or(|map| map.contains_key(key.as_str().unwrap()))
             }),
+            "uniqueItems" => {
+                let items = value.as_array().map_or(&[][..], Vec::as_slice);
+                (1..items.len()).all(|index| !items[..index].contains(&items[index]))
+            }
             "items" => {
                 for item in value.as_array().into_iter().flatten() {
                     validate(root, rule, item, path, faults);
@@ -135,25 +143,34 @@ fn full() -> Value {
         "version": 1,
         "tunnel": {
             "encapsulation": "vxlan", "port": 4789, "source_ports": "50000-60000", "strict": true,
-            "udp6_zero_checksum": true,
+            "udp6_zero_checksum": true, "dscp": 46,
         },
         "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1" } },
-        "switches": { "s": { "vni": 5001, "unknown_unicast": "flood" } },
+        "switches": {
+            "s": { "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse" },
+            "v": { "uplink_vlan": 100 },
+        },
         "ports": { "p": {
             "switch": "s", "host": "h", "device": "d", "mac": "02:00:00:00:00:01",
-            "addresses": ["198.18.100.1", "2001:2::1"], "key": 7,
+            "addresses": ["198.18.100.1", "2001:2::1"], "key": 7, "vlan": 10, "security": "mac",
+            "allow": ["dhcp_server"], "learning": { "limit": 2, "age": 60 },
         } },
     })
 }
 
-/// Each kind of mapping: its definition in the schema, and where it stands in `full`.
-const MAPPINGS: [(&str, &str); 5] = [
-    ("FabricFile", ""),
-    ("TunnelSettings", "/tunnel"),
-    ("Host", "/hosts/h"),
-    ("LogicalSwitch", "/switches/s"),
-    ("LogicalPort", "/ports/p"),
+/// Each kind of mapping: its definition in the schema, and where it stands in `full`, with all of its keys
+/// in one place or the other.
+const MAPPINGS: [(&str, &[&str]); 6] = [
+    ("FabricFile", &[""]),
+    ("TunnelSettings", &["/tunnel"]),
+    ("Host", &["/hosts/h"]),
+    ("LogicalSwitch", &["/switches/s", "/switches/v"]),
+    ("LogicalPort", &["/ports/p"]),
+    ("LearningSettings", &["/ports/p/learning"]),
 ];
+
+/// Of these a switch needs one, and has no other.
+const SWITCH_IDS: [&str; 2] = ["vni", "uplink_vlan"];
 
 fn definition(name: &str) -> Value {
     let schema = schema();
@@ -166,7 +183,7 @@ fn definition(name: &str) -> Value {
 
 #[test]
 fn same_keys() {
-    for (name, path) in MAPPINGS {
+    for (name, paths) in MAPPINGS {
         let definition = definition(name);
         let required: Vec<_> = definition
             .get("required")
@@ -182,20 +199,13 @@ fn same_keys() {
         decoded.sort_unstable();
         assert_eq!(described, decoded, "{name}");
         let document = full();
-        let mut written: Vec<_> = document
-            .pointer(path)
-            .unwrap()
-            .as_object()
-            .unwrap()
-            .keys()
+        let written: BTreeSet<&str> = paths
+            .iter()
+            .flat_map(|path| document.pointer(path).unwrap().as_object().unwrap().keys())
             .map(String::as_str)
             .collect();
-        written.sort_unstable();
-        assert_eq!(
-            written,
-            decoded.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
-            "{name}"
-        );
+        let decoded: BTreeSet<&str> = decoded.iter().map(|(key, _)| *key).collect();
+        assert_eq!(written, decoded, "{name}");
     }
 }
 
@@ -203,21 +213,30 @@ fn same_keys() {
 fn same_answer_to_a_key_more_or_less() {
     accepted(&full()).unwrap();
     assert_eq!(faults(&full()), [""; 0]);
-    for (name, path) in MAPPINGS {
+    for (name, path) in MAPPINGS
+        .into_iter()
+        .flat_map(|(name, paths)| paths.iter().map(move |path| (name, *path)))
+    {
         let mut more = full();
         more.pointer_mut(path).unwrap()["zebra"] = json!(1);
         assert!(
             accepted(&more).unwrap_err().contains("unknown key `zebra`"),
             "{name}"
         );
-        assert_eq!(faults(&more), [format!("{path}/zebra: unknown")]);
+        // A choice of forms (`learning`) only knows that none fits.
+        assert!(
+            faults(&more)
+                .iter()
+                .any(|fault| *fault == format!("{path}/zebra: unknown") || fault.ends_with("anyOf")),
+            "{name}"
+        );
         for (key, required) in decode::keys(name) {
             let mut less = full();
-            less.pointer_mut(path)
-                .unwrap()
-                .as_object_mut()
-                .unwrap()
-                .remove(key);
+            let members = less.pointer_mut(path).unwrap().as_object_mut().unwrap();
+            if members.remove(key).is_none() {
+                continue;
+            }
+            let required = required || SWITCH_IDS.contains(&key);
             assert_eq!(faults(&less).is_empty(), !required, "{name}: {key}");
             // Without its switches or ports the rest of the file changes its meaning.
             if !(name == "FabricFile" && key == "switches") {
@@ -252,6 +271,29 @@ fn same_answer_to_values() {
         ("/ports/p/addresses/0", json!("web1")),
         ("/ports/p/switch", json!(7)),
         ("/ports/p/switch", json!("-s")),
+        ("/tunnel/dscp", json!(64)),
+        ("/tunnel/dscp", json!(-1)),
+        ("/tunnel/dscp", json!("46")),
+        ("/tunnel/dscp", json!(true)),
+        ("/switches/v/uplink_vlan", json!(0)),
+        ("/switches/v/uplink_vlan", json!(4095)),
+        ("/switches/v", json!({ "uplink_vlan": 100, "vni": 5002 })),
+        ("/switches/s/vlan", json!("trunk")),
+        ("/switches/s/vlan", json!(100)),
+        ("/ports/p/vlan", json!(0)),
+        ("/ports/p/vlan", json!(4095)),
+        ("/ports/p/vlan", json!("10")),
+        ("/ports/p/security", json!("none")),
+        ("/ports/p/security", json!(false)),
+        ("/ports/p/allow", json!("dhcp_server")),
+        ("/ports/p/allow/0", json!("dhcp")),
+        ("/ports/p/allow", json!(["dhcp_server", "dhcp_server"])),
+        ("/ports/p/learning", json!("true")),
+        ("/ports/p/learning", json!(64)),
+        ("/ports/p/learning/limit", json!(0)),
+        ("/ports/p/learning/limit", json!(65537)),
+        ("/ports/p/learning/age", json!(0)),
+        ("/ports/p/learning/age", json!(86401)),
     ] {
         let mut document = full();
         *document.pointer_mut(path).unwrap() = value.clone();
@@ -267,11 +309,65 @@ fn same_answer_to_values() {
 }
 
 #[test]
+fn same_answer_to_forms() {
+    for (path, value) in [
+        ("/tunnel/dscp", json!(0)),
+        ("/tunnel/dscp", json!(63)),
+        ("/tunnel/dscp", json!("copy")),
+        ("/ports/p/learning", json!(true)),
+        ("/ports/p/learning", json!(false)),
+        ("/ports/p/learning", json!({})),
+        ("/ports/p/allow", json!([])),
+        ("/ports/p/security", json!("off")),
+        ("/ports/p/vlan", json!(4094)),
+        ("/switches/s/vni", json!(Vni::MAX)),
+        ("/switches/v/uplink_vlan", json!(4094)),
+    ] {
+        let mut document = full();
+        *document.pointer_mut(path).unwrap() = value.clone();
+        assert_eq!(faults(&document), [""; 0], "{path} {value}");
+        accepted(&document).unwrap_or_else(|errors| panic!("{path} {value}: {errors}"));
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_schema() {
+    let defaults = |name: &str, key: &str| definition(name)["properties"][key]["default"].clone();
+    assert_eq!(defaults("TunnelSettings", "dscp"), json!(0));
+    assert_eq!(defaults("LogicalSwitch", "vlan"), json!("refuse"));
+    assert_eq!(defaults("LogicalPort", "security"), json!("strict"));
+    assert_eq!(defaults("LogicalPort", "learning"), json!(false));
+    assert_eq!(defaults("LearningSettings", "limit"), json!(64));
+    assert_eq!(defaults("LearningSettings", "age"), json!(300));
+    let mut document = full();
+    for key in ["vlan", "security", "allow", "learning"] {
+        document["ports"]["p"].as_object_mut().unwrap().remove(key);
+    }
+    document["tunnel"].as_object_mut().unwrap().remove("dscp");
+    let fabric = accepted(&document).unwrap();
+    let port = &fabric.ports()["p"];
+    assert_eq!(fabric.tunnel().dscp, Dscp::Fixed(0));
+    assert_eq!(fabric.switches()["v"].guest_vlan, GuestVlan::Refuse);
+    assert_eq!(port.security, Security::Strict);
+    assert_eq!((port.attachment.vlan, port.learning), (None, None));
+    document["ports"]["p"]["learning"] = json!({ "limit": 9 });
+    let learning = accepted(&document).unwrap().ports()["p"].learning;
+    assert_eq!(
+        learning,
+        Some(Learning {
+            limit: 9,
+            age_s: 300
+        })
+    );
+}
+
+#[test]
 fn examples_fit_the_schema() {
     for text in [
         include_str!("../../../examples/two-hosts.yaml"),
         include_str!("../../../examples/ipv6-underlay.yaml"),
         include_str!("../../../examples/three-hosts-geneve.yaml"),
+        include_str!("../../../examples/physical-segments.yaml"),
     ] {
         let mut sink = Sink::default();
         let document = json_of(&yaml::read(text, &mut sink).unwrap());

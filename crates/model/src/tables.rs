@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use overlane_wire::{Mac, PortKey, Vni};
+use thiserror::Error;
 
 use crate::names::{DeviceName, Name};
 
@@ -27,9 +28,9 @@ pub struct Tables {
     pub ports: Vec<PortTable>,
     /// The logical switches with a port here, by name.
     pub switches: Vec<SwitchTable>,
-    /// Where each MAC of these switches lives, by VNI and MAC.
+    /// Where each MAC of these switches lives, by switch and MAC.
     pub fdb: Vec<FdbEntry>,
-    /// Whose the addresses of these switches are, by VNI and address.
+    /// Whose the addresses of these switches are, by switch and address.
     pub neighbours: Vec<Neighbour>,
     /// Every other host of the fabric, by name.
     pub remotes: Vec<Remote>,
@@ -48,6 +49,127 @@ pub struct Tunnel {
     pub strict: bool,
     /// Seed of that hash.
     pub hash_seed: u32,
+    /// DSCP of the outer header.
+    pub dscp: Dscp,
+}
+
+/// DSCP of the outer header (RFC 2983).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Dscp {
+    /// The same for every packet, 0 to 63: the pipe model.
+    Fixed(u8),
+    /// The inner one: the uniform model, one way.
+    Copy,
+}
+
+impl Dscp {
+    /// The highest code point.
+    pub const MAX: u8 = 63;
+    /// [`Copy`](Self::Copy) as the fabric file writes it.
+    pub const COPY: &str = "copy";
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(dscp) => fmt::Display::fmt(dscp, f),
+            Self::Copy => f.pad(Self::COPY),
+        }
+    }
+}
+
+impl Default for Dscp {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+/// A VLAN: 1 to 4094 (IEEE 802.1Q table 9-2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VlanId(u16);
+
+/// Not the number of a VLAN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{0} is no VLAN: 1 to 4094")]
+pub struct VlanError(pub u32);
+
+impl VlanId {
+    /// The highest.
+    pub const MAX: u16 = 4094;
+
+    /// Checks the range.
+    pub fn new(number: u32) -> Result<Self, VlanError> {
+        match u16::try_from(number) {
+            Ok(id @ 1..=Self::MAX) => Ok(Self(id)),
+            _ => Err(VlanError(number)),
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for VlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What tells logical switches apart on the underlay.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SwitchId {
+    /// Frames cross it in a tunnel, with this VNI.
+    Vni(Vni),
+    /// Frames cross it plain, with this tag on the uplink.
+    Vlan(VlanId),
+}
+
+impl SwitchId {
+    /// Set in [`number`](Self::number) of a switch on a VLAN: `SWITCH_ID_VLAN`.
+    pub const VLAN_BIT: u32 = 1 << 24;
+
+    /// The number that the maps of the data path use: the VNI, or a bit above all VNIs and the VLAN.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Vni(vni) => vni.get(),
+            Self::Vlan(vlan) => Self::VLAN_BIT | vlan.get() as u32,
+        }
+    }
+
+    /// The switch with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        if number & Self::VLAN_BIT == 0 {
+            return Vni::new(number).ok().map(Self::Vni);
+        }
+        VlanId::new(number & !Self::VLAN_BIT).ok().map(Self::Vlan)
+    }
+
+    /// The VNI, of a switch that has one.
+    pub const fn vni(self) -> Option<Vni> {
+        match self {
+            Self::Vni(vni) => Some(vni),
+            Self::Vlan(_) => None,
+        }
+    }
+
+    /// The VLAN on the uplink, of a switch that is bound to one.
+    pub const fn vlan(self) -> Option<VlanId> {
+        match self {
+            Self::Vni(_) => None,
+            Self::Vlan(vlan) => Some(vlan),
+        }
+    }
+}
+
+impl fmt::Display for SwitchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vni(vni) => write!(f, "VNI {vni}"),
+            Self::Vlan(vlan) => write!(f, "VLAN {vlan}"),
+        }
+    }
 }
 
 impl Tunnel {
@@ -98,14 +220,74 @@ impl fmt::Display for Encapsulation {
 pub struct PortTable {
     /// Its name in the fabric.
     pub name: Name,
-    /// The device that is the port.
-    pub device: DeviceName,
-    /// Of its logical switch.
-    pub vni: Vni,
+    /// Where it is attached.
+    pub attachment: Attachment,
+    /// Its logical switch.
+    pub switch: SwitchId,
     /// Its number in that switch.
     pub key: PortKey,
     /// Its MAC.
     pub mac: Mac,
+    /// What it may send.
+    pub security: PortSecurity,
+    /// Whether and how MACs the fabric does not know are learned behind it.
+    pub learning: Option<Learning>,
+}
+
+/// Where a port of this host is attached.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Attachment {
+    /// The device.
+    pub device: DeviceName,
+    /// On a trunk, the tag that its frames carry on the device.
+    pub vlan: Option<VlanId>,
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.vlan {
+            Some(vlan) => write!(f, "{} tag {vlan}", self.device),
+            None => fmt::Display::fmt(&self.device, f),
+        }
+    }
+}
+
+/// What a port may send.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PortSecurity {
+    /// Its own MAC only, also inside ARP and ND; no packets of DHCP servers and routers.
+    pub check_mac: bool,
+    /// Its own addresses only. Never without `check_mac`, nor at a port without addresses.
+    pub check_addresses: bool,
+    /// It may answer as a DHCP server after all.
+    pub allow_dhcp_server: bool,
+    /// It may send router advertisements and redirects after all.
+    pub allow_router_advertisement: bool,
+}
+
+/// How a port learns MACs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Learning {
+    /// The most MACs at a time.
+    pub limit: u32,
+    /// Seconds without a packet after which a MAC is forgotten.
+    pub age_s: u32,
+}
+
+impl Learning {
+    /// The highest limit: more do not fit into the table of a host.
+    pub const LIMIT_MAX: u32 = 65536;
+    /// The longest age: a day.
+    pub const AGE_S_MAX: u32 = 86400;
+}
+
+impl Default for Learning {
+    fn default() -> Self {
+        Self {
+            limit: 64,
+            age_s: 300,
+        }
+    }
 }
 
 /// A logical switch with a port on this host.
@@ -113,11 +295,17 @@ pub struct PortTable {
 pub struct SwitchTable {
     /// Its name in the fabric.
     pub name: Name,
-    /// Its number on the wire.
-    pub vni: Vni,
+    /// What it is on the underlay.
+    pub id: SwitchId,
     /// Flood unicast without an FDB entry, instead of dropping it.
     pub flood_unknown: bool,
-    /// Receivers of a flooded frame: local ports by name, then each remote once, by name.
+    /// Carry VLAN tags of guests, instead of refusing them.
+    pub vlan_transparent: bool,
+    /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports,
+    /// here or elsewhere. `None`: it has none, and nothing is learned.
+    pub learn_age_s: Option<u32>,
+    /// Receivers of a flooded frame: local ports by name, then each remote once, by name. A switch on a
+    /// VLAN has no remotes: its frames go out of the uplink once.
     pub flood: Vec<FloodMember>,
 }
 
@@ -125,7 +313,7 @@ pub struct SwitchTable {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FloodMember {
     /// A port of this host.
-    Local(DeviceName),
+    Local(Attachment),
     /// A remote with at least one port in the switch.
     Remote(IpAddr),
 }
@@ -133,12 +321,14 @@ pub enum FloodMember {
 /// Where a MAC lives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FdbEntry {
-    /// Of the logical switch.
-    pub vni: Vni,
+    /// The logical switch.
+    pub switch: SwitchId,
     /// The inner destination.
     pub mac: Mac,
     /// The logical port that owns it.
     pub key: PortKey,
+    /// Its name in the fabric.
+    pub port: Name,
     /// Where that port is.
     pub place: Place,
 }
@@ -146,23 +336,27 @@ pub struct FdbEntry {
 /// Where a logical port is, seen from this host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
-    /// Behind this device.
-    Local(DeviceName),
+    /// On this host.
+    Local(Attachment),
     /// Behind this VTEP.
     Remote(IpAddr),
+    /// On another host, reached over the uplink's VLAN.
+    Vlan,
 }
 
 /// Whose an address is, for the ARP/ND responder.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Neighbour {
-    /// Of the logical switch.
-    pub vni: Vni,
+    /// The logical switch.
+    pub switch: SwitchId,
     /// The inner address.
     pub addr: IpAddr,
     /// The answer.
     pub mac: Mac,
     /// The port that owns the address; it never gets an answer about itself.
     pub key: PortKey,
+    /// Its name in the fabric.
+    pub port: Name,
 }
 
 /// Another host of the fabric.
@@ -173,7 +367,7 @@ pub struct Remote {
     /// Its VTEP.
     pub addr: IpAddr,
     /// Template of the outer header towards it: an empty Ethernet header, IP, UDP, VXLAN or Geneve.
-    /// Lengths, IPv4 checksum, source port, VNI and option data are zero; the data path writes them
-    /// per packet.
+    /// DSCP and ECN, lengths, IPv4 checksum, source port, VNI and option data are zero; the data path
+    /// writes them per packet.
     pub header: Vec<u8>,
 }

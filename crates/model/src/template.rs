@@ -1,6 +1,6 @@
 //! The outer header towards one remote, written once when the tables are compiled. Per packet the
-//! data path only adds what changes: lengths, IPv4 checksum, source port, VNI, option data; here all
-//! of these are zero.
+//! data path only adds what changes: DSCP and ECN, lengths, IPv4 checksum, source port, VNI, option data;
+//! here all of these are zero.
 //!
 //! ```text
 //! +--------------+-------------------+-----+------------------------------+
@@ -109,6 +109,7 @@ fn emit_blank(header: &impl Emit, blank: Range<usize>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::Dscp;
 
     fn template(encapsulation: Encapsulation, source: &str, destination: &str) -> String {
         let tunnel = Tunnel {
@@ -117,6 +118,8 @@ mod tests {
             source_ports: Tunnel::SOURCE_PORTS,
             strict: false,
             hash_seed: 0,
+            // Not in the template: ECN shares its byte.
+            dscp: Dscp::Fixed(46),
         };
         let bytes = outer(
             &tunnel,
@@ -162,6 +165,7 @@ mod tests {
             source_ports: Tunnel::SOURCE_PORTS,
             strict: false,
             hash_seed: 0,
+            dscp: Dscp::default(),
         };
         let header = outer(&tunnel, source, destination);
         assert_eq!(header.len(), 14 + 20 + 8 + 16);

@@ -8,10 +8,12 @@ use std::str::FromStr;
 use overlane_wire::Mac;
 
 use crate::diagnostic::{Sink, Span};
+use crate::fabric::Allow;
 use crate::names::{DeviceName, NameError};
 use crate::render::printable;
-use crate::scalar::{Spanned, text, wrong_type};
-use crate::yaml::{Node, Value};
+use crate::scalar::{Spanned, choice, integer, text, wrong_type};
+use crate::tables::{Dscp, VlanId};
+use crate::yaml::{Kind, Node, Value, resolve};
 
 /// A device, by name.
 pub(crate) fn device(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<DeviceName>> {
@@ -122,4 +124,63 @@ pub(crate) fn port_range(node: &Node, sink: &mut Sink) -> Option<Spanned<RangeIn
         return None;
     }
     Some(Spanned::new(first..=last, node.at))
+}
+
+/// A VLAN, by number.
+pub(crate) fn vlan(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<VlanId>> {
+    let number = integer(node, what, 1..=u32::from(VlanId::MAX), sink)?;
+    Some(Spanned::new(VlanId::new(number.value).ok()?, number.at))
+}
+
+/// A code point, or that of the inner header.
+pub(crate) fn dscp(node: &Node, sink: &mut Sink) -> Option<Spanned<Dscp>> {
+    let what = "`dscp`";
+    let help = "write a whole number from 0 to 63, or `copy`";
+    let word = match &node.value {
+        Value::Plain(word) if resolve(word) != Kind::Text => {
+            let number = integer(node, what, 0..=u32::from(Dscp::MAX), sink)?;
+            let dscp = Dscp::Fixed(u8::try_from(number.value).ok()?);
+            return Some(Spanned::new(dscp, number.at));
+        }
+        Value::Plain(word) | Value::Quoted(word) => word,
+        Value::List(_) | Value::Mapping(_) | Value::Refused => {
+            wrong_type(node, what, "a number or `copy`", help, sink);
+            return None;
+        }
+    };
+    if word == Dscp::COPY {
+        return Some(Spanned::new(Dscp::Copy, node.at));
+    }
+    let message = format!(
+        "{what} must be a number or `copy`, not `{}`",
+        printable(word)
+    );
+    let help = sink.suggest(word, [Dscp::COPY], || Some(help.into()));
+    sink.report(node.at, message, help);
+    None
+}
+
+/// What a port is allowed to send, each once.
+pub(crate) fn permissions(node: &Node, sink: &mut Sink) -> Vec<Spanned<Allow>> {
+    let Value::List(nodes) = &node.value else {
+        let help = format!("write it in brackets: [{}]", Allow::DhcpServer);
+        wrong_type(node, "`allow`", "a list", &help, sink);
+        return Vec::new();
+    };
+    let mut list: Vec<Spanned<Allow>> = Vec::new();
+    for node in nodes {
+        let Some(found) = choice(node, "an entry of `allow`", &Allow::ALL, sink) else {
+            continue;
+        };
+        match list.iter().find(|earlier| earlier.value == found.value) {
+            Some(first) => {
+                let message = format!("`{}` appears twice in `allow`", found.value);
+                let help = "remove one of the two";
+                let said = format!("`{}` is first here", found.value);
+                sink.conflict(found.at, message, help, (first.at, said));
+            }
+            None => list.push(found),
+        }
+    }
+    list
 }

@@ -96,7 +96,8 @@ verdicts! {
     3 Flood "flood" pass "copied to every member of the flood list";
     4 Answer "answer" pass "an ARP request or neighbour solicitation, answered here";
     5 Segment "segment" pass "a super-packet that cannot travel whole: its segments come back";
-    16 NoPort "no_port" drop "the device is not a port of the fabric";
+    6 VlanOut "vlan_out" pass "unicast, sent to the uplink with the VLAN tag of its switch";
+    16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";
     19 InnerIpHeader "inner_ip_header" drop "the inner IP header is truncated or inconsistent";
@@ -127,11 +128,20 @@ verdicts! {
     46 DecapFailed "decap_failed" drop "the kernel refused to remove the outer header";
     47 NotConfigured "not_configured" drop "the tables are not filled";
     48 OuterDevice "outer_device" drop "a tunnel packet for another local address, refused";
+    49 SpoofedMac "spoofed_mac" drop "port security: the source MAC is not the port's";
+    50 SpoofedIp "spoofed_ip" drop "port security: the source address is not the port's";
+    51 SpoofedArp "spoofed_arp" drop "port security: ARP about a MAC or address that is not the port's";
+    52 SpoofedNd "spoofed_nd" drop "port security: ND about a MAC or address that is not the port's";
+    53 HiddenNd "hidden_nd" drop "port security: ICMPv6 where ND cannot be seen (RFC 6980)";
+    54 DhcpServer "dhcp_server" drop "port security: a DHCP server's packet";
+    55 RouterAdvertisement "router_advertisement" drop "port security: a router's advertisement or redirect";
+    56 MacLimit "mac_limit" drop "a new MAC at a learning port that has its limit";
+    57 EcnCe "ecn_ce" drop "congestion marked on a packet that cannot say so (RFC 6040)";
 }
 
 impl Verdict {
     /// Counters per hook: `VERDICT_SLOTS`. Numbers without a verdict stay zero.
-    pub const SLOTS: usize = 64;
+    pub const SLOTS: usize = 128;
 
     /// The number in the counters' index.
     pub const fn number(self) -> u32 {
@@ -232,7 +242,7 @@ mod tests {
             assert!((verdict.number() as usize) < Verdict::SLOTS);
             assert_eq!(verdict.is_drop(), verdict.number() >= 16);
         }
-        assert_eq!(Verdict::from_number(6), None);
+        assert_eq!(Verdict::from_number(7), None);
         assert_eq!(format!("[{:>8}]", Verdict::Encap), "[   encap]");
     }
 }

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use overlane_model::{CompileError, Encapsulation, Fabric, FloodMember, Place, Tables, Tunnel};
+use overlane_model::{
+    CompileError, Dscp, Encapsulation, Fabric, FloodMember, Learning, Place, PortSecurity,
+    PortTable, Tables, Tunnel,
+};
 use overlane_wire::PortKey;
 use proptest::prelude::*;
 
@@ -42,7 +45,12 @@ fn ip(text: &str) -> IpAddr {
 fn ports(tables: &Tables) -> Vec<String> {
     let ports = tables.ports.iter();
     ports
-        .map(|p| format!("{} {} {} {} {}", p.name, p.device, p.vni, p.key, p.mac))
+        .map(|p| {
+            format!(
+                "{} {} {} {} {}",
+                p.name, p.attachment, p.switch, p.key, p.mac
+            )
+        })
         .collect()
 }
 
@@ -51,10 +59,11 @@ fn fdb(tables: &Tables) -> Vec<String> {
     entries
         .map(|entry| {
             let place = match &entry.place {
-                Place::Local(device) => device.to_string(),
+                Place::Local(at) => at.to_string(),
                 Place::Remote(addr) => addr.to_string(),
+                Place::Vlan => "uplink".into(),
             };
-            format!("{} {} {} {place}", entry.vni, entry.mac, entry.key)
+            format!("{} {} {} {place}", entry.switch, entry.mac, entry.key)
         })
         .collect()
 }
@@ -62,10 +71,10 @@ fn fdb(tables: &Tables) -> Vec<String> {
 fn flood(tables: &Tables) -> Vec<String> {
     let mut lines = Vec::new();
     for switch in &tables.switches {
-        let mut line = format!("{} {} {}", switch.name, switch.vni, switch.flood_unknown);
+        let mut line = format!("{} {} {}", switch.name, switch.id, switch.flood_unknown);
         for member in &switch.flood {
             let _ = match member {
-                FloodMember::Local(device) => write!(line, " {device}"),
+                FloodMember::Local(at) => write!(line, " {at}"),
                 FloodMember::Remote(addr) => write!(line, " {addr}"),
             };
         }
@@ -77,7 +86,7 @@ fn flood(tables: &Tables) -> Vec<String> {
 fn neighbours(tables: &Tables) -> Vec<String> {
     let neighbours = tables.neighbours.iter();
     neighbours
-        .map(|n| format!("{} {} {} {}", n.vni, n.addr, n.mac, n.key))
+        .map(|n| format!("{} {} {} {}", n.switch, n.addr, n.mac, n.key))
         .collect()
 }
 
@@ -95,32 +104,33 @@ fn a_host_with_one_switch() {
         source_ports: 50000..=50099,
         strict: true,
         hash_seed: Tunnel::HASH_SEED,
+        dscp: Dscp::Fixed(0),
     };
     assert_eq!(tables.tunnel, tunnel);
     assert_eq!(
         ports(&tables),
         [
-            "blue-a1 a1 5001 1 02:00:00:00:00:11",
-            "blue-a2 a2 5001 2 02:00:00:00:00:12"
+            "blue-a1 a1 VNI 5001 1 02:00:00:00:00:11",
+            "blue-a2 a2 VNI 5001 2 02:00:00:00:00:12"
         ]
     );
     // Nothing of green; b once, although it has two ports; not c, which has none.
-    assert_eq!(flood(&tables), ["blue 5001 false a1 a2 198.18.0.2"]);
+    assert_eq!(flood(&tables), ["blue VNI 5001 false a1 a2 198.18.0.2"]);
     assert_eq!(
         fdb(&tables),
         [
-            "5001 02:00:00:00:00:11 1 a1",
-            "5001 02:00:00:00:00:12 2 a2",
-            "5001 02:00:00:00:00:21 3 198.18.0.2",
-            "5001 02:00:00:00:00:22 4 198.18.0.2",
+            "VNI 5001 02:00:00:00:00:11 1 a1",
+            "VNI 5001 02:00:00:00:00:12 2 a2",
+            "VNI 5001 02:00:00:00:00:21 3 198.18.0.2",
+            "VNI 5001 02:00:00:00:00:22 4 198.18.0.2",
         ]
     );
     assert_eq!(
         neighbours(&tables),
         [
-            "5001 198.18.100.1 02:00:00:00:00:11 1",
-            "5001 198.18.100.3 02:00:00:00:00:21 3",
-            "5001 2001:2::1 02:00:00:00:00:11 1",
+            "VNI 5001 198.18.100.1 02:00:00:00:00:11 1",
+            "VNI 5001 198.18.100.3 02:00:00:00:00:21 3",
+            "VNI 5001 2001:2::1 02:00:00:00:00:11 1",
         ]
     );
     // Every other host, with or without common switches.
@@ -144,22 +154,144 @@ fn a_host_with_both_switches() {
     assert_eq!(
         flood(&tables),
         [
-            "blue 5001 false b1 b2 198.18.0.1",
-            "green 4001 true b3 198.18.0.3"
+            "blue VNI 5001 false b1 b2 198.18.0.1",
+            "green VNI 4001 true b3 198.18.0.3"
         ]
     );
     // By VNI, not by name; the same address may live in two switches.
     assert_eq!(
         fdb(&tables)[..2],
         [
-            "4001 02:00:00:00:00:23 1 b3",
-            "4001 02:00:00:00:00:31 2 198.18.0.3"
+            "VNI 4001 02:00:00:00:00:23 1 b3",
+            "VNI 4001 02:00:00:00:00:31 2 198.18.0.3"
         ]
     );
     assert_eq!(
         neighbours(&tables)[0],
-        "4001 198.18.100.1 02:00:00:00:00:23 1"
+        "VNI 4001 198.18.100.1 02:00:00:00:00:23 1"
     );
+}
+
+/// Two hosts with a switch on a VLAN, a trunk, and every setting of a port.
+const SEGMENTS: &str = "
+version: 1
+tunnel: { dscp: copy }
+hosts:
+  a: { underlay: 198.18.0.1, uplink: eth1 }
+  b: { underlay: 198.18.0.2, uplink: eth1 }
+switches:
+  base: { uplink_vlan: 100 }
+  blue: { vni: 100, vlan: transparent }
+  red: { vni: 101, unknown_unicast: flood }
+ports:
+  a1: { switch: base, host: a, device: v0, mac: '02:00:00:00:00:11', key: 1, addresses: [198.18.100.1] }
+  a2: { switch: red, host: a, device: v0, vlan: 20, mac: '02:00:00:00:00:12', key: 2, security: mac, learning: { limit: 3, age: 60 } }
+  a3: { switch: red, host: a, device: v0, vlan: 10, mac: '02:00:00:00:00:13', key: 3, security: off, allow: [router_advertisement, dhcp_server], learning: true }
+  a4: { switch: blue, host: a, device: v1, mac: '02:00:00:00:00:14', key: 4, allow: [dhcp_server] }
+  b1: { switch: base, host: b, device: w0, mac: '02:00:00:00:00:21', key: 21, addresses: [198.18.100.2] }
+  b2: { switch: red, host: b, device: w1, mac: '02:00:00:00:00:22', key: 22, learning: { age: 3600 } }
+  b3: { switch: blue, host: b, device: w2, mac: '02:00:00:00:00:23', key: 23 }
+";
+
+#[test]
+fn a_switch_on_a_vlan_has_no_remotes() {
+    let tables = fabric(SEGMENTS).compile("a").unwrap();
+    assert_eq!(
+        flood(&tables),
+        [
+            "base VLAN 100 false v0",
+            "blue VNI 100 false v1 198.18.0.2",
+            "red VNI 101 true v0 tag 20 v0 tag 10 198.18.0.2",
+        ]
+    );
+    // VNI 100 and VLAN 100 are two switches; what is elsewhere on a VLAN is behind the uplink.
+    assert_eq!(
+        fdb(&tables),
+        [
+            "VNI 100 02:00:00:00:00:14 4 v1",
+            "VNI 100 02:00:00:00:00:23 23 198.18.0.2",
+            "VNI 101 02:00:00:00:00:12 2 v0 tag 20",
+            "VNI 101 02:00:00:00:00:13 3 v0 tag 10",
+            "VNI 101 02:00:00:00:00:22 22 198.18.0.2",
+            "VLAN 100 02:00:00:00:00:11 1 v0",
+            "VLAN 100 02:00:00:00:00:21 21 uplink",
+        ]
+    );
+    // ARP for a port elsewhere on the VLAN is answered here all the same.
+    assert_eq!(
+        neighbours(&tables),
+        [
+            "VLAN 100 198.18.100.1 02:00:00:00:00:11 1",
+            "VLAN 100 198.18.100.2 02:00:00:00:00:21 21",
+        ]
+    );
+    let transparent: Vec<_> = tables.switches.iter().map(|s| s.vlan_transparent).collect();
+    assert_eq!(transparent, [false, true, false]);
+    assert_eq!(tables.tunnel.dscp, Dscp::Copy);
+}
+
+#[test]
+fn what_ports_may_send() {
+    let tables = fabric(SEGMENTS).compile("a").unwrap();
+    let nothing = PortSecurity::default();
+    let mac = PortSecurity {
+        check_mac: true,
+        ..nothing
+    };
+    let security: Vec<_> = tables.ports.iter().map(|port| port.security).collect();
+    assert_eq!(
+        security,
+        [
+            PortSecurity {
+                check_addresses: true,
+                ..mac
+            },
+            mac,
+            PortSecurity {
+                allow_dhcp_server: true,
+                allow_router_advertisement: true,
+                ..nothing
+            },
+            // Strict, but without addresses there is nothing to compare with.
+            PortSecurity {
+                allow_dhcp_server: true,
+                ..mac
+            },
+        ]
+    );
+}
+
+#[test]
+fn what_ports_learn_and_how_long_their_switch_remembers() {
+    let fabric = fabric(SEGMENTS);
+    let tables = fabric.compile("a").unwrap();
+    let learning: Vec<_> = tables.ports.iter().map(|port| port.learning).collect();
+    let of = |limit, age_s| Some(Learning { limit, age_s });
+    assert_eq!(learning, [None, of(3, 60), of(64, 300), None]);
+    let ages = |host| -> Vec<_> {
+        let tables = fabric.compile(host).unwrap();
+        tables.switches.iter().map(|s| s.learn_age_s).collect()
+    };
+    // The longest age of the switch's learning ports, wherever they are.
+    assert_eq!(ages("a"), [None, None, Some(3600)]);
+    assert_eq!(ages("b"), [None, None, Some(3600)]);
+}
+
+#[test]
+fn ports_of_a_trunk_are_named_by_device_and_tag() {
+    let tables = fabric(SEGMENTS).compile("a").unwrap();
+    assert_eq!(
+        ports(&tables),
+        [
+            "a1 v0 VLAN 100 1 02:00:00:00:00:11",
+            "a2 v0 tag 20 VNI 101 2 02:00:00:00:00:12",
+            "a3 v0 tag 10 VNI 101 3 02:00:00:00:00:13",
+            "a4 v1 VNI 100 4 02:00:00:00:00:14",
+        ]
+    );
+    let tags = |port: &PortTable| port.attachment.vlan.map(|vlan| vlan.get());
+    let tags: Vec<_> = tables.ports.iter().map(tags).collect();
+    assert_eq!(tags, [None, Some(20), Some(10), None]);
 }
 
 #[test]
@@ -232,12 +364,21 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
 /// The lines of each section, to be put in any order.
 fn sections(ports: &[Drawn]) -> [Vec<String>; 3] {
     let hosts = (0..3).map(|i| format!("  h{i}: {{ underlay: 198.18.0.{}, uplink: eth1 }}", i + 1));
-    let switches = (0..3).map(|i| format!("  s{i}: {{ vni: {} }}", 9000 - i));
+    let switches = (0..3).map(|i| {
+        let kind = if i == 2 { "uplink_vlan" } else { "vni" };
+        format!("  s{i}: {{ {kind}: {} }}", 900 - i)
+    });
     let ports = ports.iter().enumerate().map(|(i, port)| {
+        // The odd ones are tags on the device of the one before.
         let mut line = format!(
-            "  p{i}: {{ switch: s{}, host: h{}, device: d{i}, mac: '02:00:00:00:00:{i:02x}'",
-            port.switch, port.host
+            "  p{i}: {{ switch: s{}, host: h{}, device: d{}, mac: '02:00:00:00:00:{i:02x}'",
+            port.switch,
+            port.host,
+            i & !1
         );
+        if i % 2 == 1 {
+            let _ = write!(line, ", vlan: {i}");
+        }
         if port.key {
             let _ = write!(line, ", key: {}", i * 7 + 1);
         }
@@ -285,19 +426,30 @@ proptest! {
     #[test]
     fn hosts_agree(ports in drawn()) {
         let fabric = fabric(&text(&sections(&ports), [0, 1, 2]));
-        let mut seen: BTreeMap<_, (PortKey, IpAddr)> = BTreeMap::new();
+        let mut keys: BTreeMap<_, PortKey> = BTreeMap::new();
+        let mut places: BTreeMap<_, IpAddr> = BTreeMap::new();
         for host in fabric.hosts().keys() {
             let tables = fabric.compile(host.as_str()).unwrap();
             for entry in &tables.fdb {
+                let whose = (entry.switch, entry.mac);
+                prop_assert_eq!(*keys.entry(whose).or_insert(entry.key), entry.key);
                 let vtep = match entry.place {
                     Place::Local(_) => tables.vtep,
                     Place::Remote(addr) => addr,
+                    // Somewhere on the VLAN is all that can be said, of a switch that is on one.
+                    Place::Vlan => {
+                        prop_assert!(entry.switch.vlan().is_some());
+                        continue;
+                    }
                 };
-                let found = (entry.key, vtep);
-                prop_assert_eq!(*seen.entry((entry.vni, entry.mac)).or_insert(found), found);
+                prop_assert_eq!(*places.entry(whose).or_insert(vtep), vtep);
+            }
+            for switch in tables.switches.iter().filter(|switch| switch.id.vlan().is_some()) {
+                let remote = |member: &FloodMember| matches!(member, FloodMember::Remote(_));
+                prop_assert!(!switch.flood.iter().any(remote));
             }
             // Keys are unique within the switch.
-            let mut keys: Vec<_> = tables.fdb.iter().map(|entry| (entry.vni, entry.key)).collect();
+            let mut keys: Vec<_> = tables.fdb.iter().map(|entry| (entry.switch, entry.key)).collect();
             keys.sort();
             let all = keys.len();
             keys.dedup();

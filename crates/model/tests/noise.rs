@@ -8,7 +8,10 @@ use std::path::Path;
 use overlane_model::Fabric;
 use proptest::prelude::*;
 
-const VALID: &str = include_str!("../../../examples/three-hosts-geneve.yaml");
+const VALID: [&str; 2] = [
+    include_str!("../../../examples/three-hosts-geneve.yaml"),
+    include_str!("../../../examples/physical-segments.yaml"),
+];
 
 /// What YAML and the fabric file give a meaning to.
 const PIECES: [&str; 24] = [
@@ -56,11 +59,12 @@ proptest! {
 
     #[test]
     fn mutated_files(
-        changes in proptest::collection::vec((0..VALID.len(), 0..4_usize, 0..PIECES.len()), 1..6)
+        file in 0..VALID.len(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_usize, 0..PIECES.len()), 1..6)
     ) {
-        let mut text = VALID.to_owned();
+        let mut text = VALID[file].to_owned();
         for (at, cut, piece) in changes {
-            let at = at.min(text.len());
+            let at = at.index(text.len() + 1);
             let end = (at + cut).min(text.len());
             // A place inside a character: leave this one out.
             if text.is_char_boundary(at) && text.is_char_boundary(end) {
@@ -86,9 +90,11 @@ proptest! {
 
 #[test]
 fn truncated_everywhere() {
-    for end in 0..VALID.len() {
-        if let Some(text) = VALID.get(..end) {
-            holds(text);
+    for file in VALID {
+        for end in 0..file.len() {
+            if let Some(text) = file.get(..end) {
+                holds(text);
+            }
         }
     }
 }

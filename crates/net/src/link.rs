@@ -25,6 +25,9 @@ pub struct Link {
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
+    /// Takes packets for any MAC because somebody said so (`IFF_PROMISC`). A capture on the device does the
+    /// same and is not seen here.
+    pub promiscuous: bool,
     /// Up, and the other end of the cable is up too (`IFF_LOWER_UP`).
     pub carrier: bool,
     /// Kind of virtual device (`veth`, `bridge`, `vxlan`, `tun` …).
@@ -113,6 +116,16 @@ impl Netlink {
             LinkFlags::Noarp
         };
         self.set_flags("switch neighbour resolution", name, value, LinkFlags::Noarp)
+    }
+
+    /// Whether the device takes packets for any MAC. Network cards that sort by VLAN then take all of those too.
+    pub fn set_promiscuous(&self, name: &str, on: bool) -> Result<(), NetError> {
+        let value = if on {
+            LinkFlags::Promisc
+        } else {
+            LinkFlags::empty()
+        };
+        self.set_flags("switch promiscuous mode", name, value, LinkFlags::Promisc)
     }
 
     /// Sets the largest packet.
@@ -264,6 +277,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
     let mut link = Link {
         index: message.header.index,
         up: flags.contains(LinkFlags::Up),
+        promiscuous: flags.contains(LinkFlags::Promisc),
         carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
         ..Link::default()
     };

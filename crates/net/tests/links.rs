@@ -54,6 +54,37 @@ fn veth_across_namespaces_knows_its_peer() {
 }
 
 #[test]
+fn promiscuous_mode_is_what_was_asked_for_and_not_what_a_capture_does() {
+    need_root!();
+    let (a, _b) = cable();
+    let netlink = a.netlink();
+    let seen = || {
+        let flags = a.ip_link("eth0")["flags"].clone();
+        let by_ip = flags
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|flag| flag == "PROMISC");
+        let by_us = link(&netlink, "eth0").promiscuous;
+        assert_eq!(by_us, by_ip);
+        by_us
+    };
+    assert!(!seen());
+    netlink.set_promiscuous("eth0", true).unwrap();
+    assert!(seen());
+    netlink.set_promiscuous("eth0", false).unwrap();
+    assert!(!seen());
+    assert!(link(&netlink, "eth0").up, "nothing else changes");
+    // A bridge takes everything from its ports, without anybody having asked for it.
+    netlink.add_bridge("br").unwrap();
+    netlink.set_master("eth0", "br").unwrap();
+    assert_eq!(a.ip_link("eth0")["promiscuity"], 1);
+    assert!(!seen());
+    let error = netlink.set_promiscuous("nodev", true).unwrap_err();
+    assert!(error.is_not_found());
+}
+
+#[test]
 fn link_reads_what_ip_reads() {
     need_root!();
     let (a, _b) = cable();

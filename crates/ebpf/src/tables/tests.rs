@@ -7,15 +7,21 @@ use super::*;
 
 const FABRIC: &str = r#"
 version: 1
-tunnel: { encapsulation: vxlan, strict: true }
+tunnel: { encapsulation: vxlan, strict: true, dscp: 46 }
 hosts:
   h1: { underlay: 198.18.0.1, uplink: eth1 }
   h2: { underlay: 198.18.0.2, uplink: eth1 }
 switches:
   blue: { vni: 5001, unknown_unicast: flood }
+  base: { uplink_vlan: 100 }
+  lab: { vni: 5002, vlan: transparent }
 ports:
   web1: { switch: blue, host: h1, device: web1, mac: "02:00:00:00:00:01", addresses: [198.18.100.1], key: 7 }
   web2: { switch: blue, host: h2, device: web2, mac: "02:00:00:00:00:02", addresses: ["2001:2::2"], key: 8 }
+  base1: { switch: base, host: h1, device: trunk, mac: "02:00:00:00:00:03", key: 3, security: off }
+  base2: { switch: base, host: h2, device: base2, mac: "02:00:00:00:00:04", key: 4 }
+  blue10: { switch: blue, host: h1, device: trunk, vlan: 10, mac: "02:00:00:00:00:05", key: 9, security: mac, allow: [dhcp_server, router_advertisement], learning: { limit: 5, age: 60 } }
+  lab1: { switch: lab, host: h1, device: lab, mac: "02:00:00:00:00:06", key: 1 }
 "#;
 
 fn tables() -> Tables {
@@ -26,15 +32,15 @@ fn tables() -> Tables {
 }
 
 fn devices() -> Devices {
-    let web1 = (
-        DeviceName::new("web1").unwrap(),
-        PortDevice {
-            ifindex: 3,
-            peer: true,
-        },
-    );
+    let device =
+        |name: &str, ifindex, peer| (DeviceName::new(name).unwrap(), PortDevice { ifindex, peer });
     Devices {
-        ports: [web1].into(),
+        ports: [
+            device("web1", 3, true),
+            device("trunk", 4, false),
+            device("lab", 5, false),
+        ]
+        .into(),
         uplink_ifindex: 2,
         underlay_mtu: 1600,
         segmenter_ifindex: 9,
@@ -67,67 +73,127 @@ fn every_table_has_the_sizes_of_its_map() {
     }
 }
 
+fn port_id(ifindex: u32, vlan: u32) -> abi::PortId {
+    abi::PortId { ifindex, vlan }
+}
+
+const BASE: u32 = abi::SWITCH_ID_VLAN | 100;
+
 #[test]
-fn names_become_numbers() {
+fn ports_become_numbers() {
     let contents = encode(&tables(), &devices()).unwrap();
-    let port: abi::Port = value(&contents, Table::Ports, &3u32);
-    assert_eq!((port.vni, port.key, port.flags), (5001, 7, abi::PORT_PEER));
-    let switch: abi::Switch = value(&contents, Table::Switches, &5001u32);
-    assert_eq!(
-        (switch.flood_members, switch.flags),
-        (2, abi::SWITCH_FLOOD_UNKNOWN)
-    );
-    let local: abi::FloodMember = value(
-        &contents,
-        Table::Flood,
-        &abi::FloodKey {
-            vni: 5001,
-            index: 0,
+    let port: abi::Port = value(&contents, Table::Ports, &port_id(3, 0));
+    let expected = abi::Port {
+        switch_id: 5001,
+        key: 7,
+        mac: abi::MacBytes {
+            bytes: [2, 0, 0, 0, 0, 1],
         },
-    );
-    let remote: abi::FloodMember = value(
-        &contents,
-        Table::Flood,
-        &abi::FloodKey {
-            vni: 5001,
-            index: 1,
-        },
-    );
-    assert_eq!((local.ifindex, remote.ifindex), (3, 0));
-    assert_eq!(IpAddr::from(remote.remote), IpAddr::from([198, 18, 0, 2]));
-    let mac = abi::MacBytes {
-        bytes: [2, 0, 0, 0, 0, 2],
+        flags: abi::PORT_PEER | abi::PORT_CHECK_MAC | abi::PORT_CHECK_ADDRESSES,
+        learn_limit: 0,
+        learn_age: 0,
     };
-    let entry: abi::FdbEntry = value(
-        &contents,
-        Table::Fdb,
-        &abi::FdbKey {
-            vni: 5001,
+    assert_eq!(port, expected);
+    // A trunk: two ports of one device.
+    let untagged: abi::Port = value(&contents, Table::Ports, &port_id(4, 0));
+    assert_eq!(
+        (untagged.switch_id, untagged.key, untagged.flags),
+        (BASE, 3, 0)
+    );
+    let tagged: abi::Port = value(&contents, Table::Ports, &port_id(4, 10));
+    let flags = abi::PORT_CHECK_MAC | abi::PORT_DHCP_SERVER | abi::PORT_ROUTER | abi::PORT_LEARNING;
+    assert_eq!(
+        (tagged.switch_id, tagged.key, tagged.flags),
+        (5001, 9, flags)
+    );
+    assert_eq!((tagged.learn_limit, tagged.learn_age), (5, 60));
+    let key = abi::PortKey {
+        switch_id: 5001,
+        key: 9,
+    };
+    let place: abi::PortId = value(&contents, Table::PortKeys, &key);
+    assert_eq!(place, port_id(4, 10));
+    assert!(contents[&Table::PortCounters].contains_key(&key.key()));
+}
+
+#[test]
+fn switches_and_flood_lists_become_numbers() {
+    let contents = encode(&tables(), &devices()).unwrap();
+    let switch = |id: u32| value::<abi::Switch>(&contents, Table::Switches, &id);
+    let blue = switch(5001);
+    assert_eq!((blue.flood_members, blue.learn_age), (3, 60));
+    assert_eq!(blue.flags, abi::SWITCH_FLOOD_UNKNOWN | abi::SWITCH_LEARNING);
+    // No remote among the receivers: the programs send one copy to the uplink.
+    let base = switch(BASE);
+    assert_eq!((base.flood_members, base.flags, base.learn_age), (1, 0, 0));
+    assert_eq!(switch(5002).flags, abi::SWITCH_TRANSPARENT);
+    let member = |switch_id, index| -> abi::FloodMember {
+        value(&contents, Table::Flood, &abi::FloodKey { switch_id, index })
+    };
+    assert_eq!(member(5001, 0).port, port_id(4, 10));
+    assert_eq!(member(5001, 1).port, port_id(3, 0));
+    let remote = member(5001, 2);
+    assert_eq!(remote.port, abi::PortId::default());
+    assert_eq!(IpAddr::from(remote.remote), IpAddr::from([198, 18, 0, 2]));
+    assert_eq!(member(BASE, 0).port, port_id(4, 0));
+    assert_eq!(contents[&Table::Flood].len(), 3 + 1 + 1);
+}
+
+#[test]
+fn addresses_become_numbers() {
+    let contents = encode(&tables(), &devices()).unwrap();
+    let fdb = |switch_id, last| -> abi::FdbEntry {
+        let mac = abi::MacBytes {
+            bytes: [2, 0, 0, 0, 0, last],
+        };
+        let key = abi::FdbKey {
+            switch_id,
             mac,
             pad: 0,
-        },
-    );
-    assert_eq!((entry.ifindex, entry.key), (0, 8));
+        };
+        value(&contents, Table::Fdb, &key)
+    };
+    let here = fdb(5001, 5);
+    assert_eq!((here.port, here.key), (port_id(4, 10), 9));
+    let there = fdb(5001, 2);
+    assert_eq!((there.port, there.key), (abi::PortId::default(), 8));
+    assert_eq!(IpAddr::from(there.remote), IpAddr::from([198, 18, 0, 2]));
+    // On the VLAN: neither here nor behind a VTEP.
+    let vlan = fdb(BASE, 4);
+    assert_eq!((vlan.port, vlan.key), (abi::PortId::default(), 4));
+    assert_eq!(vlan.remote, abi::Addr::default());
     let addr: abi::Addr = "2001:2::2".parse::<IpAddr>().unwrap().into();
-    let neighbour: abi::Neighbour = value(
-        &contents,
-        Table::Neighbours,
-        &abi::NeighbourKey { vni: 5001, addr },
-    );
-    assert_eq!((neighbour.mac, neighbour.key), (mac, 8));
-    let settings: abi::Settings = value(&contents, Table::Settings, &0u32);
+    let key = abi::NeighbourKey {
+        switch_id: 5001,
+        addr,
+    };
+    let neighbour: abi::Neighbour = value(&contents, Table::Neighbours, &key);
+    assert_eq!((neighbour.mac.bytes[5], neighbour.key), (2, 8));
+}
+
+#[test]
+fn settings_become_numbers() {
+    let mut tables = tables();
+    let settings = |tables: &Tables| -> abi::Settings {
+        value(&encode(tables, &devices()).unwrap(), Table::Settings, &0u32)
+    };
+    let found = settings(&tables);
     assert_eq!(
         (
-            settings.uplink_ifindex,
-            settings.segmenter_ifindex,
-            settings.underlay_mtu
+            found.uplink_ifindex,
+            found.segmenter_ifindex,
+            found.underlay_mtu
         ),
         (2, 9, 1600)
     );
     assert_eq!(
-        (settings.family, settings.strict, settings.tunnel_port),
+        (found.family, found.strict, found.tunnel_port),
         (4, 1, 4789)
     );
+    assert_eq!((found.dscp, found.copy_dscp), (46, 0));
+    tables.tunnel.dscp = Dscp::Copy;
+    let found = settings(&tables);
+    assert_eq!((found.dscp, found.copy_dscp), (0, 1));
 }
 
 /// The data path adds the length to the sum and inverts; the result must be right by RFC 1071.
@@ -153,17 +219,13 @@ fn the_template_sum_completes_to_a_right_checksum() {
 #[test]
 fn what_does_not_fit_is_named_with_its_limit() {
     let mut tables = tables();
-    let member = tables.switches[0].flood[1].clone();
+    let member = tables.switches[0].flood[0].clone();
     tables.switches[0].flood = vec![member; abi::MAX_FLOOD_MEMBERS + 1];
     let error = check_capacity(&tables).unwrap_err();
-    assert!(matches!(
-        error,
-        EbpfError::FloodList {
-            vni: 5001,
-            count: 1025,
-            limit: 1024
-        }
-    ));
+    assert_eq!(
+        error.to_string(),
+        "switch with VLAN 100: 1025 receivers in the flood list, 1024 fit"
+    );
     let remote = tables.remotes[0].clone();
     tables.remotes = vec![remote; abi::MAX_REMOTES + 1];
     let error = check_capacity(&tables).unwrap_err();
@@ -177,5 +239,5 @@ fn what_does_not_fit_is_named_with_its_limit() {
 #[test]
 fn an_unresolved_device_is_an_error() {
     let error = encode(&tables(), &Devices::default()).unwrap_err();
-    assert!(matches!(error, EbpfError::UnknownDevice(name) if name == "web1"));
+    assert!(matches!(error, EbpfError::UnknownDevice(name) if name == "trunk"));
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Cleanup, Entry, Fresh, Plan, Step, Target};
 use crate::current::Current;
 use crate::paths::{self, GRO, SEGMENTER};
 use crate::report::{Change, ChangeKind};
-use crate::state::State;
+use crate::state::{PortState, State, SwitchState, switch_words};
 
 /// Up to so many entries of one kind are listed, more are counted.
 const LISTED_MAX: usize = 8;
@@ -47,7 +47,9 @@ fn ports(
     for port in &should.ports {
         let words = format!(
             "port {} (device {}, key {})",
-            port.name, port.device, port.key
+            port.name,
+            port.place(),
+            port.key
         );
         let reattached = plan.steps.iter().any(|step| {
             matches!(step, Step::Attach { device, program } if *device == port.device && program.name() == "from_port")
@@ -58,9 +60,7 @@ fn ports(
             Some(_) if reattached => lines.push(Change::modify(format!(
                 "{words}: attached to its device again"
             ))),
-            Some(_) if port_entry_changes(target, &port.device, plan) => {
-                lines.push(Change::modify(words))
-            }
+            Some(_) if port_entry_changes(target, port, plan) => lines.push(Change::modify(words)),
             Some(_) => {}
         }
     }
@@ -71,24 +71,31 @@ fn ports(
     {
         lines.push(Change::remove(format!(
             "port {} (device {}, key {})",
-            port.name, port.device, port.key
+            port.name,
+            port.place(),
+            port.key
         )));
     }
 }
 
-/// The port's own entry is written though its names are the same: repaired, or its device changed.
-fn port_entry_changes(target: &Target<'_>, device: &str, plan: &Plan) -> bool {
+/// The port's own entry is written though its names are the same: repaired, or its device, its security or
+/// its learning changed.
+fn port_entry_changes(target: &Target<'_>, port: &PortState, plan: &Plan) -> bool {
     let index = target
         .resolved
         .devices
         .ports
         .iter()
-        .find(|(name, _)| name.as_str() == device)
+        .find(|(name, _)| name.as_str() == port.device)
         .map(|(_, d)| d.ifindex);
     let Some(index) = index.filter(|_| !plan.new_set) else {
         return false;
     };
-    puts(plan, Table::Ports).any(|entry| entry.key == index.to_ne_bytes())
+    let id = abi::PortId {
+        ifindex: index,
+        vlan: port.vlan.map_or(0, u32::from),
+    };
+    puts(plan, Table::Ports).any(|entry| entry.key == id.as_bytes())
 }
 
 fn switches(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Change>) {
@@ -97,24 +104,20 @@ fn switches(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Cha
     if !plan.new_set {
         let entries = puts(plan, Table::Flood).chain(deletes(plan, Table::Flood));
         flooding.extend(
-            entries.filter_map(|entry| Some(abi::FloodKey::read_from_bytes(&entry.key).ok()?.vni)),
+            entries.filter_map(|entry| {
+                Some(abi::FloodKey::read_from_bytes(&entry.key).ok()?.switch_id)
+            }),
         );
     }
     for switch in &should.switches {
-        let words = format!("switch {} (VNI {})", switch.name, switch.vni);
+        let words = format!("switch {} ({})", switch.name, switch_words(switch.id));
         match old.get(switch.name.as_str()) {
             None => lines.push(Change::add(words)),
             Some(old) if *old != switch => {
-                let unknown = if switch.flood_unknown {
-                    "flood"
-                } else {
-                    "drop"
-                };
-                lines.push(Change::modify(format!(
-                    "{words}: unknown unicast {unknown}"
-                )));
+                let differences = switch_differences(old, switch).join(", ");
+                lines.push(Change::modify(format!("{words}: {differences}")));
             }
-            Some(_) if flooding.contains(&switch.vni) => {
+            Some(_) if flooding.contains(&switch.id) => {
                 lines.push(Change::modify(format!("{words}: flood list")))
             }
             Some(_) => {}
@@ -130,10 +133,38 @@ fn switches(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Cha
         .filter(|switch| !names.contains(switch.name.as_str()))
     {
         lines.push(Change::remove(format!(
-            "switch {} (VNI {})",
-            switch.name, switch.vni
+            "switch {} ({})",
+            switch.name,
+            switch_words(switch.id)
         )));
     }
+}
+
+/// What is another than before.
+fn switch_differences(old: &SwitchState, new: &SwitchState) -> Vec<String> {
+    let mut differences = Vec::new();
+    if old.id != new.id {
+        differences.push(format!("was {}", switch_words(old.id)));
+    }
+    if old.flood_unknown != new.flood_unknown {
+        let unknown = if new.flood_unknown { "flood" } else { "drop" };
+        differences.push(format!("unknown unicast {unknown}"));
+    }
+    if old.vlan_transparent != new.vlan_transparent {
+        let tags = if new.vlan_transparent {
+            "carried"
+        } else {
+            "refused"
+        };
+        differences.push(format!("VLAN tags of guests {tags}"));
+    }
+    if old.learn_age_s != new.learn_age_s {
+        differences.push(match new.learn_age_s {
+            Some(age_s) => format!("learned addresses kept for {age_s} s"),
+            None => "no learning".to_owned(),
+        });
+    }
+    differences
 }
 
 fn remotes(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Change>) {
@@ -167,24 +198,24 @@ fn remotes(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Chan
 }
 
 fn addresses(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Change>) {
-    let switch = |vni: u32| {
+    let switch = |id: u32| {
         let of = |state: &State| {
             state
                 .switches
                 .iter()
-                .find(|switch| switch.vni == vni)
+                .find(|switch| switch.id == id)
                 .map(|s| s.name.clone())
         };
         of(should)
             .or_else(|| of(is?))
-            .unwrap_or_else(|| format!("VNI {vni}"))
+            .unwrap_or_else(|| switch_words(id))
     };
     let fdb = |entry: &Entry| {
         let key = abi::FdbKey::read_from_bytes(&entry.key).ok()?;
         Some(format!(
             "FDB entry {} on switch {}",
             overlane_wire::Mac::from(key.mac),
-            switch(key.vni)
+            switch(key.switch_id)
         ))
     };
     let neighbour = |entry: &Entry| {
@@ -192,7 +223,7 @@ fn addresses(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Ch
         Some(format!(
             "neighbour {} on switch {}",
             std::net::IpAddr::from(key.addr),
-            switch(key.vni)
+            switch(key.switch_id)
         ))
     };
     table(plan, Table::Fdb, "FDB entries", &fdb, lines);
@@ -272,6 +303,12 @@ fn machine(
             Step::Discard(name) => lines.push(Change::remove(format!(
                 "device {name} of an interrupted run"
             ))),
+            Step::Promiscuous { device, on: true } => lines.push(Change::add(format!(
+                "promiscuous mode of {device} (for switches on a VLAN)"
+            ))),
+            Step::Promiscuous { device, on: false } => {
+                lines.push(Change::remove(format!("promiscuous mode of {device}")))
+            }
             Step::Manage(hop) => lines.push(Change::add(format!(
                 "next hop {} on {}",
                 hop.address, hop.device
@@ -322,7 +359,7 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
     if old.uplink_ifindex == 0 {
         return;
     }
-    let fields: [(&str, String, String); 7] = [
+    let fields: [(&str, String, String); 8] = [
         ("tunnel end point", address(old.vtep), address(new.vtep)),
         (
             "underlay MTU",
@@ -345,6 +382,7 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
             (old.strict != 0).to_string(),
             (new.strict != 0).to_string(),
         ),
+        ("DSCP", dscp(&old), dscp(&new)),
         (
             "uplink index",
             old.uplink_ifindex.to_string(),
@@ -369,6 +407,14 @@ fn encapsulation(number: u8) -> String {
         "vxlan"
     }
     .to_owned()
+}
+
+fn dscp(settings: &abi::Settings) -> String {
+    if settings.copy_dscp == 0 {
+        settings.dscp.to_string()
+    } else {
+        "copy".to_owned()
+    }
 }
 
 fn ports_range(settings: &abi::Settings) -> String {

@@ -6,7 +6,10 @@ mod bridge;
 mod direct;
 mod kernel_vxlan;
 mod overlane;
+mod overlane_vlan;
 mod ovs;
+mod ovs_switch;
+mod ovs_vlan;
 
 use crate::error::LabError;
 use crate::proof::Expected;
@@ -39,8 +42,10 @@ pub(crate) fn new(name: BackendName) -> Box<dyn Backend> {
         BackendName::Direct => Box::new(direct::Direct),
         BackendName::Bridge => Box::new(bridge::Bridge),
         BackendName::KernelVxlan => Box::new(kernel_vxlan::KernelVxlan),
+        BackendName::OvsVlan => Box::new(ovs_vlan::OvsVlan::default()),
         BackendName::OvsVxlan => Box::new(ovs::Ovs::vxlan()),
         BackendName::OvsGeneve => Box::new(ovs::Ovs::geneve()),
+        BackendName::OverlaneVlan => Box::new(overlane_vlan::backend()),
         BackendName::OverlaneVxlan => Box::new(overlane::Overlane::vxlan()),
         BackendName::OverlaneGeneve => Box::new(overlane::Overlane::geneve()),
     }
@@ -53,7 +58,11 @@ pub(crate) fn check(session: &Session, name: BackendName) -> Result<Option<Strin
         BackendName::Direct => Ok(None),
         BackendName::Bridge => bridge::check(session),
         BackendName::KernelVxlan => kernel_vxlan::check(session),
-        BackendName::OvsVxlan | BackendName::OvsGeneve => Ok(ovs::check()),
-        BackendName::OverlaneVxlan | BackendName::OverlaneGeneve => Ok(overlane::check()),
+        BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve => {
+            Ok(ovs_switch::check())
+        }
+        BackendName::OverlaneVlan | BackendName::OverlaneVxlan | BackendName::OverlaneGeneve => {
+            Ok(overlane::check())
+        }
     }
 }

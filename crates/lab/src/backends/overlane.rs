@@ -1,5 +1,6 @@
-//! `overlane-vxlan` and `overlane-geneve`: this project's own data path, set up as any user would:
-//! a fabric file and `overlane apply`, through the public command line.
+//! `overlane-vxlan` and `overlane-geneve`: this project's own data path, set up as any user would: a
+//! fabric file and `overlane apply`, through the public command line.
+//! [`overlane_vlan`](super::overlane_vlan) is the same with another fabric.
 
 use super::Backend;
 use crate::environment;
@@ -27,40 +28,49 @@ const STEP: Duration = Duration::from_secs(30);
 const KERNEL: (u32, u32) = (6, 6);
 
 pub(super) struct Overlane {
-    encapsulation: &'static str,
+    /// The file's settings of tunnels, a whole line; empty where there are none.
+    tunnel: String,
+    /// What the logical switch is on the underlay.
+    switch: String,
     expected: Expected,
     applied: Vec<String>,
 }
 
 impl Overlane {
     pub(super) fn vxlan() -> Self {
-        Self {
-            encapsulation: "vxlan",
-            expected: Expected::Vxlan,
-            applied: Vec::new(),
-        }
+        Self::tunnels("vxlan", Expected::Vxlan)
     }
 
     pub(super) fn geneve() -> Self {
+        Self::tunnels("geneve", Expected::Geneve { ovn: true })
+    }
+
+    fn tunnels(encapsulation: &str, expected: Expected) -> Self {
+        let tunnel = format!("tunnel: {{ encapsulation: {encapsulation} }}\n");
+        Self::new(tunnel, format!("vni: {VNI}"), expected)
+    }
+
+    pub(super) fn new(tunnel: String, switch: String, expected: Expected) -> Self {
         Self {
-            encapsulation: "geneve",
-            expected: Expected::Geneve { ovn: true },
+            tunnel,
+            switch,
+            expected,
             applied: Vec::new(),
         }
     }
 
     /// The fabric of the two hosts.
-    fn fabric(&self, [a, b]: [&str; 2]) -> String {
-        let Self { encapsulation, .. } = self;
+    pub(super) fn fabric(&self, [a, b]: [&str; 2]) -> String {
+        let Self { tunnel, switch, .. } = self;
         let (mac1, mac2) = (mac(GUEST1_MAC), mac(GUEST2_MAC));
         format!(
             "version: 1\n\
-             tunnel: {{ encapsulation: {encapsulation} }}\n\
+             {tunnel}\
              hosts:\n  \
                {a}: {{ underlay: {HOST1_ADDRESS}, uplink: {UPLINK} }}\n  \
                {b}: {{ underlay: {HOST2_ADDRESS}, uplink: {UPLINK} }}\n\
              switches:\n  \
-               lab: {{ vni: {VNI} }}\n\
+               lab: {{ {switch} }}\n\
              ports:\n  \
                guest1: {{ switch: lab, host: {a}, device: {PORT_DEVICE}, mac: \"{mac1}\", addresses: [{GUEST1_ADDRESS}] }}\n  \
                guest2: {{ switch: lab, host: {b}, device: {PORT_DEVICE}, mac: \"{mac2}\", addresses: [{GUEST2_ADDRESS}] }}\n"

@@ -78,7 +78,8 @@ pub(super) fn class(backend: BackendName) -> &'static str {
         BackendName::Direct => "c-direct",
         BackendName::Bridge => "c-bridge",
         BackendName::KernelVxlan => "c-kernel",
-        BackendName::OvsVxlan | BackendName::OvsGeneve => "c-ovs",
+        BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve => "c-ovs",
+        BackendName::OverlaneVlan => "c-vlan",
         BackendName::OverlaneVxlan => "c-vxlan",
         BackendName::OverlaneGeneve => "c-geneve",
     }

@@ -92,8 +92,12 @@ pub(super) fn describe(backend: BackendName) -> &'static str {
         }
         BackendName::Bridge => "a plain Linux bridge on each host, no overlay",
         BackendName::KernelVxlan => "a Linux bridge and the kernel’s VXLAN device",
+        BackendName::OvsVlan => "Open vSwitch in userspace, a VLAN on the underlay, no overlay",
         BackendName::OvsVxlan => "Open vSwitch in userspace, VXLAN",
         BackendName::OvsGeneve => "Open vSwitch in userspace, Geneve",
+        BackendName::OverlaneVlan => {
+            "Overlane’s eBPF data path, a VLAN on the underlay, no overlay"
+        }
         BackendName::OverlaneVxlan => "Overlane’s eBPF data path, VXLAN",
         BackendName::OverlaneGeneve => "Overlane’s eBPF data path, Geneve with OVN’s option",
     }

@@ -47,8 +47,12 @@ const BASELINES: [BackendName; 3] = [
     BackendName::KernelVxlan,
 ];
 
-/// Geneve against VXLAN on the same switch.
-const ENCAPSULATIONS: [(BackendName, BackendName); 2] = [
+/// The same switch with another encapsulation: Geneve against VXLAN, and each tunnel against a VLAN.
+const ENCAPSULATIONS: [(BackendName, BackendName); 6] = [
+    (BackendName::OvsVxlan, BackendName::OvsVlan),
+    (BackendName::OvsGeneve, BackendName::OvsVlan),
+    (BackendName::OverlaneVxlan, BackendName::OverlaneVlan),
+    (BackendName::OverlaneGeneve, BackendName::OverlaneVlan),
     (BackendName::OvsGeneve, BackendName::OvsVxlan),
     (BackendName::OverlaneGeneve, BackendName::OverlaneVxlan),
 ];
@@ -77,7 +81,7 @@ pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
     out
 }
 
-/// (a, b): each backend against each baseline before it, then Geneve against VXLAN.
+/// (a, b): each backend against each baseline before it, then the encapsulations of one switch.
 fn backend_pairs() -> impl Iterator<Item = (BackendName, BackendName)> {
     BASELINES
         .into_iter()

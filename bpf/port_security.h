@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage port_security: a guest speaks for itself only. Its MAC and addresses, also inside ARP and
+ * neighbour discovery; no DHCP server and no router unless the fabric allows it. Between parse and
+ * learn.
+ */
+#pragma once
+
+#include "arp_nd.h"
+
+#define DHCP_SERVER_PORT bpf_htons(67)
+#define DHCP_CLIENT_PORT bpf_htons(68)
+#define DHCPV6_SERVER_PORT bpf_htons(547)
+
+#define ND_ROUTER_SOLICITATION 133
+#define ND_ROUTER_ADVERTISEMENT 134
+#define ND_REDIRECT 137
+#define ND_SOURCE_MAC 1
+#define ND_MAX_OPTIONS 8
+
+static __always_inline bool owns(const struct packet *p, const struct addr *addr)
+{
+	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
+	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
+
+	return n && n->key == p->source_key;
+}
+
+/* fe80::/64 and the modified EUI-64 of the frame's source (RFC 4291 appendix A). */
+static __always_inline bool is_own_link_local(const struct packet *p, const struct addr *addr)
+{
+	const __u8 *mac = p->eth.h_source;
+	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
+				       mac[3], mac[4], mac[5] } };
+
+	return !__builtin_memcmp(&own, addr, sizeof(own));
+}
+
+static __always_inline bool owns_v6(const struct packet *p, const struct addr *addr)
+{
+	return (!is_mapped_v4(addr) && owns(p, addr)) || is_own_link_local(p, addr);
+}
+
+static __always_inline int check_arp(struct __sk_buff *ctx, const struct packet *p,
+				     const struct port *port)
+{
+	struct arp_ipv4 arp;
+	struct addr sender;
+	__be32 ip;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 ||
+	    arp.hardware_type != bpf_htons(ARP_ETHERNET) || arp.protocol_type != ETHERTYPE_IPV4 ||
+	    arp.hardware_len != ETH_ALEN || arp.protocol_len != 4 ||
+	    !same_mac(arp.sender_mac, p->eth.h_source))
+		return DROP(SPOOFED_ARP);
+	__builtin_memcpy(&ip, arp.sender_ip, sizeof(ip));
+	sender = mapped_v4(ip);
+	if (port->flags & PORT_CHECK_ADDRESSES && ip && !owns(p, &sender))
+		return DROP(SPOOFED_ARP);
+	return 0;
+}
+
+struct l4_ports {
+	__be16 source;
+	__be16 dest;
+};
+
+/* Ports of UDP, also of a first fragment; zero when there are none. */
+static __always_inline struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct l4_ports found = {};
+
+	if (p->l4_proto == IPPROTO_UDP && !p->fragment &&
+	    bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
+		found = (struct l4_ports){};
+	return found;
+}
+
+static __always_inline int check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct l4_ports udp = udp_ports(ctx, p);
+	struct addr source;
+	__be32 ip;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct iphdr, saddr), &ip, sizeof(ip)) < 0)
+		return DROP(SPOOFED_IP);
+	source = mapped_v4(ip);
+	if (owns(p, &source))
+		return 0;
+	return !ip && udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT ?
+		       0 :
+		       DROP(SPOOFED_IP);
+}
+
+static __always_inline int check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+{
+	const struct addr unspecified = {};
+	struct addr source;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, saddr), &source,
+			       sizeof(source)) < 0)
+		return DROP(SPOOFED_IP);
+	if (owns_v6(p, &source))
+		return 0;
+	return p->l4_proto == IPPROTO_ICMPV6 && !__builtin_memcmp(&source, &unspecified, 16) ?
+		       0 :
+		       DROP(SPOOFED_IP);
+}
+
+static __always_inline bool is_extension(__u8 next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
+}
+
+static __always_inline bool is_nd(__u8 type)
+{
+	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
+}
+
+/* Reads the header behind a fragment header, if this is the first fragment: DHCPv6 and ND. */
+static __always_inline int check_fragment(struct __sk_buff *ctx, const struct packet *p,
+					  const struct port *port)
+{
+	struct ipv6_fragment fragment;
+	__u32 at = p->l4_offset + sizeof(fragment);
+	__be16 source = 0;
+	__u8 type = 0;
+
+	if (bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) < 0 ||
+	    fragment.offset & bpf_htons(0xfff8))
+		return 0;
+	if (is_extension(fragment.next) || fragment.next == IPPROTO_FRAGMENT)
+		return DROP(HIDDEN_ND);
+	if (fragment.next == IPPROTO_UDP &&
+	    bpf_skb_load_bytes(ctx, at, &source, sizeof(source)) == 0 &&
+	    source == DHCPV6_SERVER_PORT && !(port->flags & PORT_DHCP_SERVER))
+		return DROP(DHCP_SERVER);
+	if (fragment.next == IPPROTO_ICMPV6 && bpf_skb_load_bytes(ctx, at, &type, 1) == 0 &&
+	    is_nd(type))
+		return DROP(HIDDEN_ND);
+	return 0;
+}
+
+/* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
+static __always_inline __u32 nd_fixed_len(__u8 type)
+{
+	switch (type) {
+	case ND_ROUTER_SOLICITATION:
+		return 8;
+	case ND_ROUTER_ADVERTISEMENT:
+		return 16;
+	case ND_SOLICITATION:
+	case ND_ADVERTISEMENT:
+		return 24;
+	}
+	return 0;
+}
+
+struct nd_option {
+	__u8 type;
+	__u8 len; /* in units of 8 bytes */
+	__u8 mac[ETH_ALEN];
+};
+
+static __always_inline int check_nd_options(struct __sk_buff *ctx, const struct packet *p, __u8 type,
+					    __u32 at, __u32 end)
+{
+	__u8 own = type == ND_ADVERTISEMENT ? ND_TARGET_MAC : ND_SOURCE_MAC;
+	struct nd_option option;
+
+	for (int i = 0; i < ND_MAX_OPTIONS; i++) {
+		if (at == end)
+			return 0;
+		if (at + sizeof(option) > end ||
+		    bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0 || !option.len ||
+		    at + option.len * 8 > end)
+			return DROP(SPOOFED_ND);
+		if (option.type == own && !same_mac(option.mac, p->eth.h_source))
+			return DROP(SPOOFED_ND);
+		at += option.len * 8;
+	}
+	return at == end ? 0 : DROP(SPOOFED_ND);
+}
+
+static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *p,
+				    const struct port *port)
+{
+	__u32 fixed, end;
+	struct addr target;
+	__be16 payload_len;
+	__u8 type;
+
+	if (bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
+		return 0;
+	if ((type == ND_ROUTER_ADVERTISEMENT || type == ND_REDIRECT) && !(port->flags & PORT_ROUTER))
+		return DROP(ROUTER_ADVERTISEMENT);
+	fixed = nd_fixed_len(type);
+	if (!fixed)
+		return 0;
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, payload_len), &payload_len,
+			       sizeof(payload_len)) < 0)
+		return DROP(SPOOFED_ND);
+	end = ETH_HLEN + sizeof(struct ipv6hdr) + bpf_ntohs(payload_len);
+	if (p->l4_offset + fixed > end)
+		return DROP(SPOOFED_ND);
+	if (type == ND_ADVERTISEMENT && port->flags & PORT_CHECK_ADDRESSES) {
+		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0 ||
+		    !owns_v6(p, &target))
+			return DROP(SPOOFED_ND);
+	}
+	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
+}
+
+static __always_inline int check_ipv6_headers(struct __sk_buff *ctx, const struct packet *p,
+					      const struct port *port)
+{
+	if (is_extension(p->l4_proto) || p->l4_offset > p->len)
+		return DROP(HIDDEN_ND);
+	if (p->l4_proto == IPPROTO_FRAGMENT)
+		return check_fragment(ctx, p, port);
+	return p->l4_proto == IPPROTO_ICMPV6 ? check_nd(ctx, p, port) : 0;
+}
+
+/* Global, so that the verifier checks it once and not for every way that leads here. */
+__noinline int port_security(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
+{
+	bool is_ipv4, is_ipv6;
+	int result = 0;
+
+	if (!p || !port)
+		return DROP(NOT_CONFIGURED);
+	if (!(port->flags & PORT_CHECK_MAC))
+		return 0;
+	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
+	is_ipv6 = p->eth.h_proto == ETHERTYPE_IPV6;
+	if (!(port->flags & PORT_LEARNING) && !same_mac(p->eth.h_source, port->mac.bytes))
+		return DROP(SPOOFED_MAC);
+	if (p->eth.h_proto == bpf_htons(ETH_P_ARP))
+		return check_arp(ctx, p, port);
+	if (port->flags & PORT_CHECK_ADDRESSES && is_ipv4)
+		result = check_ipv4_source(ctx, p);
+	else if (port->flags & PORT_CHECK_ADDRESSES && is_ipv6)
+		result = check_ipv6_source(ctx, p);
+	if (result < 0)
+		return result;
+	if (is_ipv4 || is_ipv6) {
+		__be16 server = is_ipv4 ? DHCP_SERVER_PORT : DHCPV6_SERVER_PORT;
+
+		if (udp_ports(ctx, p).source == server && !(port->flags & PORT_DHCP_SERVER))
+			return DROP(DHCP_SERVER);
+	}
+	return is_ipv6 ? check_ipv6_headers(ctx, p, port) : 0;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What BPF_PROG_TEST_RUN cannot do: it takes no device of our choice, no tag and no clock, and does not
+ * say where a packet went. With test_mode set at load time these come from and go to the map test_io;
+ * without, the verifier removes every trace of it.
+ */
+#pragma once
+
+#include <bpf/bpf_helpers.h>
+
+#include "maps.h"
+
+const volatile __u8 test_mode = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct test_io);
+} test_io SEC(".maps");
+
+static __always_inline struct test_io *get_test_io(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&test_io, &zero);
+}
+
+static __always_inline __u64 now_ns(void)
+{
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		return io ? io->now : 0;
+	}
+	return bpf_ktime_get_ns();
+}
+
+/* The empty asm keeps the compiler from moving a load of the context's member behind the branch, where it
+ * would become pointer arithmetic on the context, which the verifier refuses. */
+static __always_inline __u32 device_of_hook(struct __sk_buff *ctx)
+{
+	__u32 ifindex = ctx->ifindex;
+
+	asm volatile("" : "+r"(ifindex));
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		return io ? io->ifindex : 0;
+	}
+	return ifindex;
+}
+
+static __always_inline __u32 mark_of_packet(struct __sk_buff *ctx)
+{
+	__u32 mark = ctx->mark;
+
+	asm volatile("" : "+r"(mark));
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		return io ? io->mark : 0;
+	}
+	return mark;
+}
+
+/* Every redirect says here where to. */
+static __always_inline void report_device(__u32 ifindex)
+{
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io)
+			io->out_ifindex = ifindex;
+	}
+}
+
+static __always_inline void report_verdict(__u32 verdict)
+{
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io)
+			io->verdict = verdict;
+	}
+}
+
+/* One copy of a flooded frame; the skb stays ours. 0: sent. */
+static __always_inline long send_copy(struct __sk_buff *ctx, __u32 ifindex)
+{
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io)
+			io->copies++;
+		return 0;
+	}
+	return bpf_clone_redirect(ctx, ifindex, 0);
+}

@@ -1,0 +1,241 @@
+//! `overlane capture …`: packets as our path sees them, with what became of each. `overlane_host::capture`
+//! brings them; here they are chosen and written: as lines, as JSON, or as a capture file.
+
+pub(crate) mod filter;
+mod frame;
+mod pcapng;
+mod summary;
+mod text;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use overlane_host::capture::{End, Packet, Session, Target};
+use overlane_model::Verdict;
+
+use crate::args::Capture;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::show;
+use filter::Filter;
+use frame::{Frame, Headers};
+use pcapng::{Record, Writer};
+
+/// Kept of each packet for a capture file, and where only headers are looked at.
+const SNAP_FILE: u32 = 2048;
+const SNAP_TEXT: u32 = 256;
+/// Packets between two looks at the signals.
+const BATCH: usize = 256;
+
+/// What to capture, and when to stop.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) target: Target<'a>,
+    pub(crate) filter: Filter,
+    /// Packets.
+    pub(crate) count: Option<u64>,
+    pub(crate) time: Option<Duration>,
+    pub(crate) snap: u32,
+}
+
+/// Where packets go.
+pub(crate) struct Sink {
+    form: Form,
+    /// Nobody needs more when the reader of standard output has gone.
+    to_stdout: bool,
+}
+
+enum Form {
+    /// A line each.
+    Text {
+        out: BufWriter<io::Stdout>,
+        macs: bool,
+        colour: bool,
+    },
+    /// A line of JSON each.
+    Json(BufWriter<io::Stdout>),
+    /// A capture file.
+    File(Writer<Box<dyn Write>>),
+}
+
+pub(crate) fn run(args: &Capture, output: Output) -> Result<(), Failure> {
+    let filter = Filter::parse(&args.filter.join(" "))?;
+    let host = show::host(&args.host, output)?;
+    let snap = args.snap.unwrap_or(match args.write {
+        Some(_) => SNAP_FILE,
+        None => SNAP_TEXT,
+    });
+    let sink = match &args.write {
+        Some(path) => Sink::file(path, snap)?,
+        None if args.json => Sink::json(),
+        None => Sink::text(args.ethernet, output),
+    };
+    let request = Request {
+        host: &host,
+        target: match args.what.as_str() {
+            "all" => Target::All,
+            "drops" => Target::Drops,
+            name => Target::Named(name),
+        },
+        filter,
+        count: args.count,
+        time: args.seconds.map(Duration::from_secs),
+        snap,
+    };
+    let what = format!("{} on host {host}", args.what);
+    live(&request, sink, &what, output)
+}
+
+/// Writes packets until one of the ends comes.
+pub(crate) fn live(
+    request: &Request<'_>,
+    mut sink: Sink,
+    what: &str,
+    output: Output,
+) -> Result<(), Failure> {
+    let mut session = Session::open(request.host, request.target, request.snap)?;
+    output.note(format!("capturing {what}; Ctrl-C ends it"));
+    sink.flush()?;
+    let until = request.time.map(|time| Instant::now() + time);
+    let mut shown = 0;
+    let end = loop {
+        let reader = io::stdout();
+        let watched = sink.to_stdout.then(|| reader.as_fd());
+        if let Some(end) = session.wait(until, watched)? {
+            break Some(end);
+        }
+        take(&mut session, request, &mut sink, &mut shown, BATCH)?;
+        if request.count.is_some_and(|count| shown >= count) {
+            break None;
+        }
+    };
+    let lost = session.stop()?;
+    if !matches!(end, None | Some(End::ReaderGone)) {
+        // What came before the end; the ring holds no more than this.
+        take(&mut session, request, &mut sink, &mut shown, usize::MAX)?;
+    }
+    if end == Some(End::HostGone) {
+        output.note(format!(
+            "host {} was removed or applied by another version: the capture ended",
+            request.host
+        ));
+    }
+    output.note(format!("{shown} packets"));
+    if lost > 0 {
+        output.note(format!(
+            "{lost} more came faster than they could be written: choose fewer packets, or a smaller --snap"
+        ));
+    }
+    Ok(())
+}
+
+/// Writes what waits, at most `most` packets of the ring.
+fn take(
+    session: &mut Session,
+    request: &Request<'_>,
+    sink: &mut Sink,
+    shown: &mut u64,
+    most: usize,
+) -> Result<(), Failure> {
+    let tunnel = session.tunnel_ports();
+    for _ in 0..most {
+        if request.count.is_some_and(|count| *shown >= count) {
+            break;
+        }
+        let Some(packet) = session.next() else { break };
+        let frame = Frame::new(&packet.bytes, packet.len);
+        let headers = frame.headers(packet.may_be_outer().then_some(tunnel));
+        if request.wants(&packet, &headers) {
+            sink.write(&packet, &headers)?;
+            *shown += 1;
+        }
+    }
+    Ok(sink.flush()?)
+}
+
+impl Request<'_> {
+    fn wants(&self, packet: &Packet, headers: &Headers<'_>) -> bool {
+        // The host's own traffic is none of ours; and a line sent to a terminal by it would be the next one.
+        let ours = packet.verdict != Verdict::ToHost || self.filter.names_verdict();
+        ours && self.filter.matches(packet, headers.inner())
+    }
+}
+
+impl Sink {
+    /// Lines on standard output; `macs` for Ethernet addresses in each.
+    pub(crate) fn text(macs: bool, output: Output) -> Self {
+        let form = Form::Text {
+            out: BufWriter::new(io::stdout()),
+            macs,
+            colour: output.colour_out(),
+        };
+        Self {
+            form,
+            to_stdout: true,
+        }
+    }
+
+    /// Lines of JSON on standard output.
+    pub(crate) fn json() -> Self {
+        Self {
+            form: Form::Json(BufWriter::new(io::stdout())),
+            to_stdout: true,
+        }
+    }
+
+    /// A capture file at `path`, `-` being standard output.
+    fn file(path: &Path, snap: u32) -> Result<Self, Failure> {
+        let failed = |source| Failure::File {
+            path: path.to_owned(),
+            source,
+        };
+        let to_stdout = path == Path::new("-");
+        let out: Box<dyn Write> = if to_stdout {
+            Box::new(BufWriter::new(io::stdout()))
+        } else {
+            Box::new(BufWriter::new(File::create(path).map_err(failed)?))
+        };
+        let program = concat!("overlane ", env!("OVERLANE_VERSION"));
+        let writer = Writer::new(out, snap, program)?;
+        Ok(Self {
+            form: Form::File(writer),
+            to_stdout,
+        })
+    }
+
+    fn write(&mut self, packet: &Packet, headers: &Headers<'_>) -> io::Result<()> {
+        match &mut self.form {
+            Form::Text { out, macs, colour } => {
+                let line = text::line(packet, headers, *macs, *colour);
+                writeln!(out, "{line}")
+            }
+            Form::Json(out) => {
+                let line = serde_json::to_string(&text::Json::of(packet, headers))?;
+                writeln!(out, "{line}")
+            }
+            Form::File(writer) => writer.write(&Record {
+                interface: &packet.interface,
+                time_unix_ns: packet.time_unix_ns,
+                outbound: text::is_outbound(packet),
+                len: packet.len,
+                bytes: &packet.bytes,
+                comment: &text::comment(packet),
+            }),
+        }
+    }
+
+    /// After each batch: what was captured can be read.
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.form {
+            Form::Text { out, .. } | Form::Json(out) => out.flush(),
+            Form::File(writer) => writer.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! A trace for programs. Names of hooks, stages and verdicts are those of docs/semantics.md; a line is
+//! one of the fabric file.
+
+use overlane_pipeline::{Entry, Output, Step};
+use serde::Serialize;
+
+use super::describe::{self, Seen};
+use super::walk::Hop;
+use crate::places::{Places, Thing};
+
+/// One packet and what became of it.
+#[derive(Serialize)]
+pub(crate) struct Traced {
+    /// Place in the capture, from 1.
+    number: usize,
+    /// When, counted from the first packet of the capture.
+    at_ns: u128,
+    /// The capture has not the whole packet.
+    cut: bool,
+    packet: Seen,
+    result: Fate,
+    hop: Node,
+}
+
+/// What became of it in the end.
+#[derive(Serialize)]
+struct Fate {
+    verdict: &'static str,
+    drop: bool,
+    host: String,
+    hook: &'static str,
+    /// The stage that decided, what it found, and by what in the fabric file.
+    stage: Option<&'static str>,
+    found: Option<String>,
+    by: Option<Thing>,
+    receivers: Vec<Receiver>,
+}
+
+#[derive(Serialize)]
+struct Receiver {
+    host: String,
+    port: String,
+}
+
+/// One hook.
+#[derive(Serialize)]
+struct Node {
+    host: String,
+    hook: &'static str,
+    device: Option<String>,
+    verdict: &'static str,
+    drop: bool,
+    /// Segments that fared the same; this is the first.
+    count: usize,
+    steps: Vec<Found>,
+    outputs: Vec<Left>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    stage: &'static str,
+    found: String,
+    by: Option<Thing>,
+}
+
+/// What left, and what became of it.
+#[derive(Serialize)]
+struct Left {
+    to: &'static str,
+    port: Option<String>,
+    remote: Option<String>,
+    packet: Seen,
+    then: Vec<Node>,
+}
+
+impl Traced {
+    pub(crate) fn new(
+        places: &Places<'_>,
+        number: usize,
+        at_ns: u128,
+        cut: bool,
+        hop: &Hop,
+    ) -> Self {
+        let end = hop.end();
+        let verdict = end.outcome.verdict;
+        let last = end.outcome.steps.last();
+        let receivers = hop.receivers();
+        let receivers = receivers.iter().map(|(host, port)| Receiver {
+            host: host.to_string(),
+            port: port.to_string(),
+        });
+        Self {
+            number,
+            at_ns,
+            cut,
+            packet: describe::packet(places.fabric, &hop.packet),
+            result: Fate {
+                verdict: verdict.name(),
+                drop: verdict.is_drop(),
+                host: end.host.to_string(),
+                hook: end.outcome.hook.name(),
+                stage: last.map(|step| step.stage),
+                found: last.map(|step| step.found.clone()),
+                by: last
+                    .and_then(|step| step.by.as_ref())
+                    .map(|by| places.thing(by)),
+                receivers: receivers.collect(),
+            },
+            hop: node(places, hop),
+        }
+    }
+}
+
+fn node(places: &Places<'_>, hop: &Hop) -> Node {
+    let outputs = hop.outcome.outputs.iter().zip(&hop.then);
+    Node {
+        host: hop.host.to_string(),
+        hook: hop.outcome.hook.name(),
+        device: match &hop.entry {
+            Entry::Port(device) | Entry::Segmenter(device) => Some(device.to_string()),
+            Entry::Underlay => None,
+        },
+        verdict: hop.outcome.verdict.name(),
+        drop: hop.outcome.verdict.is_drop(),
+        count: hop.count,
+        steps: hop
+            .outcome
+            .steps
+            .iter()
+            .map(|step| found(places, step))
+            .collect(),
+        outputs: outputs
+            .map(|(output, then)| left(places, output, then))
+            .collect(),
+    }
+}
+
+fn found(places: &Places<'_>, step: &Step) -> Found {
+    Found {
+        stage: step.stage,
+        found: step.found.clone(),
+        by: step.by.as_ref().map(|by| places.thing(by)),
+    }
+}
+
+fn left(places: &Places<'_>, output: &Output, then: &[Hop]) -> Left {
+    let (to, port, remote, packet) = match output {
+        Output::Port { port, packet } => ("port", Some(port.to_string()), None, packet),
+        Output::Underlay { remote, packet } => (
+            "underlay",
+            None,
+            remote.map(|remote| remote.to_string()),
+            packet,
+        ),
+        Output::Segmenter { packet } => ("segmenter", None, None, packet),
+        Output::Host { packet } => ("host", None, None, packet),
+    };
+    Left {
+        to,
+        port,
+        remote,
+        packet: describe::packet(places.fabric, packet),
+        then: then.iter().map(|hop| node(places, hop)).collect(),
+    }
+}

@@ -1,0 +1,230 @@
+//! `overlane trace FILE …`: what becomes of a packet, and which line of the fabric file decides it. The
+//! reference executor decides; needs no rights, no devices and nothing that runs. The way through here:
+//! [`expression`] or [`pcap`] → [`build`] → [`walk`] → [`render`] or [`json`]. How to read it:
+//! docs/trace.md.
+
+mod build;
+mod describe;
+mod error;
+mod expression;
+pub(crate) mod fields;
+mod json;
+mod pcap;
+mod render;
+mod transport;
+mod walk;
+
+use std::path::Path;
+use std::time::Duration;
+
+use overlane_model::{CompileError, Fabric, Name, Port, Verdict};
+use overlane_pipeline::{Entry, Packet};
+use overlane_wire::VlanTag;
+use overlane_wire::ethernet::Tag;
+
+use self::expression::Wish;
+use self::json::Traced;
+use self::pcap::Captured;
+use self::walk::{Hop, Network};
+use crate::args::Trace;
+use crate::check;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::places::Places;
+
+pub(crate) use self::error::{PacketError, did_you_mean, printable};
+
+/// What `--expect` takes beside the names of verdicts: somebody got it; it was lost.
+const DELIVERED: &str = "delivered";
+const DROPPED: &str = "dropped";
+
+/// Everything `--expect` takes.
+pub(crate) fn expectations() -> Vec<&'static str> {
+    let verdicts = Verdict::ALL.iter().map(|verdict| verdict.name());
+    verdicts.chain([DELIVERED, DROPPED]).collect()
+}
+
+pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
+    let fabric = check::load(&args.file)?;
+    let places = Places {
+        fabric: &fabric,
+        file: &args.file,
+    };
+    let start = Start::of(args, &fabric)?;
+    let packets = packets(args, &fabric, &start)?;
+    if packets.is_empty() {
+        output.note("there is no packet in the capture");
+    }
+    let mut network = Network::new(&fabric, args.mtu);
+    let mut json = Vec::new();
+    let mut as_expected = true;
+    for (index, sent) in packets.into_iter().enumerate() {
+        let entry = start.entry();
+        let hop = network.follow(start.host(), sent.at, entry, sent.packet)?;
+        let number = index + 1;
+        if let Some(expected) = &args.expect
+            && !is(&hop, expected)
+        {
+            let found = hop.end().outcome.verdict;
+            output.note(format!(
+                "packet {number}: expected {expected}, found {found}"
+            ));
+            as_expected = false;
+        }
+        if args.json {
+            let at_ns = sent.at.as_nanos();
+            json.push(Traced::new(&places, number, at_ns, sent.cut, &hop));
+            continue;
+        }
+        if index > 0 {
+            output.line("")?;
+        }
+        let from = start.describe(&places);
+        let heading = match &args.pcap {
+            Some(_) => format!("packet {number}, {:.6} s: {from}", sent.at.as_secs_f64()),
+            None => from,
+        };
+        output.line(format!("{heading}, {}", render::packet(&places, &hop)))?;
+        if sent.cut {
+            output.line("  the capture has not the whole packet")?;
+        }
+        output.line(render::trace(&places, &hop))?;
+        let well = !hop.end().outcome.verdict.is_drop();
+        output.outcome(render::verdict(&places, &hop), well)?;
+    }
+    if args.json {
+        output.json(&json)?;
+    }
+    if as_expected {
+        Ok(())
+    } else {
+        Err(Failure::Negative)
+    }
+}
+
+/// Whether a packet fared as expected.
+fn is(hop: &Hop, expected: &str) -> bool {
+    let verdict = hop.end().outcome.verdict;
+    match expected {
+        DROPPED => verdict.is_drop(),
+        DELIVERED => !verdict.is_drop() && !hop.receivers().is_empty(),
+        name => verdict.name() == name,
+    }
+}
+
+/// Where packets enter the fabric.
+enum Start<'f> {
+    Port(&'f Port),
+    Underlay(&'f Name),
+}
+
+impl<'f> Start<'f> {
+    fn of(args: &Trace, fabric: &'f Fabric) -> Result<Self, Failure> {
+        if let Some(host) = &args.from_underlay {
+            let found = fabric.hosts().get(host.as_str());
+            return match found {
+                Some(host) => Ok(Self::Underlay(&host.name)),
+                None => Err(CompileError::UnknownHost {
+                    host: host.clone(),
+                    known: fabric.hosts().keys().cloned().collect(),
+                }
+                .into()),
+            };
+        }
+        let name = args.port.as_deref().unwrap_or_default();
+        let found = fabric.ports().get(name).map(Self::Port);
+        found.ok_or_else(|| {
+            let known = fabric.ports().keys().map(Name::as_str);
+            PacketError::UnknownPort {
+                name: printable(name),
+                help: did_you_mean(name, known),
+            }
+            .into()
+        })
+    }
+
+    fn host(&self) -> &'f Name {
+        match self {
+            Self::Port(port) => &port.host,
+            Self::Underlay(host) => host,
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        match self {
+            Self::Port(port) => Entry::Port(port.attachment.device.clone()),
+            Self::Underlay(_) => Entry::Underlay,
+        }
+    }
+
+    fn describe(&self, places: &Places<'_>) -> String {
+        match self {
+            Self::Port(port) => format!(
+                "from port {} of switch {} on host {} ({})",
+                port.name,
+                port.switch,
+                port.host,
+                places.line(port.line)
+            ),
+            Self::Underlay(host) => format!("from the underlay to host {host}"),
+        }
+    }
+}
+
+/// A packet to trace.
+struct Sent {
+    at: Duration,
+    cut: bool,
+    packet: Packet,
+}
+
+fn packets(args: &Trace, fabric: &Fabric, start: &Start<'_>) -> Result<Vec<Sent>, PacketError> {
+    if let Some(path) = &args.pcap {
+        return captured(path, start);
+    }
+    let Start::Port(port) = start else {
+        return Ok(Vec::new());
+    };
+    let wish = Wish::parse(&args.packet.join(" "))?;
+    Ok(vec![Sent {
+        at: Duration::ZERO,
+        cut: false,
+        packet: build::packet(fabric, port, &wish)?,
+    }])
+}
+
+fn captured(path: &Path, start: &Start<'_>) -> Result<Vec<Sent>, PacketError> {
+    let port = match start {
+        Start::Port(port) => Some(*port),
+        Start::Underlay(_) => None,
+    };
+    let frames = pcap::read(path)?.into_iter();
+    Ok(frames.map(|frame| sent(frame, port)).collect())
+}
+
+/// A frame of a capture as the kernel would hand it over: the outermost tag beside the bytes. What a
+/// trunk port is said to send without a tag gets the port's.
+fn sent(frame: Captured, port: Option<&Port>) -> Sent {
+    let Captured { at, bytes, length } = frame;
+    let cut = u64::from(length) > bytes.len() as u64;
+    let mut packet = Packet::new(bytes);
+    let tpid = packet.bytes.get(12..14);
+    let service = tpid == Some(&[0x88, 0xa8]);
+    let tagged = service || tpid == Some(&[0x81, 0x00]);
+    let tci = packet
+        .bytes
+        .get(14..16)
+        .map(|tci| u16::from_be_bytes([tci[0], tci[1]]));
+    if let (true, Some(tci)) = (tagged, tci) {
+        let tag = VlanTag::from_tci(tci);
+        packet.tag = Some(Tag { service, tag });
+        packet.bytes.drain(12..16);
+    } else if let Some(vlan) = port.and_then(|port| port.attachment.vlan) {
+        let tag = VlanTag::from_tci(vlan.get());
+        packet.tag = Some(Tag {
+            service: false,
+            tag,
+        });
+    }
+    Sent { at, cut, packet }
+}

@@ -1,0 +1,116 @@
+//! What docs/rfc.md says is tested is tested: every test, golden case and file named there exists, and
+//! no row of its tables goes without one unless it says why. The check is shown to be able to fail.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a row without a test has to say.
+const REASONS: [&str; 2] = ["**not yet**", "*does not apply*"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What is wrong with a page; empty when nothing.
+fn faults(page: &str, root: &Path) -> Vec<String> {
+    let mut faults: Vec<String> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| !exists(word, root))
+        .map(|word| format!("`{word}` is not there"))
+        .collect();
+    for row in rows(page) {
+        match row.as_slice() {
+            [_, asked, here, tests] => {
+                let reasoned = REASONS.iter().any(|reason| row.concat().contains(reason));
+                if !tests.contains("`") && !reasoned {
+                    faults.push(format!("without a test: {asked}"));
+                }
+                if here.is_empty() {
+                    faults.push(format!("without our behaviour: {asked}"));
+                }
+            }
+            other => faults.push(format!("not four cells: {other:?}")),
+        }
+    }
+    faults
+}
+
+/// The rows of every table, without their heads.
+fn rows(page: &str) -> impl Iterator<Item = Vec<&str>> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'))
+        .map(|row| row.split(" | ").map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| cells[0] != "section" && !cells[0].starts_with("---"))
+}
+
+/// Is what a word in backquotes names there? Words that name no test are none of our business.
+fn exists(word: &str, root: &Path) -> bool {
+    let (path, name) = word.split_once("::").unwrap_or((word, ""));
+    if path.contains('…') || word.contains(' ') || path.ends_with("/x") || path == "test_x.py" {
+        return true; // the page's own explanation of the names
+    }
+    if let Some(case) = path.strip_prefix("cases/") {
+        return root
+            .join("tests/cases")
+            .join(case)
+            .join("case.yaml")
+            .is_file();
+    }
+    if path.starts_with("test_") && path.ends_with(".py") {
+        return defines(&root.join("tests/system").join(path), "def ", name);
+    }
+    if path.starts_with("crates/") {
+        return match name {
+            "" => root.join(path).exists(),
+            name => defines(&root.join(path), "fn ", name),
+        };
+    }
+    true
+}
+
+fn defines(file: &Path, keyword: &str, name: &str) -> bool {
+    let wanted = format!("{keyword}{name}(");
+    fs::read_to_string(file).is_ok_and(|text| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with(&wanted))
+    })
+}
+
+#[test]
+fn every_requirement_of_the_rfcs_has_its_test_or_its_reason() {
+    let root = root();
+    let page = fs::read_to_string(root.join("docs/rfc.md")).unwrap();
+    assert!(rows(&page).count() > 80, "the tables are read");
+    let faults = faults(&page, &root);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_wrong_page_is_found() {
+    let head = "| section | what it asks | here | test |\n|---|---|---|---|\n";
+    let wrong = [
+        "| 1 | a | b | |",
+        "| 1 | a | | `test_ecn.py::test_tcp_with_ecn_negotiated_crosses_whole` |",
+        "| 1 | a | b | `test_ecn.py::test_of_nothing` |",
+        "| 1 | a | b | `test_nothing.py::test_of_nothing` |",
+        "| 1 | a | b | `cases/no-such-case` |",
+        "| 1 | a | b | `crates/cli/tests/docs.rs::no_such_test` |",
+        "| 1 | a | b | `crates/no/such/file.yaml` |",
+        "| 1 | a | b |",
+    ];
+    for row in wrong {
+        assert_eq!(faults(&format!("{head}{row}\n"), &root()).len(), 1, "{row}");
+    }
+    let right = [
+        "| 1 | a | **not yet** | |",
+        "| 1 | a | b | `crates/cli/tests/docs.rs::a_wrong_page_is_found` |",
+        "| 1 | a | `vlan_tag` | `test_ecn.py::test_tcp_with_ecn_negotiated_crosses_whole` |",
+    ];
+    for row in right {
+        assert_eq!(faults(&format!("{head}{row}\n"), &root()), [""; 0], "{row}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What the programs cost: their size, and the time of one packet (`BPF_PROG_TEST_RUN`). The programs are
+//! those of production, with tables in maps that nobody else sees.
+//!
+//! A run happens on the loopback device (index 1), so the port under test has that index. A packet is run
+//! once: the kernel's own repetition would encapsulate the same packet again and again.
+
+use std::collections::BTreeSet;
+
+use crate::tables::{Contents, Table};
+use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, sys};
+use zerocopy::IntoBytes as _;
+
+/// The device that a run happens on.
+pub const IFINDEX: u32 = 1;
+
+/// The programs and their maps, for this process only.
+#[derive(Debug)]
+pub struct Bench {
+    loaded: Loaded,
+}
+
+impl Bench {
+    /// Loads the programs. Without `can_capture` the question whether somebody captures is not asked.
+    pub fn load(can_capture: bool) -> Result<Self, EbpfError> {
+        let constants = [("can_capture", u8::from(can_capture))];
+        let programs = BTreeSet::from(Program::ALL);
+        let loaded = DataPath::embedded()?.load_with(&programs, None, &constants)?;
+        Ok(Self { loaded })
+    }
+
+    /// Adds entries to the tables.
+    pub fn fill(&self, contents: &Contents) -> Result<(), EbpfError> {
+        for table in Table::ALL {
+            for (key, value) in contents.get(&table).into_iter().flatten() {
+                self.loaded.maps.put(table, key, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches capturing of all packets (to nobody) on or off.
+    pub fn capture(&self, on: bool) -> Result<(), EbpfError> {
+        const NAME: &str = "capture";
+        let value = abi::Capture {
+            mode: if on { abi::CAPTURE_ALL } else { abi::CAPTURE_OFF },
+            snap: 256,
+            ..abi::Capture::default()
+        };
+        let map = self.loaded.maps.map(NAME)?;
+        map.put(&0u32.to_ne_bytes(), value.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", NAME))
+    }
+
+    /// Nanoseconds of one run, which include some for the kernel's two looks at its clock.
+    pub fn run_ns(&self, program: Program, bytes: &[u8]) -> Result<u32, EbpfError> {
+        let held = self.loaded.program(program)?;
+        sys::test_run_ns(held.fd(), bytes)
+            .map_err(EbpfError::call("BPF_PROG_TEST_RUN", program.name()))
+    }
+
+    /// The size of a program.
+    pub fn size(&self, program: Program) -> Result<ProgramSize, EbpfError> {
+        let held = self.loaded.program(program)?;
+        sys::program_size(held.fd())
+            .map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", program.name()))
+    }
+}

@@ -1,0 +1,187 @@
+//! Runs the programs of the data path on single packets, on no device (`BPF_PROG_TEST_RUN`), with tables of
+//! our own in maps that nobody else sees. For tests: the programs are loaded with `test_mode` set
+//! (`bpf/test_mode.h`), and then send nothing.
+//!
+//! What the kernel cannot run this way: packets of at most 14 bytes or above [`MAX_LEN`], IP packets without
+//! a whole header ([`can_run`]), and super-packets.
+
+use std::collections::BTreeMap;
+
+use overlane_model::Verdict;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::counters::{self, Counters};
+use crate::tables::{Contents, Table};
+use crate::{DataPath, EbpfError, Loaded, Program, abi, sys};
+
+/// Shortest packet the kernel runs: an Ethernet header and one byte.
+pub const MIN_LEN: usize = 15;
+
+/// Longest packet: it must fit a page with some room before and behind it (`bpf_test_init` in
+/// net/bpf/test_run.c).
+pub const MAX_LEN: usize = 3500;
+
+/// Whether the kernel runs programs on these bytes (`bpf_prog_test_run_skb` in net/bpf/test_run.c).
+pub fn can_run(bytes: &[u8]) -> bool {
+    let header = match bytes.get(12..14) {
+        Some([0x08, 0x00]) => 20,
+        Some([0x86, 0xdd]) => 40,
+        _ => 0,
+    };
+    (MIN_LEN..=MAX_LEN).contains(&bytes.len()) && bytes.len() >= 14 + header
+}
+
+/// Room for what encapsulation adds.
+const ROOM: usize = MAX_LEN + 2 * abi::MAX_TEMPLATE;
+
+/// Maps that the programs write themselves.
+const STATE: [&str; 2] = ["learned", "learning"];
+
+/// The programs and their maps, for this process only.
+#[derive(Debug)]
+pub struct TestRun {
+    loaded: Loaded,
+    written: Contents,
+}
+
+/// What the kernel keeps beside a packet's bytes, and when it enters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// Instead of the kernel's clock.
+    pub now_ns: u64,
+    /// The device it enters by.
+    pub ifindex: u32,
+    /// `skb->mark`.
+    pub mark: u32,
+    /// VLAN tag: protocol and control information.
+    pub tag: Option<(u16, u16)>,
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its verdict; none when the program gave a number that is none.
+    pub verdict: Option<Verdict>,
+    /// The device it was sent to; 0: none.
+    pub ifindex: u32,
+    /// Copies that were sent of a flooded frame.
+    pub copies: u32,
+    /// Its tag now.
+    pub tag: Option<(u16, u16)>,
+    /// Its bytes now.
+    pub bytes: Vec<u8>,
+}
+
+impl TestRun {
+    /// Loads the programs this program was built with.
+    pub fn load() -> Result<Self, EbpfError> {
+        Ok(Self {
+            loaded: DataPath::embedded()?.load_for_tests()?,
+            written: Contents::new(),
+        })
+    }
+
+    /// Makes these the tables, and forgets what the programs learned. Writes only what differs from the
+    /// tables before.
+    pub fn set_tables(&mut self, contents: &Contents) -> Result<(), EbpfError> {
+        self.forget()?;
+        let nothing = BTreeMap::new();
+        for table in Table::ALL {
+            let old = self.written.get(&table).unwrap_or(&nothing);
+            let new = contents.get(&table).unwrap_or(&nothing);
+            // An array's entries cannot be deleted, only overwritten.
+            let gone = old.keys().filter(|key| !new.contains_key(*key));
+            for key in gone.filter(|_| table != Table::Settings) {
+                self.loaded.maps.delete(table, key)?;
+            }
+            for (key, value) in new {
+                if old.get(key) != Some(value) {
+                    self.loaded.maps.put(table, key, value)?;
+                }
+            }
+        }
+        self.written = contents.clone();
+        Ok(())
+    }
+
+    /// Forgets what the programs learned.
+    pub fn forget(&self) -> Result<(), EbpfError> {
+        for name in STATE {
+            let map = self.loaded.maps.map(name)?;
+            while let Some(key) = map
+                .next_key(None)
+                .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))?
+            {
+                map.delete(&key)
+                    .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the programs have learned.
+    pub fn learned(&self) -> Result<Vec<(abi::FdbKey, abi::Learned)>, EbpfError> {
+        const NAME: &str = "learned";
+        let map = self.loaded.maps.map(NAME)?;
+        let mut found = Vec::new();
+        let mut key = None;
+        while let Some(next) = map
+            .next_key(key.as_deref())
+            .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", NAME))?
+        {
+            let value = map
+                .get(&next)
+                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME))?;
+            if let (Ok(key), Some(value)) = (
+                abi::FdbKey::read_from_bytes(&next),
+                value.and_then(|value| abi::Learned::read_from_bytes(&value).ok()),
+            ) {
+                found.push((key, value));
+            }
+            key = Some(next);
+        }
+        Ok(found)
+    }
+
+    /// Runs one program on one packet, of which [`can_run`] is true.
+    pub fn run(&self, program: Program, bytes: &[u8], beside: Beside) -> Result<Ran, EbpfError> {
+        const NAME: &str = "test_io";
+        let (proto, tci) = beside.tag.unwrap_or_default();
+        let io = abi::TestIo {
+            now: beside.now_ns,
+            ifindex: beside.ifindex,
+            mark: beside.mark,
+            vlan_proto: proto.to_be(),
+            vlan_tci: tci,
+            // Until the program takes it off, the packet has the tag it came with.
+            out_proto: proto.to_be(),
+            out_tci: tci,
+            verdict: u32::MAX,
+            ..abi::TestIo::default()
+        };
+        let (map, key) = (self.loaded.maps.map(NAME)?, 0u32.to_ne_bytes());
+        map.put(&key, io.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", NAME))?;
+        let program_name = program.name();
+        let program = self.loaded.program(program)?;
+        let bytes = sys::test_run(program.fd(), bytes, ROOM)
+            .map_err(EbpfError::call("BPF_PROG_TEST_RUN", program_name))?;
+        let io = map
+            .get(&key)
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME))?
+            .and_then(|value| abi::TestIo::read_from_bytes(&value).ok())
+            .unwrap_or_default();
+        Ok(Ran {
+            verdict: Verdict::from_number(io.verdict),
+            ifindex: io.out_ifindex,
+            copies: io.copies,
+            tag: (io.out_proto != 0).then(|| (u16::from_be(io.out_proto), io.out_tci)),
+            bytes,
+        })
+    }
+
+    /// All that the programs have counted so far.
+    pub fn counters(&self) -> Result<Counters, EbpfError> {
+        counters::read(&self.loaded.maps)
+    }
+}

@@ -1,0 +1,326 @@
+//! `show learned`: the MACs that the data path has learned behind learning ports and remotes, by the same
+//! rules by which it uses them (`bpf/learn.h`, `find_learned`). What no longer counts is not shown, though
+//! it may still lie in the map.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+
+use nix::time::{ClockId, clock_gettime};
+use overlane_ebpf::abi;
+use overlane_ebpf::learned::{self as maps, LearnedEntry};
+use overlane_ebpf::tables::{Entries, Table};
+use overlane_wire::Mac;
+use serde::Serialize;
+use zerocopy::FromBytes;
+
+use super::{FdbPlace, OnUnderlay, local_place, port_by_key, remote_name, state_of, switch_name};
+use crate::HostError;
+use crate::state::State;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// `show learned`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Learned {
+    /// The host.
+    pub host: String,
+    /// Its learning ports, by name.
+    pub ports: Vec<LearningPort>,
+    /// The learned MACs, by switch and MAC.
+    pub entries: Vec<LearnedRow>,
+}
+
+/// A learning port of this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LearningPort {
+    /// Its name.
+    pub port: String,
+    /// Its logical switch.
+    pub switch: String,
+    /// How many MACs count against its limit. Those forgotten by age count until a new one needs their place.
+    pub macs: u32,
+    /// The most it may have.
+    pub limit: u32,
+    /// Seconds without a frame after which a MAC is forgotten.
+    pub age_s: u32,
+}
+
+/// One learned MAC.
+#[derive(Debug, Clone, Serialize)]
+pub struct LearnedRow {
+    /// The logical switch, when its name is known.
+    pub switch: Option<String>,
+    /// What tells it apart on the underlay.
+    #[serde(flatten)]
+    pub on_underlay: OnUnderlay,
+    /// The address.
+    pub mac: String,
+    /// The learning port, when it is on this host.
+    pub port: Option<String>,
+    /// Key of the logical port behind it; none when its host did not say.
+    pub key: Option<u32>,
+    /// Where the address lives.
+    #[serde(flatten)]
+    pub place: FdbPlace,
+    /// Seconds since it was last seen; its time is written once a second.
+    pub seen_s: u64,
+    /// Seconds without a frame after which it is forgotten.
+    pub age_s: u32,
+}
+
+/// Reads what `host` has learned from the kernel.
+pub fn learned(host: &str) -> Result<Learned, HostError> {
+    let state = state_of(host)?;
+    let set = super::maps(&state)?;
+    let ports = learning_ports(&set.contents()?[&Table::Ports]);
+    let counts = maps::counts(&set)?;
+    let entries = maps::entries(&set)?;
+    Ok(Learned {
+        host: host.to_owned(),
+        ports: ports
+            .values()
+            .filter_map(|port| learning_port(&state, port, &counts))
+            .collect(),
+        entries: rows(&state, &ports, &entries, now_ns()?),
+    })
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+fn now_ns() -> Result<u64, HostError> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| HostError::System {
+        operation: "read the clock",
+        source: io::Error::from(errno),
+    })?;
+    let part = |value: i64| u64::try_from(value).unwrap_or_default();
+    Ok(part(now.tv_sec()) * SECOND_NS + part(now.tv_nsec()))
+}
+
+/// Learning ports as the kernel has them, by place.
+fn learning_ports(entries: &Entries) -> BTreeMap<abi::PortId, abi::Port> {
+    let read = |(key, value): (&Vec<u8>, &Vec<u8>)| {
+        let key = abi::PortId::read_from_bytes(key).ok()?;
+        Some((key, abi::Port::read_from_bytes(value).ok()?))
+    };
+    let all = entries.iter().filter_map(read);
+    all.filter(|(_, port)| port.flags & abi::PORT_LEARNING != 0)
+        .collect()
+}
+
+fn learning_port(
+    state: &State,
+    port: &abi::Port,
+    counts: &BTreeMap<abi::PortKey, abi::Learning>,
+) -> Option<LearningPort> {
+    let named = port_by_key(state, port.switch_id, port.key.into())?;
+    let key = abi::PortKey {
+        switch_id: port.switch_id,
+        key: port.key.into(),
+    };
+    Some(LearningPort {
+        port: named.name.clone(),
+        switch: switch_name(state, port.switch_id).unwrap_or_default(),
+        macs: counts.get(&key).map_or(0, |count| count.macs),
+        limit: port.learn_limit,
+        age_s: port.learn_age,
+    })
+}
+
+fn rows(
+    state: &State,
+    ports: &BTreeMap<abi::PortId, abi::Port>,
+    entries: &[LearnedEntry],
+    now: u64,
+) -> Vec<LearnedRow> {
+    let mut rows: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| Some((entry.key, row(state, ports, entry, now)?)))
+        .collect();
+    rows.sort_by_key(|(key, _)| (key.switch_id, key.mac));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// None for what no longer counts.
+fn row(
+    state: &State,
+    ports: &BTreeMap<abi::PortId, abi::Port>,
+    LearnedEntry { key, value }: &LearnedEntry,
+    now: u64,
+) -> Option<LearnedRow> {
+    let seen_ns = now.saturating_sub(value.seen);
+    if seen_ns > u64::from(value.age) * SECOND_NS {
+        return None;
+    }
+    let switch_id = key.switch_id;
+    let mut row = LearnedRow {
+        switch: switch_name(state, switch_id),
+        on_underlay: OnUnderlay::of(switch_id),
+        mac: Mac::from(key.mac).to_string(),
+        port: None,
+        key: Some(value.key).filter(|&key| key != 0),
+        place: remote_place(state, value.remote),
+        seen_s: seen_ns / SECOND_NS,
+        age_s: value.age,
+    };
+    if value.port.ifindex != 0 {
+        let at = ports.get(&value.port)?;
+        if (at.switch_id, u32::from(at.key)) != (switch_id, value.key) {
+            return None;
+        }
+        let named = port_by_key(state, switch_id, value.key);
+        row.port = named.map(|port| port.name.clone());
+        row.place = local_place(named, value.port);
+    } else if !state
+        .remotes
+        .iter()
+        .any(|remote| remote.address == IpAddr::from(value.remote))
+    {
+        return None;
+    }
+    Some(row)
+}
+
+fn remote_place(state: &State, remote: abi::Addr) -> FdbPlace {
+    let address = IpAddr::from(remote);
+    FdbPlace::Remote {
+        remote: remote_name(state, address),
+        address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlane_model::Fabric;
+
+    use super::*;
+
+    const FABRIC: &str = r#"
+version: 1
+hosts:
+  h1: { underlay: 198.18.0.1, uplink: eth1 }
+  h2: { underlay: 198.18.0.2, uplink: eth1 }
+switches:
+  blue: { vni: 5001 }
+ports:
+  lab: { switch: blue, host: h1, device: lab0, vlan: 10, mac: "02:00:00:00:00:01", key: 7, learning: { limit: 2, age: 60 } }
+  far: { switch: blue, host: h2, device: far0, mac: "02:00:00:00:00:02", key: 8 }
+"#;
+    const PORT: abi::PortId = abi::PortId {
+        ifindex: 3,
+        vlan: 10,
+    };
+
+    fn state() -> State {
+        let fabric = Fabric::parse("f", FABRIC).unwrap();
+        State::of(&fabric.compile("h1").unwrap())
+    }
+
+    fn port() -> abi::Port {
+        abi::Port {
+            switch_id: 5001,
+            key: 7,
+            mac: abi::MacBytes::default(),
+            flags: abi::PORT_LEARNING,
+            learn_limit: 2,
+            learn_age: 60,
+        }
+    }
+
+    fn entry(last: u8, port: abi::PortId, key: u32, remote: &str, seen_s: u64) -> LearnedEntry {
+        let mac = abi::MacBytes {
+            bytes: [6, 0, 0, 0, 0, last],
+        };
+        LearnedEntry {
+            key: abi::FdbKey {
+                switch_id: 5001,
+                mac,
+                pad: 0,
+            },
+            value: abi::Learned {
+                port,
+                key,
+                remote: remote.parse::<IpAddr>().unwrap().into(),
+                age: 60,
+                seen: seen_s * SECOND_NS,
+            },
+        }
+    }
+
+    #[test]
+    fn what_counts_is_shown_with_its_place() {
+        let none = abi::PortId::default();
+        let entries = [
+            entry(2, none, 8, "198.18.0.2", 940),
+            entry(1, PORT, 7, "::", 990),
+            entry(3, none, 0, "198.18.0.2", 1000),
+        ];
+        let rows = rows(
+            &state(),
+            &[(PORT, port())].into(),
+            &entries,
+            1000 * SECOND_NS,
+        );
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|row| serde_json::to_value(row).unwrap())
+            .collect();
+        assert_eq!(
+            shown[0],
+            serde_json::json!({
+                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:01", "port": "lab",
+                "key": 7, "place": "local", "device": "lab0", "vlan": 10, "seen_s": 10, "age_s": 60,
+            })
+        );
+        // Exactly its age old: still remembered.
+        assert_eq!(
+            shown[1],
+            serde_json::json!({
+                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:02", "port": null,
+                "key": 8, "place": "remote", "remote": "h2", "address": "198.18.0.2", "seen_s": 60, "age_s": 60,
+            })
+        );
+        assert_eq!((rows[2].key, rows.len()), (None, 3));
+    }
+
+    #[test]
+    fn what_no_longer_counts_is_not_shown() {
+        let none = abi::PortId::default();
+        let elsewhere = abi::PortId { ifindex: 4, ..PORT };
+        let entries = [
+            entry(1, PORT, 7, "::", 939),          // too old
+            entry(2, elsewhere, 7, "::", 1000),    // the device has another index now
+            entry(3, PORT, 9, "::", 1000),         // another port is there now
+            entry(4, none, 8, "198.18.0.3", 1000), // a remote that left the fabric
+        ];
+        let rows = rows(
+            &state(),
+            &[(PORT, port())].into(),
+            &entries,
+            1000 * SECOND_NS,
+        );
+        assert!(rows.is_empty(), "{rows:?}");
+    }
+
+    #[test]
+    fn learning_ports_and_their_counts() {
+        let key = abi::PortKey {
+            switch_id: 5001,
+            key: 7,
+        };
+        let count = abi::Learning {
+            macs: 2,
+            ..abi::Learning::default()
+        };
+        let found = learning_port(&state(), &port(), &[(key, count)].into()).unwrap();
+        let expected = LearningPort {
+            port: "lab".into(),
+            switch: "blue".into(),
+            macs: 2,
+            limit: 2,
+            age_s: 60,
+        };
+        assert_eq!(found, expected);
+        let fresh = learning_port(&state(), &port(), &BTreeMap::new()).unwrap();
+        assert_eq!(fresh.macs, 0);
+    }
+}

@@ -1,0 +1,56 @@
+//! `show switches`: the logical switches with a port on this host.
+
+use serde::Serialize;
+
+use super::{OnUnderlay, state_of};
+use crate::HostError;
+
+/// `show switches`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Switches {
+    /// The host.
+    pub host: String,
+    /// Its logical switches, by name.
+    pub switches: Vec<SwitchRow>,
+}
+
+/// One logical switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SwitchRow {
+    /// Its name.
+    pub switch: String,
+    /// What tells it apart on the underlay.
+    #[serde(flatten)]
+    pub on_underlay: OnUnderlay,
+    /// Its ports on this host, by name.
+    pub ports: Vec<String>,
+    /// Unicast to unknown MACs is flooded, not dropped.
+    pub flood_unknown: bool,
+    /// VLAN tags of guests are carried, not refused.
+    pub vlan_transparent: bool,
+    /// Seconds a MAC learned from another host is remembered; none: nothing is learned.
+    pub learn_age_s: Option<u32>,
+}
+
+/// Looks at the logical switches of `host`.
+pub fn switches(host: &str) -> Result<Switches, HostError> {
+    let state = state_of(host)?;
+    let row = |switch: &crate::state::SwitchState| {
+        let ports = state
+            .ports
+            .iter()
+            .filter(|port| port.switch_id == switch.id);
+        SwitchRow {
+            switch: switch.name.clone(),
+            on_underlay: OnUnderlay::of(switch.id),
+            ports: ports.map(|port| port.name.clone()).collect(),
+            flood_unknown: switch.flood_unknown,
+            vlan_transparent: switch.vlan_transparent,
+            learn_age_s: switch.learn_age_s,
+        }
+    };
+    Ok(Switches {
+        host: host.to_owned(),
+        switches: state.switches.iter().map(row).collect(),
+    })
+}

@@ -1,0 +1,151 @@
+//! What one packet carries from stage to stage: who looks at it, how heavy it counts, what has left so
+//! far. A stage either goes on with a value or ends the packet's way with a verdict ([`Stage`]).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+
+use overlane_model::{Hook, PortTable, Verdict};
+
+use crate::explain::{Found, Steps};
+use crate::{Counter, Counters, Host, Outcome, Output, Packet, State};
+
+/// Goes on with a value, or ends with a verdict; the `?` of a stage is a drop or an answer.
+pub(crate) type Stage<T = ()> = ControlFlow<Verdict, T>;
+
+/// One packet on its way.
+pub(crate) struct Context<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) state: &'a mut State,
+    pub(crate) now_ns: u64,
+    pub(crate) hook: Hook,
+    pub(crate) entered: &'a Packet,
+    pub(crate) weight: Weight,
+    outputs: Vec<Output>,
+    counters: Counters,
+    steps: Steps,
+}
+
+/// What a packet adds to counters.
+#[derive(Clone, Copy)]
+pub(crate) struct Weight {
+    /// Bytes before the frame: the outer header, and an inner tag.
+    pub(crate) offset: usize,
+    /// Of the frame without its tag; before `parse`, of the packet.
+    pub(crate) len: usize,
+    pub(crate) segments: u64,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        host: &'a Host,
+        state: &'a mut State,
+        now_ns: u64,
+        hook: Hook,
+        entered: &'a Packet,
+        explain: bool,
+    ) -> Self {
+        let segments = entered.gso.map_or(1, |gso| gso.segments.max(1));
+        Self {
+            host,
+            state,
+            now_ns,
+            hook,
+            entered,
+            weight: Weight {
+                offset: 0,
+                len: entered.bytes.len(),
+                segments: segments.into(),
+            },
+            outputs: Vec::new(),
+            counters: Counters::default(),
+            steps: Steps::new(explain),
+        }
+    }
+
+    /// Counts the verdict: once for each packet, here.
+    pub(crate) fn finish(mut self, verdict: Verdict) -> Outcome {
+        let mut counter = self.counter();
+        counter.bytes += self.weight.offset as u64;
+        self.counters.verdicts.insert((self.hook, verdict), counter);
+        Outcome {
+            hook: self.hook,
+            verdict,
+            outputs: self.outputs,
+            counters: self.counters,
+            steps: self.steps.into_vec(),
+        }
+    }
+
+    /// Explains what a stage did.
+    pub(crate) fn step<F: Into<Found>>(&mut self, stage: &'static str, found: impl FnOnce() -> F) {
+        self.steps.add(stage, found);
+    }
+
+    /// Ends the packet's way, and explains why.
+    pub(crate) fn end<T, F: Into<Found>>(
+        &mut self,
+        stage: &'static str,
+        verdict: Verdict,
+        why: impl FnOnce() -> F,
+    ) -> Stage<T> {
+        self.steps.add(stage, why);
+        ControlFlow::Break(verdict)
+    }
+
+    pub(crate) fn send(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+
+    pub(crate) fn count_from_port(&mut self, port: &PortTable) {
+        let counter = self.counter();
+        add(&mut self.counters.from_port, &port.name, counter);
+    }
+
+    pub(crate) fn count_to_port(&mut self, port: &PortTable) {
+        let counter = self.counter();
+        add(&mut self.counters.to_port, &port.name, counter);
+    }
+
+    pub(crate) fn count_port_dropped(&mut self, port: &PortTable) {
+        let counter = self.counter();
+        add(&mut self.counters.port_dropped, &port.name, counter);
+    }
+
+    /// A remote has counters as long as it is in the tables.
+    pub(crate) fn count_remote(&mut self, which: RemoteCount, remote: IpAddr) {
+        if self.host.remote(remote).is_none() {
+            return;
+        }
+        let counter = self.counter();
+        let counters = match which {
+            RemoteCount::To => &mut self.counters.to_remote,
+            RemoteCount::From => &mut self.counters.from_remote,
+            RemoteCount::Dropped => &mut self.counters.remote_dropped,
+        };
+        add(counters, &remote, counter);
+    }
+
+    fn counter(&self) -> Counter {
+        Counter {
+            packets: 1,
+            segments: self.weight.segments,
+            bytes: self.weight.len as u64,
+        }
+    }
+}
+
+/// Which counter of a remote.
+#[derive(Clone, Copy)]
+pub(crate) enum RemoteCount {
+    To,
+    From,
+    Dropped,
+}
+
+fn add<K: Ord + Clone>(counters: &mut BTreeMap<K, Counter>, key: &K, weight: Counter) {
+    let counter = counters.entry(key.clone()).or_default();
+    counter.packets += weight.packets;
+    counter.segments += weight.segments;
+    counter.bytes += weight.bytes;
+}

@@ -1,0 +1,232 @@
+//! Stage encap: puts the outer header before a frame for one remote. After `l2_lookup`.
+//!
+//! ```text
+//! | Ethernet: 14, | IP: 20 or 40 | UDP: 8 | VXLAN: 8,    | inner Ethernet, | the rest of |
+//! | no addresses  |              |        | Geneve: 16   | with a tag      | the frame   |
+//! ```
+//!
+//! The header is the remote's template (`overlane_model`); written per packet are lengths, DSCP and ECN,
+//! IPv4 checksum, UDP source port, VNI and the keys of OVN's option.
+
+use std::net::IpAddr;
+
+use overlane_model::{Dscp, Encapsulation, Hook, Remote, SwitchId, Verdict};
+use overlane_wire::checksum::checksum;
+use overlane_wire::ip::protocol;
+use overlane_wire::{EtherType, ethernet, ipv4, ipv6, udp};
+
+use crate::bytes::{put, put16};
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::flow_hash::source_port;
+use crate::parse::Frame;
+use crate::port::Source;
+use crate::{Output, Packet};
+
+const STAGE: &str = "encap";
+const SCTP: u8 = 132;
+const OUTER_MAX_LEN: usize = 65_535;
+const ECN_BITS: u8 = 3;
+
+/// `key`: of the destination, 0 where it is not known.
+pub(crate) fn encap(
+    cx: &mut Context<'_>,
+    source: &Source<'_>,
+    frame: &Frame<'_>,
+    remote: IpAddr,
+    key: u16,
+) -> Stage<Verdict> {
+    let Some(remote) = cx.host.remote(remote) else {
+        return unknown_remote(cx, remote);
+    };
+    check_super_packet(cx, frame)?;
+    check_mtu(cx, STAGE, remote, frame, frame.segment_len)?;
+    let outer_len = ip_len(remote, frame, frame.len());
+    if outer_len > OUTER_MAX_LEN {
+        return segment(cx, || {
+            format!(
+                "the outer packet would have {outer_len} bytes, more than its length field can say"
+            )
+        });
+    }
+    // The kernel cannot take the tunnel's mark off it again, and UDP on the far side goes by the mark.
+    if frame.gso.is_some() && frame.protocol() == Some(protocol::UDP) {
+        return segment(
+            cx,
+            || "a UDP super-packet does not travel whole in a tunnel",
+        );
+    }
+    send(cx, source, frame, remote, key);
+    cx.step(STAGE, || {
+        let tunnel = cx.host.tables().tunnel.encapsulation;
+        let port = source_port(frame.flow_hash, &cx.host.tables().tunnel.source_ports);
+        let (id, name, addr) = (source.switch.id, &remote.name, remote.addr);
+        let text = format!("sent to host {name} ({addr}) over {tunnel}, {id}, source port {port}");
+        Found::by_host(text, name)
+    });
+    Stage::Continue(Verdict::Encap)
+}
+
+/// Kinds that travel neither whole nor measured as they are.
+fn check_super_packet(cx: &mut Context<'_>, frame: &Frame<'_>) -> Stage {
+    if frame.gso.is_none() {
+        return Stage::Continue(());
+    }
+    match frame.protocol() {
+        Some(protocol::TCP | protocol::UDP) => Stage::Continue(()),
+        Some(SCTP) => cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "the kernel does not segment SCTP under a second header",
+        ),
+        // Of a tunnel of the guest's own only the first header is known: its segments are measured.
+        _ => match segment(
+            cx,
+            || "a super-packet in a tunnel of the guest's own is segmented first",
+        ) {
+            Stage::Continue(verdict) | Stage::Break(verdict) => Stage::Break(verdict),
+        },
+    }
+}
+
+/// Into the segmenter, as it came; its segments come back and get verdicts of their own.
+pub(crate) fn segment<F: Into<Found>>(
+    cx: &mut Context<'_>,
+    why: impl FnOnce() -> F,
+) -> Stage<Verdict> {
+    if cx.hook == Hook::FromSegmenter {
+        return cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "the segmenter did not cut this super-packet",
+        );
+    }
+    cx.step(STAGE, why);
+    let packet = cx.entered.clone();
+    cx.send(Output::Segmenter { packet });
+    Stage::Continue(Verdict::Segment)
+}
+
+pub(crate) fn unknown_remote<T>(cx: &mut Context<'_>, remote: IpAddr) -> Stage<T> {
+    cx.end(STAGE, Verdict::UnknownRemote, || {
+        format!("no host of the fabric has the tunnel end point {remote}")
+    })
+}
+
+/// Nothing is ever fragmented.
+pub(crate) fn check_mtu(
+    cx: &mut Context<'_>,
+    stage: &'static str,
+    remote: &Remote,
+    frame: &Frame<'_>,
+    len: usize,
+) -> Stage {
+    let (outer_len, mtu) = (ip_len(remote, frame, len), cx.host.underlay_mtu());
+    if outer_len <= mtu as usize {
+        return Stage::Continue(());
+    }
+    cx.end(stage, Verdict::PktTooBig, || {
+        let room = (mtu as usize).saturating_sub(outer_len - (len - ethernet::LEN));
+        Found::by_tunnel(format!(
+            "the outer packet would have {outer_len} bytes, and the underlay's MTU is {mtu}: \
+             {room} is the largest MTU of a guest"
+        ))
+    })
+}
+
+/// Of the outer packet around `len` bytes of the frame.
+fn ip_len(remote: &Remote, frame: &Frame<'_>, len: usize) -> usize {
+    remote.header.len().saturating_sub(ethernet::LEN) + frame.tag_len() + len
+}
+
+/// The packet for one remote, also as the copy of a flooded frame.
+pub(crate) fn send(
+    cx: &mut Context<'_>,
+    source: &Source<'_>,
+    frame: &Frame<'_>,
+    remote: &Remote,
+    key: u16,
+) {
+    let mut bytes = remote.header.clone();
+    fill(cx, source, frame, &mut bytes, key);
+    match frame
+        .tag
+        .zip(frame.bytes.split_at_checked(ethernet::LEN - 2))
+    {
+        Some((tag, (addresses, rest))) => {
+            let tpid = if tag.service {
+                EtherType::SERVICE_VLAN
+            } else {
+                EtherType::VLAN
+            };
+            bytes.extend_from_slice(addresses);
+            bytes.extend_from_slice(&tpid.get().to_be_bytes());
+            bytes.extend_from_slice(&tag.tag.tci().to_be_bytes());
+            bytes.extend_from_slice(rest);
+        }
+        None => bytes.extend_from_slice(&frame.bytes),
+    }
+    cx.send(Output::Underlay {
+        remote: Some(remote.addr),
+        packet: Packet {
+            bytes,
+            tag: None,
+            gso: frame.gso,
+        },
+    });
+}
+
+/// What differs from packet to packet.
+fn fill(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, outer: &mut [u8], key: u16) {
+    let tables = cx.host.tables();
+    let traffic_class = traffic_class(tables.tunnel.dscp, frame);
+    let ip_at = ethernet::LEN;
+    // At most OUTER_MAX_LEN: checked before.
+    let ip_len = (outer.len() - ip_at + frame.tag_len() + frame.len()) as u16;
+    let udp_at = match tables.vtep {
+        IpAddr::V4(_) => {
+            put16(outer, 12, EtherType::IPV4.get());
+            put(outer, ip_at + 1, &[traffic_class]);
+            put16(outer, ip_at + 2, ip_len);
+            let header = outer.get(ip_at..ip_at + ipv4::LEN).unwrap_or_default();
+            let checksum = checksum(header);
+            put16(outer, ip_at + 10, checksum);
+            ip_at + ipv4::LEN
+        }
+        IpAddr::V6(_) => {
+            put16(outer, 12, EtherType::IPV6.get());
+            put(
+                outer,
+                ip_at,
+                &[0x60 | traffic_class >> 4, traffic_class << 4],
+            );
+            put16(outer, ip_at + 4, ip_len.saturating_sub(ipv6::LEN as u16));
+            ip_at + ipv6::LEN
+        }
+    };
+    let udp_len = ip_len.saturating_sub((udp_at - ip_at) as u16);
+    put16(
+        outer,
+        udp_at,
+        source_port(frame.flow_hash, &tables.tunnel.source_ports),
+    );
+    put16(outer, udp_at + 4, udp_len);
+    let tunnel_at = udp_at + udp::LEN;
+    if let SwitchId::Vni(vni) = source.switch.id {
+        put(outer, tunnel_at + 4, &vni.bytes());
+    }
+    if tables.tunnel.encapsulation == Encapsulation::Geneve {
+        put16(outer, tunnel_at + 12, source.port.key.get());
+        put16(outer, tunnel_at + 14, key);
+    }
+}
+
+/// ECN is the inner one: normal mode of RFC 6040 section 4.1. A frame that is not IP has neither.
+fn traffic_class(dscp: Dscp, frame: &Frame<'_>) -> u8 {
+    let inner = frame.ip.map_or(0, |ip| ip.traffic_class);
+    let dscp = match dscp {
+        Dscp::Fixed(dscp) => dscp << 2,
+        Dscp::Copy => inner & !ECN_BITS,
+    };
+    dscp | inner & ECN_BITS
+}

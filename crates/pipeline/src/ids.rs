@@ -1,0 +1,57 @@
+//! Stage ids: the logical destination of a frame in a tunnel. OVN's option names it; without one (VXLAN, or
+//! a peer that does not know it) `l2_lookup` does. After `learn`; then `decap`, and `to_port` or `flood`.
+
+use overlane_model::{PortTable, Verdict};
+use overlane_wire::ip::protocol;
+
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::flood::GROUP_KEY;
+use crate::l2_lookup;
+use crate::parse::Frame;
+use crate::tunnel::Tunnel;
+
+const STAGE: &str = "ids";
+
+/// `None`: flood it here.
+pub(crate) fn ids<'a>(
+    cx: &mut Context<'a>,
+    tunnel: &Tunnel<'a>,
+    frame: &Frame<'_>,
+) -> Stage<Option<&'a PortTable>> {
+    // The tunnel's mark stays on it, and the guest's UDP would lose it without a trace.
+    if frame.gso.is_some() && frame.protocol() == Some(protocol::UDP) {
+        return cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "a UDP super-packet does not come out of a tunnel whole",
+        );
+    }
+    let (switch, key) = (tunnel.switch, tunnel.dest_key);
+    match key {
+        0 => l2_lookup::from_underlay(cx, switch, frame),
+        GROUP_KEY.. => {
+            cx.step(STAGE, || "the Geneve option says: everybody");
+            Stage::Continue(None)
+        }
+        _ => match cx.host.port_of_key(switch.id, key) {
+            Some(port) => {
+                cx.step(STAGE, || {
+                    let name = &port.name;
+                    Found::by_port(
+                        format!("the Geneve option says: key {key}, port {name}"),
+                        name,
+                    )
+                });
+                Stage::Continue(Some(port))
+            }
+            None => cx.end(STAGE, Verdict::UnknownPortKey, || {
+                let (name, host) = (&switch.name, &cx.host.tables().host);
+                let text = format!(
+                    "the Geneve option names key {key}, no port of switch {name} on {host}"
+                );
+                Found::by_switch(text, name)
+            }),
+        },
+    }
+}

@@ -1,0 +1,182 @@
+//! Stage learn: source addresses behind learning ports, and behind remotes on switches that have such
+//! ports. The fabric's FDB always comes first, so that no port can take an address the fabric gave away.
+//! From a port between `port_security` and `arp_nd`, from a tunnel between `ecn` and `ids`.
+
+use std::net::IpAddr;
+
+use overlane_model::{Learning, SwitchId, SwitchTable, Verdict};
+use overlane_wire::Mac;
+
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::Frame;
+use crate::port::Source;
+use crate::state::{Learned, LearnedPlace, SECOND_NS, State};
+
+const STAGE: &str = "learn";
+
+pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage {
+    let (port, mac) = (source.port, frame.source);
+    let Some(learning) = port.learning.filter(|_| mac != port.mac) else {
+        return Stage::Continue(());
+    };
+    if let Some(owner) = cx.host.fdb_entry(port.switch, mac) {
+        if port.security.check_mac {
+            return cx.end(STAGE, Verdict::SpoofedMac, || {
+                let owner = &owner.port;
+                let text = format!("{mac} belongs to port {owner}, and is not learned elsewhere");
+                Found::by_port(text, owner)
+            });
+        }
+        return Stage::Continue(());
+    }
+    let entry = Learned {
+        place: LearnedPlace::Port(port.attachment.clone()),
+        key: port.key.get(),
+        age_s: learning.age_s,
+        seen_ns: cx.now_ns,
+    };
+    if cx.state.see_again((port.switch, mac), &entry) {
+        cx.step(STAGE, || {
+            format!("{mac} was learned at port {} before", port.name)
+        });
+        return Stage::Continue(());
+    }
+    if cx.state.learn_at_port((port.switch, mac), entry, learning) {
+        cx.step(STAGE, || {
+            Found::by_port(format!("{mac} is at port {} now", port.name), &port.name)
+        });
+        return Stage::Continue(());
+    }
+    cx.end(STAGE, Verdict::MacLimit, || {
+        let (name, limit) = (&port.name, learning.limit);
+        let text = format!(
+            "{mac} is new, and port {name} has its limit of {limit} addresses, or the table is full"
+        );
+        Found::by_port(text, name)
+    })
+}
+
+/// From the underlay nothing is refused: the frame's own host did that.
+pub(crate) fn from_remote(
+    cx: &mut Context<'_>,
+    switch: &SwitchTable,
+    frame: &Frame<'_>,
+    remote: IpAddr,
+    key: u16,
+) {
+    let mac = frame.source;
+    let Some(age_s) = switch.learn_age_s else {
+        return;
+    };
+    if cx.host.fdb_entry(switch.id, mac).is_some() {
+        return;
+    }
+    let entry = Learned {
+        place: LearnedPlace::Remote(remote),
+        key,
+        age_s,
+        seen_ns: cx.now_ns,
+    };
+    if !cx.state.see_again((switch.id, mac), &entry) && cx.state.remember((switch.id, mac), entry) {
+        cx.step(STAGE, || {
+            let host = cx.host.remote(remote);
+            let host = host.map_or_else(
+                || remote.to_string(),
+                |host| format!("{} ({remote})", host.name),
+            );
+            Found::by_switch(format!("{mac} is on host {host} now"), &switch.name)
+        });
+    }
+}
+
+/// Where a learned address is, while that is still true.
+pub(crate) fn find<'s>(cx: &'s Context<'_>, switch: &SwitchTable, mac: Mac) -> Option<&'s Learned> {
+    switch.learn_age_s?;
+    let learned = cx.state.learned.get(&(switch.id, mac))?;
+    let holds = !learned.is_old(cx.now_ns)
+        && match &learned.place {
+            LearnedPlace::Port(at) => cx.host.port_at(at).is_some_and(|port| {
+                port.switch == switch.id && port.key.get() == learned.key && port.learning.is_some()
+            }),
+            LearnedPlace::Remote(remote) => cx.host.remote(*remote).is_some(),
+        };
+    holds.then_some(learned)
+}
+
+impl State {
+    /// Whether the address is known to be there; then it is seen now. Written at most once a second.
+    fn see_again(&mut self, id: (SwitchId, Mac), seen: &Learned) -> bool {
+        let Some(known) = self.learned.get_mut(&id) else {
+            return false;
+        };
+        if known.key != seen.key || known.place != seen.place {
+            return false;
+        }
+        if seen.seen_ns >= known.seen_ns.saturating_add(SECOND_NS) {
+            known.seen_ns = seen.seen_ns;
+        }
+        true
+    }
+
+    /// A new address of a port, or one that has moved to it; false where there is no room for it.
+    fn learn_at_port(&mut self, id: (SwitchId, Mac), entry: Learned, learning: Learning) -> bool {
+        let (port, now_ns) = ((id.0, entry.key), entry.seen_ns);
+        let has_limit =
+            |state: &mut Self| state.learning.entry(port).or_default().macs >= learning.limit;
+        if has_limit(self) {
+            self.sweep(port, now_ns);
+            if has_limit(self) {
+                return false;
+            }
+        }
+        if self.is_full(&id) {
+            self.sweep(port, now_ns);
+        }
+        if !self.remember(id, entry) {
+            return false;
+        }
+        self.learning.entry(port).or_default().macs += 1;
+        true
+    }
+
+    /// Writes an entry; the port that had the address before no longer counts it.
+    fn remember(&mut self, id: (SwitchId, Mac), entry: Learned) -> bool {
+        if self.is_full(&id) {
+            return false;
+        }
+        if let Some(former) = self.learned.insert(id, entry) {
+            self.uncount(id.0, &former);
+        }
+        true
+    }
+
+    fn is_full(&self, id: &(SwitchId, Mac)) -> bool {
+        self.learned.len() >= Self::MAX_LEARNED && !self.learned.contains_key(id)
+    }
+
+    /// Forgets what is old everywhere, at most once a second for each port: it walks the whole table.
+    fn sweep(&mut self, port: (SwitchId, u16), now_ns: u64) {
+        let of = self.learning.entry(port).or_default();
+        if now_ns < of.next_sweep_ns {
+            return;
+        }
+        of.next_sweep_ns = now_ns.saturating_add(SECOND_NS);
+        let old: Vec<_> = self
+            .learned
+            .extract_if(.., |_, learned| learned.is_old(now_ns))
+            .collect();
+        for ((switch, _), learned) in old {
+            self.uncount(switch, &learned);
+        }
+    }
+
+    fn uncount(&mut self, switch: SwitchId, former: &Learned) {
+        if matches!(former.place, LearnedPlace::Remote(_)) {
+            return;
+        }
+        if let Some(port) = self.learning.get_mut(&(switch, former.key)) {
+            port.macs = port.macs.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Stage parse: reads one Ethernet frame, the packet itself from a port or from a VLAN, the inner frame
+//! from a tunnel. After it: `port_security` from a port, `ecn` from a tunnel, `l2_lookup` from a VLAN.
+
+mod ip;
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
+use overlane_model::{Hook, SwitchTable, Verdict};
+use overlane_wire::ethernet::{self, Tag};
+use overlane_wire::{EtherType, Mac, VlanTag};
+
+use crate::Gso;
+use crate::bytes::{array, be16};
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::flow_hash::Flow;
+pub(crate) use ip::{Ip, is_extension, walk};
+
+const STAGE: &str = "parse";
+
+/// A frame as the later stages see it.
+pub(crate) struct Frame<'a> {
+    /// From the Ethernet header on, without a tag.
+    pub(crate) bytes: Cow<'a, [u8]>,
+    /// A guest's, which goes with the frame in a transparent switch.
+    pub(crate) tag: Option<Tag>,
+    pub(crate) gso: Option<Gso>,
+    pub(crate) destination: Mac,
+    pub(crate) source: Mac,
+    pub(crate) ethertype: EtherType,
+    pub(crate) ip: Option<Ip>,
+    /// Of its longest segment.
+    pub(crate) segment_len: usize,
+    pub(crate) flow_hash: u32,
+}
+
+impl Frame<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes that its tag takes inside a tunnel.
+    pub(crate) fn tag_len(&self) -> usize {
+        self.tag.map_or(0, |_| ethernet::TAG_LEN)
+    }
+
+    /// What follows the IP header, of a packet that has one.
+    pub(crate) fn protocol(&self) -> Option<u8> {
+        self.ip.map(|ip| ip.protocol)
+    }
+
+    /// Payload of a segment; 0: no super-packet.
+    pub(crate) fn gso_size(&self) -> usize {
+        self.gso.map_or(0, |gso| gso.size.into())
+    }
+}
+
+/// IPv4 as `::ffff:a.b.c.d`.
+pub(crate) fn mapped(addr: IpAddr) -> Ipv6Addr {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+        IpAddr::V6(addr) => addr,
+    }
+}
+
+/// `bytes` is the frame with a tag that stands in it, `beside` the tag that does not.
+pub(crate) fn parse<'a>(
+    cx: &mut Context<'a>,
+    switch: &SwitchTable,
+    bytes: &'a [u8],
+    beside: Option<Tag>,
+) -> Stage<Frame<'a>> {
+    cx.weight.len = bytes.len();
+    let Some(header) = array::<{ ethernet::LEN }>(bytes, 0) else {
+        return cx.end(STAGE, Verdict::InnerTooSmall, || {
+            format!("{} bytes are no Ethernet header of 14", bytes.len())
+        });
+    };
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = header;
+    let mut frame = Frame {
+        bytes: Cow::Borrowed(bytes),
+        tag: beside,
+        gso: cx.entered.gso.filter(|gso| gso.size > 0),
+        destination: Mac::new([d0, d1, d2, d3, d4, d5]),
+        source: Mac::new([s0, s1, s2, s3, s4, s5]),
+        ethertype: EtherType(u16::from_be_bytes([t0, t1])),
+        ip: None,
+        segment_len: bytes.len(),
+        flow_hash: 0,
+    };
+    tags(cx, switch, &mut frame)?;
+    if frame.source.is_group() || frame.source.is_zero() {
+        return cx.end(STAGE, Verdict::SourceMac, || {
+            format!("the source {} is no address of a station", frame.source)
+        });
+    }
+    let flow = match frame.ethertype {
+        EtherType::IPV4 => ip::ipv4(cx, &mut frame)?,
+        EtherType::IPV6 => ip::ipv6(cx, &mut frame)?,
+        _ => Flow::of_ethernet(array(&frame.bytes, 0).unwrap_or_default()),
+    };
+    count_segments(cx, &frame);
+    if cx.hook != Hook::FromUnderlay {
+        frame.flow_hash = flow.hash(cx.host.tables().tunnel.hash_seed);
+    }
+    cx.step(STAGE, || describe(&frame));
+    Stage::Continue(frame)
+}
+
+/// Tags that a guest chose: refused (RFC 7348 section 6.1), or carried by a transparent switch. The kernel
+/// keeps the first beside the bytes, so that one in them is the second, but inside a tunnel.
+fn tags(cx: &mut Context<'_>, switch: &SwitchTable, frame: &mut Frame<'_>) -> Stage {
+    if frame.tag.is_some() && !switch.vlan_transparent {
+        return refuse_tag(cx, switch, frame.tag);
+    }
+    if !frame.ethertype.is_vlan() {
+        return Stage::Continue(());
+    }
+    if !switch.vlan_transparent {
+        return refuse_tag(cx, switch, None);
+    }
+    if cx.weight.offset == 0 {
+        return second_tag(cx);
+    }
+    let Some([tci, ethertype]) = be16(&frame.bytes, 14)
+        .zip(be16(&frame.bytes, 16))
+        .map(<[u16; 2]>::from)
+    else {
+        return cx.end(
+            STAGE,
+            Verdict::InnerTooSmall,
+            || "the frame ends in its VLAN tag",
+        );
+    };
+    frame.tag = Some(Tag {
+        service: frame.ethertype == EtherType::SERVICE_VLAN,
+        tag: VlanTag::from_tci(tci),
+    });
+    frame.ethertype = EtherType(ethertype);
+    let tag_at = ethernet::LEN - 2;
+    frame
+        .bytes
+        .to_mut()
+        .drain(tag_at..tag_at + ethernet::TAG_LEN);
+    frame.segment_len = frame.len();
+    cx.weight.offset += ethernet::TAG_LEN;
+    cx.weight.len = frame.len();
+    match frame.ethertype.is_vlan() {
+        true => second_tag(cx),
+        false => Stage::Continue(()),
+    }
+}
+
+fn refuse_tag(cx: &mut Context<'_>, switch: &SwitchTable, tag: Option<Tag>) -> Stage {
+    cx.end(STAGE, Verdict::VlanTag, || {
+        let tag = tag.map_or_else(String::new, |tag| format!(" (VLAN {})", tag.tag.vid()));
+        let name = &switch.name;
+        let text = format!("the frame has a VLAN tag{tag}, and switch {name} carries none");
+        Found::by_switch(text, name)
+    })
+}
+
+fn second_tag(cx: &mut Context<'_>) -> Stage {
+    cx.end(
+        STAGE,
+        Verdict::VlanTag,
+        || "the frame has a second VLAN tag, which no switch carries",
+    )
+}
+
+/// What a super-packet is worth: the kernel's own number may count with other headers.
+fn count_segments(cx: &mut Context<'_>, frame: &Frame<'_>) {
+    let (len, size) = (frame.len(), frame.gso_size());
+    if size > 0 && len > frame.segment_len && frame.segment_len > size {
+        let headers = frame.segment_len - size;
+        cx.weight.segments = (len - headers).div_ceil(size) as u64;
+    }
+}
+
+fn describe(frame: &Frame<'_>) -> String {
+    let (source, destination) = (frame.source, frame.destination);
+    let what = match frame.ip {
+        Some(ip) => ip.describe(&frame.bytes),
+        None if frame.ethertype.is_length() => "an 802.3 frame".to_owned(),
+        None if frame.ethertype == EtherType::ARP => "ARP".to_owned(),
+        None => format!("type {}", frame.ethertype),
+    };
+    let tag = frame
+        .tag
+        .map_or_else(String::new, |tag| format!(", VLAN tag {}", tag.tag.vid()));
+    let len = match frame.gso_size() {
+        0 => format!("{} bytes", frame.len()),
+        size => format!("{} bytes in segments of {size}", frame.len()),
+    };
+    format!("{source} → {destination}{tag}, {what}, {len}")
+}

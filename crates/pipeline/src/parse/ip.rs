@@ -1,0 +1,216 @@
+//! The IP header of a frame, as far as it decides: lengths, what follows, and the flow.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use overlane_model::Verdict;
+use overlane_wire::ethernet;
+use overlane_wire::ip::protocol;
+use overlane_wire::{ipv4, ipv6};
+
+use super::{Frame, STAGE};
+use crate::bytes::{array, byte};
+use crate::context::{Context, Stage};
+use crate::flow_hash::Flow;
+
+/// Extension headers that are passed over.
+const MAX_EXTENSIONS: usize = 6;
+const SCTP: u8 = 132;
+
+/// What later stages ask about an IP packet. Offsets are from the start of the frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ip {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    /// DSCP and ECN.
+    pub(crate) traffic_class: u8,
+    /// What follows the header, and the IPv6 extension headers that are passed over.
+    pub(crate) protocol: u8,
+    /// Of what follows.
+    pub(crate) l4_at: usize,
+    /// Of the packet's end, as its header says: padding may follow.
+    pub(crate) end: usize,
+    /// IPv4: no first fragment, so it has no ports.
+    pub(crate) later_fragment: bool,
+}
+
+impl Ip {
+    /// Source and destination port, of protocols that begin with them.
+    fn ports(&self, bytes: &[u8]) -> Option<[u8; 4]> {
+        match self.protocol {
+            protocol::TCP | protocol::UDP | SCTP => array(bytes, self.l4_at),
+            _ => None,
+        }
+    }
+
+    /// For an explanation.
+    pub(crate) fn describe(&self, bytes: &[u8]) -> String {
+        let (source, destination) = (self.source, self.destination);
+        let name = match self.protocol {
+            protocol::TCP => "TCP".to_owned(),
+            protocol::UDP => "UDP".to_owned(),
+            protocol::ICMP => "ICMP".to_owned(),
+            protocol::ICMPV6 => "ICMPv6".to_owned(),
+            SCTP => "SCTP".to_owned(),
+            number => format!("protocol {number}"),
+        };
+        let ports = self.ports(bytes).filter(|_| !self.later_fragment);
+        let ports = ports.map_or_else(String::new, |[s0, s1, d0, d1]| {
+            let (source, destination) =
+                (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+            format!(" port {source} → {destination}")
+        });
+        format!("{source} → {destination} {name}{ports}")
+    }
+}
+
+/// Headers that say where the next one begins; a fragment header ends the walk.
+pub(crate) fn is_extension(next: u8) -> bool {
+    matches!(
+        next,
+        protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS
+    )
+}
+
+pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
+    let Some(header) = array::<{ ipv4::LEN }>(&frame.bytes, ethernet::LEN) else {
+        return bad_header(cx, || "the frame ends in the IPv4 header".to_owned());
+    };
+    let [
+        version_ihl,
+        traffic_class,
+        l0,
+        l1,
+        _,
+        _,
+        f0,
+        f1,
+        _,
+        protocol,
+        _,
+        _,
+        addresses @ ..,
+    ] = header;
+    let [s0, s1, s2, s3, d0, d1, d2, d3] = addresses;
+    let room = frame.len() - ethernet::LEN;
+    let header_len = usize::from(version_ihl & 0xf) * 4;
+    let total_len = match usize::from(u16::from_be_bytes([l0, l1])) {
+        0 if frame.gso.is_some() => room, // BIG TCP: the length is the packet's
+        len => len,
+    };
+    let is_whole = (header_len..=room).contains(&total_len);
+    if version_ihl >> 4 != 4 || header_len < ipv4::LEN || !is_whole {
+        return bad_header(cx, || {
+            let version = version_ihl >> 4;
+            format!(
+                "IPv4 header of version {version}, {header_len} bytes, total length {total_len}, \
+                 in {room} bytes"
+            )
+        });
+    }
+    coalesced(cx, frame, total_len + ethernet::LEN)?;
+    let fragment = u16::from_be_bytes([f0, f1]);
+    let ip = Ip {
+        source: [s0, s1, s2, s3].into(),
+        destination: [d0, d1, d2, d3].into(),
+        traffic_class,
+        protocol,
+        l4_at: ethernet::LEN + header_len,
+        end: ethernet::LEN + total_len,
+        later_fragment: fragment & 0x1fff != 0,
+    };
+    frame.ip = Some(ip);
+    // Fragments of one datagram are one flow: without ports.
+    let ports = match fragment & 0x3fff {
+        0 => transport(frame, &ip),
+        _ => [0; 4],
+    };
+    Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
+}
+
+pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
+    let Some(header) = array::<{ ipv6::LEN }>(&frame.bytes, ethernet::LEN) else {
+        return bad_header(cx, || "the frame ends in the IPv6 header".to_owned());
+    };
+    let payload_at = ethernet::LEN + ipv6::LEN;
+    let room = frame.len() - payload_at;
+    let [v0, v1, _, _, l0, l1, next, _, ..] = header;
+    let payload_len = usize::from(u16::from_be_bytes([l0, l1]));
+    if v0 >> 4 != 6 || payload_len > room {
+        return bad_header(cx, || {
+            let version = v0 >> 4;
+            format!(
+                "IPv6 header of version {version}, payload length {payload_len}, in {room} bytes"
+            )
+        });
+    }
+    if payload_len > 0 {
+        coalesced(cx, frame, payload_at + payload_len)?;
+    }
+    let (protocol, l4_at) = walk(&frame.bytes, next, payload_at);
+    let address = |at| Ipv6Addr::from(array::<16>(&header, at).unwrap_or_default());
+    let ip = Ip {
+        source: address(8).into(),
+        destination: address(24).into(),
+        traffic_class: v0 << 4 | v1 >> 4,
+        protocol,
+        l4_at,
+        end: payload_at + payload_len,
+        later_fragment: false,
+    };
+    frame.ip = Some(ip);
+    let ports = transport(frame, &ip);
+    if payload_len == 0 && frame.gso.is_some() && next == protocol::HOP_BY_HOP {
+        frame.segment_len -= 8; // BIG TCP: segmentation removes the jumbo option
+    }
+    Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
+}
+
+/// What stands behind the extension headers, and where. A chain that does not end names the header
+/// where it was left.
+pub(crate) fn walk(bytes: &[u8], first: u8, begin: usize) -> (u8, usize) {
+    let (mut next, mut at) = (first, begin);
+    for _ in 0..MAX_EXTENSIONS {
+        if !is_extension(next) {
+            break;
+        }
+        let Some([following, len]) = array(bytes, at) else {
+            break;
+        };
+        next = following;
+        at += (usize::from(len) + 1) * 8;
+    }
+    (next, at)
+}
+
+/// The ports of the flow and, for a super-packet, the length of its longest segment: each repeats the
+/// headers.
+fn transport(frame: &mut Frame<'_>, ip: &Ip) -> [u8; 4] {
+    let header_len = match ip.protocol {
+        protocol::TCP => {
+            byte(&frame.bytes, ip.l4_at + 12).map_or(0, |len| usize::from(len >> 4) * 4)
+        }
+        protocol::UDP | SCTP => 8,
+        _ => return [0; 4],
+    };
+    if frame.gso.is_some() {
+        frame.segment_len = ip.l4_at + header_len + frame.gso_size();
+    }
+    ip.ports(&frame.bytes).unwrap_or_default()
+}
+
+/// Several tunnel packets that were coalesced outside (`rx-udp-gro-forwarding`): a frame of ours with
+/// others behind it, where a super-packet fills all there is.
+fn coalesced(cx: &mut Context<'_>, frame: &Frame<'_>, packet_len: usize) -> Stage {
+    let is_in_tunnel = cx.weight.offset > 0;
+    if !is_in_tunnel || frame.gso.is_none() || packet_len == frame.len() {
+        return Stage::Continue(());
+    }
+    cx.end(STAGE, Verdict::GsoUnsupported, || {
+        "several packets that the uplink made one: switch rx-udp-gro-forwarding and \
+         rx-gro-list off there"
+    })
+}
+
+fn bad_header<T>(cx: &mut Context<'_>, why: impl FnOnce() -> String) -> Stage<T> {
+    cx.end(STAGE, Verdict::InnerIpHeader, why)
+}

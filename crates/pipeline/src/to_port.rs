@@ -1,0 +1,43 @@
+//! Stage to_port: hands a frame, plain again, to a port of this host. The last stage. How the kernel does
+//! it (`bpf_redirect_peer` or an ordinary transmit, whole or in segments) is not seen here.
+
+use overlane_model::{PortTable, Verdict, VlanId};
+use overlane_wire::VlanTag;
+use overlane_wire::ethernet::Tag;
+
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::Frame;
+use crate::{Output, Packet};
+
+const STAGE: &str = "to_port";
+
+pub(crate) fn to_port(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) -> Stage<Verdict> {
+    deliver(cx, frame, port);
+    cx.step(STAGE, || {
+        let (name, at) = (&port.name, &port.attachment);
+        Found::by_port(format!("handed to port {name} ({at})"), name)
+    });
+    Stage::Continue(Verdict::ToPort)
+}
+
+/// One frame for one port, also as the copy of a flooded one.
+pub(crate) fn deliver(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) {
+    cx.count_to_port(port);
+    cx.send(Output::Port {
+        port: port.name.clone(),
+        packet: Packet {
+            bytes: frame.bytes.to_vec(),
+            tag: port.attachment.vlan.map(tag_of).or(frame.tag),
+            gso: frame.gso,
+        },
+    });
+}
+
+/// An 802.1Q tag of priority 0.
+pub(crate) fn tag_of(vlan: VlanId) -> Tag {
+    Tag {
+        service: false,
+        tag: VlanTag::from_tci(vlan.get()),
+    }
+}

@@ -1,0 +1,63 @@
+//! Stages vlan_out and vlan_in: frames of a switch that is bound to a VLAN cross the uplink plain, with its
+//! tag. vlan_out comes after `l2_lookup`; vlan_in is the first stage of a tagged frame on the uplink, then
+//! `parse` and `l2_lookup`.
+
+use overlane_model::{SwitchId, SwitchTable, Verdict, VlanId};
+use overlane_wire::ethernet::{self, Tag};
+
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::Frame;
+use crate::to_port::tag_of;
+use crate::{Output, Packet};
+
+pub(crate) fn vlan_out(cx: &mut Context<'_>, frame: &Frame<'_>, vlan: VlanId) -> Stage<Verdict> {
+    send(cx, "vlan_out", frame, vlan)?;
+    cx.step("vlan_out", || {
+        let host = cx.host.tables();
+        format!("sent out of {} with VLAN tag {vlan}", host.uplink)
+    });
+    Stage::Continue(Verdict::VlanOut)
+}
+
+/// One frame out of the uplink, also as the copy of a flooded one.
+pub(crate) fn send(
+    cx: &mut Context<'_>,
+    stage: &'static str,
+    frame: &Frame<'_>,
+    vlan: VlanId,
+) -> Stage {
+    let (payload_len, mtu) = (frame.segment_len - ethernet::LEN, cx.host.underlay_mtu());
+    if payload_len > mtu as usize {
+        return cx.end(stage, Verdict::PktTooBig, || {
+            format!("{payload_len} bytes do not fit the uplink's MTU of {mtu}")
+        });
+    }
+    cx.send(Output::Underlay {
+        remote: None,
+        packet: Packet {
+            bytes: frame.bytes.to_vec(),
+            tag: Some(tag_of(vlan)),
+            gso: frame.gso,
+        },
+    });
+    Stage::Continue(())
+}
+
+/// The switch that a tagged frame enters; any other stays with the host.
+pub(crate) fn vlan_in<'a>(cx: &mut Context<'a>, tag: Tag) -> Stage<&'a SwitchTable> {
+    let vlan = VlanId::new(tag.tag.vid().into()).ok();
+    let switch = vlan
+        .filter(|_| !tag.service)
+        .and_then(|vlan| cx.host.switch(SwitchId::Vlan(vlan)));
+    let Some(switch) = switch else {
+        return cx.end("vlan_in", Verdict::ToHost, || {
+            format!("no switch of this host is bound to VLAN {}", tag.tag.vid())
+        });
+    };
+    cx.step("vlan_in", || {
+        let (name, vlan) = (&switch.name, tag.tag.vid());
+        Found::by_switch(format!("VLAN {vlan} is switch {name}"), name)
+    });
+    Stage::Continue(switch)
+}

@@ -1,0 +1,309 @@
+//! Stage port_security, rule by rule: what passes and what does not.
+
+// Helpers of tests, which clippy does not take for tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::*;
+use overlane_model::Verdict::{self, *};
+
+const V4: u16 = 0x0800;
+const V6: u16 = 0x86dd;
+const FOREIGN: &str = "02:00:00:00:00:99";
+const LINK_LOCAL: &str = "fe80::ff:fe00:11";
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+
+fn verdict(bytes: Vec<u8>) -> Verdict {
+    Net::new().verdict("v1", bytes)
+}
+
+fn with_a1(a1: &'static str, bytes: Vec<u8>) -> Verdict {
+    let net = With {
+        a1,
+        ..With::default()
+    };
+    Net::with(net).verdict("v1", bytes)
+}
+
+fn v4(source: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    eth(A1, B1, V4, &ip4(source, "198.18.100.3", protocol, payload))
+}
+
+fn v6(source: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+    eth(A1, B1, V6, &ip6(source, "2001:2::3", next, payload))
+}
+
+fn arp(sender_mac: &str, sender: [u8; 4]) -> Vec<u8> {
+    let mut packet = vec![0, 1, 8, 0, 6, 4, 0, 2];
+    packet.extend(mac(sender_mac).bytes());
+    packet.extend(sender);
+    packet.extend(mac(B1).bytes());
+    packet.extend([198, 18, 100, 3]);
+    packet
+}
+
+/// ICMPv6 of a type, its fixed part of `len` bytes filled with the target.
+fn nd(kind: u8, len: usize, target: &str, options: &[u8]) -> Vec<u8> {
+    let target = target.parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let mut message = [&[kind, 0, 0, 0, 0, 0, 0, 0], &target[..]].concat();
+    message.truncate(len);
+    message.extend(options);
+    message
+}
+
+fn option(kind: u8, of: &str) -> Vec<u8> {
+    [&[kind, 1][..], mac(of).bytes()].concat()
+}
+
+#[test]
+fn a_foreign_mac_is_refused_unless_security_is_off() {
+    let frame = eth(FOREIGN, B1, 0x1234, &[0; 50]);
+    assert_eq!(verdict(frame.clone()), SpoofedMac);
+    assert_eq!(with_a1("security: mac", frame.clone()), SpoofedMac);
+    assert_eq!(with_a1("security: off", frame), Encap);
+    let outcome = Net::new().from("v1", eth(FOREIGN, B1, 0x1234, &[0; 50]));
+    let step = outcome.steps.last().unwrap();
+    assert_eq!(step.stage, "port_security");
+    assert!(
+        step.found.contains(FOREIGN) && step.found.contains("port a1"),
+        "{}",
+        step.found
+    );
+    assert_eq!(outcome.counters.port_dropped.len(), 1);
+}
+
+#[test]
+fn arp_speaks_for_the_port_only() {
+    let frame = |packet: &[u8]| eth(A1, B1, 0x0806, packet);
+    let own = arp(A1, [198, 18, 100, 1]);
+    assert_eq!(verdict(frame(&own)), Encap);
+    assert_eq!(verdict(frame(&arp(A1, [0; 4]))), Encap); // a probe
+    assert_eq!(verdict(frame(&arp(FOREIGN, [198, 18, 100, 1]))), SpoofedArp);
+    assert_eq!(verdict(frame(&arp(A1, [198, 18, 100, 2]))), SpoofedArp);
+    assert_eq!(
+        with_a1("security: mac", frame(&arp(A1, [198, 18, 100, 2]))),
+        Encap
+    );
+    assert_eq!(
+        with_a1("security: mac", frame(&arp(FOREIGN, [198, 18, 100, 1]))),
+        SpoofedArp
+    );
+    assert_eq!(verdict(frame(&own[..27])), SpoofedArp);
+    for (at, other) in [(1, 6), (2, 9), (4, 8), (5, 16)] {
+        let mut odd = own.clone();
+        odd[at] = other;
+        assert_eq!(verdict(frame(&odd)), SpoofedArp, "byte {at}");
+    }
+}
+
+#[test]
+fn ipv4_sources() {
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(1, 2, &[]))), Encap);
+    assert_eq!(verdict(v4("198.18.100.2", UDP, &udp(1, 2, &[]))), SpoofedIp);
+    assert_eq!(
+        with_a1("security: mac", v4("198.18.100.2", UDP, &udp(1, 2, &[]))),
+        Encap
+    );
+    assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 67, &[]))), Encap);
+    assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 68, &[]))), SpoofedIp);
+    assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(69, 67, &[]))), SpoofedIp);
+    assert_eq!(verdict(v4("0.0.0.0", 6, &udp(68, 67, &[]))), SpoofedIp);
+    assert_eq!(verdict(v4("0.0.0.0", UDP, &[0, 68, 0])), SpoofedIp);
+}
+
+#[test]
+fn ipv6_sources() {
+    let detection = nd(135, 24, "2001:2::1", &[]);
+    assert_eq!(verdict(v6("2001:2::1", UDP, &udp(1, 2, &[]))), Encap);
+    assert_eq!(verdict(v6(LINK_LOCAL, UDP, &udp(1, 2, &[]))), Encap);
+    assert_eq!(verdict(v6("fe80::1", UDP, &udp(1, 2, &[]))), SpoofedIp);
+    assert_eq!(
+        verdict(v6("fe80::1:0:ff:fe00:11", UDP, &udp(1, 2, &[]))),
+        SpoofedIp
+    );
+    assert_eq!(verdict(v6("2001:2::2", UDP, &udp(1, 2, &[]))), SpoofedIp);
+    assert_eq!(verdict(v6("::", ICMPV6, &detection)), Encap);
+    // A multicast listener report has a router alert before it (RFC 3810 section 5).
+    let report = [&[ICMPV6, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0][..], &[0; 24]].concat();
+    assert_eq!(verdict(v6("::", 0, &report)), Encap);
+    assert_eq!(verdict(v6("::", UDP, &udp(546, 547, &[]))), SpoofedIp);
+}
+
+#[test]
+fn dhcp_servers_need_permission() {
+    let four = v4("198.18.100.1", UDP, &udp(67, 68, &[]));
+    let six = v6("2001:2::1", UDP, &udp(547, 546, &[]));
+    for frame in [four, six] {
+        assert_eq!(verdict(frame.clone()), DhcpServer);
+        assert_eq!(with_a1("security: mac", frame.clone()), DhcpServer);
+        assert_eq!(with_a1("allow: [dhcp_server]", frame.clone()), Encap);
+        assert_eq!(with_a1("security: off", frame), Encap);
+    }
+    // The families' ports are not each other's; a header that is not there is not checked.
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(547, 1, &[]))), Encap);
+    assert_eq!(verdict(v6("2001:2::1", UDP, &udp(67, 1, &[]))), Encap);
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &[0])), Encap);
+    assert_eq!(verdict(v4("198.18.100.1", 6, &udp(67, 68, &[]))), Encap);
+}
+
+#[test]
+fn dhcp_servers_are_seen_in_first_fragments_only() {
+    let server = udp(67, 68, &[0; 16]);
+    let packet = |fragment| ip4_with("198.18.100.1", "198.18.100.3", UDP, 0, fragment, &server);
+    assert_eq!(verdict(eth(A1, B1, V4, &packet(0x2000))), DhcpServer);
+    assert_eq!(verdict(eth(A1, B1, V4, &packet(0x2001))), Encap);
+    let six = |offset: u8| {
+        [
+            &[UDP, 0, 0, offset, 0, 0, 0, 1][..],
+            &udp(547, 546, &[0; 16]),
+        ]
+        .concat()
+    };
+    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(1))), DhcpServer);
+    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(8))), Encap);
+}
+
+#[test]
+fn icmpv6_that_cannot_be_seen() {
+    let hidden = |next, payload: &[u8]| verdict(v6("2001:2::1", next, payload));
+    let fragment = |next, offset, kind| [next, 0, 0, offset, 0, 0, 0, 1, kind, 0, 0, 0, 0, 0, 0, 0];
+    for kind in 133..=137 {
+        // With more fragments to come, and without: both are fragments (RFC 6980).
+        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, kind)), HiddenNd);
+        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 0, kind)), HiddenNd);
+        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 8, kind)), Encap);
+    }
+    assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, 128)), Encap);
+    assert_eq!(hidden(FRAGMENT, &fragment(UDP, 1, 135)), Encap);
+    for next in [0, 43, 44, 60] {
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 0)), HiddenNd);
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 8, 0)), Encap);
+    }
+    assert_eq!(
+        with_a1(
+            "security: off",
+            v6("2001:2::1", FRAGMENT, &fragment(ICMPV6, 1, 135))
+        ),
+        Encap
+    );
+}
+
+#[test]
+fn chains_of_extension_headers() {
+    let chain = |headers: usize, last: u8| {
+        let mut payload = Vec::new();
+        for left in (0..headers).rev() {
+            let next = if left == 0 { last } else { DESTINATION };
+            payload.extend([next, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        payload.extend([128, 0, 0, 0, 0, 0, 0, 0]);
+        v6("2001:2::1", DESTINATION, &payload)
+    };
+    assert_eq!(verdict(chain(6, ICMPV6)), Encap);
+    assert_eq!(verdict(chain(7, ICMPV6)), HiddenNd);
+    assert_eq!(verdict(chain(6, 43)), HiddenNd);
+    // The chain ends in the frame: in the header's first bytes, and before it is over.
+    assert_eq!(verdict(v6("2001:2::1", DESTINATION, &[ICMPV6])), HiddenNd);
+    assert_eq!(
+        verdict(v6("2001:2::1", DESTINATION, &[ICMPV6, 1, 0, 0, 0, 0, 0, 0])),
+        HiddenNd
+    );
+    // It is over, and the message is not there.
+    assert_eq!(
+        verdict(v6("2001:2::1", DESTINATION, &[ICMPV6, 0, 1, 4, 0, 0, 0, 0])),
+        Encap
+    );
+}
+
+#[test]
+fn routers_need_permission() {
+    let advertisement = v6(LINK_LOCAL, ICMPV6, &nd(134, 16, "::", &[]));
+    let redirect = v6(LINK_LOCAL, ICMPV6, &nd(137, 24, "::", &[]));
+    let allow = "allow: [router_advertisement]";
+    for frame in [advertisement, redirect] {
+        assert_eq!(verdict(frame.clone()), RouterAdvertisement);
+        assert_eq!(with_a1(allow, frame.clone()), Encap);
+        assert_eq!(with_a1("security: off", frame), Encap);
+    }
+    let behind_options = [&[ICMPV6, 0, 1, 4, 0, 0, 0, 0][..], &nd(134, 16, "::", &[])].concat();
+    assert_eq!(
+        verdict(v6(LINK_LOCAL, DESTINATION, &behind_options)),
+        RouterAdvertisement
+    );
+    // Even so its option is checked.
+    let spoofed = nd(134, 16, "::", &option(1, FOREIGN));
+    assert_eq!(with_a1(allow, v6(LINK_LOCAL, ICMPV6, &spoofed)), SpoofedNd);
+}
+
+#[test]
+fn nd_messages_are_whole() {
+    for (kind, len) in [(133, 8), (134, 16), (135, 24), (136, 24)] {
+        let allow = "allow: [router_advertisement]";
+        let whole = |options: &[u8]| {
+            with_a1(
+                allow,
+                v6("2001:2::1", ICMPV6, &nd(kind, len, "2001:2::1", options)),
+            )
+        };
+        assert_eq!(whole(&[]), Encap, "{kind}");
+        let cut = nd(kind, len - 1, "2001:2::1", &[]);
+        assert_eq!(
+            with_a1(allow, v6("2001:2::1", ICMPV6, &cut)),
+            SpoofedNd,
+            "{kind}"
+        );
+        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0]), Encap);
+        assert_eq!(whole(&[9, 0, 0, 0, 0, 0, 0, 0]), SpoofedNd);
+        assert_eq!(whole(&[9, 2, 0, 0, 0, 0, 0, 0]), SpoofedNd);
+        assert_eq!(whole(&[9]), SpoofedNd);
+        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(8)), Encap);
+        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(9)), SpoofedNd);
+    }
+    // Padding behind the packet is no part of it; a length that says less is what counts.
+    let mut padded = v6("2001:2::1", ICMPV6, &nd(133, 8, "::", &[]));
+    padded.extend([0; 3]);
+    assert_eq!(verdict(padded.clone()), Encap);
+    padded[18..20].copy_from_slice(&[0, 7]);
+    assert_eq!(verdict(padded), SpoofedNd);
+}
+
+#[test]
+fn nd_speaks_for_the_port_only() {
+    let send = |kind, target, options: &[u8]| {
+        verdict(v6("2001:2::1", ICMPV6, &nd(kind, 24, target, options)))
+    };
+    assert_eq!(send(135, "2001:2::3", &option(1, A1)), Encap);
+    assert_eq!(send(135, "2001:2::3", &option(1, FOREIGN)), SpoofedNd);
+    assert_eq!(send(135, "2001:2::3", &option(2, FOREIGN)), Encap); // means nothing there
+    assert_eq!(send(136, "2001:2::1", &option(2, A1)), Encap);
+    assert_eq!(send(136, LINK_LOCAL, &option(2, A1)), Encap);
+    assert_eq!(send(136, "2001:2::1", &option(2, FOREIGN)), SpoofedNd);
+    assert_eq!(send(136, "2001:2::2", &option(2, A1)), SpoofedNd);
+    assert_eq!(send(136, "fe80::1", &option(2, A1)), SpoofedNd);
+    let second = [option(14, FOREIGN), option(2, FOREIGN)].concat();
+    assert_eq!(send(136, "2001:2::1", &second), SpoofedNd);
+    let about_other = v6(
+        "2001:2::1",
+        ICMPV6,
+        &nd(136, 24, "2001:2::2", &option(2, A1)),
+    );
+    assert_eq!(with_a1("security: mac", about_other), Encap);
+}
+
+#[test]
+fn a_port_without_addresses_may_use_any() {
+    let with = With {
+        ga: "security: strict",
+        ..With::default()
+    };
+    let mut net = Net::with(with);
+    let udp = udp(1, 2, &[]);
+    let frame = eth(GA, GD, V4, &ip4("192.0.2.1", "192.0.2.2", UDP, &udp));
+    assert_eq!(net.verdict("v3", frame), ToPort);
+    let foreign = eth(GD, GA, V4, &ip4("192.0.2.1", "192.0.2.2", UDP, &udp));
+    assert_eq!(net.verdict("v3", foreign), SpoofedMac);
+}

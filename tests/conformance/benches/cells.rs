@@ -1,0 +1,327 @@
+//! The cells: one way of a packet each, with the tables it needs.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use overlane_ebpf::Program;
+use overlane_ebpf::measure::{Bench, IFINDEX};
+use overlane_ebpf::tables::{Devices, PortDevice, encode};
+use overlane_model::{Fabric, Tables};
+use overlane_pipeline::{Entry, Host, Packet, State};
+
+use crate::fabrics::{self, Axis, Underlay};
+
+const UPLINK: u32 = 1_000_000;
+const MTU: u32 = 9000;
+const PAYLOAD: usize = 64;
+
+/// One way of a packet.
+pub struct Cell {
+    pub name: String,
+    program: Program,
+    bytes: Vec<u8>,
+}
+
+/// Tables, and who runs packets on them.
+pub struct Loaded {
+    pub name: String,
+    executor: Executor,
+    pub cells: Vec<Cell>,
+}
+
+enum Executor {
+    Ebpf(Bench),
+    Reference(Box<Host>),
+}
+
+impl Loaded {
+    /// The kernel's programs, where it is they that run here.
+    pub fn bench(&self) -> Option<&Bench> {
+        match &self.executor {
+            Executor::Ebpf(bench) => Some(bench),
+            Executor::Reference(_) => None,
+        }
+    }
+
+    /// Nanoseconds of one packet: the median of some runs.
+    pub fn run(&self, cell: &Cell, runs: usize) -> f64 {
+        match &self.executor {
+            Executor::Ebpf(bench) => {
+                let mut times: Vec<u32> = (0..runs)
+                    .map(|_| bench.run_ns(cell.program, &cell.bytes).expect("a test run"))
+                    .collect();
+                times.sort_unstable();
+                f64::from(times[times.len() / 2])
+            }
+            Executor::Reference(host) => reference_ns(host, cell, runs),
+        }
+    }
+}
+
+fn reference_ns(host: &Host, cell: &Cell, runs: usize) -> f64 {
+    let packet = Packet::new(cell.bytes.clone());
+    let entry = match cell.program {
+        Program::FromUnderlay => Entry::Underlay,
+        _ => Entry::Port("d1".parse().expect("a device")),
+    };
+    let mut state = State::default();
+    let start = Instant::now();
+    for _ in 0..runs {
+        std::hint::black_box(host.decide(&mut state, 0, &entry, &packet));
+    }
+    start.elapsed().as_nanos() as f64 / runs as f64
+}
+
+const VXLAN4: Underlay = Underlay {
+    encapsulation: "vxlan",
+    v6: false,
+};
+const KINDS: [(&str, Underlay); 4] = [
+    ("vxlan over IPv4", VXLAN4),
+    (
+        "geneve over IPv4",
+        Underlay {
+            encapsulation: "geneve",
+            v6: false,
+        },
+    ),
+    (
+        "vxlan over IPv6",
+        Underlay {
+            encapsulation: "vxlan",
+            v6: true,
+        },
+    ),
+    (
+        "geneve over IPv6",
+        Underlay {
+            encapsulation: "geneve",
+            v6: true,
+        },
+    ),
+];
+const PLAIN: &str = "vni: 5001";
+
+/// Everything that is measured.
+pub fn load_all() -> Vec<Loaded> {
+    let mut sets = Vec::new();
+    for (name, underlay) in KINDS {
+        sets.push(ebpf(
+            name,
+            &fabrics::text(&underlay, PLAIN, "", None),
+            tunnel_cells,
+        ));
+    }
+    let text = fabrics::text(&VXLAN4, PLAIN, "", None);
+    sets.push(ebpf("one switch", &text, other_cells));
+    let off = fabrics::text(&VXLAN4, PLAIN, ", security: off", None);
+    sets.push(ebpf("security off", &off, |_| {
+        vec![from_port("encap", 1, 3)]
+    }));
+    let vlan = fabrics::text(&VXLAN4, "uplink_vlan: 100", "", None);
+    sets.push(ebpf("on a VLAN", &vlan, |_| {
+        vec![from_port("vlan_out", 1, 3)]
+    }));
+    sets.extend(capture_sets(&text));
+    for (axis, what) in Axis::ALL {
+        for count in [1, 100, 10_000] {
+            let text = fabrics::text(&VXLAN4, PLAIN, "", Some((axis, count)));
+            sets.push(ebpf(&format!("{count} {what}"), &text, tunnel_cells));
+        }
+    }
+    let tables = tables(&text);
+    let cells = tunnel_cells(&tables);
+    let host = Box::new(Host::new(tables, MTU));
+    sets.push(Loaded {
+        name: "reference executor".into(),
+        executor: Executor::Reference(host),
+        cells,
+    });
+    sets
+}
+
+/// What capturing costs: while the question is not even asked, while nobody looks, and while somebody does.
+fn capture_sets(text: &str) -> Vec<Loaded> {
+    let make = |name: &str, can_capture, on| {
+        let bench = Bench::load(can_capture).expect("the programs load");
+        bench.capture(on).expect("the map can be written");
+        filled(name, bench, text, |_| vec![from_port("encap", 1, 3)])
+    };
+    vec![
+        make("capture compiled out", false, false),
+        make("capture off", true, false),
+        make("capture on", true, true),
+    ]
+}
+
+fn tables(text: &str) -> Tables {
+    let fabric = Fabric::parse("bench", text).unwrap_or_else(|error| panic!("{error}"));
+    fabric.compile("h1").expect("h1 is declared")
+}
+
+fn ebpf(name: &str, text: &str, cells: impl Fn(&Tables) -> Vec<Cell>) -> Loaded {
+    filled(
+        name,
+        Bench::load(true).expect("the programs load"),
+        text,
+        cells,
+    )
+}
+
+fn filled(name: &str, bench: Bench, text: &str, cells: impl Fn(&Tables) -> Vec<Cell>) -> Loaded {
+    let tables = tables(text);
+    let contents = encode(&tables, &devices(&tables)).expect("the tables fit");
+    bench.fill(&contents).expect("the maps take them");
+    Loaded {
+        name: name.to_owned(),
+        executor: Executor::Ebpf(bench),
+        cells: cells(&tables),
+    }
+}
+
+/// The port under test is where test runs happen; all others are nowhere.
+fn devices(tables: &Tables) -> Devices {
+    let mut ports = BTreeMap::new();
+    for (number, port) in tables.ports.iter().enumerate() {
+        let device = &port.attachment.device;
+        let ifindex = if device.as_str() == "d1" {
+            IFINDEX
+        } else {
+            UPLINK + 10 + number as u32
+        };
+        ports.insert(
+            device.clone(),
+            PortDevice {
+                ifindex,
+                peer: true,
+            },
+        );
+    }
+    Devices {
+        ports,
+        uplink_ifindex: UPLINK,
+        underlay_mtu: MTU,
+        segmenter_ifindex: UPLINK + 1,
+    }
+}
+
+fn tunnel_cells(tables: &Tables) -> Vec<Cell> {
+    let out = encapsulated(tables);
+    vec![
+        from_port("encap", 1, 3),
+        Cell {
+            name: "decap".into(),
+            program: Program::FromUnderlay,
+            bytes: out,
+        },
+    ]
+}
+
+fn other_cells(_: &Tables) -> Vec<Cell> {
+    let mut spoofed = from_port("drop (spoofed_ip)", 1, 3);
+    spoofed.bytes[14 + 15] ^= 0x80;
+    let mut unknown = from_port("drop (unknown_unicast)", 1, 3);
+    unknown.bytes[5] = 0xee;
+    let mut ours_not = frame(1, 3);
+    ours_not[14 + 9] = 6;
+    vec![
+        Cell {
+            name: "floor".into(),
+            program: Program::FromGroDevice,
+            bytes: frame(1, 3),
+        },
+        from_port("to_port", 1, 2),
+        spoofed,
+        unknown,
+        Cell {
+            name: "answer (ARP)".into(),
+            program: Program::FromPort,
+            bytes: arp_request(),
+        },
+        Cell {
+            name: "to_host".into(),
+            program: Program::FromUnderlay,
+            bytes: ours_not,
+        },
+    ]
+}
+
+fn from_port(name: &str, from: usize, to: usize) -> Cell {
+    Cell {
+        name: name.into(),
+        program: Program::FromPort,
+        bytes: frame(from, to),
+    }
+}
+
+/// A UDP packet between two stations.
+fn frame(from: usize, to: usize) -> Vec<u8> {
+    let mut bytes = [station(to), station(from)].concat();
+    bytes.extend([0x08, 0x00, 0x45, 0]);
+    let total = 20 + 8 + PAYLOAD as u16;
+    bytes.extend(total.to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    bytes.extend(ip(from));
+    bytes.extend(ip(to));
+    bytes.extend([0x9c, 0x40, 0x13, 0x89]);
+    bytes.extend((8 + PAYLOAD as u16).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend([7; PAYLOAD]);
+    bytes
+}
+
+fn arp_request() -> Vec<u8> {
+    let mut bytes = [vec![0xff; 6], station(1)].concat();
+    bytes.extend([0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1]);
+    bytes.extend(station(1));
+    bytes.extend(ip(1));
+    bytes.extend([0; 6]);
+    bytes.extend(ip(3));
+    bytes
+}
+
+fn station(number: usize) -> Vec<u8> {
+    let octets = fabrics::mac(number);
+    octets
+        .split(':')
+        .map(|octet| u8::from_str_radix(octet, 16).expect("an octet"))
+        .collect()
+}
+
+fn ip(number: usize) -> [u8; 4] {
+    let address: std::net::Ipv4Addr = fabrics::address(number).parse().expect("an address");
+    address.octets()
+}
+
+/// What the other host sends to `p0`, as the reference executor says: the fabric from its side.
+fn encapsulated(tables: &Tables) -> Vec<u8> {
+    let mut state = State::default();
+    let entry = Entry::Port("d1".parse().expect("a device"));
+    let there = Host::new(tables.clone(), MTU);
+    let outcome = there.decide(&mut state, 0, &entry, &Packet::new(frame(1, 3)));
+    let Some(overlane_pipeline::Output::Underlay { packet, .. }) = outcome.outputs.first() else {
+        panic!("not encapsulated: {}", outcome.verdict);
+    };
+    turned(&packet.bytes, tables)
+}
+
+/// The same packet on its way back: outer addresses, and the Geneve option's two keys, change places, and
+/// the frame inside is that of the other station.
+fn turned(bytes: &[u8], tables: &Tables) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let inner = bytes.len() - frame(3, 1).len();
+    let (at, len) = if tables.vtep.is_ipv4() {
+        (26, 4)
+    } else {
+        (22, 16)
+    };
+    let (source, destination) = bytes[at..at + 2 * len].split_at_mut(len);
+    source.swap_with_slice(destination);
+    if tables.tunnel.encapsulation == overlane_model::Encapsulation::Geneve {
+        let (source, destination) = bytes[inner - 4..inner].split_at_mut(2);
+        source.swap_with_slice(destination);
+    }
+    bytes.truncate(inner);
+    bytes.extend(frame(3, 1));
+    bytes
+}

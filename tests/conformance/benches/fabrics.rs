@@ -1,0 +1,103 @@
+//! Fabrics of any size, as text. The port under test is `p0` of switch `s0` on host `h1`; `p1` is another
+//! port of that switch there, `r0` one on host `h2`.
+
+use std::fmt::Write as _;
+
+/// What grows.
+#[derive(Clone, Copy)]
+pub enum Axis {
+    /// Ports on this host, a hundred to a switch.
+    Ports,
+    /// Ports of one switch on the other host: FDB entries here.
+    Fdb,
+    /// Logical switches, each with one port here.
+    Switches,
+}
+
+impl Axis {
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Ports, "ports"),
+        (Self::Fdb, "FDB entries"),
+        (Self::Switches, "switches"),
+    ];
+}
+
+/// How hosts speak to each other.
+pub struct Underlay {
+    pub encapsulation: &'static str,
+    pub v6: bool,
+}
+
+pub fn mac(number: usize) -> String {
+    format!(
+        "02:00:00:{:02x}:{:02x}:{:02x}",
+        number >> 16 & 255,
+        number >> 8 & 255,
+        number & 255
+    )
+}
+
+pub fn address(number: usize) -> String {
+    format!("198.19.{}.{}", number >> 8 & 255, number & 255)
+}
+
+fn header(underlay: &Underlay) -> String {
+    let (first, second) = if underlay.v6 {
+        ("\"2001:2::1\"", "\"2001:2::2\"")
+    } else {
+        ("198.18.0.1", "198.18.0.2")
+    };
+    format!(
+        "version: 1\ntunnel: {{ encapsulation: {}, udp6_zero_checksum: true }}\nhosts:\n  h1: {{ underlay: {first}, uplink: up0 }}\n  \
+         h2: {{ underlay: {second}, uplink: up0 }}\n",
+        underlay.encapsulation
+    )
+}
+
+fn port(text: &mut String, name: &str, switch: usize, host: &str, number: usize, more: &str) {
+    writeln!(
+        text,
+        "  {name}: {{ switch: s{switch}, host: {host}, device: d{number}, mac: \"{}\", \
+         addresses: [{}]{more} }}",
+        mac(number),
+        address(number % 65_536),
+    )
+    .unwrap();
+}
+
+/// The three ports of the test, and on one axis as many things as wanted. `switch` is how `s0` is bound
+/// to the underlay, `more` what else its ports say.
+pub fn text(underlay: &Underlay, switch: &str, more: &str, grow: Option<(Axis, usize)>) -> String {
+    let mut text = header(underlay);
+    let (axis, count) = grow.unwrap_or((Axis::Fdb, 1));
+    let switches = match axis {
+        Axis::Ports => count.div_ceil(100),
+        Axis::Fdb => 1,
+        Axis::Switches => count,
+    };
+    text.push_str("switches:\n");
+    writeln!(text, "  s0: {{ {switch} }}").unwrap();
+    for number in 1..switches {
+        writeln!(text, "  s{number}: {{ vni: {} }}", 10_000 + number).unwrap();
+    }
+    text.push_str("ports:\n");
+    port(&mut text, "p0", 0, "h1", 1, more);
+    port(&mut text, "p1", 0, "h1", 2, more);
+    port(&mut text, "r0", 0, "h2", 3, more);
+    for number in 1..count {
+        let (switch, host) = match axis {
+            Axis::Ports => (number / 100, "h1"),
+            Axis::Fdb => (0, "h2"),
+            Axis::Switches => (number, "h1"),
+        };
+        port(
+            &mut text,
+            &format!("n{number}"),
+            switch,
+            host,
+            number + 3,
+            "",
+        );
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! What was added between two readings of the data path's counters, in the words of the reference executor.
+
+use std::collections::BTreeMap;
+
+use overlane_ebpf::abi;
+use overlane_ebpf::counters::Counters as MapCounters;
+use overlane_model::Tables;
+use overlane_pipeline::{Counter, Counters};
+
+/// `after` less `before`. A port that is not in the tables is none of ours.
+pub fn added(tables: &Tables, before: &MapCounters, after: &MapCounters) -> Counters {
+    let mut added = Counters::default();
+    let pairs = before.verdicts.iter().zip(&after.verdicts);
+    for ((_, _, old), (hook, verdict, new)) in pairs {
+        put(&mut added.verdicts, (*hook, *verdict), *old, *new);
+    }
+    for port in &tables.ports {
+        let key = (port.switch.number(), port.key.get().into());
+        let count = |counters: &MapCounters| counters.ports.get(&key).copied().unwrap_or_default();
+        let (old, new) = (count(before), count(after));
+        put(
+            &mut added.from_port,
+            port.name.clone(),
+            old.from_port,
+            new.from_port,
+        );
+        put(
+            &mut added.to_port,
+            port.name.clone(),
+            old.to_port,
+            new.to_port,
+        );
+        put(
+            &mut added.port_dropped,
+            port.name.clone(),
+            old.dropped,
+            new.dropped,
+        );
+    }
+    for (&remote, new) in &after.remotes {
+        let old = before.remotes.get(&remote).copied().unwrap_or_default();
+        put(&mut added.to_remote, remote, old.to_remote, new.to_remote);
+        put(
+            &mut added.from_remote,
+            remote,
+            old.from_remote,
+            new.from_remote,
+        );
+        put(&mut added.remote_dropped, remote, old.dropped, new.dropped);
+    }
+    added
+}
+
+fn put<K: Ord>(into: &mut BTreeMap<K, Counter>, key: K, old: abi::Counter, new: abi::Counter) {
+    let added = Counter {
+        packets: new.packets.wrapping_sub(old.packets),
+        segments: new.segments.wrapping_sub(old.segments),
+        bytes: new.bytes.wrapping_sub(old.bytes),
+    };
+    if added != Counter::default() {
+        into.insert(key, added);
+    }
+}

@@ -1,0 +1,203 @@
+//! The reference executor and the eBPF programs on the same packets: the first difference, made small, as a
+//! case that shows it.
+
+mod shrink;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use overlane_ebpf::EbpfError;
+use overlane_ebpf::abi;
+use overlane_model::{Fabric, Tables, Verdict};
+use overlane_pipeline::{Entry, Host, LearnedPlace, Outcome, State};
+use overlane_wire::Mac;
+
+pub use shrink::shrink;
+
+use crate::compare;
+use crate::dissect::{dissect, text};
+use crate::generate::{Arrival, FabricSpec};
+use crate::test_runner::{TestRunner, can_run};
+
+/// How often each verdict was seen.
+pub type Verdicts = BTreeMap<Verdict, u64>;
+
+/// Packets on which the executors differ.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The fabric.
+    pub spec: FabricSpec,
+    /// The packets; the last one shows it.
+    pub arrivals: Vec<Arrival>,
+    /// In words.
+    pub found: Vec<String>,
+}
+
+/// The tables of the first host; none where the fabric is refused.
+pub fn tables(spec: &FabricSpec) -> Option<Tables> {
+    Fabric::parse("random", &spec.yaml())
+        .ok()?
+        .compile("h1")
+        .ok()
+}
+
+/// Runs packets that follow each other on both executors, up to the first difference. Without a kernel, on the
+/// reference executor only.
+pub fn run(
+    kernel: Option<&mut TestRunner>,
+    spec: &FabricSpec,
+    arrivals: &[Arrival],
+    verdicts: &mut Verdicts,
+) -> Result<Option<Difference>, EbpfError> {
+    let Some(tables) = tables(spec) else {
+        return Ok(None);
+    };
+    let host = Host::new(tables.clone(), spec.underlay_mtu);
+    let mut state = State::new();
+    let Some(kernel) = kernel else {
+        for arrival in arrivals {
+            let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
+            *verdicts.entry(outcome.verdict).or_default() += 1;
+        }
+        return Ok(None);
+    };
+    kernel.set_host(&tables, spec.underlay_mtu)?;
+    for (index, arrival) in arrivals.iter().enumerate() {
+        if !can_run(&arrival.packet) {
+            continue;
+        }
+        let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
+        *verdicts.entry(outcome.verdict).or_default() += 1;
+        let observed = kernel.run(arrival.now_ns, &arrival.entry, &arrival.packet)?;
+        let mut found = compare::with_reference(&tables, &arrival.packet, &outcome, &observed);
+        if found.is_empty() && index + 1 == arrivals.len() {
+            found = learned(&tables, &state, kernel)?;
+        }
+        if !found.is_empty() {
+            return Ok(Some(Difference {
+                spec: spec.clone(),
+                arrivals: arrivals[..=index].to_vec(),
+                found,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// (switch, MAC) → device and tag or VTEP, key, age, time.
+type Entries = BTreeMap<(u32, Mac), (String, u16, u32, u64)>;
+
+/// What the executors have learned must be the same too.
+fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<String>, EbpfError> {
+    let ours: Entries = state
+        .learned()
+        .iter()
+        .map(|((switch, mac), entry)| {
+            let place = match &entry.place {
+                LearnedPlace::Port(at) => at.to_string(),
+                LearnedPlace::Remote(remote) => remote.to_string(),
+            };
+            (
+                (switch.number(), *mac),
+                (place, entry.key, entry.age_s, entry.seen_ns),
+            )
+        })
+        .collect();
+    let theirs: Entries = kernel
+        .learned()?
+        .into_iter()
+        .map(|(key, entry)| {
+            let place = place(tables, kernel, &key, &entry);
+            (
+                (key.switch_id, key.mac.into()),
+                (place, entry.key as u16, entry.age, entry.seen),
+            )
+        })
+        .collect();
+    Ok(if ours == theirs {
+        Vec::new()
+    } else {
+        vec![format!(
+            "learned:\n  reference {ours:?}\n  eBPF      {theirs:?}"
+        )]
+    })
+}
+
+fn place(tables: &Tables, kernel: &TestRunner, key: &abi::FdbKey, entry: &abi::Learned) -> String {
+    if entry.port.ifindex == 0 {
+        return IpAddr::from(entry.remote).to_string();
+    }
+    let device = kernel.device_name(entry.port.ifindex);
+    let here = tables.ports.iter().find(|port| {
+        Some(&port.attachment.device) == device.as_ref()
+            && port.attachment.vlan.map_or(0, |vlan| u32::from(vlan.get())) == entry.port.vlan
+            && port.switch.number() == key.switch_id
+    });
+    here.map_or_else(
+        || format!("{:?}", entry.port),
+        |port| port.attachment.to_string(),
+    )
+}
+
+impl Difference {
+    /// What tells differences apart: the first one in words, up to what the eBPF programs did, without numbers.
+    pub fn kind(&self) -> String {
+        let words = self
+            .found
+            .first()
+            .map_or("", |found| found.lines().next().unwrap_or_default());
+        let words = words.split(", eBPF").next().unwrap_or_default();
+        words.chars().filter(|c| !c.is_ascii_digit()).collect()
+    }
+
+    /// A file for `tests/cases/`, with what the reference executor says.
+    pub fn case(&self) -> String {
+        let mut out = String::from("title: \nfabric:\n");
+        for line in self.spec.yaml().lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+        let _ = writeln!(out, "underlay_mtu: {}\npackets:", self.spec.underlay_mtu);
+        let outcomes = self.outcomes();
+        for (arrival, outcome) in self.arrivals.iter().zip(&outcomes) {
+            let seconds = arrival.now_ns as f64 / 1e9;
+            let _ = writeln!(
+                out,
+                "  - at: {seconds:.9}\n    from: {}",
+                self.entrance(&arrival.entry)
+            );
+            out += "    packet:\n";
+            out += &text(&dissect(&arrival.packet), "      ");
+            out += &compare::outcome_text(outcome);
+        }
+        out
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let Some(tables) = tables(&self.spec) else {
+            return Vec::new();
+        };
+        let host = Host::new(tables, self.spec.underlay_mtu);
+        let mut state = State::new();
+        let arrivals = self.arrivals.iter();
+        arrivals
+            .map(|arrival| host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet))
+            .collect()
+    }
+
+    fn entrance(&self, entry: &Entry) -> String {
+        match entry {
+            Entry::Port(device) => format!("device {device}"),
+            Entry::Segmenter(device) => {
+                let ports = self.spec.ports.iter();
+                let mut ports =
+                    ports.filter(|port| port.host == 0 && port.device == device.as_str());
+                ports.next().map_or_else(
+                    || format!("segmenter {device}"),
+                    |port| format!("segmenter p{}", port.name),
+                )
+            }
+            Entry::Underlay => "underlay".into(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A case file as serde reads it: before names are looked up and packets composed (`case`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use overlane_model::{Fabric, FabricErrors};
+use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
+
+use crate::case::CaseError;
+use crate::layers::Layer;
+
+/// Layers, each with its line.
+pub(crate) type Layers = Vec<Spanned<Layer>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    pub(crate) title: String,
+    pub(crate) fabric: FabricPlace,
+    pub(crate) host: Option<String>,
+    pub(crate) underlay_mtu: Option<u32>,
+    pub(crate) packets: Vec<Spanned<Packet>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Packet {
+    pub(crate) at: Option<f64>,
+    pub(crate) from: String,
+    pub(crate) packet: Layers,
+    pub(crate) verdict: String,
+    pub(crate) out: Option<Vec<Spanned<Left>>>,
+    pub(crate) counters: Option<BTreeMap<String, Count>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Left {
+    pub(crate) to: String,
+    pub(crate) packet: Option<Layers>,
+    pub(crate) same: Option<bool>,
+}
+
+/// Packets counted at a port or remote: from it, to it, and dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    /// From it.
+    pub from: Option<u64>,
+    /// To it.
+    pub to: Option<u64>,
+    /// Dropped.
+    pub dropped: Option<u64>,
+}
+
+/// Where a case's fabric stands.
+#[derive(Debug)]
+pub(crate) enum FabricPlace {
+    /// In `fabrics/NAME.yaml`.
+    Named(String),
+    /// In the case.
+    Inline,
+}
+
+impl<'de> Deserialize<'de> for FabricPlace {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct NameOrMapping;
+        impl<'de> Visitor<'de> for NameOrMapping {
+            type Value = FabricPlace;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the name of a fabric, or a fabric")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<FabricPlace, E> {
+                Ok(FabricPlace::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FabricPlace, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(FabricPlace::Inline)
+            }
+        }
+        from.deserialize_any(NameOrMapping)
+    }
+}
+
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Document, CaseError> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map_or(1, |at| at.line());
+        CaseError::at(path, line, error)
+    })
+}
+
+/// The fabric of a case, and its text.
+pub(crate) fn fabric(
+    path: &Path,
+    text: &str,
+    document: &Document,
+) -> Result<(Fabric, String), CaseError> {
+    let wrong = |error: FabricErrors| {
+        let line = error
+            .diagnostics()
+            .first()
+            .map_or(1, |first| u64::from(first.line));
+        CaseError::at(path, line, error.render(false))
+    };
+    let (name, text) = match &document.fabric {
+        FabricPlace::Inline => (path.to_owned(), only_fabric(text)),
+        FabricPlace::Named(name) => {
+            let cases = path.parent().and_then(Path::parent).unwrap_or(path);
+            let file = cases.join("fabrics").join(format!("{name}.yaml"));
+            let text = std::fs::read_to_string(&file);
+            let text = text.map_err(|error| {
+                CaseError::at(path, 1, format!("fabric {}: {error}", file.display()))
+            })?;
+            (file, text)
+        }
+    };
+    let fabric = Fabric::parse(&name.display().to_string(), &text).map_err(wrong)?;
+    Ok((fabric, text))
+}
+
+/// The value of the key `fabric`, with all its lines and columns where they were: messages about it name the
+/// place in the case.
+fn only_fabric(text: &str) -> String {
+    let mut inside = false;
+    let lines = text.lines().map(|line| {
+        if let Some(rest) = line.strip_prefix("fabric:") {
+            inside = true;
+            return format!("       {rest}");
+        }
+        let belongs = line.starts_with(' ') || line.starts_with('}') || line.is_empty();
+        inside = inside && belongs;
+        if inside {
+            line.to_owned()
+        } else {
+            String::new()
+        }
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inline_fabric_keeps_its_place() {
+        let text = "title: x\nfabric:\n  version: 1\n  hosts:\n    h1: {}\npackets: []\n";
+        assert_eq!(
+            only_fabric(text),
+            "\n       \n  version: 1\n  hosts:\n    h1: {}\n\n"
+        );
+        assert_eq!(
+            only_fabric("fabric: { a: 1 }\ntitle: x\n"),
+            "        { a: 1 }\n\n"
+        );
+    }
+}

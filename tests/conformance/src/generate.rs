@@ -1,0 +1,176 @@
+//! Random fabrics, and random packets that mean something in them: most would pass, the others are off by
+//! little. For the test that compares executors.
+
+mod fabric;
+mod guest;
+mod ipv6;
+mod underlay;
+
+pub use fabric::{FabricSpec, PortSpec, SwitchSpec};
+
+use overlane_model::{DeviceName, Tables};
+use overlane_pipeline::{Entry, Packet};
+use overlane_wire::ethernet::Tag as BesideTag;
+use overlane_wire::{Mac, VlanTag};
+
+use crate::random::Random;
+
+/// A packet that enters a host.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// When.
+    pub now_ns: u64,
+    /// Where.
+    pub entry: Entry,
+    /// What.
+    pub packet: Packet,
+}
+
+/// Where packets are made for.
+#[derive(Debug)]
+pub struct World<'a> {
+    /// The fabric.
+    pub spec: &'a FabricSpec,
+    /// Of its first host.
+    pub tables: &'a Tables,
+}
+
+/// MAC addresses that no fabric has; few, so that they are learned, move and come again.
+fn stranger(random: &mut Random) -> Mac {
+    Mac::new([0x06, 0, 0, 0, 0, random.below(6) as u8])
+}
+
+/// Packets that follow each other.
+pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Arrival> {
+    let mut now_ns = 0;
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    for _ in 0..length {
+        now_ns += pause(random);
+        let (entry, mut packet) = match random.below(100) {
+            0..50 => from_port(random, world),
+            50..54 => from_segmenter(random, world),
+            54..60 => underlay::plain(random, world),
+            _ => underlay::tunnelled(random, world),
+        };
+        mutate(random, &mut packet);
+        arrivals.push(Arrival {
+            now_ns,
+            entry,
+            packet,
+        });
+    }
+    arrivals
+}
+
+/// Ages are whole seconds: the borders are what matters.
+fn pause(random: &mut Random) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    match random.below(12) {
+        0 => SECOND,
+        1 => SECOND - 1,
+        2 => SECOND + 1,
+        3 => 2 * SECOND,
+        4 => 2 * SECOND + 1,
+        5 => random.below(4_000_000_000) as u64,
+        6 => 300 * SECOND + random.below(3) as u64 - 1,
+        _ => random.below(50_000_000) as u64,
+    }
+}
+
+fn from_port(random: &mut Random, world: &World<'_>) -> (Entry, Packet) {
+    let ports: Vec<_> = world
+        .spec
+        .ports
+        .iter()
+        .filter(|port| port.host == 0)
+        .collect();
+    let Some(port) = random.pick(&ports).copied() else {
+        return underlay::tunnelled(random, world);
+    };
+    let mut packet = guest::frame(random, world, port.switch, Some(port), true);
+    tag(random, port, &mut packet);
+    let device = if random.percent(99) {
+        port.device.as_str()
+    } else {
+        "nobody"
+    };
+    match DeviceName::new(device) {
+        Ok(device) => (Entry::Port(device), packet),
+        Err(_) => (Entry::Underlay, packet),
+    }
+}
+
+fn from_segmenter(random: &mut Random, world: &World<'_>) -> (Entry, Packet) {
+    match from_port(random, world) {
+        (Entry::Port(device), packet) => (Entry::Segmenter(device), packet),
+        other => other,
+    }
+}
+
+/// The port's own tag mostly; sometimes another, or none.
+fn tag(random: &mut Random, port: &PortSpec, packet: &mut Packet) {
+    let own = port.vlan.unwrap_or(0);
+    let strange = random.percent(if port.vlan.is_some() { 8 } else { 10 });
+    if port.vlan.is_none() && !strange {
+        return;
+    }
+    let id = if strange {
+        random.of([0, 10, 20, 30, 4095])
+    } else {
+        own
+    };
+    if strange && random.percent(30) {
+        return;
+    }
+    packet.tag = Some(BesideTag {
+        service: strange && random.percent(30),
+        tag: VlanTag::from_tci(id | (random.below(16) as u16) << 12),
+    });
+}
+
+/// Damage, now and then: a bit, a byte, the end.
+fn mutate(random: &mut Random, packet: &mut Packet) {
+    let bytes = &mut packet.bytes;
+    if random.percent(10) && !bytes.is_empty() {
+        let reach = bytes.len().min(if random.percent(70) { 64 } else { 160 });
+        for _ in 0..=random.below(2) {
+            let at = random.below(reach);
+            if random.percent(60) {
+                bytes[at] ^= 1 << random.below(8);
+            } else {
+                let any = random.number() as u8;
+                bytes[at] = random.of([0, 1, 0x7f, 0x80, 0xff, any]);
+            }
+        }
+    }
+    if random.percent(6) {
+        let keep = bytes.len() - random.below(bytes.len().min(90) + 1);
+        bytes.truncate(keep);
+    }
+    if random.percent(5) {
+        let fill = if random.percent(70) { 0 } else { 0xa5 };
+        let more = random.below(50);
+        bytes.resize(bytes.len() + more, fill);
+    }
+}
+
+impl World<'_> {
+    /// The ports of a switch.
+    fn members(&self, switch: usize) -> Vec<&PortSpec> {
+        let ports = self.spec.ports.iter();
+        ports.filter(|port| port.switch == switch).collect()
+    }
+
+    /// Payload bytes behind `headers` that make a frame as long as the underlay takes, or nearly.
+    fn border(&self, random: &mut Random, headers: usize) -> usize {
+        let outer = if self.spec.is_v6 { 40 } else { 20 };
+        let tunnel = if self.spec.is_geneve { 16 } else { 8 };
+        let room = self.spec.underlay_mtu as usize;
+        let most = if random.percent(80) {
+            room.saturating_sub(outer + 8 + tunnel)
+        } else {
+            room + 14
+        };
+        (most + random.below(5)).saturating_sub(headers + 2)
+    }
+}

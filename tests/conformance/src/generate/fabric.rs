@@ -1,0 +1,271 @@
+//! Random fabrics: a few hosts, switches of every kind, ports with every setting.
+
+use std::fmt::Write as _;
+
+use overlane_wire::Mac;
+
+use crate::random::Random;
+
+/// A fabric; the packets enter its first host.
+#[derive(Clone, Debug)]
+pub struct FabricSpec {
+    /// Geneve instead of VXLAN.
+    pub is_geneve: bool,
+    /// IPv6 underlay.
+    pub is_v6: bool,
+    /// Reserved bits must be zero.
+    pub strict: bool,
+    /// As the file writes it.
+    pub dscp: String,
+    /// UDP source ports, where the file says.
+    pub source_ports: Option<(u16, u16)>,
+    /// Hosts.
+    pub hosts: usize,
+    /// Largest outer IP packet of the first host's uplink.
+    pub underlay_mtu: u32,
+    /// Logical switches.
+    pub switches: Vec<SwitchSpec>,
+    /// Logical ports.
+    pub ports: Vec<PortSpec>,
+}
+
+/// A logical switch.
+#[derive(Clone, Debug)]
+pub struct SwitchSpec {
+    /// VLAN on the uplink instead of a VNI.
+    pub is_vlan: bool,
+    /// Which.
+    pub number: u32,
+    /// Floods unknown unicast.
+    pub floods: bool,
+    /// Carries guests' tags.
+    pub is_transparent: bool,
+}
+
+/// A logical port.
+#[derive(Clone, Debug)]
+pub struct PortSpec {
+    /// Number in its name.
+    pub name: usize,
+    /// Its switch.
+    pub switch: usize,
+    /// Its host.
+    pub host: usize,
+    /// Its device.
+    pub device: String,
+    /// Its tag on the device.
+    pub vlan: Option<u16>,
+    /// Its MAC.
+    pub mac: Mac,
+    /// Last number of its addresses; 0: it has none.
+    pub address: u8,
+    /// Key in the switch.
+    pub key: u16,
+    /// As the file writes it.
+    pub security: &'static str,
+    /// As the file writes it.
+    pub allow: Vec<&'static str>,
+    /// Limit and age.
+    pub learning: Option<(u32, u32)>,
+}
+
+impl FabricSpec {
+    /// Any.
+    pub fn random(random: &mut Random) -> Self {
+        let hosts = random.of([1, 2, 2, 2, 2, 3, 3, 3, 4, 4]);
+        let switches: Vec<_> = (0..random.of([1, 1, 2, 3]))
+            .map(|index| switch(random, index))
+            .collect();
+        let mut spec = Self {
+            is_geneve: random.percent(50),
+            is_v6: random.percent(40),
+            strict: random.percent(25),
+            dscp: random.of(["0", "0", "46", "63", "copy", "copy"]).to_owned(),
+            source_ports: random.some(20, |random| {
+                random.of([(1024, 1024), (50_000, 50_003), (1, 65_535)])
+            }),
+            hosts,
+            underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
+            switches,
+            ports: Vec::new(),
+        };
+        for name in 0..3 + random.below(7) {
+            // The first port is on the host that the packets enter.
+            let host = if name == 0 || random.percent(45) {
+                0
+            } else {
+                random.below(hosts)
+            };
+            let port = port(random, &spec, name, host);
+            spec.ports.push(port);
+        }
+        spec
+    }
+
+    /// The file.
+    pub fn yaml(&self) -> String {
+        let mut out = String::from("version: 1\n");
+        let encapsulation = if self.is_geneve { "geneve" } else { "vxlan" };
+        let mut tunnel = format!(
+            "encapsulation: {encapsulation}, strict: {}, dscp: {}",
+            self.strict, self.dscp
+        );
+        if let Some((first, last)) = self.source_ports {
+            let _ = write!(tunnel, ", source_ports: {first}-{last}");
+        }
+        if self.is_v6 {
+            tunnel += ", udp6_zero_checksum: true";
+        }
+        let _ = writeln!(out, "tunnel: {{ {tunnel} }}\nhosts:");
+        for host in 0..self.hosts {
+            let _ = writeln!(
+                out,
+                "  h{}: {{ underlay: \"{}\", uplink: eth1 }}",
+                host + 1,
+                self.vtep(host)
+            );
+        }
+        out += "switches:\n";
+        for (index, switch) in self.switches.iter().enumerate() {
+            let _ = writeln!(out, "  s{index}: {{ {} }}", switch.yaml());
+        }
+        if !self.ports.is_empty() {
+            out += "ports:\n";
+        }
+        for port in &self.ports {
+            let _ = writeln!(out, "  p{}: {{ {} }}", port.name, port.yaml());
+        }
+        out
+    }
+
+    /// Address of a host's VTEP; of one past the last, nobody's.
+    pub fn vtep(&self, host: usize) -> String {
+        if self.is_v6 {
+            format!("2001:2::{}", host + 1)
+        } else {
+            format!("198.18.0.{}", host + 1)
+        }
+    }
+}
+
+fn switch(random: &mut Random, index: usize) -> SwitchSpec {
+    let is_vlan = random.percent(25);
+    SwitchSpec {
+        is_vlan,
+        number: if is_vlan {
+            100 + index as u32
+        } else {
+            random.of([1, 5001, 0x00ff_fff0]) + index as u32
+        },
+        floods: random.percent(50),
+        is_transparent: !is_vlan && random.percent(30),
+    }
+}
+
+fn port(random: &mut Random, spec: &FabricSpec, name: usize, host: usize) -> PortSpec {
+    let switch = random.below(spec.switches.len());
+    let trunk = !spec.switches[switch].is_transparent && random.percent(25);
+    // A trunk shares a device: with the other trunk ports of its host, and one without a tag.
+    let device = if trunk {
+        "trunk".to_owned()
+    } else {
+        format!("v{name}")
+    };
+    let vlan = trunk.then(|| 10 + name as u16);
+    let base = trunk
+        && !spec
+            .ports
+            .iter()
+            .any(|port| port.host == host && port.device == "trunk" && port.vlan.is_none());
+    let mut allow = Vec::new();
+    if random.percent(15) {
+        allow.push("dhcp_server");
+    }
+    if random.percent(15) {
+        allow.push("router_advertisement");
+    }
+    PortSpec {
+        name,
+        switch,
+        host,
+        device,
+        vlan: if base && random.percent(30) {
+            None
+        } else {
+            vlan
+        },
+        mac: Mac::new([2, 0, 0, 0, switch as u8, name as u8 + 1]),
+        address: if random.percent(75) {
+            name as u8 + 1
+        } else {
+            0
+        },
+        key: if random.percent(10) {
+            0x7fff - name as u16
+        } else {
+            name as u16 + 1
+        },
+        security: random.of(["strict", "strict", "mac", "off"]),
+        allow,
+        learning: random.some(35, |random| {
+            (random.of([1, 2, 3, 64]), random.of([1, 2, 300]))
+        }),
+    }
+}
+
+impl SwitchSpec {
+    fn yaml(&self) -> String {
+        let id = if self.is_vlan { "uplink_vlan" } else { "vni" };
+        let mut out = format!("{id}: {}", self.number);
+        if self.floods {
+            out += ", unknown_unicast: flood";
+        }
+        if self.is_transparent {
+            out += ", vlan: transparent";
+        }
+        out
+    }
+}
+
+impl PortSpec {
+    /// Its IPv4 address, or one nobody has.
+    pub fn v4(&self) -> [u8; 4] {
+        [198, 18, 100, self.address]
+    }
+
+    /// Its IPv6 address, or one nobody has.
+    pub fn v6(&self) -> [u8; 16] {
+        let mut addr = [0x20, 1, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        addr[15] = self.address;
+        addr
+    }
+
+    fn yaml(&self) -> String {
+        let mut out = format!(
+            "switch: s{}, host: h{}, device: {}, mac: \"{}\", key: {}, security: \"{}\"",
+            self.switch,
+            self.host + 1,
+            self.device,
+            self.mac,
+            self.key,
+            self.security
+        );
+        if self.address != 0 {
+            let _ = write!(
+                out,
+                ", addresses: [198.18.100.{0}, \"2001:2:1::{0:x}\"]",
+                self.address
+            );
+        }
+        if let Some(vlan) = self.vlan {
+            let _ = write!(out, ", vlan: {vlan}");
+        }
+        if !self.allow.is_empty() {
+            let _ = write!(out, ", allow: [{}]", self.allow.join(", "));
+        }
+        if let Some((limit, age)) = self.learning {
+            let _ = write!(out, ", learning: {{ limit: {limit}, age: {age} }}");
+        }
+        out
+    }
+}

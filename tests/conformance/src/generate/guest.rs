@@ -1,0 +1,252 @@
+//! Frames of guests: by themselves, or inside a tunnel packet.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use overlane_pipeline::Packet;
+use overlane_wire::Mac;
+
+use super::fabric::PortSpec;
+use super::{World, ipv6, stranger};
+use crate::compose::compose;
+use crate::layers::{Arp, ArpOp, Eth, Icmp, Ip4, Layer, Payload, Tag, Tcp, Udp};
+use crate::random::Random;
+use crate::values::{Hex, MacText};
+
+/// Who speaks to whom.
+pub(super) struct Talk<'a> {
+    pub(super) world: &'a World<'a>,
+    /// The port it comes from, if the fabric knows it.
+    pub(super) source: Option<&'a PortSpec>,
+    /// The port it is for, if the fabric knows it.
+    pub(super) destination: Option<&'a PortSpec>,
+    pub(super) source_mac: Mac,
+}
+
+/// A frame of a guest of `switch`. Tags of guests stand in the bytes, unless `beside`: then they are where the
+/// kernel keeps them.
+pub(super) fn frame(
+    random: &mut Random,
+    world: &World<'_>,
+    switch: usize,
+    source: Option<&PortSpec>,
+    beside: bool,
+) -> Packet {
+    let members = world.members(switch);
+    let others = members
+        .iter()
+        .filter(|port| source.is_none_or(|source| source.name != port.name));
+    let others: Vec<_> = others.copied().collect();
+    let destination = random.pick(&others).copied();
+    let source_mac = match (random.below(100), source) {
+        (0..82, Some(port)) if port.learning.is_none() => port.mac,
+        (0..45, Some(port)) => port.mac,
+        (82..84, _) => Mac::ZERO,
+        (84..86, _) => Mac::new([3, 0, 0, 0, 0, 1]),
+        (86..91, _) => random.pick(&members).map_or(Mac::ZERO, |port| port.mac),
+        _ => stranger(random),
+    };
+    let talk = Talk {
+        world,
+        source,
+        destination,
+        source_mac,
+    };
+    let (group, mut layers) = talk.body(random);
+    let destination_mac = match random.below(100) {
+        0..70 => group
+            .or(destination.map(|port| port.mac))
+            .unwrap_or(Mac::BROADCAST),
+        70..84 => destination.map_or(Mac::BROADCAST, |port| port.mac),
+        84..92 => stranger(random),
+        92..95 => source_mac,
+        95..97 => Mac::new([0x33, 0x33, 0, 0, 0, 1]),
+        _ => Mac::BROADCAST,
+    };
+    let mut tags = Vec::new();
+    while random.percent(if world.spec.switches[switch].is_transparent {
+        35
+    } else {
+        4
+    }) {
+        tags.push(Layer::Vlan(Tag {
+            id: Some(random.below(4096) as u16),
+            pcp: Some(random.below(8) as u8),
+            dei: Some(random.percent(20)),
+            tpid: random.some(20, |_| 0x88a8),
+            kind: None,
+        }));
+    }
+    if beside && let Some(Layer::Vlan(first)) = tags.first().cloned() {
+        tags[0] = Layer::Tag(first);
+    }
+    let eth = Layer::Eth(Eth {
+        src: Some(MacText(source_mac)),
+        dst: Some(MacText(destination_mac)),
+        kind: random.some(1, |random| {
+            random.of([0, 46, 0x8100, 0x0800, 0x0806, 0x86dd])
+        }),
+    });
+    let at = usize::from(matches!(tags.first(), Some(Layer::Tag(_))));
+    tags.insert(at, eth);
+    tags.append(&mut layers);
+    compose(&tags).unwrap_or_else(|_| Packet::new(vec![0; 60]))
+}
+
+impl Talk<'_> {
+    /// What the frame carries, and the group address it goes to by its nature.
+    fn body(&self, random: &mut Random) -> (Option<Mac>, Vec<Layer>) {
+        match random.below(100) {
+            0..30 => (None, self.ipv4(random)),
+            30..45 => (Some(Mac::BROADCAST), vec![self.arp(random)]),
+            45..95 => ipv6::packet(random, self),
+            _ => (None, vec![payload(random, 300)]),
+        }
+    }
+
+    pub(super) fn source_v4(&self, random: &mut Random) -> Ipv4Addr {
+        let own = self.source.map_or([198, 18, 100, 77], PortSpec::v4);
+        match random.below(100) {
+            0..84 => own.into(),
+            84..90 => [0, 0, 0, 0].into(),
+            _ => [198, 18, 100, random.below(9) as u8].into(),
+        }
+    }
+
+    fn ipv4(&self, random: &mut Random) -> Vec<Layer> {
+        let dhcp = random.percent(18);
+        let mut ip = Ip4 {
+            src: Some(self.source_v4(random)),
+            dst: Some(self.destination.map_or([255; 4], PortSpec::v4).into()),
+            ecn: Some(random.below(4) as u8),
+            dscp: random.some(40, |random| random.below(64) as u8),
+            ttl: Some(random.of([0, 1, 64, 255])),
+            id: Some(random.below(3) as u16),
+            df: Some(random.percent(50)),
+            ..Ip4::default()
+        };
+        if random.percent(6) {
+            ip.mf = Some(random.percent(50));
+            ip.offset = Some(random.of([0, 1, 5]));
+        }
+        if random.percent(6) {
+            ip.options = Some(Hex(vec![1; 4 * (1 + random.below(10))]));
+        }
+        match random.below(100) {
+            0 => ip.total_len = Some(random.of([0, 19, 20, 21, 65_535])),
+            1 => ip.ihl = Some(random.of([0, 4, 6, 15])),
+            2 => ip.version = Some(random.of([0, 5, 6])),
+            _ => {}
+        }
+        let transport = match random.below(10) {
+            _ if dhcp => Layer::Udp(udp(
+                random,
+                [(68, 67), (67, 68), (67, 67), (68, 68), (547, 546)],
+            )),
+            0..4 => Layer::Udp(udp(
+                random,
+                [(53, 1234), (1234, 53), (4789, 4789), (40_000, 6081)],
+            )),
+            4..7 => Layer::Tcp(tcp(random)),
+            7..9 => Layer::Icmp4(Icmp::default()),
+            _ => Layer::Payload(Payload::default()),
+        };
+        if matches!(transport, Layer::Payload(_)) {
+            ip.protocol = Some(random.of([0, 1, 2, 6, 17, 47, 58, 132]));
+        }
+        let ip_len = 20 + ip.options.as_ref().map_or(0, |options| options.0.len());
+        vec![Layer::Ip4(ip), transport, self.payload(random, ip_len)]
+    }
+
+    /// Short mostly; now and then as long as the underlay takes.
+    pub(super) fn payload(&self, random: &mut Random, headers: usize) -> Layer {
+        if random.percent(8) {
+            let size = self.world.border(random, headers + 14 + 8);
+            return Layer::Payload(Payload {
+                size: Some(size.min(3000)),
+                ..Payload::default()
+            });
+        }
+        payload(random, 60)
+    }
+
+    fn arp(&self, random: &mut Random) -> Layer {
+        let target = self.destination.map_or([198, 18, 100, 99], PortSpec::v4);
+        let mut arp = Arp {
+            op: Some(match random.below(10) {
+                0..7 => ArpOp::Request,
+                7..9 => ArpOp::Reply,
+                _ => ArpOp::Number(random.of([0, 3, 8])),
+            }),
+            sha: random.some(10, |random| MacText(stranger(random))),
+            spa: Some(self.source_v4(random)),
+            tha: random.some(20, |random| MacText(stranger(random))),
+            tpa: Some(if random.percent(85) {
+                target.into()
+            } else {
+                self.source_v4(random)
+            }),
+            ..Arp::default()
+        };
+        match random.below(60) {
+            0 => arp.htype = Some(6),
+            1 => arp.ptype = Some(0x86dd),
+            2 => arp.hlen = Some(8),
+            3 => arp.plen = Some(16),
+            _ => {}
+        }
+        Layer::Arp(arp)
+    }
+}
+
+/// Bytes of no meaning, at most `most`.
+pub(super) fn payload(random: &mut Random, most: usize) -> Layer {
+    Layer::Payload(Payload {
+        size: Some(random.below(most + 1)),
+        ..Payload::default()
+    })
+}
+
+/// A datagram between two ports.
+pub(super) fn udp<const N: usize>(random: &mut Random, ports: [(u16, u16); N]) -> Udp {
+    let (src, dst) = random.of(ports);
+    Udp {
+        src: Some(src),
+        dst: Some(dst),
+        checksum: random.some(10, |_| 0),
+        length: random.some(3, |random| random.of([0, 7, 8, 9000])),
+    }
+}
+
+/// A segment.
+pub(super) fn tcp(random: &mut Random) -> Tcp {
+    Tcp {
+        src: Some(random.number() as u16),
+        dst: Some(random.of([22, 80, 443])),
+        seq: Some(random.number() as u32),
+        data_offset: random.some(3, |random| random.below(16) as u8),
+        ..Tcp::default()
+    }
+}
+
+/// The link-local address made from a MAC (RFC 4291 appendix A).
+pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.get();
+    Ipv6Addr::from([
+        0xfe,
+        0x80,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        a ^ 2,
+        b,
+        c,
+        0xff,
+        0xfe,
+        d,
+        e,
+        f,
+    ])
+}

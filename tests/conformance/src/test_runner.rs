@@ -1,0 +1,206 @@
+//! Runs packets through the eBPF programs in the kernel, one at a time and on no device
+//! ([`TestRun`]). Says what became of each in the words of the reference executor.
+
+use std::collections::BTreeMap;
+
+use overlane_ebpf::abi;
+use overlane_ebpf::counters::Counters as MapCounters;
+use overlane_ebpf::tables::{Devices, PortDevice, encode};
+use overlane_ebpf::test_run::{self, Beside, Ran, TestRun};
+use overlane_ebpf::{EbpfError, Program, preflight};
+use overlane_model::{DeviceName, Tables, Verdict};
+use overlane_pipeline::{Counters, Entry, Packet};
+use overlane_wire::VlanTag;
+use overlane_wire::ethernet::Tag;
+
+use crate::counted::added;
+
+/// Devices that are not there: the programs only compare the numbers.
+const UPLINK: u32 = 1_000_001;
+const SEGMENTER: u32 = 1_000_002;
+const NO_PORT: u32 = 1_000_009;
+const FIRST_PORT: u32 = 1_000_010;
+
+/// The programs, with the tables of one host.
+#[derive(Debug)]
+pub struct TestRunner {
+    kernel: TestRun,
+    tables: Option<Named>,
+    counted: MapCounters,
+}
+
+/// The tables, and the numbers of their devices.
+#[derive(Debug)]
+struct Named {
+    tables: Tables,
+    devices: BTreeMap<DeviceName, u32>,
+}
+
+/// What became of a packet.
+#[derive(Debug)]
+pub struct Observed {
+    /// Its verdict.
+    pub verdict: Option<Verdict>,
+    /// Where it went, unless it stayed or was flooded.
+    pub to: Option<Device>,
+    /// Copies of a flooded frame.
+    pub copies: u32,
+    /// The packet as it left.
+    pub packet: Packet,
+    /// What was counted.
+    pub counters: Counters,
+}
+
+/// A device of the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// The uplink.
+    Uplink,
+    /// The segmenter.
+    Segmenter,
+    /// One with ports.
+    Port(DeviceName),
+    /// A number nobody has.
+    Unknown(u32),
+}
+
+/// Why this machine cannot run the programs; `None`: it can.
+pub fn obstacle() -> Option<String> {
+    let checks = [preflight::check_kernel(), preflight::check_rights()];
+    checks
+        .into_iter()
+        .find_map(|check| check.err().map(|error| error.to_string()))
+}
+
+/// Whether the kernel can run this packet on no device.
+pub fn can_run(packet: &Packet) -> bool {
+    packet.gso.is_none() && test_run::can_run(&packet.bytes)
+}
+
+impl TestRunner {
+    /// Loads the programs; once is enough for a process.
+    pub fn load() -> Result<Self, EbpfError> {
+        let kernel = TestRun::load()?;
+        Ok(Self {
+            counted: kernel.counters()?,
+            kernel,
+            tables: None,
+        })
+    }
+
+    /// Becomes a host with these tables, which has learned nothing.
+    pub fn set_host(&mut self, tables: &Tables, underlay_mtu: u32) -> Result<(), EbpfError> {
+        let mut devices = BTreeMap::new();
+        for port in &tables.ports {
+            let next = FIRST_PORT + devices.len() as u32;
+            devices
+                .entry(port.attachment.device.clone())
+                .or_insert(next);
+        }
+        let ports = devices.iter().map(|(name, &ifindex)| {
+            let peer = ifindex % 2 == 0; // both ways of delivery
+            (name.clone(), PortDevice { ifindex, peer })
+        });
+        let contents = encode(
+            tables,
+            &Devices {
+                ports: ports.collect(),
+                uplink_ifindex: UPLINK,
+                underlay_mtu,
+                segmenter_ifindex: SEGMENTER,
+            },
+        )?;
+        self.kernel.set_tables(&contents)?;
+        self.counted = self.kernel.counters()?;
+        self.tables = Some(Named {
+            tables: tables.clone(),
+            devices,
+        });
+        Ok(())
+    }
+
+    /// Forgets what was learned.
+    pub fn forget(&self) -> Result<(), EbpfError> {
+        self.kernel.forget()
+    }
+
+    /// What is learned now: (switch, MAC) → everything about it.
+    pub fn learned(&self) -> Result<Vec<(abi::FdbKey, abi::Learned)>, EbpfError> {
+        self.kernel.learned()
+    }
+
+    /// The device with a number that [`learned`](Self::learned) gave.
+    pub fn device_name(&self, ifindex: u32) -> Option<DeviceName> {
+        match self.tables.as_ref()?.device(ifindex)? {
+            Device::Port(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Runs one packet, which [`can_run`].
+    pub fn run(
+        &mut self,
+        now_ns: u64,
+        entry: &Entry,
+        packet: &Packet,
+    ) -> Result<Observed, EbpfError> {
+        let Some(named) = &self.tables else {
+            return Err(EbpfError::Missing {
+                kind: "table",
+                name: "settings".into(),
+            });
+        };
+        let (program, ifindex, mark) = match entry {
+            Entry::Port(device) => (Program::FromPort, named.ifindex(device), 0),
+            Entry::Segmenter(device) => (Program::FromSegmenter, SEGMENTER, named.ifindex(device)),
+            Entry::Underlay => (Program::FromUnderlay, UPLINK, 0),
+        };
+        let beside = Beside {
+            now_ns,
+            ifindex,
+            mark,
+            tag: packet.tag.map(|tag| (tpid(tag), tag.tag.tci())),
+        };
+        let ran = self.kernel.run(program, &packet.bytes, beside)?;
+        let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
+        Ok(Observed {
+            verdict: ran.verdict,
+            to: named.device(ran.ifindex),
+            copies: ran.copies,
+            counters: added(&named.tables, &before, &self.counted),
+            packet: left(ran),
+        })
+    }
+}
+
+const fn tpid(tag: Tag) -> u16 {
+    if tag.service { 0x88a8 } else { 0x8100 }
+}
+
+fn left(ran: Ran) -> Packet {
+    Packet {
+        bytes: ran.bytes,
+        tag: ran.tag.map(|(proto, tci)| Tag {
+            service: proto == 0x88a8,
+            tag: VlanTag::from_tci(tci),
+        }),
+        gso: None,
+    }
+}
+
+impl Named {
+    fn ifindex(&self, device: &DeviceName) -> u32 {
+        self.devices.get(device).copied().unwrap_or(NO_PORT)
+    }
+
+    fn device(&self, ifindex: u32) -> Option<Device> {
+        let port = self.devices.iter().find(|(_, known)| **known == ifindex);
+        Some(match (ifindex, port) {
+            (0, _) => return None,
+            (UPLINK, _) => Device::Uplink,
+            (SEGMENTER, _) => Device::Segmenter,
+            (_, Some((name, _))) => Device::Port(name.clone()),
+            (other, None) => Device::Unknown(other),
+        })
+    }
+}

@@ -1,0 +1,354 @@
+//! Runs cases through the real thing: programs that `apply` attached to the devices of a host in a network
+//! namespace, packets that travel through the kernel, and everything that comes out of it.
+//!
+//! A test run of the programs ([`test_runner`](crate::test_runner)) takes neither super-packets nor tags
+//! beside the bytes, sees no copies of a flooded frame, and never shows what the kernel itself does: routes,
+//! neighbours, segmentation, delivery into a guest's namespace. This does; it cannot turn the clock.
+
+mod expected;
+mod frame;
+#[expect(
+    unsafe_code,
+    reason = "packet sockets have no safe wrapper with all that is needed here"
+)]
+mod sys;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use overlane_ebpf::{DataPath, EbpfError, preflight};
+use overlane_host::{HostError, paths};
+use overlane_model::Tables;
+use overlane_net::NetError;
+use overlane_pipeline::{Counters, Entry, GsoKind, Host, Outcome, Packet, State};
+use thiserror::Error;
+
+use crate::case::{Case, Step};
+use crate::compare;
+use crate::counted::added;
+use crate::dissect::{difference, dissect, text};
+
+use expected::{Expected, Place, Walk};
+use world::World;
+
+/// Everything that must come has come by then.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Nothing else comes after so long.
+const QUIET: Duration = Duration::from_millis(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(1);
+/// Fewest and most bytes of a frame that packet sockets and TAPs take.
+const FRAME_LEN: std::ops::RangeInclusive<usize> = 14..=65_535 + 14;
+/// Bytes that must follow a tag, or the kernel drops the frame before the hook (`skb_vlan_untag`).
+const TAGGED_LEN_MIN: usize = 16;
+
+/// Why a case could not be run.
+#[derive(Debug, Error)]
+pub enum WireError {
+    /// Namespaces and devices.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// `apply`.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The maps.
+    #[error(transparent)]
+    Ebpf(#[from] EbpfError),
+    /// A socket or the TAP.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// As a verb.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What became of one packet of a case.
+#[derive(Debug)]
+pub struct Ran {
+    /// What the reference executor says of it.
+    pub outcome: Outcome,
+    /// The differences, in words. None: none.
+    pub found: Vec<String>,
+}
+
+/// Hosts on this machine, one at a time.
+pub struct WireRunner {
+    data_path: DataPath<'static>,
+    built: u32,
+    world: Option<(Tables, u32, World)>,
+}
+
+/// Why this machine cannot run cases on a wire; `None`: it can.
+pub fn obstacle() -> Option<String> {
+    let bpffs = || preflight::check_bpffs(Path::new(paths::BPFFS));
+    let tap = || Path::new("/dev/net/tun").exists();
+    let checks = [
+        preflight::check_kernel(),
+        preflight::check_rights(),
+        bpffs(),
+    ];
+    let found = checks
+        .into_iter()
+        .find_map(|check| check.err().map(|error| error.to_string()));
+    found.or_else(|| (!tap()).then(|| "no TAP devices (/dev/net/tun)".into()))
+}
+
+/// Why no machine can run this case on a wire; `None`: it can.
+pub fn cannot_run(case: &Case) -> Option<&'static str> {
+    let devices: BTreeSet<_> = case
+        .tables
+        .ports
+        .iter()
+        .map(|port| &port.attachment.device)
+        .collect();
+    if case
+        .steps
+        .iter()
+        .any(|step| step.now_ns != case.steps[0].now_ns)
+    {
+        return Some("time passes");
+    }
+    case.steps.iter().find_map(|step| {
+        let (packet, tagged) = (&step.packet, step.packet.tag.is_some());
+        let tunnel = case.tables.tunnel.encapsulation;
+        let tunnel = (step.entry == Entry::Underlay).then_some(tunnel);
+        let kind = frame::be16(&packet.bytes, 12).map(overlane_wire::EtherType);
+        match &step.entry {
+            Entry::Port(device) if !devices.contains(device) => Some("no program on that device"),
+            Entry::Segmenter(_) if packet.gso.is_some() => Some("the segmenter cuts it"),
+            _ if !FRAME_LEN.contains(&packet.bytes.len()) => Some("no device takes that length"),
+            _ if tagged && packet.bytes.len() < TAGGED_LEN_MIN => Some("too short behind its tag"),
+            _ if !tagged && kind.is_some_and(|kind| kind.is_vlan()) => {
+                Some("the kernel takes the tag out of the bytes")
+            }
+            _ if packet.gso.is_some_and(|gso| gso.kind == GsoKind::Sctp) => {
+                Some("virtio has no SCTP super-packets")
+            }
+            _ if frame::to_send(packet, tunnel).is_none() => {
+                Some("virtio cannot describe that super-packet")
+            }
+            _ => None,
+        }
+    })
+}
+
+impl WireRunner {
+    /// No host yet. Takes away what a killed run left behind.
+    pub fn new() -> Result<Self, WireError> {
+        world::remove_left_over()?;
+        Ok(Self {
+            data_path: DataPath::embedded()?,
+            built: 0,
+            world: None,
+        })
+    }
+
+    /// Runs a case that [can run](cannot_run). Cases of one fabric, host and MTU that follow each other
+    /// share the host, unless it learns.
+    pub fn run_case(&mut self, case: &Case) -> Result<Vec<Ran>, WireError> {
+        self.build(case)?;
+        let Some((_, _, world)) = &mut self.world else {
+            return Ok(Vec::new());
+        };
+        let host = Host::new(case.tables.clone(), case.underlay_mtu);
+        let mut state = State::new();
+        let mut ran = Vec::new();
+        for step in &case.steps {
+            let walk = Walk {
+                host: &host,
+                state: &mut state,
+                now_ns: step.now_ns,
+            };
+            ran.push(run_step(world, walk, step)?);
+        }
+        Ok(ran)
+    }
+
+    fn build(&mut self, case: &Case) -> Result<(), WireError> {
+        let learns = case
+            .tables
+            .switches
+            .iter()
+            .any(|switch| switch.learn_age_s.is_some());
+        let is_right = |(tables, mtu, _): &(Tables, u32, World)| {
+            !learns && *tables == case.tables && *mtu == case.underlay_mtu
+        };
+        if self.world.as_ref().is_some_and(is_right) {
+            return Ok(());
+        }
+        self.world = None;
+        self.built += 1;
+        let world = World::build(self.built, &case.tables, case.underlay_mtu, &self.data_path)?;
+        self.world = Some((case.tables.clone(), case.underlay_mtu, world));
+        Ok(())
+    }
+}
+
+fn run_step(world: &mut World, mut walk: Walk<'_>, step: &Step) -> Result<Ran, WireError> {
+    let is_underlay = step.entry == Entry::Underlay;
+    let tables = walk.host.tables();
+    let tunnel = is_underlay.then_some(tables.tunnel.encapsulation);
+    let packet = frame::to_send(&step.packet, tunnel);
+    let packet = packet
+        .ok_or_else(|| io_error("describe the packet")(io::ErrorKind::InvalidInput.into()))?;
+    if is_underlay {
+        world.listen_as_host(&step.packet)?;
+    }
+    let (outcome, expected) = walk.expect(&step.entry, &step.packet);
+
+    let before = world.counters()?;
+    world.send(&step.entry, &packet)?;
+    let sent = Instant::now();
+    let mut packets = BTreeMap::new();
+    loop {
+        world.receive(LOOK, &mut packets)?;
+        let counters = added(tables, &before, &world.counters()?);
+        let here = difference_of(&expected, &packets, &counters).is_empty();
+        if here || sent.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    world.receive(QUIET, &mut packets)?;
+    let counters = added(tables, &before, &world.counters()?);
+    let found = difference_of(&expected, &packets, &counters);
+    Ok(Ran { outcome, found })
+}
+
+fn difference_of(
+    expected: &Expected,
+    packets: &BTreeMap<Place, Vec<Packet>>,
+    counters: &Counters,
+) -> Vec<String> {
+    let mut found = compare::counters(&expected.counters, counters);
+    let places: BTreeSet<_> = expected.packets.keys().chain(packets.keys()).collect();
+    for place in places {
+        let packets_at =
+            |all: &BTreeMap<Place, Vec<Packet>>| all.get(place).cloned().unwrap_or_default();
+        differences_at(
+            place,
+            packets_at(&expected.packets),
+            packets_at(packets),
+            &mut found,
+        );
+    }
+    found
+}
+
+/// In any order: copies of one frame may overtake each other.
+fn differences_at(
+    place: &Place,
+    mut expected: Vec<Packet>,
+    mut packets: Vec<Packet>,
+    found: &mut Vec<String>,
+) {
+    expected.retain(|wanted| {
+        let same = packets.iter().position(|packet| packet == wanted);
+        same.map(|index| packets.remove(index)).is_none()
+    });
+    let both = expected.len().min(packets.len());
+    let extra = packets.split_off(both);
+    let missing = expected.split_off(both);
+    for (wanted, packet) in expected.iter().zip(&packets) {
+        let differs = difference(wanted, packet);
+        found.push(format!(
+            "{place:?}: packet (- reference, + wire):\n{differs}"
+        ));
+    }
+    for packet in missing {
+        found.push(format!(
+            "{place:?}: missing:\n{}",
+            text(&dissect(&packet), "    ")
+        ));
+    }
+    for packet in extra {
+        found.push(format!(
+            "{place:?}: nothing was expected:\n{}",
+            text(&dissect(&packet), "    ")
+        ));
+    }
+}
+
+fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> WireError {
+    move |source| WireError::Io { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlane_model::{Hook, Verdict};
+    use overlane_pipeline::Counter;
+
+    use super::*;
+
+    fn packet(last: u8) -> Packet {
+        Packet::new([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, last])
+    }
+
+    fn found(expected: &[(Place, Packet)], packets: &[(Place, Packet)]) -> Vec<String> {
+        let sorted = |packets: &[(Place, Packet)]| {
+            let mut sorted: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            for (place, packet) in packets {
+                sorted
+                    .entry(place.clone())
+                    .or_default()
+                    .push(packet.clone());
+            }
+            sorted
+        };
+        let expected = Expected {
+            packets: sorted(expected),
+            counters: Counters::default(),
+        };
+        difference_of(&expected, &sorted(packets), &Counters::default())
+    }
+
+    #[test]
+    fn every_packet_is_one_that_was_expected() {
+        let (wire, host) = (Place::Wire, Place::Host);
+        let one = [(wire.clone(), packet(1))];
+        let two = [(wire.clone(), packet(1)), (wire.clone(), packet(2))];
+        let turned = [(wire.clone(), packet(2)), (wire.clone(), packet(1))];
+        assert_eq!(found(&two, &turned), Vec::<String>::new());
+        for (expected, packets, words) in [
+            (&two[..], &one[..], "missing"),
+            (&one[..], &two[..], "nothing was expected"),
+            (&[], &one[..], "nothing was expected"),
+            (
+                &one[..],
+                &[(wire.clone(), packet(2))],
+                "- reference, + wire",
+            ),
+            (
+                &one[..],
+                &[(wire, packet(1)), (host, packet(1))],
+                "Host: nothing was expected",
+            ),
+        ] {
+            let found = found(expected, packets);
+            assert!(
+                found.len() == 1 && found[0].contains(words),
+                "{words}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_counter_too_many_is_found() {
+        let mut counters = Counters::default();
+        let key = (Hook::FromSegmenter, Verdict::Encap);
+        counters.verdicts.insert(
+            key,
+            Counter {
+                packets: 1,
+                segments: 1,
+                bytes: 60,
+            },
+        );
+        let found = difference_of(&Expected::default(), &BTreeMap::new(), &counters);
+        assert!(found.len() == 1 && found[0].contains("Encap"), "{found:?}");
+    }
+}

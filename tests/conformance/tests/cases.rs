@@ -1,0 +1,135 @@
+//! Every golden case on every executor: on the reference executor all of them; on the eBPF programs in a
+//! test run those that the kernel can run on no device.
+//!
+//! `OVERLANE_CASE=part-of-a-name` runs some of them, `OVERLANE_WRITE=1` writes the capture files anew.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::Write as _;
+
+use overlane_conformance::case::{Case, cases_folder, load_all};
+use overlane_conformance::compare;
+use overlane_conformance::pcap::pcap;
+use overlane_conformance::reference;
+use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
+use overlane_pipeline::Outcome;
+
+fn cases() -> Vec<Case> {
+    let cases = load_all(&cases_folder()).unwrap_or_else(|errors| {
+        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        panic!(
+            "{} cases cannot be read:\n{}",
+            errors.len(),
+            lines.join("\n")
+        );
+    });
+    let wanted = std::env::var("OVERLANE_CASE").unwrap_or_default();
+    let cases: Vec<_> = cases
+        .into_iter()
+        .filter(|case| case.name.contains(&wanted))
+        .collect();
+    assert!(!cases.is_empty(), "no case");
+    cases
+}
+
+/// Past the test harness, which shows nothing of a test that passes.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn report(failures: &[String]) {
+    assert!(
+        failures.is_empty(),
+        "{} failures\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+}
+
+fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
+    let step = &case.steps[index];
+    format!(
+        "case {} ({}), packet {} ({}:{}):\n  {}\nThe reference executor says:\n{}",
+        case.name,
+        case.title,
+        index + 1,
+        case.path.display(),
+        step.line,
+        found.join("\n  "),
+        compare::outcome_text(outcome)
+    )
+}
+
+#[test]
+fn every_case_on_the_reference_executor() {
+    let mut failures = Vec::new();
+    for case in cases() {
+        for (index, outcome) in reference::run(&case).iter().enumerate() {
+            let found = compare::with_case(&case.steps[index], outcome);
+            if !found.is_empty() {
+                failures.push(failure(&case, index, &found, outcome));
+            }
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn every_case_on_the_ebpf_programs() {
+    let cases = cases();
+    if let Some(obstacle) = obstacle() {
+        say(&format!(
+            "skipped: every_case_on_the_ebpf_programs: {obstacle}"
+        ));
+        return;
+    }
+    let mut runner = TestRunner::load().unwrap_or_else(|error| panic!("{error}: {error:#?}"));
+    let mut failures = Vec::new();
+    let mut ran = 0;
+    for case in &cases {
+        // What is learned goes from packet to packet: all of them, or none.
+        if !case.steps.iter().all(|step| can_run(&step.packet)) {
+            continue;
+        }
+        ran += 1;
+        runner.set_host(&case.tables, case.underlay_mtu).unwrap();
+        for (index, outcome) in reference::run(case).iter().enumerate() {
+            let step = &case.steps[index];
+            let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();
+            let found = compare::with_reference(&case.tables, &step.packet, outcome, &observed);
+            if !found.is_empty() {
+                failures.push(failure(case, index, &found, outcome));
+            }
+        }
+    }
+    report(&failures);
+    let all = cases.len();
+    say(&format!(
+        "{all} cases: reference {all}, test-run {ran}, wire {}",
+        all - ran
+    ));
+}
+
+/// The capture beside a case shows the case.
+#[test]
+fn capture_files_are_up_to_date() {
+    let write = std::env::var_os("OVERLANE_WRITE").is_some();
+    let mut stale = Vec::new();
+    for case in cases() {
+        let file = case.path.with_file_name("case.pcap");
+        let bytes = pcap(&case);
+        if std::fs::read(&file).is_ok_and(|found| found == bytes) {
+            continue;
+        }
+        if write {
+            std::fs::write(&file, bytes).unwrap();
+        } else {
+            stale.push(file.display().to_string());
+        }
+    }
+    assert!(
+        stale.is_empty(),
+        "not what the cases say (OVERLANE_WRITE=1 writes them anew):\n{}",
+        stale.join("\n")
+    );
+}

@@ -1,0 +1,133 @@
+//! The reference executor and the eBPF programs decide the same about random packets in random fabrics:
+//! verdict, device, bytes, tag, every counter, and what is learned. Each kind of difference is shown once, as a
+//! case made small.
+//!
+//! `OVERLANE_SEED` chooses other packets, `OVERLANE_PACKETS` how many.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+
+use overlane_conformance::differential::{self, Verdicts, shrink};
+use overlane_conformance::generate::{FabricSpec, World, sequence};
+use overlane_conformance::random::Random;
+use overlane_conformance::test_runner::{TestRunner, obstacle};
+use overlane_model::Verdict;
+
+const SEQUENCES: usize = 8;
+const PACKETS: usize = 24;
+
+/// So many kinds of difference are shown before the test ends.
+const KINDS: usize = 8;
+
+/// With fewer packets it is chance which verdicts they meet.
+const ENOUGH: usize = 50_000;
+
+/// What no packet of a test run can meet, and why.
+const OUT_OF_REACH: [(Verdict, &str); 8] = [
+    (Verdict::Segment, "only super-packets"),
+    (Verdict::GsoUnsupported, "only super-packets"),
+    (Verdict::UnknownSwitch, "tables of a fabric are complete"),
+    (Verdict::UnknownRemote, "tables of a fabric are complete"),
+    (Verdict::NotConfigured, "the tables are filled"),
+    (Verdict::EncapFailed, "the kernel refused"),
+    (Verdict::DecapFailed, "the kernel refused"),
+    (Verdict::OuterDevice, "a device of its own"),
+];
+
+fn setting(name: &str, default: usize) -> usize {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text}"))
+    })
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[test]
+fn both_executors_decide_the_same_about_random_packets() {
+    let seed = setting("OVERLANE_SEED", 1) as u64;
+    let wanted = setting("OVERLANE_PACKETS", 100_000);
+    let mut kernel = match obstacle() {
+        Some(obstacle) => {
+            say(&format!(
+                "skipped: both_executors_decide_the_same_about_random_packets on eBPF: {obstacle}"
+            ));
+            None
+        }
+        None => Some(TestRunner::load().unwrap_or_else(|error| panic!("{error}: {error:#?}"))),
+    };
+    let mut verdicts = Verdicts::new();
+    let (mut kinds, mut failures) = (BTreeSet::new(), Vec::new());
+    let (mut packets, mut fabrics) = (0, 0);
+    while packets < wanted {
+        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(fabrics));
+        let spec = FabricSpec::random(&mut random);
+        fabrics += 1;
+        let tables = differential::tables(&spec).unwrap_or_else(|| {
+            panic!("seed {seed}, fabric {fabrics} is refused:\n{}", spec.yaml())
+        });
+        let world = World {
+            spec: &spec,
+            tables: &tables,
+        };
+        for _ in 0..SEQUENCES {
+            let arrivals = sequence(&mut random, &world, PACKETS);
+            packets += arrivals.len();
+            let difference =
+                differential::run(kernel.as_mut(), &spec, &arrivals, &mut verdicts).unwrap();
+            if let (Some(difference), Some(kernel)) = (difference, kernel.as_mut())
+                && kinds.insert(difference.kind())
+            {
+                let first = difference.found.join("\n");
+                let small = shrink(kernel, difference).unwrap();
+                failures.push(format!(
+                    "seed {seed}, fabric {fabrics}: the executors differ\n{first}\n\nmade small:\n{}\n\n{}",
+                    small.found.join("\n"),
+                    small.case()
+                ));
+            }
+        }
+        if failures.len() >= KINDS {
+            break;
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} kinds of difference\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+    let on = if kernel.is_some() {
+        "reference and eBPF agree"
+    } else {
+        "reference only"
+    };
+    statistics(
+        &format!("{packets} packets in {fabrics} fabrics (seed {seed}), {on}"),
+        packets,
+        &verdicts,
+    );
+}
+
+/// How often each verdict was met; none may be missed that can be met.
+fn statistics(words: &str, packets: usize, verdicts: &Verdicts) {
+    let counts: Vec<_> = verdicts
+        .iter()
+        .map(|(verdict, count)| format!("{verdict} {count}"))
+        .collect();
+    say(&format!("{words}: {}", counts.join(", ")));
+    if packets >= ENOUGH {
+        let reachable = Verdict::ALL
+            .iter()
+            .filter(|verdict| !OUT_OF_REACH.iter().any(|(out, _)| out == *verdict));
+        let missed: Vec<_> = reachable
+            .filter(|verdict| !verdicts.contains_key(verdict))
+            .collect();
+        assert!(missed.is_empty(), "no packet met {missed:?}");
+    }
+}
