@@ -110,7 +110,7 @@ __noinline int flood_remotes(struct __sk_buff *ctx)
 static __always_inline int flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 				      const struct packet *p)
 {
-	if (p->len - ETH_HLEN > s->underlay_mtu)
+	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
 	if (put_tag(ctx, tag_of_vlan(p->switch_id)) < 0 || send_copy(ctx, s->uplink_ifindex))
 		return DROP(ENCAP_FAILED);
@@ -137,7 +137,7 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 	struct scratch *w;
 	int result = 0;
 
-	if (p->gso_size)
+	if (p->gso_size && !is_on_vlan(p->switch_id)) /* no copy could travel whole in a tunnel */
 		return segment(ctx, s, p);
 	w = flood_begin(p, sw);
 	if (!w)

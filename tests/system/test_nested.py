@@ -38,8 +38,9 @@ def make_router(scene):
                  two: ["198.18.101.254", "198.18.103.254", "2001:2:0:a1::fe", "2001:2:0:a3::fe"]}
     for guest, own in addresses.items():
         scene.fabric.data["ports"][f"port{guest.number}"]["addresses"] = own
-    # A router sends for others: their addresses, its own MAC.
-    scene.fabric.data["ports"][f"port{two.number}"]["security"] = "mac"
+    # A router sends for others, their addresses with its own MAC, and redirects who goes a long way round.
+    scene.fabric.data["ports"][f"port{two.number}"].update(security="mac",
+                                                          allow=["router_advertisement"])
     return (one, addresses[one]), (three, addresses[three])
 
 

@@ -21,7 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("pipeline", &["model", "wire"]),
     (
         "cli",
-        &["wire", "model", "pipeline", "net", "ebpf", "host", "lab"],
+        &["wire", "model", "pipeline", "ebpf", "host", "lab"],
     ),
     (
         "conformance",
@@ -233,7 +233,9 @@ fn every_command_is_documented() {
         "apply",
         "remove",
         "show ports",
+        "show switches",
         "show fdb",
+        "show learned",
         "show remotes",
         "show counters",
         "show drops",

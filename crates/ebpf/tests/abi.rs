@@ -17,12 +17,20 @@ use overlane_model::{Hook, Verdict};
 fn abi_structs(btf: &Btf) -> BTreeSet<String> {
     let layouts = DataPath::embedded().unwrap();
     let mut names = BTreeSet::new();
-    // The scratch map never leaves the programs.
-    for map in layouts.layouts().keys().filter(|name| *name != "scratch") {
+    // These maps never leave the programs.
+    let private = ["scratch", "event_buffer"];
+    for map in layouts
+        .layouts()
+        .keys()
+        .filter(|name| !private.contains(&name.as_str()))
+    {
         for part in ["key", "value"] {
-            btf.collect_structs(btf.map_part(map, part), &mut names);
+            if let Some(id) = btf.map_part(map, part) {
+                btf.collect_structs(id, &mut names);
+            }
         }
     }
+    names.insert("event".into()); // what the ring holds
     names
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn from_port(
     source: &Source<'_>,
     frame: &Frame<'_>,
 ) -> Stage<Verdict> {
-    if frame.gso.is_some() {
+    if frame.gso.is_some() && source.switch.id.vni().is_some() {
         return encap::segment(cx, || "a flooded super-packet is segmented first");
     }
     let ports = to_ports(cx, source.switch, Some(source.port), frame);

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use overlane_ebpf::{DataPath, EbpfError, preflight};
 use overlane_host::{HostError, paths};
-use overlane_model::Tables;
+use overlane_model::{DeviceName, Tables};
 use overlane_net::NetError;
 use overlane_pipeline::{Counters, Entry, GsoKind, Host, Outcome, Packet, State};
+use overlane_wire::EtherType;
 use thiserror::Error;
 
 use crate::case::{Case, Step};
@@ -40,8 +41,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
-/// Fewest and most bytes of a frame that packet sockets and TAPs take.
-const FRAME_LEN: std::ops::RangeInclusive<usize> = 14..=65_535 + 14;
+/// Fewest bytes of a frame that packet sockets and TAPs take.
+const FRAME_LEN_MIN: usize = 14;
+/// Most: behind a virtual wire, and of a super-packet what a socket's send buffer holds by default.
+const FRAME_LEN_MAX: usize = 65_535 + 14;
+const SUPER_PACKET_LEN_MAX: usize = 190_000;
 /// Bytes that must follow a tag, or the kernel drops the frame before the hook (`skb_vlan_untag`).
 const TAGGED_LEN_MIN: usize = 16;
 
@@ -98,43 +102,75 @@ pub fn obstacle() -> Option<String> {
     found.or_else(|| (!tap()).then(|| "no TAP devices (/dev/net/tun)".into()))
 }
 
-/// Why no machine can run this case on a wire; `None`: it can.
+/// Why this case cannot be run on a wire; `None`: it can.
 pub fn cannot_run(case: &Case) -> Option<&'static str> {
-    let devices: BTreeSet<_> = case
-        .tables
-        .ports
-        .iter()
-        .map(|port| &port.attachment.device)
-        .collect();
-    if case
-        .steps
-        .iter()
-        .any(|step| step.now_ns != case.steps[0].now_ns)
-    {
+    let first = case.steps.first()?;
+    if case.steps.iter().any(|step| step.now_ns != first.now_ns) {
         return Some("time passes");
     }
-    case.steps.iter().find_map(|step| {
-        let (packet, tagged) = (&step.packet, step.packet.tag.is_some());
-        let tunnel = case.tables.tunnel.encapsulation;
-        let tunnel = (step.entry == Entry::Underlay).then_some(tunnel);
-        let kind = frame::be16(&packet.bytes, 12).map(overlane_wire::EtherType);
-        match &step.entry {
-            Entry::Port(device) if !devices.contains(device) => Some("no program on that device"),
-            Entry::Segmenter(_) if packet.gso.is_some() => Some("the segmenter cuts it"),
-            _ if !FRAME_LEN.contains(&packet.bytes.len()) => Some("no device takes that length"),
-            _ if tagged && packet.bytes.len() < TAGGED_LEN_MIN => Some("too short behind its tag"),
-            _ if !tagged && kind.is_some_and(|kind| kind.is_vlan()) => {
-                Some("the kernel takes the tag out of the bytes")
-            }
-            _ if packet.gso.is_some_and(|gso| gso.kind == GsoKind::Sctp) => {
-                Some("virtio has no SCTP super-packets")
-            }
-            _ if frame::to_send(packet, tunnel).is_none() => {
-                Some("virtio cannot describe that super-packet")
-            }
-            _ => None,
+    case.steps
+        .iter()
+        .find_map(|step| cannot_send(&case.tables, step))
+}
+
+fn cannot_send(tables: &Tables, step: &Step) -> Option<&'static str> {
+    let packet = &step.packet;
+    let is_tagged = packet.tag.is_some();
+    let kind = frame::be16(&packet.bytes, 12).map(EtherType);
+    let has_ports = |device: &DeviceName| {
+        tables
+            .ports
+            .iter()
+            .any(|port| port.attachment.device == *device)
+    };
+    match &step.entry {
+        Entry::Port(device) if !has_ports(device) => return Some("no program on that device"),
+        Entry::Segmenter(_) if packet.gso.is_some() => return Some("the segmenter cuts it"),
+        _ if !is_length_of_a_device(packet) => return Some("no device takes that length"),
+        _ if is_tagged && packet.bytes.len() < TAGGED_LEN_MIN => {
+            return Some("too short behind its tag");
         }
-    })
+        _ if !is_tagged && kind.is_some_and(EtherType::is_vlan) => {
+            return Some("the kernel takes the tag out of the bytes");
+        }
+        _ if packet.gso.is_some_and(|gso| gso.kind == GsoKind::Sctp) => {
+            return Some("virtio has no SCTP super-packets");
+        }
+        _ => {}
+    }
+    match to_send(tables, step) {
+        None => Some("virtio cannot describe that super-packet"),
+        Some(sent) if sent.header.is_in_tunnel() && !taps_take_tunnels() => {
+            Some("TAPs take super-packets in tunnels from Linux 6.17 on")
+        }
+        Some(_) => None,
+    }
+}
+
+fn to_send(tables: &Tables, step: &Step) -> Option<frame::ToSend> {
+    let is_underlay = step.entry == Entry::Underlay;
+    frame::to_send(
+        &step.packet,
+        is_underlay.then_some(tables.tunnel.encapsulation),
+    )
+}
+
+fn taps_take_tunnels() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    let version: [u32; 2] = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
+    version >= [6, 17]
+}
+
+const fn is_length_of_a_device(packet: &Packet) -> bool {
+    let longest = if packet.gso.is_some() {
+        SUPER_PACKET_LEN_MAX
+    } else {
+        FRAME_LEN_MAX
+    };
+    FRAME_LEN_MIN <= packet.bytes.len() && packet.bytes.len() <= longest
 }
 
 impl WireRunner {
@@ -190,13 +226,11 @@ impl WireRunner {
 }
 
 fn run_step(world: &mut World, mut walk: Walk<'_>, step: &Step) -> Result<Ran, WireError> {
-    let is_underlay = step.entry == Entry::Underlay;
     let tables = walk.host.tables();
-    let tunnel = is_underlay.then_some(tables.tunnel.encapsulation);
-    let packet = frame::to_send(&step.packet, tunnel);
+    let packet = to_send(tables, step);
     let packet = packet
         .ok_or_else(|| io_error("describe the packet")(io::ErrorKind::InvalidInput.into()))?;
-    if is_underlay {
+    if step.entry == Entry::Underlay {
         world.listen_as_host(&step.packet)?;
     }
     let (outcome, expected) = walk.expect(&step.entry, &step.packet);

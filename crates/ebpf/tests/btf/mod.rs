@@ -78,8 +78,9 @@ impl Btf {
         btf
     }
 
-    /// Type of `key` or `value` of a map: a pointer member of the anonymous struct of its variable.
-    pub fn map_part(&self, map: &str, part: &str) -> u32 {
+    /// Type of `key` or `value` of a map: a pointer member of the anonymous struct of its variable. A ring
+    /// has neither.
+    pub fn map_part(&self, map: &str, part: &str) -> Option<u32> {
         let variable = self
             .types
             .iter()
@@ -89,11 +90,10 @@ impl Btf {
         let member = definition
             .words
             .chunks(3)
-            .find(|member| self.text(member[0]) == part)
-            .unwrap();
+            .find(|member| self.text(member[0]) == part)?;
         let pointer = &self.types[self.resolve(member[1]) as usize];
         assert_eq!(pointer.kind, PTR);
-        self.resolve(pointer.size_or_type)
+        Some(self.resolve(pointer.size_or_type))
     }
 
     /// Names of a struct and of all structs in it.

@@ -91,7 +91,7 @@ impl Walk<'_> {
                         tag: None,
                         ..packet.clone()
                     };
-                    into.put(Place::Host, vec![untagged]);
+                    into.put(Place::Host, untagged.segments());
                 }
             }
         }

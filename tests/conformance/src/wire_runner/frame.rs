@@ -89,6 +89,11 @@ impl Header {
         bytes
     }
 
+    /// A super-packet in a tunnel.
+    pub(super) const fn is_in_tunnel(&self) -> bool {
+        self.gso & (GSO_TUNNEL4 | GSO_TUNNEL6) != 0
+    }
+
     fn parse(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         Some(Self {

@@ -39,8 +39,11 @@ use super::{WireError, io_error};
 
 /// Guests may send what they like: what is too large for the underlay is for the programs to say.
 const GUEST_MTU: u32 = 65_535;
+/// BIG TCP: the kernel's own limits (include/linux/netdevice.h).
+const GSO_MAX_SEGS: u32 = 65_535;
+const GSO_MAX_SIZE: u32 = 8 * 65_535;
 /// More than any packet.
-const BUFFER_LEN: usize = 1 << 17;
+const BUFFER_LEN: usize = 1 << 18;
 /// Of all names; behind it the process and a number.
 const PREFIX: &str = "ovlwire";
 const ETH_P_ALL: u16 = 3;
@@ -244,12 +247,12 @@ impl World {
         let packet = frame::received(&buffer[..len], TAP_HEADER_LEN, None);
         Ok(packet
             .map(frame::untagged)
-            .and_then(|packet| self.from_wire(packet)))
+            .and_then(|packet| self.without_outer_addresses(packet)))
     }
 
     /// The outer addresses that the kernel filled in become zero, where they are right. `None`: what the host's
     /// own stack has to say, like ICMP errors.
-    fn from_wire(&self, mut packet: Packet) -> Option<Packet> {
+    fn without_outer_addresses(&self, mut packet: Packet) -> Option<Packet> {
         let (to, from) = (packet.bytes.first_chunk::<6>()?, packet.bytes.get(6..12)?);
         if *from != self.uplink_mac {
             return Some(packet);
@@ -373,6 +376,7 @@ fn guests(
         for (netlink, name) in [(netlink, device.as_str()), (&far, &end)] {
             netlink.set_addr_gen_none(name)?;
             netlink.set_mtu(name, GUEST_MTU)?;
+            netlink.set_gso_limits(name, GSO_MAX_SEGS, GSO_MAX_SIZE)?;
             netlink.set_up(name)?;
         }
         let ifindex = far.link(&end)?.index;
