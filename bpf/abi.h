@@ -139,10 +139,10 @@ struct fdb_entry {
  */
 struct learned {
 	struct port_id port;
-	__u32 key; /* of the port; 0: behind a remote that did not say */
-	struct addr remote;
-	__u32 age;  /* seconds it is remembered */
-	__u64 seen; /* bpf_ktime_get_ns() */
+	__u32 key;          /* of the port; 0: behind a remote that did not say */
+	struct addr remote; /* zero on a VLAN */
+	__u32 age;          /* seconds it is remembered */
+	__u64 seen;         /* bpf_ktime_get_ns() */
 };
 
 /* Map learning: (switch, key) → what a learning port has learned. Written by the programs. */
@@ -158,9 +158,12 @@ struct neighbour_key {
 	struct addr addr;
 };
 
+#define NEIGHBOUR_ROUTER (1 << 0) /* its port may advertise itself as a router */
+
 struct neighbour {
 	struct mac mac;
 	__u16 key; /* owning port: it never gets an answer about itself */
+	__u32 flags;
 };
 
 /* Map flood: (switch, index) → one receiver of a flooded frame. */

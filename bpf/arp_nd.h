@@ -40,6 +40,7 @@ struct nd_message {
 
 #define ND_SOLICITATION 135
 #define ND_ADVERTISEMENT 136
+#define ND_ROUTER 0x80
 #define ND_SOLICITED 0x40
 #define ND_OVERRIDE 0x20
 #define ND_TARGET_MAC 2
@@ -86,7 +87,7 @@ static __always_inline int answer_arp(struct __sk_buff *ctx, struct packet *p)
 	if (!n)
 		return 0;
 
-	__builtin_memcpy(reply.eth.h_dest, p->eth.h_source, ETH_ALEN);
+	__builtin_memcpy(reply.eth.h_dest, request.sender_mac, ETH_ALEN);
 	__builtin_memcpy(reply.eth.h_source, n->mac.bytes, ETH_ALEN);
 	reply.eth.h_proto = p->eth.h_proto;
 	reply.arp = request;
@@ -158,7 +159,8 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 	f->ip.payload_len = bpf_htons(sizeof(f->nd));
 	f->nd.type = ND_ADVERTISEMENT;
 	f->nd.checksum = 0;
-	f->nd.flags = ND_OVERRIDE | (duplicate_detection ? 0 : ND_SOLICITED);
+	f->nd.flags = ND_OVERRIDE | (duplicate_detection ? 0 : ND_SOLICITED) |
+		      (n->flags & NEIGHBOUR_ROUTER ? ND_ROUTER : 0);
 	__builtin_memset(f->nd.reserved, 0, sizeof(f->nd.reserved));
 	f->nd.option_type = ND_TARGET_MAC;
 	f->nd.option_len = 1;

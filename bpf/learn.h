@@ -9,7 +9,7 @@
 
 #include <linux/errno.h>
 
-#include "ctx_skb.h"
+#include "vlan.h"
 
 #define SECOND 1000000000ull
 
@@ -31,7 +31,7 @@ static __always_inline struct fdb_entry *find_learned(const struct fdb_key *key)
 		if (!port || port->switch_id != key->switch_id || port->key != l->key ||
 		    !(port->flags & PORT_LEARNING))
 			return NULL;
-	} else if (!bpf_map_lookup_elem(&remotes, &l->remote)) {
+	} else if (!is_on_vlan(key->switch_id) && !bpf_map_lookup_elem(&remotes, &l->remote)) {
 		return NULL;
 	}
 	return (struct fdb_entry *)l;
@@ -134,9 +134,12 @@ static __always_inline int learn_from_port(struct packet *p, const struct port *
 	return learn_new(&key, &entry, port->learn_limit);
 }
 
-/* From the underlay nothing is refused: the frame's own host did that. */
-static __always_inline void learn_from_remote(const struct packet *p, const struct lswitch *sw,
-					      const struct addr *remote)
+/*
+ * From the underlay nothing is refused: the frame's own host did that. On a VLAN there is no remote, its
+ * address is zero.
+ */
+static __always_inline void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
+						const struct addr *remote)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };

@@ -8,7 +8,7 @@
  *   from_segmenter   the same, for the segments of a super-packet that could not travel whole;
  *                    and the way out for what is encapsulated already
  *   from_underlay    vtep_check → tunnel → parse → ecn → learn → ids → decap → (to_port | flood),
- *                    or vlan_in → parse → l2_lookup → (to_port | flood)
+ *                    or vlan_in → parse → learn → l2_lookup → (to_port | flood)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
  */
 #include "capture.h"
@@ -104,7 +104,7 @@ static __always_inline int inner_stages(struct __sk_buff *ctx, const struct sett
 		result = ecn(p, o->tos);
 	if (result < 0)
 		return result;
-	learn_from_remote(p, sw, &o->source);
+	learn_from_underlay(p, sw, &o->source);
 	return ids(ctx, p, o, sw);
 }
 
@@ -132,12 +132,16 @@ static __always_inline int vlan_stages(struct __sk_buff *ctx, const struct setti
 				       struct packet *p)
 {
 	struct lswitch *sw = vlan_in(p);
+	const struct addr nobody = {};
 	int result;
 
 	if (!sw)
 		return VERDICT_TO_HOST;
 	result = parse(ctx, s, p, sw);
-	return result < 0 ? result : l2_from_vlan(ctx, p, sw);
+	if (result < 0)
+		return result;
+	learn_from_underlay(p, sw, &nobody);
+	return l2_from_vlan(ctx, p, sw);
 }
 
 static __always_inline int underlay_stages(struct __sk_buff *ctx, struct packet *p)

@@ -19,10 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("host", &["model", "wire", "ebpf", "net"]),
     ("lab", &["net"]),
     ("pipeline", &["model", "wire"]),
-    (
-        "cli",
-        &["wire", "model", "pipeline", "ebpf", "host", "lab"],
-    ),
+    ("cli", &["wire", "model", "pipeline", "ebpf", "host", "lab"]),
     (
         "conformance",
         &["pipeline", "ebpf", "host", "net", "model", "wire"],

@@ -36,6 +36,7 @@ pub const PORT_CHECK_ADDRESSES: u32 = 1 << 2;
 pub const PORT_DHCP_SERVER: u32 = 1 << 3;
 pub const PORT_ROUTER: u32 = 1 << 4;
 pub const PORT_LEARNING: u32 = 1 << 5;
+pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
@@ -157,6 +158,7 @@ abi! {
     struct Neighbour = "neighbour" {
         mac: MacBytes,
         key: u16,
+        flags: u32,
     }
     struct FloodKey = "flood_key" {
         switch_id: u32,

@@ -315,6 +315,7 @@ fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) -> Res
         let value = abi::Neighbour {
             mac: neighbour.mac.into(),
             key: neighbour.key.get(),
+            flags: flags([(neighbour.is_router, abi::NEIGHBOUR_ROUTER)]),
         };
         put(contents, Table::Neighbours, &key, &value);
     }

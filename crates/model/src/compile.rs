@@ -209,6 +209,7 @@ impl<'f> View<'f> {
                     addr,
                     mac: port.mac,
                     key: port.key,
+                    is_router: port.allow.contains(&Allow::RouterAdvertisement),
                     port: port.name.clone(),
                 }));
             }

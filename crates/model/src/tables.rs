@@ -355,6 +355,8 @@ pub struct Neighbour {
     pub mac: Mac,
     /// The port that owns the address; it never gets an answer about itself.
     pub key: PortKey,
+    /// That port may advertise itself as a router, so the answer says that it is one (RFC 4861).
+    pub is_router: bool,
     /// Its name in the fabric.
     pub port: Name,
 }

@@ -26,6 +26,7 @@ const SOLICITATION_LEN: usize = 24;
 const ADVERTISEMENT_LEN: usize = 32;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
+const ROUTER: u8 = 0x80;
 const TARGET_MAC: u8 = 2;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_MAC: Mac = Mac::new([0x33, 0x33, 0, 0, 0, 1]);
@@ -84,7 +85,7 @@ fn answer_arp<'a>(
     }
     let neighbour = known(cx, source, request.target.into())?;
     let mut bytes = frame.bytes.to_vec();
-    put_addresses(&mut bytes, frame.source, neighbour.mac);
+    put_addresses(&mut bytes, request.sender_mac, neighbour.mac);
     let mut reply = Vec::with_capacity(arp::LEN);
     request.reply(neighbour.mac).emit_to(&mut reply);
     put(&mut bytes, ethernet::LEN, &reply);
@@ -115,7 +116,16 @@ fn answer_nd<'a>(
     put(
         &mut bytes,
         ND_AT,
-        &[NEIGHBOUR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0],
+        &[
+            NEIGHBOUR_ADVERTISEMENT,
+            0,
+            0,
+            0,
+            flags | if neighbour.is_router { ROUTER } else { 0 },
+            0,
+            0,
+            0,
+        ],
     );
     put(&mut bytes, ND_AT + SOLICITATION_LEN, &[TARGET_MAC, 1]);
     put(

@@ -15,6 +15,7 @@ use crate::context::{Context, RemoteCount, Stage};
 use crate::l2_lookup::Destination;
 use crate::parse::{Frame, mapped};
 use crate::port::Source;
+use crate::state::LearnedPlace;
 use crate::{
     Entry, Outcome, Output, Packet, State, arp_nd, decap, ecn, encap, flood, ids, l2_lookup, learn,
     parse, port, port_security, to_port, tunnel, vlan, vtep_check,
@@ -221,6 +222,7 @@ fn from_underlay(cx: &mut Context<'_>) -> Verdict {
 fn from_vlan(cx: &mut Context<'_>, tag: overlane_wire::ethernet::Tag) -> Stage<Verdict> {
     let switch = vlan::vlan_in(cx, tag)?;
     let frame = parse::parse(cx, switch, &cx.entered.bytes, None)?;
+    learn::from_underlay(cx, switch, &frame, LearnedPlace::Vlan, 0);
     match l2_lookup::from_underlay(cx, switch, &frame)? {
         Some(port) => to_port::to_port(cx, &frame, port),
         None => flood::from_underlay(cx, switch, &frame),
@@ -244,13 +246,8 @@ fn behind_outer<'a>(cx: &mut Context<'a>, outer: &vtep_check::Outer<'a>) -> Stag
     let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
     let mut frame = parse::parse(cx, tunnel.switch, inner.unwrap_or_default(), None)?;
     ecn::ecn(cx, outer.ecn, &mut frame)?;
-    learn::from_remote(
-        cx,
-        tunnel.switch,
-        &frame,
-        outer.remote.addr,
-        tunnel.source_key,
-    );
+    let remote = LearnedPlace::Remote(outer.remote.addr);
+    learn::from_underlay(cx, tunnel.switch, &frame, remote, tunnel.source_key);
     let port = ids::ids(cx, &tunnel, &frame)?;
     decap::decap(cx, &mut frame);
     match port {

@@ -155,6 +155,7 @@ fn find<'a>(cx: &Context<'a>, switch: &SwitchTable, mac: Mac) -> Option<Known<'a
             remote: *remote,
             key: learned.key,
         },
+        LearnedPlace::Vlan => Location::Vlan,
     };
     Some(Known { at, port: None })
 }

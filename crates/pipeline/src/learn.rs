@@ -2,8 +2,6 @@
 //! ports. The fabric's FDB always comes first, so that no port can take an address the fabric gave away.
 //! From a port between `port_security` and `arp_nd`, from a tunnel between `ecn` and `ids`.
 
-use std::net::IpAddr;
-
 use overlane_model::{Learning, SwitchId, SwitchTable, Verdict};
 use overlane_wire::Mac;
 
@@ -57,12 +55,13 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
     })
 }
 
-/// From the underlay nothing is refused: the frame's own host did that.
-pub(crate) fn from_remote(
+/// From the underlay nothing is refused: the frame's own host did that. `place` is the remote, or the VLAN;
+/// `key` that of the port there, 0 where nobody said.
+pub(crate) fn from_underlay(
     cx: &mut Context<'_>,
     switch: &SwitchTable,
     frame: &Frame<'_>,
-    remote: IpAddr,
+    place: LearnedPlace,
     key: u16,
 ) {
     let mac = frame.source;
@@ -73,19 +72,21 @@ pub(crate) fn from_remote(
         return;
     }
     let entry = Learned {
-        place: LearnedPlace::Remote(remote),
+        place: place.clone(),
         key,
         age_s,
         seen_ns: cx.now_ns,
     };
     if !cx.state.see_again((switch.id, mac), &entry) && cx.state.remember((switch.id, mac), entry) {
         cx.step(STAGE, || {
-            let host = cx.host.remote(remote);
-            let host = host.map_or_else(
-                || remote.to_string(),
-                |host| format!("{} ({remote})", host.name),
-            );
-            Found::by_switch(format!("{mac} is on host {host} now"), &switch.name)
+            let where_ = match place {
+                LearnedPlace::Remote(remote) => match cx.host.remote(remote) {
+                    Some(host) => format!("on host {} ({remote})", host.name),
+                    None => format!("behind {remote}"),
+                },
+                LearnedPlace::Port(_) | LearnedPlace::Vlan => "behind the uplink".to_owned(),
+            };
+            Found::by_switch(format!("{mac} is {where_} now"), &switch.name)
         });
     }
 }
@@ -100,6 +101,7 @@ pub(crate) fn find<'s>(cx: &'s Context<'_>, switch: &SwitchTable, mac: Mac) -> O
                 port.switch == switch.id && port.key.get() == learned.key && port.learning.is_some()
             }),
             LearnedPlace::Remote(remote) => cx.host.remote(*remote).is_some(),
+            LearnedPlace::Vlan => true,
         };
     holds.then_some(learned)
 }
@@ -172,7 +174,7 @@ impl State {
     }
 
     fn uncount(&mut self, switch: SwitchId, former: &Learned) {
-        if matches!(former.place, LearnedPlace::Remote(_)) {
+        if !matches!(former.place, LearnedPlace::Port(_)) {
             return;
         }
         if let Some(port) = self.learning.get_mut(&(switch, former.key)) {

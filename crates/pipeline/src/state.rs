@@ -34,6 +34,8 @@ pub enum LearnedPlace {
     Port(Attachment),
     /// This VTEP.
     Remote(IpAddr),
+    /// The VLAN on the uplink.
+    Vlan,
 }
 
 /// What one learning port has learned.

@@ -97,6 +97,7 @@ fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<St
             let place = match &entry.place {
                 LearnedPlace::Port(at) => at.to_string(),
                 LearnedPlace::Remote(remote) => remote.to_string(),
+                LearnedPlace::Vlan => "uplink".to_owned(),
             };
             (
                 (switch.number(), *mac),
@@ -125,6 +126,9 @@ fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<St
 }
 
 fn place(tables: &Tables, kernel: &TestRunner, key: &abi::FdbKey, entry: &abi::Learned) -> String {
+    if entry.port.ifindex == 0 && entry.remote == abi::Addr::default() {
+        return "uplink".to_owned();
+    }
     if entry.port.ifindex == 0 {
         return IpAddr::from(entry.remote).to_string();
     }

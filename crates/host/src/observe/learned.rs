@@ -170,6 +170,10 @@ fn row(
         let named = port_by_key(state, switch_id, value.key);
         row.port = named.map(|port| port.name.clone());
         row.place = local_place(named, value.port);
+    } else if switch_id & abi::SWITCH_ID_VLAN != 0 {
+        row.place = FdbPlace::Uplink {
+            device: state.uplink.clone(),
+        };
     } else if !state
         .remotes
         .iter()

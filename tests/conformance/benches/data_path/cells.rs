@@ -16,17 +16,17 @@ const MTU: u32 = 9000;
 const PAYLOAD: usize = 64;
 
 /// One way of a packet.
-pub struct Cell {
-    pub name: String,
+pub(crate) struct Cell {
+    pub(crate) name: String,
     program: Program,
     bytes: Vec<u8>,
 }
 
 /// Tables, and who runs packets on them.
-pub struct Loaded {
-    pub name: String,
+pub(crate) struct Loaded {
+    pub(crate) name: String,
     executor: Executor,
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
 enum Executor {
@@ -36,7 +36,7 @@ enum Executor {
 
 impl Loaded {
     /// The kernel's programs, where it is they that run here.
-    pub fn bench(&self) -> Option<&Bench> {
+    pub(crate) fn bench(&self) -> Option<&Bench> {
         match &self.executor {
             Executor::Ebpf(bench) => Some(bench),
             Executor::Reference(_) => None,
@@ -44,7 +44,7 @@ impl Loaded {
     }
 
     /// Nanoseconds of one packet: the median of some runs.
-    pub fn run(&self, cell: &Cell, runs: usize) -> f64 {
+    pub(crate) fn run(&self, cell: &Cell, runs: usize) -> f64 {
         match &self.executor {
             Executor::Ebpf(bench) => {
                 let mut times: Vec<u32> = (0..runs)
@@ -103,7 +103,7 @@ const KINDS: [(&str, Underlay); 4] = [
 const PLAIN: &str = "vni: 5001";
 
 /// Everything that is measured.
-pub fn load_all() -> Vec<Loaded> {
+pub(crate) fn load_all() -> Vec<Loaded> {
     let mut sets = Vec::new();
     for (name, underlay) in KINDS {
         sets.push(ebpf(

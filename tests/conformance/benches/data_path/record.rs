@@ -10,19 +10,19 @@ use overlane_ebpf::ProgramSize;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
-pub struct Record {
-    pub host: BTreeMap<String, String>,
+pub(crate) struct Record {
+    pub(crate) host: BTreeMap<String, String>,
     /// By program.
-    pub sizes: BTreeMap<String, Size>,
+    pub(crate) sizes: BTreeMap<String, Size>,
     /// By cell.
-    pub cells: BTreeMap<String, Figures>,
+    pub(crate) cells: BTreeMap<String, Figures>,
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct Size {
-    pub verified_instructions: u32,
-    pub translated_bytes: u32,
-    pub jited_bytes: u32,
+pub(crate) struct Size {
+    pub(crate) verified_instructions: u32,
+    pub(crate) translated_bytes: u32,
+    pub(crate) jited_bytes: u32,
 }
 
 impl From<ProgramSize> for Size {
@@ -37,16 +37,16 @@ impl From<ProgramSize> for Size {
 
 /// Of one cell.
 #[derive(Serialize, Deserialize)]
-pub struct Figures {
-    pub ns_median: f64,
-    pub ns_lower_quartile: f64,
-    pub ns_upper_quartile: f64,
+pub(crate) struct Figures {
+    pub(crate) ns_median: f64,
+    pub(crate) ns_lower_quartile: f64,
+    pub(crate) ns_upper_quartile: f64,
     /// Median of each round.
-    pub rounds_ns: Vec<f64>,
+    pub(crate) rounds_ns: Vec<f64>,
 }
 
 impl Figures {
-    pub fn of(rounds_ns: Vec<f64>) -> Self {
+    pub(crate) fn of(rounds_ns: Vec<f64>) -> Self {
         let mut sorted = rounds_ns.clone();
         sorted.sort_by(f64::total_cmp);
         let at = |part: usize| sorted[(sorted.len() - 1) * part / 4];
@@ -65,7 +65,7 @@ impl Figures {
 }
 
 /// `results/<time>-bench`, below the workspace.
-pub fn new_folder() -> PathBuf {
+pub(crate) fn new_folder() -> PathBuf {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("a clock after 1970")
@@ -73,7 +73,7 @@ pub fn new_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../results/{seconds}-bench"))
 }
 
-pub fn host() -> BTreeMap<String, String> {
+pub(crate) fn host() -> BTreeMap<String, String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
@@ -92,14 +92,14 @@ pub fn host() -> BTreeMap<String, String> {
 }
 
 impl Record {
-    pub fn write(&self, folder: &Path) {
+    pub(crate) fn write(&self, folder: &Path) {
         fs::create_dir_all(folder).expect("the folder can be made");
         let json = serde_json::to_string_pretty(self).expect("figures");
         fs::write(folder.join("result.json"), json).expect("the result can be written");
         fs::write(folder.join("report.md"), self.table()).expect("the report can be written");
     }
 
-    pub fn read(folder: &Path) -> Self {
+    pub(crate) fn read(folder: &Path) -> Self {
         let path = folder.join("result.json");
         let text = fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
@@ -115,7 +115,7 @@ impl Record {
     }
 
     /// Both tables, in Markdown.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut out = String::from(
             "\n| program | verified instructions | eBPF bytes | machine code bytes |\n|---|---:|---:|---:|\n",
         );
@@ -153,7 +153,7 @@ impl Record {
 
     /// Each cell against the same one of another run. Two runs are not interleaved: an overlap of the
     /// quartiles says nothing, and what does not overlap may be the machine's.
-    pub fn compared_with(&self, base: &Self) -> String {
+    pub(crate) fn compared_with(&self, base: &Self) -> String {
         let mut out =
             String::from("\n| cell | before, ns | now, ns | ratio | |\n|---|---:|---:|---:|---|\n");
         for (name, now) in &self.cells {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// What grows.
 #[derive(Clone, Copy)]
-pub enum Axis {
+pub(crate) enum Axis {
     /// Ports on this host, a hundred to a switch.
     Ports,
     /// Ports of one switch on the other host: FDB entries here.
@@ -15,7 +15,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    pub const ALL: [(Self, &'static str); 3] = [
+    pub(crate) const ALL: [(Self, &'static str); 3] = [
         (Self::Ports, "ports"),
         (Self::Fdb, "FDB entries"),
         (Self::Switches, "switches"),
@@ -23,12 +23,12 @@ impl Axis {
 }
 
 /// How hosts speak to each other.
-pub struct Underlay {
-    pub encapsulation: &'static str,
-    pub v6: bool,
+pub(crate) struct Underlay {
+    pub(crate) encapsulation: &'static str,
+    pub(crate) v6: bool,
 }
 
-pub fn mac(number: usize) -> String {
+pub(crate) fn mac(number: usize) -> String {
     format!(
         "02:00:00:{:02x}:{:02x}:{:02x}",
         number >> 16 & 255,
@@ -37,7 +37,7 @@ pub fn mac(number: usize) -> String {
     )
 }
 
-pub fn address(number: usize) -> String {
+pub(crate) fn address(number: usize) -> String {
     format!("198.19.{}.{}", number >> 8 & 255, number & 255)
 }
 
@@ -67,7 +67,7 @@ fn port(text: &mut String, name: &str, switch: usize, host: &str, number: usize,
 
 /// The three ports of the test, and on one axis as many things as wanted. `switch` is how `s0` is bound
 /// to the underlay, `more` what else its ports say.
-pub fn text(underlay: &Underlay, switch: &str, more: &str, grow: Option<(Axis, usize)>) -> String {
+pub(crate) fn text(underlay: &Underlay, switch: &str, more: &str, grow: Option<(Axis, usize)>) -> String {
     let mut text = header(underlay);
     let (axis, count) = grow.unwrap_or((Axis::Fdb, 1));
     let switches = match axis {
