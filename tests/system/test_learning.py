@@ -89,8 +89,7 @@ def test_a_guest_finds_nested_machines_nobody_has_heard_of(lab, encapsulation):
                 out.send(plain_frame(far.mac, machine.mac))
     rose = [difference(old, verdicts(name)) for old, name in zip(before, names)]
     flooded = sum(each.get((hook, "flood"), 0) for each in rose for hook in ("from_port", "from_underlay"))
-    # What came by a VLAN names no host: there it is the physical network that learns.
-    assert flooded == (10 if encapsulation == VLAN else 0), rose
+    assert flooded == 0, rose
     assert rose[0]["from_underlay", "to_port"] == 10
 
 
@@ -107,10 +106,7 @@ def test_without_flooding_the_nested_machine_has_to_speak_first(lab, encapsulati
         assert into.receive() == frame
 
 
-def test_a_machine_moves_from_one_learning_port_to_another(lab, encapsulation, request):
-    if encapsulation == VLAN:
-        request.applymarker(pytest.mark.xfail(
-            strict=True, reason="an address that moved away over a VLAN stays learned at its old port"))
+def test_a_machine_moves_from_one_learning_port_to_another(lab, encapsulation):
     scene, inside = scene_with_bridges(lab, encapsulation)
     one, two, far = scene.guests
     machine, stays = inside[1], inside[2]
@@ -175,8 +171,6 @@ def test_the_forgotten_make_room(lab, encapsulation):
 @pytest.mark.parametrize("learned_at", [0, 1], ids=["by the remote", "at the port"])
 def test_a_learned_address_is_forgotten_after_its_age(lab, encapsulation, learned_at):
     """Then it is unknown again: flooded, as before it was learned."""
-    if encapsulation == VLAN and learned_at == 0:
-        pytest.skip("what came by a VLAN names no host, and is not learned")
     scene, _ = scene_with_bridges(lab, encapsulation, learning={"limit": 2, "age": 1}, nested=((), ()))
     far = scene.guests[2]
     with strangers(scene, learned_at) as send, PacketSocket(far.ns, "eth0") as out:

@@ -14,9 +14,9 @@ from net import run
 from overlane import ROOT, binary
 
 PATCHES = (
-    ("bpf/abi.h", "struct lswitch {\n", "struct lswitch {\n\t__u64 enlarged;\n"),
+    ("bpf/abi.h", "struct lswitch {\n", "struct lswitch {\n\t__u32 enlarged;\n"),
     ("crates/ebpf/src/abi.rs", 'struct Switch = "lswitch" {\n',
-     'struct Switch = "lswitch" {\n        enlarged: u64,\n'),
+     'struct Switch = "lswitch" {\n        enlarged: u32,\n'),
     ("crates/ebpf/src/tables.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),
 )
 COPIED = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "bpf", "crates", "docs", "studies",

@@ -75,7 +75,8 @@ Examples:
   overlane apply fabric.yaml --host h1 --netns blue  the host lives in network namespace 'blue'
 
 Needs root, Linux 6.6 or newer, and the BPF file system on /sys/fs/bpf.
-Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong fabric file.")]
+Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong
+fabric file.")]
 pub(crate) struct Apply {
     /// The fabric file (YAML), the same on every host
     #[arg(value_hint = ValueHint::FilePath)]
@@ -216,16 +217,16 @@ pub(crate) struct ShowDrops {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  overlane capture a1                        packets from and to port a1
+  overlane capture web1                      packets from and to port web1
   overlane capture h2 -c 10                  ten tunnel packets from and to remote h2
   overlane capture drops 'ip4.src=198.18.1.0/24, tcp'
   overlane capture all verdict=pkt_too_big
-  overlane capture a1 -w a1.pcapng           for Wireshark, with the verdict as comment
-  overlane capture a1 -w - | wireshark -k -i -
+  overlane capture web1 -w web1.pcapng       for Wireshark, with the verdict as comment
+  overlane capture web1 -w - | wireshark -k -i -
 
-Filters name fields of the inner frame as `overlane trace` does (eth.src, vlan.id, ip4.dst, tcp.dport,
-icmp6.type, …), headers (arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd), verdict, hook and drop. All must agree;
-!= and ! ask for the others. docs/capture.md explains the output.
+Filters name fields of the inner frame as `overlane trace` does (eth.src, vlan.id, ip4.dst,
+tcp.dport, icmp6.type, …), headers (arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd), verdict, hook and
+drop. All must agree; != and ! ask for the others. docs/capture.md explains the output.
 Exit codes: 0 done, also by Ctrl-C; 1 failed; 2 wrong usage or wrong filter.")]
 pub(crate) struct Capture {
     #[command(flatten)]
@@ -342,7 +343,12 @@ pub(crate) struct Trace {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
     /// They come from the underlay to this host
-    #[arg(long, value_name = "HOST", requires = "pcap", conflicts_with = "packet")]
+    #[arg(
+        long,
+        value_name = "HOST",
+        requires = "pcap",
+        conflicts_with = "packet"
+    )]
     pub(crate) from_underlay: Option<String>,
     /// MTU of the uplinks, in bytes
     #[arg(
