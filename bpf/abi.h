@@ -28,9 +28,10 @@
 #define MAX_REMOTES 1024
 #define MAX_FLOOD 262144
 #define MAX_FLOOD_MEMBERS 1024 /* of one switch: bounds the loop */
-#define MAX_LEARNED 65536
-#define EVENT_BYTES 1048576 /* of the ring of captured packets: a power of two */
-#define MAX_SNAP 2048       /* of one captured packet: a power of two */
+#define MAX_LEARNED 262144
+#define MAX_LEARNED_FROM_UNDERLAY 4096 /* of one switch */
+#define EVENT_BYTES 1048576            /* of the ring of captured packets: a power of two */
+#define MAX_SNAP 2048                  /* of one captured packet: a power of two */
 
 /* Longest outer header we write: Ethernet 14, IPv6 40, UDP 8, Geneve 8 + OVN option 8. */
 #define MAX_TEMPLATE 80
@@ -145,11 +146,14 @@ struct learned {
 	__u64 seen;         /* bpf_ktime_get_ns() */
 };
 
-/* Map learning: (switch, key) → what a learning port has learned. Written by the programs. */
+/*
+ * Map learning: (switch, key) → how many addresses are learned for a learning port, or with key 0 from the
+ * underlay. Switch 0, key 0 is the clock of the whole host. Written by the programs.
+ */
 struct learning {
 	__u32 macs;
 	__u32 pad;
-	__u64 next_sweep; /* not before then are old entries looked for again */
+	__u64 next_sweep; /* of the host: not before then are old entries looked for again */
 };
 
 /* Map neighbours: (switch, address) → MAC, for the ARP/ND responder. */

@@ -8,6 +8,7 @@
 
 #include "encap.h"
 #include "to_port.h"
+#include "vlan_out.h"
 
 #define GENEVE_FLOOD_GROUP 0x8000
 
@@ -137,7 +138,8 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 	struct scratch *w;
 	int result = 0;
 
-	if (p->gso_size && !is_on_vlan(p->switch_id)) /* no copy could travel whole in a tunnel */
+	/* No copy could travel whole in a tunnel. */
+	if (p->gso_size && !(is_on_vlan(p->switch_id) && is_measurable(p)))
 		return segment(ctx, s, p);
 	w = flood_begin(p, sw);
 	if (!w)

@@ -8,16 +8,19 @@
 #include "flood.h"
 #include "learn.h"
 
-static __always_inline struct fdb_entry *find_mac(const struct packet *p, const struct lswitch *sw)
+static __always_inline bool find_mac(const struct packet *p, const struct lswitch *sw,
+				     struct fdb_entry *found)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct fdb_entry *entry;
 
 	__builtin_memcpy(key.mac.bytes, p->eth.h_dest, ETH_ALEN);
 	entry = bpf_map_lookup_elem(&fdb, &key);
-	if (entry || !(sw->flags & SWITCH_LEARNING))
-		return entry;
-	return find_learned(&key);
+	if (entry) {
+		*found = *entry;
+		return true;
+	}
+	return sw->flags & SWITCH_LEARNING && find_learned(&key, found);
 }
 
 static __always_inline int unknown_from_port(struct __sk_buff *ctx, const struct settings *s,
@@ -31,27 +34,24 @@ static __always_inline int unknown_from_port(struct __sk_buff *ctx, const struct
 static __always_inline int l2_from_port(struct __sk_buff *ctx, const struct settings *s,
 					struct packet *p, const struct lswitch *sw)
 {
-	struct fdb_entry *entry;
-	struct addr remote;
+	struct fdb_entry entry;
 	int result;
 
 	if (is_group(p->eth.h_dest))
 		return flood_from_port(ctx, s, p, sw);
-	entry = find_mac(p, sw);
-	if (!entry)
+	if (!find_mac(p, sw, &entry))
 		return unknown_from_port(ctx, s, p, sw);
-	if (same_port(&entry->port, &p->source))
+	if (same_port(&entry.port, &p->source))
 		return DROP(HAIRPIN);
-	if (entry->port.ifindex)
-		return to_port(ctx, p, entry->port);
-	p->dest_key = entry->key;
+	if (entry.port.ifindex)
+		return to_port(ctx, p, entry.port);
+	p->dest_key = entry.key;
 	if (is_on_vlan(p->switch_id))
 		return vlan_out(ctx, s, p);
 
-	remote = entry->remote;
-	result = encap(ctx, s, p, &remote, entry->key);
+	result = encap(ctx, s, p, &entry.remote, entry.key);
 	if (result != VERDICT_SEGMENT)
-		count_remote(p, &remote, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
+		count_remote(p, &entry.remote, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
 	return result;
 }
 
@@ -61,12 +61,12 @@ static __always_inline int l2_from_port(struct __sk_buff *ctx, const struct sett
 static __always_inline int local_port(const struct packet *p, const struct lswitch *sw,
 				      struct port_id *id)
 {
-	struct fdb_entry *entry = find_mac(p, sw);
+	struct fdb_entry entry;
 
-	if (!entry && sw->flags & SWITCH_FLOOD_UNKNOWN)
-		return FLOOD_HERE;
-	if (!entry || !entry->port.ifindex)
+	if (!find_mac(p, sw, &entry))
+		return sw->flags & SWITCH_FLOOD_UNKNOWN ? FLOOD_HERE : DROP(UNKNOWN_UNICAST);
+	if (!entry.port.ifindex)
 		return DROP(UNKNOWN_UNICAST);
-	*id = entry->port;
+	*id = entry.port;
 	return 0;
 }

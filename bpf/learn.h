@@ -2,8 +2,8 @@
 /*
  * Stage learn: source addresses behind learning ports, and behind remotes on switches that have such
  * ports. The fabric's FDB always comes first. From a port between port_security and arp_nd; from the
- * underlay between ecn and ids. What is learned is state of the data path: nobody but these programs
- * writes the maps `learned` and `learning`.
+ * underlay between ecn and ids. What is learned is state of the data path: these
+ * programs write the maps `learned` and `learning`; apply only deletes what its tables no longer have.
  */
 #pragma once
 
@@ -18,23 +18,35 @@ static __always_inline bool is_old(const struct learned *l, __u64 now)
 	return now > l->seen + l->age * SECOND;
 }
 
-/* Where a learned address is, while that is still true. A learned entry begins like one of the FDB. */
-static __always_inline struct fdb_entry *find_learned(const struct fdb_key *key)
+/*
+ * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the
+ * memory of a deleted entry to the next new one at once.
+ */
+static __always_inline bool find_learned(const struct fdb_key *key, struct fdb_entry *found)
 {
 	struct learned *l = bpf_map_lookup_elem(&learned, key);
+	struct learned copy;
 	struct port *port;
 
-	if (!l || is_old(l, now_ns()))
-		return NULL;
-	if (l->port.ifindex) {
-		port = bpf_map_lookup_elem(&ports, &l->port);
-		if (!port || port->switch_id != key->switch_id || port->key != l->key ||
-		    !(port->flags & PORT_LEARNING))
-			return NULL;
-	} else if (!is_on_vlan(key->switch_id) && !bpf_map_lookup_elem(&remotes, &l->remote)) {
-		return NULL;
-	}
-	return (struct fdb_entry *)l;
+	if (!l)
+		return false;
+	copy = *l;
+	if (is_old(&copy, now_ns()))
+		return false;
+	found->port = copy.port;
+	found->key = copy.key;
+	found->remote = copy.remote;
+	if (!copy.port.ifindex)
+		return is_on_vlan(key->switch_id) || bpf_map_lookup_elem(&remotes, &found->remote);
+	port = bpf_map_lookup_elem(&ports, &found->port);
+	return port && port->switch_id == key->switch_id && port->key == copy.key &&
+	       port->flags & PORT_LEARNING;
+}
+
+/* Who counts an entry: its learning port, or 0: what the switch learned from the underlay. */
+static __always_inline __u32 owner_of(const struct learned *l)
+{
+	return l->port.ifindex ? l->key : 0;
 }
 
 static __always_inline struct learning *get_learning(__u32 switch_id, __u32 key)
@@ -49,75 +61,113 @@ static __always_inline struct learning *get_learning(__u32 switch_id, __u32 key)
 	return bpf_map_lookup_elem(&learning, &id);
 }
 
-/* An address left a port of this host. */
+/* An entry is gone. Never below zero; a decrement lost to another CPU is found by the next sweep. */
 static __always_inline void uncount(__u32 switch_id, __u32 key)
 {
 	struct port_key id = { .switch_id = switch_id, .key = key };
 	struct learning *former = bpf_map_lookup_elem(&learning, &id);
+	__u32 macs = former ? former->macs : 0;
 
-	if (former && former->macs)
-		__sync_fetch_and_add(&former->macs, -1);
+	if (former && macs)
+		__sync_val_compare_and_swap(&former->macs, macs, macs - 1);
 }
 
-static long forget_if_old(void *map, const void *id, void *value, void *now)
+struct sweep {
+	__u64 now;
+	__u32 switch_id; /* for whom it sweeps, */
+	__u32 key;
+	__u32 macs; /* and how many it has */
+};
+
+static long forget_if_old(void *map, const void *id, void *value, void *context)
 {
 	const struct fdb_key *key = id;
-	struct learned *l = value;
+	const struct learned *l = value;
+	struct sweep *s = context;
+	__u32 owner = owner_of(l);
+	bool mine = key->switch_id == s->switch_id && owner == s->key;
 
-	if (!is_old(l, *(__u64 *)now))
+	if (!is_old(l, s->now)) {
+		s->macs += mine;
 		return 0;
-	if (l->port.ifindex)
-		uncount(key->switch_id, l->key);
-	bpf_map_delete_elem(map, id);
+	}
+	if (bpf_map_delete_elem(map, id) == 0 && !mine)
+		uncount(key->switch_id, owner);
 	return 0;
 }
 
-/* Forgets what is old, at most once a second for each port: it walks the whole table. */
-static __always_inline void sweep(struct learning *of, __u64 now)
+/*
+ * Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host. What it
+ * counts for the asking owner replaces a count that two CPUs may have made wrong.
+ */
+static __always_inline void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
 {
-	if (now < of->next_sweep)
+	struct sweep s = { .now = now, .switch_id = switch_id, .key = key };
+	struct learning *clock = get_learning(0, 0);
+	__u64 next;
+
+	if (!clock)
 		return;
-	of->next_sweep = now + SECOND;
-	bpf_for_each_map_elem(&learned, forget_if_old, &now, 0);
+	next = clock->next_sweep;
+	if (now < next || __sync_val_compare_and_swap(&clock->next_sweep, next, now + SECOND) != next)
+		return;
+	bpf_for_each_map_elem(&learned, forget_if_old, &s, 0);
+	of->macs = s.macs;
 }
 
-/* Writes an entry; the port that had the address before no longer counts it. */
-static __always_inline bool remember(const struct fdb_key *key, const struct learned *entry)
+/* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
+static __always_inline long remember(const struct fdb_key *key, const struct learned *entry,
+				     struct learning *of)
 {
 	struct learned *former = bpf_map_lookup_elem(&learned, key);
-	__u32 former_key = former && former->port.ifindex ? former->key : 0;
+	__u32 former_owner = former ? owner_of(former) : 0;
+	long failed = bpf_map_update_elem(&learned, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
 
-	if (bpf_map_update_elem(&learned, key, entry, BPF_ANY) < 0)
-		return false;
-	if (former_key)
-		uncount(key->switch_id, former_key);
-	return true;
+	if (failed == -EEXIST || failed == -ENOENT)
+		return 0; /* another CPU was first, and counted */
+	if (failed)
+		return failed;
+	__sync_fetch_and_add(&of->macs, 1);
+	if (former)
+		uncount(key->switch_id, former_owner);
+	return 0;
 }
 
-static __noinline int learn_new(const struct fdb_key *key, struct learned *entry, __u32 limit)
+/* A new address, or one that has moved. False: there is no room for it. */
+static __noinline int learn_new(const struct fdb_key *key, const struct learned *entry, __u32 limit)
 {
-	struct learning *of = get_learning(key->switch_id, entry->key);
+	__u32 owner = owner_of(entry);
+	struct learning *of = get_learning(key->switch_id, owner);
 
 	if (!of)
-		return DROP(MAC_LIMIT);
+		return false;
 	if (of->macs >= limit)
-		sweep(of, entry->seen);
+		sweep(of, key->switch_id, owner, entry->seen);
 	if (of->macs >= limit)
-		return DROP(MAC_LIMIT);
-	if (!remember(key, entry)) {
-		sweep(of, entry->seen);
-		if (!remember(key, entry))
-			return DROP(MAC_LIMIT);
-	}
-	__sync_fetch_and_add(&of->macs, 1);
-	return 0;
+		return false;
+	if (remember(key, entry, of) == 0)
+		return true;
+	sweep(of, key->switch_id, owner, entry->seen);
+	return remember(key, entry, of) == 0;
+}
+
+/* Whether it is known to be there; then it is seen now. */
+static __always_inline bool see_again(const struct fdb_key *key, const struct learned *entry)
+{
+	struct learned *l = bpf_map_lookup_elem(&learned, key);
+
+	if (!l || l->key != entry->key || !same_port(&l->port, &entry->port) ||
+	    __builtin_memcmp(&l->remote, &entry->remote, sizeof(l->remote)))
+		return false;
+	if (entry->seen >= l->seen + SECOND)
+		l->seen = entry->seen;
+	return true;
 }
 
 static __always_inline int learn_from_port(struct packet *p, const struct port *port)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
-	struct learned *l;
 
 	if (!(port->flags & PORT_LEARNING) || same_mac(p->eth.h_source, port->mac.bytes))
 		return 0;
@@ -125,13 +175,9 @@ static __always_inline int learn_from_port(struct packet *p, const struct port *
 	if (bpf_map_lookup_elem(&fdb, &key))
 		return port->flags & PORT_CHECK_MAC ? DROP(SPOOFED_MAC) : 0;
 	entry.seen = now_ns();
-	l = bpf_map_lookup_elem(&learned, &key);
-	if (l && l->key == p->source_key && same_port(&l->port, &p->source)) {
-		if (entry.seen >= l->seen + SECOND)
-			l->seen = entry.seen;
+	if (see_again(&key, &entry) || learn_new(&key, &entry, port->learn_limit))
 		return 0;
-	}
-	return learn_new(&key, &entry, port->learn_limit);
+	return DROP(MAC_LIMIT);
 }
 
 /*
@@ -143,7 +189,6 @@ static __always_inline void learn_from_underlay(const struct packet *p, const st
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };
-	struct learned *l;
 
 	if (!(sw->flags & SWITCH_LEARNING))
 		return;
@@ -151,12 +196,6 @@ static __always_inline void learn_from_underlay(const struct packet *p, const st
 	if (bpf_map_lookup_elem(&fdb, &key))
 		return;
 	entry.seen = now_ns();
-	l = bpf_map_lookup_elem(&learned, &key);
-	if (l && !l->port.ifindex && l->key == entry.key &&
-	    !__builtin_memcmp(&l->remote, remote, sizeof(*remote))) {
-		if (entry.seen >= l->seen + SECOND)
-			l->seen = entry.seen;
-		return;
-	}
-	remember(&key, &entry);
+	if (!see_again(&key, &entry))
+		learn_new(&key, &entry, MAX_LEARNED_FROM_UNDERLAY);
 }

@@ -36,7 +36,7 @@ HASH(flood, BPF_MAP_TYPE_HASH, struct flood_key, struct flood_member, MAX_FLOOD)
 HASH(remotes, BPF_MAP_TYPE_HASH, struct addr, struct remote, MAX_REMOTES);
 
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
-HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES);
+HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);
 
 HASH(port_counters, BPF_MAP_TYPE_PERCPU_HASH, struct port_key, struct port_counters, MAX_PORTS);
 HASH(remote_counters, BPF_MAP_TYPE_PERCPU_HASH, struct addr, struct remote_counters, MAX_REMOTES);

@@ -177,6 +177,14 @@ static __always_inline int parse_tags(struct __sk_buff *ctx, struct packet *p, b
 	return 0;
 }
 
+/* 01:80:c2:00:00:00 to 0f: for the next bridge only (IEEE 802.1Q table 8-1). */
+static __always_inline bool is_reserved_group(const __u8 *mac)
+{
+	static const __u8 first[ETH_ALEN] = { 0x01, 0x80, 0xc2 };
+
+	return !__builtin_memcmp(mac, first, ETH_ALEN - 1) && mac[ETH_ALEN - 1] <= 0x0f;
+}
+
 /* p->offset, p->hook and the tags are set by the caller. */
 static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				 const struct lswitch *sw)
@@ -196,6 +204,8 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 	if (is_group(p->eth.h_source) ||
 	    !(*(__u32 *)p->eth.h_source | *(__u16 *)(p->eth.h_source + 4)))
 		return DROP(SOURCE_MAC);
+	if (is_reserved_group(p->eth.h_dest))
+		return DROP(RESERVED_GROUP);
 
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
 		result = parse_ipv4(ctx, p, &flow);

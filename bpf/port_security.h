@@ -10,20 +10,26 @@
 
 #define DHCP_SERVER_PORT bpf_htons(67)
 #define DHCP_CLIENT_PORT bpf_htons(68)
+#define DHCPV6_CLIENT_PORT bpf_htons(546)
 #define DHCPV6_SERVER_PORT bpf_htons(547)
 
 #define ND_ROUTER_SOLICITATION 133
 #define ND_ROUTER_ADVERTISEMENT 134
 #define ND_REDIRECT 137
 #define ND_SOURCE_MAC 1
-#define ND_MAX_OPTIONS 8
+#define ND_MAX_OPTIONS 16
 
-static __always_inline bool owns(const struct packet *p, const struct addr *addr)
+enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER };
+
+/* Whose address it is in the fabric. */
+static __always_inline enum ownership owner(const struct packet *p, const struct addr *addr)
 {
 	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
 	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
 
-	return n && n->key == p->source_key;
+	if (!n)
+		return OWNED_BY_NOBODY;
+	return n->key == p->source_key ? OWNED_BY_PORT : OWNED_BY_OTHER;
 }
 
 /* fe80::/64 and the modified EUI-64 of the frame's source (RFC 4291 appendix A). */
@@ -36,9 +42,18 @@ static __always_inline bool is_own_link_local(const struct packet *p, const stru
 	return !__builtin_memcmp(&own, addr, sizeof(own));
 }
 
-static __always_inline bool owns_v6(const struct packet *p, const struct addr *addr)
+/* The same for IPv6, where the link-local address of the frame's source is the port's too. */
+static __always_inline enum ownership owner_v6(const struct packet *p, const struct addr *addr)
 {
-	return (!is_mapped_v4(addr) && owns(p, addr)) || is_own_link_local(p, addr);
+	if (is_own_link_local(p, addr))
+		return OWNED_BY_PORT;
+	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, addr);
+}
+
+/* Whether a port may speak of an address as its own. */
+static __always_inline bool may_claim(const struct port *port, enum ownership whose)
+{
+	return port->flags & PORT_CHECK_ADDRESSES ? whose == OWNED_BY_PORT : whose != OWNED_BY_OTHER;
 }
 
 static __always_inline int check_arp(struct __sk_buff *ctx, const struct packet *p,
@@ -55,9 +70,23 @@ static __always_inline int check_arp(struct __sk_buff *ctx, const struct packet 
 		return DROP(SPOOFED_ARP);
 	__builtin_memcpy(&ip, arp.sender_ip, sizeof(ip));
 	sender = mapped_v4(ip);
-	if (port->flags & PORT_CHECK_ADDRESSES && ip && !owns(p, &sender))
+	if (ip && !may_claim(port, owner(p, &sender)))
 		return DROP(SPOOFED_ARP);
 	return 0;
+}
+
+/* A header behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H). */
+static __always_inline int check_snap(struct __sk_buff *ctx, const struct packet *p)
+{
+	__u8 h[6];
+
+	if (bpf_ntohs(p->eth.h_proto) >= ETH_P_802_3_MIN ||
+	    bpf_skb_load_bytes(ctx, ETH_HLEN, h, sizeof(h)) < 0)
+		return 0;
+	return h[0] == 0xaa && h[1] == 0xaa && h[2] == 0x03 && !h[3] && !h[4] &&
+			       (!h[5] || h[5] == 0xf8) ?
+		       DROP(HIDDEN_HEADER) :
+		       0;
 }
 
 struct l4_ports {
@@ -85,26 +114,43 @@ static __always_inline int check_ipv4_source(struct __sk_buff *ctx, const struct
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct iphdr, saddr), &ip, sizeof(ip)) < 0)
 		return DROP(SPOOFED_IP);
 	source = mapped_v4(ip);
-	if (owns(p, &source))
+	if (owner(p, &source) == OWNED_BY_PORT)
 		return 0;
 	return !ip && udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT ?
 		       0 :
 		       DROP(SPOOFED_IP);
 }
 
-static __always_inline int check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+static __always_inline long load_ipv6_source(struct __sk_buff *ctx, struct addr *source)
+{
+	return bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, saddr), source,
+				  sizeof(*source));
+}
+
+static __always_inline bool is_unspecified(const struct addr *addr)
 {
 	const struct addr unspecified = {};
+
+	return !__builtin_memcmp(addr, &unspecified, sizeof(*addr));
+}
+
+static __always_inline int check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+{
 	struct addr source;
 
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, saddr), &source,
-			       sizeof(source)) < 0)
+	if (load_ipv6_source(ctx, &source) < 0)
 		return DROP(SPOOFED_IP);
-	if (owns_v6(p, &source))
+	if (owner_v6(p, &source) == OWNED_BY_PORT)
 		return 0;
-	return p->l4_proto == IPPROTO_ICMPV6 && !__builtin_memcmp(&source, &unspecified, 16) ?
-		       0 :
-		       DROP(SPOOFED_IP);
+	return p->l4_proto == IPPROTO_ICMPV6 && is_unspecified(&source) ? 0 : DROP(SPOOFED_IP);
+}
+
+static __always_inline int check_dhcp(const struct port *port, struct l4_ports udp, bool is_ipv4)
+{
+	bool server = is_ipv4 ? udp.source == DHCP_SERVER_PORT || udp.dest == DHCP_CLIENT_PORT :
+				udp.source == DHCPV6_SERVER_PORT || udp.dest == DHCPV6_CLIENT_PORT;
+
+	return server && !(port->flags & PORT_DHCP_SERVER) ? DROP(DHCP_SERVER) : 0;
 }
 
 static __always_inline bool is_extension(__u8 next)
@@ -123,21 +169,19 @@ static __always_inline int check_fragment(struct __sk_buff *ctx, const struct pa
 {
 	struct ipv6_fragment fragment;
 	__u32 at = p->l4_offset + sizeof(fragment);
-	__be16 source = 0;
+	struct l4_ports udp = {};
 	__u8 type = 0;
 
 	if (bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) < 0 ||
 	    fragment.offset & bpf_htons(0xfff8))
 		return 0;
 	if (is_extension(fragment.next) || fragment.next == IPPROTO_FRAGMENT)
-		return DROP(HIDDEN_ND);
-	if (fragment.next == IPPROTO_UDP &&
-	    bpf_skb_load_bytes(ctx, at, &source, sizeof(source)) == 0 &&
-	    source == DHCPV6_SERVER_PORT && !(port->flags & PORT_DHCP_SERVER))
-		return DROP(DHCP_SERVER);
+		return DROP(HIDDEN_HEADER);
+	if (fragment.next == IPPROTO_UDP && bpf_skb_load_bytes(ctx, at, &udp, sizeof(udp)) == 0)
+		return check_dhcp(port, udp, false);
 	if (fragment.next == IPPROTO_ICMPV6 && bpf_skb_load_bytes(ctx, at, &type, 1) == 0 &&
 	    is_nd(type))
-		return DROP(HIDDEN_ND);
+		return DROP(HIDDEN_HEADER);
 	return 0;
 }
 
@@ -186,7 +230,7 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 				    const struct port *port)
 {
 	__u32 fixed, end;
-	struct addr target;
+	struct addr target, source;
 	__be16 payload_len;
 	__u8 type;
 
@@ -203,9 +247,15 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 	end = ETH_HLEN + sizeof(struct ipv6hdr) + bpf_ntohs(payload_len);
 	if (p->l4_offset + fixed > end)
 		return DROP(SPOOFED_ND);
-	if (type == ND_ADVERTISEMENT && port->flags & PORT_CHECK_ADDRESSES) {
+	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {
 		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0 ||
-		    !owns_v6(p, &target))
+		    load_ipv6_source(ctx, &source) < 0)
+			return DROP(SPOOFED_ND);
+		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, &target)))
+			return DROP(SPOOFED_ND);
+		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
+		if (type == ND_SOLICITATION && port->flags & PORT_CHECK_ADDRESSES &&
+		    is_unspecified(&source) && owner_v6(p, &target) == OWNED_BY_NOBODY)
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
@@ -215,7 +265,7 @@ static __always_inline int check_ipv6_headers(struct __sk_buff *ctx, const struc
 					      const struct port *port)
 {
 	if (is_extension(p->l4_proto) || p->l4_offset > p->len)
-		return DROP(HIDDEN_ND);
+		return DROP(HIDDEN_HEADER);
 	if (p->l4_proto == IPPROTO_FRAGMENT)
 		return check_fragment(ctx, p, port);
 	return p->l4_proto == IPPROTO_ICMPV6 ? check_nd(ctx, p, port) : 0;
@@ -243,11 +293,10 @@ __noinline int port_security(struct __sk_buff *ctx, const struct packet *p, cons
 		result = check_ipv6_source(ctx, p);
 	if (result < 0)
 		return result;
-	if (is_ipv4 || is_ipv6) {
-		__be16 server = is_ipv4 ? DHCP_SERVER_PORT : DHCPV6_SERVER_PORT;
-
-		if (udp_ports(ctx, p).source == server && !(port->flags & PORT_DHCP_SERVER))
-			return DROP(DHCP_SERVER);
-	}
+	if (!is_ipv4 && !is_ipv6)
+		return check_snap(ctx, p);
+	result = check_dhcp(port, udp_ports(ctx, p), is_ipv4);
+	if (result < 0)
+		return result;
 	return is_ipv6 ? check_ipv6_headers(ctx, p, port) : 0;
 }

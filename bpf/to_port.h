@@ -23,7 +23,7 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
 	struct tag tag = tag_at(p, &id);
 
-	if (!port)
+	if (!port || port->switch_id != p->switch_id) /* tables between two applies */
 		return DROP(NO_PORT);
 	p->dest_key = port->key;
 	if (put_tag(ctx, tag) < 0)
@@ -48,7 +48,7 @@ static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p
 	if (same_port(id, &p->source))
 		return;
 	port = bpf_map_lookup_elem(&ports, id);
-	if (!port || put_tag(ctx, tag) < 0)
+	if (!port || port->switch_id != p->switch_id || put_tag(ctx, tag) < 0)
 		return;
 	if (send_copy(ctx, id->ifindex) == 0)
 		count_port(p, port->key, PORT_TO);

@@ -55,11 +55,12 @@
 	V(50, SPOOFED_IP)           /* port security: the source address is not the port's */        \
 	V(51, SPOOFED_ARP)          /* port security: ARP about a MAC or address not the port's */   \
 	V(52, SPOOFED_ND)           /* port security: ND about a MAC or address not the port's */    \
-	V(53, HIDDEN_ND)            /* port security: ICMPv6 where ND cannot be seen (RFC 6980) */   \
+	V(53, HIDDEN_HEADER)        /* port security: a header where it cannot be checked */         \
 	V(54, DHCP_SERVER)          /* port security: a DHCP server's packet */                      \
 	V(55, ROUTER_ADVERTISEMENT) /* port security: a router's advertisement or redirect */        \
 	V(56, MAC_LIMIT)            /* a new MAC at a learning port that has its limit */            \
-	V(57, ECN_CE)               /* congestion marked on a packet that cannot say so (RFC 6040) */
+	V(57, ECN_CE)               /* congestion marked on a packet that cannot say so (RFC 6040) */ \
+	V(58, RESERVED_GROUP)       /* to a group address that no bridge forwards (IEEE 802.1Q) */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

@@ -2,9 +2,6 @@
 /*
  * VLAN tags. The kernel keeps the outermost tag of a packet beside its bytes (skb->vlan_tci), and the
  * stages see frames without it: parse takes it off, and whoever sends the frame on puts one back.
- *
- * Stage vlan_out: a frame of a switch that is bound to a VLAN leaves by the uplink. Stage vlan_in, its
- * other end, is in vlan_in.h.
  */
 #pragma once
 
@@ -66,15 +63,4 @@ static __always_inline struct tag tag_of_vlan(__u32 vlan)
 static __always_inline bool is_on_vlan(__u32 switch_id)
 {
 	return switch_id & SWITCH_ID_VLAN;
-}
-
-static __always_inline int vlan_out(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
-{
-	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
-	if (put_tag(ctx, tag_of_vlan(p->switch_id)) < 0)
-		return DROP(ENCAP_FAILED);
-	report_device(s->uplink_ifindex);
-	p->action = bpf_redirect(s->uplink_ifindex, 0);
-	return VERDICT_VLAN_OUT;
 }

@@ -115,9 +115,9 @@ def _fragments(me):
     na = ICMPv6ND_NA(tgt=me.v6, R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=me.mac)
     first = IPv6ExtHdrFragment(offset=0, m=1, id=9)
     yield ("a fragmented NA", _nd(me.mac, me.v6) / IPv6ExtHdrFragment(offset=0, m=1, id=9, nh=58) / na,
-           "hidden_nd", {OFF})
+           "hidden_header", {OFF})
     yield ("a header behind the fragment header",
-           _nd(me.mac, me.v6) / first / IPv6ExtHdrDestOpt(nh=58) / ICMPv6ND_RA(), "hidden_nd", {OFF})
+           _nd(me.mac, me.v6) / first / IPv6ExtHdrDestOpt(nh=58) / ICMPv6ND_RA(), "hidden_header", {OFF})
 
 
 def _servers(me):

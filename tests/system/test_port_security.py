@@ -143,7 +143,7 @@ def test_guests_with_real_stacks_notice_nothing_of_it(lab, encapsulation, family
             traffic.ping(near.ns, b)
             traffic.tcp_equal(near.ns, a, other.ns, b, size=traffic.MEBIBYTE)
             traffic.udp_equal(other.ns, b, near.ns, a)
-    reasons = {"spoofed_mac", "spoofed_ip", "spoofed_arp", "spoofed_nd", "hidden_nd", "dhcp_server",
+    reasons = {"spoofed_mac", "spoofed_ip", "spoofed_arp", "spoofed_nd", "hidden_header", "dhcp_server",
                "router_advertisement"}
     for host in scene.hosts:
         assert not [key for key in verdicts(host.name) if key[1] in reasons], verdicts(host.name)

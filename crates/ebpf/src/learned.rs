@@ -1,13 +1,14 @@
-//! What the programs have learned: the maps `learned` and `learning`, which they write and nobody else. They
-//! change while they are read.
+//! What the programs have learned: the maps `learned` and `learning`. They change while they are read, for
+//! the programs write them; here they are only made to forget what the tables no longer bear ([`prune`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
 use crate::abi;
 use crate::maps::MapSet;
+use crate::tables::{Contents, Table};
 
 const LEARNED: &str = "learned";
 const LEARNING: &str = "learning";
@@ -40,4 +41,228 @@ pub fn counts(maps: &MapSet) -> Result<BTreeMap<abi::PortKey, abi::Learning>, Eb
     };
     let entries = maps.changing_entries(LEARNING)?;
     Ok(entries.into_iter().filter_map(read).collect())
+}
+
+/// Forgets what the tables no longer bear: addresses whose switch no longer learns, whose port is gone or
+/// no longer learns, or whose remote is gone; and counts nobody is behind any more. Comes after the tables
+/// are written, so that nothing of it is learned anew.
+pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
+    let borne = Borne::of(&maps.contents()?);
+    let (kept, stale): (Vec<_>, Vec<_>) = entries(maps)?
+        .into_iter()
+        .partition(|entry| borne.bears(entry));
+    let map = maps.map(LEARNED)?;
+    for entry in &stale {
+        map.delete(entry.key.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", LEARNED))?;
+    }
+    let map = maps.map(LEARNING)?;
+    let touched: BTreeSet<_> = stale.iter().map(owner).collect();
+    let mut left: BTreeMap<_, u32> = BTreeMap::new();
+    for entry in &kept {
+        *left.entry(owner(entry)).or_default() += 1;
+    }
+    for (key, count) in counts(maps)? {
+        if !borne.counts(key) {
+            map.delete(key.as_bytes())
+                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", LEARNING))?;
+        } else if touched.contains(&key) {
+            // What a program learns at this moment may be missing: its next sweep counts anew.
+            let macs = left.get(&key).copied().unwrap_or_default();
+            map.put(key.as_bytes(), abi::Learning { macs, ..count }.as_bytes())
+                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", LEARNING))?;
+        }
+    }
+    Ok(())
+}
+
+/// Who counts an entry: its learning port, or key 0: what the switch learned from the underlay.
+fn owner(entry: &LearnedEntry) -> abi::PortKey {
+    let is_local = entry.value.port.ifindex != 0;
+    abi::PortKey {
+        switch_id: entry.key.switch_id,
+        key: if is_local { entry.value.key } else { 0 },
+    }
+}
+
+/// Where something can be learned, as the tables say.
+struct Borne {
+    switches: BTreeSet<u32>,
+    ports: BTreeMap<abi::PortId, abi::PortKey>,
+    keys: BTreeSet<abi::PortKey>,
+    remotes: BTreeSet<abi::Addr>,
+}
+
+impl Borne {
+    fn of(contents: &Contents) -> Self {
+        let ports: BTreeMap<_, _> = read::<abi::PortId, abi::Port>(contents, Table::Ports)
+            .filter(|(_, port)| port.flags & abi::PORT_LEARNING != 0)
+            .map(|(id, port)| {
+                let (switch_id, key) = (port.switch_id, port.key.into());
+                (id, abi::PortKey { switch_id, key })
+            })
+            .collect();
+        Self {
+            keys: ports.values().copied().collect(),
+            ports,
+            switches: read::<u32, abi::Switch>(contents, Table::Switches)
+                .filter(|(_, switch)| switch.flags & abi::SWITCH_LEARNING != 0)
+                .map(|(id, _)| id)
+                .collect(),
+            remotes: read::<abi::Addr, abi::Remote>(contents, Table::Remotes)
+                .map(|(address, _)| address)
+                .collect(),
+        }
+    }
+
+    fn bears(&self, entry: &LearnedEntry) -> bool {
+        let (switch_id, value) = (entry.key.switch_id, &entry.value);
+        self.switches.contains(&switch_id)
+            && if value.port.ifindex != 0 {
+                self.ports.get(&value.port) == Some(&owner(entry))
+            } else {
+                switch_id & abi::SWITCH_ID_VLAN != 0 || self.remotes.contains(&value.remote)
+            }
+    }
+
+    fn counts(&self, id: abi::PortKey) -> bool {
+        match (id.switch_id, id.key) {
+            // The clock of the whole host.
+            (0, 0) => true,
+            (switch_id, 0) => self.switches.contains(&switch_id),
+            _ => self.keys.contains(&id),
+        }
+    }
+}
+
+fn read<K: FromBytes, V: FromBytes>(
+    contents: &Contents,
+    table: Table,
+) -> impl Iterator<Item = (K, V)> {
+    let entries = contents.get(&table).into_iter().flatten();
+    entries.filter_map(|(key, value)| {
+        Some((
+            K::read_from_bytes(key).ok()?,
+            V::read_from_bytes(value).ok()?,
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: abi::PortId = abi::PortId {
+        ifindex: 3,
+        vlan: 10,
+    };
+    const VLAN: u32 = abi::SWITCH_ID_VLAN | 100;
+
+    fn remote(last: u8) -> abi::Addr {
+        std::net::IpAddr::from([198, 18, 0, last]).into()
+    }
+
+    fn contents() -> Contents {
+        let switch = |flags| abi::Switch {
+            flood_members: 0,
+            flags,
+            learn_age: 60,
+        };
+        let port = |key, flags| abi::Port {
+            switch_id: 5001,
+            key,
+            mac: abi::MacBytes::default(),
+            flags,
+            learn_limit: 2,
+            learn_age: 60,
+        };
+        let plain = abi::PortId { vlan: 11, ..HERE };
+        let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();
+        let bytes = |value: &[u8]| value.to_vec();
+        let switches = [(5001, 4), (5002, 0), (VLAN, 4)];
+        Contents::from([
+            (
+                Table::Switches,
+                switches
+                    .map(|(id, flags): (u32, u32)| {
+                        (bytes(id.as_bytes()), bytes(switch(flags).as_bytes()))
+                    })
+                    .into(),
+            ),
+            (
+                Table::Ports,
+                [(HERE, port(7, abi::PORT_LEARNING)), (plain, port(8, 0))]
+                    .map(|(id, port)| (bytes(id.as_bytes()), bytes(port.as_bytes())))
+                    .into(),
+            ),
+            (
+                Table::Remotes,
+                [(bytes(remote(2).as_bytes()), bytes(header.as_bytes()))].into(),
+            ),
+        ])
+    }
+
+    fn entry(switch_id: u32, port: abi::PortId, key: u32, remote: abi::Addr) -> LearnedEntry {
+        let mac = abi::MacBytes::default();
+        LearnedEntry {
+            key: abi::FdbKey {
+                switch_id,
+                mac,
+                pad: 0,
+            },
+            value: abi::Learned {
+                port,
+                key,
+                remote,
+                age: 60,
+                seen: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn only_what_the_tables_bear_is_kept() {
+        let borne = Borne::of(&contents());
+        let (none, nowhere) = (abi::PortId::default(), abi::Addr::default());
+        for kept in [
+            entry(5001, HERE, 7, nowhere),
+            entry(5001, none, 9, remote(2)),
+            entry(VLAN, none, 0, nowhere),
+        ] {
+            assert!(borne.bears(&kept), "{kept:?}");
+        }
+        let plain = abi::PortId { vlan: 11, ..HERE };
+        let gone = abi::PortId { vlan: 12, ..HERE };
+        for stale in [
+            entry(5001, HERE, 8, nowhere),
+            entry(VLAN, HERE, 7, nowhere),
+            entry(5001, plain, 8, nowhere),
+            entry(5001, gone, 7, nowhere),
+            entry(5001, none, 9, remote(3)),
+            entry(5001, none, 0, nowhere),
+            entry(5002, none, 9, remote(2)),
+            entry(5003, none, 9, remote(2)),
+        ] {
+            assert!(!borne.bears(&stale), "{stale:?}");
+        }
+    }
+
+    #[test]
+    fn counts_go_with_their_owners() {
+        let borne = Borne::of(&contents());
+        for (switch_id, key, kept) in [
+            (0, 0, true),
+            (5001, 0, true),
+            (5001, 7, true),
+            (5001, 8, false),
+            (5001, 9, false),
+            (5002, 0, false),
+            (5003, 0, false),
+            (VLAN, 0, true),
+            (VLAN, 7, false),
+        ] {
+            let id = abi::PortKey { switch_id, key };
+            assert_eq!(borne.counts(id), kept, "{id:?}");
+        }
+    }
 }

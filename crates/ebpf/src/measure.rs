@@ -42,7 +42,11 @@ impl Bench {
     pub fn capture(&self, on: bool) -> Result<(), EbpfError> {
         const NAME: &str = "capture";
         let value = abi::Capture {
-            mode: if on { abi::CAPTURE_ALL } else { abi::CAPTURE_OFF },
+            mode: if on {
+                abi::CAPTURE_ALL
+            } else {
+                abi::CAPTURE_OFF
+            },
             snap: 256,
             ..abi::Capture::default()
         };

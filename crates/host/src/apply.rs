@@ -15,7 +15,7 @@ use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, State};
-use crate::{Holder, HostError, Note, Report, devices, preflight};
+use crate::{Holder, HostError, Note, Report, capture, devices, preflight};
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
@@ -144,6 +144,10 @@ impl Job<'_> {
             forget_refused_gro(&mut report, &plan, current.state.as_ref(), tables);
             return Ok(report);
         }
+        // A set of another build goes, and with it what is left on there.
+        if let Some(maps) = &current.maps {
+            capture::recover_in(host, maps)?;
+        }
         let end = self.end_state(&target, &current);
         if !plan.steps.is_empty()
             || !plan.cleanups.is_empty()
@@ -184,6 +188,7 @@ impl Job<'_> {
         let done = executor
             .begin(current.state.as_ref())
             .and_then(|()| executor.run(plan, &mut report.notes))
+            .and_then(|()| executor.forget())
             .and_then(|()| executor.finish());
         if let Err(cause) = done {
             return Err(executor.journal.roll_back(cause));

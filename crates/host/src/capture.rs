@@ -144,8 +144,10 @@ impl Session {
         let folder = paths::map_set(host, &state.map_signature);
         let mut events = Events::open(&folder)?;
         let signals = Signals::take_over()?;
-        let clock = Clock::now()?;
+        // What a killed session left on would go on filling the ring.
+        events::set_capture(&maps, abi::Capture::default())?;
         events.drain();
+        let clock = Clock::now()?;
         let mut session = Self {
             maps,
             events,
@@ -275,8 +277,15 @@ impl Drop for Session {
 
 /// Switches off what a killed session left on. Says whether there was something.
 pub fn recover(host: &str) -> Result<bool, HostError> {
-    let path = paths::capture_lock(host);
-    if !path.exists() {
+    if !paths::capture_lock(host).exists() {
+        return Ok(false);
+    }
+    recover_in(host, &observe::maps(&observe::state_of(host)?)?)
+}
+
+/// The same for one who has the maps open.
+pub(crate) fn recover_in(host: &str, maps: &MapSet) -> Result<bool, HostError> {
+    if !paths::capture_lock(host).exists() {
         return Ok(false);
     }
     let lock = match Lock::of_capture(host) {
@@ -284,9 +293,8 @@ pub fn recover(host: &str) -> Result<bool, HostError> {
         Err(HostError::Capturing { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
-    let maps = observe::maps(&observe::state_of(host)?)?;
-    let was_on = events::capture(&maps)?.mode != abi::CAPTURE_OFF;
-    events::set_capture(&maps, abi::Capture::default())?;
+    let was_on = events::capture(maps)?.mode != abi::CAPTURE_OFF;
+    events::set_capture(maps, abi::Capture::default())?;
     lock.remove_file();
     Ok(was_on)
 }

@@ -20,6 +20,11 @@ pub enum HostError {
     /// Devices, neighbours, namespaces.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// Hooks of one CPU would interrupt each other.
+    #[error(
+        "this kernel is built with PREEMPT_RT, on which the data path cannot keep packets apart"
+    )]
+    Realtime,
     /// Another process works on the same host.
     #[error("host {host} is locked by process {} ({})", holder.pid, holder.command)]
     Locked {
@@ -189,6 +194,7 @@ impl HostError {
         Some(match self {
             Self::Ebpf(error) => return error.help(),
             Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
+            Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
             Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
             Self::Capturing { holder, .. } => {
                 format!("one capture at a time: end process {} first, or wait for it", holder.pid)

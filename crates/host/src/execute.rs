@@ -6,7 +6,7 @@ use std::path::Path;
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, unpin_folder};
 use overlane_ebpf::tables::{Table, encode};
-use overlane_ebpf::{Loaded, Program, counters};
+use overlane_ebpf::{Loaded, Program, counters, learned};
 use overlane_net::Netlink;
 
 use crate::journal::Journal;
@@ -90,6 +90,13 @@ impl<'a> Executor<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Forgets what was learned where the tables no longer allow it. Has no way back, and needs none: what is
+    /// forgotten is learned again.
+    pub(crate) fn forget(&mut self) -> Result<(), HostError> {
+        self.journal.before()?;
+        Ok(learned::prune(self.maps)?)
     }
 
     /// Writes the final state: the apply counts as done.

@@ -2,6 +2,7 @@
 //! machine, then the namespace, then each device. What passes is resolved to numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -25,6 +26,11 @@ const TAG: u32 = 4;
 /// Longest IP packet.
 const IP_MAX: u32 = 65535;
 
+/// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
+const REALTIME: &str = "/sys/kernel/realtime";
+/// `#1 SMP PREEMPT_RT …` on such a kernel.
+const VERSION: &str = "/proc/sys/kernel/version";
+
 /// Devices of the namespace, by name.
 type Links<'a> = BTreeMap<&'a str, &'a Link>;
 
@@ -45,9 +51,21 @@ pub(crate) struct Resolved {
 /// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
 pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
     preflight::check_kernel()?;
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    check_preemption(&read(REALTIME), &read(VERSION))?;
     preflight::check_rights()?;
     preflight::check_bpffs(Path::new(paths::BPFFS))?;
     tables::check_capacity(tables)?;
+    Ok(())
+}
+
+/// The programs keep a packet's data in per-CPU memory, which is theirs only where no hook interrupts
+/// another one of the same CPU: with PREEMPT_RT packets are handled in threads that preempt each other.
+fn check_preemption(realtime: &str, version: &str) -> Result<(), HostError> {
+    let says_so = version.split_whitespace().any(|word| word == "PREEMPT_RT");
+    if realtime.trim() == "1" || says_so {
+        return Err(HostError::Realtime);
+    }
     Ok(())
 }
 
@@ -258,4 +276,23 @@ fn next_hops(
         }
     }
     Ok(next_hops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_preempt_rt_is_refused() {
+        let plain = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.6-1 (2024-12-21)\n";
+        let rt = "#1 SMP PREEMPT_RT Debian 6.12.6-1 (2024-12-21)\n";
+        for realtime in ["", "0\n"] {
+            check_preemption(realtime, plain).unwrap();
+        }
+        for (realtime, version) in [("1\n", plain), ("1", ""), ("", rt), ("1\n", rt)] {
+            let error = check_preemption(realtime, version).unwrap_err();
+            assert!(error.to_string().contains("PREEMPT_RT"), "{error}");
+            assert!(error.help().is_some());
+        }
+    }
 }

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{World, assert_same, can_run, changes, snapshot};
-use overlane_host::{ApplyRequest, HostError, Note, Testing, apply, observe, paths};
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::{DataPath, abi, events};
+use overlane_host::{ApplyRequest, HostError, Note, Testing, apply, capture, observe, paths};
 use overlane_net::Vxlan;
 use overlane_net::netns::{self, Netns};
 
@@ -375,4 +377,46 @@ fn a_namespace_of_the_same_name_is_another_one() {
     let ports = observe::ports(&world.host(1)).unwrap();
     assert_eq!(ports.ports[0].state, observe::PortState::Ok);
     drop(old);
+}
+
+#[test]
+fn what_a_killed_capture_left_on_is_switched_off() {
+    if !can_run("a capture that was killed") {
+        return;
+    }
+    let world = World::new(1);
+    let text = world.fabric("geneve", 6081, "");
+    world.apply(&text, 1).unwrap();
+    let (data_path, host) = (DataPath::embedded().unwrap(), world.host(1));
+    let set = paths::map_set(&host, data_path.signature());
+    let maps = MapSet::open(&set, data_path.layouts()).unwrap().unwrap();
+    let on = abi::Capture {
+        mode: abi::CAPTURE_ALL,
+        snap: 128,
+        ..abi::Capture::default()
+    };
+    let leave = || {
+        events::set_capture(&maps, on).unwrap();
+        std::fs::write(paths::capture_lock(&host), "1 killed\n").unwrap();
+    };
+    leave();
+    world
+        .apply_with(&text, 1, true, Testing::default())
+        .unwrap();
+    assert_eq!(
+        events::capture(&maps).unwrap(),
+        on,
+        "a dry run changes nothing"
+    );
+    // Also where there is nothing else to do.
+    world.apply(&text, 1).unwrap();
+    assert_eq!(events::capture(&maps).unwrap().mode, abi::CAPTURE_OFF);
+    assert!(!paths::capture_lock(&host).exists());
+
+    // One that lives is left alone.
+    let session = capture::Session::open(&host, capture::Target::Drops, 64).unwrap();
+    world.apply(&text, 1).unwrap();
+    assert_eq!(events::capture(&maps).unwrap().mode, abi::CAPTURE_DROPS);
+    drop(session);
+    assert_eq!(events::capture(&maps).unwrap().mode, abi::CAPTURE_OFF);
 }

@@ -6,6 +6,8 @@
 mod common;
 
 use common::{World, assert_same, can_run, changes, snapshot};
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::{DataPath, learned};
 use overlane_host::observe::{self, FdbPlace};
 use overlane_host::{HostError, Testing, paths};
 use overlane_net::netns::Netns;
@@ -309,6 +311,97 @@ fn what_is_learned_is_shown_here_and_there() {
         !world.ping(1, 2, 1),
         "a MAC of its own choice is refused now"
     );
+}
+
+/// How many addresses each owner counts, by switch and key, without the clock of the host.
+fn counted(world: &World, n: usize) -> Vec<(u32, u32, u32)> {
+    let (data_path, host) = (DataPath::embedded().unwrap(), world.host(n));
+    let set = paths::map_set(&host, data_path.signature());
+    let maps = MapSet::open(&set, data_path.layouts()).unwrap().unwrap();
+    let counts = learned::counts(&maps).unwrap();
+    let owners = counts.iter().filter(|(id, _)| id.switch_id != 0);
+    owners
+        .map(|(id, count)| (id.switch_id, id.key, count.macs))
+        .collect()
+}
+
+#[test]
+fn apply_forgets_what_was_learned_where_nothing_learns_any_more() {
+    if !can_run("what apply forgets") {
+        return;
+    }
+    let world = World::new(2);
+    let text = world
+        .fabric("geneve", 6081, "")
+        .replace("vni: 5001", "vni: 5001, unknown_unicast: flood")
+        .replace(
+            "addresses: [198.18.100.1], key: 7",
+            "key: 7, learning: true",
+        );
+    let learn = || {
+        for n in 1..=2 {
+            world.apply(&text, n).unwrap();
+        }
+        guest(&world, 1, "ip link set eth0 address 06:00:00:00:00:01");
+        guest(&world, 2, "ip neigh flush all");
+        assert!(world.ping(1, 2, 2));
+        for n in 1..=2 {
+            assert_eq!(observe::learned(&world.host(n)).unwrap().entries.len(), 1);
+        }
+        assert_eq!(counted(&world, 1), [(5001, 7, 1)]);
+        assert_eq!(counted(&world, 2), [(5001, 0, 1)]);
+    };
+    let nothing = |n: usize| {
+        let learned = observe::learned(&world.host(n)).unwrap();
+        assert!(learned.entries.is_empty(), "{learned:?}");
+        assert!(
+            learned.ports.iter().all(|port| port.macs == 0),
+            "{learned:?}"
+        );
+    };
+    learn();
+
+    // The port goes and comes back: with it, nothing of what it had learned.
+    let without = text.replace("  web1: {", "  # web1: {");
+    world.apply(&without, 1).unwrap();
+    assert_eq!(counted(&world, 1), []);
+    world.apply(&text, 1).unwrap();
+    nothing(1);
+    // Host 2: a switch that learns no more, then does again.
+    world.apply(&without, 2).unwrap();
+    assert_eq!(counted(&world, 2), []);
+    world.apply(&text, 2).unwrap();
+    nothing(2);
+
+    // The port learns no more, then does again.
+    learn();
+    world
+        .apply(&text.replace("learning: true", "learning: false"), 1)
+        .unwrap();
+    assert_eq!(counted(&world, 1), []);
+    world.apply(&text, 1).unwrap();
+    nothing(1);
+
+    // The port stays one that learns, but its device is another: it begins anew.
+    learn();
+    world.netlink(1).delete("web1").unwrap();
+    world.add_port(1);
+    world.apply(&text, 1).unwrap();
+    nothing(1);
+    assert_eq!(counted(&world, 1), [(5001, 7, 0)]);
+
+    // Of a remote that has another address now, nothing is left, though the switch still learns.
+    learn();
+    let moved = text.replace("underlay: 198.18.0.1,", "underlay: 198.18.0.3,");
+    world.apply(&moved, 2).unwrap();
+    nothing(2);
+    assert_eq!(counted(&world, 2), [(5001, 0, 0)]);
+    // What still holds stays, through any apply.
+    learn();
+    world
+        .apply(&text.replace("key: 7", "key: 7, security: mac"), 1)
+        .unwrap();
+    assert_eq!(counted(&world, 1), [(5001, 7, 1)]);
 }
 
 /// A host that version 1 applied: its state file has other names for some things.

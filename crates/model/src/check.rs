@@ -157,7 +157,7 @@ fn switch_id_taken(
 }
 
 /// A frame has room for one tag: the guest's own in a transparent switch, or the one that names a trunk
-/// port or the switch's VLAN on the uplink.
+/// port or the switch's VLAN on the uplink. So a transparent switch has its devices to itself.
 fn guest_vlans(draft: &Draft<'_>, sink: &mut Sink) {
     let mut transparent: HashMap<&str, Span> = HashMap::new();
     for switch in &draft.switches {
@@ -194,6 +194,47 @@ fn guest_vlans(draft: &Draft<'_>, sink: &mut Sink) {
             let places = [(tag.at, "the port's tag is here"), (setting, &said)];
             sink.disagreement(places, message, help);
         }
+    }
+    beside_trunks(&draft.ports, &transparent, sink);
+}
+
+/// An untagged port of a transparent switch takes every tag on its device for the guest's. Where a trunk
+/// shares the device, frames that leave by the port with the trunk's tag would arrive in the trunk's
+/// network, and what the guest sends with that tag would never reach its own.
+fn beside_trunks(ports: &[PortDraft<'_>], transparent: &HashMap<&str, Span>, sink: &mut Sink) {
+    let is_transparent = |port: &PortDraft<'_>| {
+        (port.switch).is_some_and(|switch| transparent.contains_key(switch.value))
+    };
+    // The first trunk of each device; those of transparent switches have been reported.
+    let mut trunks: HashMap<(&str, &str), (&NameDraft<'_>, Spanned<VlanId>)> = HashMap::new();
+    for port in ports.iter().filter(|port| !is_transparent(port)) {
+        let (TagDraft::Vlan(tag), Some(host), Some(device)) = (port.tag, port.host, &port.device)
+        else {
+            continue;
+        };
+        let device = (host.value, device.value.as_str());
+        trunks.entry(device).or_insert((&port.name, tag));
+    }
+    for port in ports.iter().filter(|port| is_transparent(port)) {
+        let (TagDraft::None, Some(host), Some(device)) = (port.tag, port.host, &port.device) else {
+            continue;
+        };
+        let Some((trunk, tag)) = trunks.get(&(host.value, device.value.as_str())) else {
+            continue;
+        };
+        let (owner, trunk) = (quoted("port", &port.name), quoted("port", trunk));
+        let message = format!(
+            "{owner} carries tags of guests on device `{}`, on which {trunk} is tag {}",
+            printable(device.value.as_str()),
+            tag.value
+        );
+        let help = "give the port of the transparent switch a device of its own";
+        let said = [
+            format!("{owner} has the device here"),
+            format!("{trunk} has its tag here"),
+        ];
+        let places = [(device.at, said[0].as_str()), (tag.at, said[1].as_str())];
+        sink.disagreement(places, message, help);
     }
 }
 

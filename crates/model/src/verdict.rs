@@ -132,11 +132,12 @@ verdicts! {
     50 SpoofedIp "spoofed_ip" drop "port security: the source address is not the port's";
     51 SpoofedArp "spoofed_arp" drop "port security: ARP about a MAC or address that is not the port's";
     52 SpoofedNd "spoofed_nd" drop "port security: ND about a MAC or address that is not the port's";
-    53 HiddenNd "hidden_nd" drop "port security: ICMPv6 where ND cannot be seen (RFC 6980)";
+    53 HiddenHeader "hidden_header" drop "port security: a header where it cannot be checked";
     54 DhcpServer "dhcp_server" drop "port security: a DHCP server's packet";
     55 RouterAdvertisement "router_advertisement" drop "port security: a router's advertisement or redirect";
     56 MacLimit "mac_limit" drop "a new MAC at a learning port that has its limit";
     57 EcnCe "ecn_ce" drop "congestion marked on a packet that cannot say so (RFC 6040)";
+    58 ReservedGroup "reserved_group" drop "to a group address that no bridge forwards (IEEE 802.1Q)";
 }
 
 impl Verdict {

@@ -22,7 +22,8 @@ pub(crate) fn from_port(
     source: &Source<'_>,
     frame: &Frame<'_>,
 ) -> Stage<Verdict> {
-    if frame.gso.is_some() && source.switch.id.vni().is_some() {
+    let is_on_vlan = matches!(source.switch.id, SwitchId::Vlan(_));
+    if frame.gso.is_some() && !(is_on_vlan && vlan::is_measurable(frame)) {
         return encap::segment(cx, || "a flooded super-packet is segmented first");
     }
     let ports = to_ports(cx, source.switch, Some(source.port), frame);
@@ -108,11 +109,17 @@ fn explain(cx: &mut Context<'_>, switch: &SwitchTable, ports: usize, others: usi
     cx.step(STAGE, || {
         let (name, id) = (&switch.name, switch.id);
         let others = match id {
-            SwitchId::Vni(_) => format!("{others} other hosts"),
+            SwitchId::Vni(_) => of_many(others, "host"),
             SwitchId::Vlan(_) if others > 0 => "the uplink".to_owned(),
             SwitchId::Vlan(_) => "nobody else".to_owned(),
         };
-        let text = format!("copied to {ports} other ports of switch {name} here and to {others}");
+        let ports = of_many(ports, "port");
+        let text = format!("copied to {ports} of switch {name} here and to {others}");
         Found::by_switch(text, name)
     });
+}
+
+fn of_many(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} other {what}{plural}")
 }

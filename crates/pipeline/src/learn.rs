@@ -2,7 +2,7 @@
 //! ports. The fabric's FDB always comes first, so that no port can take an address the fabric gave away.
 //! From a port between `port_security` and `arp_nd`, from a tunnel between `ecn` and `ids`.
 
-use overlane_model::{Learning, SwitchId, SwitchTable, Verdict};
+use overlane_model::{SwitchId, SwitchTable, Verdict};
 use overlane_wire::Mac;
 
 use crate::context::{Context, Stage};
@@ -40,7 +40,10 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
         });
         return Stage::Continue(());
     }
-    if cx.state.learn_at_port((port.switch, mac), entry, learning) {
+    if cx
+        .state
+        .learn_new((port.switch, mac), entry, learning.limit)
+    {
         cx.step(STAGE, || {
             Found::by_port(format!("{mac} is at port {} now", port.name), &port.name)
         });
@@ -55,7 +58,8 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
     })
 }
 
-/// From the underlay nothing is refused: the frame's own host did that. `place` is the remote, or the VLAN;
+/// From the underlay nothing is refused: the frame's own host did that. Where the switch has its limit of
+/// such addresses, or the table is full, it is just not learned. `place` is the remote, or the VLAN;
 /// `key` that of the port there, 0 where nobody said.
 pub(crate) fn from_underlay(
     cx: &mut Context<'_>,
@@ -77,7 +81,8 @@ pub(crate) fn from_underlay(
         age_s,
         seen_ns: cx.now_ns,
     };
-    if !cx.state.see_again((switch.id, mac), &entry) && cx.state.remember((switch.id, mac), entry) {
+    let (id, limit) = ((switch.id, mac), State::MAX_LEARNED_FROM_UNDERLAY);
+    if !cx.state.see_again(id, &entry) && cx.state.learn_new(id, entry, limit) {
         cx.step(STAGE, || {
             let where_ = match place {
                 LearnedPlace::Remote(remote) => match cx.host.remote(remote) {
@@ -121,35 +126,26 @@ impl State {
         true
     }
 
-    /// A new address of a port, or one that has moved to it; false where there is no room for it.
-    fn learn_at_port(&mut self, id: (SwitchId, Mac), entry: Learned, learning: Learning) -> bool {
-        let (port, now_ns) = ((id.0, entry.key), entry.seen_ns);
-        let has_limit =
-            |state: &mut Self| state.learning.entry(port).or_default().macs >= learning.limit;
+    /// A new address, or one that has moved; false where there is no room for it.
+    fn learn_new(&mut self, id: (SwitchId, Mac), entry: Learned, limit: u32) -> bool {
+        let (owner, now_ns) = ((id.0, entry.owner()), entry.seen_ns);
+        let has_limit = |state: &Self| state.counts.get(&owner).is_some_and(|macs| *macs >= limit);
         if has_limit(self) {
-            self.sweep(port, now_ns);
-            if has_limit(self) {
-                return false;
-            }
+            self.sweep(now_ns);
         }
-        if self.is_full(&id) {
-            self.sweep(port, now_ns);
-        }
-        if !self.remember(id, entry) {
+        if has_limit(self) {
             return false;
         }
-        self.learning.entry(port).or_default().macs += 1;
-        true
-    }
-
-    /// Writes an entry; the port that had the address before no longer counts it.
-    fn remember(&mut self, id: (SwitchId, Mac), entry: Learned) -> bool {
+        if self.is_full(&id) {
+            self.sweep(now_ns);
+        }
         if self.is_full(&id) {
             return false;
         }
         if let Some(former) = self.learned.insert(id, entry) {
             self.uncount(id.0, &former);
         }
+        *self.counts.entry(owner).or_default() += 1;
         true
     }
 
@@ -157,13 +153,12 @@ impl State {
         self.learned.len() >= Self::MAX_LEARNED && !self.learned.contains_key(id)
     }
 
-    /// Forgets what is old everywhere, at most once a second for each port: it walks the whole table.
-    fn sweep(&mut self, port: (SwitchId, u16), now_ns: u64) {
-        let of = self.learning.entry(port).or_default();
-        if now_ns < of.next_sweep_ns {
+    /// Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host.
+    fn sweep(&mut self, now_ns: u64) {
+        if now_ns < self.next_sweep_ns {
             return;
         }
-        of.next_sweep_ns = now_ns.saturating_add(SECOND_NS);
+        self.next_sweep_ns = now_ns.saturating_add(SECOND_NS);
         let old: Vec<_> = self
             .learned
             .extract_if(.., |_, learned| learned.is_old(now_ns))
@@ -174,11 +169,8 @@ impl State {
     }
 
     fn uncount(&mut self, switch: SwitchId, former: &Learned) {
-        if !matches!(former.place, LearnedPlace::Port(_)) {
-            return;
-        }
-        if let Some(port) = self.learning.get_mut(&(switch, former.key)) {
-            port.macs = port.macs.saturating_sub(1);
+        if let Some(macs) = self.counts.get_mut(&(switch, former.owner())) {
+            *macs = macs.saturating_sub(1);
         }
     }
 }

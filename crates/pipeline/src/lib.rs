@@ -34,4 +34,4 @@ mod vtep_check;
 pub use host::Host;
 pub use outcome::{By, Counter, Counters, Outcome, Output, Step};
 pub use packet::{Entry, Gso, GsoKind, Packet};
-pub use state::{Learned, LearnedPlace, PortLearning, State};
+pub use state::{Learned, LearnedPlace, State};

@@ -95,6 +95,12 @@ pub(crate) fn parse<'a>(
             format!("the source {} is no address of a station", frame.source)
         });
     }
+    if is_reserved_group(frame.destination) {
+        return cx.end(STAGE, Verdict::ReservedGroup, || {
+            let destination = frame.destination;
+            format!("{destination} is for the next bridge only (IEEE 802.1Q table 8-1)")
+        });
+    }
     let flow = match frame.ethertype {
         EtherType::IPV4 => ip::ipv4(cx, &mut frame)?,
         EtherType::IPV6 => ip::ipv6(cx, &mut frame)?,
@@ -106,6 +112,11 @@ pub(crate) fn parse<'a>(
     }
     cx.step(STAGE, || describe(&frame));
     Stage::Continue(frame)
+}
+
+/// 01:80:c2:00:00:00 to 0f: spanning tree, pause frames, LLDP and the like.
+fn is_reserved_group(mac: Mac) -> bool {
+    matches!(mac.get(), [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f])
 }
 
 /// Tags that a guest chose: refused (RFC 7348 section 6.1), or carried by a transparent switch. The kernel

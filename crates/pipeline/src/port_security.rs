@@ -6,11 +6,11 @@ mod nd;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::Verdict;
+use overlane_model::{Name, Verdict};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac, arp, ethernet};
 
-use crate::bytes::be16;
+use crate::bytes::{array, be16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::parse::{Frame, Ip};
@@ -19,6 +19,7 @@ use crate::port::Source;
 const STAGE: &str = "port_security";
 const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;
+const DHCPV6_CLIENT: u16 = 546;
 const DHCPV6_SERVER: u16 = 547;
 
 pub(crate) fn port_security(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage {
@@ -38,20 +39,14 @@ pub(crate) fn port_security(cx: &mut Context<'_>, source: &Source<'_>, frame: &F
         return check_arp(cx, source, frame);
     }
     let Some(ip) = frame.ip else {
-        return Stage::Continue(());
+        return check_snap(cx, source, frame);
     };
     if port.security.check_addresses && !is_own_source(cx, source, frame, &ip) {
         return refuse(cx, source, Verdict::SpoofedIp, || {
             format!("the source {} is no address of", ip.source)
         });
     }
-    let server = match ip.source {
-        IpAddr::V4(_) => DHCP_SERVER,
-        IpAddr::V6(_) => DHCPV6_SERVER,
-    };
-    if udp_ports(frame, &ip).is_some_and(|(from, _)| from == server) {
-        check_dhcp_server(cx, source)?;
-    }
+    check_dhcp(cx, source, &ip, udp_ports(frame, &ip))?;
     match ip.source {
         IpAddr::V4(_) => Stage::Continue(()),
         IpAddr::V6(_) => nd::check_headers(cx, source, frame, &ip),
@@ -75,16 +70,28 @@ fn check_arp(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> St
             format!("ARP speaks for {sender} in a frame of {source}, refused at")
         });
     }
-    let sender = arp.sender();
-    if source.port.security.check_addresses
-        && !sender.is_unspecified()
-        && !owns(cx, source, sender.into())
-    {
-        return refuse(cx, source, Verdict::SpoofedArp, || {
-            format!("ARP speaks for {sender}, which is no address of")
-        });
+    let sender = IpAddr::V4(arp.sender());
+    let owner = owner(cx, source, frame, sender);
+    if sender.is_unspecified() || may_claim(source, &owner) {
+        return Stage::Continue(());
     }
-    Stage::Continue(())
+    let what = "ARP speaks for";
+    refuse_claim(cx, source, Verdict::SpoofedArp, what, sender, &owner)
+}
+
+/// Behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H), which some stacks take off.
+fn check_snap(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage {
+    let header = array::<6>(&frame.bytes, ethernet::LEN);
+    let is_snap = matches!(header, Some([0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8]));
+    if !frame.ethertype.is_length() || !is_snap {
+        return Stage::Continue(());
+    }
+    refuse(
+        cx,
+        source,
+        Verdict::HiddenHeader,
+        || "a SNAP header could hide ARP and IP, refused at",
+    )
 }
 
 fn is_own_source(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> bool {
@@ -92,17 +99,55 @@ fn is_own_source(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
             udp_ports(frame, ip) == Some((DHCP_CLIENT, DHCP_SERVER))
         }
-        IpAddr::V4(_) => owns(cx, source, ip.source),
         // Duplicate address detection, multicast listener reports.
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => ip.protocol == protocol::ICMPV6,
-        IpAddr::V6(addr) => owns(cx, source, ip.source) || addr == link_local(frame.source),
+        addr => matches!(owner(cx, source, frame, addr), Owner::Port),
     }
 }
 
-/// The fabric gave the address to the port.
-fn owns(cx: &Context<'_>, source: &Source<'_>, addr: IpAddr) -> bool {
-    let neighbour = cx.host.neighbour(source.port.switch, addr);
-    neighbour.is_some_and(|neighbour| neighbour.key == source.port.key)
+/// Whose an address is.
+enum Owner<'a> {
+    /// The port's; or the link-local address that its guest made itself.
+    Port,
+    /// The fabric gave it to this other one.
+    Other(&'a Name),
+    Nobody,
+}
+
+fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpAddr) -> Owner<'a> {
+    if addr == link_local(frame.source) {
+        return Owner::Port;
+    }
+    match cx.host.neighbour(source.port.switch, addr) {
+        Some(neighbour) if neighbour.key == source.port.key => Owner::Port,
+        Some(neighbour) => Owner::Other(&neighbour.port),
+        None => Owner::Nobody,
+    }
+}
+
+/// Whether the port may speak of an address as its own: never of another's, and of nobody's where the
+/// fabric does not know the port's.
+fn may_claim(source: &Source<'_>, owner: &Owner<'_>) -> bool {
+    match owner {
+        Owner::Port => true,
+        Owner::Other(_) => false,
+        Owner::Nobody => !source.port.security.check_addresses,
+    }
+}
+
+/// `what` goes on with the address.
+fn refuse_claim(
+    cx: &mut Context<'_>,
+    source: &Source<'_>,
+    reason: Verdict,
+    what: &str,
+    addr: IpAddr,
+    owner: &Owner<'_>,
+) -> Stage {
+    refuse(cx, source, reason, || match owner {
+        Owner::Other(port) => format!("{what} {addr}, an address of port {port}, refused at"),
+        Owner::Port | Owner::Nobody => format!("{what} {addr}, which is no address of"),
+    })
 }
 
 /// fe80::/64 and the modified EUI-64 of the MAC (RFC 4291 appendix A).
@@ -117,11 +162,26 @@ fn udp_ports(frame: &Frame<'_>, ip: &Ip) -> Option<(u16, u16)> {
     if ip.protocol != protocol::UDP || ip.later_fragment {
         return None;
     }
-    be16(&frame.bytes, ip.l4_at).zip(be16(&frame.bytes, ip.l4_at + 2))
+    ports_at(frame, ip.l4_at)
 }
 
-fn check_dhcp_server(cx: &mut Context<'_>, source: &Source<'_>) -> Stage {
-    if source.port.security.allow_dhcp_server {
+fn ports_at(frame: &Frame<'_>, at: usize) -> Option<(u16, u16)> {
+    be16(&frame.bytes, at).zip(be16(&frame.bytes, at + 2))
+}
+
+/// A server speaks from its port, or to the port of clients: no client listens to anybody else.
+fn check_dhcp(
+    cx: &mut Context<'_>,
+    source: &Source<'_>,
+    ip: &Ip,
+    ports: Option<(u16, u16)>,
+) -> Stage {
+    let (server, client) = match ip.source {
+        IpAddr::V4(_) => (DHCP_SERVER, DHCP_CLIENT),
+        IpAddr::V6(_) => (DHCPV6_SERVER, DHCPV6_CLIENT),
+    };
+    let is_servers = ports.is_some_and(|(from, to)| from == server || to == client);
+    if !is_servers || source.port.security.allow_dhcp_server {
         return Stage::Continue(());
     }
     refuse(

@@ -1,5 +1,5 @@
-//! What the data path itself has written: addresses learned, and how many each learning port has. The
-//! maps `learned` and `learning` of `bpf/abi.h`. Everything else is in the tables.
+//! What the data path itself has written: addresses learned, and who counts how many. The maps
+//! `learned` and `learning` of `bpf/abi.h`. Everything else is in the tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,10 @@ use overlane_wire::Mac;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct State {
     pub(crate) learned: BTreeMap<(SwitchId, Mac), Learned>,
-    pub(crate) learning: BTreeMap<(SwitchId, u16), PortLearning>,
+    /// By switch and key of the owner: see [`Learned::owner`].
+    pub(crate) counts: BTreeMap<(SwitchId, u16), u32>,
+    /// Of the whole host: not before then are old addresses looked for again.
+    pub(crate) next_sweep_ns: u64,
 }
 
 /// Where a learned address was last seen.
@@ -38,18 +41,11 @@ pub enum LearnedPlace {
     Vlan,
 }
 
-/// What one learning port has learned.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PortLearning {
-    /// Addresses, those that nobody has forgotten yet among them.
-    pub macs: u32,
-    /// Not before then are old addresses looked for again.
-    pub next_sweep_ns: u64,
-}
-
 impl State {
     /// Most addresses that are learned: `MAX_LEARNED`.
-    pub const MAX_LEARNED: usize = 65_536;
+    pub const MAX_LEARNED: usize = 262_144;
+    /// Most of them that one switch learns from the underlay: `MAX_LEARNED_FROM_UNDERLAY`.
+    pub const MAX_LEARNED_FROM_UNDERLAY: u32 = 4096;
 
     /// Nothing learned.
     pub fn new() -> Self {
@@ -61,13 +57,22 @@ impl State {
         &self.learned
     }
 
-    /// The learning ports that packets have come from, by switch and key.
-    pub fn learning(&self) -> &BTreeMap<(SwitchId, u16), PortLearning> {
-        &self.learning
+    /// How many addresses the learning ports have, by switch and key, and with key 0 how many were learned
+    /// from the underlay. Those that nobody has forgotten yet are among them.
+    pub fn counts(&self) -> &BTreeMap<(SwitchId, u16), u32> {
+        &self.counts
     }
 }
 
 impl Learned {
+    /// The key of who counts it: its learning port, or 0 for what was learned from the underlay.
+    pub(crate) fn owner(&self) -> u16 {
+        match self.place {
+            LearnedPlace::Port(_) => self.key,
+            LearnedPlace::Remote(_) | LearnedPlace::Vlan => 0,
+        }
+    }
+
     /// Nobody has seen it for its age.
     pub fn is_old(&self, now_ns: u64) -> bool {
         let age_ns = u64::from(self.age_s) * SECOND_NS;

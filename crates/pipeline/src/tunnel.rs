@@ -8,6 +8,7 @@ use overlane_wire::{EtherType, Vni, geneve, vxlan};
 use crate::bytes::array;
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::flood::GROUP_KEY;
 use crate::vtep_check::Outer;
 
 const STAGE: &str = "tunnel";
@@ -65,7 +66,8 @@ pub(crate) fn tunnel<'a>(cx: &mut Context<'a>, outer: &Outer<'_>) -> Stage<Tunne
         let (name, Keys { source, dest }) = (&switch.name, &header.keys);
         let keys = match (source, dest) {
             (0, 0) => String::new(),
-            _ => format!(", from port key {source} to {dest:#x}"),
+            (_, GROUP_KEY..) => format!(", from port key {source} to {dest:#x}"),
+            _ => format!(", from port key {source} to {dest}"),
         };
         Found::by_switch(format!("VNI {vni} is switch {name}{keys}"), name)
     });

@@ -4,14 +4,26 @@
 
 use overlane_model::{SwitchId, SwitchTable, Verdict, VlanId};
 use overlane_wire::ethernet::{self, Tag};
+use overlane_wire::ip::protocol;
 
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::parse::Frame;
 use crate::to_port::tag_of;
-use crate::{Output, Packet};
+use crate::{Output, Packet, encap};
+
+/// Of other super-packets (SCTP, a guest's own tunnel) nobody here knows the segments' length.
+pub(crate) fn is_measurable(frame: &Frame<'_>) -> bool {
+    frame.gso.is_none() || matches!(frame.protocol(), Some(protocol::TCP | protocol::UDP))
+}
 
 pub(crate) fn vlan_out(cx: &mut Context<'_>, frame: &Frame<'_>, vlan: VlanId) -> Stage<Verdict> {
+    if !is_measurable(frame) {
+        return encap::segment(
+            cx,
+            || "a super-packet that is neither TCP nor UDP is segmented first",
+        );
+    }
     send(cx, "vlan_out", frame, vlan)?;
     cx.step("vlan_out", || {
         let host = cx.host.tables();

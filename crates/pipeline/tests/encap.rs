@@ -222,6 +222,34 @@ fn lookups() {
 }
 
 #[test]
+fn what_is_for_the_next_bridge_goes_no_further() {
+    let broken_ip = |source: &str, destination: &str| eth(source, destination, 0x0800, &[0; 50]);
+    for last in 0..=0x0f_u8 {
+        let group = format!("01:80:c2:00:00:{last:02x}");
+        let mut net = Net::new();
+        // Behind the check of the source, before those of the packet and of the port.
+        assert_eq!(net.verdict("v1", broken_ip(A1, &group)), ReservedGroup);
+        assert_eq!(net.verdict("v1", broken_ip(A2, &group)), ReservedGroup);
+        assert_eq!(net.verdict("v1", broken_ip(&group, &group)), SourceMac);
+        let outcome = net.from("v1", eth(A1, &group, 0x88cc, &[0; 50]));
+        assert_eq!(outcome.verdict, ReservedGroup);
+        assert_eq!(outcome.counters.from_port.len(), 1);
+        assert_eq!(outcome.counters.port_dropped.len(), 1);
+        let returned = Entry::Segmenter("v1".parse().unwrap());
+        let packet = Packet::new(eth(A1, &group, 0x88cc, &[0; 50]));
+        assert_eq!(net.run(&returned, &packet).verdict, ReservedGroup);
+    }
+    for group in [
+        "01:80:c2:00:00:10",
+        "01:80:c2:00:01:00",
+        "01:80:c3:00:00:00",
+    ] {
+        let frame = eth(A1, group, 0x1234, &[0; 50]);
+        assert_eq!(Net::new().verdict("v1", frame), Flood, "{group}");
+    }
+}
+
+#[test]
 fn broken_ip_headers_of_a_guest() {
     let mut net = Net::new();
     let mut with = |at: usize, to: &[u8]| {

@@ -228,6 +228,58 @@ fn super_packets_on_a_vlan_stay_whole() {
 }
 
 #[test]
+fn other_super_packets_on_a_vlan_are_segmented_first() {
+    const SCTP: u8 = 132;
+    let run = |entry: &Entry, destination, protocol| {
+        let inner = ip4("198.18.102.2", "198.18.102.3", protocol, &[7; 4000]);
+        let packet = Packet {
+            gso: tcp_gso(1400, 3),
+            ..Packet::new(eth(TD, destination, 0x0800, &inner))
+        };
+        let outcome = Net::new().run(entry, &packet);
+        (outcome, packet)
+    };
+    let segmenter = Entry::Segmenter("v6".parse().unwrap());
+    for protocol in [SCTP, 47] {
+        for destination in [TB, "02:00:00:00:02:99", BROADCAST] {
+            let (outcome, packet) = run(&port("v6"), destination, protocol);
+            assert_eq!((outcome.verdict, outcome.outputs.len()), (Segment, 1));
+            assert_eq!(sent(&outcome), &packet);
+            let (outcome, _) = run(&segmenter, destination, protocol);
+            assert_eq!(
+                (outcome.verdict, outcome.outputs.len()),
+                (GsoUnsupported, 0)
+            );
+        }
+        // Here it stays whole.
+        assert_eq!(run(&port("v6"), TA, protocol).0.verdict, ToPort);
+    }
+    // A frame that is not IP has no protocol at all.
+    let packet = Packet {
+        gso: tcp_gso(100, 4),
+        ..Packet::new(broadcast(TD, 400))
+    };
+    assert_eq!(Net::new().run(&port("v6"), &packet).verdict, Segment);
+}
+
+#[test]
+fn explanations_count_in_words() {
+    let last = |device, bytes| Net::new().from(device, bytes).steps.pop().unwrap().found;
+    assert_eq!(
+        last("v3", broadcast(GA, 60)),
+        "copied to 1 other port of switch green here and to 1 other host"
+    );
+    assert_eq!(
+        last("v1", broadcast(A1, 60)),
+        "copied to 2 other ports of switch blue here and to 2 other hosts"
+    );
+    assert_eq!(
+        last("v6", broadcast(TD, 60)),
+        "copied to 1 other port of switch base here and to the uplink"
+    );
+}
+
+#[test]
 fn tagged_frames_on_the_uplink() {
     let mut net = Net::new();
     let mut run = |tag_of, bytes: Vec<u8>| net.run(&Entry::Underlay, &tagged(tag_of, bytes));
@@ -250,6 +302,10 @@ fn tagged_frames_on_the_uplink() {
     );
     let unknown = eth(TB, "02:00:00:00:02:99", 0x1234, &[0; 50]);
     assert_eq!(run(Some((100, 0)), unknown).verdict, UnknownUnicast);
+    // For a bridge, not for us.
+    let pause = eth(TB, "01:80:c2:00:00:01", 0x8808, &[0; 46]);
+    assert_eq!(run(Some((100, 0)), pause.clone()).verdict, ReservedGroup);
+    assert_eq!(run(None, pause).verdict, ToHost);
     // Not ours: another VLAN, a priority tag, a service tag.
     assert_eq!(run(Some((101, 0)), to_td.clone()).verdict, ToHost);
     assert_eq!(run(Some((0, 0)), to_td.clone()).verdict, ToHost);

@@ -26,11 +26,7 @@ fn speak(net: &mut Net, device: &str, source: &str, destination: &str) -> Verdic
 }
 
 fn macs(net: &Net) -> Vec<u32> {
-    net.state
-        .learning()
-        .values()
-        .map(|port| port.macs)
-        .collect()
+    net.state.counts().values().copied().collect()
 }
 
 #[test]
@@ -128,10 +124,10 @@ fn an_address_that_moves_counts_where_it_is() {
     // To a remote, and back.
     let frame = eth(&guest(1), A1, 0x1234, &[0; 50]);
     assert_eq!(net.on_uplink(from_h2(&frame)).verdict, ToPort);
-    assert_eq!(macs(&net), [1, 0]);
+    assert_eq!(macs(&net), [1, 1, 0]); // the first: from the underlay
     assert_eq!(speak(&mut net, "v1", A1, &guest(1)), Encap);
     assert_eq!(speak(&mut net, "v2", &guest(1), B1), Encap);
-    assert_eq!(macs(&net), [1, 1]);
+    assert_eq!(macs(&net), [0, 1, 1]);
 }
 
 #[test]
@@ -214,30 +210,146 @@ fn what_was_learned_holds_while_the_tables_say_so() {
 }
 
 #[test]
+fn a_sweep_is_the_whole_hosts() {
+    let mut tables = tables("h1", &With::default());
+    for port in &mut tables.ports {
+        port.learning = Some(overlane_model::Learning {
+            limit: 1,
+            age_s: 10,
+        });
+    }
+    for switch in &mut tables.switches {
+        switch.learn_age_s = Some(10);
+    }
+    let mut net = Net::new();
+    net.host = Host::new(tables, 1500);
+    for (device, n) in [("v1", 1), ("v2", 2)] {
+        assert_eq!(speak(&mut net, device, &guest(n), B1), Encap);
+    }
+    assert_eq!(
+        net.verdict("v3", eth(&guest(3), GB, 0x1234, &[0; 50])),
+        Encap
+    );
+    // Nothing is old, and nobody looks again for a second, whoever it was that looked.
+    net.now_ns = 9 * SECOND + 2;
+    assert_eq!(speak(&mut net, "v1", &guest(4), B1), MacLimit);
+    net.now_ns = 10 * SECOND + 1;
+    assert_eq!(speak(&mut net, "v2", &guest(5), B1), MacLimit); // they are old
+    net.now_ns = 10 * SECOND + 2;
+    assert_eq!(speak(&mut net, "v2", &guest(5), B1), Encap);
+    assert_eq!(net.state.learned().len(), 1); // and for all of them
+    net.now_ns = 21 * SECOND;
+    assert_eq!(speak(&mut net, "v1", &guest(6), B1), Encap); // has room: no sweep
+    assert_eq!(net.state.learned().len(), 2);
+    assert_eq!(speak(&mut net, "v2", &guest(7), B1), Encap); // has none
+    assert_eq!(net.state.learned().len(), 2);
+    assert_eq!(macs(&net), [1, 1, 0]);
+}
+
+/// Learns `count` addresses from host h2, each of which differs from the others in `start` and its number.
+fn learn_from_h2(net: &mut Net, start: u8, count: u32) {
+    let frame = eth("06:00:00:00:00:00", A1, 0x1234, &[]);
+    let mut packet = overlane_pipeline::Packet::new(from_h2(&frame));
+    for n in 0..count {
+        packet.bytes[57] = start;
+        packet.bytes[58..62].copy_from_slice(&n.to_be_bytes());
+        let entry = overlane_pipeline::Entry::Underlay;
+        let outcome = net.host.decide(&mut net.state, net.now_ns, &entry, &packet);
+        assert_eq!(outcome.verdict, ToPort);
+    }
+}
+
+#[test]
+fn so_many_are_learned_from_the_underlay() {
+    let mut net = learning("learning: { limit: 8, age: 10 }");
+    let from_2 = |net: &mut Net, source: &str| {
+        let frame = eth(source, A1, 0x1234, &[]);
+        net.on_uplink(from_h2(&frame)).verdict
+    };
+    learn_from_h2(&mut net, 0, 4095);
+    assert_eq!(macs(&net), [4095]);
+    assert_eq!(from_2(&mut net, &guest(1)), ToPort);
+    assert_eq!(macs(&net), [4096]);
+    // One more is delivered and not learned; who is known stays so, and a port has a limit of its own.
+    assert_eq!(from_2(&mut net, &guest(2)), ToPort);
+    assert_eq!(macs(&net), [4096]);
+    assert_eq!(speak(&mut net, "v2", A2, &guest(1)), Encap);
+    assert_eq!(speak(&mut net, "v2", A2, &guest(2)), UnknownUnicast);
+    assert_eq!(speak(&mut net, "v1", &guest(3), B1), Encap);
+    assert_eq!(macs(&net), [4096, 1]);
+    // Seen elsewhere, it would have to be learned anew: from a port's place and from another remote's.
+    assert_eq!(from_2(&mut net, &guest(3)), ToPort);
+    assert_eq!(macs(&net), [4096, 1]);
+    let elsewhere = eth(&guest(1), A1, 0x1234, &[]);
+    let tunnel = vxlan(5001);
+    let outcome = net.on_uplink(outer4("198.18.0.3", 0, 4789, &tunnel, &elsewhere));
+    assert_eq!(outcome.verdict, ToPort);
+    let outcome = net.from("v2", eth(A2, &guest(1), 0x1234, &[0; 50]));
+    assert_eq!(remotes_of(&outcome), ["198.18.0.2"]);
+    // One that moves to a port makes room.
+    assert_eq!(speak(&mut net, "v1", &guest(1), B1), Encap);
+    assert_eq!(macs(&net), [4095, 2]);
+    assert_eq!(from_2(&mut net, &guest(2)), ToPort);
+    assert_eq!(macs(&net), [4096, 2]);
+    // And so does age.
+    net.now_ns = 11 * SECOND;
+    assert_eq!(from_2(&mut net, &guest(4)), ToPort);
+    assert_eq!(macs(&net), [1, 0]);
+}
+
+#[test]
+fn the_limit_of_the_underlay_is_of_the_switch() {
+    let mut net = Net::with(With {
+        a1: "learning: true",
+        ga: "learning: true",
+        ..With::default()
+    });
+    learn_from_h2(&mut net, 0, 4096);
+    learn_from_h2(&mut net, 1, 1);
+    assert_eq!(macs(&net), [4096]);
+    let frame = eth(&guest(1), GA, 0x1234, &[]);
+    let outcome = net.on_uplink(outer4("198.18.0.2", 0, 4789, &vxlan(5002), &frame));
+    assert_eq!(outcome.verdict, ToPort);
+    assert_eq!(macs(&net), [4096, 1]);
+}
+
+#[test]
 fn a_full_table_learns_nothing_new() {
-    let mut net = learning("learning: { limit: 65536, age: 10 }");
-    let address = |n: u32| {
-        let [_, a, b, c] = n.to_be_bytes();
+    let full = overlane_pipeline::State::MAX_LEARNED;
+    let mut tables = tables("h1", &With::default());
+    for (name, limit) in [("a1", 300_000), ("a2", 1)] {
+        let mut ports = tables.ports.iter_mut();
+        let port = ports.find(|port| port.name.as_str() == name).unwrap();
+        port.learning = Some(overlane_model::Learning { limit, age_s: 10 });
+    }
+    for switch in &mut tables.switches {
+        switch.learn_age_s = Some(10);
+    }
+    let mut net = Net::new();
+    net.host = Host::new(tables, 1500);
+    let address = |n: usize| {
+        let [_, a, b, c] = (n as u32).to_be_bytes();
         format!("06:00:00:{a:02x}:{b:02x}:{c:02x}")
     };
-    let entry = overlane_pipeline::Entry::Underlay;
-    let frame = eth(&address(0), A1, 0x1234, &[]);
-    let mut packet = overlane_pipeline::Packet::new(from_h2(&frame));
-    for n in 0..65_536_u32 {
-        packet.bytes[58..62].copy_from_slice(&n.to_be_bytes());
-        net.host.decide(&mut net.state, 0, &entry, &packet);
+    let mut packet = overlane_pipeline::Packet::new(eth(&address(0), B1, 0x1234, &[]));
+    for n in 0..full as u32 {
+        packet.bytes[8..12].copy_from_slice(&n.to_be_bytes());
+        net.host.decide(&mut net.state, 0, &port("v1"), &packet);
     }
-    assert_eq!(net.state.learned().len(), 65_536);
+    assert_eq!(net.state.learned().len(), full);
     assert_eq!(speak(&mut net, "v1", &guest(1), B1), MacLimit);
-    assert_eq!(
-        net.on_uplink(from_h2(&eth(&guest(2), A1, 0x1234, &[])))
-            .verdict,
-        ToPort
-    );
-    assert_eq!(net.state.learned().len(), 65_536);
+    assert_eq!(speak(&mut net, "v2", &guest(1), B1), MacLimit);
+    let frame = eth(&guest(2), A1, 0x1234, &[]);
+    assert_eq!(net.on_uplink(from_h2(&frame)).verdict, ToPort);
+    assert_eq!(net.state.learned().len(), full);
+    assert_eq!(macs(&net), [full as u32]);
     // What is there may move, and old entries make room.
-    assert_eq!(speak(&mut net, "v1", &address(7), B1), Encap);
+    assert_eq!(speak(&mut net, "v2", &address(7), B1), Encap);
+    assert_eq!(macs(&net), [full as u32 - 1, 1]);
+    let frame = eth(&address(8), A1, 0x1234, &[]);
+    assert_eq!(net.on_uplink(from_h2(&frame)).verdict, ToPort);
+    assert_eq!(macs(&net), [1, full as u32 - 2, 1]);
     net.now_ns = 11 * SECOND;
     assert_eq!(speak(&mut net, "v1", &guest(1), B1), Encap);
-    assert!(net.state.learned().len() <= 2);
+    assert_eq!(net.state.learned().len(), 1);
 }

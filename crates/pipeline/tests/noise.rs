@@ -185,11 +185,8 @@ proptest! {
             explained.steps.clear();
             prop_assert_eq!(decided, explained);
             prop_assert_eq!(&state, &net.state);
-            let learned: u32 = state.learning().values().map(|port| port.macs).sum();
-            let at_ports = state.learned().values().filter(|learned| {
-                matches!(learned.place, overlane_pipeline::LearnedPlace::Port(_))
-            });
-            prop_assert_eq!(learned as usize, at_ports.count());
+            let counted: u32 = state.counts().values().sum();
+            prop_assert_eq!(counted as usize, state.learned().len());
         }
     }
 

@@ -84,10 +84,13 @@ fn arp_speaks_for_the_port_only() {
     assert_eq!(verdict(frame(&arp(A1, [0; 4]))), Encap); // a probe
     assert_eq!(verdict(frame(&arp(FOREIGN, [198, 18, 100, 1]))), SpoofedArp);
     assert_eq!(verdict(frame(&arp(A1, [198, 18, 100, 2]))), SpoofedArp);
-    assert_eq!(
-        with_a1("security: mac", frame(&arp(A1, [198, 18, 100, 2]))),
-        Encap
-    );
+    // Another port's is never its own; nobody's is, where addresses are not checked.
+    for (sender, strict, mac) in [(2, SpoofedArp, SpoofedArp), (99, SpoofedArp, Encap)] {
+        let packet = frame(&arp(A1, [198, 18, 100, sender]));
+        assert_eq!(verdict(packet.clone()), strict);
+        assert_eq!(with_a1("security: mac", packet.clone()), mac);
+        assert_eq!(with_a1("security: off", packet), Encap);
+    }
     assert_eq!(
         with_a1("security: mac", frame(&arp(FOREIGN, [198, 18, 100, 1]))),
         SpoofedArp
@@ -101,6 +104,51 @@ fn arp_speaks_for_the_port_only() {
 }
 
 #[test]
+fn a_refusal_names_the_owner_of_an_address() {
+    let found = |a1, sender| {
+        let net = With {
+            a1,
+            ..With::default()
+        };
+        let packet = eth(A1, B1, 0x0806, &arp(A1, [198, 18, 100, sender]));
+        let outcome = Net::with(net).from("v1", packet);
+        outcome.steps.last().unwrap().found.clone()
+    };
+    assert_eq!(
+        found("security: mac", 2),
+        "ARP speaks for 198.18.100.2, an address of port a2, refused at port a1"
+    );
+    assert_eq!(
+        found("security: strict", 99),
+        "ARP speaks for 198.18.100.99, which is no address of port a1"
+    );
+}
+
+#[test]
+fn arp_and_ip_do_not_hide_behind_a_length() {
+    let frame = |kind, payload: &[u8]| eth(A1, B1, kind, payload);
+    for last in [0, 0xf8] {
+        let snap = [0xaa, 0xaa, 3, 0, 0, last, 8, 6];
+        for kind in [0, 8, 0x05ff] {
+            assert_eq!(verdict(frame(kind, &snap)), HiddenHeader);
+        }
+        assert_eq!(verdict(frame(6, &snap[..6])), HiddenHeader);
+        assert_eq!(verdict(frame(6, &snap[..5])), Encap); // not there
+        assert_eq!(verdict(frame(0x0600, &snap)), Encap); // a type
+        assert_eq!(with_a1("security: mac", frame(8, &snap)), HiddenHeader);
+        assert_eq!(with_a1("security: off", frame(8, &snap)), Encap);
+        assert_eq!(verdict(eth(FOREIGN, B1, 8, &snap)), SpoofedMac);
+        for at in 0..6 {
+            let mut other = snap;
+            other[at] ^= 1;
+            assert_eq!(verdict(frame(8, &other)), Encap, "byte {at}");
+        }
+    }
+    let cisco = [0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0];
+    assert_eq!(verdict(frame(8, &cisco)), Encap);
+}
+
+#[test]
 fn ipv4_sources() {
     assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(1, 2, &[]))), Encap);
     assert_eq!(verdict(v4("198.18.100.2", UDP, &udp(1, 2, &[]))), SpoofedIp);
@@ -109,6 +157,7 @@ fn ipv4_sources() {
         Encap
     );
     assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 67, &[]))), Encap);
+    // Before the rule on DHCP.
     assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 68, &[]))), SpoofedIp);
     assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(69, 67, &[]))), SpoofedIp);
     assert_eq!(verdict(v4("0.0.0.0", 6, &udp(68, 67, &[]))), SpoofedIp);
@@ -135,9 +184,13 @@ fn ipv6_sources() {
 
 #[test]
 fn dhcp_servers_need_permission() {
-    let four = v4("198.18.100.1", UDP, &udp(67, 68, &[]));
-    let six = v6("2001:2::1", UDP, &udp(547, 546, &[]));
-    for frame in [four, six] {
+    // From a server's port, or to a client's, whatever the other port is.
+    let four = |from, to| v4("198.18.100.1", UDP, &udp(from, to, &[]));
+    let six = |from, to| v6("2001:2::1", UDP, &udp(from, to, &[]));
+    for frame in [four(67, 68), four(67, 9), four(9, 68), four(68, 68)]
+        .into_iter()
+        .chain([six(547, 546), six(547, 9), six(9, 546), six(546, 546)])
+    {
         assert_eq!(verdict(frame.clone()), DhcpServer);
         assert_eq!(with_a1("security: mac", frame.clone()), DhcpServer);
         assert_eq!(with_a1("allow: [dhcp_server]", frame.clone()), Encap);
@@ -146,7 +199,12 @@ fn dhcp_servers_need_permission() {
     // The families' ports are not each other's; a header that is not there is not checked.
     assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(547, 1, &[]))), Encap);
     assert_eq!(verdict(v6("2001:2::1", UDP, &udp(67, 1, &[]))), Encap);
-    assert_eq!(verdict(v4("198.18.100.1", UDP, &[0])), Encap);
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(1, 546, &[]))), Encap);
+    assert_eq!(verdict(v6("2001:2::1", UDP, &udp(1, 68, &[]))), Encap);
+    // What clients send.
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &udp(68, 67, &[]))), Encap);
+    assert_eq!(verdict(v6(LINK_LOCAL, UDP, &udp(546, 547, &[]))), Encap);
+    assert_eq!(verdict(v4("198.18.100.1", UDP, &[0, 67, 0])), Encap);
     assert_eq!(verdict(v4("198.18.100.1", 6, &udp(67, 68, &[]))), Encap);
 }
 
@@ -156,15 +214,28 @@ fn dhcp_servers_are_seen_in_first_fragments_only() {
     let packet = |fragment| ip4_with("198.18.100.1", "198.18.100.3", UDP, 0, fragment, &server);
     assert_eq!(verdict(eth(A1, B1, V4, &packet(0x2000))), DhcpServer);
     assert_eq!(verdict(eth(A1, B1, V4, &packet(0x2001))), Encap);
-    let six = |offset: u8| {
-        [
-            &[UDP, 0, 0, offset, 0, 0, 0, 1][..],
-            &udp(547, 546, &[0; 16]),
-        ]
-        .concat()
-    };
-    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(1))), DhcpServer);
-    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(8))), Encap);
+    let to_client = udp(9, 68, &[0; 16]);
+    let packet = ip4_with("198.18.100.1", "198.18.100.3", UDP, 0, 0x2000, &to_client);
+    assert_eq!(verdict(eth(A1, B1, V4, &packet)), DhcpServer);
+    for (from, to, first) in [
+        (547, 546, DhcpServer),
+        (547, 9, DhcpServer),
+        (9, 546, DhcpServer),
+        (546, 547, Encap),
+        (67, 68, Encap),
+    ] {
+        let six = |offset: u8| {
+            let header = [UDP, 0, 0, offset, 0, 0, 0, 1];
+            [&header[..], &udp(from, to, &[0; 16])].concat()
+        };
+        assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(1))), first);
+        assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &six(8))), Encap);
+        let allowed = with_a1("allow: [dhcp_server]", v6("2001:2::1", FRAGMENT, &six(1)));
+        assert_eq!(allowed, Encap);
+    }
+    // Ports that are not there: neither of them is checked.
+    let cut = [UDP, 0, 0, 1, 0, 0, 0, 1, 2, 0x23, 2];
+    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &cut)), Encap);
 }
 
 #[test]
@@ -173,14 +244,14 @@ fn icmpv6_that_cannot_be_seen() {
     let fragment = |next, offset, kind| [next, 0, 0, offset, 0, 0, 0, 1, kind, 0, 0, 0, 0, 0, 0, 0];
     for kind in 133..=137 {
         // With more fragments to come, and without: both are fragments (RFC 6980).
-        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, kind)), HiddenNd);
-        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 0, kind)), HiddenNd);
+        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, kind)), HiddenHeader);
+        assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 0, kind)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 8, kind)), Encap);
     }
     assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, 128)), Encap);
     assert_eq!(hidden(FRAGMENT, &fragment(UDP, 1, 135)), Encap);
     for next in [0, 43, 44, 60] {
-        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 0)), HiddenNd);
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 0)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(next, 8, 0)), Encap);
     }
     assert_eq!(
@@ -204,13 +275,16 @@ fn chains_of_extension_headers() {
         v6("2001:2::1", DESTINATION, &payload)
     };
     assert_eq!(verdict(chain(6, ICMPV6)), Encap);
-    assert_eq!(verdict(chain(7, ICMPV6)), HiddenNd);
-    assert_eq!(verdict(chain(6, 43)), HiddenNd);
+    assert_eq!(verdict(chain(7, ICMPV6)), HiddenHeader);
+    assert_eq!(verdict(chain(6, 43)), HiddenHeader);
     // The chain ends in the frame: in the header's first bytes, and before it is over.
-    assert_eq!(verdict(v6("2001:2::1", DESTINATION, &[ICMPV6])), HiddenNd);
+    assert_eq!(
+        verdict(v6("2001:2::1", DESTINATION, &[ICMPV6])),
+        HiddenHeader
+    );
     assert_eq!(
         verdict(v6("2001:2::1", DESTINATION, &[ICMPV6, 1, 0, 0, 0, 0, 0, 0])),
-        HiddenNd
+        HiddenHeader
     );
     // It is over, and the message is not there.
     assert_eq!(
@@ -260,8 +334,8 @@ fn nd_messages_are_whole() {
         assert_eq!(whole(&[9, 0, 0, 0, 0, 0, 0, 0]), SpoofedNd);
         assert_eq!(whole(&[9, 2, 0, 0, 0, 0, 0, 0]), SpoofedNd);
         assert_eq!(whole(&[9]), SpoofedNd);
-        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(8)), Encap);
-        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(9)), SpoofedNd);
+        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(16)), Encap);
+        assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0].repeat(17)), SpoofedNd);
     }
     // Padding behind the packet is no part of it; a length that says less is what counts.
     let mut padded = v6("2001:2::1", ICMPV6, &nd(133, 8, "::", &[]));
@@ -286,12 +360,52 @@ fn nd_speaks_for_the_port_only() {
     assert_eq!(send(136, "fe80::1", &option(2, A1)), SpoofedNd);
     let second = [option(14, FOREIGN), option(2, FOREIGN)].concat();
     assert_eq!(send(136, "2001:2::1", &second), SpoofedNd);
-    let about_other = v6(
-        "2001:2::1",
-        ICMPV6,
-        &nd(136, 24, "2001:2::2", &option(2, A1)),
+}
+
+#[test]
+fn an_advertisement_is_never_about_anothers_address() {
+    let about = |target| v6("2001:2::1", ICMPV6, &nd(136, 24, target, &option(2, A1)));
+    for (target, mac) in [
+        ("2001:2::2", SpoofedNd), // port a2's
+        ("2001:2::99", Encap),    // nobody's
+        ("::ffff:198.18.100.2", Encap),
+        ("2001:2::1", Encap),
+        (LINK_LOCAL, Encap),
+    ] {
+        assert_eq!(with_a1("security: mac", about(target)), mac, "{target}");
+        assert_eq!(with_a1("security: off", about(target)), Encap, "{target}");
+    }
+    // The target comes before the options.
+    let broken = v6("2001:2::1", ICMPV6, &nd(136, 24, "2001:2::2", &[9, 0]));
+    let outcome = Net::new().from("v1", broken);
+    let found = &outcome.steps.last().unwrap().found;
+    assert_eq!(outcome.verdict, SpoofedNd);
+    assert_eq!(
+        found,
+        "a neighbour advertisement is about 2001:2::2, an address of port a2, refused at port a1"
     );
-    assert_eq!(with_a1("security: mac", about_other), Encap);
+}
+
+#[test]
+fn duplicate_address_detection_is_for_the_ports_own() {
+    let detect = |source, target| v6(source, ICMPV6, &nd(135, 24, target, &[]));
+    for (target, strict) in [
+        ("2001:2::1", Encap),
+        (LINK_LOCAL, Encap),
+        ("2001:2::2", SpoofedNd),
+        ("2001:2::99", SpoofedNd),
+        ("fe80::1", SpoofedNd),
+    ] {
+        assert_eq!(verdict(detect("::", target)), strict, "{target}");
+        assert_eq!(with_a1("security: mac", detect("::", target)), Encap);
+        // Only where it comes from nobody: others ask for any address.
+        assert_eq!(verdict(detect("2001:2::1", target)), Encap);
+        assert_eq!(verdict(detect(LINK_LOCAL, target)), Encap);
+    }
+    // The fixed part comes first.
+    let outcome = Net::new().from("v1", v6("::", ICMPV6, &nd(135, 23, "2001:2::2", &[])));
+    assert_eq!(outcome.verdict, SpoofedNd);
+    assert!(outcome.steps.last().unwrap().found.contains("not whole"));
 }
 
 #[test]

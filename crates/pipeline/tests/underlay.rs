@@ -266,6 +266,13 @@ fn the_option_names_the_destination() {
     };
     // Whatever the frame says itself.
     assert_eq!(ports_of(&send(2, &inner())), ["a2"]);
+    // Keys are numbers, those beyond the ports' are marks.
+    for (key, shown) in [(2, "to 2"), (0x7fff, "to 32767"), (0x8000, "to 0x8000")] {
+        let steps = send(key, &inner()).steps;
+        let step = steps.iter().find(|step| step.stage == "tunnel").unwrap();
+        let sentence = format!("VNI 5001 is switch blue, from port key 3 {shown}");
+        assert_eq!(step.found, sentence);
+    }
     assert_eq!(send(9, &inner()).verdict, UnknownPortKey);
     assert_eq!(send(3, &inner()).verdict, UnknownPortKey); // a port of h2
     assert_eq!(ports_of(&send(0x8000, &inner())), ["a1", "a2", "tu"]);
@@ -307,6 +314,15 @@ fn inner_frames() {
         verdict(from_h2(&eth("00:00:00:00:00:00", A1, 0x1234, &[]))),
         SourceMac
     );
+    for last in [0, 0x0f] {
+        let group = format!("01:80:c2:00:00:{last:02x}");
+        assert_eq!(
+            verdict(from_h2(&eth(B1, &group, 0x1234, &[]))),
+            ReservedGroup
+        );
+    }
+    let next = eth(B1, "01:80:c2:00:00:10", 0x1234, &[]);
+    assert_eq!(verdict(from_h2(&next)), Flood);
     let short = eth(B1, A1, 0x1234, &[1, 2, 3]);
     let outcome = Net::new().on_uplink(from_h2(&short));
     assert_eq!(sent(&outcome).bytes, [short.clone(), vec![0; 18]].concat());

@@ -324,6 +324,10 @@ ports:
             age_s: 60,
         };
         assert_eq!(found, expected);
+        // What the switch learned from the underlay counts at none of its ports.
+        let underlay = abi::PortKey { key: 0, ..key };
+        let fresh = learning_port(&state(), &port(), &[(underlay, count)].into()).unwrap();
+        assert_eq!(fresh.macs, 0);
         let fresh = learning_port(&state(), &port(), &BTreeMap::new()).unwrap();
         assert_eq!(fresh.macs, 0);
     }

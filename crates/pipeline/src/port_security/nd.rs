@@ -1,7 +1,7 @@
 //! Neighbour discovery (RFC 4861) in `port_security`: its messages speak for the port only, and none
 //! hides where it cannot be seen (RFC 6980, RFC 7113 section 2).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::Verdict;
 use overlane_wire::ip::protocol;
@@ -9,8 +9,8 @@ use overlane_wire::nd::{
     NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
 };
 
-use super::{DHCPV6_SERVER, check_dhcp_server, link_local, owns, refuse};
-use crate::bytes::{array, be16, byte};
+use super::{Owner, check_dhcp, may_claim, owner, ports_at, refuse, refuse_claim};
+use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
 use crate::parse::{Frame, Ip, is_extension};
 use crate::port::Source;
@@ -18,7 +18,7 @@ use crate::port::Source;
 const REDIRECT: u8 = 137;
 const SOURCE_MAC: u8 = 1;
 const TARGET_MAC: u8 = 2;
-const MAX_OPTIONS: usize = 8;
+const MAX_OPTIONS: usize = 16;
 const FRAGMENT_LEN: usize = 8;
 
 /// What follows an IPv6 header and the extension headers behind it.
@@ -32,7 +32,7 @@ pub(super) fn check_headers(
         return refuse(
             cx,
             source,
-            Verdict::HiddenNd,
+            Verdict::HiddenHeader,
             || "what follows the IPv6 extension headers cannot be seen, refused at",
         );
     }
@@ -57,19 +57,19 @@ fn check_fragment(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, 
         return refuse(
             cx,
             source,
-            Verdict::HiddenNd,
+            Verdict::HiddenHeader,
             || "a fragment header before another extension header, refused at",
         );
     }
-    if next == protocol::UDP && be16(&frame.bytes, at) == Some(DHCPV6_SERVER) {
-        return check_dhcp_server(cx, source);
+    if next == protocol::UDP {
+        return check_dhcp(cx, source, ip, ports_at(frame, at));
     }
     let kind = byte(&frame.bytes, at).filter(|_| next == protocol::ICMPV6);
     if kind.is_some_and(|kind| (ROUTER_SOLICITATION..=REDIRECT).contains(&kind)) {
         return refuse(
             cx,
             source,
-            Verdict::HiddenNd,
+            Verdict::HiddenHeader,
             || "neighbour discovery in a fragment (RFC 6980), refused at",
         );
     }
@@ -103,8 +103,8 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     let Some(options) = message.get(fixed_len..) else {
         return broken(cx, source);
     };
-    if kind == NEIGHBOUR_ADVERTISEMENT && source.port.security.check_addresses {
-        check_target(cx, source, frame, message)?;
+    if matches!(kind, NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT) {
+        check_target(cx, source, frame, ip, message)?;
     }
     let own = if kind == NEIGHBOUR_ADVERTISEMENT {
         TARGET_MAC
@@ -114,22 +114,36 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     check_options(cx, source, frame, own, options)
 }
 
-/// An advertisement is about the port, or about the address that its guest made itself.
+/// An advertisement is about the port, or about the address that its guest made itself; so is duplicate
+/// address detection, where the fabric knows what the guest is going to use.
 fn check_target(
     cx: &mut Context<'_>,
     source: &Source<'_>,
     frame: &Frame<'_>,
+    ip: &Ip,
     message: &[u8],
 ) -> Stage {
-    let Some(target) = array::<16>(message, 8).map(std::net::Ipv6Addr::from) else {
+    let is_advertisement = message.first() == Some(&NEIGHBOUR_ADVERTISEMENT);
+    let Some(target) = array::<16>(message, 8).map(Ipv6Addr::from) else {
         return broken(cx, source);
     };
-    if owns(cx, source, IpAddr::V6(target)) || target == link_local(frame.source) {
+    let owner = owner(cx, source, frame, target.into());
+    let is_fine = match ip.source {
+        _ if is_advertisement => may_claim(source, &owner),
+        // For an address that the fabric knows, the answer from here says that it is taken.
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) if source.port.security.check_addresses => {
+            !matches!(owner, Owner::Nobody)
+        }
+        _ => true,
+    };
+    if is_fine {
         return Stage::Continue(());
     }
-    refuse(cx, source, Verdict::SpoofedNd, || {
-        format!("a neighbour advertisement about {target}, which is no address of")
-    })
+    let what = match is_advertisement {
+        true => "a neighbour advertisement is about",
+        false => "duplicate address detection is about",
+    };
+    refuse_claim(cx, source, Verdict::SpoofedNd, what, target.into(), &owner)
 }
 
 /// Every option whole, and the one of kind `own` about the frame's source.
@@ -172,6 +186,6 @@ fn broken(cx: &mut Context<'_>, source: &Source<'_>) -> Stage {
         cx,
         source,
         Verdict::SpoofedNd,
-        || "a neighbour discovery message that is not whole, or has more than eight options, is refused at",
+        || "a neighbour discovery message that is not whole, or has more than sixteen options, is refused at",
     )
 }

@@ -67,7 +67,12 @@ fn port(text: &mut String, name: &str, switch: usize, host: &str, number: usize,
 
 /// The three ports of the test, and on one axis as many things as wanted. `switch` is how `s0` is bound
 /// to the underlay, `more` what else its ports say.
-pub(crate) fn text(underlay: &Underlay, switch: &str, more: &str, grow: Option<(Axis, usize)>) -> String {
+pub(crate) fn text(
+    underlay: &Underlay,
+    switch: &str,
+    more: &str,
+    grow: Option<(Axis, usize)>,
+) -> String {
     let mut text = header(underlay);
     let (axis, count) = grow.unwrap_or((Axis::Fdb, 1));
     let switches = match axis {

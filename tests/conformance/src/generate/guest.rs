@@ -8,7 +8,7 @@ use overlane_wire::Mac;
 use super::fabric::PortSpec;
 use super::{World, ipv6, stranger};
 use crate::compose::compose;
-use crate::layers::{Arp, ArpOp, Eth, Icmp, Ip4, Layer, Payload, Tag, Tcp, Udp};
+use crate::layers::{Arp, ArpOp, Eth, Icmp, Ip4, Layer, Payload, Raw, Tag, Tcp, Udp};
 use crate::random::Random;
 use crate::values::{Hex, MacText};
 
@@ -59,7 +59,8 @@ pub(super) fn frame(
         70..84 => destination.map_or(Mac::BROADCAST, |port| port.mac),
         84..92 => stranger(random),
         92..95 => source_mac,
-        95..97 => Mac::new([0x33, 0x33, 0, 0, 0, 1]),
+        95 => Mac::new([0x33, 0x33, 0, 0, 0, 1]),
+        96 => Mac::new([1, 0x80, 0xc2, 0, 0, random.below(0x12) as u8]),
         _ => Mac::BROADCAST,
     };
     let mut tags = Vec::new();
@@ -79,12 +80,20 @@ pub(super) fn frame(
     if beside && let Some(Layer::Vlan(first)) = tags.first().cloned() {
         tags[0] = Layer::Tag(first);
     }
+    let mut kind = random.some(1, |random| {
+        random.of([0, 46, 0x8100, 0x0800, 0x0806, 0x86dd])
+    });
+    if matches!(layers.first(), Some(Layer::Raw(_))) {
+        let length = Some(random.of([0, 8, 0x05dc, 0x05ff, 0x0600]));
+        match tags.last_mut() {
+            Some(Layer::Vlan(last)) => last.kind = length,
+            _ => kind = length,
+        }
+    }
     let eth = Layer::Eth(Eth {
         src: Some(MacText(source_mac)),
         dst: Some(MacText(destination_mac)),
-        kind: random.some(1, |random| {
-            random.of([0, 46, 0x8100, 0x0800, 0x0806, 0x86dd])
-        }),
+        kind,
     });
     let at = usize::from(matches!(tags.first(), Some(Layer::Tag(_))));
     tags.insert(at, eth);
@@ -99,6 +108,7 @@ impl Talk<'_> {
             0..30 => (None, self.ipv4(random)),
             30..45 => (Some(Mac::BROADCAST), vec![self.arp(random)]),
             45..95 => ipv6::packet(random, self),
+            95..97 => (None, vec![snap(random)]),
             _ => (None, vec![payload(random, 300)]),
         }
     }
@@ -106,7 +116,11 @@ impl Talk<'_> {
     pub(super) fn source_v4(&self, random: &mut Random) -> Ipv4Addr {
         let own = self.source.map_or([198, 18, 100, 77], PortSpec::v4);
         match random.below(100) {
-            0..84 => own.into(),
+            0..80 => own.into(),
+            80..84 => self
+                .destination
+                .map_or([198, 18, 100, 77], PortSpec::v4)
+                .into(),
             84..90 => [0, 0, 0, 0].into(),
             _ => [198, 18, 100, random.below(9) as u8].into(),
         }
@@ -140,7 +154,7 @@ impl Talk<'_> {
         let transport = match random.below(10) {
             _ if dhcp => Layer::Udp(udp(
                 random,
-                [(68, 67), (67, 68), (67, 67), (68, 68), (547, 546)],
+                [(68, 67), (67, 68), (67, 9), (9, 68), (547, 546)],
             )),
             0..4 => Layer::Udp(udp(
                 random,
@@ -203,6 +217,20 @@ pub(super) fn payload(random: &mut Random, most: usize) -> Layer {
     Layer::Payload(Payload {
         size: Some(random.below(most + 1)),
         ..Payload::default()
+    })
+}
+
+/// A SNAP header behind a length, or nearly one.
+fn snap(random: &mut Random) -> Layer {
+    let mut bytes = vec![0xaa, 0xaa, 3, 0, 0, random.of([0, 0xf8]), 8, 0, 0x45];
+    if random.percent(30) {
+        bytes[random.below(6)] ^= 1 << random.below(8);
+    }
+    if random.percent(20) {
+        bytes.truncate(4 + random.below(4));
+    }
+    Layer::Raw(Raw {
+        hex: Some(Hex(bytes)),
     })
 }
 

@@ -95,7 +95,7 @@ fn upper(random: &mut Random) -> Layer {
     match random.below(10) {
         0..3 => Layer::Udp(udp(
             random,
-            [(546, 547), (547, 546), (547, 547), (53, 99), (67, 68)],
+            [(546, 547), (547, 546), (547, 9), (9, 546), (67, 68)],
         )),
         3..5 => Layer::Udp(udp(random, [(1000, 2000), (4789, 4789)])),
         5..7 => Layer::Tcp(tcp(random)),
@@ -120,7 +120,7 @@ fn link_layer(random: &mut Random, talk: &Talk<'_>) -> Option<MacText> {
 fn options(random: &mut Random, talk: &Talk<'_>) -> Option<Hex> {
     random.some(25, |random| {
         let mut bytes = Vec::new();
-        for _ in 0..random.of([1, 1, 2, 7, 8, 9]) {
+        for _ in 0..random.of([1, 1, 2, 15, 16, 17]) {
             let kind = random.of([1, 2, 3, 5, 14, 24]);
             let units = random.of([1, 1, 1, 1, 1, 1, 2, 4]);
             let mut option = vec![kind, units];
