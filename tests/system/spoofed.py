@@ -12,7 +12,7 @@ from scapy.layers.inet6 import (ICMPv6MLReport2, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv
                                 ICMPv6ND_Redirect, ICMPv6ND_RS, ICMPv6NDOptDstLLAddr,
                                 ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, IPv6, IPv6ExtHdrDestOpt,
                                 IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, RouterAlert)
-from scapy.layers.l2 import ARP, Ether
+from scapy.layers.l2 import ARP, Dot3, Ether
 from scapy.packet import Raw
 
 from frames import BROADCAST, patch
@@ -70,10 +70,11 @@ def _arp_spoofs(me, victim):
         fields = {"op": 2, "hwsrc": me.mac, "psrc": me.v4, "hwdst": BROADCAST, "pdst": NOBODY4, **fields}
         return Ether(src=me.mac, dst=BROADCAST) / ARP(**fields)
 
-    yield "ARP: I have another guest's address", arp(psrc=victim.v4), "spoofed_arp", {MAC, OFF}
+    yield "ARP: I have another guest's address", arp(psrc=victim.v4), "spoofed_arp", {OFF}
     yield ("gratuitous ARP for another guest's address", arp(psrc=victim.v4, pdst=victim.v4),
-           "spoofed_arp", {MAC, OFF})
-    yield ("an ARP request in another guest's name", arp(op=1, psrc=victim.v4), "spoofed_arp",
+           "spoofed_arp", {OFF})
+    yield ("an ARP request in another guest's name", arp(op=1, psrc=victim.v4), "spoofed_arp", {OFF})
+    yield ("ARP: I have an address that nobody has", arp(psrc="198.18.100.98"), "spoofed_arp",
            {MAC, OFF})
     yield ("ARP: another guest has my address", arp(hwsrc=victim.mac), "spoofed_arp", {OFF})
     yield "ARP cut short", Raw(bytes(arp())[:40]), "spoofed_arp", {OFF}
@@ -96,7 +97,12 @@ def _nd_spoofs(me, victim):
     nd = _nd(me.mac, me.v6)
     yield ("NA: I have another guest's address",
            nd / ICMPv6ND_NA(tgt=victim.v6, R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=me.mac),
+           "spoofed_nd", {OFF})
+    yield ("NA: I have an address that nobody has",
+           nd / ICMPv6ND_NA(tgt="2001:2:0:64::97", R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=me.mac),
            "spoofed_nd", {MAC, OFF})
+    yield ("duplicate address detection for another guest's link-local address",
+           _nd(me.mac, "::") / ICMPv6ND_NS(tgt=link_local(victim.mac)), "spoofed_nd", {MAC, OFF})
     yield ("NA: another guest has my address",
            nd / ICMPv6ND_NA(tgt=me.v6, R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=victim.mac),
            "spoofed_nd", {OFF})
@@ -116,6 +122,9 @@ def _fragments(me):
     first = IPv6ExtHdrFragment(offset=0, m=1, id=9)
     yield ("a fragmented NA", _nd(me.mac, me.v6) / IPv6ExtHdrFragment(offset=0, m=1, id=9, nh=58) / na,
            "hidden_header", {OFF})
+    snap = b"\xaa\xaa\x03\0\0\0\x86\xdd" + bytes(IPv6(src=me.v6, dst=ALL_NODES, hlim=255) / ICMPv6ND_RA())
+    yield ("a router advertisement behind a SNAP header",
+           Dot3(src=me.mac, dst=ALL_NODES_MAC, len=len(snap)) / Raw(snap), "hidden_header", {OFF})
     yield ("a header behind the fragment header",
            _nd(me.mac, me.v6) / first / IPv6ExtHdrDestOpt(nh=58) / ICMPv6ND_RA(), "hidden_header", {OFF})
 
@@ -124,6 +133,9 @@ def _servers(me):
     offer = BOOTP(op=2, yiaddr="198.18.100.77") / DHCP(options=[("message-type", "offer"), "end"])
     yield ("a DHCP offer", Ether(src=me.mac, dst=BROADCAST) / IP(src=me.v4, dst="255.255.255.255")
            / UDP(sport=67, dport=68) / offer, "dhcp_server", {OFF, DHCP_SERVER})
+    yield ("a DHCP offer from another port", Ether(src=me.mac, dst=BROADCAST)
+           / IP(src=me.v4, dst="255.255.255.255") / UDP(sport=6767, dport=68) / offer, "dhcp_server",
+           {OFF, DHCP_SERVER})
     yield ("a DHCPv6 advertisement", _ip6(me.mac, me.v6) / UDP(sport=547, dport=546)
            / DHCP6_Advertise(trid=7), "dhcp_server", {OFF, DHCP_SERVER})
 

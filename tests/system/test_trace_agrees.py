@@ -1,0 +1,65 @@
+"""What `trace` says about a packet, what the data path counts and what `capture drops` shows is one thing."""
+
+import json
+
+import pytest
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+
+import spoofed
+import traffic
+from frames import PacketSocket, plain_frame
+from live import Live
+from net import wait_until
+from overlane import GENEVE, VLAN, VXLAN, difference, overlane, verdicts
+from topology import Scene
+
+pytestmark = pytest.mark.needs_overlane
+
+
+def frames(me, far):
+    """Frames of all sorts from one guest, most of them refused."""
+    yield from (spoof.frame for spoof in spoofed.spoofs(me, far))
+    yield plain_frame(far.mac, me.mac)
+    yield plain_frame("02:00:00:00:77:77", me.mac)
+    yield plain_frame(me.mac, me.mac)
+    yield plain_frame("01:80:c2:00:00:0e", me.mac)
+    yield plain_frame(far.mac, "03:00:00:00:00:01")
+
+
+@pytest.mark.parametrize("encapsulation", [VXLAN, GENEVE, VLAN])
+def test_trace_counters_and_capture_say_the_same(lab, encapsulation, tmp_path):
+    scene = Scene(lab, encapsulation, 4, guests=(2, 1)).apply()
+    me, _, far = scene.guests
+    traffic.ping(me.ns, far.v4, count=1)
+    host = scene.hosts[0].name
+    file = scene.fabric.write(tmp_path / "fabric.yaml")
+    sent = list(frames(me, far))
+    wrpcap(str(tmp_path / "sent.pcap"), [Ether(frame) for frame in sent])
+
+    traced = json.loads(overlane("trace", file, "--port", "port1", "--pcap", tmp_path / "sent.pcap",
+                                 "--json").stdout)
+    expected = [each["hop"]["verdict"] for each in traced]
+    drops = [each["hop"]["verdict"] for each in traced if each["hop"]["drop"]]
+    assert len(expected) == len(sent) and len(set(drops)) >= 9
+
+    before = verdicts(host)
+    with Live(tmp_path, "capture", "--host", host, "drops", "--json") as shown:
+        with PacketSocket(me.ns, "eth0") as out:
+            for frame in sent:
+                out.send(frame)
+        wait_until(lambda: len(shown.lines()) >= len(drops), what="all drops to be shown")
+    counted = {verdict: count for (hook, verdict), count in difference(before, verdicts(host)).items()
+               if hook == "from_port"}
+    assert counted == {verdict: expected.count(verdict) for verdict in set(expected)}
+    assert [line["verdict"] for line in shown.json() if line["hook"] == "from_port"] == drops
+
+    # The reason names the line of the fabric file that decided.
+    lines = file.read_text().splitlines()
+    port = next(number for number, line in enumerate(lines, 1) if line.strip() == "port1:")
+    for each in traced:
+        if each["hop"]["verdict"].startswith("spoofed_"):
+            by = each["result"]["by"]
+            assert lines[by["line"] - 1].strip() == f"{by['name']}:"
+            if each["hop"]["verdict"] == "spoofed_ip":
+                assert (by["name"], by["line"]) == ("port1", port)
