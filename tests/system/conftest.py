@@ -1,5 +1,7 @@
 """Fixtures of the system tests: what a test may ask for, and what must be there to run at all."""
 
+import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import net  # noqa: E402
-from overlane import GENEVE, VXLAN, binary  # noqa: E402
+from overlane import GENEVE, VXLAN, binary, overlane  # noqa: E402
 from topology import WIRES  # noqa: E402
 
 TOOLS = ("ip", "ethtool", "tcpdump", "bpftool")
@@ -67,6 +69,17 @@ def lab(machine, tmp_path):
     made = net.Lab(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def only_one_lab():
+    """The laboratory runs once per machine, however many workers there are."""
+    with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
+        if active:
+            pytest.skip(f"somebody else's study is running on this machine (process {active})")
+        yield
 
 
 @pytest.fixture(params=WIRES)

@@ -1,6 +1,5 @@
 """The laboratory's VLAN networks, chosen on the command line: each proves its path on a capture."""
 
-import fcntl
 import json
 import signal
 import subprocess
@@ -12,20 +11,10 @@ from net import wait_until
 from overlane import binary, overlane
 from peers import ovs
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("iperf3", *ovs.TOOLS), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("iperf3", *ovs.TOOLS), pytest.mark.slow,
+              pytest.mark.usefixtures("only_one_lab")]
 
 BACKENDS = ("ovs-vlan", "overlane-vlan")
-
-
-@pytest.fixture(autouse=True)
-def only_one_lab():
-    """The laboratory runs once per machine, however many workers there are."""
-    with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
-        if active:
-            pytest.skip(f"somebody else's study is running on this machine (process {active})")
-        yield
 
 
 def test_vlan_networks_prove_their_tag_and_carry_traffic(tmp_path):

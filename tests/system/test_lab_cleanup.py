@@ -1,6 +1,5 @@
 """A study that is killed in the middle: `lab cleanup` leaves nothing of it on the machine."""
 
-import fcntl
 import json
 import os
 import signal
@@ -12,21 +11,11 @@ import pytest
 from net import run, wait_until
 from overlane import PINS, STATE, binary, overlane
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("iperf3"), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("iperf3"), pytest.mark.slow,
+              pytest.mark.usefixtures("only_one_lab")]
 
 #: Other workers' things come and go meanwhile; they bear this in their names.
 TESTS = "ovt"
-
-
-@pytest.fixture(autouse=True)
-def only_one_lab():
-    """The laboratory runs once per machine, however many workers there are."""
-    with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
-        if active:
-            pytest.skip(f"somebody else's study is running on this machine (process {active})")
-        yield
 
 
 def ids(kind):

@@ -8,9 +8,12 @@
 use std::collections::BTreeMap;
 
 use overlane_model::Verdict;
+use overlane_wire::EtherType;
+use overlane_wire::ethernet::Tag;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::counters::{self, Counters};
+use crate::learned::{self, LearnedEntry};
 use crate::tables::{Contents, Table};
 use crate::{DataPath, EbpfError, Loaded, Program, abi, sys};
 
@@ -53,8 +56,8 @@ pub struct Beside {
     pub ifindex: u32,
     /// `skb->mark`.
     pub mark: u32,
-    /// VLAN tag: protocol and control information.
-    pub tag: Option<(u16, u16)>,
+    /// VLAN tag.
+    pub tag: Option<Tag>,
 }
 
 /// What became of a packet.
@@ -67,7 +70,7 @@ pub struct Ran {
     /// Copies that were sent of a flooded frame.
     pub copies: u32,
     /// Its tag now.
-    pub tag: Option<(u16, u16)>,
+    pub tag: Option<Tag>,
     /// Its bytes now.
     pub bytes: Vec<u8>,
 }
@@ -120,41 +123,24 @@ impl TestRun {
     }
 
     /// What the programs have learned.
-    pub fn learned(&self) -> Result<Vec<(abi::FdbKey, abi::Learned)>, EbpfError> {
-        const NAME: &str = "learned";
-        let map = self.loaded.maps.map(NAME)?;
-        let mut found = Vec::new();
-        let mut key = None;
-        while let Some(next) = map
-            .next_key(key.as_deref())
-            .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", NAME))?
-        {
-            let value = map
-                .get(&next)
-                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME))?;
-            if let (Ok(key), Some(value)) = (
-                abi::FdbKey::read_from_bytes(&next),
-                value.and_then(|value| abi::Learned::read_from_bytes(&value).ok()),
-            ) {
-                found.push((key, value));
-            }
-            key = Some(next);
-        }
-        Ok(found)
+    pub fn learned(&self) -> Result<Vec<LearnedEntry>, EbpfError> {
+        learned::entries(&self.loaded.maps)
     }
 
     /// Runs one program on one packet, of which [`can_run`] is true.
     pub fn run(&self, program: Program, bytes: &[u8], beside: Beside) -> Result<Ran, EbpfError> {
         const NAME: &str = "test_io";
-        let (proto, tci) = beside.tag.unwrap_or_default();
+        let (proto, tci) = beside
+            .tag
+            .map_or((0, 0), |tag| (tag.ethertype().get().to_be(), tag.tag.tci()));
         let io = abi::TestIo {
             now: beside.now_ns,
             ifindex: beside.ifindex,
             mark: beside.mark,
-            vlan_proto: proto.to_be(),
+            vlan_proto: proto,
             vlan_tci: tci,
             // Until the program takes it off, the packet has the tag it came with.
-            out_proto: proto.to_be(),
+            out_proto: proto,
             out_tci: tci,
             verdict: u32::MAX,
             ..abi::TestIo::default()
@@ -175,7 +161,7 @@ impl TestRun {
             verdict: Verdict::from_number(io.verdict),
             ifindex: io.out_ifindex,
             copies: io.copies,
-            tag: (io.out_proto != 0).then(|| (u16::from_be(io.out_proto), io.out_tci)),
+            tag: Tag::of(EtherType(u16::from_be(io.out_proto)), io.out_tci),
             bytes,
         })
     }

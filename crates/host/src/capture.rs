@@ -21,6 +21,8 @@ use overlane_ebpf::abi::{self, Event};
 use overlane_ebpf::events::{self, Events};
 use overlane_ebpf::maps::MapSet;
 use overlane_model::{Hook, Verdict};
+use overlane_wire::EtherType;
+use overlane_wire::ethernet::{TAG_LEN, Tag};
 use overlane_wire::packet::TunnelPorts;
 
 use crate::lock::Lock;
@@ -451,16 +453,11 @@ impl Names {
 
 /// The kernel keeps the outermost tag beside the bytes.
 fn put_tag_back(packet: &mut Packet, event: &Event) {
-    /// Both addresses stand before the tag.
-    const ADDRESSES: usize = 12;
-    if event.vlan_proto == 0 || packet.bytes.len() < ADDRESSES {
-        return;
+    let tag = Tag::of(EtherType(u16::from_be(event.vlan_proto)), event.vlan_tci);
+    if let Some(bytes) = tag.and_then(|tag| tag.insert(&packet.bytes)) {
+        packet.bytes = bytes;
+        packet.len += TAG_LEN as u32;
     }
-    // The protocol is in network order already.
-    let mut tag = event.vlan_proto.to_ne_bytes().to_vec();
-    tag.extend(event.vlan_tci.to_be_bytes());
-    packet.len += tag.len() as u32;
-    packet.bytes.splice(ADDRESSES..ADDRESSES, tag);
 }
 
 /// A port that only one of the two headers is looked for behind.

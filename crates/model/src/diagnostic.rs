@@ -174,11 +174,8 @@ impl Sink {
     }
 }
 
-/// The known word that `wrong` most probably was meant to be.
-pub(crate) fn nearest<'a>(
-    wrong: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+/// The known word that `wrong` most probably was meant to be, if one is near.
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = wrong.to_lowercase();
     let length = wrong.chars().count();
     if length > 63 {

@@ -27,7 +27,7 @@ mod verdict;
 mod yaml;
 
 pub use compile::CompileError;
-pub use diagnostic::{Diagnostic, FabricErrors};
+pub use diagnostic::{Diagnostic, FabricErrors, nearest};
 pub use fabric::{
     Allow, Fabric, GuestVlan, Host, MAX_FILE_BYTES, Port, Security, Switch, UnknownUnicast,
 };

@@ -149,23 +149,8 @@ pub(crate) fn send(
 ) {
     let mut bytes = remote.header.clone();
     fill(cx, source, frame, &mut bytes, key);
-    match frame
-        .tag
-        .zip(frame.bytes.split_at_checked(ethernet::LEN - 2))
-    {
-        Some((tag, (addresses, rest))) => {
-            let tpid = if tag.service {
-                EtherType::SERVICE_VLAN
-            } else {
-                EtherType::VLAN
-            };
-            bytes.extend_from_slice(addresses);
-            bytes.extend_from_slice(&tpid.get().to_be_bytes());
-            bytes.extend_from_slice(&tag.tag.tci().to_be_bytes());
-            bytes.extend_from_slice(rest);
-        }
-        None => bytes.extend_from_slice(&frame.bytes),
-    }
+    let tagged = frame.tag.and_then(|tag| tag.insert(&frame.bytes));
+    bytes.extend_from_slice(tagged.as_deref().unwrap_or(&frame.bytes));
     cx.send(Output::Underlay {
         remote: Some(remote.addr),
         packet: Packet {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{Hook, SwitchTable, Verdict};
 use overlane_wire::ethernet::{self, Tag};
-use overlane_wire::{EtherType, Mac, VlanTag};
+use overlane_wire::{EtherType, Mac};
 
 use crate::Gso;
 use crate::bytes::{array, be16};
@@ -134,26 +134,15 @@ fn tags(cx: &mut Context<'_>, switch: &SwitchTable, frame: &mut Frame<'_>) -> St
     if cx.weight.offset == 0 {
         return second_tag(cx);
     }
-    let Some([tci, ethertype]) = be16(&frame.bytes, 14)
-        .zip(be16(&frame.bytes, 16))
-        .map(<[u16; 2]>::from)
-    else {
+    let Some(ethertype) = be16(&frame.bytes, ethernet::LEN + 2) else {
         return cx.end(
             STAGE,
             Verdict::InnerTooSmall,
             || "the frame ends in its VLAN tag",
         );
     };
-    frame.tag = Some(Tag {
-        service: frame.ethertype == EtherType::SERVICE_VLAN,
-        tag: VlanTag::from_tci(tci),
-    });
+    frame.tag = Tag::take(frame.bytes.to_mut());
     frame.ethertype = EtherType(ethertype);
-    let tag_at = ethernet::LEN - 2;
-    frame
-        .bytes
-        .to_mut()
-        .drain(tag_at..tag_at + ethernet::TAG_LEN);
     frame.segment_len = frame.len();
     cx.weight.offset += ethernet::TAG_LEN;
     cx.weight.len = frame.len();

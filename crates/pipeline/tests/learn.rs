@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use overlane_model::Learning;
 use overlane_model::Verdict::{self, *};
 use overlane_pipeline::{Host, LearnedPlace};
 
@@ -14,6 +15,21 @@ fn learning(a1: &'static str) -> Net {
         a1,
         ..With::default()
     })
+}
+
+/// Learning switches, and ports that learn so many addresses or, without a limit, none.
+fn with_limits(limit: impl Fn(&str) -> Option<u32>) -> Net {
+    let mut tables = tables("h1", &With::default());
+    for port in &mut tables.ports {
+        let limit = limit(port.name.as_str());
+        port.learning = limit.map(|limit| Learning { limit, age_s: 10 });
+    }
+    for switch in &mut tables.switches {
+        switch.learn_age_s = Some(10);
+    }
+    let mut net = Net::new();
+    net.host = Host::new(tables, 1500);
+    net
 }
 
 /// The MAC of guest `n` behind a learning port.
@@ -101,18 +117,7 @@ fn no_port_takes_an_address_of_the_fabric() {
 
 #[test]
 fn an_address_that_moves_counts_where_it_is() {
-    let mut tables = tables("h1", &With::default());
-    for port in &mut tables.ports {
-        port.learning = Some(overlane_model::Learning {
-            limit: 1,
-            age_s: 10,
-        });
-    }
-    for switch in &mut tables.switches {
-        switch.learn_age_s = Some(10);
-    }
-    let mut net = Net::new();
-    net.host = Host::new(tables, 1500);
+    let mut net = with_limits(|_| Some(1));
     assert_eq!(speak(&mut net, "v1", &guest(1), B1), Encap);
     assert_eq!(macs(&net), [1]);
     assert_eq!(speak(&mut net, "v2", &guest(1), B1), Encap);
@@ -211,18 +216,7 @@ fn what_was_learned_holds_while_the_tables_say_so() {
 
 #[test]
 fn a_sweep_is_the_whole_hosts() {
-    let mut tables = tables("h1", &With::default());
-    for port in &mut tables.ports {
-        port.learning = Some(overlane_model::Learning {
-            limit: 1,
-            age_s: 10,
-        });
-    }
-    for switch in &mut tables.switches {
-        switch.learn_age_s = Some(10);
-    }
-    let mut net = Net::new();
-    net.host = Host::new(tables, 1500);
+    let mut net = with_limits(|_| Some(1));
     for (device, n) in [("v1", 1), ("v2", 2)] {
         assert_eq!(speak(&mut net, device, &guest(n), B1), Encap);
     }
@@ -316,17 +310,11 @@ fn the_limit_of_the_underlay_is_of_the_switch() {
 #[test]
 fn a_full_table_learns_nothing_new() {
     let full = overlane_pipeline::State::MAX_LEARNED;
-    let mut tables = tables("h1", &With::default());
-    for (name, limit) in [("a1", 300_000), ("a2", 1)] {
-        let mut ports = tables.ports.iter_mut();
-        let port = ports.find(|port| port.name.as_str() == name).unwrap();
-        port.learning = Some(overlane_model::Learning { limit, age_s: 10 });
-    }
-    for switch in &mut tables.switches {
-        switch.learn_age_s = Some(10);
-    }
-    let mut net = Net::new();
-    net.host = Host::new(tables, 1500);
+    let mut net = with_limits(|port| match port {
+        "a1" => Some(300_000),
+        "a2" => Some(1),
+        _ => None,
+    });
     let address = |n: usize| {
         let [_, a, b, c] = (n as u32).to_be_bytes();
         format!("06:00:00:{a:02x}:{b:02x}:{c:02x}")

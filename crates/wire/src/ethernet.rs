@@ -24,6 +24,8 @@ use crate::{Emit, EtherType, Mac, VlanTag};
 pub const LEN: usize = 14;
 /// Length of one VLAN tag.
 pub const TAG_LEN: usize = 4;
+/// The outermost tag stands behind both addresses.
+const TAG_AT: usize = 12;
 /// Tags that are understood; one more is left in the payload.
 pub const MAX_TAGS: usize = 2;
 
@@ -53,12 +55,49 @@ pub struct Tag {
 }
 
 impl Tag {
-    fn ethertype(self) -> EtherType {
+    /// From the type that announces it and the 16 bits behind that; none behind a type that announces no tag.
+    pub const fn of(ethertype: EtherType, tci: u16) -> Option<Self> {
+        if !ethertype.is_vlan() {
+            return None;
+        }
+        Some(Self {
+            service: ethertype.get() == EtherType::SERVICE_VLAN.get(),
+            tag: VlanTag::from_tci(tci),
+        })
+    }
+
+    /// The type that announces it.
+    pub const fn ethertype(self) -> EtherType {
         if self.service {
             EtherType::SERVICE_VLAN
         } else {
             EtherType::VLAN
         }
+    }
+
+    /// The frame with this as its outermost tag; none where it ends before the place of one.
+    pub fn insert(self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (addresses, rest) = frame.split_at_checked(TAG_AT)?;
+        let (ethertype, tci) = (self.ethertype().get(), self.tag.tci());
+        Some(
+            [
+                addresses,
+                &ethertype.to_be_bytes(),
+                &tci.to_be_bytes(),
+                rest,
+            ]
+            .concat(),
+        )
+    }
+
+    /// Takes the outermost tag out of a frame; none where it has none, or ends in it.
+    pub fn take(frame: &mut Vec<u8>) -> Option<Self> {
+        let at = TAG_AT..TAG_AT + TAG_LEN;
+        let &[high, low, tci_high, tci_low] = frame.get(at.clone())?.first_chunk()?;
+        let ethertype = EtherType(u16::from_be_bytes([high, low]));
+        let tag = Self::of(ethertype, u16::from_be_bytes([tci_high, tci_low]))?;
+        frame.drain(at);
+        Some(tag)
     }
 }
 
@@ -278,10 +317,47 @@ mod tests {
         let view = View::new_checked(&bytes).unwrap();
         assert_eq!(view.ethertype(), EtherType::VLAN);
         assert_eq!(view.payload(), [0, 1, 8, 0]);
-        let tag = Tag {
-            service: false,
-            tag: VlanTag::from_tci(1),
-        };
+        let tag = Tag::of(EtherType::VLAN, 1).unwrap();
         assert_eq!(Tags::new(&[tag; 3]), Err(WireError::VlanTags(3)));
+    }
+
+    #[test]
+    fn a_type_announces_a_tag_or_none() {
+        for (ethertype, service) in [(0x8100, Some(false)), (0x88a8, Some(true)), (0x9100, None)] {
+            let tag = Tag::of(EtherType(ethertype), 0xb0c8);
+            assert_eq!(tag.map(|tag| tag.service), service, "{ethertype:#x}");
+            if let Some(tag) = tag {
+                assert_eq!(tag.ethertype().get(), ethertype);
+                assert_eq!(tag.tag.tci(), 0xb0c8);
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_taken_from_the_outside_and_put_back() {
+        let mut frame = QINQ.to_vec();
+        let outer = Tag::take(&mut frame).unwrap();
+        assert_eq!(frame, [&QINQ[..12], &QINQ[16..]].concat());
+        let inner = Tag::take(&mut frame).unwrap();
+        assert_eq!(frame, [&QINQ[..12], &QINQ[20..]].concat());
+        assert_eq!(Tag::take(&mut frame), None);
+        assert_eq!((outer.tag.vid(), inner.tag.vid()), (100, 200));
+        let frame = inner.insert(&frame).and_then(|frame| outer.insert(&frame));
+        assert_eq!(frame.as_deref(), Some(&QINQ[..]));
+    }
+
+    #[test]
+    fn what_is_no_frame_keeps_its_bytes() {
+        let tag = Tag::of(EtherType::VLAN, 1).unwrap();
+        assert_eq!(tag.insert(&QINQ[..11]), None);
+        assert_eq!(tag.insert(&QINQ[..12]).map(|frame| frame.len()), Some(16));
+        for len in [0, 11, 15] {
+            let mut frame = QINQ[..len].to_vec();
+            assert_eq!(Tag::take(&mut frame), None);
+            assert_eq!(frame, QINQ[..len]);
+        }
+        let mut frame = QINQ[..16].to_vec();
+        assert_eq!(Tag::take(&mut frame).map(|tag| tag.tag.vid()), Some(100));
+        assert_eq!(frame, QINQ[..12]);
     }
 }

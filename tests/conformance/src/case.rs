@@ -25,6 +25,11 @@ pub struct CaseError {
     pub message: String,
 }
 
+/// Every mistake in the cases of a folder.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{} cases cannot be read:\n{}", .0.len(), lines(.0))]
+pub struct Unreadable(pub Vec<CaseError>);
+
 /// A case, checked.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -102,9 +107,9 @@ pub fn cases_folder() -> PathBuf {
 }
 
 /// Every case of a folder, by name; or all that is wrong with them.
-pub fn load_all(folder: &Path) -> Result<Vec<Case>, Vec<CaseError>> {
-    let entries =
-        std::fs::read_dir(folder).map_err(|error| vec![CaseError::file(folder, &error)])?;
+pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
+    let entries = std::fs::read_dir(folder)
+        .map_err(|error| Unreadable(vec![CaseError::file(folder, &error)]))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path().join("case.yaml")))
         .filter(|file| file.is_file())
@@ -117,8 +122,23 @@ pub fn load_all(folder: &Path) -> Result<Vec<Case>, Vec<CaseError>> {
     if errors.is_empty() {
         Ok(cases.into_iter().filter_map(Result::ok).collect())
     } else {
-        Err(errors.into_iter().filter_map(Result::err).collect())
+        Err(Unreadable(
+            errors.into_iter().filter_map(Result::err).collect(),
+        ))
     }
+}
+
+fn lines(errors: &[CaseError]) -> String {
+    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Every golden case whose name has what `OVERLANE_CASE` says; all without it.
+pub fn wanted() -> Result<Vec<Case>, Unreadable> {
+    let part = std::env::var("OVERLANE_CASE").unwrap_or_default();
+    let mut cases = load_all(&cases_folder())?;
+    cases.retain(|case| case.name.contains(&part));
+    Ok(cases)
 }
 
 impl Case {

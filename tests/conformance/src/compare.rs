@@ -7,9 +7,23 @@ use overlane_model::{DeviceName, Name, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
 
 use crate::Count;
-use crate::case::{Counted, Destination, Left, Step};
+use crate::case::{Case, Counted, Destination, Left, Step};
 use crate::dissect::{difference, dissect, text};
 use crate::test_runner::{Device, Observed};
+
+/// What a test says of a case whose packet `index` differs from what it must be.
+pub fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
+    let line = case.steps.get(index).map_or(0, |step| step.line);
+    format!(
+        "case {} ({}), packet {} ({}:{line}):\n  {}\nThe reference executor says:\n{}",
+        case.name,
+        case.title,
+        index + 1,
+        case.path.display(),
+        found.join("\n  "),
+        outcome_text(outcome)
+    )
+}
 
 /// What the reference executor made of a case's packet, against the case.
 pub fn with_case(step: &Step, outcome: &Outcome) -> Vec<String> {

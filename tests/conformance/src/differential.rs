@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use overlane_ebpf::EbpfError;
-use overlane_ebpf::abi;
+use overlane_ebpf::learned::LearnedEntry;
+use overlane_ebpf::{EbpfError, abi};
 use overlane_model::{Fabric, Tables, Verdict};
 use overlane_pipeline::{Entry, Host, LearnedPlace, Outcome, State};
 use overlane_wire::Mac;
@@ -108,11 +108,11 @@ fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<St
     let theirs: Entries = kernel
         .learned()?
         .into_iter()
-        .map(|(key, entry)| {
-            let place = place(tables, kernel, &key, &entry);
+        .map(|LearnedEntry { key, value }| {
+            let place = place(tables, kernel, &key, &value);
             (
                 (key.switch_id, key.mac.into()),
-                (place, entry.key as u16, entry.age, entry.seen),
+                (place, value.key as u16, value.age, value.seen),
             )
         })
         .collect();

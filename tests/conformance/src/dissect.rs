@@ -18,7 +18,7 @@ pub fn dissect(packet: &Packet) -> Vec<Layer> {
             id: Some(tag.tag.vid()),
             pcp: Some(tag.tag.pcp()),
             dei: Some(tag.tag.dei()),
-            tpid: Some(if tag.service { 0x88a8 } else { 0x8100 }),
+            tpid: Some(tag.ethertype().get()),
             kind: None,
         }));
     }

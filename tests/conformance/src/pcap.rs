@@ -73,7 +73,9 @@ impl File {
 
     fn packet(&mut self, interface: &str, step: &Step, packet: &Packet, comment: &str) {
         let interface = self.interface(interface);
-        let bytes = with_tag(packet);
+        // A capture has the tag where a wire has it.
+        let tagged = packet.tag.and_then(|tag| tag.insert(&packet.bytes));
+        let bytes = tagged.as_deref().unwrap_or(&packet.bytes);
         let (high, low) = ((step.now_ns >> 32) as u32, step.now_ns as u32);
         let length = bytes.len() as u32;
         let mut body = Vec::new();
@@ -103,18 +105,4 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.extend((value.len() as u16).to_le_bytes());
     body.extend(value);
     body.resize(body.len().next_multiple_of(4), 0);
-}
-
-/// A capture has the tag where a wire has it.
-fn with_tag(packet: &Packet) -> Vec<u8> {
-    let Some(tag) = packet.tag.filter(|_| packet.bytes.len() >= 12) else {
-        return packet.bytes.clone();
-    };
-    let kind: u16 = if tag.service { 0x88a8 } else { 0x8100 };
-    let (addresses, rest) = packet.bytes.split_at(12);
-    let mut bytes = addresses.to_vec();
-    bytes.extend(kind.to_be_bytes());
-    bytes.extend(tag.tag.tci().to_be_bytes());
-    bytes.extend(rest);
-    bytes
 }

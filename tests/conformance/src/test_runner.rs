@@ -3,15 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use overlane_ebpf::abi;
 use overlane_ebpf::counters::Counters as MapCounters;
+use overlane_ebpf::learned::LearnedEntry;
 use overlane_ebpf::tables::{Devices, PortDevice, encode};
-use overlane_ebpf::test_run::{self, Beside, Ran, TestRun};
+use overlane_ebpf::test_run::{self, Beside, TestRun};
 use overlane_ebpf::{EbpfError, Program, preflight};
 use overlane_model::{DeviceName, Tables, Verdict};
 use overlane_pipeline::{Counters, Entry, Packet};
-use overlane_wire::VlanTag;
-use overlane_wire::ethernet::Tag;
 
 use crate::counted::added;
 
@@ -124,8 +122,8 @@ impl TestRunner {
         self.kernel.forget()
     }
 
-    /// What is learned now: (switch, MAC) → everything about it.
-    pub fn learned(&self) -> Result<Vec<(abi::FdbKey, abi::Learned)>, EbpfError> {
+    /// What is learned now.
+    pub fn learned(&self) -> Result<Vec<LearnedEntry>, EbpfError> {
         self.kernel.learned()
     }
 
@@ -159,7 +157,7 @@ impl TestRunner {
             now_ns,
             ifindex,
             mark,
-            tag: packet.tag.map(|tag| (tpid(tag), tag.tag.tci())),
+            tag: packet.tag,
         };
         let ran = self.kernel.run(program, &packet.bytes, beside)?;
         let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
@@ -168,23 +166,12 @@ impl TestRunner {
             to: named.device(ran.ifindex),
             copies: ran.copies,
             counters: added(&named.tables, &before, &self.counted),
-            packet: left(ran),
+            packet: Packet {
+                bytes: ran.bytes,
+                tag: ran.tag,
+                gso: None,
+            },
         })
-    }
-}
-
-const fn tpid(tag: Tag) -> u16 {
-    if tag.service { 0x88a8 } else { 0x8100 }
-}
-
-fn left(ran: Ran) -> Packet {
-    Packet {
-        bytes: ran.bytes,
-        tag: ran.tag.map(|(proto, tci)| Tag {
-            service: proto == 0x88a8,
-            tag: VlanTag::from_tci(tci),
-        }),
-        gso: None,
     }
 }
 

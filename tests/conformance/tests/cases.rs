@@ -7,28 +7,15 @@
 
 use std::io::Write as _;
 
-use overlane_conformance::case::{Case, cases_folder, load_all};
-use overlane_conformance::compare;
+use overlane_conformance::case::{Case, wanted};
+use overlane_conformance::compare::{self, failure};
 use overlane_conformance::pcap::pcap;
 use overlane_conformance::reference;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
 use overlane_conformance::wire_runner::cannot_run;
-use overlane_pipeline::Outcome;
 
 fn cases() -> Vec<Case> {
-    let cases = load_all(&cases_folder()).unwrap_or_else(|errors| {
-        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        panic!(
-            "{} cases cannot be read:\n{}",
-            errors.len(),
-            lines.join("\n")
-        );
-    });
-    let wanted = std::env::var("OVERLANE_CASE").unwrap_or_default();
-    let cases: Vec<_> = cases
-        .into_iter()
-        .filter(|case| case.name.contains(&wanted))
-        .collect();
+    let cases = wanted().unwrap_or_else(|error| panic!("{error}"));
     assert!(!cases.is_empty(), "no case");
     cases
 }
@@ -45,20 +32,6 @@ fn report(failures: &[String]) {
         failures.len(),
         failures.join("\n\n")
     );
-}
-
-fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
-    let step = &case.steps[index];
-    format!(
-        "case {} ({}), packet {} ({}:{}):\n  {}\nThe reference executor says:\n{}",
-        case.name,
-        case.title,
-        index + 1,
-        case.path.display(),
-        step.line,
-        found.join("\n  "),
-        compare::outcome_text(outcome)
-    )
 }
 
 #[test]

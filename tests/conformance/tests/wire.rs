@@ -7,8 +7,8 @@
 
 use std::io::Write as _;
 
-use overlane_conformance::case::{Case, cases_folder, load_all};
-use overlane_conformance::compare;
+use overlane_conformance::case::{Case, wanted};
+use overlane_conformance::compare::failure;
 use overlane_conformance::test_runner::can_run;
 use overlane_conformance::wire_runner::{Ran, WireRunner, cannot_run, obstacle};
 
@@ -19,19 +19,7 @@ fn say(line: &str) {
 
 /// Cases of one host follow each other, for they share it.
 fn cases() -> Vec<Case> {
-    let wanted = std::env::var("OVERLANE_CASE").unwrap_or_default();
-    let cases = load_all(&cases_folder()).unwrap_or_else(|errors| {
-        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        panic!(
-            "{} cases cannot be read:\n{}",
-            errors.len(),
-            lines.join("\n")
-        );
-    });
-    let mut cases: Vec<_> = cases
-        .into_iter()
-        .filter(|case| case.name.contains(&wanted))
-        .collect();
+    let mut cases = wanted().unwrap_or_else(|error| panic!("{error}"));
     cases.sort_by_cached_key(|case| {
         let host = case.tables.host.to_string();
         (case.fabric_text.clone(), host, case.underlay_mtu)
@@ -40,21 +28,10 @@ fn cases() -> Vec<Case> {
 }
 
 fn failures(case: &Case, ran: &[Ran]) -> Vec<String> {
-    let steps = case.steps.iter().zip(ran).enumerate();
-    let failed = steps.filter(|(_, (_, ran))| !ran.found.is_empty());
-    let words = failed.map(|(index, (step, ran))| {
-        format!(
-            "case {} ({}), packet {} ({}:{}):\n  {}\nThe reference executor says:\n{}",
-            case.name,
-            case.title,
-            index + 1,
-            case.path.display(),
-            step.line,
-            ran.found.join("\n  "),
-            compare::outcome_text(&ran.outcome)
-        )
-    });
-    words.collect()
+    let failed = (ran.iter().enumerate()).filter(|(_, ran)| !ran.found.is_empty());
+    failed
+        .map(|(index, ran)| failure(case, index, &ran.found, &ran.outcome))
+        .collect()
 }
 
 #[test]

@@ -161,16 +161,9 @@ fn header_or_field(name: &str, value: Option<&str>) -> Result<What, FilterError>
         Takes::Ip6 => prefix(value)
             .filter(|(address, _)| address.is_ipv6())
             .map(address),
-        Takes::Number(low, high) => number(value)
-            .filter(|number| (low..=high).contains(number))
-            .map(Wanted::Number),
-        Takes::Word(words, high) => words
-            .iter()
-            .find(|(word, _)| value.eq_ignore_ascii_case(word))
-            .map(|(_, number)| *number)
-            .or_else(|| number(value).filter(|number| high > 0 && *number <= high))
-            .map(Wanted::Number),
-        Takes::Flags => flags(value).map(Wanted::Number),
+        Takes::Number(..) | Takes::Word(..) | Takes::Flags => {
+            field.takes.number(value).map(Wanted::Number)
+        }
     };
     let allowed = match field.takes {
         Takes::Station => "a MAC address, or broadcast".to_owned(),
@@ -212,23 +205,6 @@ fn hook(value: &str) -> Result<What, FilterError> {
     found.map(What::Hook).ok_or_else(|| {
         let names: Vec<&str> = Hook::ALL.iter().map(|hook| hook.name()).collect();
         wrong(HOOK, value, format!("one of {}", names.join(", ")), None)
-    })
-}
-
-/// Decimal, or hexadecimal behind `0x`.
-fn number(text: &str) -> Option<u32> {
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    u32::from_str_radix(digits, radix).ok().filter(|_| plain)
-}
-
-fn flags(text: &str) -> Option<u32> {
-    text.chars().try_fold(0, |flags, letter| {
-        let bit = "FSRPAUEC".find(letter.to_ascii_uppercase())?;
-        Some(flags | 1 << bit)
     })
 }
 

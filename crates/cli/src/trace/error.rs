@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use overlane_model::nearest;
 use thiserror::Error;
 
 use super::fields::{FIELDS, WORDS};
@@ -109,17 +110,7 @@ pub(crate) fn did_you_mean<'a>(
     wrong: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let folded = wrong.to_lowercase();
-    let length = wrong.chars().count();
-    if length > 63 {
-        return None;
-    }
-    known
-        .into_iter()
-        .map(|word| (strsim::osa_distance(&folded, &word.to_lowercase()), word))
-        .filter(|&(distance, word)| distance <= length.max(word.len()).div_ceil(3).min(3))
-        .min()
-        .map(|(_, word)| format!("did you mean `{word}`?"))
+    nearest(wrong, known).map(|word| format!("did you mean `{word}`?"))
 }
 
 /// What was typed, safe for a terminal and not longer than a line.

@@ -192,11 +192,9 @@ fn value(field: &'static Field, text: &str) -> Result<Value, PacketError> {
         Takes::Station => station(text).map(Value::Station),
         Takes::Ip4 => ip4(text).map(Value::Ip4),
         Takes::Ip6 => ip6(text).map(Value::Ip6),
-        Takes::Number(low, high) => number(text)
-            .filter(|number| (low..=high).contains(number))
-            .map(Value::Number),
-        Takes::Word(words, high) => word(words, high, text).map(Value::Number),
-        Takes::Flags => flags(text).map(Value::Number),
+        Takes::Number(..) | Takes::Word(..) | Takes::Flags => {
+            field.takes.number(text).map(Value::Number)
+        }
     };
     read.ok_or_else(|| PacketError::value(field.name, text, field.takes.describe()))
 }
@@ -226,39 +224,6 @@ fn ip6(text: &str) -> Option<Of<Ipv6Addr>> {
         (!wrong_family).then_some(Of::Port(name))
     };
     text.parse().ok().map(Of::Given).or_else(port)
-}
-
-/// Decimal, or hexadecimal behind `0x`.
-fn number(text: &str) -> Option<u32> {
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    // from_str_radix alone would take a sign.
-    let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    u32::from_str_radix(digits, radix).ok().filter(|_| plain)
-}
-
-fn word(words: &[(&str, u32)], high: u32, text: &str) -> Option<u32> {
-    let folded = text.to_lowercase();
-    let named = words.iter().find(|(word, _)| *word == folded);
-    match named {
-        Some((_, number)) => Some(*number),
-        None => number(text).filter(|number| high > 0 && *number <= high),
-    }
-}
-
-/// Letters as in packet captures, in any order: `SA` is a SYN that acknowledges.
-fn flags(text: &str) -> Option<u32> {
-    const LETTERS: [char; 8] = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
-    let mut flags = 0;
-    for letter in text.chars() {
-        let bit = LETTERS
-            .iter()
-            .position(|known| *known == letter.to_ascii_uppercase())?;
-        flags |= 1 << bit;
-    }
-    Some(flags)
 }
 
 #[cfg(test)]

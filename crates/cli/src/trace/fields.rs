@@ -222,6 +222,22 @@ impl Layer {
 }
 
 impl Takes {
+    /// The number that a text stands for; none where it stands for none that is taken here.
+    pub(crate) fn number(self, text: &str) -> Option<u32> {
+        match self {
+            Self::Number(low, high) => number(text).filter(|number| (low..=high).contains(number)),
+            Self::Word(words, high) => {
+                let mut words = words.iter();
+                match words.find(|(word, _)| word.eq_ignore_ascii_case(text)) {
+                    Some((_, number)) => Some(*number),
+                    None => number(text).filter(|number| high > 0 && *number <= high),
+                }
+            }
+            Self::Flags => flags(text),
+            Self::Station | Self::Ip4 | Self::Ip6 => None,
+        }
+    }
+
     /// For people: `a number from 0 to 63`.
     pub(crate) fn describe(self) -> String {
         match self {
@@ -240,6 +256,25 @@ impl Takes {
             Self::Flags => "letters of F S R P A U E C, like SA".to_owned(),
         }
     }
+}
+
+/// Decimal, or hexadecimal behind `0x`.
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // from_str_radix alone would take a sign.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    u32::from_str_radix(digits, radix).ok().filter(|_| plain)
+}
+
+/// Letters as in packet captures, in any order: `SA` is a SYN that acknowledges.
+fn flags(text: &str) -> Option<u32> {
+    text.chars().try_fold(0, |flags, letter| {
+        let bit = "FSRPAUEC".find(letter.to_ascii_uppercase())?;
+        Some(flags | 1 << bit)
+    })
 }
 
 /// The field that a user calls `name`.

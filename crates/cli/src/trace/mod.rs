@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use overlane_model::{CompileError, Fabric, Name, Port, Verdict};
 use overlane_pipeline::{Entry, Packet};
-use overlane_wire::VlanTag;
+use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 
 use self::expression::Wish;
@@ -208,23 +208,9 @@ fn sent(frame: Captured, port: Option<&Port>) -> Sent {
     let Captured { at, bytes, length } = frame;
     let cut = u64::from(length) > bytes.len() as u64;
     let mut packet = Packet::new(bytes);
-    let tpid = packet.bytes.get(12..14);
-    let service = tpid == Some(&[0x88, 0xa8]);
-    let tagged = service || tpid == Some(&[0x81, 0x00]);
-    let tci = packet
-        .bytes
-        .get(14..16)
-        .map(|tci| u16::from_be_bytes([tci[0], tci[1]]));
-    if let (true, Some(tci)) = (tagged, tci) {
-        let tag = VlanTag::from_tci(tci);
-        packet.tag = Some(Tag { service, tag });
-        packet.bytes.drain(12..16);
-    } else if let Some(vlan) = port.and_then(|port| port.attachment.vlan) {
-        let tag = VlanTag::from_tci(vlan.get());
-        packet.tag = Some(Tag {
-            service: false,
-            tag,
-        });
-    }
+    packet.tag = Tag::take(&mut packet.bytes).or_else(|| {
+        let vlan = port?.attachment.vlan?;
+        Tag::of(EtherType::VLAN, vlan.get())
+    });
     Sent { at, cut, packet }
 }

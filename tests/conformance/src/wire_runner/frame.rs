@@ -13,7 +13,7 @@ use overlane_pipeline::{Gso, GsoKind, Packet};
 use overlane_wire::checksum::Sum;
 use overlane_wire::ethernet::{self, Tag};
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, VlanTag, geneve, ipv4, ipv6, tcp, udp, vxlan};
+use overlane_wire::{EtherType, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
 /// Length of `struct virtio_net_hdr`.
 pub(super) const SOCKET_HEADER_LEN: usize = 10;
@@ -112,7 +112,10 @@ impl Header {
 /// How a packet is sent; `None`: a super-packet that these headers cannot describe. `tunnel`: it comes from
 /// the underlay.
 pub(super) fn to_send(packet: &Packet, tunnel: Option<Encapsulation>) -> Option<ToSend> {
-    let mut bytes = with_tag(packet)?;
+    let mut bytes = match packet.tag {
+        Some(tag) => tag.insert(&packet.bytes)?,
+        None => packet.bytes.clone(),
+    };
     let header = match packet.gso {
         None => Header::default(),
         Some(gso) => super_packet(&mut bytes, gso, tunnel)?,
@@ -146,20 +149,7 @@ pub(super) fn received(bytes: &[u8], header_len: usize, tag: Option<Tag>) -> Opt
 
 /// The packet with a tag in its bytes beside them, as the kernel hands it over.
 pub(super) fn untagged(mut packet: Packet) -> Packet {
-    let Some(kind) = be16(&packet.bytes, 12)
-        .map(EtherType)
-        .filter(|kind| kind.is_vlan())
-    else {
-        return packet;
-    };
-    let Some(tci) = be16(&packet.bytes, ethernet::LEN).filter(|_| packet.tag.is_none()) else {
-        return packet;
-    };
-    packet.tag = Some(Tag {
-        service: kind == EtherType::SERVICE_VLAN,
-        tag: VlanTag::from_tci(tci),
-    });
-    packet.bytes.drain(12..16);
+    packet.tag = packet.tag.or_else(|| Tag::take(&mut packet.bytes));
     packet
 }
 
@@ -201,23 +191,6 @@ pub(super) fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
 
 pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn with_tag(packet: &Packet) -> Option<Vec<u8>> {
-    let mut bytes = packet.bytes.clone();
-    if let Some(tag) = packet.tag {
-        let kind = if tag.service {
-            EtherType::SERVICE_VLAN
-        } else {
-            EtherType::VLAN
-        };
-        let tag = [kind.get().to_be_bytes(), tag.tag.tci().to_be_bytes()].concat();
-        if bytes.len() < 12 {
-            return None;
-        }
-        bytes.splice(12..12, tag);
-    }
-    Some(bytes)
 }
 
 /// Describes a super-packet, and puts the sum of the pseudo header where its checksum is to be, as a guest's
@@ -343,10 +316,7 @@ mod tests {
     #[test]
     fn a_tag_goes_into_the_bytes_and_out_of_them() {
         let mut packet = Packet::new(UDP4);
-        packet.tag = Some(Tag {
-            service: true,
-            tag: VlanTag::from_tci(0x2007),
-        });
+        packet.tag = Tag::of(EtherType::SERVICE_VLAN, 0x2007);
         let sent = to_send(&packet, None).unwrap();
         assert_eq!(sent.bytes[10..18], [0, 1, 0x88, 0xa8, 0x20, 7, 8, 0]);
         assert_eq!(sent.header, Header::default());

@@ -28,9 +28,9 @@ use overlane_net::netns::{self, Netns};
 use overlane_net::tap::Tap;
 use overlane_net::{Netlink, sysctl};
 use overlane_pipeline::{Entry, Packet};
+use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, VlanTag};
 
 use super::expected::Place;
 use super::frame::{self, SOCKET_HEADER_LEN, TAP_HEADER_LEN, ToSend};
@@ -295,10 +295,7 @@ fn segmenter_socket(host: &Netns, ifindex: u32) -> Result<OwnedFd, WireError> {
 fn receive_from(socket: &OwnedFd, buffer: &mut [u8]) -> Result<Option<Packet>, WireError> {
     let received = sys::receive(socket, buffer);
     let (len, tag) = received.map_err(io_error("receive"))?;
-    let tag = tag.map(|(kind, tci)| Tag {
-        service: kind == EtherType::SERVICE_VLAN.get(),
-        tag: VlanTag::from_tci(tci),
-    });
+    let tag = tag.and_then(|(kind, tci)| Tag::of(EtherType(kind), tci));
     Ok(frame::received(&buffer[..len], SOCKET_HEADER_LEN, tag))
 }
 
