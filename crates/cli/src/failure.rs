@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use overlane_host::HostError;
 use overlane_lab::LabError;
 use overlane_model::{CompileError, FabricErrors};
+use overlane_traffic::TrafficError;
 use thiserror::Error as ThisError;
 
 use crate::capture::filter::FilterError;
@@ -33,6 +34,9 @@ pub(crate) enum Failure {
     /// The laboratory failed.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// The traffic tool's input or output broke.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// The result of a study could not be read back.
     #[error("cannot read the result: {source} ({})", path.display())]
     Result { path: PathBuf, source: io::Error },
@@ -82,8 +86,10 @@ impl Failure {
             | Self::Filter(_)
             | Self::NoTerminal
             | Self::Reported => 2,
+            Self::Lab(error) if is_wrong_request(error) => 2,
             Self::Host(_)
             | Self::Lab(_)
+            | Self::Traffic(_)
             | Self::Result { .. }
             | Self::File { .. }
             | Self::Output(_)
@@ -103,6 +109,17 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// What was asked of the laboratory makes no sense; nothing was tried.
+fn is_wrong_request(error: &LabError) -> bool {
+    matches!(
+        error,
+        LabError::UnknownStudy { .. }
+            | LabError::UnknownBackend { .. }
+            | LabError::Mistakes { .. }
+            | LabError::NotComparable { .. }
+    )
 }
 
 /// The error and what is behind it, `: ` between; what a text contains already is not said twice.

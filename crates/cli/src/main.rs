@@ -4,7 +4,6 @@
 mod apply;
 mod args;
 mod capture;
-mod cells;
 mod check;
 mod completions;
 mod drops;
@@ -18,6 +17,7 @@ mod schema;
 mod show;
 mod top;
 mod trace;
+mod traffic;
 
 use std::process::ExitCode;
 
@@ -49,5 +49,6 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Schema(_) => schema::run(output),
         Command::Completions(args) => completions::run(args, output),
         Command::Lab(args) => lab::run(args, output),
+        Command::Traffic(_) => traffic::run(output),
     }
 }

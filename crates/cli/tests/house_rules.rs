@@ -17,9 +17,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("ebpf", &["model", "wire"]),
     ("host", &["model", "wire", "ebpf", "net"]),
-    ("lab", &["net"]),
+    ("traffic", &[]),
+    ("lab", &["net", "traffic"]),
     ("pipeline", &["model", "wire"]),
-    ("cli", &["wire", "model", "pipeline", "ebpf", "host", "lab"]),
+    (
+        "cli",
+        &[
+            "wire", "model", "pipeline", "ebpf", "host", "lab", "traffic",
+        ],
+    ),
     (
         "conformance",
         &["pipeline", "ebpf", "host", "net", "model", "wire"],
@@ -243,9 +249,15 @@ fn every_command_is_documented() {
         "schema",
         "completions",
         "lab run",
+        "lab resume",
+        "lab plan",
+        "lab check",
+        "lab compare",
+        "lab report",
         "lab list",
         "lab doctor",
         "lab cleanup",
+        "traffic",
     ] {
         assert!(
             manual.contains(&format!("## overlane {command}")),

@@ -2,12 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::sys::{self, RawMap};
 use crate::tables::{Contents, Entries, Table};
 use crate::{EbpfError, Layout};
+
+/// How often, and with what pause, an update is tried again for which the kernel had no memory at once.
+const MEMORY_ATTEMPTS: u32 = 100;
+const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Layout of every map, by name.
 pub type Layouts = BTreeMap<String, Layout>;
@@ -27,7 +34,7 @@ impl MapSet {
             let path = dir.join(name);
             let fd = match sys::pinned(&path) {
                 Ok(fd) => fd,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
             };
             let map = raw_map(name, fd)?;
@@ -47,7 +54,7 @@ impl MapSet {
             let path = dir.join(name);
             match sys::pinned(&path) {
                 Ok(fd) => maps.insert(name.clone(), raw_map(name, fd)?),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
             };
         }
@@ -91,7 +98,7 @@ impl MapSet {
         let map = self.map(table.name())?;
         let call = EbpfError::call("BPF_MAP_UPDATE_ELEM", table.name());
         if table.is_counters() && value.len() != map.stride {
-            return map.put(key, &vec![0; map.stride]).map_err(call);
+            return put_patiently(map, key, &vec![0; map.stride]).map_err(call);
         }
         map.put(key, value).map_err(call)
     }
@@ -211,4 +218,16 @@ fn raw_map(name: &str, fd: OwnedFd) -> Result<RawMap, EbpfError> {
         source,
     })?;
     RawMap::new(fd, cpus).map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", name))
+}
+
+/// Memory of each CPU comes in portions that the kernel makes ready beside (mm/percpu.c): who writes thousands of
+/// counters in a row outruns it, and is served a moment later.
+fn put_patiently(map: &RawMap, key: &[u8], value: &[u8]) -> io::Result<()> {
+    for _ in 0..MEMORY_ATTEMPTS {
+        match map.put(key, value) {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(MEMORY_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    map.put(key, value)
 }

@@ -1,52 +1,63 @@
-//! The measuring itself: per block build every backend's topology, prove every path, sample in turn,
-//! take down.
+//! The measuring itself: per block build every network's topology, prove every path, measure what the traffic
+//! tool reaches alone, sample in turn workload by workload, take down.
 
+use crate::agents::Agents;
 use crate::backends::{self, Backend};
 use crate::error::LabError;
-use crate::plan::{Block, Plan, order};
-use crate::progress::Shown;
-use crate::record::{BackendName, CellStatus, Run};
+use crate::measure::{self, Request};
+use crate::plan::{Block, CEILING_SECONDS, Network, Plan, WorkloadCells, order};
+use crate::record::{
+    BackendName, Ceiling, CellKey, CellStatus, Family, FarEnd, Feature, GroupKey, Run, Sample,
+    Setting,
+};
+use crate::results::Metric;
+use crate::results::folder::Folder;
 use crate::session::Session;
+use crate::stats::repeat::{self, Decision};
 use crate::topology::Topology;
-use crate::{measure, noise, proof};
+use crate::watch::{Event, Watch};
+use crate::{noise, proof};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cell whose topology is up.
-struct Live {
-    /// Its place in `Run::cells`.
-    cell: usize,
+/// A network that is up.
+struct Up {
+    network: Network,
     topology: Topology,
     backend: Box<dyn Backend>,
+    agents: Agents,
 }
 
 /// A run under way.
 pub(crate) struct Bench<'a> {
     pub(crate) session: &'a Session,
     pub(crate) plan: &'a Plan,
+    pub(crate) folder: Folder,
     /// What has been recorded so far; complete at any moment but for the status of open cells.
     pub(crate) run: Run,
-    pub(crate) shown: Shown,
+    pub(crate) watch: &'a mut dyn Watch,
 }
 
 impl Bench<'_> {
-    /// Measures the whole plan.
+    /// Measures what is open in the plan.
     pub(crate) fn measure(&mut self) -> Result<(), LabError> {
         let missing = self.check_backends()?;
         self.probe_noise("before")?;
         for block in &self.plan.blocks {
-            self.measure_block(block, &missing)?;
+            if block.networks.iter().any(|network| self.is_needed(network)) {
+                self.measure_block(block, &missing)?;
+                self.folder.save(&self.run)?;
+            }
         }
         self.probe_noise("after")
     }
 
     /// Backends that cannot run here, with the reason.
-    fn check_backends(&self) -> Result<BTreeMap<BackendName, String>, LabError> {
+    fn check_backends(&mut self) -> Result<BTreeMap<BackendName, String>, LabError> {
         let mut missing = BTreeMap::new();
         let backends: BTreeSet<_> = self.plan.cells().map(|cell| cell.backend).collect();
         for backend in backends {
             if let Some(reason) = backends::check(self.session, backend)? {
-                self.shown
-                    .note(&format!("{backend} is unavailable: {reason}"));
+                self.note(&format!("{backend} is unavailable: {reason}"));
                 missing.insert(backend, reason);
             }
         }
@@ -54,7 +65,7 @@ impl Bench<'_> {
     }
 
     fn probe_noise(&mut self, when: &str) -> Result<(), LabError> {
-        self.shown.doing("steadiness of the machine");
+        self.watch.event(Event::Doing("steadiness of the machine"));
         for cpu in self.session.cpus.all() {
             self.run.env.noise.push(noise::probe(when, cpu)?);
         }
@@ -66,70 +77,94 @@ impl Bench<'_> {
         block: &Block,
         missing: &BTreeMap<BackendName, String>,
     ) -> Result<(), LabError> {
-        let mut live = Vec::new();
+        let mut up = Vec::new();
         let outcome = self
-            .raise_block(block, missing, &mut live)
-            .and_then(|()| self.sample_block(block, &live));
-        for cell in live {
-            self.take_down(cell);
+            .raise_block(block, missing, &mut up)
+            .and_then(|()| self.measure_alone(block, &up))
+            .and_then(|()| {
+                for work in &block.workloads {
+                    self.sample_cells(work, &mut up)?;
+                    self.folder.save(&self.run)?;
+                }
+                Ok(())
+            });
+        for network in up {
+            self.take_down(network);
         }
         outcome
     }
 
-    /// Builds and proves all topologies of a block, those that can be.
+    /// Builds and proves all networks of a block, those that can be.
     fn raise_block(
         &mut self,
         block: &Block,
         missing: &BTreeMap<BackendName, String>,
-        live: &mut Vec<Live>,
+        up: &mut Vec<Up>,
     ) -> Result<(), LabError> {
-        let samples = u64::from(self.plan.samples) + 1;
-        for key in &block.cells {
-            let Some(cell) = self.run.cells.iter().position(|cell| cell.key == *key) else {
-                continue;
-            };
-            if let Some(reason) = missing.get(&key.backend) {
-                self.run.cells[cell].status = CellStatus::Unavailable {
-                    reason: reason.clone(),
-                };
-                self.shown.advance(samples);
+        for network in &block.networks {
+            if !self.is_needed(network) {
                 continue;
             }
-            self.shown.doing(&format!("building {key}"));
-            let raised = self.raise(cell, live);
+            let unsupported = || backends::unsupported(network.backend, &network.setting);
+            if let Some(reason) = missing.get(&network.backend).cloned().or_else(unsupported) {
+                self.close(network, &CellStatus::Unavailable { reason });
+                continue;
+            }
+            let raised = self.raise(network);
             self.check_interrupt(&raised)?;
-            if let Err(error) = raised {
-                self.fail(cell, &error);
-                self.shown.advance(samples);
+            match raised {
+                Ok(raised) => up.push(raised),
+                Err(error) => self.close(
+                    network,
+                    &CellStatus::Failed {
+                        reason: error.to_string(),
+                    },
+                ),
             }
         }
         Ok(())
     }
 
-    fn raise(&mut self, cell: usize, live: &mut Vec<Live>) -> Result<(), LabError> {
-        let key = self.run.cells[cell].key;
-        let topology = Topology::build(self.session, key.backend, key.group())?;
-        let mut backend = backends::new(key.backend);
+    fn raise(&mut self, network: &Network) -> Result<Up, LabError> {
+        let Network {
+            backend: name,
+            copy,
+            setting,
+        } = *network;
+        self.watch
+            .event(Event::Doing(&format!("building {name}, {setting}")));
+        let topology = Topology::build(self.session, name, copy, setting)?;
+        let mut backend = backends::new(name);
         let built = backend.build(self.session, &topology).and_then(|()| {
             self.record_hops(&topology)?;
-            self.shown.doing(&format!("proving the path of {key}"));
-            proof::prove(self.session, &topology, backend.expected())
+            self.watch.event(Event::Doing(&format!(
+                "proving the path of {name}, {setting}"
+            )));
+            let proof = proof::prove(self.session, &topology, backend.expected())?;
+            Ok((proof, Agents::start(self.session, &topology)?))
         });
-        let raised = Live {
-            cell,
-            topology,
-            backend,
-        };
         match built {
-            Ok(proof) => {
-                let cell = &mut self.run.cells[cell];
-                cell.notes = raised.backend.notes();
-                (cell.path_proof, cell.proof_detail) = (proof.holds, proof.detail);
-                live.push(raised);
-                Ok(())
+            Ok((proof, agents)) => {
+                let notes = backend.notes();
+                for cell in self
+                    .run
+                    .cells
+                    .iter_mut()
+                    .filter(|cell| *network == Network::from(cell.key))
+                {
+                    cell.notes.clone_from(&notes);
+                    cell.path_proof = proof.holds;
+                    cell.proof_detail.clone_from(&proof.detail);
+                }
+                Ok(Up {
+                    network: *network,
+                    topology,
+                    backend,
+                    agents,
+                })
             }
             Err(error) => {
-                self.take_down(raised);
+                self.take_apart(network, topology, backend);
                 Err(error)
             }
         }
@@ -145,54 +180,247 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A B C, B C A, C A B …; a cell that fails twice in a row is out.
-    fn sample_block(&mut self, block: &Block, live: &[Live]) -> Result<(), LabError> {
-        let offload = if block.offload { "on" } else { "off" };
-        let mtus: BTreeSet<_> = block.cells.iter().map(|cell| cell.mtu).collect();
-        let mtus: Vec<_> = mtus.iter().map(u32::to_string).collect();
-        let name = format!(
-            "mtu {}, streams {}, offload {offload}",
-            mtus.join("/"),
-            block.streams
-        );
-        let mut out = vec![false; live.len()];
-        for round in self.plan.rounds() {
-            for index in order(live.len(), round) {
-                if out[index] {
+    /// What the traffic tool reaches over one cable, for every workload of the block: the figure that no network can pass.
+    fn measure_alone(&mut self, block: &Block, up: &[Up]) -> Result<(), LabError> {
+        let mut wanted: Vec<GroupKey> = Vec::new();
+        for cell in block.workloads.iter().flat_map(|work| &work.cells) {
+            let group = alone(cell.group);
+            let known = self.run.ceilings.iter().any(|known| known.group == group);
+            if !known
+                && !wanted.contains(&group)
+                && up.iter().any(|up| up.network == Network::from(*cell))
+            {
+                wanted.push(group);
+            }
+        }
+        let settings: BTreeSet<Setting> = wanted.iter().map(|group| group.setting).collect();
+        for setting in settings {
+            let network = Network {
+                backend: BackendName::Direct,
+                // Beside the networks of the plan, which count from 0.
+                copy: u8::MAX,
+                setting,
+            };
+            let raised = self.raise(&network);
+            self.check_interrupt(&raised)?;
+            let mut cable = match raised {
+                Ok(cable) => cable,
+                Err(error) => {
+                    self.run.warnings.push(format!(
+                        "The traffic tool alone could not be measured ({setting}): {error}"
+                    ));
                     continue;
                 }
-                let sampled = self.sample(&live[index], round);
-                self.check_interrupt(&sampled)?;
-                if let Err(error) = sampled {
-                    self.fail(live[index].cell, &error);
-                    out[index] = true;
-                    self.shown.advance(u64::from(self.plan.samples - round));
-                }
-                self.shown.advance(1);
-            }
-            self.shown.round(&name, round, self.plan.samples);
-        }
-        for (live, _) in live.iter().zip(out).filter(|(_, out)| !out) {
-            self.run.cells[live.cell].status = CellStatus::Ok;
+            };
+            let mut groups = wanted.iter().filter(|group| group.setting == setting);
+            let outcome = groups.try_for_each(|group| self.measure_ceiling(*group, &mut cable));
+            self.take_down(cable);
+            outcome?;
         }
         Ok(())
     }
 
-    fn sample(&mut self, live: &Live, round: u32) -> Result<(), LabError> {
-        let key = self.run.cells[live.cell].key;
-        let seconds = self.plan.seconds_of(round);
-        self.shown.doing(&format!("{key}, round {round}"));
-        let mut taken = measure::sample(self.session, &live.topology, key, round, seconds);
-        if let Err(error) = &taken
-            && !matches!(error, LabError::Interrupted)
-        {
-            self.run.warnings.push(format!(
-                "{key}, round {round}: sampled again after: {error}"
-            ));
-            taken = measure::sample(self.session, &live.topology, key, round, seconds);
+    fn measure_ceiling(&mut self, group: GroupKey, cable: &mut Up) -> Result<(), LabError> {
+        let mut group_without_search = group;
+        group_without_search.workload.search = None;
+        group_without_search.workload.rate_pps = None;
+        let request = Request {
+            cell: group_without_search.cell(BackendName::Direct),
+            round: 1,
+            seconds: CEILING_SECONDS,
+            ceiling: None,
+        };
+        self.watch
+            .event(Event::Doing(&format!("the traffic tool alone: {group}")));
+        let taken = measure::sample(
+            self.session,
+            &cable.topology,
+            cable.backend.as_ref(),
+            &mut cable.agents,
+            &request,
+            &mut |_| (),
+        );
+        self.check_interrupt(&taken)?;
+        let value = taken.as_ref().ok().and_then(|sample| {
+            let metric = Metric::primary(group.workload.test);
+            metric.of(sample)
+        });
+        match (value, taken) {
+            (Some(value), _) => self.run.ceilings.push(Ceiling { group, value }),
+            (None, Err(error)) => self.run.warnings.push(format!(
+                "The traffic tool alone could not be measured ({group}): {error}"
+            )),
+            (None, Ok(_)) => {}
         }
-        self.run.cells[live.cell].samples.push(taken?);
         Ok(())
+    }
+
+    /// A B C, B C A, C A B …; a cell that fails twice in a row is out. Rounds go on while a cell's rule asks for more.
+    fn sample_cells(&mut self, work: &WorkloadCells, up: &mut [Up]) -> Result<(), LabError> {
+        let mut cells: Vec<CellKey> = work.cells.clone();
+        cells.retain(|cell| {
+            self.is_open(cell) && up.iter().any(|up| up.network == Network::from(*cell))
+        });
+        let mut rounds = work.samples;
+        let mut round = 0;
+        while round <= rounds && !cells.is_empty() {
+            for index in order(cells.len(), round) {
+                let Some(&cell) = cells.get(index) else {
+                    continue;
+                };
+                if self.is_open(&cell) && !self.has_round(&cell, round) {
+                    self.sample_or_fail(cell, round, rounds, up)?;
+                }
+            }
+            self.watch.event(Event::RoundDone {
+                group: &work.workload.to_string(),
+                round,
+                rounds,
+            });
+            if round == rounds {
+                rounds += self.more_rounds(&cells);
+            }
+            round += 1;
+        }
+        for cell in cells {
+            if self.is_open(&cell) {
+                self.set_status(&cell, CellStatus::Ok);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rounds more the matrix's rule wants; all cells go on together, so that every round has its pairs.
+    fn more_rounds(&self, cells: &[CellKey]) -> u32 {
+        let Some(rule) = self.plan.repeat else {
+            return 0;
+        };
+        let more = cells.iter().filter_map(|key| {
+            let cell = self.run.cells.iter().find(|cell| cell.key == *key)?;
+            match repeat::decide(rule, cell) {
+                Decision::Enough => None,
+                Decision::More(rounds) => Some(rounds),
+            }
+        });
+        more.max().unwrap_or(0)
+    }
+
+    fn sample_or_fail(
+        &mut self,
+        cell: CellKey,
+        round: u32,
+        rounds: u32,
+        up: &mut [Up],
+    ) -> Result<(), LabError> {
+        let Some(up) = up.iter_mut().find(|up| up.network == Network::from(cell)) else {
+            return Ok(());
+        };
+        let mut taken = self.sample(cell, round, rounds, up);
+        self.check_interrupt(&taken)?;
+        if let Err(error) = &taken {
+            self.run.warnings.push(format!(
+                "{cell}, round {round}: sampled again after: {error}"
+            ));
+            // Whatever state the agents are in: new ones have none.
+            let again = Agents::start(self.session, &up.topology);
+            taken = again.and_then(|agents| {
+                up.agents = agents;
+                self.sample(cell, round, rounds, up)
+            });
+            self.check_interrupt(&taken)?;
+        }
+        match taken {
+            Ok(sample) => {
+                self.folder.append(&sample)?;
+                self.watch.event(Event::Sampled(&sample));
+                if let Some(cell) = self.run.cells.iter_mut().find(|known| known.key == cell) {
+                    cell.samples.push(sample);
+                }
+                self.watch.event(Event::Advanced(1));
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                self.note(&format!("{cell} failed: {reason}"));
+                self.set_status(&cell, CellStatus::Failed { reason });
+                let left = u64::from(rounds.saturating_sub(round) + 1);
+                self.watch.event(Event::Advanced(left));
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        cell: CellKey,
+        round: u32,
+        rounds: u32,
+        up: &mut Up,
+    ) -> Result<Sample, LabError> {
+        let seconds = self.plan.seconds_of(round);
+        self.watch.event(Event::Sampling {
+            cell,
+            round,
+            rounds,
+            seconds,
+        });
+        let group = alone(cell.group);
+        let ceiling = self.run.ceilings.iter().find(|known| known.group == group);
+        let request = Request {
+            cell,
+            round,
+            seconds,
+            ceiling: ceiling.map(|ceiling| ceiling.value),
+        };
+        let watch = &mut *self.watch;
+        measure::sample(
+            self.session,
+            &up.topology,
+            up.backend.as_ref(),
+            &mut up.agents,
+            &request,
+            &mut |live| watch.event(Event::Live(live)),
+        )
+    }
+
+    /// Some cell of the network is still to be measured.
+    fn is_needed(&self, network: &Network) -> bool {
+        let mut cells = self.run.cells.iter();
+        cells.any(|cell| *network == Network::from(cell.key) && cell.status == CellStatus::Open)
+    }
+
+    fn is_open(&self, key: &CellKey) -> bool {
+        let mut cells = self.run.cells.iter();
+        cells.any(|cell| cell.key == *key && cell.status == CellStatus::Open)
+    }
+
+    /// It was sampled in this round before the run was broken off. A warm-up never counts: what is up is new.
+    fn has_round(&self, key: &CellKey, round: u32) -> bool {
+        let cell = self.run.cells.iter().find(|cell| cell.key == *key);
+        cell.is_some_and(|cell| cell.counted().any(|sample| sample.round == round))
+    }
+
+    fn set_status(&mut self, key: &CellKey, status: CellStatus) {
+        if let Some(cell) = self.run.cells.iter_mut().find(|cell| cell.key == *key) {
+            cell.status = status;
+        }
+    }
+
+    /// None of the network's open cells will be measured.
+    fn close(&mut self, network: &Network, status: &CellStatus) {
+        if let CellStatus::Failed { reason } = status {
+            self.note(&format!(
+                "{}, {} failed: {reason}",
+                network.backend, network.setting
+            ));
+        }
+        let mut closed = 0;
+        for cell in &mut self.run.cells {
+            if *network == Network::from(cell.key) && cell.status == CellStatus::Open {
+                cell.status = status.clone();
+                closed += u64::from(self.plan.samples_of(&cell.key) + 1);
+            }
+        }
+        self.watch.event(Event::Advanced(closed));
     }
 
     /// A signal ends the run, not the cell; programs that were killed by it come back as failed.
@@ -204,26 +432,42 @@ impl Bench<'_> {
         }
     }
 
-    fn fail(&mut self, cell: usize, error: &LabError) {
-        let cell = &mut self.run.cells[cell];
-        self.shown.note(&format!("{} failed: {error}", cell.key));
-        cell.status = CellStatus::Failed {
-            reason: error.to_string(),
-        };
+    fn note(&mut self, text: &str) {
+        self.watch.event(Event::Note(text));
+    }
+
+    fn take_down(&mut self, up: Up) {
+        // The agents first: they are in the namespaces.
+        drop(up.agents);
+        self.take_apart(&up.network, up.topology, up.backend);
     }
 
     /// What stays behind here is undone by the journal; that it stayed is worth knowing.
-    fn take_down(&mut self, mut live: Live) {
+    fn take_apart(&mut self, network: &Network, topology: Topology, mut backend: Box<dyn Backend>) {
         if self.session.interrupts.raised() {
             // Or the signal would cut the orderly way down short as well.
             self.session.interrupts.shield();
         }
-        if let Err(error) = live.backend.tear_down(self.session, &live.topology) {
-            let key = self.run.cells[live.cell].key;
-            self.run
-                .warnings
-                .push(format!("{key} did not come down in order: {error}"));
+        if let Err(error) = backend.tear_down(self.session, &topology) {
+            self.run.warnings.push(format!(
+                "{}, {} did not come down in order: {error}",
+                network.backend, network.setting
+            ));
         }
-        live.topology.delete();
+        topology.delete();
+    }
+}
+
+/// The group in which the traffic tool is measured alone: what the network between would add is taken out.
+fn alone(group: GroupKey) -> GroupKey {
+    GroupKey {
+        setting: Setting {
+            far_end: FarEnd::Host,
+            hosts: 2,
+            underlay: Family::Ipv4,
+            feature: Feature::Default,
+            ..group.setting
+        },
+        ..group
     }
 }

@@ -1,5 +1,5 @@
-//! A capture of one device by a packet socket, for the path proof: whole headers, and the VLAN tag where
-//! a wire has it. What the frames are says [`frames`](crate::frames).
+//! A packet socket on one device, for the path proof: it hears whole headers, with the VLAN tag where a wire
+//! has it, and sends raw frames. What the frames are says [`frames`](crate::frames).
 
 use crate::error::LabError;
 use crate::sys;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType,
-    recvmsg, socket,
+    recvmsg, send, socket,
 };
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,8 +19,6 @@ const SNAP: usize = 256;
 /// What a packet socket says of a frame besides its bytes.
 struct Seen {
     length: usize,
-    /// Of the device.
-    index: usize,
     /// The tag beside the bytes.
     tag: Option<[u8; 4]>,
 }
@@ -28,12 +26,11 @@ struct Seen {
 /// A packet socket on one device: sees what leaves and what arrives.
 pub(crate) struct Capture {
     socket: OwnedFd,
-    index: usize,
 }
 
 impl Capture {
     pub(crate) fn open(node: &Node, device: &str) -> Result<Self, LabError> {
-        let index = node.netlink.link(device)?.index as usize;
+        let index = node.netlink.link(device)?.index;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = node.netns.run(|| {
             socket(
@@ -45,18 +42,27 @@ impl Capture {
         })?;
         let socket = opened.map_err(LabError::system("opening a packet socket"))?;
         sys::tell_tags(socket.as_fd()).map_err(LabError::system("asking for VLAN tags"))?;
-        Ok(Self { socket, index })
+        let bound = sys::bind_to_device(socket.as_fd(), index);
+        bound.map_err(LabError::system("binding a packet socket to its device"))?;
+        let capture = Self { socket };
+        // What it heard of other devices before it was bound.
+        capture.drain(|_| {})?;
+        Ok(capture)
     }
 
-    /// Hands over every frame that the device has seen, its tag in the bytes. The socket hears all
-    /// devices of the namespace, and its buffer holds the burst's headers and not all of its payload:
-    /// what is dropped at the end is more of the same.
+    /// Sends a frame, its tag in the bytes.
+    pub(crate) fn send(&self, frame: &[u8]) -> Result<(), LabError> {
+        let sent = send(self.socket.as_raw_fd(), frame, MsgFlags::empty());
+        sent.map(drop)
+            .map_err(LabError::system("sending a raw frame"))
+    }
+
+    /// Hands over every frame that the device has seen, its tag in the bytes. The buffer holds the burst's
+    /// headers and not all of its payload: what is dropped at the end is more of the same.
     pub(crate) fn drain(&self, mut frame: impl FnMut(&[u8])) -> Result<(), LabError> {
         let mut buffer = [0; SNAP];
         while let Some(seen) = self.receive(&mut buffer)? {
-            if seen.index == self.index {
-                frame(&restored(&buffer[..seen.length.min(SNAP)], seen.tag));
-            }
+            frame(&restored(&buffer[..seen.length.min(SNAP)], seen.tag));
         }
         Ok(())
     }
@@ -74,7 +80,6 @@ impl Capture {
         };
         Ok(Some(Seen {
             length: message.bytes,
-            index: message.address.map_or(0, |from| from.ifindex()),
             tag: message.cmsgs().map_err(failed)?.find_map(|each| tag(&each)),
         }))
     }
@@ -120,12 +125,13 @@ fn restored(bytes: &[u8], tag: Option<[u8; 4]>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::tests::{A, B, ipv4, tagged};
-    use crate::topology::VLAN;
+    use crate::frames::tests::{A, B, ip, tagged};
+
+    const VLAN: u16 = 100;
 
     #[test]
     fn a_tag_beside_the_bytes_is_put_back() {
-        let frame = ipv4(A, B, 6, &[]);
+        let frame = ip(A, B, 6, &[]);
         let mut auxdata = [0; AUXDATA];
         auxdata[16..18].copy_from_slice(&(0xa000 | VLAN).to_ne_bytes());
         auxdata[18..].copy_from_slice(&0x8100_u16.to_ne_bytes());

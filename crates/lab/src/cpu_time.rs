@@ -1,31 +1,16 @@
-//! CPU time from `/proc/stat`, per CPU, as shares of a window.
+//! CPU time from `/proc/stat`, per CPU: as shares of a window, and as the ticks themselves.
 
 use crate::cpus::Cpus;
 use crate::error::LabError;
-use crate::record::{Cpu, CpuUse};
+use crate::record::{Cpu, CpuTicks, CpuUse};
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Duration;
 
 const PATH: &str = "/proc/stat";
-/// The kernel books user, system and softirq by what its tick meets; below this window those are
-/// too few meetings to print.
-const SPLIT_NEEDS: Duration = Duration::from_secs(4);
 
 /// The counters of every CPU at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CpuTimes(BTreeMap<usize, Ticks>);
-
-/// The columns of one CPU, proc(5). The guest columns are part of `user` and `nice` already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ticks {
-    user: u64,
-    system: u64,
-    idle: u64,
-    irq: u64,
-    softirq: u64,
-    steal: u64,
-}
+pub(crate) struct CpuTimes(BTreeMap<usize, CpuTicks>);
 
 impl CpuTimes {
     pub(crate) fn now() -> Result<Self, LabError> {
@@ -45,85 +30,72 @@ impl CpuTimes {
             let Ok(cpu) = cpu.parse() else { continue };
             let columns: Result<Vec<u64>, _> = words.map(str::parse).collect();
             let columns = columns.map_err(|error| malformed(format!("{error} in `{line}`")))?;
+            // proc(5). The guest columns behind are part of `user` and `nice` already.
             let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = columns.as_slice()
             else {
                 return Err(malformed(format!("fewer than 8 columns in `{line}`")));
             };
-            let (user, idle) = (user + nice, idle + iowait);
-            cpus.insert(
+            let ticks = CpuTicks {
                 cpu,
-                Ticks {
-                    user,
-                    system,
-                    idle,
-                    irq,
-                    softirq,
-                    steal,
-                },
-            );
+                user: user + nice,
+                system,
+                irq,
+                softirq,
+                idle: idle + iowait,
+                steal,
+            };
+            cpus.insert(cpu, ticks);
         }
         Ok(Self(cpus))
     }
 
-    /// The use of each virtual host's CPUs since `before`.
-    pub(crate) fn since(&self, before: &Self, cpus: &Cpus, window: Duration) -> Cpu {
-        let of = |cpus: &[usize]| self.use_of(before, cpus, window);
+    /// The use of each virtual host's CPUs since `before`; what the guests' programs used is not known here.
+    pub(crate) fn since(&self, before: &Self, cpus: &Cpus) -> Cpu {
+        let ticks = self.ticks_since(before, &cpus.all());
+        let of = |cpus: &[usize]| use_of(ticks.iter().filter(|ticks| cpus.contains(&ticks.cpu)));
         let per_host = !cpus.shared();
         Cpu {
             sender: per_host.then(|| of(&cpus.host1)),
             receiver: per_host.then(|| of(&cpus.host2)),
             total: of(&cpus.all()),
+            guest_sender_percent: None,
+            guest_receiver_percent: None,
+            ticks,
         }
     }
 
-    fn use_of(&self, before: &Self, cpus: &[usize], window: Duration) -> CpuUse {
-        let mut sum = CpuUse {
-            busy_percent: 0.0,
-            steal_percent: 0.0,
-            user_percent: Some(0.0),
-            system_percent: Some(0.0),
-            softirq_percent: Some(0.0),
-        };
-        for cpu in cpus {
-            let (Some(now), Some(then)) = (self.0.get(cpu), before.0.get(cpu)) else {
-                continue;
-            };
-            let ticks = now.minus(then);
-            let all = ticks.busy() + ticks.idle + ticks.steal;
-            if all == 0 {
-                continue;
-            }
-            let share = |part: u64| 100.0 * part as f64 / all as f64;
-            sum.busy_percent += share(ticks.busy());
-            sum.steal_percent += share(ticks.steal);
-            let add = |to: &mut Option<f64>, part| {
-                *to = to
-                    .filter(|_| window >= SPLIT_NEEDS)
-                    .map(|sum| sum + share(part));
-            };
-            add(&mut sum.user_percent, ticks.user);
-            add(&mut sum.system_percent, ticks.system);
-            add(&mut sum.softirq_percent, ticks.softirq + ticks.irq);
-        }
-        sum
+    fn ticks_since(&self, before: &Self, cpus: &[usize]) -> Vec<CpuTicks> {
+        let both = cpus
+            .iter()
+            .filter_map(|cpu| Some((self.0.get(cpu)?, before.0.get(cpu)?)));
+        both.map(|(now, then)| minus(now, then)).collect()
     }
 }
 
-impl Ticks {
-    fn busy(&self) -> u64 {
-        self.user + self.system + self.irq + self.softirq
-    }
-
-    /// Saturating, as the idle column may step back by one (proc(5)).
-    fn minus(&self, before: &Self) -> Self {
-        Self {
-            user: self.user.saturating_sub(before.user),
-            system: self.system.saturating_sub(before.system),
-            idle: self.idle.saturating_sub(before.idle),
-            irq: self.irq.saturating_sub(before.irq),
-            softirq: self.softirq.saturating_sub(before.softirq),
-            steal: self.steal.saturating_sub(before.steal),
+fn use_of<'a>(ticks: impl Iterator<Item = &'a CpuTicks>) -> CpuUse {
+    let mut sum = CpuUse::default();
+    for ticks in ticks {
+        let busy = ticks.user + ticks.system + ticks.irq + ticks.softirq;
+        let all = busy + ticks.idle + ticks.steal;
+        if all > 0 {
+            let share = |part: u64| 100.0 * part as f64 / all as f64;
+            sum.busy_percent += share(busy);
+            sum.steal_percent += share(ticks.steal);
         }
+    }
+    sum
+}
+
+/// Saturating, as the idle column may step back by one (proc(5)).
+fn minus(now: &CpuTicks, before: &CpuTicks) -> CpuTicks {
+    CpuTicks {
+        cpu: now.cpu,
+        user: now.user.saturating_sub(before.user),
+        system: now.system.saturating_sub(before.system),
+        irq: now.irq.saturating_sub(before.irq),
+        softirq: now.softirq.saturating_sub(before.softirq),
+        idle: now.idle.saturating_sub(before.idle),
+        steal: now.steal.saturating_sub(before.steal),
     }
 }
 
@@ -136,43 +108,46 @@ mod tests {
     const AFTER: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
         cpu0 140 10 70 1090 20 5 20 10 80 0\ncpu1 0 0 100 100 0 0 0 0 0 0\nintr 6\n";
 
-    fn between(cpus: &Cpus, seconds: u64) -> Cpu {
-        let (before, after) = (
-            CpuTimes::parse(BEFORE).unwrap(),
-            CpuTimes::parse(AFTER).unwrap(),
-        );
-        after.since(&before, cpus, Duration::from_secs(seconds))
+    fn between(host1: usize, host2: usize) -> Cpu {
+        let cpus = Cpus {
+            host1: vec![host1],
+            host2: vec![host2],
+        };
+        let (before, after) = (CpuTimes::parse(BEFORE), CpuTimes::parse(AFTER));
+        after.unwrap().since(&before.unwrap(), &cpus)
     }
 
     #[test]
     fn busy_is_all_but_idle_iowait_and_steal_and_counts_guests_once() {
-        let cpu = between(
-            &Cpus {
-                host1: vec![0],
-                host2: vec![1],
-            },
-            5,
-        );
+        let cpu = between(0, 1);
         // cpu0: user+nice 50, system 20, irq 5, softirq 15 of 200; idle+iowait 100; steal 10.
         let sender = cpu.sender.unwrap();
         assert!((sender.busy_percent - 45.0).abs() < 1e-9, "{sender:?}");
         assert!((sender.steal_percent - 5.0).abs() < 1e-9);
-        assert_eq!(sender.softirq_percent.unwrap().round(), 10.0);
         assert!((cpu.receiver.unwrap().busy_percent - 50.0).abs() < 1e-9);
         assert!((cpu.total.busy_percent - 95.0).abs() < 1e-9);
     }
 
     #[test]
-    fn short_windows_have_no_split_and_shared_cpus_no_hosts() {
-        let cpu = between(
-            &Cpus {
-                host1: vec![0],
-                host2: vec![0],
-            },
-            2,
-        );
+    fn ticks_are_of_every_cpu_once() {
+        let expected = CpuTicks {
+            cpu: 0,
+            user: 50,
+            system: 20,
+            irq: 5,
+            softirq: 15,
+            idle: 100,
+            steal: 10,
+        };
+        assert_eq!(between(0, 0).ticks, [expected]);
+        let cpus: Vec<_> = between(1, 0).ticks.iter().map(|ticks| ticks.cpu).collect();
+        assert_eq!(cpus, [0, 1]);
+    }
+
+    #[test]
+    fn shared_cpus_have_no_hosts() {
+        let cpu = between(0, 0);
         assert_eq!((cpu.sender, cpu.receiver), (None, None));
-        assert_eq!(cpu.total.user_percent, None);
         assert!((cpu.total.busy_percent - 45.0).abs() < 1e-9);
     }
 

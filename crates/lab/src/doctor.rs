@@ -2,16 +2,26 @@
 
 use crate::api::{Doctor, DoctorItem, DoctorState};
 use crate::error::LabError;
-use crate::record::BackendName;
+use crate::process::own_program;
+use crate::record::{BackendName, Family, FarEnd, Feature, Setting};
 use crate::session::Session;
 use crate::study::Study;
 use crate::{backends, cpus, environment};
 use nix::unistd::geteuid;
+use std::path::Path;
 
 /// Looks at everything that a study needs; changes nothing that lasts.
 pub(crate) fn doctor() -> Result<Doctor, LabError> {
     let quick = Study::shipped("jumbo-vxlan")?.quick.backends;
-    let mut items = vec![kernel(), rights(), processors()?, accounting(), generator()];
+    let mut items = vec![
+        kernel(),
+        rights(),
+        processors()?,
+        accounting(),
+        traffic(),
+        ipv6(),
+    ];
+    items.extend(settings());
     if geteuid().is_root() {
         items.extend(all_backends(&quick)?);
     } else {
@@ -98,16 +108,82 @@ fn accounting() -> DoctorItem {
     item("CPU accounting", state, mode, help)
 }
 
-fn generator() -> DoctorItem {
-    match environment::version("iperf3", &["--version"]) {
-        Some(version) => item("iperf3", DoctorState::Ok, version, ""),
+/// Traffic is sent by the program itself.
+fn traffic() -> DoctorItem {
+    let what = "traffic tool";
+    match own_program() {
+        Some(_) => item(what, DoctorState::Ok, "the program itself".to_owned(), ""),
         None => item(
-            "iperf3",
+            what,
             DoctorState::Missing,
-            "not installed".to_owned(),
-            "apt-get install iperf3",
+            "the laboratory was not started by the program `overlane`".to_owned(),
+            "start it as `overlane lab`",
         ),
     }
+}
+
+fn ipv6() -> DoctorItem {
+    if Path::new("/proc/sys/net/ipv6").exists() {
+        return item("IPv6", DoctorState::Ok, "in the kernel".to_owned(), "");
+    }
+    let detail = "the kernel has none: no IPv6 guests, no IPv6 underlay".to_owned();
+    item(
+        "IPv6",
+        DoctorState::Limited,
+        detail,
+        "boot without ipv6.disable=1; what is IPv4 runs without it",
+    )
+}
+
+/// Which backends have the settings that not all of them have, on any machine.
+fn settings() -> Vec<DoctorItem> {
+    let usual = Setting::default();
+    let rows = [
+        (
+            "IPv6 inside and underlay",
+            Setting {
+                inner: Family::Ipv6,
+                underlay: Family::Ipv6,
+                ..usual
+            },
+        ),
+        (
+            "more VNIs than pairs (trunks)",
+            Setting { vnis: 8, ..usual },
+        ),
+        (
+            "4096 VNIs",
+            Setting {
+                vnis: 4096,
+                ..usual
+            },
+        ),
+        (
+            "tester at the far end",
+            Setting {
+                far_end: FarEnd::Tester,
+                ..usual
+            },
+        ),
+        (
+            "port security off",
+            Setting {
+                feature: Feature::SecurityOff,
+                ..usual
+            },
+        ),
+    ];
+    let row = |(what, setting): (&str, Setting)| {
+        let has = |name: &BackendName| backends::unsupported(*name, &setting).is_none();
+        let (with, without): (Vec<_>, Vec<_>) = BackendName::ALL.into_iter().partition(has);
+        let names: Vec<_> = with.iter().map(|name| name.as_str()).collect();
+        let detail = match without.is_empty() {
+            true => "every backend".to_owned(),
+            false => names.join(", "),
+        };
+        item(&format!("setting {what}"), DoctorState::Ok, detail, "")
+    };
+    rows.into_iter().map(row).collect()
 }
 
 /// Tries every backend. While a study runs nothing may disturb it.
@@ -149,4 +225,38 @@ fn all_backends(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
         ));
     }
     Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_name_the_backends_that_have_them() {
+        let detail = |what: &str| {
+            let found = settings().into_iter().find(|item| item.what.contains(what));
+            found.map(|item| item.detail).unwrap_or_default()
+        };
+        assert_eq!(detail("IPv6"), "every backend");
+        assert_eq!(
+            detail("port security"),
+            "overlane-vlan, overlane-vxlan, overlane-geneve"
+        );
+        let tester = detail("tester");
+        assert!(
+            tester.contains("bridge") && !tester.contains("vxlan"),
+            "{tester}"
+        );
+        let many = detail("4096");
+        assert!(
+            many.contains("ovs-geneve") && !many.contains("vlan"),
+            "{many}"
+        );
+    }
+
+    #[test]
+    fn the_traffic_tool_is_the_program_itself() {
+        // A test's program is none that could start itself as an agent.
+        assert_eq!(traffic().state, DoctorState::Missing);
+    }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Settings that bear on TCP and on the receive path.
-const SYSCTLS: [&str; 22] = [
+const SYSCTLS: [&str; 24] = [
     "net.core.bpf_jit_enable",
     "net.core.busy_poll",
     "net.core.busy_read",
@@ -21,8 +21,10 @@ const SYSCTLS: [&str; 22] = [
     "net.core.netdev_budget_usecs",
     "net.core.netdev_max_backlog",
     "net.core.optmem_max",
+    "net.core.rmem_default",
     "net.core.rmem_max",
     "net.core.rps_sock_flow_entries",
+    "net.core.wmem_default",
     "net.core.wmem_max",
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_mtu_probing",
@@ -34,13 +36,14 @@ const SYSCTLS: [&str; 22] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// Programs on the measured path, and how each tells its version.
-const TOOLS: [(&str, &[&str]); 5] = [
-    ("iperf3", &["--version"]),
-    ("ip", &["-Version"]),
-    ("ethtool", &["--version"]),
-    ("ovs-vswitchd", &["--version"]),
-    ("clang-19", &["--version"]),
+/// Programs on the measured path, or that people compare with: how each tells its version, and its package.
+const TOOLS: [(&str, &[&str], &str); 6] = [
+    ("iperf3", &["--version"], "iperf3"),
+    ("sockperf", &["--version"], "sockperf"),
+    ("ip", &["-Version"], "iproute2"),
+    ("ethtool", &["--version"], "ethtool"),
+    ("ovs-vswitchd", &["--version"], "openvswitch-switch"),
+    ("clang-19", &["--version"], "clang-19"),
 ];
 
 /// Records the machine.
@@ -64,7 +67,9 @@ pub(crate) fn record(cpus: &Cpus, overlane_version: &str) -> Environment {
         sysctl: sysctls(),
         tools: TOOLS
             .iter()
-            .filter_map(|(tool, ask)| Some(((*tool).to_owned(), version(tool, ask)?)))
+            .filter_map(|(tool, ask, package)| {
+                Some(((*tool).to_owned(), told(tool, ask, package)?))
+            })
             .collect(),
         cpu_accounting: cpu_accounting(),
         host1_cpus: cpus.host1.clone(),
@@ -109,6 +114,19 @@ pub(crate) fn version(program: &str, ask: &[&str]) -> Option<String> {
         .ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(said.lines().next()?.trim().to_owned())
+}
+
+/// What a program says of its version, and which package it came in: distributions mend without changing the
+/// number.
+fn told(tool: &str, ask: &[&str], package: &str) -> Option<String> {
+    let said = version(tool, ask)?;
+    let of_package = version("dpkg-query", &["-W", "-f=${Package} ${Version}", package]);
+    Some(
+        match of_package.filter(|of_package| !of_package.is_empty()) {
+            Some(of_package) => format!("{said} ({of_package})"),
+            None => said,
+        },
+    )
 }
 
 /// Whether user, system and softirq time is measured or guessed at each tick; the kernel's configuration tells.

@@ -21,13 +21,11 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
-    /// A study file does not read.
-    #[error("study file `{name}` does not read: {source}")]
-    Study {
-        /// The study.
-        name: String,
-        /// What the YAML reader says, with the position.
-        source: Box<serde_saphyr::Error>,
+    /// A study says something that cannot be run.
+    #[error("{}", crate::study::told(mistakes))]
+    Mistakes {
+        /// Every mistake that was found, in the order of their places.
+        mistakes: Vec<crate::study::Mistake>,
     },
     /// A file or folder could not be used.
     #[error("{action} {}: {source}", path.display())]
@@ -60,10 +58,10 @@ pub enum LabError {
         /// The last lines of what it printed on standard error.
         stderr: String,
     },
-    /// The traffic generator's report does not have the expected form.
-    #[error("the report of the traffic generator cannot be used: {reason}")]
+    /// The traffic tool failed, or an agent of it ended.
+    #[error("the traffic tool failed: {reason}")]
     Generator {
-        /// What is wrong with it.
+        /// Where, what happened, and what to do.
         reason: String,
     },
     /// A file of the kernel's does not have the expected form.
@@ -72,6 +70,38 @@ pub enum LabError {
         /// The file.
         path: &'static str,
         /// What is wrong with it.
+        reason: String,
+    },
+    /// A result folder is there already.
+    #[error("{} holds a result already; choose another folder, or go on with it: overlane lab resume {}", path.display(), path.display())]
+    FolderTaken {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder holds no result.
+    #[error("{} holds no result of the laboratory (no run.json)", path.display())]
+    NoResult {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A result was written by another version.
+    #[error("{} has the format `{found}`, this program reads `{}`", path.display(), crate::record::SCHEMA)]
+    OtherSchema {
+        /// The file.
+        path: PathBuf,
+        /// The format that it names.
+        found: String,
+    },
+    /// A run has nothing left to do.
+    #[error("{} is complete: there is nothing to go on with", path.display())]
+    Complete {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Two results, or two networks, cannot be held against each other.
+    #[error("cannot compare: {reason}")]
+    NotComparable {
+        /// Why, and what to give.
         reason: String,
     },
     /// JSON could not be written or read.

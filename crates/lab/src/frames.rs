@@ -2,9 +2,10 @@
 //!
 //! Own and small on purpose: a proof that used the parser of the data path would share its errors.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_ETHERNET: u16 = 0x6558;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 /// The identifier within a tag (IEEE 802.1Q §9.6); above it stand priority and DEI.
@@ -16,15 +17,19 @@ const GENEVE_PORT: u16 = 6081;
 const OVN_CLASS: u16 = 0x0102;
 const OVN_TYPE: u8 = 0x80;
 
-/// A guest's packet as the underlay has it: whose it is, and what is around it.
+/// A guest's packet as a device has it: whose it is, and what is around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// The VLAN of an 802.1Q tag in the outermost header.
     pub(crate) vlan: Option<u16>,
     pub(crate) tunnel: Option<Tunnel>,
-    /// The addresses of the innermost IPv4 header.
-    pub(crate) source: Ipv4Addr,
-    pub(crate) destination: Ipv4Addr,
+    /// The VLAN of a tag that the guest's frame has within the tunnel.
+    pub(crate) inner_vlan: Option<u16>,
+    /// The addresses of the innermost IP header.
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    /// The source port of the guest's packet, where it is UDP.
+    pub(crate) udp_source: Option<u16>,
 }
 
 /// The header around an inner frame.
@@ -37,32 +42,19 @@ pub(crate) enum Tunnel {
 }
 
 /// Reads a frame that begins with its Ethernet header, its tag in the bytes; `None` is anything but
-/// IPv4, and what does not add up.
+/// IP, and what does not add up.
 pub(crate) fn read(frame: &[u8]) -> Option<Frame> {
-    let (vlan, outer) = Ipv4::of_ethernet(frame)?;
-    let plain = Frame {
-        vlan,
-        tunnel: None,
-        source: outer.source,
-        destination: outer.destination,
-    };
+    let (vlan, outer) = Packet::of_ethernet(frame)?;
     if outer.protocol != PROTOCOL_UDP {
-        return Some(plain);
+        return Some(outer.framed(vlan, None, None));
     }
     let (tunnel, inner) = match word(outer.payload, 2)? {
         VXLAN_PORT => read_vxlan(outer.payload.get(8..)?)?,
         GENEVE_PORT => read_geneve(outer.payload.get(8..)?)?,
-        _ => return Some(plain),
+        _ => return Some(outer.framed(vlan, None, None)),
     };
-    let (None, inner) = Ipv4::of_ethernet(inner)? else {
-        return None; // no guest here sends tags
-    };
-    Some(Frame {
-        vlan,
-        tunnel: Some(tunnel),
-        source: inner.source,
-        destination: inner.destination,
-    })
+    let (inner_vlan, inner) = Packet::of_ethernet(inner)?;
+    Some(inner.framed(vlan, Some(tunnel), inner_vlan))
 }
 
 /// Flags (I = 0x08), 3 reserved bytes, VNI, 1 reserved byte.
@@ -98,41 +90,76 @@ fn read_geneve(bytes: &[u8]) -> Option<(Tunnel, &[u8])> {
     ))
 }
 
-struct Ipv4<'a> {
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
+/// An IP packet.
+struct Packet<'a> {
+    source: IpAddr,
+    destination: IpAddr,
     protocol: u8,
     payload: &'a [u8],
 }
 
-impl<'a> Ipv4<'a> {
+impl<'a> Packet<'a> {
     /// The packet in an Ethernet frame, and the VLAN that the frame is tagged with.
     fn of_ethernet(frame: &'a [u8]) -> Option<(Option<u16>, Self)> {
         let (vlan, at) = match word(frame, 12)? {
             ETHERTYPE_VLAN => (Some(word(frame, 14)? & VLAN_ID), 16),
             _ => (None, 12),
         };
-        if word(frame, at)? != ETHERTYPE_IPV4 {
-            return None;
-        }
         let packet = frame.get(at + 2..)?;
+        let packet = match word(frame, at)? {
+            ETHERTYPE_IPV4 => Self::of_ipv4(packet)?,
+            ETHERTYPE_IPV6 => Self::of_ipv6(packet)?,
+            _ => return None,
+        };
+        Some((vlan, packet))
+    }
+
+    fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
         let header = packet.get(..20)?;
         let header_length = usize::from(header[0] & 0x0f) * 4;
         if header[0] >> 4 != 4 || header_length < 20 {
             return None;
         }
         let address = |at: usize| {
-            Some(Ipv4Addr::from(
-                <[u8; 4]>::try_from(header.get(at..at + 4)?).ok()?,
-            ))
+            let octets: [u8; 4] = header.get(at..at + 4)?.try_into().ok()?;
+            Some(Ipv4Addr::from(octets).into())
         };
-        let packet = Self {
+        Some(Self {
             source: address(12)?,
             destination: address(16)?,
             protocol: header[9],
             payload: packet.get(header_length..)?,
+        })
+    }
+
+    /// Extension headers are no part of what the laboratory sends: with one the packet has no ports.
+    fn of_ipv6(packet: &'a [u8]) -> Option<Self> {
+        let header = packet.get(..40)?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let address = |at: usize| {
+            let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
         };
-        Some((vlan, packet))
+        Some(Self {
+            source: address(8)?,
+            destination: address(24)?,
+            protocol: header[6],
+            payload: &packet[40..],
+        })
+    }
+
+    fn framed(&self, vlan: Option<u16>, tunnel: Option<Tunnel>, inner_vlan: Option<u16>) -> Frame {
+        let is_udp = self.protocol == PROTOCOL_UDP;
+        Frame {
+            vlan,
+            tunnel,
+            inner_vlan,
+            source: self.source,
+            destination: self.destination,
+            udp_source: is_udp.then(|| word(self.payload, 0)).flatten(),
+        }
     }
 }
 
@@ -150,30 +177,51 @@ fn vni(bytes: &[u8]) -> Option<u32> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const A: Ipv4Addr = Ipv4Addr::new(198, 18, 100, 1);
-    pub(crate) const B: Ipv4Addr = Ipv4Addr::new(198, 18, 100, 2);
+    pub(crate) const A: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 100, 1));
+    pub(crate) const B: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 100, 2));
 
-    pub(crate) fn ipv4(
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-        protocol: u8,
-        payload: &[u8],
-    ) -> Vec<u8> {
+    pub(crate) fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0x02; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
-        frame.extend(source.octets());
-        frame.extend(destination.octets());
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                frame.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+                frame.extend(source.octets());
+                frame.extend(destination.octets());
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, protocol, 64]);
+                frame.extend(source.octets());
+                frame.extend(destination.octets());
+            }
+            _ => panic!("one family"),
+        }
         frame.extend(payload);
         frame
     }
 
     pub(crate) fn tunnelled(port: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
+        tunnelled_between(
+            [198, 18, 0, 1].into(),
+            [198, 18, 0, 2].into(),
+            port,
+            header,
+            inner,
+        )
+    }
+
+    fn tunnelled_between(
+        source: IpAddr,
+        destination: IpAddr,
+        port: u16,
+        header: &[u8],
+        inner: &[u8],
+    ) -> Vec<u8> {
         let mut udp = vec![0xc0, 0];
         udp.extend(port.to_be_bytes());
         udp.extend([0, 0, 0, 0]);
         udp.extend(header);
         udp.extend(inner);
-        ipv4([198, 18, 0, 1].into(), [198, 18, 0, 2].into(), 17, &udp)
+        ip(source, destination, 17, &udp)
     }
 
     pub(crate) const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0x13, 0x89, 0];
@@ -190,50 +238,78 @@ pub(crate) mod tests {
         tagged
     }
 
-    fn from_a_to_b(vlan: Option<u16>, tunnel: Option<Tunnel>) -> Option<Frame> {
-        Some(Frame {
+    fn from_a_to_b(vlan: Option<u16>, tunnel: Option<Tunnel>) -> Frame {
+        Frame {
             vlan,
             tunnel,
+            inner_vlan: None,
             source: A,
             destination: B,
-        })
+            udp_source: None,
+        }
     }
 
     #[test]
     fn plain_tagged_and_tunnelled() {
-        let inner = ipv4(A, B, 6, &[1, 2, 3]);
-        assert_eq!(read(&inner), from_a_to_b(None, None));
-        assert_eq!(read(&tagged(100, &inner)), from_a_to_b(Some(100), None));
+        let inner = ip(A, B, 6, &[1, 2, 3]);
+        assert_eq!(read(&inner), Some(from_a_to_b(None, None)));
+        assert_eq!(
+            read(&tagged(100, &inner)),
+            Some(from_a_to_b(Some(100), None))
+        );
         let vxlan = tunnelled(4789, &VXLAN, &inner);
         let tunnel = Some(Tunnel::Vxlan { vni: 5001 });
-        assert_eq!(read(&vxlan), from_a_to_b(None, tunnel));
-        assert_eq!(read(&tagged(7, &vxlan)), from_a_to_b(Some(7), tunnel));
+        assert_eq!(read(&vxlan), Some(from_a_to_b(None, tunnel)));
+        assert_eq!(read(&tagged(7, &vxlan)), Some(from_a_to_b(Some(7), tunnel)));
         let tunnel = Tunnel::Geneve {
             vni: 5001,
             ovn: Some((7, 9)),
         };
         let geneve = tunnelled(6081, &GENEVE, &inner);
-        assert_eq!(read(&geneve), from_a_to_b(None, Some(tunnel)));
+        assert_eq!(read(&geneve), Some(from_a_to_b(None, Some(tunnel))));
         let without = [0, 0, 0x65, 0x58, 0, 0x13, 0x89, 0];
         let tunnel = Tunnel::Geneve {
             vni: 5001,
             ovn: None,
         };
         let geneve = tunnelled(6081, &without, &inner);
-        assert_eq!(read(&geneve), from_a_to_b(None, Some(tunnel)));
+        assert_eq!(read(&geneve), Some(from_a_to_b(None, Some(tunnel))));
+    }
+
+    #[test]
+    fn a_tag_within_a_tunnel_is_told() {
+        let inner = ip(A, B, 6, &[]);
+        let frame = read(&tunnelled(4789, &VXLAN, &tagged(3, &inner))).unwrap();
+        assert_eq!((frame.vlan, frame.inner_vlan), (None, Some(3)));
+    }
+
+    #[test]
+    fn both_families_inside_and_outside() {
+        let address = |last| IpAddr::from([0x2001, 2, 0, 0x100, 0, 0, 0, last]);
+        let inner = ip(address(1), address(2), 17, &[0x27, 0x11, 0, 9, 0, 8, 0, 0]);
+        let outer = |last| IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, last]);
+        for bytes in [
+            tunnelled(4789, &VXLAN, &inner),
+            tunnelled_between(outer(1), outer(2), 4789, &VXLAN, &inner),
+        ] {
+            let frame = read(&bytes).unwrap();
+            assert_eq!(
+                (frame.source, frame.destination, frame.udp_source),
+                (address(1), address(2), Some(10_001))
+            );
+            assert_eq!(frame.tunnel, Some(Tunnel::Vxlan { vni: 5001 }));
+        }
     }
 
     #[test]
     fn what_does_not_add_up_is_nobodys() {
-        let inner = ipv4(A, B, 6, &[]);
+        let inner = ip(A, B, 6, &[]);
         let no_vni_flag = [0, 0, 0, 0, 0, 0x13, 0x89, 0];
         assert_eq!(read(&tunnelled(4789, &no_vni_flag, &inner)), None);
         let mut long_option = GENEVE;
         long_option[11] = 5;
         assert_eq!(read(&tunnelled(6081, &long_option, &inner)), None);
-        let tagged_twice = tagged(1, &tagged(2, &inner));
-        let tag_inside = tunnelled(4789, &VXLAN, &tagged(3, &inner));
-        assert_eq!([read(&tagged_twice), read(&tag_inside)], [None, None]);
+        assert_eq!(read(&tagged(1, &tagged(2, &inner))), None, "tagged twice");
         for frame in [
             tagged(100, &inner),
             tunnelled(4789, &VXLAN, &inner),

@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::cell::Cell;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Blocks the signals for the calling thread and those it starts, and takes them over.
@@ -67,6 +67,45 @@ impl Interrupts {
             match poll(&mut descriptors, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => return Err(LabError::system("waiting for a signal")(errno)),
+            }
+        }
+    }
+}
+
+impl Interrupts {
+    /// Waits until `descriptor` can be read or has ended, at most `time`; false: neither. A signal ends it early, as
+    /// with [`Self::wait`].
+    pub(crate) fn wait_for(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        time: Duration,
+    ) -> Result<bool, LabError> {
+        let end = Instant::now() + time;
+        loop {
+            if !self.shielded.get() && self.raised() {
+                return Err(LabError::Interrupted);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let mut descriptors = [
+                PollFd::new(descriptor, PollFlags::POLLIN),
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            ];
+            // Behind a shield a signal that came stays readable, and is not to be woken for.
+            let watched = if self.shielded.get() { 1 } else { 2 };
+            let timeout = PollTimeout::try_from(left.as_micros().div_ceil(1000));
+            match poll(
+                &mut descriptors[..watched],
+                timeout.unwrap_or(PollTimeout::MAX),
+            ) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(LabError::system("waiting for an answer")(errno)),
+            }
+            // Readable, ended or broken: reading tells which.
+            if descriptors[0].any().unwrap_or(true) {
+                return Ok(true);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
             }
         }
     }

@@ -6,16 +6,19 @@
 //!                      journal (undone at the end, or by `cleanup`)      stats ─► results ─► report
 //! ```
 //!
-//! Four calls are the whole interface: [`run()`], [`list`], [`doctor()`] and [`cleanup()`].
+//! [`api`] is the whole interface; who wants to see a run while it goes on implements [`watch::Watch`].
 
 pub mod error;
 pub mod record;
 pub mod report;
 pub mod results;
+pub mod search;
 pub mod stats;
 pub mod study;
 pub mod time;
+pub mod watch;
 
+mod agents;
 mod api;
 mod backends;
 mod bench;
@@ -26,13 +29,11 @@ mod doctor;
 mod environment;
 mod frames;
 mod interrupt;
-mod iperf;
 mod journal;
 mod measure;
 mod noise;
 mod plan;
 mod process;
-mod progress;
 mod proof;
 mod run;
 mod session;
@@ -45,7 +46,11 @@ mod topology;
 mod undo;
 
 pub use api::{
-    CleanupReport, Doctor, DoctorItem, DoctorState, Progress, RunRequest, RunSummary, StudySummary,
-    cleanup, doctor, list, run,
+    CleanupReport, Doctor, DoctorItem, DoctorState, Overrides, RunRequest, RunSummary, StudyRef,
+    StudySummary, check, cleanup, compare, doctor, list, plan, report, resume, run,
 };
 pub use error::LabError;
+pub use plan::{PlanBlock, PlanCell, PlanSummary};
+pub use results::compare::{
+    CompareReport, CompareRequest, CompareRow, MissingCell, Side as CompareSide,
+};

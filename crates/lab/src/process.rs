@@ -6,12 +6,24 @@ use crate::interrupt::Interrupts;
 use crate::sys;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a child is looked after.
 const TICK: Duration = Duration::from_millis(5);
+/// Between the end of a child's output and its own.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+
+/// Name of the program that this one has to be, to start itself again.
+const PROGRAM: &str = "overlane";
+
+/// The program that this process runs, where it is `overlane`: its other subcommands are parts of the laboratory.
+pub(crate) fn own_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    (program.file_stem()? == PROGRAM).then_some(program)
+}
 
 /// A running child; dropping it kills it.
 pub(crate) struct Process {
@@ -30,7 +42,29 @@ pub(crate) struct Output {
 
 impl Process {
     /// Starts `command` on `cpus` (none: anywhere).
-    pub(crate) fn start(mut command: Command, cpus: &[usize]) -> Result<Self, LabError> {
+    pub(crate) fn start(command: Command, cpus: &[usize]) -> Result<Self, LabError> {
+        let mut process = Self::spawn(command, cpus, Stdio::null())?;
+        process.stdout = process.child.stdout.take().map(collect);
+        Ok(process)
+    }
+
+    /// Starts `command` on `cpus` to talk with: its input and its output are the caller's.
+    pub(crate) fn converse(
+        command: Command,
+        cpus: &[usize],
+    ) -> Result<(Self, ChildStdin, ChildStdout), LabError> {
+        let mut process = Self::spawn(command, cpus, Stdio::piped())?;
+        match (process.child.stdin.take(), process.child.stdout.take()) {
+            (Some(input), Some(output)) => Ok((process, input, output)),
+            _ => Err(LabError::Command {
+                command: process.command.clone(),
+                outcome: "has neither input nor output".to_owned(),
+                stderr: String::new(),
+            }),
+        }
+    }
+
+    fn spawn(mut command: Command, cpus: &[usize], input: Stdio) -> Result<Self, LabError> {
         let words: Vec<_> = std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
@@ -40,7 +74,7 @@ impl Process {
         // A group of its own: the terminal's ^C reaches this process alone, which ends its children in order.
         command
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| LabError::Command {
@@ -48,12 +82,11 @@ impl Process {
             outcome: format!("could not be started ({source})"),
             stderr: String::new(),
         })?;
-        let stdout = child.stdout.take().map(collect);
         let stderr = child.stderr.take().map(collect);
         Ok(Self {
             child,
             command: shown,
-            stdout,
+            stdout: None,
             stderr,
         })
     }
@@ -64,11 +97,6 @@ impl Process {
 
     pub(crate) fn program(&self) -> &str {
         self.command.split(' ').next().unwrap_or_default()
-    }
-
-    /// True while it runs.
-    pub(crate) fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits for its end, at most `limit`; then, or on a signal, it is killed.
@@ -113,15 +141,31 @@ impl Process {
         if output.status.success() {
             return Ok(output);
         }
-        let outcome = match output.status.code() {
-            Some(code) => format!("exited with status {code}"),
-            None => format!("ended by {}", output.status),
-        };
         Err(LabError::Command {
             command,
-            outcome,
+            outcome: words_of(output.status),
             stderr: last_lines(&output.stderr),
         })
+    }
+
+    /// How a child ended whose output has ended, with what it complained about; one that lives on is killed.
+    pub(crate) fn last_words(&mut self) -> String {
+        let end = Instant::now() + LAST_BREATH;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(TICK),
+                Ok(status) => break status,
+                Err(_) => break None,
+            }
+        };
+        let outcome = status.map_or_else(|| "closed its output".to_owned(), words_of);
+        self.kill();
+        let stderr = last_lines(&join(self.stderr.take()));
+        if stderr.is_empty() {
+            outcome
+        } else {
+            format!("{outcome}: {stderr}")
+        }
     }
 
     fn kill(&mut self) {
@@ -134,6 +178,13 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+fn words_of(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exited with status {code}"),
+        None => format!("ended by {status}"),
     }
 }
 
@@ -167,6 +218,7 @@ pub(crate) fn last_lines(stderr: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");
@@ -201,6 +253,25 @@ mod tests {
             .unwrap();
         assert!(late.to_string().contains("took longer"), "{late}");
         assert!(began.elapsed() < second);
+    }
+
+    #[test]
+    fn a_conversation_and_its_end() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "read word; echo \"$word again\"; echo why >&2; exit 7",
+        ]);
+        let (mut process, mut input, mut output) = Process::converse(command, &[]).unwrap();
+        writeln!(input, "once").unwrap();
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "once again\n");
+        assert_eq!(process.last_words(), "exited with status 7: why");
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -9 $$"]);
+        let (mut process, ..) = Process::converse(command, &[]).unwrap();
+        assert!(process.last_words().contains("signal: 9"));
     }
 
     #[test]

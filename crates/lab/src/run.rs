@@ -1,29 +1,23 @@
-//! A run from the study's file to the result folder. What was measured survives errors and signals.
+//! A run from the study's file to the result folder, or from a result folder that was broken off to its end. What was
+//! measured survives errors, signals and kills.
 
 use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Plan;
-use crate::progress::Shown;
 use crate::record::{Cell, CellKey, CellStatus, Run, SCHEMA};
+use crate::results::folder::{self, Folder};
 use crate::session::Session;
 use crate::study::Study;
-use crate::{environment, noise, results, time};
-use std::fs;
+use crate::watch::{Event, Watch};
+use crate::{environment, noise, time};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The status of a cell before its turn.
-const NOT_REACHED: &str = "not reached";
-
 /// Runs a study and writes its result folder.
-pub(crate) fn run(request: &RunRequest) -> Result<RunSummary, LabError> {
-    run_study(Study::shipped(&request.study)?, request)
-}
-
-fn run_study(mut study: Study, request: &RunRequest) -> Result<RunSummary, LabError> {
-    if let Some(backends) = &request.backends {
-        study.compare_only(backends);
-    }
+pub(crate) fn run(request: &RunRequest, watch: &mut dyn Watch) -> Result<RunSummary, LabError> {
+    let mut study = Study::load(&request.study)?;
+    study.change(&request.overrides)?;
     let plan = Plan::new(if request.quick {
         &study.quick
     } else {
@@ -34,48 +28,96 @@ fn run_study(mut study: Study, request: &RunRequest) -> Result<RunSummary, LabEr
         .out
         .clone()
         .unwrap_or_else(|| default_dir(&study, started_unix_ms));
-    require_generator()?;
     let session = Session::begin()?;
-    // Before the measuring, not after it: a folder that cannot be written would cost the whole run.
-    fs::create_dir_all(&dir).map_err(LabError::io("creating", &dir))?;
-    let env = environment::record(&session.cpus, &request.version);
     let run = Run {
         schema: SCHEMA.to_owned(),
         study,
         quick: request.quick,
-        interrupted: false,
-        planned_samples: plan.samples,
-        planned_seconds: f64::from(plan.seconds),
-        env,
-        cells: plan.cells().map(not_reached).collect(),
+        interrupted: true,
+        env: environment::record(&session.cpus, &request.version),
+        ceilings: Vec::new(),
+        cells: plan
+            .cells()
+            .map(|key| Cell::empty(key, CellStatus::Open))
+            .collect(),
         started_unix_ms,
         finished_unix_ms: started_unix_ms,
         warnings: Vec::new(),
     };
-    let samples = plan.cells().count() as u64 * u64::from(plan.samples + 1);
-    let shown = Shown::new(request.progress, samples, plan.expected());
+    // Before the measuring, not after it: a folder that cannot be written would cost the whole run.
+    let folder = Folder::create(&dir, &run)?;
+    measure(session, &plan, folder, run, watch)
+}
+
+/// Goes on with a run that was broken off.
+pub(crate) fn resume(
+    dir: &Path,
+    version: &str,
+    watch: &mut dyn Watch,
+) -> Result<RunSummary, LabError> {
+    let mut run = folder::load(dir)?;
+    let plan = Plan::new(run.matrix());
+    if !run.cells.iter().any(|cell| cell.status == CellStatus::Open) {
+        return Err(LabError::Complete {
+            path: dir.to_owned(),
+        });
+    }
+    let session = Session::begin()?;
+    let here = environment::record(&session.cpus, version);
+    run.warnings.extend(changes(&run, &here));
+    run.warnings.push(format!(
+        "The run was broken off and went on at {}; rounds that were not complete were measured again.",
+        time::utc_text(time::unix_ms())
+    ));
+    run.interrupted = true;
+    discard_broken_rounds(&mut run.cells);
+    let folder = Folder::reopen(dir, &run)?;
+    measure(session, &plan, folder, run, watch)
+}
+
+fn measure(
+    session: Session,
+    plan: &Plan,
+    folder: Folder,
+    run: Run,
+    watch: &mut dyn Watch,
+) -> Result<RunSummary, LabError> {
+    let cells: Vec<CellKey> = plan.cells().collect();
+    let title = run.study.title.clone();
+    watch.event(Event::Begun {
+        title: &title,
+        dir: folder.dir(),
+        cells: &cells,
+        samples: plan.samples(),
+        taken: taken_samples(&run, plan),
+        expected: plan.expected(),
+    });
     let mut bench = Bench {
         session: &session,
-        plan: &plan,
+        plan,
+        folder,
         run,
-        shown,
+        watch,
     };
     let outcome = bench.measure();
     session.interrupts.shield();
-    bench.shown.finish();
-    let Bench { mut run, .. } = bench;
+    let Bench {
+        mut run,
+        folder,
+        watch,
+        ..
+    } = bench;
+    watch.event(Event::Ended);
     run.finished_unix_ms = time::unix_ms();
     run.interrupted = matches!(outcome, Err(LabError::Interrupted));
     if let Err(error) = outcome {
         if !run.cells.iter().any(|cell| cell.counted().next().is_some()) {
-            // Only an empty folder goes: one that had content before is not ours.
-            let _ = fs::remove_dir(&dir);
+            folder.discard();
             return Err(error);
         }
-        close_open_cells(&mut run.cells, &error);
         if !run.interrupted {
             run.warnings.push(format!(
-                "The run broke off: {error}. What had been measured is kept."
+                "The run broke off: {error}. What had been measured is kept; `overlane lab resume` goes on."
             ));
         }
     }
@@ -85,7 +127,8 @@ fn run_study(mut study: Study, request: &RunRequest) -> Result<RunSummary, LabEr
         ));
     }
     run.warnings.extend(noise::drift(&run.env.noise));
-    let report = results::write(&run, &dir)?;
+    let report = folder.finish(&run)?;
+    let dir = folder.dir().to_owned();
     Ok(RunSummary { dir, report, run })
 }
 
@@ -97,102 +140,89 @@ fn default_dir(study: &Study, started_unix_ms: u64) -> PathBuf {
     ))
 }
 
-fn require_generator() -> Result<(), LabError> {
-    match environment::find_program("iperf3") {
-        Some(_) => Ok(()),
-        None => Err(LabError::Unable {
-            reason: "`iperf3` is not installed (package iperf3)".to_owned(),
-        }),
-    }
-}
-
-/// A cell before its turn; if its turn never comes, this is how it ended.
-fn not_reached(key: CellKey) -> Cell {
-    Cell::empty(
-        key,
-        CellStatus::Failed {
-            reason: NOT_REACHED.to_owned(),
-        },
-    )
-}
-
-/// After a run that broke off: a cell with samples is as good as they are, and their number is shown;
-/// the others ended with the run.
-fn close_open_cells(cells: &mut [Cell], error: &LabError) {
-    for cell in cells {
-        if !matches!(&cell.status, CellStatus::Failed { reason } if reason == NOT_REACHED) {
-            continue;
+/// Samples that will not be taken again.
+fn taken_samples(run: &Run, plan: &Plan) -> u64 {
+    let of = |cell: &Cell| match cell.status {
+        CellStatus::Open => {
+            let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
+            known.len() as u64
         }
-        cell.status = if cell.counted().next().is_some() {
-            CellStatus::Ok
-        } else {
-            CellStatus::Failed {
-                reason: error.to_string(),
-            }
-        };
+        _ => u64::from(plan.samples_of(&cell.key) + 1),
+    };
+    run.cells.iter().map(of).sum()
+}
+
+/// A round in which some cell of a group has a sample and another has none is measured anew by all: pairs are taken in
+/// turn, not hours apart.
+fn discard_broken_rounds(cells: &mut [Cell]) {
+    let mut rounds = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| cell.status == CellStatus::Open) {
+        let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
+        let all = rounds
+            .entry(cell.key.group)
+            .or_insert_with(|| known.clone());
+        all.retain(|round| known.contains(round));
     }
+    for cell in cells
+        .iter_mut()
+        .filter(|cell| cell.status == CellStatus::Open)
+    {
+        let complete = rounds.get(&cell.key.group);
+        for sample in &mut cell.samples {
+            let whole = complete.is_some_and(|rounds| rounds.contains(&sample.round));
+            if sample.discarded.is_none() && !whole {
+                sample.discarded = Some("the run was broken off in this round".to_owned());
+            }
+        }
+    }
+}
+
+/// What is not as it was when the run began.
+fn changes(run: &Run, here: &crate::record::Environment) -> Vec<String> {
+    let then = &run.env;
+    [
+        ("kernel", &then.kernel, &here.kernel),
+        ("CPU", &then.cpu_model, &here.cpu_model),
+        (
+            "overlane version",
+            &then.overlane_version,
+            &here.overlane_version,
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, then, now)| then != now)
+    .map(|(what, then, now)| {
+        format!("The run went on with another {what}: {now} in place of {then}.")
+    })
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Progress;
-    use crate::record::{BackendName, MtuClass};
-    use crate::study::GroupAxes;
-    use nix::unistd::geteuid;
+    use crate::results::fixture;
 
-    /// Real namespaces, real traffic, one second a sample.
     #[test]
-    fn a_small_study_is_measured_and_leaves_nothing() {
-        if !geteuid().is_root() {
-            eprintln!("skipped: needs root");
-            return;
+    fn a_round_that_not_all_have_is_measured_again_by_all() {
+        let mut cells = fixture::run().cells;
+        let group = cells[0].key.group;
+        cells.retain(|cell| cell.key.group == group && cell.counted().count() > 3);
+        assert!(cells.len() > 1);
+        for cell in &mut cells {
+            cell.status = CellStatus::Open;
+            cell.samples.retain(|sample| sample.round <= 3);
         }
-        let mut study = Study::shipped("jumbo-vxlan").unwrap();
-        // Those of the project itself need its program, which a test is not.
-        study.quick.backends = BackendName::ALL
-            .into_iter()
-            .filter(|name| !name.as_str().starts_with("overlane"))
-            .collect();
-        study.quick.groups = vec![GroupAxes {
-            mtu: vec![MtuClass::Standard],
-            streams: vec![1],
-            offload: vec![false],
-        }];
-        (study.quick.samples, study.quick.seconds) = (1, 1);
-        let out = std::env::temp_dir().join(format!("overlane-lab-run-{}", std::process::id()));
-        let request = RunRequest {
-            study: study.name.clone(),
-            quick: true,
-            backends: None,
-            out: Some(out.clone()),
-            progress: Progress::Lines,
-            version: "test".to_owned(),
-        };
-        let run = run_study(study, &request).unwrap().run;
-        for cell in &run.cells {
-            let needs_packages = cell.key.backend.as_str().starts_with("ovs");
-            if needs_packages && matches!(cell.status, CellStatus::Unavailable { .. }) {
-                continue;
-            }
-            assert_eq!(cell.status, CellStatus::Ok, "{cell:?}");
-            assert!(cell.path_proof, "{cell:?}");
-            assert_eq!((cell.samples.len(), cell.counted().count()), (2, 1));
-            let sample = cell.counted().next().unwrap();
-            assert!(
-                sample.goodput_gbps > 0.01 && sample.underlay_packets > 100,
-                "{sample:?}"
-            );
-            // The wire segments: no packet is larger than the underlay allows.
-            let size = sample.underlay_packet_bytes.unwrap();
-            assert!((1000.0..1615.0).contains(&size), "{size}");
+        cells[0].samples.retain(|sample| sample.round <= 2);
+        discard_broken_rounds(&mut cells);
+        for cell in &cells {
+            let rounds: Vec<u32> = cell.counted().map(|sample| sample.round).collect();
+            assert_eq!(rounds, [1, 2], "{}", cell.key);
         }
-        let prefix = format!("lab{}-", std::process::id());
-        let left = overlane_net::netns::list().unwrap();
+        let kept = &cells[1].samples;
         assert!(
-            !left.iter().any(|name| name.starts_with(&prefix)),
-            "{left:?}"
+            kept.iter()
+                .any(|sample| sample.round == 3 && sample.discarded.is_some()),
+            "kept in the record"
         );
-        fs::remove_dir_all(out).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use overlane_net::netns::{self, Netns};
 use overlane_net::{NetError, Netlink};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{ChildStdin, ChildStdout, Command};
 use std::time::Duration;
 
 /// The session of a run. Undoes everything when dropped.
@@ -96,6 +96,22 @@ impl Session {
     /// Starts a child that goes on running.
     pub(crate) fn start(&self, command: Command, cpus: &[usize]) -> Result<Process, LabError> {
         let process = Process::start(command, cpus)?;
+        self.journal_process(&process)?;
+        Ok(process)
+    }
+
+    /// Starts a child that goes on running, to talk with.
+    pub(crate) fn converse(
+        &self,
+        command: Command,
+        cpus: &[usize],
+    ) -> Result<(Process, ChildStdin, ChildStdout), LabError> {
+        let talking = Process::converse(command, cpus)?;
+        self.journal_process(&talking.0)?;
+        Ok(talking)
+    }
+
+    fn journal_process(&self, process: &Process) -> Result<(), LabError> {
         let pid = process.pid();
         // Without a start time it has ended already.
         if let Some(start_time) = journal::start_time(pid) {
@@ -106,7 +122,7 @@ impl Session {
                 program,
             })?;
         }
-        Ok(process)
+        Ok(())
     }
 
     /// Runs a command to its end and wants success.

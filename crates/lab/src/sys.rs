@@ -56,3 +56,26 @@ pub(crate) fn tell_tags(socket: BorrowedFd<'_>) -> nix::Result<()> {
     };
     Errno::result(done).map(drop)
 }
+
+/// Has a packet socket send by one device and hear that one alone (packet(7)).
+pub(crate) fn bind_to_device(socket: BorrowedFd<'_>, index: u32) -> nix::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::sa_family_t,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: index.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: The descriptor is open as long as it is borrowed; the address outlives the call, and the
+    // size is its own.
+    let done = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
+}

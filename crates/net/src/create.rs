@@ -1,4 +1,5 @@
-//! Creating and deleting virtual devices: veth pairs, bridges, VXLAN devices. TAP devices are in `tap`.
+//! Creating and deleting virtual devices: veth pairs, bridges, VLAN and tunnel devices. TAP devices are in
+//! `tap`.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoGeneve, InfoKind, InfoVeth, InfoVlan, InfoVxlan, LinkAttribute,
+    LinkInfo, LinkMessage,
 };
 
 use crate::error::NetError;
@@ -35,6 +37,22 @@ pub struct Vxlan {
     pub device: Option<u32>,
 }
 
+/// A Geneve device of the kernel, with one other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geneve {
+    /// Network identifier.
+    pub vni: u32,
+    /// The other end.
+    pub remote: IpAddr,
+    /// UDP port.
+    pub port: u16,
+    /// Send and accept a zero UDP checksum over IPv6 (RFC 6936).
+    pub udp6_zero_csum: bool,
+}
+
+/// The kernel counts such times in hundredths of a second (`USER_HZ`).
+const USER_HZ: u32 = 100;
+
 impl Netlink {
     /// Creates a veth pair: `a` here, `b` here or in `b_netns`.
     pub fn add_veth(&self, a: &str, b: &str, b_netns: Option<&Netns>) -> Result<(), NetError> {
@@ -61,6 +79,52 @@ impl Netlink {
             InfoKind::Bridge,
             None,
         )
+    }
+
+    /// How long a bridge remembers a station that is silent.
+    pub fn set_bridge_ageing(&self, name: &str, seconds: u32) -> Result<(), NetError> {
+        let ageing = InfoBridge::AgeingTime(seconds.saturating_mul(USER_HZ));
+        let infos = vec![
+            LinkInfo::Kind(InfoKind::Bridge),
+            LinkInfo::Data(InfoData::Bridge(vec![ageing])),
+        ];
+        let mut message = LinkMessage::default();
+        message.header.index = self.link(name)?.index;
+        message.attributes = vec![LinkAttribute::LinkInfo(infos)];
+        // What belongs to a kind of device is changed by a NEW request for a device that exists.
+        let message = RouteNetlinkMessage::NewLink(message);
+        self.call(
+            format!("set the ageing time to {seconds} s"),
+            Some(name),
+            message,
+            0,
+        )
+        .map(drop)
+    }
+
+    /// Creates a device for one 802.1Q VLAN of another device.
+    pub fn add_vlan(&self, name: &str, lower: &str, vlan: u16) -> Result<(), NetError> {
+        let lower_index = self.link(lower)?.index;
+        let data = InfoData::Vlan(vec![InfoVlan::Id(vlan)]);
+        let operation = format!("create the device of VLAN {vlan} on {lower}");
+        let below = vec![LinkAttribute::Link(lower_index)];
+        self.add_with(operation, name, InfoKind::Vlan, Some(data), below)
+    }
+
+    /// Creates a Geneve device.
+    pub fn add_geneve(&self, name: &str, geneve: &Geneve) -> Result<(), NetError> {
+        let data = InfoData::Geneve(vec![
+            InfoGeneve::Id(geneve.vni),
+            match geneve.remote {
+                IpAddr::V4(address) => InfoGeneve::Remote(address),
+                IpAddr::V6(address) => InfoGeneve::Remote6(address),
+            },
+            InfoGeneve::Port(geneve.port),
+            InfoGeneve::UdpZeroCsum6Tx(geneve.udp6_zero_csum),
+            InfoGeneve::UdpZeroCsum6Rx(geneve.udp6_zero_csum),
+        ]);
+        let operation = format!("create the Geneve device to {}", geneve.remote);
+        self.add(operation, name, InfoKind::Geneve, Some(data))
     }
 
     /// Creates a VXLAN device.
@@ -92,6 +156,17 @@ impl Netlink {
         kind: InfoKind,
         data: Option<InfoData>,
     ) -> Result<(), NetError> {
+        self.add_with(operation, name, kind, data, Vec::new())
+    }
+
+    fn add_with(
+        &self,
+        operation: String,
+        name: &str,
+        kind: InfoKind,
+        data: Option<InfoData>,
+        others: Vec<LinkAttribute>,
+    ) -> Result<(), NetError> {
         let mut infos = vec![LinkInfo::Kind(kind)];
         infos.extend(data.map(LinkInfo::Data));
         let mut message = LinkMessage::default();
@@ -99,6 +174,7 @@ impl Netlink {
             LinkAttribute::IfName(device_name(name)?),
             LinkAttribute::LinkInfo(infos),
         ];
+        message.attributes.extend(others);
         let message = RouteNetlinkMessage::NewLink(message);
         self.call(operation, Some(name), message, NLM_F_CREATE | NLM_F_EXCL)
             .map(drop)

@@ -36,7 +36,7 @@ pub mod sysctl;
 pub mod sysfs;
 pub mod tap;
 
-pub use create::Vxlan;
+pub use create::{Geneve, Vxlan};
 pub use error::{NetError, Place, RejectedFeature, Rejection};
 pub use link::{Link, LinkStats};
 pub use neighbour::{NeighbourState, Nud};

@@ -1,35 +1,40 @@
-//! `kernel-vxlan`: a Linux bridge and the kernel's VXLAN device, unicast to the other host, learning
-//! as it comes.
+//! `kernel-vxlan`: on each host a Linux bridge for each network, and in it the kernel's VXLAN device,
+//! learning as it comes, unicast to the other hosts.
+//!
+//! ```text
+//! port0 ── br0 ── vxlan0 (VNI 5001) ⇢ uplink
+//! ```
 
-use super::{Backend, bridge};
+use super::{Backend, bridge, networks_on};
 use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{HOST1_ADDRESS, HOST2_ADDRESS, PREFIX, Topology, UPLINK, VNI};
+use crate::topology::{Network, Topology, UPLINK, layout};
 use overlane_net::Vxlan;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-const DEVICE: &str = "vxlan0";
 /// IANA's port; the kernel's own default is an older one.
 const PORT: u16 = 4789;
+/// The entry of the forwarding table for everything that no other is for.
+const FLOOD: [u8; 6] = [0; 6];
 
 pub(super) struct KernelVxlan;
 
 impl Backend for KernelVxlan {
     fn build(&mut self, _session: &Session, topology: &Topology) -> Result<(), LabError> {
-        let mtu = topology.group.mtu_class.guest_mtu(topology.backend);
-        for (host, own, other) in topology.hosts() {
-            host.netlink.add_address(UPLINK, own.into(), PREFIX)?;
-            let uplink = host.netlink.link(UPLINK)?.index;
-            host.netlink.add_vxlan(
-                DEVICE,
-                &Vxlan {
-                    device: Some(uplink),
-                    ..tunnel(own, other)
-                },
-            )?;
-            host.raise(DEVICE, mtu)?;
-            bridge::join(host, DEVICE)?;
+        for (index, host) in topology.hosts.iter().enumerate() {
+            if topology.has_underlay() {
+                let (own, prefix) = (topology.host_address(index), topology.underlay_prefix());
+                host.add_address(UPLINK, own, prefix)?;
+            }
+            for (network, mut ports) in networks_on(topology, index) {
+                let device = format!("vxlan{}", network.index);
+                if topology.has_underlay() {
+                    add_tunnel(topology, index, network, &device)?;
+                    ports.push(&device);
+                }
+                bridge::join(host, &format!("br{}", network.index), &ports)?;
+            }
         }
         Ok(())
     }
@@ -37,17 +42,50 @@ impl Backend for KernelVxlan {
     fn expected(&self) -> Expected {
         Expected::Vxlan
     }
+
+    fn devices(&self, topology: &Topology) -> Vec<(usize, String)> {
+        super::devices_of_networks(topology, "vxlan")
+    }
 }
 
-fn tunnel(own: Ipv4Addr, other: Ipv4Addr) -> Vxlan {
+/// The tunnel of one network: flooding to the other hosts, and the guests' MACs from the start, so that none
+/// is forgotten while packets go one way.
+fn add_tunnel(
+    topology: &Topology,
+    index: usize,
+    network: Network,
+    device: &str,
+) -> Result<(), LabError> {
+    let host = &topology.hosts[index];
+    let uplink = host.netlink.link(UPLINK)?.index;
+    let tunnel = Vxlan {
+        device: Some(uplink),
+        ..tunnel(network.vni, topology.host_address(index))
+    };
+    host.netlink.add_vxlan(device, &tunnel)?;
+    host.raise(device, topology.guest_mtu())?;
+    for peer in topology.peers(index) {
+        let address = topology.host_address(peer);
+        host.netlink.add_bridge_fdb(device, FLOOD, address)?;
+        for (guest, port) in topology.ports_on(peer) {
+            if port.networks.contains(&network.index) {
+                host.netlink.add_bridge_fdb(device, guest.mac, address)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tunnel(vni: u32, local: IpAddr) -> Vxlan {
     Vxlan {
-        vni: Some(VNI),
+        vni: Some(vni),
         external: false,
-        local: Some(own.into()),
-        remote: Some(other.into()),
+        local: Some(local),
+        remote: None,
         port: PORT,
         learning: true,
-        udp6_zero_csum: false,
+        // As Overlane does over IPv6 (RFC 6936): the inner packet has checksums of its own.
+        udp6_zero_csum: local.is_ipv6(),
         device: None,
     }
 }
@@ -56,8 +94,9 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
     if let Some(reason) = bridge::check(session)? {
         return Ok(Some(reason));
     }
-    let tunnel = tunnel(HOST1_ADDRESS, HOST2_ADDRESS);
-    let tried = session.try_in_netns(|netlink| netlink.add_vxlan(DEVICE, &tunnel))?;
+    let local = layout::host_address(crate::record::Family::Ipv4, 0);
+    let tunnel = tunnel(layout::FIRST_VNI, local);
+    let tried = session.try_in_netns(|netlink| netlink.add_vxlan("vxlan0", &tunnel))?;
     Ok(tried
         .err()
         .map(|error| format!("the kernel makes no VXLAN device: {error}")))

@@ -1,29 +1,48 @@
-//! The networks that are compared: each joins `port0` to `uplink` on both hosts of a topology.
+//! The networks that are compared: each joins the guests' ports to `uplink` on every host of a topology.
 //!
-//! A new backend is a file here, a name in `record`, and a line in [`new`] and [`check`].
+//! A new backend is a file here, a name in `record`, and a line in [`new`], [`check`] and [`unsupported`].
 
 mod bridge;
 mod direct;
+mod kernel_geneve;
+mod kernel_vlan;
 mod kernel_vxlan;
 mod overlane;
+mod overlane_fabric;
 mod overlane_vlan;
 mod ovs;
+mod ovs_flows;
 mod ovs_switch;
 mod ovs_vlan;
 
 use crate::error::LabError;
 use crate::proof::Expected;
-use crate::record::BackendName;
+use crate::record::{BackendName, Encapsulation, FarEnd, Feature, Setting};
 use crate::session::Session;
-use crate::topology::Topology;
+use crate::topology::{self, Network, Topology};
+use std::collections::BTreeMap;
 
 /// What joins the guests of one topology.
 pub(crate) trait Backend {
-    /// Sets itself up on both hosts.
+    /// Sets itself up on all hosts.
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError>;
 
     /// How the guests' packets have to look on the underlay.
     fn expected(&self) -> Expected;
+
+    /// The devices that it adds, with their host counted from 0: they have counters.
+    fn devices(&self, _topology: &Topology) -> Vec<(usize, String)> {
+        Vec::new()
+    }
+
+    /// Its own counters of lost packets, since it was built: `host1 overlane unknown_unicast` → packets.
+    fn counters(
+        &self,
+        _session: &Session,
+        _topology: &Topology,
+    ) -> Result<BTreeMap<String, u64>, LabError> {
+        Ok(BTreeMap::new())
+    }
 
     /// What a reader of its cells has to know.
     fn notes(&self) -> Vec<String> {
@@ -41,7 +60,9 @@ pub(crate) fn new(name: BackendName) -> Box<dyn Backend> {
     match name {
         BackendName::Direct => Box::new(direct::Direct),
         BackendName::Bridge => Box::new(bridge::Bridge),
+        BackendName::KernelVlan => Box::new(kernel_vlan::KernelVlan),
         BackendName::KernelVxlan => Box::new(kernel_vxlan::KernelVxlan),
+        BackendName::KernelGeneve => Box::new(kernel_geneve::KernelGeneve),
         BackendName::OvsVlan => Box::new(ovs_vlan::OvsVlan::default()),
         BackendName::OvsVxlan => Box::new(ovs::Ovs::vxlan()),
         BackendName::OvsGeneve => Box::new(ovs::Ovs::geneve()),
@@ -57,7 +78,9 @@ pub(crate) fn check(session: &Session, name: BackendName) -> Result<Option<Strin
     match name {
         BackendName::Direct => Ok(None),
         BackendName::Bridge => bridge::check(session),
+        BackendName::KernelVlan => kernel_vlan::check(session),
         BackendName::KernelVxlan => kernel_vxlan::check(session),
+        BackendName::KernelGeneve => kernel_geneve::check(session),
         BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve => {
             Ok(ovs_switch::check())
         }
@@ -65,4 +88,69 @@ pub(crate) fn check(session: &Session, name: BackendName) -> Result<Option<Strin
             Ok(overlane::check())
         }
     }
+}
+
+/// Why a backend has no such setting, on any machine.
+pub(crate) fn unsupported(name: BackendName, setting: &Setting) -> Option<String> {
+    let refuse = |because: bool, reason: &str| because.then(|| format!("{name}: {reason}"));
+    let is_overlane = matches!(
+        name,
+        BackendName::OverlaneVlan | BackendName::OverlaneVxlan | BackendName::OverlaneGeneve
+    );
+    let tunnel = name.is_overlay();
+    let plain = name.encapsulation() == Encapsulation::None && name != BackendName::Direct;
+    let trunk = setting.is_trunk();
+    topology::impossible(name, setting)
+        .or_else(|| {
+            let off = setting.feature == Feature::SecurityOff;
+            refuse(off && !is_overlane, "port security is Overlane's")
+        })
+        .or_else(|| {
+            let tester = setting.far_end == FarEnd::Tester;
+            refuse(tester && tunnel, "a bare tester takes no tunnels")
+        })
+        .or_else(|| {
+            let many = setting.vnis > topology::layout::TAGS_PER_DEVICE;
+            let reason = "more networks than a guest's device has tags: it tells guests' devices \
+                          by their MAC alone, which is one for all of them";
+            refuse(plain && trunk && many, reason)
+        })
+        .or_else(|| match name {
+            BackendName::KernelVlan | BackendName::KernelVxlan | BackendName::KernelGeneve => {
+                let reason = "it has no trunks in this laboratory: a tag for each network takes a \
+                              bridge that filters VLANs";
+                refuse(trunk, reason)
+            }
+            _ => None,
+        })
+}
+
+/// The networks that have ports on a host, with the ports' devices; none of them is a trunk.
+fn networks_on(topology: &Topology, host: usize) -> Vec<(Network, Vec<&str>)> {
+    let ports = |network: &Network| -> Vec<&str> {
+        topology
+            .ports_on(host)
+            .filter(|(_, port)| port.networks.contains(&network.index))
+            .map(|(_, port)| port.host_device.as_str())
+            .collect()
+    };
+    topology
+        .networks()
+        .map(|network| (network, ports(&network)))
+        .filter(|(_, ports)| !ports.is_empty())
+        .collect()
+}
+
+/// For each network of each host its bridge, and the one device that joins it to the uplink.
+fn devices_of_networks(topology: &Topology, uplinks: &str) -> Vec<(usize, String)> {
+    let mut devices = Vec::new();
+    for host in 0..topology.hosts.len() {
+        for (Network { index, .. }, _) in networks_on(topology, host) {
+            devices.push((host, format!("br{index}")));
+            if topology.has_underlay() {
+                devices.push((host, format!("{uplinks}{index}")));
+            }
+        }
+    }
+    devices
 }

@@ -1,94 +1,75 @@
 //! `overlane-vxlan` and `overlane-geneve`: this project's own data path, set up as any user would: a
 //! fabric file and `overlane apply`, through the public command line.
-//! [`overlane_vlan`](super::overlane_vlan) is the same with another fabric.
+//! [`overlane_vlan`](super::overlane_vlan) is the same with another fabric; the file is written by
+//! [`overlane_fabric`](super::overlane_fabric).
 
 use super::Backend;
+use super::overlane_fabric::Fabric;
 use crate::environment;
 use crate::error::LabError;
 use crate::journal::Entry;
+use crate::process::own_program;
 use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{
-    GUEST1_ADDRESS, GUEST1_MAC, GUEST2_ADDRESS, GUEST2_MAC, HOST1_ADDRESS, HOST2_ADDRESS, Node,
-    PORT_DEVICE, PREFIX, Topology, UPLINK, VNI,
-};
+use crate::topology::{Node, Topology, UPLINK};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-const PROGRAM: &str = "overlane";
 const BPFFS: &str = "/sys/fs/bpf";
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: FsType = FsType(0xcafe_4a11);
-const STEP: Duration = Duration::from_secs(30);
+/// A fabric of thousands of ports takes its time.
+const STEP: Duration = Duration::from_secs(120);
+/// What `apply` makes for packets that cannot travel whole, and for receive offload; the latter where the kernel
+/// has a device for the tunnel.
+const DEVICES: [&str; 3] = ["ovl-seg0", "ovl-seg1", "ovl-gro"];
 /// tcx came with this one.
 const KERNEL: (u32, u32) = (6, 6);
+const NOT_STARTED_BY: &str = "the laboratory was not started by the program `overlane`";
 
 pub(super) struct Overlane {
-    /// The file's settings of tunnels, a whole line; empty where there are none.
-    tunnel: String,
-    /// What the logical switch is on the underlay.
-    switch: String,
     expected: Expected,
+    /// The names of the hosts in the fabric, those that carry it.
     applied: Vec<String>,
 }
 
 impl Overlane {
     pub(super) fn vxlan() -> Self {
-        Self::tunnels("vxlan", Expected::Vxlan)
+        Self::new(Expected::Vxlan)
     }
 
     pub(super) fn geneve() -> Self {
-        Self::tunnels("geneve", Expected::Geneve { ovn: true })
+        Self::new(Expected::Geneve { ovn: true })
     }
 
-    fn tunnels(encapsulation: &str, expected: Expected) -> Self {
-        let tunnel = format!("tunnel: {{ encapsulation: {encapsulation} }}\n");
-        Self::new(tunnel, format!("vni: {VNI}"), expected)
-    }
-
-    pub(super) fn new(tunnel: String, switch: String, expected: Expected) -> Self {
+    pub(super) fn new(expected: Expected) -> Self {
         Self {
-            tunnel,
-            switch,
             expected,
             applied: Vec::new(),
         }
-    }
-
-    /// The fabric of the two hosts.
-    pub(super) fn fabric(&self, [a, b]: [&str; 2]) -> String {
-        let Self { tunnel, switch, .. } = self;
-        let (mac1, mac2) = (mac(GUEST1_MAC), mac(GUEST2_MAC));
-        format!(
-            "version: 1\n\
-             {tunnel}\
-             hosts:\n  \
-               {a}: {{ underlay: {HOST1_ADDRESS}, uplink: {UPLINK} }}\n  \
-               {b}: {{ underlay: {HOST2_ADDRESS}, uplink: {UPLINK} }}\n\
-             switches:\n  \
-               lab: {{ {switch} }}\n\
-             ports:\n  \
-               guest1: {{ switch: lab, host: {a}, device: {PORT_DEVICE}, mac: \"{mac1}\", addresses: [{GUEST1_ADDRESS}] }}\n  \
-               guest2: {{ switch: lab, host: {b}, device: {PORT_DEVICE}, mac: \"{mac2}\", addresses: [{GUEST2_ADDRESS}] }}\n"
-        )
     }
 }
 
 impl Backend for Overlane {
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
         mount_bpffs(session)?;
-        let names = ["a", "b"].map(|end| session.unique(&format!("{}-{end}", topology.label())));
-        let file = session.dir().join(format!("{}.yaml", topology.label()));
-        let fabric = self.fabric([&names[0], &names[1]]);
+        let label = topology.label();
+        let name = |host: &Node| session.unique(&format!("{label}-{}", host.place));
+        let names: Vec<String> = topology.hosts.iter().map(name).collect();
+        let file = session.dir().join(format!("{label}.yaml"));
+        let fabric = Fabric::of(topology, &names).text();
         fs::write(&file, fabric).map_err(LabError::io("writing", &file))?;
-        for (host, own, _) in topology.hosts() {
-            host.netlink.add_address(UPLINK, own.into(), PREFIX)?;
+        let prefix = topology.underlay_prefix();
+        for (index, host) in topology.hosts.iter().enumerate() {
+            host.add_address(UPLINK, topology.host_address(index), prefix)?;
         }
-        for ((host, _, _), name) in topology.hosts().zip(names) {
+        for (host, name) in topology.hosts.iter().zip(names) {
             session.journal(&Entry::Fabric { host: name.clone() })?;
             let mut apply = overlane(&["apply"])?;
             apply.arg(&file);
@@ -102,11 +83,70 @@ impl Backend for Overlane {
         self.expected
     }
 
+    fn devices(&self, topology: &Topology) -> Vec<(usize, String)> {
+        let mut devices = Vec::new();
+        for (index, host) in topology.hosts.iter().enumerate() {
+            let made = DEVICES
+                .iter()
+                .filter(|name| host.netlink.link(name).is_ok());
+            devices.extend(made.map(|name| (index, (*name).to_owned())));
+        }
+        devices
+    }
+
+    fn counters(
+        &self,
+        session: &Session,
+        topology: &Topology,
+    ) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        for (host, name) in topology.hosts.iter().zip(&self.applied) {
+            let show = overlane(&["show", "counters", "--json", "--host", name])?;
+            let said = session.run(show, STEP)?.stdout;
+            let shown: Shown = serde_json::from_slice(&said).map_err(|error| {
+                let action = format!("reading the counters of {name}");
+                LabError::system(&action)(std::io::Error::from(error))
+            })?;
+            counters.extend(shown.lost(&host.place));
+        }
+        Ok(counters)
+    }
+
     fn tear_down(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
-        for ((host, _, _), name) in topology.hosts().zip(self.applied.drain(..)) {
+        for (host, name) in topology.hosts.iter().zip(self.applied.drain(..)) {
             session.run(on_host(overlane(&["remove"])?, &name, host), STEP)?;
         }
         Ok(())
+    }
+}
+
+/// What `overlane show counters --json` prints, of it what is needed.
+#[derive(Deserialize)]
+struct Shown {
+    verdicts: Vec<Verdict>,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    verdict: String,
+    drop: bool,
+    /// Packets as they are on a wire: those of the traffic tool.
+    segments: u64,
+}
+
+impl Shown {
+    /// The drops of all hooks together, by their reason.
+    fn lost(&self, place: &str) -> BTreeMap<String, u64> {
+        let mut lost = BTreeMap::new();
+        for Verdict {
+            verdict, segments, ..
+        } in self.verdicts.iter().filter(|verdict| verdict.drop)
+        {
+            *lost
+                .entry(format!("{place} overlane {verdict}"))
+                .or_insert(0) += segments;
+        }
+        lost
     }
 }
 
@@ -115,23 +155,14 @@ fn on_host(mut command: Command, name: &str, host: &Node) -> Command {
     command
 }
 
-fn mac(bytes: [u8; 6]) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 /// The program that this one is.
 fn overlane(arguments: &[&str]) -> Result<Command, LabError> {
     let program = own_program().ok_or_else(|| LabError::Unable {
-        reason: "the laboratory was not started by the program `overlane`".to_owned(),
+        reason: NOT_STARTED_BY.to_owned(),
     })?;
     let mut command = Command::new(program);
     command.args(arguments).env("NO_COLOR", "1");
     Ok(command)
-}
-
-fn own_program() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    (program.file_stem()? == PROGRAM).then_some(program)
 }
 
 /// Mounts the BPF file system where the machine has not; the journal remembers who did.
@@ -159,7 +190,7 @@ fn is_bpffs(path: &Path) -> bool {
 
 pub(super) fn check() -> Option<String> {
     if own_program().is_none() {
-        return Some("the laboratory was not started by the program `overlane`".to_owned());
+        return Some(NOT_STARTED_BY.to_owned());
     }
     let release = environment::kernel_release();
     if let Some(found) = environment::version_of(&release)
@@ -182,21 +213,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fabric_file_has_both_hosts_and_ports() {
-        let fabric = Overlane::geneve().fabric(["lab1-a", "lab1-b"]);
-        assert!(
-            fabric.contains("tunnel: { encapsulation: geneve }"),
-            "{fabric}"
-        );
-        assert!(
-            fabric.contains("\n  lab1-b: { underlay: 198.18.0.2, uplink: uplink }\n"),
-            "{fabric}"
-        );
-        assert!(
-            fabric.contains(
-                "\n  guest1: { switch: lab, host: lab1-a, device: port0, mac: \"02:00:00:00:00:01\", addresses: [198.18.100.1] }\n"
-            ),
-            "{fabric}"
-        );
+    fn drops_of_all_hooks_add_up_and_deliveries_are_none() {
+        let shown: Shown = serde_json::from_str(
+            r#"{"host": "a", "verdicts": [
+                {"hook": "from_port", "verdict": "encap", "drop": false, "packets": 9, "segments": 9, "bytes": 9},
+                {"hook": "from_port", "verdict": "pkt_too_big", "drop": true, "packets": 1, "segments": 4, "bytes": 9},
+                {"hook": "from_segmenter", "verdict": "pkt_too_big", "drop": true, "packets": 2, "segments": 2, "bytes": 9}
+            ]}"#,
+        )
+        .unwrap();
+        let lost = BTreeMap::from([("host2 overlane pkt_too_big".to_owned(), 6)]);
+        assert_eq!(shown.lost("host2"), lost);
     }
 }

@@ -1,19 +1,25 @@
-//! `ovs-vxlan` and `ovs-geneve`: Open vSwitch in userspace with a tunnel between the hosts.
+//! `ovs-vxlan` and `ovs-geneve`: Open vSwitch in userspace with a tunnel to each other host.
 //!
 //! ```text
 //! port0 ── br-int ── tunnel ⇢ br-phys (internal port holds the underlay address) ── uplink
 //! ```
 //!
 //! Userspace tunnelling finds the outer path by the kernel's routes: the underlay address therefore
-//! lies on the bridge that holds the uplink (OVS documentation, "Userspace native tunneling").
+//! lies on the bridge that holds the uplink (OVS documentation, "Userspace native tunneling"). Each network
+//! is a tag within br-int, with a tunnel of its own; the tags of guests that are trunks are exchanged by flows.
 
 use super::Backend;
+use super::ovs_flows::{self, Carrier};
 use super::ovs_switch::{self, Switches};
 use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{PORT_DEVICE, PREFIX, Topology, UPLINK, VNI};
-use std::net::Ipv4Addr;
+use crate::topology::{Network, Topology, UPLINK, layout};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const INNER: &str = "br-int";
+const OUTER: &str = "br-phys";
 
 pub(super) struct Ovs {
     kind: &'static str,
@@ -38,38 +44,98 @@ impl Ovs {
         }
     }
 
-    /// Bridges, uplink, tunnel and the guest's port.
-    fn script(&self, topology: &Topology, other: Ipv4Addr) -> String {
-        let underlay_mtu = topology.group.mtu_class.underlay_mtu();
-        let guest_mtu = topology.group.mtu_class.guest_mtu(topology.backend);
-        format!(
-            "add-br br-phys -- set bridge br-phys datapath_type=netdev \
-             -- set interface br-phys mtu_request={underlay_mtu} \
-             -- add-port br-phys {UPLINK} \
-             -- add-br br-int -- set bridge br-int datapath_type=netdev \
-             -- add-port br-int {PORT_DEVICE} -- set interface {PORT_DEVICE} mtu_request={guest_mtu} \
-             -- add-port br-int tunnel0 -- set interface tunnel0 type={} \
-             options:remote_ip={other} options:key={VNI}",
-            self.kind
-        )
+    /// Bridges, uplink, tunnels and the guests' ports.
+    fn script(&self, topology: &Topology, host: usize) -> String {
+        let mut script = ovs_switch::bridge(INNER);
+        if topology.has_underlay() {
+            let mtu = topology.setting.mtu_class.underlay_mtu();
+            script += &format!(
+                " -- {} -- set interface {OUTER} mtu_request={mtu} -- add-port {OUTER} {UPLINK}",
+                ovs_switch::bridge(OUTER)
+            );
+        }
+        let guest_mtu = topology.guest_mtu();
+        for (_, port) in topology.ports_on(host) {
+            let tag = tag(topology, port.networks.start);
+            let device = &port.host_device;
+            // Writing to a string does not fail.
+            let _ = write!(
+                script,
+                " -- add-port {INNER} {device}{tag} -- set interface {device} mtu_request={guest_mtu}"
+            );
+        }
+        for peer in topology.peers(host) {
+            self.push_tunnels(&mut script, topology, peer);
+        }
+        script
     }
+
+    /// The tunnels to another host: one for each network, or one for all tags of trunks.
+    fn push_tunnels(&self, script: &mut String, topology: &Topology, peer: usize) {
+        let kind = self.kind;
+        let remote = topology.host_address(peer);
+        let options = format!("type={kind} options:remote_ip={remote}");
+        let common = ovs_flows::tunnel_to(peer);
+        if topology.setting.is_trunk() {
+            let _ = write!(
+                script,
+                " -- add-port {INNER} {common} -- set interface {common} {options} options:key=flow"
+            );
+            return;
+        }
+        for Network { index, vni, .. } in topology.networks() {
+            let tag = tag(topology, index);
+            let name = format!("{common}-{index}");
+            let _ = write!(
+                script,
+                " -- add-port {INNER} {name}{tag} -- set interface {name} {options} options:key={vni}"
+            );
+        }
+    }
+}
+
+/// The tag that keeps networks apart within the bridge; a single one needs none.
+fn tag(topology: &Topology, network: u32) -> String {
+    let setting = &topology.setting;
+    if setting.vnis == 1 || setting.is_trunk() {
+        return String::new();
+    }
+    format!(" tag={}", Network::of(setting, network).vlan)
 }
 
 impl Backend for Ovs {
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
         Switches::prepare(topology)?;
-        for (host, own, other) in topology.hosts() {
+        for (index, host) in topology.hosts.iter().enumerate() {
+            let script = self.script(topology, index);
             let instance = self.switches.start(session, topology, host)?;
-            instance.configure(session, host, &self.script(topology, other))?;
-            host.netlink.add_address("br-phys", own.into(), PREFIX)?;
-            host.netlink.set_up("br-phys")?;
-            host.netlink.set_up("br-int")?;
+            instance.configure(session, host, &script)?;
+            if topology.has_underlay() {
+                let (own, prefix) = (topology.host_address(index), topology.underlay_prefix());
+                host.add_address(OUTER, own, prefix)?;
+                host.netlink.set_up(OUTER)?;
+                let network = layout::underlay_network(topology.setting.underlay);
+                instance.add_route(session, host, network, OUTER)?;
+            }
+            host.netlink.set_up(INNER)?;
+            if topology.setting.is_trunk() {
+                let flows = ovs_flows::flows(topology, index, Carrier::Tunnel);
+                instance.set_flows(session, host, INNER, &flows)?;
+            }
         }
         Ok(())
     }
 
     fn expected(&self) -> Expected {
         self.expected
+    }
+
+    fn counters(
+        &self,
+        session: &Session,
+        topology: &Topology,
+    ) -> Result<BTreeMap<String, u64>, LabError> {
+        self.switches.counters(session, topology)
     }
 
     fn notes(&self) -> Vec<String> {

@@ -1,18 +1,29 @@
 //! Open vSwitch in userspace (`datapath_type=netdev`): one instance per virtual host with its own
 //! database and sockets, and what its version asks of the devices around it. What the instances do is
-//! said by [`ovs`](super::ovs) (tunnels) and [`ovs_vlan`](super::ovs_vlan).
+//! said by [`ovs`](super::ovs) (tunnels) and [`ovs_vlan`](super::ovs_vlan), flows of trunks by
+//! [`ovs_flows`](super::ovs_flows).
 
 use crate::error::LabError;
 use crate::process::Process;
 use crate::session::Session;
-use crate::topology::{GUEST_DEVICE, Node, PORT_DEVICE, Topology, UPLINK};
+use crate::topology::{Node, Topology, UPLINK};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const PROGRAMS: [&str; 4] = ["ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl"];
+const PROGRAMS: [&str; 6] = [
+    "ovsdb-tool",
+    "ovsdb-server",
+    "ovs-vswitchd",
+    "ovs-vsctl",
+    "ovs-ofctl",
+    "ovs-appctl",
+];
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const STEP: Duration = Duration::from_secs(15);
 /// What Open vSwitch's userspace TCP cannot take (3.1: checksums left to the device go out unfilled,
@@ -29,18 +40,22 @@ const OFFLOADS_OFF: [(&str, bool); 5] = [
 #[derive(Default)]
 pub(super) struct Switches {
     daemons: Vec<Process>,
+    instances: Vec<Instance>,
 }
 
 impl Switches {
-    /// Sets the devices of both hosts and their guests as this version of Open vSwitch needs them.
+    /// Sets the devices of all hosts and guests as this version of Open vSwitch needs them.
     pub(super) fn prepare(topology: &Topology) -> Result<(), LabError> {
-        for guest in [&topology.guest1, &topology.guest2] {
-            guest.set_features(GUEST_DEVICE, &OFFLOADS_OFF)?;
-        }
-        for (host, _, _) in topology.hosts() {
-            for device in [PORT_DEVICE, UPLINK] {
-                host.set_features(device, &[("gro", false)])?;
+        for guest in topology.guests() {
+            for port in &guest.ports {
+                guest.node.set_features(&port.device, &OFFLOADS_OFF)?;
             }
+        }
+        for (index, host) in topology.hosts.iter().enumerate() {
+            for (_, port) in topology.ports_on(index) {
+                host.set_features(&port.host_device, &[("gro", false)])?;
+            }
+            host.set_features(UPLINK, &[("gro", false)])?;
         }
         Ok(())
     }
@@ -51,7 +66,7 @@ impl Switches {
         session: &Session,
         topology: &Topology,
         host: &Node,
-    ) -> Result<Instance, LabError> {
+    ) -> Result<&Instance, LabError> {
         let instance = Instance::new(session, topology, host);
         instance.clear()?;
         fs::create_dir_all(&instance.dir).map_err(LabError::io("creating", &instance.dir))?;
@@ -67,19 +82,72 @@ impl Switches {
             .arg(format!("--remote=p{}", instance.socket()));
         self.daemons.push(session.start(database, &host.cpus)?);
         session.wait_until("ovsdb-server", STEP, || {
-            Ok(instance.path("db.sock").exists())
+            Ok(UnixStream::connect(instance.path("db.sock")).is_ok())
         })?;
         session.run(instance.vsctl(host, &["--no-wait", "init"]), STEP)?;
         let mut switch = instance.command(host, "ovs-vswitchd");
         switch.arg(instance.socket()).arg("--disable-system");
         self.daemons.push(session.start(switch, &host.cpus)?);
-        Ok(instance)
+        self.instances.push(instance);
+        Ok(&self.instances[self.instances.len() - 1])
+    }
+
+    /// What the switches dropped, by the interface that tells.
+    pub(super) fn counters(
+        &self,
+        session: &Session,
+        topology: &Topology,
+    ) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        for (host, instance) in topology.hosts.iter().zip(&self.instances) {
+            let ask = [
+                "--format=json",
+                "--columns=name,statistics",
+                "list",
+                "interface",
+            ];
+            let said = session.run(instance.vsctl(host, &ask), STEP)?.stdout;
+            counters.extend(
+                drops_of(&host.place, &said).ok_or_else(|| LabError::System {
+                    action: format!("reading the interfaces of Open vSwitch on {}", host.place),
+                    source: ErrorKind::InvalidData.into(),
+                })?,
+            );
+        }
+        Ok(counters)
     }
 
     /// Ends all of them.
     pub(super) fn stop(&mut self) {
         self.daemons.clear();
+        self.instances.clear();
     }
+}
+
+/// The counters of drops in a table of interfaces: rows of a name and `["map", [[key, value] …]]`
+/// (RFC 7047 §5.1). What the kernel counts on devices of its own is left to them.
+fn drops_of(place: &str, table: &[u8]) -> Option<BTreeMap<String, u64>> {
+    let table: Value = serde_json::from_slice(table).ok()?;
+    let mut drops = BTreeMap::new();
+    for row in table.get("data")?.as_array()? {
+        let name = row.get(0)?.as_str()?;
+        let statistics = row.get(1)?.get(1)?.as_array()?;
+        for entry in statistics {
+            let (key, count) = (entry.get(0)?.as_str()?, entry.get(1)?.as_u64());
+            let is_drop = key.contains("drop") || key == "rx_over_err";
+            if let (true, Some(count)) = (is_drop, count) {
+                drops.insert(format!("{place} ovs {name} {key}"), count);
+            }
+        }
+    }
+    Some(drops)
+}
+
+/// The words that make a userspace bridge, which forgets as late as it can.
+pub(super) fn bridge(name: &str) -> String {
+    format!(
+        "add-br {name} -- set bridge {name} datapath_type=netdev other-config:mac-aging-time=3600"
+    )
 }
 
 /// What a reader of the cells of any of these backends has to know.
@@ -120,6 +188,46 @@ impl Instance {
             .chain(script.split_whitespace())
             .collect();
         session.run(self.vsctl(host, &words), STEP)?;
+        Ok(())
+    }
+
+    /// Tells the switch the way to the other hosts. By itself it learns it from the kernel, unless it looks between
+    /// the address and the route; then it never does. It refuses until it knows the address.
+    pub(super) fn add_route(
+        &self,
+        session: &Session,
+        host: &Node,
+        network: &str,
+        bridge: &str,
+    ) -> Result<(), LabError> {
+        let socket = self.path("ovs-vswitchd.ctl");
+        session.wait_until("Open vSwitch to know the underlay", STEP, || {
+            let mut command = self.command(host, "ovs-appctl");
+            command
+                .arg("-t")
+                .arg(&socket)
+                .args(["ovs/route/add", network, bridge]);
+            Ok(session.run(command, STEP).is_ok())
+        })
+    }
+
+    /// Puts flows into a bridge; nothing else stays in it.
+    pub(super) fn set_flows(
+        &self,
+        session: &Session,
+        host: &Node,
+        bridge: &str,
+        flows: &str,
+    ) -> Result<(), LabError> {
+        let file = self.path(&format!("{bridge}.flows"));
+        fs::write(&file, flows).map_err(LabError::io("writing", &file))?;
+        let management = self.path(&format!("{bridge}.mgmt"));
+        let mut command = self.command(host, "ovs-ofctl");
+        command
+            .arg("replace-flows")
+            .arg(format!("unix:{}", management.display()))
+            .arg(&file);
+        session.run(command, STEP)?;
         Ok(())
     }
 

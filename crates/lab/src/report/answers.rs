@@ -1,148 +1,131 @@
-//! The answers of a run: which comparisons the reader is told first, and the sentences made from them.
-//!
-//! The same sentences go to the page, to Markdown and to the terminal.
+//! The first page: what the run answers, in sentences that are computed from its comparisons and lead to them.
 
-use crate::record::{BackendName, CellKey, Encapsulation, GroupKey};
-use crate::results::{Analysis, Axis, Compared, Metric};
+use crate::record::{BackendName, Bound, CellKey, Encapsulation, Test};
+use crate::results::{Axis, Compared, Metric};
 use crate::stats::Verdict;
+use crate::study::View;
 
-use super::numbers::{mean, ratio, ratio_interval};
-use super::words::{anchor, group_words, mark, offload, pairs, streams};
+use super::content::{Block, Line, Span};
+use super::numbers::{amount, interval, name, ratio, unit, value};
+use super::page::Report;
+use super::words::{mark, other_setting, pairs};
 
-/// One question that a run answers.
-pub(super) struct Answer {
-    /// The question.
-    pub(super) question: &'static str,
-    /// How to read the findings; may be empty.
-    pub(super) note: &'static str,
-    /// The findings by the setting that they hold for.
-    pub(super) settings: Vec<Setting>,
+/// Settings of one kind that get a sentence each where the study asks the question; of more the first page gives the count.
+const EACH: usize = 3;
+
+/// A question that a run may answer.
+struct Question {
+    title: &'static str,
+    note: &'static str,
+    /// The view of a study that asks it first.
+    first: fn(&View) -> bool,
+    keep: fn(&Compared) -> bool,
 }
 
-/// Findings under one setting.
-pub(super) struct Setting {
-    /// `With offload on, MTU 1500 and 4 streams`
-    pub(super) with: String,
-    /// The findings.
-    pub(super) findings: Vec<Finding>,
+/// Comparisons that one sentence can tell together: the same two networks or settings by the same test.
+struct Topic<'c> {
+    first: &'c Compared,
+    all: Vec<&'c Compared>,
 }
 
-/// One sentence: two cells compared by goodput and by CPU.
-pub(super) struct Finding {
-    /// The network that it is about.
-    pub(super) backend: BackendName,
-    /// ` at MTU 8900`, where that is what differs.
-    pub(super) at: String,
-    /// The clauses: goodput, CPU.
-    pub(super) clauses: Vec<Clause>,
-    /// What explains it; may be empty.
-    pub(super) why: String,
-    /// The row of the comparison table.
-    pub(super) anchor: String,
-}
+const QUESTIONS: [Question; 12] = [
+    Question {
+        title: "What does an overlay cost against a network without one?",
+        note: "Against a plain bridge, and against a VLAN on the same switch.",
+        first: |view| matches!(view, View::CpuSteps { .. } | View::PacketRate),
+        keep: |c| {
+            between(c)
+                && c.a.backend.is_overlay()
+                && !is_ovs(c.a.backend)
+                && is_plain_of(c.b.backend, c.a.backend)
+        },
+    },
+    Question {
+        title: "Does a jumbo MTU pay?",
+        note: "8900 bytes in an overlay, 9000 without one, against 1500. With offload on, super-packets cross the wire whole \
+               and hide the MTU.",
+        first: |view| matches!(view, View::GuestCpu | View::PacketRate),
+        keep: |c| c.axis == Axis::Mtu,
+    },
+    Question {
+        title: "Geneve or VXLAN?",
+        note: "The same switch with the other encapsulation.",
+        first: |view| matches!(view, View::Difference { .. }),
+        keep: |c| {
+            between(c)
+                && c.a.backend.encapsulation() == Encapsulation::Geneve
+                && c.b.backend.encapsulation() == Encapsulation::Vxlan
+                && same_switch(c.a.backend, c.b.backend)
+        },
+    },
+    Question {
+        title: "What does the overlay between two hosts cost against one host and a bare tester?",
+        note: "The draft’s model B against its model A.",
+        first: |view| matches!(view, View::FrameTable { .. }),
+        keep: |c| c.axis == Axis::Model,
+    },
+    Question {
+        title: "Does Overlane beat the kernel’s own VXLAN?",
+        note: "",
+        first: |_| false,
+        keep: |c| between(c) && is_ours(c.a.backend) && c.b.backend == BackendName::KernelVxlan,
+    },
+    Question {
+        title: "What does the wire’s segmentation offload bring?",
+        note: "Offload on against off.",
+        first: |_| false,
+        keep: |c| c.axis == Axis::Offload,
+    },
+    Question {
+        title: "What do more VNIs cost?",
+        note: "Packets rotate over all of them.",
+        first: |view| matches!(view, View::Vnis),
+        keep: |c| c.axis == Axis::Vnis,
+    },
+    Question {
+        title: "What do more instances or guest pairs bring?",
+        note: "",
+        first: |_| false,
+        keep: |c| matches!(c.axis, Axis::Instances | Axis::Pairs),
+    },
+    Question {
+        title: "What do other settings change?",
+        note: "",
+        first: |_| false,
+        keep: |c| {
+            matches!(
+                c.axis,
+                Axis::Feature
+                    | Axis::Buffer
+                    | Axis::Hosts
+                    | Axis::Inner
+                    | Axis::Underlay
+                    | Axis::FarEnd
+            )
+        },
+    },
+    Question {
+        title: "And Open vSwitch in userspace?",
+        note: "",
+        first: |_| false,
+        keep: |c| between(c) && is_ovs(c.a.backend) && c.b.backend == BackendName::KernelVxlan,
+    },
+    Question {
+        title: "How far from one cable, the limit of this machine?",
+        note: "",
+        first: |_| false,
+        keep: |c| between(c) && c.b.backend == BackendName::Direct && !is_ovs(c.a.backend),
+    },
+    Question {
+        title: "Does a network differ from itself?",
+        note: "Each was built twice and measured against itself: what is found here is noise. About 5 % is the price of 95 % intervals.",
+        first: |_| false,
+        keep: |c| c.axis == Axis::Itself,
+    },
+];
 
-/// A part of a sentence with its verdict.
-pub(super) struct Clause {
-    /// `carries`
-    pub(super) verb: &'static str,
-    /// `×1.42 [1.38, 1.45]`
-    pub(super) figure: String,
-    /// `the goodput of kernel-vxlan`
-    pub(super) object: String,
-    /// The verdict.
-    pub(super) verdict: Verdict,
-}
-
-impl Setting {
-    /// One whole sentence for each finding, as plain text.
-    pub(super) fn sentences(&self) -> impl Iterator<Item = String> {
-        self.findings.iter().map(|finding| {
-            let Finding {
-                backend,
-                at,
-                clauses,
-                why,
-                ..
-            } = finding;
-            let clause = |c: &Clause| {
-                let Clause {
-                    verb,
-                    figure,
-                    object,
-                    verdict,
-                } = c;
-                format!(
-                    "{verb} {figure} {object}: {} {}",
-                    mark(*verdict),
-                    verdict.words()
-                )
-            };
-            let clauses: Vec<_> = clauses.iter().map(clause).collect();
-            let why = if why.is_empty() {
-                String::new()
-            } else {
-                format!(" ({why})")
-            };
-            format!("{}, {backend}{at} {}{why}.", self.with, clauses.join("; "))
-        })
-    }
-}
-
-/// The answers of a run.
-pub(super) fn answers(analysis: &Analysis<'_>) -> Vec<Answer> {
-    let groups = headline(analysis);
-    let between = |a: fn(BackendName) -> bool, b: fn(BackendName) -> bool| {
-        settings(analysis, |c| {
-            c.axis == Axis::Backend
-                && a(c.a.backend)
-                && b(c.b.backend)
-                && groups.contains(&c.a.group())
-        })
-    };
-    let mut answers = vec![
-        Answer {
-            question: "Does Overlane beat the kernel’s own VXLAN?",
-            note: "",
-            settings: between(is_ours, |b| b == BackendName::KernelVxlan),
-        },
-        Answer {
-            question: "What does an overlay cost against a plain bridge without one?",
-            note: "×1.00 would be an overlay that costs nothing.",
-            settings: between(
-                |a| a.is_overlay() && !is_ovs(a),
-                |b| b == BackendName::Bridge,
-            ),
-        },
-        Answer {
-            question: "What does the tunnel cost against a VLAN on the same switch?",
-            note: "The same program, with an 802.1Q tag in place of the tunnel's headers.",
-            settings: between(
-                |a| a.is_overlay(),
-                |b| b.encapsulation() == Encapsulation::Vlan,
-            ),
-        },
-        Answer {
-            question: "Does a jumbo MTU pay?",
-            note: "8900 bytes in an overlay, 9000 without one, against 1500. With offload on, \
-                   super-packets cross the wire whole and hide the MTU; so this is the wire that segments.",
-            settings: settings(analysis, |c| c.axis == Axis::Mtu && !c.a.offload),
-        },
-        Answer {
-            question: "Geneve or VXLAN?",
-            note: "The same switch with the other encapsulation.",
-            settings: between(
-                |a| a.encapsulation() == Encapsulation::Geneve,
-                |b| b.is_overlay() && b != BackendName::KernelVxlan,
-            ),
-        },
-        Answer {
-            question: "And Open vSwitch in userspace?",
-            note: "",
-            settings: between(is_ovs, |b| b == BackendName::KernelVxlan),
-        },
-    ];
-    answers.retain(|answer| !answer.settings.is_empty());
-    answers
+fn between(c: &Compared) -> bool {
+    c.axis == Axis::Backend
 }
 
 fn is_ours(backend: BackendName) -> bool {
@@ -153,135 +136,326 @@ fn is_ours(backend: BackendName) -> bool {
 }
 
 fn is_ovs(backend: BackendName) -> bool {
-    matches!(backend, BackendName::OvsVxlan | BackendName::OvsGeneve)
+    matches!(
+        backend,
+        BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve
+    )
 }
 
-/// The answer in one sentence: how often each overlay of ours carries more than the kernel's.
-pub(super) fn in_short(analysis: &Analysis<'_>) -> Option<String> {
-    let counts: Vec<String> = analysis
-        .backends()
-        .filter(|&backend| is_ours(backend))
-        .filter_map(|backend| count_against(analysis, backend, BackendName::KernelVxlan))
+fn switch(backend: BackendName) -> &'static str {
+    backend.as_str().split('-').next().unwrap_or_default()
+}
+
+fn same_switch(a: BackendName, b: BackendName) -> bool {
+    switch(a) == switch(b)
+}
+
+fn is_plain_of(b: BackendName, a: BackendName) -> bool {
+    b == BackendName::Bridge || b.encapsulation() == Encapsulation::Vlan && same_switch(a, b)
+}
+
+/// The first page.
+pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
+    let mut out = notes(r);
+    let mut questions: Vec<&Question> = QUESTIONS.iter().collect();
+    let asked = |q: &&Question| r.views().iter().position(q.first).unwrap_or(usize::MAX);
+    questions.sort_by_key(asked);
+    let found: Vec<Block> = questions.into_iter().flat_map(|q| answer(r, q)).collect();
+    let rates = rates(r);
+    if found.is_empty() && rates.is_empty() {
+        out.push(Block::text(
+            "There are no two cells with samples to compare: no answer.",
+        ));
+    }
+    out.extend(found);
+    out.extend(rates);
+    out
+}
+
+/// What weakens every answer below.
+fn notes(r: &Report<'_>) -> Vec<Block> {
+    let measured: Vec<_> = r
+        .analysis
+        .cells
+        .iter()
+        .filter(|f| f.is_measured())
         .collect();
-    (!counts.is_empty()).then(|| format!("{}.", counts.join("; ")))
+    let tester = measured.iter().filter(|f| f.bound == Bound::Tester).count();
+    let mut out = Vec::new();
+    if tester > 0 {
+        out.push(Block::Note(format!(
+            "In {tester} of {} cells the traffic tool was the bound, not the network: there the network’s own limit may be \
+             higher, and differences between networks are hidden. Their sentences say so.",
+            measured.len()
+        )));
+    }
+    if r.analysis.run.interrupted {
+        out.push(Block::Note(
+            "The run did not come to its end: some cells have fewer samples, or none.".to_owned(),
+        ));
+    }
+    out
 }
 
-fn count_against(analysis: &Analysis<'_>, a: BackendName, b: BackendName) -> Option<String> {
-    let count = |verdict: Verdict| {
-        let hit = |c: &&Compared| {
-            c.axis == Axis::Backend
-                && (c.a.backend, c.b.backend, c.metric) == (a, b, Metric::Goodput)
-                && c.result.verdict == verdict
-        };
-        analysis.comparisons.iter().filter(hit).count()
-    };
-    let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
-    let unclear = count(Verdict::CannotTell);
-    let total = better + worse + unclear;
-    let mut rest = Vec::new();
-    if worse > 0 {
-        rest.push(format!("less in {worse}"));
+fn answer(r: &Report<'_>, question: &Question) -> Vec<Block> {
+    let topics = topics(pairs(
+        r.analysis.comparisons.iter().filter(|c| (question.keep)(c)),
+    ));
+    if topics.is_empty() {
+        return Vec::new();
     }
-    if unclear > 0 {
-        rest.push(format!("in {unclear} one cannot tell"));
-    }
-    let rest = if rest.is_empty() {
-        String::new()
+    let (mut lines, mut folded) = (Vec::new(), Vec::new());
+    let each = if r.views().iter().any(question.first) {
+        EACH
     } else {
-        format!(" ({})", rest.join(", "))
+        1
     };
-    let settings = if total == 1 { "setting" } else { "settings" };
-    (total > 0)
-        .then(|| format!("{a} carries more than {b} in {better} of {total} {settings}{rest}"))
-}
-
-/// The settings that the study itself puts first (its quick matrix), where the run has them.
-fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
-    let quick = &analysis.run.study.quick.groups;
-    let first = |g: &GroupKey| {
-        quick.iter().any(|axes| {
-            axes.mtu.contains(&g.mtu_class)
-                && axes.streams.contains(&g.streams)
-                && axes.offload.contains(&g.offload)
-        })
-    };
-    let headline: Vec<_> = analysis.groups.iter().copied().filter(first).collect();
-    if headline.is_empty() {
-        analysis.groups.clone()
-    } else {
-        headline
-    }
-}
-
-fn settings(analysis: &Analysis<'_>, keep: impl Fn(&Compared) -> bool) -> Vec<Setting> {
-    let mut out: Vec<Setting> = Vec::new();
-    for compared in pairs(analysis.comparisons.iter().filter(|c| keep(c))) {
-        let (a, mtu) = (compared.a, compared.axis == Axis::Mtu);
-        let with = if mtu {
-            format!("With {} and {}", offload(a.offload), streams(a.streams))
+    for topic in &topics {
+        if topic.all.len() <= each {
+            lines.extend(topic.all.iter().map(|c| sentence(r, c)));
         } else {
-            format!("With {}", group_words(a))
+            lines.push(summary(r, topic));
+            folded.extend(topic.all.iter().map(|c| sentence(r, c)));
+        }
+    }
+    let mut out = vec![Block::Heading(question.title.to_owned())];
+    if !question.note.is_empty() {
+        out.push(Block::Hint(question.note.to_owned()));
+    }
+    out.push(Block::List(lines));
+    if !folded.is_empty() {
+        out.push(Block::Folded(
+            format!("Setting by setting ({})", folded.len()),
+            vec![Block::List(folded)],
+        ));
+    }
+    out
+}
+
+fn topics(all: Vec<&Compared>) -> Vec<Topic<'_>> {
+    let same = |a: &Compared, b: &Compared| {
+        let key = |c: &Compared| {
+            let at = other_setting(c.axis, &c.a.group);
+            (
+                c.axis,
+                c.a.backend,
+                c.b.backend,
+                c.a.group.workload.test,
+                at,
+            )
         };
-        let finding = finding(analysis, compared);
-        match out.iter_mut().find(|setting| setting.with == with) {
-            Some(setting) => setting.findings.push(finding),
-            None => out.push(Setting {
-                with,
-                findings: vec![finding],
+        key(a) == key(b)
+    };
+    let mut out: Vec<Topic<'_>> = Vec::new();
+    for compared in all {
+        match out.iter_mut().find(|topic| same(topic.first, compared)) {
+            Some(topic) => topic.all.push(compared),
+            None => out.push(Topic {
+                first: compared,
+                all: vec![compared],
             }),
         }
     }
     out
 }
 
-fn finding(analysis: &Analysis<'_>, c: &Compared) -> Finding {
-    let (a, b) = (c.a, c.b);
-    let (at, other, why) = if c.axis == Axis::Mtu {
-        (
-            format!(" at MTU {}", a.mtu),
-            format!("MTU {}", b.mtu),
-            packets(analysis, b, a),
-        )
-    } else {
-        (String::new(), b.backend.to_string(), String::new())
-    };
-    let clause = |metric, verb, object| {
-        let result = &analysis.comparison(a, b, metric)?.result;
-        let figure = format!("{} {}", ratio(result.ratio?), ratio_interval(result.ci95));
-        Some(Clause {
-            verb,
-            figure: figure.trim_end().to_owned(),
-            object,
-            verdict: result.verdict,
-        })
-    };
-    let goodput = clause(
-        Metric::Goodput,
-        "carries",
-        format!("the goodput of {other}"),
+/// What is compared: its name, and what it is held against.
+fn sides(c: &Compared) -> (String, String) {
+    let (a, b) = (
+        other_setting(c.axis, &c.a.group),
+        other_setting(c.axis, &c.b.group),
     );
-    let cpu = clause(Metric::CpuPerGbps, "costs", "its CPU per Gbit/s".to_owned());
-    let clauses = [goodput, cpu].into_iter().flatten().collect();
-    Finding {
-        backend: a.backend,
-        at,
-        clauses,
-        why,
-        anchor: anchor(c),
+    match c.axis {
+        Axis::Backend | Axis::Itself => (c.a.network(), c.b.network()),
+        Axis::Model => (
+            format!("{}, {a}", c.a.network()),
+            format!("{}, {b}", c.b.network()),
+        ),
+        _ => (format!("{}, {a}", c.a.network()), b),
     }
 }
 
-/// Study A's explanation: how many packets, and how large.
-fn packets(analysis: &Analysis<'_>, from: CellKey, to: CellKey) -> String {
-    let figure = |key, metric| analysis.cell(key).and_then(|f| f.get(metric));
-    let text = |metric| {
-        let (x, y) = (figure(from, metric)?, figure(to, metric)?);
-        Some((mean(metric, Some(x)), mean(metric, Some(y))))
+/// One comparison in a sentence, with a link to its row.
+fn sentence(r: &Report<'_>, c: &Compared) -> Line {
+    let ((a, b), test) = (sides(c), c.a.group.workload.test);
+    let common = r.names.common(c.axis, &c.a.group);
+    let place = if common.is_empty() {
+        test.to_string()
+    } else {
+        format!("{test} · {common}")
     };
-    match (text(Metric::UnderlayPacket), text(Metric::UnderlayRate)) {
-        (Some((b, b2)), Some((r, r2))) => {
-            format!("mean packet on the underlay {b} → {b2} B, {r} → {r2} thousand packets/s")
-        }
-        _ => String::new(),
+    let mut line = Line(vec![Span::Key(c.a.backend)])
+        .strong(a.clone())
+        .text(format!(" with {place} "));
+    let clauses = [Metric::primary(test), Metric::cost(test)];
+    let mut clauses = clauses.into_iter().filter_map(|metric| {
+        let found = r.analysis.comparison(c.a, c.b, metric)?;
+        Some((clause(c.a, found)?, found.result.verdict))
+    });
+    if let Some((text, verdict)) = clauses.next() {
+        line = line.text(text).span(Span::Verdict(verdict));
     }
+    for (text, verdict) in clauses {
+        line = line
+            .text(format!(" and {text}"))
+            .span(Span::Verdict(verdict));
+    }
+    line = line.text(format!(" against {b}. "));
+    for (key, side) in [(c.a, &a), (c.b, &b)] {
+        if r.figures(key).is_some_and(|f| f.bound == Bound::Tester) {
+            line = line.text(format!("The traffic tool was the bound of {side}. "));
+        }
+    }
+    line.link(
+        r.names.comparison(c),
+        "row ↓",
+        format!("Row of {a} against {b}, {place}"),
+    )
+}
+
+/// `costs 3.0 % of the goodput [2.0, 4.0] `
+fn clause(a: CellKey, c: &Compared) -> Option<String> {
+    let (noun, value) = (noun(a, c.metric), c.result.ratio?);
+    let (much, range) = amount(value, c.result.ci95);
+    let factor = much.starts_with('×');
+    let higher = c.metric == Metric::primary(a.group.workload.test);
+    let words = match (c.result.verdict, higher) {
+        (Verdict::CannotTell, _) => format!("has {} the {noun} {range}", ratio(value)),
+        (_, true) if factor => format!("gives {much} the {noun} {range}"),
+        (_, false) if factor => format!("takes {much} the {noun} {range}"),
+        (Verdict::Better, true) => format!("gives {much} more {noun} {range}"),
+        (Verdict::Worse, true) => format!("costs {much} of the {noun} {range}"),
+        (Verdict::Better, false) => format!("saves {much} of the {noun} {range}"),
+        (Verdict::Worse, false) => format!("costs {much} more {noun} {range}"),
+    };
+    Some(format!("{} ", words.trim_end()))
+}
+
+/// What a metric is called in a sentence.
+fn noun(key: CellKey, metric: Metric) -> &'static str {
+    match metric {
+        Metric::Goodput => "goodput",
+        Metric::Transactions => "transactions per second",
+        Metric::Rate if key.group.workload.search.is_some() => "rate within the loss limit",
+        Metric::Rate => "packets per second",
+        Metric::CpuPerGbps => "CPU per Gbit/s",
+        Metric::CpuPerTransaction => "CPU per transaction",
+        Metric::CpuPerPacket => "CPU per packet",
+        other => name(other),
+    }
+}
+
+/// Many comparisons in a sentence: how often which verdict, and how far.
+fn summary(r: &Report<'_>, topic: &Topic<'_>) -> Line {
+    let (c, (a, b)) = (topic.first, sides(topic.first));
+    let test = c.a.group.workload.test;
+    let head = format!(" against {b}, {test}, {} settings: ", topic.all.len());
+    let mut line = Line(vec![Span::Key(c.a.backend)])
+        .strong(a.clone())
+        .text(head);
+    for (i, metric) in [Metric::primary(test), Metric::cost(test)]
+        .into_iter()
+        .enumerate()
+    {
+        let find = |c: &&Compared| r.analysis.comparison(c.a, c.b, metric);
+        let found: Vec<&Compared> = topic.all.iter().filter_map(find).collect();
+        if i > 0 {
+            line = line.text("; ");
+        }
+        line = line.text(format!("{} {}", noun(c.a, metric), counts(&found)));
+    }
+    line.text(". ").link(
+        r.names.comparison(c),
+        "rows ↓",
+        format!("Rows of {a} against {b}"),
+    )
+}
+
+/// `▲ better in 6 (×1.02 to ×1.10), ◆ cannot tell in 2`
+fn counts(found: &[&Compared]) -> String {
+    let one = |verdict: Verdict| {
+        let hits = found.iter().filter(|c| c.result.verdict == verdict);
+        let ratios: Vec<f64> = hits.filter_map(|c| c.result.ratio).collect();
+        let (low, high) = ratios
+            .iter()
+            .fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
+        let range = match ratios.len() {
+            0 => return None,
+            1 => ratio(low),
+            _ => format!("{} to {}", ratio(low), ratio(high)),
+        };
+        Some(format!(
+            "{} {} in {} ({range})",
+            mark(verdict),
+            verdict.words(),
+            ratios.len()
+        ))
+    };
+    let all = [Verdict::Better, Verdict::Worse, Verdict::CannotTell]
+        .into_iter()
+        .filter_map(one);
+    let all: Vec<String> = all.collect();
+    if all.is_empty() {
+        "not measured".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// The rates that searches found.
+fn rates(r: &Report<'_>) -> Vec<Block> {
+    let line = |f: &&crate::results::CellFigures<'_>| {
+        let (_, search) = f.searches().next()?;
+        let goal = search.outcome.goals.first()?.goal;
+        let loss = 100.0 * goal.parts().loss_ratio;
+        let limit = if loss == 0.0 {
+            "without loss".to_owned()
+        } else {
+            format!("with at most {loss} % of loss")
+        };
+        let (rate, key) = (f.get(Metric::Rate)?, f.cell.key);
+        let figure = format!("{} {}", value(Metric::Rate, rate.mean), unit(Metric::Rate));
+        let range = interval(Metric::Rate, Some(rate));
+        let bound = if f.bound == Bound::Tester {
+            " (the traffic tool was the bound)"
+        } else {
+            ""
+        };
+        let line = Line(vec![Span::Key(key.backend)]).strong(key.network());
+        Some(
+            line.text(format!(
+                " carries {figure} {range} {limit}, {}{bound}. ",
+                r.names.group(&key.group)
+            ))
+            .link(
+                r.names.anchor(&key),
+                "cell ↓",
+                format!("Cell {}", r.names.cell(&key)),
+            ),
+        )
+    };
+    let groups = r.groups(Test::is_packets);
+    let (first, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(|g| r.is_headline(g));
+    let of = |groups: Vec<_>| -> Vec<Line> {
+        let cells: Vec<_> = groups.into_iter().flat_map(|g| r.measured(g)).collect();
+        cells.iter().filter_map(line).collect()
+    };
+    let (mut lines, mut rest) = (of(first), of(rest));
+    if lines.is_empty() {
+        lines = rest.drain(..rest.len().min(4 * EACH)).collect();
+    }
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let mut out = vec![
+        Block::Heading("How many packets get through?".to_owned()),
+        Block::List(lines),
+    ];
+    if !rest.is_empty() {
+        out.push(Block::Folded(
+            format!("{} more cells", rest.len()),
+            vec![Block::List(rest)],
+        ));
+    }
+    out
 }

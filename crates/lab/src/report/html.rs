@@ -1,297 +1,273 @@
-//! `report.html`: the order of the page, its head, the answer and the charts.
+//! `report.html`: the sections as one page. What comes from a run only gets here through [`Markup`], which escapes it.
 
-use crate::results::{Analysis, Metric};
-
-use super::answers::{Answer, Clause, Finding, answers, in_short};
-use super::markup::Markup;
-use super::numbers::{duration, utc};
-use super::ratios::{RatioRow, ratios};
-use super::sections;
-use super::svg;
-use super::tables;
-use super::words::{VIRTUAL, describe, group_title};
+use super::content::{Block, Chart, Field, Line, Row, Section, Span, Table};
+use super::draw;
+use super::markup::{Attr, Markup};
+use super::page::Page;
+use super::words::mark;
+use crate::stats::Verdict;
 
 /// The whole page.
-pub(super) fn page(analysis: &Analysis<'_>) -> String {
-    let study = &analysis.run.study;
+pub(super) fn write(page: &Page) -> String {
     let mut m = Markup::default();
     m.literal("<!doctype html>\n");
     m.el("html", &[("lang", &"en")], |m| {
-        m.el("head", &[], |m| {
-            m.open("meta", &[("charset", &"utf-8")]);
-            m.open(
-                "meta",
-                &[
-                    ("name", &"viewport"),
-                    ("content", &"width=device-width, initial-scale=1"),
-                ],
-            );
-            m.open(
-                "meta",
-                &[("name", &"color-scheme"), ("content", &"light dark")],
-            );
-            m.leaf(
-                "title",
-                &[],
-                format_args!("{} – Overlane laboratory", study.title),
-            );
-            m.el("style", &[], |m| m.literal(include_str!("style.css")));
-        });
+        m.el("head", &[], |m| head(m, page));
         m.el("body", &[], |m| {
-            m.el("main", &[], |m| {
-                head(m, analysis);
-                answer(m, analysis);
-                charts(m, analysis);
-                results(m, analysis);
-                published(m, analysis);
-                sections::unavailable(m, analysis);
-                sections::method(m, analysis);
-                sections::host(m, analysis);
-                sections::warnings(m, analysis);
-                sections::discarded(m, analysis);
-                sections::repeat(m, analysis);
+            m.leaf(
+                "a",
+                &[("class", &"skip"), ("href", &"#answer")],
+                "Skip to the answer",
+            );
+            m.el("header", &[], |m| {
+                m.leaf("p", &[("class", &"over")], &page.over);
+                m.leaf("h1", &[], &page.title);
+                blocks(m, &page.intro);
             });
+            m.el("nav", &[("aria-label", &"Sections of this report")], |m| {
+                m.el("ul", &[], |m| {
+                    for section in &page.sections {
+                        let to = format!("#{}", section.id);
+                        m.el("li", &[], |m| m.leaf("a", &[("href", &to)], section.title));
+                    }
+                });
+            });
+            m.el("main", &[], |m| {
+                page.sections.iter().for_each(|s| section(m, s))
+            });
+            m.el("footer", &[], |m| {
+                m.leaf("p", &[("class", &"dim")], &page.footer)
+            });
+            m.el("script", &[], |m| m.literal(include_str!("sort.js")));
         });
     });
     m.finish()
 }
 
-/// A section with its heading.
-pub(super) fn section(m: &mut Markup, id: &str, title: &str, content: impl FnOnce(&mut Markup)) {
-    m.el("section", &[("id", &id)], |m| {
-        m.leaf("h2", &[], title);
-        content(m);
-    });
+fn head(m: &mut Markup, page: &Page) {
+    m.open("meta", &[("charset", &"utf-8")]);
+    let fit = "width=device-width, initial-scale=1";
+    m.open("meta", &[("name", &"viewport"), ("content", &fit)]);
+    m.open(
+        "meta",
+        &[("name", &"color-scheme"), ("content", &"light dark")],
+    );
+    // An icon of its own, or a browser would ask a server for one.
+    m.open("link", &[("rel", &"icon"), ("href", &"data:,")]);
+    m.leaf(
+        "title",
+        &[],
+        format_args!("{} – Overlane laboratory", page.title),
+    );
+    m.el("style", &[], |m| m.literal(include_str!("style.css")));
 }
 
-fn head(m: &mut Markup, analysis: &Analysis<'_>) {
-    let run = analysis.run;
-    m.el("header", &[], |m| {
-        m.leaf("p", &[("class", &"over")], format_args!("Overlane laboratory · study {}", run.study.name));
-        m.leaf("h1", &[], &run.study.title);
-        m.leaf("p", &[("class", &"lead")], &run.study.question);
-        let matrix = if run.quick { "Quick matrix" } else { "Whole matrix" };
-        let broken = if run.interrupted { ", interrupted" } else { "" };
-        let took = duration(run.finished_unix_ms.saturating_sub(run.started_unix_ms));
-        m.leaf("p", &[("class", &"dim")], format_args!(
-            "Measured {} in {took} on {} ({} CPUs), Linux {}. {matrix}{broken}: {} samples of {} s per cell, \
-             networks taken in turn.",
-            utc(run.started_unix_ms), run.env.cpu_model, run.env.cpus,
-            run.env.kernel.split_whitespace().next().unwrap_or_default(),
-            run.planned_samples, run.planned_seconds,
-        ));
-        m.leaf("p", &[("class", &"note")], VIRTUAL);
-    });
-    m.el("details", &[("class", &"networks"), ("open", &"")], |m| {
-        m.leaf("summary", &[], "The networks compared here");
-        m.el("dl", &[], |m| {
-            for backend in analysis.backends() {
-                m.el("dt", &[], |m| {
-                    m.leaf(
-                        "span",
-                        &[("class", &format!("key {}", svg::class(backend)))],
-                        "",
-                    );
-                    m.text(backend);
-                });
-                m.leaf("dd", &[], describe(backend));
+fn section(m: &mut Markup, section: &Section) {
+    let heading = format!("{}-h", section.id);
+    m.el(
+        "section",
+        &[("id", &section.id), ("aria-labelledby", &heading)],
+        |m| {
+            m.leaf("h2", &[("id", &heading)], section.title);
+            blocks(m, &section.blocks);
+        },
+    );
+}
+
+fn blocks(m: &mut Markup, all: &[Block]) {
+    let mut heading = "";
+    for one in all {
+        match one {
+            Block::Heading(text) => {
+                heading = text;
+                m.leaf("h3", &[], text);
             }
-        });
-    });
-}
-
-fn answer(m: &mut Markup, analysis: &Analysis<'_>) {
-    section(m, "answer", "The answer", |m| {
-        if let Some(text) = in_short(analysis) {
-            m.leaf("p", &[("class", &"short")], text);
+            Block::Text(text) => m.el("p", &[], |m| line(m, text)),
+            Block::Hint(text) => m.leaf("p", &[("class", &"dim")], text),
+            Block::Note(text) => m.leaf("p", &[("class", &"note")], text),
+            Block::List(lines) => m.el("ul", &[("class", &"list")], |m| {
+                lines
+                    .iter()
+                    .for_each(|text| m.el("li", &[], |m| line(m, text)));
+            }),
+            Block::Terms(terms) => m.el("dl", &[("class", &"words")], |m| {
+                for (term, meaning) in terms {
+                    m.el("dt", &[], |m| line(m, term));
+                    m.leaf("dd", &[], meaning);
+                }
+            }),
+            Block::Table(one) => table(m, one),
+            Block::Charts(charts) => m.el("div", &[("class", &"charts")], |m| {
+                charts.iter().for_each(|one| chart(m, one, heading));
+            }),
+            Block::Code(text) => m.el("pre", &[("tabindex", &"0")], |m| m.leaf("code", &[], text)),
+            Block::Folded(title, inner) => m.el("details", &[("class", &"folded")], |m| {
+                m.leaf("summary", &[], title);
+                blocks(m, inner);
+            }),
         }
-        let answers = answers(analysis);
-        if answers.is_empty() {
-            m.leaf(
-                "p",
-                &[],
-                "There are no two cells with samples to compare: no answer.",
-            );
-        }
-        for answer in &answers {
-            question(m, answer);
-        }
-    });
-}
-
-fn question(m: &mut Markup, answer: &Answer) {
-    m.leaf("h3", &[], answer.question);
-    if !answer.note.is_empty() {
-        m.leaf("p", &[("class", &"dim")], answer.note);
-    }
-    for setting in &answer.settings {
-        m.leaf("p", &[("class", &"setting")], &setting.with);
-        m.el("ul", &[("class", &"answers")], |m| {
-            for finding in &setting.findings {
-                m.el("li", &[], |m| sentence(m, &setting.with, finding));
-            }
-        });
     }
 }
 
-fn sentence(m: &mut Markup, with: &str, finding: &Finding) {
+fn line(m: &mut Markup, line: &Line) {
+    for span in &line.0 {
+        match span {
+            Span::Text(text) => {
+                m.text(text);
+            }
+            Span::Strong(text) => m.leaf("b", &[], text),
+            Span::Key(backend) => key(m, *backend),
+            Span::Verdict(verdict) => word(m, *verdict),
+            Span::Link { to, text, label } => {
+                let to = format!("#{to}");
+                m.leaf("a", &[("href", &to), ("aria-label", label)], text);
+            }
+            Span::Address { url, text } => {
+                let safe = url.starts_with("https://") || url.starts_with("http://");
+                if safe {
+                    m.leaf("a", &[("href", url), ("rel", &"noreferrer")], text);
+                } else {
+                    m.text(text);
+                }
+            }
+        }
+    }
+}
+
+fn key(m: &mut Markup, backend: crate::record::BackendName) {
+    let class = format!("key {}", draw::class(backend));
+    m.leaf("span", &[("class", &class), ("aria-hidden", &"true")], "");
+}
+
+fn word(m: &mut Markup, verdict: Verdict) {
+    let class = format!("v {}", tone(verdict));
     m.leaf(
         "span",
-        &[("class", &format!("key {}", svg::class(finding.backend)))],
-        "",
+        &[("class", &class)],
+        format!("{} {}", mark(verdict), verdict.words()),
     );
-    m.leaf("b", &[], format_args!("{}{}", finding.backend, finding.at));
-    for (i, clause) in finding.clauses.iter().enumerate() {
-        let Clause {
-            verb,
-            figure,
-            object,
-            verdict,
-        } = clause;
-        m.text(if i == 0 { " " } else { "; " }).text(verb).text(" ");
-        m.leaf("b", &[], figure);
-        m.text(format_args!(" {object}: "));
-        tables::verdict(m, *verdict);
-    }
-    m.text(". ");
-    let href = format!("#{}", finding.anchor);
-    let label = format!("Table row: {with}, {}{}", finding.backend, finding.at);
-    m.leaf("a", &[("href", &href), ("aria-label", &label)], "row ↓");
-    if !finding.why.is_empty() {
-        m.leaf("small", &[], format_args!("{}.", capital(&finding.why)));
+}
+
+const fn tone(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::CannotTell => "cannot",
     }
 }
 
-fn charts(m: &mut Markup, analysis: &Analysis<'_>) {
-    section(m, "charts", "The figures", |m| {
-        m.leaf(
-            "p",
-            &[("class", &"dim")],
-            "Bars are means; the line over a bar is the 95 % interval of the mean, the dots are the \
-             samples. Each chart has its own scale.",
-        );
-        for &group in &analysis.groups {
-            if !analysis.in_group(group).any(|figures| figures.is_ok()) {
-                continue;
+/// A table in a box of its own, which scrolls where the screen is narrow.
+fn table(m: &mut Markup, table: &Table) {
+    let attrs: [Attr<'_>; 4] = [
+        ("class", &"scroll"),
+        ("role", &"region"),
+        ("tabindex", &"0"),
+        ("aria-label", &table.caption),
+    ];
+    m.el("div", &attrs, |m| {
+        m.el("table", &[], |m| {
+            m.leaf("caption", &[], &table.caption);
+            m.el("thead", &[], |m| {
+                m.el("tr", &[], |m| {
+                    for column in &table.columns {
+                        let class = if column.number { "n" } else { "text" };
+                        m.leaf("th", &[("scope", &"col"), ("class", &class)], &column.title);
+                    }
+                });
+            });
+            m.el("tbody", &[], |m| {
+                table.rows.iter().for_each(|r| row(m, table, r))
+            });
+            if !table.foot.is_empty() {
+                m.el("tfoot", &[], |m| {
+                    table.foot.iter().for_each(|r| row(m, table, r))
+                });
             }
-            m.leaf("h3", &[], group_title(group));
-            m.el("div", &[("class", &"charts")], |m| {
-                let metrics = [
-                    Metric::Goodput,
-                    Metric::CpuPerGbps,
-                    Metric::UnderlayRate,
-                    Metric::UnderlayPacket,
-                ];
-                for metric in metrics {
-                    svg::bars(m, analysis, group, metric);
-                }
-            });
-        }
-    });
-}
-
-fn results(m: &mut Markup, analysis: &Analysis<'_>) {
-    section(m, "cells", "Every cell", |m| {
-        m.leaf(
-            "p",
-            &[("class", &"dim")],
-            "Means, with the 95 % interval below. CPU % is of one logical CPU; – is not measured. \
-             Open a proof, a status or a number of samples for what is behind it.",
-        );
-        for &group in &analysis.groups {
-            tables::cells(m, analysis, group);
-        }
-    });
-    section(m, "comparisons", "Every comparison", |m| {
-        m.leaf(
-            "p",
-            &[("class", &"dim")],
-            "Median of the ratios within each round, its 95 % interval, and the verdict for the network named \
-             first. More goodput is better; less CPU per Gbit/s is better.",
-        );
-        for &group in &analysis.groups {
-            tables::between_networks(m, analysis, group);
-        }
-        tables::between_settings(m, analysis);
-    });
-}
-
-fn published(m: &mut Markup, analysis: &Analysis<'_>) {
-    let study = &analysis.run.study;
-    if study.published.tables.is_empty() {
-        return;
-    }
-    section(m, "published", "Beside the published study", |m| {
-        let source = &study.source;
-        m.el("p", &[], |m| {
-            m.leaf(
-                "a",
-                &[("href", &source.url), ("rel", &"noreferrer")],
-                &source.title,
-            );
-            m.text(format_args!(
-                " ({}, {}). {}",
-                source.publisher, source.date, source.testbed
-            ));
-        });
-        m.leaf(
-            "p",
-            &[("class", &"note")],
-            "Other hardware: only shapes and ratios compare. Its NICs had no VXLAN offload, so the \
-             cells with offload off are the ones to hold beside it.",
-        );
-        let rows = ratio_rows(analysis);
-        if !rows.is_empty() {
-            m.el("figure", &[("class", &"wide")], |m| {
-                m.leaf(
-                    "figcaption",
-                    &[],
-                    "Ratios of goodput: published ◆ and ours ●, offload off",
-                );
-                ratios(m, &rows);
-            });
-            tables::published_shapes(m, analysis);
-        }
-        tables::published_figures(m, analysis);
-        m.leaf("h3", &[], "What the study says besides");
-        m.el("ul", &[], |m| {
-            study
-                .published
-                .findings
-                .iter()
-                .for_each(|f| m.leaf("li", &[], f))
         });
     });
 }
 
-fn ratio_rows(analysis: &Analysis<'_>) -> Vec<RatioRow> {
-    let mut rows = Vec::new();
-    for shape in super::published::shapes(analysis) {
-        let ours: Vec<RatioRow> = shape
-            .ours
-            .iter()
-            .filter(|ours| !ours.offload)
-            .filter_map(|o| {
-                let name = o.label.split_whitespace().next().unwrap_or_default();
-                Some(RatioRow::Ours(
-                    name.to_owned(),
-                    o.result.ratio?,
-                    o.result.ci95,
-                ))
-            })
-            .collect();
-        if !ours.is_empty() {
-            rows.push(RatioRow::Heading(shape.title));
-            rows.push(RatioRow::Published(shape.published));
-            rows.extend(ours);
+fn row(m: &mut Markup, table: &Table, row: &Row) {
+    let id = row.id.as_ref();
+    let attrs: Vec<Attr<'_>> = id.map(|id| ("id", id as _)).into_iter().collect();
+    m.el("tr", &attrs, |m| {
+        for (i, cell) in row.cells.iter().enumerate() {
+            let number = table.columns.get(i).is_some_and(|column| column.number);
+            field(m, cell, i == 0, number);
         }
-    }
-    rows
+    });
 }
 
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+fn field(m: &mut Markup, field: &Field, first: bool, number: bool) {
+    let mut class = if number { "n" } else { "text" }.to_owned();
+    if field.wide {
+        class += " wide";
+    }
+    if let Some(verdict) = field.verdict {
+        class += match verdict {
+            Verdict::Better => " is-better",
+            Verdict::Worse => " is-worse",
+            Verdict::CannotTell => " is-cannot",
+        };
+    }
+    if let Some(heat) = field.heat {
+        let side = if heat < 0 { "worse" } else { "better" };
+        class += &format!(" heat heat-{side}-{}", heat.unsigned_abs());
+    }
+    let sort = field.sort.filter(|v| v.is_finite()).map(|v| v.to_string());
+    let mut attrs: Vec<Attr<'_>> = vec![("class", &class)];
+    if first {
+        attrs.push(("scope", &"row"));
+    }
+    if let Some(sort) = &sort {
+        attrs.push(("data-sort", sort));
+    }
+    m.el(if first { "th" } else { "td" }, &attrs, |m| {
+        content(m, field)
+    });
+}
+
+fn content(m: &mut Markup, field: &Field) {
+    if let Some(backend) = field.key {
+        key(m, backend);
+    }
+    if field.more.is_empty() {
+        match &field.to {
+            Some(to) => m.leaf("a", &[("href", &format!("#{to}"))], &field.text),
+            None => {
+                m.text(&field.text);
+            }
+        }
+    } else {
+        m.el("details", &[], |m| {
+            m.leaf("summary", &[], &field.text);
+            field.more.iter().for_each(|text| m.leaf("p", &[], text));
+        });
+    }
+    if !field.small.is_empty() {
+        m.text(" ").leaf("small", &[], &field.small);
+    }
+    if let Some(verdict) = field.verdict {
+        m.text(" ");
+        word(m, verdict);
+    }
+}
+
+/// A chart; what the heading above says already is not said again, but to those who hear the page.
+fn chart(m: &mut Markup, chart: &Chart, heading: &str) {
+    let own = chart
+        .title
+        .strip_suffix(heading)
+        .and_then(|title| title.strip_suffix(", "));
+    m.el("figure", &[("id", &chart.id)], |m| {
+        m.el("figcaption", &[], |m| {
+            m.leaf("strong", &[], own.unwrap_or(&chart.title));
+            m.text(" ").leaf("span", &[("class", &"dim")], &chart.hint);
+        });
+        chart.drawing.draw(m, &chart.id, &chart.title, &chart.words);
+        m.el("details", &[("class", &"data")], |m| {
+            m.leaf("summary", &[], "The figures");
+            table(m, &chart.table);
+        });
+    });
 }

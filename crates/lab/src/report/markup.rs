@@ -72,9 +72,9 @@ impl Markup {
 }
 
 /// After these a line ends, so that the page can be read and compared as text.
-const BLOCKS: [&str; 14] = [
+const BLOCKS: [&str; 21] = [
     "p", "tr", "li", "table", "section", "h1", "h2", "h3", "div", "svg", "style", "head", "main",
-    "g",
+    "g", "header", "nav", "footer", "ul", "dl", "figure", "details",
 ];
 
 fn escape(out: &mut String, text: &dyn Display) {

@@ -11,7 +11,8 @@ pub(super) fn short(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
-        _ => 2,
+        v if v >= 0.0995 || v == 0.0 => 2,
+        _ => 3,
     };
     fixed(value, digits)
 }
@@ -34,12 +35,133 @@ pub(super) fn fixed(value: f64, digits: usize) -> String {
 /// One value of a metric, without its unit.
 pub(super) fn value(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::UnderlayRate => fixed(value / 1000.0, usize::from(value < 99_950.0)),
-        Metric::UnderlayPacket => fixed(value, 0),
-        Metric::Retransmits => fixed(value, usize::from(value.fract() != 0.0 && value < 99.95)),
-        Metric::CpuSender | Metric::CpuReceiver | Metric::CpuTotal => fixed(value, 0),
+        Metric::UnderlayRate | Metric::Rate | Metric::Transactions => short(value / 1000.0),
+        Metric::UnderlayPacket
+        | Metric::Memory
+        | Metric::GuestSenderMemory
+        | Metric::GuestReceiverMemory => fixed(value, 0),
+        Metric::Retransmits | Metric::Timeouts => {
+            fixed(value, usize::from(value.fract() != 0.0 && value < 99.95))
+        }
+        Metric::Loss => loss(value),
+        Metric::CpuSender
+        | Metric::CpuReceiver
+        | Metric::CpuTotal
+        | Metric::GuestSender
+        | Metric::GuestReceiver => fixed(value, 0),
+        Metric::CpuMean => fixed(value, 1),
         _ => short(value),
     }
+}
+
+/// A share of lost packets in per cent: small ones keep their digits, none is a plain 0.
+pub(super) fn loss(percent: f64) -> String {
+    match percent.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 0.000_1 => "< 0.0001".to_owned(),
+        v if v < 0.01 => fixed(percent, 4),
+        v if v < 1.0 => fixed(percent, 3),
+        _ => fixed(percent, 1),
+    }
+}
+
+/// The quantity in words.
+pub(super) const fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Goodput => "Goodput",
+        Metric::Transactions => "Transactions",
+        Metric::Rate => "Packets received",
+        Metric::Loss => "Loss",
+        Metric::Timeouts => "Time-outs",
+        Metric::LatencyMean => "Latency, mean",
+        Metric::LatencyP50 => "Latency, median",
+        Metric::LatencyP90 => "Latency, 90th percentile",
+        Metric::LatencyP99 => "Latency, 99th percentile",
+        Metric::LatencyP999 => "Latency, 99.9th percentile",
+        Metric::CpuPerGbps => "CPU per Gbit/s",
+        Metric::CpuPerGbpsSender => "CPU per Gbit/s, sender",
+        Metric::CpuPerGbpsReceiver => "CPU per Gbit/s, receiver",
+        Metric::CpuPerTransaction => "CPU per transaction",
+        Metric::CpuPerPacket => "CPU per packet",
+        Metric::CpuSender => "CPU of the sending host",
+        Metric::CpuReceiver => "CPU of the receiving host",
+        Metric::CpuTotal => "CPU of all hosts",
+        Metric::CpuMean => "CPU, mean of both hosts",
+        Metric::GuestSender => "CPU of the sending guest",
+        Metric::GuestReceiver => "CPU of the receiving guest",
+        Metric::UnderlayRate => "Packets on the underlay",
+        Metric::UnderlayPacket => "Mean packet on the underlay",
+        Metric::Retransmits => "Retransmits",
+        Metric::TcpRtt => "TCP round-trip time",
+        Metric::Memory => "Memory of the machine",
+        Metric::GuestSenderMemory => "Memory of the sending guest",
+        Metric::GuestReceiverMemory => "Memory of the receiving guest",
+    }
+}
+
+/// The unit in which [`value`] writes it; empty for a count.
+pub(super) const fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Goodput => "Gbit/s",
+        Metric::Transactions => "thousand/s",
+        Metric::Rate | Metric::UnderlayRate => "kpps",
+        Metric::Timeouts | Metric::Retransmits => "",
+        Metric::CpuPerTransaction
+        | Metric::CpuPerPacket
+        | Metric::LatencyMean
+        | Metric::LatencyP50
+        | Metric::LatencyP90
+        | Metric::LatencyP99
+        | Metric::LatencyP999
+        | Metric::TcpRtt => "µs",
+        Metric::UnderlayPacket => "bytes",
+        Metric::Memory | Metric::GuestSenderMemory | Metric::GuestReceiverMemory => "MiB",
+        _ => "%",
+    }
+}
+
+/// `Goodput Gbit/s`: the head of a column.
+pub(super) fn heading(metric: Metric) -> String {
+    format!("{} {}", name(metric), unit(metric))
+        .trim_end()
+        .to_owned()
+}
+
+/// (`3.0 %`, `[2.0, 4.0]`) or (`×2.10`, `[2.00, 2.20]`): how much a ratio differs from 1, as one says it. What is not
+/// proven, and what is far from 1, stays a ratio.
+pub(super) fn amount(value: f64, ci95: Option<[f64; 2]>) -> (String, String) {
+    let proven = ci95.filter(|[low, high]| *low > 1.0 || *high < 1.0);
+    let Some([low, high]) = proven.filter(|_| (0.5..1.95).contains(&value)) else {
+        return (ratio(value), ratio_interval(ci95));
+    };
+    let percent = |v: f64| 100.0 * (v - 1.0).abs();
+    let (near, far) = (
+        percent(low).min(percent(high)),
+        percent(low).max(percent(high)),
+    );
+    let digits = usize::from(near < 9.95);
+    let text = |v: f64| fixed(v, digits);
+    (
+        format!("{} %", text(percent(value))),
+        format!("[{}, {}]", text(near), text(far)),
+    )
+}
+
+/// `+3.2`, `−0.4`: a number with its sign.
+pub(super) fn signed(value: f64, digits: usize) -> String {
+    let text = fixed(value, digits);
+    if value > 0.0 && text.chars().any(|c| ('1'..='9').contains(&c)) {
+        format!("+{text}")
+    } else {
+        text
+    }
+}
+
+/// `[−4.1, −2.2]`; empty without an interval.
+pub(super) fn signed_interval(ci95: Option<[f64; 2]>, digits: usize) -> String {
+    ci95.map_or_else(String::new, |[low, high]| {
+        format!("[{}, {}]", signed(low, digits), signed(high, digits))
+    })
 }
 
 /// `14.2`, or the dash.
@@ -138,6 +260,37 @@ mod tests {
         assert_eq!(ratio_interval(Some([0.9712, 0.9981])), "[0.97, 0.998]");
         assert_eq!(value(Metric::UnderlayRate, 394_120.0), "394");
         assert_eq!(value(Metric::UnderlayRate, 65_432.0), "65.4");
+        assert_eq!(value(Metric::Transactions, 241_900.0), "242");
+        for (percent, text) in [
+            (0.0, "0"),
+            (0.00001, "< 0.0001"),
+            (0.0012, "0.0012"),
+            (0.5, "0.500"),
+            (2.04, "2.0"),
+        ] {
+            assert_eq!(loss(percent), text);
+        }
+        assert_eq!(
+            (signed(3.96, 1), signed(-3.96, 1), signed(0.0, 1)),
+            ("+4.0".into(), "−4.0".into(), "0.0".into())
+        );
+    }
+
+    #[test]
+    fn a_change_is_said_as_people_say_it() {
+        let said = |value, ci95| {
+            let (much, range) = amount(value, ci95);
+            format!("{much} {range}").trim_end().to_owned()
+        };
+        assert_eq!(said(0.97, Some([0.96, 0.98])), "3.0 % [2.0, 4.0]");
+        assert_eq!(said(1.12, Some([1.1, 1.14])), "12 % [10, 14]");
+        assert_eq!(said(2.1, Some([2.0, 2.2])), "×2.10 [2.00, 2.20]");
+        assert_eq!(
+            said(1.01, Some([0.97, 1.04])),
+            "×1.01 [0.97, 1.04]",
+            "not proven"
+        );
+        assert_eq!(said(1.01, None), "×1.01");
     }
 
     #[test]

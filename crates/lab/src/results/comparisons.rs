@@ -1,29 +1,15 @@
 //! Which cells of a run are compared with which.
 //!
 //! Within a group the cells differ in the backend alone and were sampled in turn: their samples of
-//! one round are pairs. Across groups (8900 against 1500, offload on against off, 4 streams against
+//! one round are pairs. Across groups (8900 against 1500, offload on against off, 8 instances against
 //! 1) the two sides of a round are pairs only where the clock shows that they were sampled in turn.
 
-use serde::Serialize;
-
-use crate::record::{BackendName, Cell, CellKey, CellStatus, GroupKey, MtuClass, Run};
+use super::axis::{Axis, model_a, neighbours};
+use super::cell::is_measured;
+use super::metric::Metric;
+use crate::record::{BackendName, Cell, CellKey, GroupKey, Run};
 use crate::stats::{Comparison, compare, unpaired};
-
-use super::analysis::{Metric, row};
-
-/// What differs between the two sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Axis {
-    /// The backend.
-    Backend,
-    /// The guests' MTU: jumbo against 1500.
-    Mtu,
-    /// Wire offload: on against off.
-    Offload,
-    /// Streams: more against fewer.
-    Streams,
-}
+use crate::study::View;
 
 /// One comparison: cell A against cell B by one metric.
 #[derive(Debug, Clone)]
@@ -48,26 +34,40 @@ const BASELINES: [BackendName; 3] = [
 ];
 
 /// The same switch with another encapsulation: Geneve against VXLAN, and each tunnel against a VLAN.
-const ENCAPSULATIONS: [(BackendName, BackendName); 6] = [
+const ENCAPSULATIONS: [(BackendName, BackendName); 9] = [
+    (BackendName::KernelVxlan, BackendName::KernelVlan),
+    (BackendName::KernelGeneve, BackendName::KernelVlan),
     (BackendName::OvsVxlan, BackendName::OvsVlan),
     (BackendName::OvsGeneve, BackendName::OvsVlan),
     (BackendName::OverlaneVxlan, BackendName::OverlaneVlan),
     (BackendName::OverlaneGeneve, BackendName::OverlaneVlan),
+    (BackendName::KernelGeneve, BackendName::KernelVxlan),
     (BackendName::OvsGeneve, BackendName::OvsVxlan),
     (BackendName::OverlaneGeneve, BackendName::OverlaneVxlan),
 ];
 
-/// Every comparison of a run: between backends group by group, then along the other axes.
+/// Every comparison of a run: between networks group by group, then along the other axes.
 pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
     let mut out = Vec::new();
+    let pairs = backend_pairs(&run.study.views);
     for group in groups {
-        for (a, b) in backend_pairs() {
+        for &(a, b) in &pairs {
             push(run, Axis::Backend, group.cell(a), group.cell(b), &mut out);
+        }
+        for backend in BackendName::ALL {
+            let first = group.cell(backend);
+            push(
+                run,
+                Axis::Itself,
+                CellKey { copy: 1, ..first },
+                first,
+                &mut out,
+            );
         }
     }
     for group in groups {
-        for backend in BackendName::ALL {
-            for (axis, other) in neighbours(group, groups) {
+        for (axis, other) in neighbours(group, groups) {
+            for backend in BackendName::ALL {
                 push(
                     run,
                     axis,
@@ -77,91 +77,115 @@ pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
                 );
             }
         }
+        let Some(tester) = model_a(group, groups) else {
+            continue;
+        };
+        for (without, with) in models(&run.study.views) {
+            push(
+                run,
+                Axis::Model,
+                group.cell(with),
+                tester.cell(without),
+                &mut out,
+            );
+        }
     }
     out
 }
 
-/// (a, b): each backend against each baseline before it, then the encapsulations of one switch.
-fn backend_pairs() -> impl Iterator<Item = (BackendName, BackendName)> {
-    BASELINES
-        .into_iter()
-        .flat_map(|b| {
-            BackendName::ALL
-                .into_iter()
-                .filter(move |a| *a > b)
-                .map(move |a| (a, b))
-        })
-        .chain(ENCAPSULATIONS)
+/// Compares two cells by one metric; `None` when one was not measured.
+pub(super) fn one(
+    run: &Run,
+    axis: Axis,
+    a: CellKey,
+    b: CellKey,
+    metric: Metric,
+) -> Option<Compared> {
+    let (side_a, side_b) = (measured(run, a)?, measured(run, b)?);
+    let (rows_a, rows_b) = (metric.row(side_a), metric.row(side_b));
+    if rows_a.is_empty() || rows_b.is_empty() {
+        return None;
+    }
+    let result = if a.group == b.group || in_turn(side_a, side_b) {
+        compare(&rows_a, &rows_b, metric.better())
+    } else {
+        let values = |row: &[(u32, f64)]| row.iter().map(|&(_, v)| v).collect::<Vec<_>>();
+        unpaired(&values(&rows_a), &values(&rows_b), metric.better())
+    };
+    Some(Compared {
+        axis,
+        metric,
+        a,
+        b,
+        result,
+    })
 }
 
-/// The groups that `group` is held against: those one step down on exactly one axis.
-fn neighbours(group: &GroupKey, groups: &[GroupKey]) -> Vec<(Axis, GroupKey)> {
-    let mut out = Vec::new();
-    if group.mtu_class == MtuClass::Jumbo {
-        out.push((
-            Axis::Mtu,
-            GroupKey {
-                mtu_class: MtuClass::Standard,
-                ..*group
-            },
-        ));
+/// (a, b): each backend against each baseline before it, the encapsulations of one switch, and what the study's views show.
+fn backend_pairs(views: &[View]) -> Vec<(BackendName, BackendName)> {
+    let against = |b: BackendName| {
+        let after = BackendName::ALL.into_iter().filter(move |a| *a > b);
+        after.map(move |a| (a, b))
+    };
+    let mut out: Vec<_> = BASELINES.into_iter().flat_map(against).collect();
+    out.extend(ENCAPSULATIONS);
+    for view in views {
+        match view {
+            View::Difference { pairs } => out.extend(pairs),
+            View::CpuSteps {
+                baseline, steps, ..
+            } => {
+                let against = |&step: &BackendName| baseline.iter().map(move |&b| (step, b));
+                out.extend(steps.iter().flat_map(against));
+            }
+            View::PacketRate | View::GuestCpu | View::FrameTable { .. } | View::Vnis => {}
+        }
     }
-    if group.offload {
-        out.push((
-            Axis::Offload,
-            GroupKey {
-                offload: false,
-                ..*group
-            },
-        ));
-    }
-    let fewest = groups
+    let mut seen = std::collections::BTreeSet::new();
+    out.retain(|&(a, b)| a != b && seen.insert((a, b)));
+    out
+}
+
+/// (model A, model B) of study E.
+fn models(views: &[View]) -> impl Iterator<Item = (BackendName, BackendName)> {
+    views
         .iter()
-        .map(|g| g.streams)
-        .min()
-        .unwrap_or(group.streams);
-    if group.streams > fewest {
-        out.push((
-            Axis::Streams,
-            GroupKey {
-                streams: fewest,
-                ..*group
-            },
-        ));
+        .filter_map(|view| match view {
+            View::FrameTable { pairs } => Some(pairs.iter().copied()),
+            _ => None,
+        })
+        .flatten()
+}
+
+/// By what two cells are compared: the figure of the test and its cost; the models also by the CPU that study E prints, and
+/// transactions and streams by the one of study B.
+fn metrics(run: &Run, axis: Axis, a: CellKey, b: CellKey) -> Vec<Metric> {
+    let test = a.group.workload.test;
+    let mut out = vec![Metric::primary(test), Metric::cost(test)];
+    let differs = |view: &View| match view {
+        View::Difference { pairs } => pairs.contains(&(a.backend, b.backend)),
+        _ => false,
+    };
+    if axis == Axis::Backend && run.study.views.iter().any(differs) {
+        out.push(Metric::CpuMean);
     }
-    out.retain(|(_, other)| groups.contains(other));
+    if axis == Axis::Model {
+        out.extend([Metric::CpuSender, Metric::GuestSender]);
+    }
     out
 }
 
 fn push(run: &Run, axis: Axis, a: CellKey, b: CellKey, out: &mut Vec<Compared>) {
-    let find = |key| {
-        run.cells
-            .iter()
-            .find(|c| c.key == key && c.status == CellStatus::Ok)
-    };
-    let (Some(side_a), Some(side_b)) = (find(a), find(b)) else {
-        return;
-    };
-    let turns = axis == Axis::Backend || in_turn(side_a, side_b);
-    for metric in Metric::COMPARED {
-        let (rows_a, rows_b) = (row(side_a, metric), row(side_b, metric));
-        if rows_a.is_empty() || rows_b.is_empty() {
-            continue;
-        }
-        let result = if turns {
-            compare(&rows_a, &rows_b, metric.better())
-        } else {
-            let values = |row: &[(u32, f64)]| row.iter().map(|&(_, v)| v).collect::<Vec<_>>();
-            unpaired(&values(&rows_a), &values(&rows_b), metric.better())
-        };
-        out.push(Compared {
-            axis,
-            metric,
-            a,
-            b,
-            result,
-        });
+    if measured(run, a).is_some() && measured(run, b).is_some() {
+        let all = metrics(run, axis, a, b).into_iter();
+        out.extend(all.filter_map(|metric| one(run, axis, a, b, metric)));
     }
+}
+
+fn measured(run: &Run, key: CellKey) -> Option<&Cell> {
+    run.cells
+        .iter()
+        .find(|cell| cell.key == key && is_measured(cell))
 }
 
 /// Were the two cells sampled in turn, each round of both before the next round of either?

@@ -1,140 +1,147 @@
-//! The result folder of the fixture: complete, atomic, with the keys that scripts rely on.
+//! What follows from the fixtures: figures, sets, splits, comparisons, warnings, and the keys that scripts rely on.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::fixture;
 use super::*;
-use crate::record::{BackendName, Sample};
+use crate::record::{BackendName, Bound, CellStatus, Test};
+use crate::stats::repeat::SetState;
 use crate::stats::{Method, Verdict};
 
-fn result_json(run: &Run) -> Value {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    write(run, &out).unwrap();
-    serde_json::from_str(&fs::read_to_string(out.join("result.json")).unwrap()).unwrap()
+pub(super) fn result_json(run: &Run) -> Value {
+    serde_json::to_value(json::Document::of(&Analysis::of(run))).unwrap()
 }
 
-fn names(dir: &Path) -> Vec<String> {
-    let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
-    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(name).collect();
-    names.sort();
-    names
-}
-
-const FILES: [&str; 6] = [
-    "cells.csv",
-    "env.json",
-    "report.html",
-    "report.md",
-    "result.json",
-    "samples.ndjson",
-];
-
-#[test]
-fn a_folder_appears_whole_and_alone() {
-    let parent = tempfile::tempdir().unwrap();
-    let out = parent.path().join("deep/results");
-    let report = write(&fixture::run(), &out).unwrap();
-    assert_eq!(report, out.join("report.html"));
-    assert_eq!(names(&out), FILES);
-    assert_eq!(names(out.parent().unwrap()), ["results"]);
-}
-
-#[test]
-fn an_empty_folder_is_taken_and_foreign_files_stay() {
-    let parent = tempfile::tempdir().unwrap();
-    let out = parent.path().join("out");
-    fs::create_dir(&out).unwrap();
-    write(&fixture::run(), &out).unwrap();
-    assert_eq!(names(&out), FILES);
-    fs::write(out.join("notes.txt"), "mine").unwrap();
-    fs::write(out.join("report.md"), "old").unwrap();
-    write(&fixture::run(), &out).unwrap();
-    assert_eq!(names(&out).len(), FILES.len() + 1);
-    assert!(
-        fs::read_to_string(out.join("report.md"))
-            .unwrap()
-            .starts_with("# ")
-    );
-    assert_eq!(names(parent.path()), ["out"]);
-}
-
-#[test]
-fn a_place_that_cannot_be_written_leaves_nothing() {
-    let parent = tempfile::tempdir().unwrap();
-    let file = parent.path().join("file");
-    fs::write(&file, "").unwrap();
-    assert!(write(&fixture::run(), &file).is_err());
-    assert!(write(&fixture::run(), &file.join("below")).is_err());
-    assert_eq!(names(parent.path()), ["file"]);
+fn find<'a>(run: &'a Analysis<'_>, backend: BackendName, test: Test) -> &'a CellFigures<'a> {
+    let like = |f: &&CellFigures<'_>| {
+        f.cell.key.backend == backend && f.cell.key.group.workload.test == test
+    };
+    run.cells.iter().find(like).unwrap()
 }
 
 #[test]
 fn the_keys_that_scripts_rely_on() {
-    let run = fixture::run();
-    let json = result_json(&run);
-    assert_eq!(json["schema"], run.schema.as_str());
-    assert_eq!(json["study"], "jumbo-vxlan");
-    assert!(json["env"]["kernel"].is_string());
-    let cells = json["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), run.cells.len());
-    for (cell, recorded) in cells.iter().zip(&run.cells) {
-        assert_eq!(cell["backend"], recorded.key.backend.as_str());
-        assert!(cell["mtu"].is_u64() && cell["streams"].is_u64());
-        assert!(cell["offload"].is_boolean() && cell["path_proof"].is_boolean());
-        let ok = cell["status"] == "ok";
-        assert_eq!(cell["reason"].is_null(), ok);
-        for metric in Metric::ALL {
-            let figure = &cell[metric.key()];
-            if figure.is_null() {
-                assert!(!ok, "{metric:?} of {}", recorded.key);
-                assert!(
-                    cell.get(metric.key()).is_some(),
-                    "the key is there, as null"
-                );
-                continue;
+    for (name, run) in fixture::all() {
+        let json = result_json(&run);
+        assert_eq!(json["schema"], run.schema.as_str());
+        assert_eq!(json["study"], run.study.name.as_str());
+        assert!(json["env"]["kernel"].is_string());
+        let cells = json["cells"].as_array().unwrap();
+        assert_eq!(cells.len(), run.cells.len(), "{name}");
+        for (cell, recorded) in cells.iter().zip(&run.cells) {
+            assert_eq!(cell["backend"], recorded.key.backend.as_str());
+            assert_eq!(cell["mtu"], recorded.key.mtu());
+            assert!(cell["instances"].is_u64() && cell["offload"].is_boolean());
+            let reasoned = matches!(
+                recorded.status,
+                CellStatus::Unavailable { .. } | CellStatus::Failed { .. }
+            );
+            assert_eq!(cell["reason"].is_string(), reasoned);
+            let counted = recorded.counted().count();
+            for metric in Metric::ALL {
+                let figure = cell["figures"]
+                    .get(metric.key())
+                    .expect("the key is there, as null");
+                if figure.is_null() {
+                    continue;
+                }
+                assert_eq!(figure["samples"].as_array().unwrap().len(), counted);
+                let (low, high) = (&figure["ci95"][0], &figure["ci95"][1]);
+                let mean = figure["mean"].as_f64().unwrap();
+                assert!(low.as_f64().unwrap() <= mean && mean <= high.as_f64().unwrap());
             }
-            let samples = figure["samples"].as_array().unwrap();
-            assert_eq!(samples.len(), recorded.counted().count());
-            let (low, high) = (&figure["ci95"][0], &figure["ci95"][1]);
-            let mean = figure["mean"].as_f64().unwrap();
-            assert!(low.as_f64().unwrap() <= mean && mean <= high.as_f64().unwrap());
+            let primary = Metric::primary(recorded.key.group.workload.test).key();
+            assert_eq!(cell["figures"][primary].is_null(), counted == 0, "{name}");
         }
     }
-    assert!(
-        cells
-            .iter()
-            .any(|c| c["status"] == "unavailable" && c["reason"] == fixture::ODD)
-    );
-    assert!(cells.iter().any(|c| c["status"] == "failed"));
 }
 
 #[test]
 fn comparisons_carry_verdicts() {
-    let json = result_json(&fixture::run());
-    let all = json["comparisons"].as_array().unwrap();
-    let found = all
-        .iter()
-        .find(|c| {
-            c["a"] == "overlane-vxlan"
-                && c["b"] == "kernel-vxlan"
-                && c["metric"] == "goodput_gbps"
-                && c["group"]["streams"] == 4
+    let run = fixture::run();
+    let analysis = Analysis::of(&run);
+    let group = analysis.groups[0];
+    let between = |a, b| {
+        let metric = Metric::Goodput;
+        let found = analysis
+            .comparison(group.cell(a), group.cell(b), metric)
+            .unwrap();
+        &found.result
+    };
+    let found = between(BackendName::OverlaneVxlan, BackendName::KernelVxlan);
+    assert_eq!((found.pairs, found.verdict), (6, Verdict::Better));
+    assert!((found.ratio.unwrap() - 0.86 / 0.55).abs() < 0.05);
+    assert!(found.ci95.unwrap()[0] > 1.0 && found.p.unwrap() <= 0.05);
+    let found = between(BackendName::OverlaneGeneve, BackendName::OverlaneVxlan);
+    assert_eq!(found.verdict, Verdict::CannotTell);
+    // Cells without samples are compared with nothing.
+    let missing = |c: &Compared| {
+        [c.a, c.b]
+            .iter()
+            .any(|key| key.backend == BackendName::OvsGeneve)
+    };
+    assert!(!analysis.comparisons.iter().any(missing));
+}
+
+#[test]
+fn every_axis_is_compared() {
+    let mut axes = BTreeSet::new();
+    for (_, run) in fixture::all() {
+        let analysis = Analysis::of(&run);
+        for compared in &analysis.comparisons {
+            axes.insert(compared.axis);
+            let (a, b) = (compared.a, compared.b);
+            let differs = match compared.axis {
+                Axis::Backend => a.backend != b.backend && a.group == b.group,
+                Axis::Itself => (a.copy, b.copy) == (1, 0),
+                _ => a.group != b.group,
+            };
+            assert!(differs, "{:?}: {a} against {b}", compared.axis);
+            if !matches!(compared.axis, Axis::Backend | Axis::Model) {
+                assert_eq!(a.backend, b.backend);
+            }
+        }
+    }
+    let missing = [
+        Axis::Backend,
+        Axis::Itself,
+        Axis::Mtu,
+        Axis::Offload,
+        Axis::Instances,
+        Axis::Bytes,
+        Axis::OfferedRate,
+        Axis::Buffer,
+        Axis::Pairs,
+        Axis::Vnis,
+        Axis::Hosts,
+        Axis::Inner,
+        Axis::Underlay,
+        Axis::Feature,
+        Axis::FarEnd,
+        Axis::Model,
+    ]
+    .into_iter()
+    .filter(|axis| !axes.contains(axis))
+    .collect::<Vec<_>>();
+    assert_eq!(missing, []);
+}
+
+#[test]
+fn model_b_is_held_against_model_a_by_frame_size() {
+    let run = fixture::frames();
+    let analysis = Analysis::of(&run);
+    let found = |b: u32, a: u32| {
+        analysis.comparisons.iter().any(|c| {
+            c.axis == Axis::Model
+                && (c.a.backend, c.b.backend)
+                    == (BackendName::OverlaneVxlan, BackendName::OverlaneVlan)
+                && (c.a.group.workload.bytes, c.b.group.workload.bytes) == (b, a)
+                && c.metric == Metric::CpuSender
         })
-        .unwrap();
-    assert_eq!(
-        (&found["pairs"], &found["verdict"]),
-        (&6.into(), &"better".into())
-    );
-    assert!((found["median_ratio"].as_f64().unwrap() - 39.6 / 24.8).abs() < 0.05);
-    assert!(found["ci95"][0].as_f64().unwrap() > 1.0);
-    // Cells without status ok are compared with nothing.
-    assert!(
-        all.iter()
-            .all(|c| c["a"] != "ovs-geneve" && c["b"] != "ovs-geneve")
-    );
+    };
+    assert!(found(64, 64) && found(512, 512) && found(1450, 1518));
+    assert!(!found(64, 512));
 }
 
 #[test]
@@ -142,11 +149,8 @@ fn pairs_across_groups_only_where_the_clock_shows_turns() {
     let mut run = fixture::run();
     let mtu = |run: &Run| {
         let analysis = Analysis::of(run);
-        let found = analysis
-            .comparisons
-            .iter()
-            .find(|c| c.axis == Axis::Mtu && c.a.backend == BackendName::OverlaneVxlan)
-            .unwrap();
+        let like = |c: &&Compared| c.axis == Axis::Mtu && c.a.backend == BackendName::OverlaneVxlan;
+        let found = analysis.comparisons.iter().find(like).unwrap();
         (found.result.method, found.result.verdict)
     };
     // The fixture measures group after group.
@@ -158,56 +162,158 @@ fn pairs_across_groups_only_where_the_clock_shows_turns() {
 }
 
 #[test]
+fn sets_are_told_and_all_samples_count() {
+    let run = fixture::scenarios();
+    let analysis = Analysis::of(&run);
+    let restless = find(&analysis, BackendName::KernelVxlan, Test::TcpStream);
+    let states: Vec<_> = restless.sets.iter().map(|set| set.state).collect();
+    assert_eq!(states, [SetState::Discarded, SetState::Accepted]);
+    assert_eq!(restless.rule_met, Some(true));
+    assert_eq!(
+        restless.samples(),
+        6,
+        "a discarded set stays in the figures"
+    );
+    let calm = find(&analysis, BackendName::OverlaneVxlan, Test::TcpStream);
+    assert_eq!(calm.sets[1].state, SetState::Further);
+    let json = result_json(&run);
+    assert_eq!(json["cells"][0]["sets"][0]["state"], "discarded");
+    assert_eq!(json["repeat"]["rule"], "within");
+}
+
+#[test]
+fn precision_is_told_under_netperfs_rule() {
+    let run = fixture::every_axis();
+    let analysis = Analysis::of(&run);
+    let cell = find(&analysis, BackendName::KernelVxlan, Test::TcpStream);
+    let precision = cell.precision.as_ref().unwrap();
+    let keys: Vec<_> = precision.widths_percent.keys().copied().collect();
+    assert_eq!(
+        keys,
+        ["cpu_percent_receiver", "cpu_percent_sender", "goodput_gbps"]
+    );
+    let narrow = precision.widths_percent.values().all(|w| w.unwrap() <= 5.0);
+    assert_eq!(cell.rule_met, Some(narrow));
+}
+
+#[test]
+fn the_split_adds_up() {
+    let run = fixture::cost();
+    let analysis = Analysis::of(&run);
+    let ticks = analysis.cells[0].ticks.as_ref().unwrap();
+    assert_eq!(ticks.seconds, 9.0);
+    let sum = |s: Split| {
+        s.user_percent
+            + s.system_percent
+            + s.irq_percent
+            + s.softirq_percent
+            + s.idle_percent
+            + s.steal_percent
+    };
+    assert!((sum(ticks.total) - 200.0).abs() < 1e-6);
+    assert!((sum(ticks.sender.unwrap()) - 100.0).abs() < 1e-6);
+    let mut short = run.clone();
+    for cell in &mut short.cells {
+        cell.samples.truncate(3);
+    }
+    assert!(
+        Analysis::of(&short).cells[0].ticks.is_none(),
+        "3 s are too few ticks"
+    );
+    let mut shared = run;
+    shared.env.shared_cpus = true;
+    let analysis = Analysis::of(&shared);
+    assert_eq!(analysis.cells[0].ticks.as_ref().unwrap().sender, None);
+}
+
+#[test]
+fn packets_latencies_and_ceilings_are_summed_up() {
+    let run = fixture::frames();
+    let analysis = Analysis::of(&run);
+    for figures in analysis.cells.iter().filter(|f| f.is_ok()) {
+        let sum = figures.accounting.as_ref().unwrap();
+        let lost: u64 = sum.lost.values().sum();
+        assert_eq!(
+            sum.sent as i64,
+            (sum.received + lost) as i64 + sum.unexplained,
+            "{}",
+            figures.cell.key
+        );
+        let curve = &figures.latency.as_ref().unwrap().curve;
+        assert!(curve.is_sorted() && curve.len() == 11);
+        assert!(figures.ceiling_percent().unwrap() <= 100.0 * 1.3 / 1.12 + 1.0);
+    }
+    let bound = |backend| {
+        let cell = analysis
+            .cells
+            .iter()
+            .find(|f| f.cell.key.backend == backend);
+        cell.unwrap().bound
+    };
+    assert_eq!(bound(BackendName::OverlaneVlan), Bound::Tester);
+    assert_eq!(bound(BackendName::Bridge), Bound::Rate);
+}
+
+#[test]
+fn an_open_cell_with_samples_is_compared_and_one_without_is_not() {
+    let run = fixture::frames();
+    let analysis = Analysis::of(&run);
+    let open: Vec<_> = analysis
+        .cells
+        .iter()
+        .filter(|f| f.cell.status == CellStatus::Open)
+        .collect();
+    assert_eq!(open.len(), 2);
+    let compared = |key| {
+        analysis
+            .comparisons
+            .iter()
+            .any(|c| c.a == key || c.b == key)
+    };
+    for figures in open {
+        assert_eq!(figures.is_measured(), figures.samples() > 0);
+        assert_eq!(compared(figures.cell.key), figures.is_measured());
+    }
+}
+
+#[test]
 fn not_measured_is_null_and_never_nan() {
     let mut run = fixture::run();
     run.cells[1].samples.iter_mut().for_each(|sample| {
         sample.cpu.sender = None;
+        sample.cpu.ticks.clear();
         sample.cpu_percent_per_gbps.sum = None;
         sample.underlay_packet_bytes = None;
-        sample.goodput_gbps = f64::NAN;
+        sample.goodput_gbps = Some(f64::NAN);
         sample.retransmits = None;
     });
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    write(&run, &out).unwrap();
-    for name in FILES {
-        let text = fs::read_to_string(out.join(name)).unwrap();
+    let files = render(&run, Path::new("nowhere")).unwrap();
+    for (name, text) in &files {
         assert!(!text.contains("NaN") && !text.contains("inf,"), "{name}");
     }
-    let json: Value =
-        serde_json::from_str(&fs::read_to_string(out.join("result.json")).unwrap()).unwrap();
-    assert!(json["cells"][1]["goodput_gbps"].is_null());
-    assert!(json["cells"][1]["cpu_percent_sender"].is_null());
+    let json: Value = serde_json::from_str(&files[0].1).unwrap();
+    let figures = &json["cells"][1]["figures"];
+    for metric in [
+        Metric::Goodput,
+        Metric::CpuSender,
+        Metric::CpuMean,
+        Metric::Loss,
+    ] {
+        assert!(figures[metric.key()].is_null(), "{metric:?}");
+    }
+    assert!(json["cells"][1]["cpu_split"].is_null());
 }
 
 #[test]
-fn every_sample_is_one_line() {
+fn discarded_samples_are_listed() {
     let run = fixture::run();
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    write(&run, &out).unwrap();
-    let text = fs::read_to_string(out.join("samples.ndjson")).unwrap();
-    let samples: Vec<Sample> = text
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    assert_eq!(
-        samples.len(),
-        run.cells
-            .iter()
-            .map(|cell| cell.samples.len())
-            .sum::<usize>()
-    );
-    assert!(
-        samples
-            .windows(2)
-            .all(|w| w[0].started_unix_ms <= w[1].started_unix_ms)
-    );
-    let discarded = result_json(&run)["discarded"].as_array().unwrap().len();
-    assert_eq!(
-        discarded,
-        samples.iter().filter(|s| s.discarded.is_some()).count()
-    );
+    let json = result_json(&run);
+    let listed = json["discarded"].as_array().unwrap();
+    let samples = run.cells.iter().flat_map(|cell| &cell.samples);
+    let discarded = samples.filter(|sample| sample.discarded.is_some()).count();
+    assert_eq!(listed.len(), discarded);
+    assert_eq!(listed[0]["reason"], "warm-up");
+    assert!(listed[0]["value"].is_f64());
 }
 
 #[test]
@@ -215,11 +321,37 @@ fn samples_give_reason_to_warn() {
     let run = fixture::run();
     let warnings = Analysis::of(&run).warnings.join("\n");
     for part in [
-        "bridge, MTU 1500, 4 streams, offload on: goodput spreads by",
+        "bridge tcp_stream-131072B-4i, standard mtu, offload on: goodput_gbps spreads by",
         "stands far from the others; it is kept",
-        "direct, MTU 1500, 1 stream, offload off: 3 samples",
+        "direct tcp_stream-131072B-1i, standard mtu, offload off: 3 samples",
         "unsteady after the run",
     ] {
         assert!(warnings.contains(part), "{part} is not in:\n{warnings}");
     }
+    let run = fixture::frames();
+    let warnings = Analysis::of(&run).warnings.join("\n");
+    for part in [
+        "1 of ",
+        "neither received nor in any counter on the path",
+        "the traffic tool was the bound",
+        "interrupted",
+    ] {
+        assert!(warnings.contains(part), "{part} is not in:\n{warnings}");
+    }
+}
+
+#[test]
+fn many_cells_of_one_kind_make_one_warning() {
+    let mut run = fixture::scenarios();
+    for cell in &mut run.cells {
+        cell.samples.truncate(4);
+    }
+    let warnings = Analysis::of(&run).warnings;
+    let few: Vec<_> = warnings.iter().filter(|w| w.contains("samples")).collect();
+    assert!(
+        few.iter()
+            .any(|w| w.contains("cells: fewer than 6 samples")),
+        "{few:?}"
+    );
+    assert!(few.len() < 6, "{few:?}");
 }

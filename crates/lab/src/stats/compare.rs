@@ -4,11 +4,15 @@
 //! whatever drifts from round to round (heat, neighbours on the machine) is in both and cancels.
 //! Its interval uses order statistics and the binomial distribution alone: no assumption about the
 //! shape of the noise. With too few pairs but five samples a side, all cross ratios are compared
-//! instead (Hodges-Lehmann estimate, Mann-Whitney interval). A verdict needs an interval that
-//! excludes 1.
+//! instead (Hodges-Lehmann estimate, Mann-Whitney interval). Beside the interval stands the p-value of a
+//! permutation test on the logarithms. A verdict needs both: an interval that excludes 1 and p ≤ 0.05.
+//!
+//! The same is given as a difference A − B, for quantities that are per cents themselves. Ratio and
+//! difference share their order statistics, so that one interval excludes 1 when the other excludes 0.
 
 use serde::{Deserialize, Serialize};
 
+use super::permutation::{sign_flip, two_sample};
 use super::summary::{finite, median, sorted};
 
 /// Fewest pairs that can give a verdict: with 5, min..max covers only 93.75 %.
@@ -17,7 +21,13 @@ pub const MIN_PAIRS: usize = 6;
 /// Fewest samples a side that can give a verdict without pairs.
 pub const MIN_SIDE: usize = 5;
 
+/// Largest p-value that can give a verdict.
+pub const SIGNIFICANCE: f64 = 0.05;
+
 const TAIL: f64 = 0.025;
+
+/// What a value of 0 counts as where logarithms are taken.
+const SMALLEST: f64 = 1e-12;
 
 /// Which way a quantity is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +72,7 @@ pub enum Method {
     Unpaired,
 }
 
-/// A against B, as a ratio.
+/// A against B, as a ratio and as a difference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// How ratio and interval were computed.
@@ -73,6 +83,12 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// Interval of the ratio with at least 95 % coverage; `None` with too few samples for one.
     pub ci95: Option<[f64; 2]>,
+    /// Median difference A − B, in the quantity's own unit.
+    pub difference: Option<f64>,
+    /// Interval of the difference, as that of the ratio.
+    pub difference_ci95: Option<[f64; 2]>,
+    /// p-value of the permutation test: how often chance alone would part the two as far. `None` without an interval.
+    pub p: Option<f64>,
     /// What that says.
     pub verdict: Verdict,
 }
@@ -82,55 +98,75 @@ pub struct Comparison {
 /// Paired if there are enough pairs, else unpaired if there are enough samples a side: decided by
 /// the numbers of samples alone, never by what comes out.
 pub fn compare(a: &[(u32, f64)], b: &[(u32, f64)], better: Better) -> Comparison {
-    let ratios: Vec<f64> = a
+    let pairs: Vec<(f64, f64)> = a
         .iter()
         .filter_map(|&(round, x)| Some((x, b.iter().find(|&&(r, _)| r == round)?.1)))
-        .filter_map(|(x, y)| ratio(x, y))
+        .filter(|&(x, y)| ratio(x, y).is_some())
         .collect();
     let (a, b): (Vec<f64>, Vec<f64>) = (values(a), values(b));
-    if ratios.len() < MIN_PAIRS && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE {
+    if pairs.len() < MIN_PAIRS && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE {
         return Comparison {
-            pairs: ratios.len(),
+            pairs: pairs.len(),
             ..unpaired(&a, &b, better)
         };
     }
-    paired(&ratios, better)
+    paired(&pairs, better)
 }
 
-/// Comparison from the ratios A/B of each pair.
-pub fn paired(ratios: &[f64], better: Better) -> Comparison {
-    let ci95 = sorted(ratios).and_then(|s| median_interval(&s));
+/// Comparison of samples that are pairs, (A, B); a pair without a ratio is left out.
+pub fn paired(pairs: &[(f64, f64)], better: Better) -> Comparison {
+    let (ratios, differences): (Vec<f64>, Vec<f64>) = pairs
+        .iter()
+        .filter_map(|&(x, y)| Some((ratio(x, y)?, x - y)))
+        .unzip();
+    let interval = |row: &[f64]| sorted(row).and_then(|s| median_interval(&s));
+    let ci95 = interval(&ratios).filter(|_| ratios.len() >= MIN_PAIRS);
+    let logs: Vec<f64> = ratios.iter().map(|r| r.max(SMALLEST).ln()).collect();
+    let p = ci95.and_then(|_| sign_flip(&logs));
     Comparison {
         method: Method::Paired,
         pairs: ratios.len(),
-        ratio: median(ratios),
+        ratio: median(&ratios),
         ci95,
-        verdict: verdict(ci95.filter(|_| ratios.len() >= MIN_PAIRS), better),
+        difference: median(&differences),
+        difference_ci95: interval(&differences).filter(|_| ci95.is_some()),
+        p,
+        verdict: verdict(ci95, p, better),
     }
 }
 
 /// Comparison of two independent rows: median and interval of all ratios a/b.
 pub fn unpaired(a: &[f64], b: &[f64], better: Better) -> Comparison {
-    let all: Vec<f64> = a
+    let (ratios, differences): (Vec<f64>, Vec<f64>) = a
         .iter()
-        .flat_map(|&x| b.iter().filter_map(move |&y| ratio(x, y)))
-        .collect();
+        .flat_map(|&x| b.iter().filter_map(move |&y| Some((ratio(x, y)?, x - y))))
+        .unzip();
     // A pair without a ratio (0, negative) would leave the order statistics without their meaning.
-    let complete = all.len() == a.len() * b.len() && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE;
-    let ci95 = sorted(&all).filter(|_| complete).and_then(|s| {
+    let complete = ratios.len() == a.len() * b.len() && a.len() >= MIN_SIDE && b.len() >= MIN_SIDE;
+    let interval = |row: &[f64]| {
+        let s = sorted(row).filter(|_| complete)?;
         let k = mann_whitney_rank(a.len(), b.len())?;
         Some([*s.get(k - 1)?, *s.get(s.len() - k)?])
-    });
+    };
+    let ci95 = interval(&ratios);
+    let logs = |row: &[f64]| row.iter().map(|v| v.max(SMALLEST).ln()).collect::<Vec<_>>();
+    let p = ci95.and_then(|_| two_sample(&logs(a), &logs(b)));
     Comparison {
         method: Method::Unpaired,
         pairs: 0,
-        ratio: median(&all),
+        ratio: median(&ratios),
         ci95,
-        verdict: verdict(ci95, better),
+        difference: median(&differences),
+        difference_ci95: interval(&differences),
+        p,
+        verdict: verdict(ci95, p, better),
     }
 }
 
-fn verdict(ci95: Option<[f64; 2]>, better: Better) -> Verdict {
+fn verdict(ci95: Option<[f64; 2]>, p: Option<f64>, better: Better) -> Verdict {
+    if p.is_none_or(|p| p > SIGNIFICANCE) {
+        return Verdict::CannotTell;
+    }
     match (ci95, better) {
         (Some([low, _]), Better::Higher) if low > 1.0 => Verdict::Better,
         (Some([_, high]), Better::Lower) if high < 1.0 => Verdict::Better,
@@ -262,10 +298,8 @@ mod tests {
             (c.method, c.pairs, c.verdict),
             (Method::Unpaired, 5, Verdict::Better)
         );
-        assert_eq!(
-            paired(&[1.4, 1.42, 1.38, 1.44, 1.41], Better::Higher).verdict,
-            Verdict::CannotTell
-        );
+        let five = [1.4, 1.42, 1.38, 1.44, 1.41].map(|x| (x, 1.0));
+        assert_eq!(paired(&five, Better::Higher).verdict, Verdict::CannotTell);
     }
 
     #[test]
@@ -288,10 +322,38 @@ mod tests {
 
     #[test]
     fn an_interval_that_touches_one_says_nothing() {
+        let touching = [1.0, 1.1, 1.1, 1.1, 1.1, 1.1].map(|x| (x, 1.0));
         assert_eq!(
-            paired(&[1.0, 1.1, 1.1, 1.1, 1.1, 1.1], Better::Higher).verdict,
+            paired(&touching, Better::Higher).verdict,
             Verdict::CannotTell
         );
+    }
+
+    #[test]
+    fn a_verdict_needs_the_permutation_test_too() {
+        // Of 10 pairs 9 are a little above 1 and one is far below: the second smallest excludes 1, the logarithms do not.
+        let mut pairs = [(1.01, 1.0); 10];
+        pairs[9].0 = 0.5;
+        let c = paired(&pairs, Better::Higher);
+        assert!(
+            c.ci95.unwrap()[0] > 1.0 && c.p.unwrap() > SIGNIFICANCE,
+            "{c:?}"
+        );
+        assert_eq!(c.verdict, Verdict::CannotTell);
+        pairs[9].0 = 0.999;
+        let c = paired(&pairs, Better::Higher);
+        assert!(c.p.unwrap() <= SIGNIFICANCE, "{c:?}");
+        assert_eq!(c.verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn the_difference_goes_with_the_ratio() {
+        let a = row(&[14.0, 14.2, 13.8, 14.4, 14.0, 13.9]);
+        let c = compare(&a, &row(&[10.0; 6]), Better::Higher);
+        assert_eq!(c.difference, Some(4.0));
+        let [low, high] = c.difference_ci95.unwrap();
+        assert!((low - 3.8).abs() < 1e-9 && (high - 4.4).abs() < 1e-9);
+        assert_eq!(c.p, Some(2.0 / 64.0));
     }
 
     proptest! {
@@ -327,10 +389,13 @@ mod tests {
             let factor = 2.0_f64.powi(exponent);
             let (a, b): (Vec<f64>, Vec<f64>) = v.into_iter().unzip();
             let scale = |r: &[f64]| row(&r.iter().map(|x| x * factor).collect::<Vec<_>>());
-            prop_assert_eq!(
+            let (plain, scaled) = (
                 compare(&row(&a), &row(&b), Better::Lower),
-                compare(&scale(&a), &scale(&b), Better::Lower)
+                compare(&scale(&a), &scale(&b), Better::Lower),
             );
+            prop_assert_eq!(plain.verdict, scaled.verdict);
+            prop_assert_eq!((plain.ratio, plain.ci95), (scaled.ratio, scaled.ci95));
+            prop_assert_eq!(plain.difference.map(|d| d * factor), scaled.difference);
         }
 
         #[test]
@@ -340,7 +405,23 @@ mod tests {
         ) {
             let c = compare(&a, &b, Better::Higher);
             prop_assert!(c.ratio.is_none_or(f64::is_finite));
-            prop_assert!(c.ci95.is_none_or(|[l, h]| l.is_finite() && h.is_finite() && l <= h));
+            let sound = |ci: Option<[f64; 2]>| {
+                ci.is_none_or(|[l, h]| l.is_finite() && h.is_finite() && l <= h)
+            };
+            prop_assert!(sound(c.ci95) && sound(c.difference_ci95));
+            prop_assert!(c.difference.is_none_or(f64::is_finite));
+            prop_assert!(c.p.is_none_or(|p| p > 0.0 && p <= 1.0));
+        }
+
+        #[test]
+        fn ratio_and_difference_never_disagree(
+            v in prop::collection::vec((0.5_f64..2.0, 0.5_f64..2.0), 6..12), in_pairs: bool
+        ) {
+            let (a, b): (Vec<f64>, Vec<f64>) = v.iter().copied().unzip();
+            let c = if in_pairs { paired(&v, Better::Higher) } else { unpaired(&a, &b, Better::Higher) };
+            let (ratio, difference) = (c.ci95.unwrap(), c.difference_ci95.unwrap());
+            prop_assert_eq!(ratio[0] > 1.0, difference[0] > 0.0);
+            prop_assert_eq!(ratio[1] < 1.0, difference[1] < 0.0);
         }
     }
 }

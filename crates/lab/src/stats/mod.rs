@@ -1,17 +1,24 @@
 //! Statistics of the laboratory: from raw samples to an interval, from two rows of samples to a verdict.
 //!
 //! Stands between the measurement (which only collects samples) and the results and reports (which
-//! only print). Pure functions of numbers: no IO, no clock, no randomness. What cannot be computed
-//! is `None`, never NaN and never 0. Definitions in words: `docs/lab-method.md`.
+//! only print). Pure functions: no IO, no clock, no randomness (where permutations are drawn, always the same ones). What cannot
+//! be computed is `None`, never NaN and never 0. Definitions in words: `docs/lab-method.md`.
 
 mod compare;
 mod outliers;
+mod permutation;
+pub mod repeat;
 mod summary;
 
+#[cfg(test)]
+mod simulation;
+
 pub use compare::{
-    Better, Comparison, MIN_PAIRS, MIN_SIDE, Method, Verdict, compare, paired, unpaired,
+    Better, Comparison, MIN_PAIRS, MIN_SIDE, Method, SIGNIFICANCE, Verdict, compare, paired,
+    unpaired,
 };
 pub use outliers::{OUTLIER_SCORE, outliers};
+pub use permutation::{sign_flip, two_sample};
 pub use summary::{
     STDDEV_LIMIT_PERCENT, Summary, mean, median, population_stddev_percent, stddev, t_interval,
 };

@@ -1,0 +1,169 @@
+//! The cells of a run as tables for a terminal: one table per comparison, the networks side by side.
+//! The report says more; this is what a reader sees first.
+
+use std::io;
+
+use overlane_lab::record::{BackendName, CellKey, CellStatus, GroupKey, Run, Test};
+use overlane_lab::results::{Analysis, CellFigures, Metric};
+use overlane_lab::stats::Verdict;
+
+use crate::output::{Output, Rows, state, text};
+
+/// What the last column compares with: the first of these that the run has.
+const BASELINES: [BackendName; 4] = [
+    BackendName::KernelVxlan,
+    BackendName::Bridge,
+    BackendName::OverlaneVlan,
+    BackendName::Direct,
+];
+
+pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
+    let analysis = Analysis::of(run);
+    output.line(format!("{}\n", run.study.title))?;
+    for group in &analysis.groups {
+        let cells: Vec<&CellFigures<'_>> = analysis.in_group(*group).collect();
+        let rows = table(&analysis, *group, &cells, output);
+        output.section(&heading(group, &cells), &rows, "no cells")?;
+        output.line("")?;
+    }
+    output.line(
+        "mean ± half of the 95 % interval; CPU is of all hosts together; the last column is the median\n\
+         ratio of the first figure, its interval, and what it says; a ! marks what the tester itself bounds\n",
+    )
+}
+
+/// `tcp_rr-64B-8i, standard mtu, offload on (guest MTU 1500)`
+fn heading(group: &GroupKey, cells: &[&CellFigures<'_>]) -> String {
+    let mut mtus: Vec<u32> = cells.iter().map(|cell| cell.cell.key.mtu()).collect();
+    mtus.sort_unstable();
+    mtus.dedup();
+    let mtus: Vec<String> = mtus.iter().map(ToString::to_string).collect();
+    format!("{group} (guest MTU {})", mtus.join("/"))
+}
+
+/// What a terminal has room for: heading, quantity, factor, digits.
+fn columns(test: Test) -> [(&'static str, Metric, f64, usize); 4] {
+    let underlay = ("#underlay kpps", Metric::UnderlayRate, 1e-3, 0);
+    if test.is_transactions() {
+        [
+            ("#transactions/s", Metric::Transactions, 1.0, 0),
+            ("#CPU µs each", Metric::CpuPerTransaction, 1.0, 2),
+            ("#p50 µs", Metric::LatencyP50, 1.0, 1),
+            ("#p99 µs", Metric::LatencyP99, 1.0, 1),
+        ]
+    } else if test.is_packets() {
+        [
+            ("#kpps received", Metric::Rate, 1e-3, 1),
+            ("#CPU µs each", Metric::CpuPerPacket, 1.0, 2),
+            ("#loss %", Metric::Loss, 1.0, 3),
+            underlay,
+        ]
+    } else {
+        [
+            ("#Gbit/s", Metric::Goodput, 1.0, 2),
+            ("#CPU %/Gbit/s", Metric::CpuPerGbps, 1.0, 1),
+            underlay,
+            ("#bytes/packet", Metric::UnderlayPacket, 1.0, 0),
+        ]
+    }
+}
+
+fn table(
+    analysis: &Analysis<'_>,
+    group: GroupKey,
+    cells: &[&CellFigures<'_>],
+    output: Output,
+) -> Rows {
+    let columns = columns(group.workload.test);
+    let baseline = BASELINES
+        .into_iter()
+        .find(|name| cells.iter().any(|cell| is_of(cell, *name)));
+    let ratio = baseline.map_or_else(String::new, |name| format!("× {name}"));
+    let mut headings = vec!["NETWORK"];
+    headings.extend(columns.iter().map(|(heading, ..)| *heading));
+    headings.extend(["PROOF", &ratio]);
+    let mut rows = output.table(&headings);
+    for figures in cells {
+        let cell = figures.cell;
+        let mut row = vec![text(cell.key.network())];
+        let why_not = match &cell.status {
+            CellStatus::Ok => None,
+            CellStatus::Open if figures.samples() > 0 => None,
+            CellStatus::Open => Some("not reached".to_owned()),
+            CellStatus::Unavailable { reason } => Some(format!("unavailable: {reason}")),
+            CellStatus::Failed { reason } => Some(format!("failed: {reason}")),
+        };
+        if let Some(reason) = why_not {
+            row.extend(columns.iter().map(|_| text("-")));
+            row.extend([text("-"), text(reason)]);
+        } else {
+            let bound = if by_tester(figures) { " !" } else { "" };
+            row.extend(columns.iter().enumerate().map(|(place, column)| {
+                let (_, metric, factor, digits) = *column;
+                let mark = if place == 0 { bound } else { "" };
+                text(interval(figures, metric, factor, digits) + mark)
+            }));
+            row.push(match cell.path_proof {
+                true => state("ok", true),
+                false => state("none", false),
+            });
+            row.push(text(against(analysis, cell.key, baseline)));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+fn is_of(figures: &CellFigures<'_>, name: BackendName) -> bool {
+    figures.cell.key.backend == name && figures.samples() > 0
+}
+
+/// Most of its samples say that the traffic tool did no better.
+fn by_tester(figures: &CellFigures<'_>) -> bool {
+    let bound = figures
+        .cell
+        .counted()
+        .filter(|sample| sample.bound == overlane_lab::record::Bound::Tester)
+        .count();
+    bound * 2 > figures.samples()
+}
+
+/// Mean and half the width of its interval over the samples that count; `-` when nothing was measured.
+fn interval(figures: &CellFigures<'_>, metric: Metric, factor: f64, digits: usize) -> String {
+    let Some(summary) = figures.get(metric) else {
+        return "-".to_owned();
+    };
+    let mean = summary.mean * factor;
+    match summary.ci95 {
+        Some([low, high]) => {
+            format!("{mean:.digits$} ± {:.digits$}", factor * (high - low) / 2.0)
+        }
+        None => format!("{mean:.digits$}"),
+    }
+}
+
+/// `1.31 [1.24, 1.38] better`
+fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>) -> String {
+    let metric = Metric::primary(key.group.workload.test);
+    let itself = CellKey { copy: 0, ..key };
+    let base = match baseline {
+        _ if key.copy > 0 => itself,
+        Some(name) if name != key.backend => key.group.cell(name),
+        _ => return String::new(),
+    };
+    // The analysis holds each pair once, the later network against the earlier one.
+    let Some(compared) = analysis.comparison(key, base, metric) else {
+        return String::new();
+    };
+    let result = &compared.result;
+    match (result.ratio, result.ci95) {
+        (Some(ratio), Some([low, high])) => {
+            format!(
+                "{ratio:.2} [{low:.2}, {high:.2}] {}",
+                result.verdict.words()
+            )
+        }
+        (Some(ratio), None) => format!("{ratio:.2} {}", Verdict::CannotTell.words()),
+        (None, _) => "-".to_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! `overlane lab plan`: the cells of a study and how long they take, without measuring anything.
+
+use std::time::Duration;
+
+use overlane_lab::{PlanBlock, PlanSummary};
+
+use crate::args::LabPlan;
+use crate::failure::Failure;
+use crate::output::{Output, text};
+
+use super::shown::minutes;
+
+pub(super) fn run(args: &LabPlan, output: Output) -> Result<(), Failure> {
+    let plan = overlane_lab::plan(&super::request(&args.matrix))?;
+    if args.json {
+        output.json(&plan)?;
+    } else {
+        show(&plan, output)?;
+    }
+    Ok(())
+}
+
+fn show(plan: &PlanSummary, output: Output) -> std::io::Result<()> {
+    output.line(format!("{}\n", plan.title))?;
+    for block in &plan.blocks {
+        show_block(block, output)?;
+        output.line("")?;
+    }
+    let expected = minutes(Duration::from_secs_f64(plan.expected_seconds));
+    let most = minutes(Duration::from_secs_f64(plan.at_most_seconds));
+    output.line(format!(
+        "{} cells on {} networks, {} samples of {} s (warm-up {} s): about {expected}{}",
+        plan.cells,
+        plan.networks,
+        plan.samples_in_all,
+        plan.seconds,
+        plan.warm_up_seconds,
+        if most == expected {
+            String::new()
+        } else {
+            format!(", at most {most} where the study's rule asks for more samples")
+        }
+    ))
+}
+
+fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
+    let mut rows = output.table(&["WORKLOAD", "NETWORK", "#MTU", "#SAMPLES", "#TIME"]);
+    let mut workload = String::new();
+    for cell in &block.cells {
+        let name = cell.key.group.workload.to_string();
+        let shown = if name == workload { "" } else { name.as_str() };
+        rows.push(vec![
+            text(shown),
+            text(cell.key.network()),
+            text(cell.mtu),
+            text(cell.samples),
+            text(minutes(Duration::from_secs_f64(cell.expected_seconds))),
+        ]);
+        workload = name;
+    }
+    let heading = format!(
+        "{}: {} networks, {} of which {} to build them",
+        block.setting,
+        block.networks,
+        minutes(Duration::from_secs_f64(block.expected_seconds)),
+        minutes(Duration::from_secs_f64(block.overhead_seconds)),
+    );
+    output.section(&heading, &rows, "no cells")
+}

@@ -1,0 +1,132 @@
+//! The plan for readers: `overlane lab plan` prints it, or gives it as JSON.
+
+use super::{Block, Plan};
+use crate::backends;
+use crate::record::{CellKey, MtuClass, Setting};
+use crate::study::{Repeat, Study};
+use serde::Serialize;
+
+/// What a run would do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanSummary {
+    /// Name of the study.
+    pub study: String,
+    /// Its title.
+    pub title: String,
+    /// The quick matrix, not the whole one.
+    pub quick: bool,
+    /// Samples per cell, without the warm-up, where a block does not say otherwise.
+    pub samples: u32,
+    /// When there are enough; null: after `samples`.
+    pub repeat: Option<Repeat>,
+    /// Length of a sample's window.
+    pub seconds: f64,
+    /// Length of the warm-up's.
+    pub warm_up_seconds: f64,
+    /// Number of cells.
+    pub cells: usize,
+    /// Number of networks that are built.
+    pub networks: usize,
+    /// Samples to be taken in all, warm-ups among them.
+    pub samples_in_all: u64,
+    /// How long it takes.
+    pub expected_seconds: f64,
+    /// How long it takes if the rule of `repeat` asks for all the samples that it may.
+    pub at_most_seconds: f64,
+    /// What is up at the same time, one after the other.
+    pub blocks: Vec<PlanBlock>,
+}
+
+/// Networks that are up at the same time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanBlock {
+    /// What they share, in words.
+    pub setting: String,
+    /// Number of networks.
+    pub networks: usize,
+    /// Building, path proofs, the tester alone, and taking down.
+    pub overhead_seconds: f64,
+    /// How long it takes in all.
+    pub expected_seconds: f64,
+    /// The cells in their order.
+    pub cells: Vec<PlanCell>,
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanCell {
+    /// Its dimensions.
+    #[serde(flatten)]
+    pub key: CellKey,
+    /// The guests' MTU.
+    pub mtu: u32,
+    /// Its samples, without the warm-up.
+    pub samples: u32,
+    /// Warm-up and samples.
+    pub expected_seconds: f64,
+    /// Why the laboratory has no such cell; null where it has. What a machine lacks is not in it.
+    pub unsupported: Option<String>,
+}
+
+impl PlanSummary {
+    pub(crate) fn of(study: &Study, quick: bool) -> Self {
+        let plan = Plan::new(if quick { &study.quick } else { &study.matrix });
+        let blocks = plan.blocks.iter().map(|block| plan.block(block));
+        Self {
+            study: study.name.clone(),
+            title: study.title.clone(),
+            quick,
+            samples: plan.rounds,
+            repeat: plan.repeat,
+            seconds: plan.seconds,
+            warm_up_seconds: plan.warm_up_seconds,
+            cells: plan.cells().count(),
+            networks: plan.blocks.iter().map(|block| block.networks.len()).sum(),
+            samples_in_all: plan.samples(),
+            expected_seconds: plan.expected().as_secs_f64(),
+            at_most_seconds: plan.at_most().as_secs_f64(),
+            blocks: blocks.collect(),
+        }
+    }
+}
+
+impl Plan {
+    fn block(&self, block: &Block) -> PlanBlock {
+        let workloads = block.workloads.iter();
+        let cells: Vec<_> = workloads
+            .flat_map(|workload| {
+                let expected_seconds = workload.cell_seconds(self.seconds, self.warm_up_seconds);
+                workload.cells.iter().map(move |key| PlanCell {
+                    key: *key,
+                    mtu: key.mtu(),
+                    samples: workload.samples,
+                    expected_seconds,
+                    unsupported: backends::unsupported(key.backend, &key.group.setting),
+                })
+            })
+            .collect();
+        PlanBlock {
+            setting: place(block),
+            networks: block.networks.len(),
+            overhead_seconds: block.overhead_seconds(),
+            expected_seconds: self.block_seconds(block, |workload| workload.samples),
+            cells,
+        }
+    }
+}
+
+/// The setting of a block in words; its networks differ in the MTU class alone.
+fn place(block: &Block) -> String {
+    let Some(first) = block.networks.first() else {
+        return String::new();
+    };
+    let mut networks = block.networks.iter();
+    if networks.all(|network| network.setting == first.setting) {
+        return first.setting.to_string();
+    }
+    let standard = Setting {
+        mtu_class: MtuClass::Standard,
+        ..first.setting
+    };
+    format!("{standard}").replacen("standard mtu", "standard and jumbo mtu", 1)
+}

@@ -1,0 +1,120 @@
+//! What the guests of a cell do to the network between them.
+
+use crate::search::Preset;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The tests of the traffic tool, named as netperf and uperf name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// TCP from guest1 to guest2.
+    TcpStream,
+    /// TCP from guest2 to guest1 (netperf's MAERTS).
+    TcpReverse,
+    /// TCP both ways at once; the goodput is the sum.
+    TcpBidirec,
+    /// Transactions on open TCP connections.
+    TcpRr,
+    /// Transactions with a TCP connection each.
+    TcpCrr,
+    /// Transactions of a UDP datagram each way.
+    UdpRr,
+    /// Numbered UDP datagrams from guest1 to guest2.
+    UdpStream,
+    /// Numbered raw frames from guest1 to guest2; tagged where the guests' port is a trunk.
+    FrameStream,
+}
+
+impl Test {
+    /// Every test.
+    pub const ALL: [Self; 8] = [
+        Self::TcpStream,
+        Self::TcpReverse,
+        Self::TcpBidirec,
+        Self::TcpRr,
+        Self::TcpCrr,
+        Self::UdpRr,
+        Self::UdpStream,
+        Self::FrameStream,
+    ];
+
+    /// The name used in study files and results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TcpStream => "tcp_stream",
+            Self::TcpReverse => "tcp_reverse",
+            Self::TcpBidirec => "tcp_bidirec",
+            Self::TcpRr => "tcp_rr",
+            Self::TcpCrr => "tcp_crr",
+            Self::UdpRr => "udp_rr",
+            Self::UdpStream => "udp_stream",
+            Self::FrameStream => "frame_stream",
+        }
+    }
+
+    /// Goodput is its figure.
+    pub fn is_tcp_stream(self) -> bool {
+        matches!(self, Self::TcpStream | Self::TcpReverse | Self::TcpBidirec)
+    }
+
+    /// Transactions per second are its figure.
+    pub fn is_transactions(self) -> bool {
+        matches!(self, Self::TcpRr | Self::TcpCrr | Self::UdpRr)
+    }
+
+    /// Numbered packets per second are its figure; `bytes` is a frame's.
+    pub fn is_packets(self) -> bool {
+        matches!(self, Self::UdpStream | Self::FrameStream)
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One workload: a test with its sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Workload {
+    /// What is done.
+    pub test: Test,
+    /// Streams: bytes of a write. Transactions: bytes of a request, and of its response. Packets: bytes of a
+    /// frame as on a wire, with its 4 bytes of FCS (RFC 2544 §9.1).
+    pub bytes: u32,
+    /// Parallel connections, flows or senders of each pair of guests.
+    pub instances: u32,
+    /// Socket buffers (iperf's `-w`); null: the laboratory's own, 1 MB for streams, else the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<u32>,
+    /// Packets: offered rate of each pair of guests; null: as fast as the sender can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_pps: Option<u32>,
+    /// Packets: the highest rate that meets a goal is searched; the sample holds the search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Preset>,
+}
+
+/// `tcp_rr-1024B-8i`, as study B writes its scenarios.
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            test,
+            bytes,
+            instances,
+            ..
+        } = self;
+        write!(f, "{test}-{bytes}B-{instances}i")?;
+        if let Some(bytes) = self.buffer_bytes {
+            write!(f, "-w{bytes}")?;
+        }
+        if let Some(rate) = self.rate_pps {
+            write!(f, "-{rate}pps")?;
+        }
+        if let Some(preset) = self.search {
+            write!(f, "-{preset}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Charts as inline SVG.
+//!
+//! Colours come from the page's style sheet by class, so that light and dark both work. Colour is never needed: bars
+//! carry their names and figures as text, lines their own shapes of points, and every chart has its table.
+
+mod bars;
+mod lines;
+mod ratios;
+mod scale;
+mod stacks;
+
+use crate::record::BackendName;
+
+use super::markup::{Attr, Markup};
+pub(super) use bars::{Bar, Bars};
+pub(super) use lines::{Lines, Series, XAxis, YAxis};
+pub(super) use ratios::RatioRow;
+pub(super) use stacks::{PARTS, Stack, Stacks};
+
+use scale::{WIDTH, px};
+
+/// Height of the axis below a chart.
+const AXIS: f64 = 22.0;
+
+/// What is drawn.
+pub(super) enum Drawing {
+    /// Bars with intervals and samples.
+    Bars(Bars),
+    /// Curves.
+    Lines(Lines),
+    /// Parts of a whole.
+    Stacks(Stacks),
+    /// Ratios around 1.
+    Ratios(Vec<RatioRow>),
+}
+
+impl Drawing {
+    /// Draws it; `id` is the anchor, `title` and `words` name it to those who do not see it.
+    pub(super) fn draw(&self, m: &mut Markup, id: &str, title: &str, words: &str) {
+        let named = (id, title, words);
+        match self {
+            Self::Bars(bars) => bars::draw(m, bars, named),
+            Self::Lines(lines) => lines::draw(m, lines, named),
+            Self::Stacks(stacks) => stacks::draw(m, stacks, named),
+            Self::Ratios(rows) => ratios::draw(m, rows, named),
+        }
+    }
+
+    /// How many marks of class `mark` it has, and how many points of data they stand for.
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> (usize, usize) {
+        match self {
+            Self::Bars(bars) => (bars.rows.len(), bars.rows.len()),
+            Self::Lines(lines) => (
+                lines.series.len(),
+                lines.series.iter().map(|s| s.points.len()).sum(),
+            ),
+            Self::Stacks(stacks) => (
+                stacks.rows.len(),
+                stacks.rows.iter().map(|s| s.values.len()).sum(),
+            ),
+            Self::Ratios(rows) => (rows.len(), rows.len()),
+        }
+    }
+}
+
+/// The class that colours a backend.
+pub(super) const fn class(backend: BackendName) -> &'static str {
+    match backend {
+        BackendName::Direct => "c-direct",
+        BackendName::Bridge => "c-bridge",
+        BackendName::KernelVlan => "c-kvlan",
+        BackendName::KernelVxlan => "c-kernel",
+        BackendName::KernelGeneve => "c-kgeneve",
+        BackendName::OvsVlan => "c-ovlan",
+        BackendName::OvsVxlan => "c-ovs",
+        BackendName::OvsGeneve => "c-ogeneve",
+        BackendName::OverlaneVlan => "c-vlan",
+        BackendName::OverlaneVxlan => "c-vxlan",
+        BackendName::OverlaneGeneve => "c-geneve",
+    }
+}
+
+/// The picture with its name and its content in words.
+fn frame(
+    m: &mut Markup,
+    height: f64,
+    (id, title, words): (&str, &str, &str),
+    content: impl FnOnce(&mut Markup),
+) {
+    let (title_id, words_id) = (format!("{id}-t"), format!("{id}-d"));
+    let attrs: [Attr<'_>; 4] = [
+        ("viewBox", &format!("0 0 {} {}", px(WIDTH), px(height))),
+        ("role", &"img"),
+        ("aria-labelledby", &format!("{title_id} {words_id}")),
+        ("class", &"chart"),
+    ];
+    m.el("svg", &attrs, |m| {
+        m.leaf("title", &[("id", &title_id)], title);
+        m.leaf("desc", &[("id", &words_id)], words);
+        content(m);
+    });
+}
+
+/// Text at a place.
+fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), text: &str) {
+    m.leaf(
+        "text",
+        &[("class", &class), ("x", &px(x)), ("y", &px(y))],
+        text,
+    );
+}
+
+/// A straight line.
+fn line(m: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let attrs: [Attr<'_>; 5] = [
+        ("class", &class),
+        ("x1", &px(from.0)),
+        ("x2", &px(to.0)),
+        ("y1", &px(from.1)),
+        ("y2", &px(to.1)),
+    ];
+    m.shape("line", &attrs);
+}
+
+/// A filled dot.
+fn dot(m: &mut Markup, class: &str, (x, y): (f64, f64), radius: &str) {
+    let attrs: [Attr<'_>; 4] = [
+        ("class", &class),
+        ("cx", &px(x)),
+        ("cy", &px(y)),
+        ("r", &radius),
+    ];
+    m.shape("circle", &attrs);
+}
+
+/// A rectangle.
+fn rect(m: &mut Markup, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), title: &str) {
+    let attrs: [Attr<'_>; 5] = [
+        ("class", &class),
+        ("x", &px(x)),
+        ("y", &px(y)),
+        ("width", &px(width.max(0.0))),
+        ("height", &px(height)),
+    ];
+    m.el("rect", &attrs, |m| {
+        if !title.is_empty() {
+            m.leaf("title", &[], title);
+        }
+    });
+}

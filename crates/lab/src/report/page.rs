@@ -1,0 +1,250 @@
+//! The order of the report: what stands on the first page, and what follows.
+
+use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, Test};
+use crate::results::{Analysis, Axis, CellFigures, Compared, Metric};
+use crate::study::View;
+
+use super::content::{Block, Line, Section, Span};
+use super::numbers::{duration, utc};
+use super::words::{Names, VIRTUAL, describe};
+use super::{
+    accounting, answers, cells, charts, comparisons, cpus, heat, host, latency, missing, published,
+    searches, views,
+};
+
+/// Settings that are shown at once; the others unfold.
+const SHOWN: usize = 6;
+
+/// A report, ready to be written.
+pub(super) struct Page {
+    /// The line over the title.
+    pub(super) over: String,
+    /// The title.
+    pub(super) title: String,
+    /// What comes before the first section.
+    pub(super) intro: Vec<Block>,
+    /// The sections in their order; those without data are left out.
+    pub(super) sections: Vec<Section>,
+    /// The last line.
+    pub(super) footer: String,
+}
+
+impl Page {
+    /// The report of a run.
+    pub(super) fn of(analysis: &Analysis<'_>) -> Self {
+        let report = Report::of(analysis);
+        let r = &report;
+        let mut sections = vec![
+            section("answer", "The answer", answers::blocks(r)),
+            section("matrix", "The matrix at a glance", heat::blocks(r)),
+        ];
+        sections.extend(views::sections(r));
+        sections.extend([
+            section("charts", "Figures and what they cost", charts::figures(r)),
+            section("latency", "Latency", latency::blocks(r)),
+            section("underlay", "Packets on the underlay", charts::underlay(r)),
+            section("cpus", "What the CPUs did", cpus::blocks(r)),
+            section(
+                "accounting",
+                "Where the packets stayed",
+                accounting::blocks(r),
+            ),
+            section(
+                "searches",
+                "Searches of the highest rate",
+                searches::blocks(r),
+            ),
+            section("cells", "Every cell", cells::blocks(r)),
+            section("comparisons", "Every comparison", comparisons::blocks(r)),
+            section(
+                "published",
+                "Beside the published study",
+                published::blocks(r),
+            ),
+            section("missing", "What was not measured", missing::cells(r)),
+            section("warnings", "Warnings", missing::warnings(r)),
+            section("discarded", "Discarded samples", missing::discarded(r)),
+            section("method", "How it was measured", host::method(r)),
+            section("host", "The machine", host::blocks(r)),
+            section("repeat", "Repeat it", host::repeat(r)),
+        ]);
+        sections.retain(|section| !section.blocks.is_empty());
+        Self {
+            over: format!("Overlane laboratory · study {}", analysis.run.study.name),
+            title: analysis.run.study.title.clone(),
+            intro: intro(r),
+            sections,
+            footer: format!("Overlane {}. {VIRTUAL}", analysis.run.env.overlane_version),
+        }
+    }
+}
+
+/// A section.
+pub(super) fn section(id: &'static str, title: &'static str, blocks: Vec<Block>) -> Section {
+    Section { id, title, blocks }
+}
+
+/// A run with what all parts of its report need.
+pub(super) struct Report<'a> {
+    /// The run, analysed.
+    pub(super) analysis: &'a Analysis<'a>,
+    /// Names and anchors.
+    pub(super) names: Names,
+    headline: Vec<GroupKey>,
+}
+
+impl<'a> Report<'a> {
+    fn of(analysis: &'a Analysis<'a>) -> Self {
+        Self {
+            analysis,
+            names: Names::of(analysis),
+            headline: headline(analysis),
+        }
+    }
+
+    /// The study's views.
+    pub(super) fn views(&self) -> &'a [View] {
+        &self.analysis.run.study.views
+    }
+
+    /// The cells of a group that were measured.
+    pub(super) fn measured(&self, group: GroupKey) -> Vec<&CellFigures<'a>> {
+        self.analysis
+            .in_group(group)
+            .filter(|figures| figures.is_measured())
+            .collect()
+    }
+
+    /// The figures of a cell that was measured.
+    pub(super) fn figures(&self, key: CellKey) -> Option<&CellFigures<'a>> {
+        self.analysis
+            .cell(key)
+            .filter(|figures| figures.is_measured())
+    }
+
+    /// The groups of a test, those that the study puts first before the others.
+    pub(super) fn groups(&self, keep: impl Fn(Test) -> bool) -> Vec<GroupKey> {
+        let all = self
+            .analysis
+            .groups
+            .iter()
+            .copied()
+            .filter(|g| keep(g.workload.test));
+        let (mut first, rest): (Vec<_>, Vec<_>) = all.partition(|g| self.headline.contains(g));
+        first.extend(rest);
+        first
+    }
+
+    /// Is it one of the groups that the study puts first?
+    pub(super) fn is_headline(&self, group: &GroupKey) -> bool {
+        self.headline.contains(group)
+    }
+
+    /// The comparison of two cells, as it stands in `result.json` or computed in the same way.
+    pub(super) fn compare(
+        &self,
+        axis: Axis,
+        a: CellKey,
+        b: CellKey,
+        metric: Metric,
+    ) -> Option<Compared> {
+        let known = self.analysis.comparison(a, b, metric).cloned();
+        known.or_else(|| self.analysis.compare(axis, a, b, metric))
+    }
+
+    /// The network that the others of a group are held against: the study's baseline, else a plain one, else the limit.
+    pub(super) fn baseline(&self, group: GroupKey) -> Option<CellKey> {
+        let asked = self.views().iter().filter_map(|view| match view {
+            View::CpuSteps { baseline, .. } => Some(baseline.iter().copied()),
+            _ => None,
+        });
+        let plain = BackendName::ALL.into_iter().filter(|b| {
+            *b != BackendName::Direct && b.encapsulation() == Encapsulation::None
+                || b.encapsulation() == Encapsulation::Vlan
+        });
+        let others = [
+            BackendName::KernelVxlan,
+            BackendName::OverlaneVxlan,
+            BackendName::Direct,
+        ];
+        asked
+            .flatten()
+            .chain(plain)
+            .chain(others)
+            .map(|backend| group.cell(backend))
+            .find(|key| self.figures(*key).is_some_and(|f| f.primary().is_some()))
+    }
+
+    /// Blocks group by group: the first at once, the rest unfolded on demand.
+    pub(super) fn by_group(
+        &self,
+        keep: impl Fn(Test) -> bool,
+        blocks: impl Fn(GroupKey) -> Vec<Block>,
+    ) -> Vec<Block> {
+        let made = self
+            .groups(keep)
+            .into_iter()
+            .map(blocks)
+            .filter(|made| !made.is_empty());
+        let mut made: Vec<Vec<Block>> = made.collect();
+        let rest = made.split_off(made.len().min(SHOWN));
+        let mut out: Vec<Block> = made.into_iter().flatten().collect();
+        if !rest.is_empty() {
+            let title = format!("{} more settings", rest.len());
+            out.push(Block::Folded(title, rest.into_iter().flatten().collect()));
+        }
+        out
+    }
+}
+
+/// The groups that the study itself puts first (its quick matrix), where the run has them.
+fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
+    let quick = &analysis.run.study.quick.groups;
+    let first = |g: &GroupKey| {
+        let (w, s) = (&g.workload, &g.setting);
+        quick.iter().any(|axes| {
+            axes.tests.contains(&w.test)
+                && axes.bytes.contains(&w.bytes)
+                && axes.instances.contains(&w.instances)
+                && axes.mtu.contains(&s.mtu_class)
+                && axes.offload.contains(&s.offload)
+                && axes.pairs.contains(&s.pairs)
+                && axes.vnis.contains(&s.vnis)
+        })
+    };
+    analysis.groups.iter().copied().filter(first).collect()
+}
+
+fn intro(r: &Report<'_>) -> Vec<Block> {
+    let run = r.analysis.run;
+    let matrix = run.matrix();
+    let words = if run.quick {
+        "Quick matrix"
+    } else {
+        "Whole matrix"
+    };
+    let broken = if run.interrupted { ", interrupted" } else { "" };
+    let took = duration(run.finished_unix_ms.saturating_sub(run.started_unix_ms));
+    let facts = format!(
+        "Measured {} in {took} on {} ({} CPUs), Linux {}. {words}{broken}: {} samples of {} s per cell, networks taken in turn.",
+        utc(run.started_unix_ms),
+        run.env.cpu_model,
+        run.env.cpus,
+        run.env.kernel.split_whitespace().next().unwrap_or_default(),
+        matrix.samples,
+        matrix.seconds,
+    );
+    let networks = r.analysis.backends().map(|backend| {
+        let name = Line(vec![Span::Key(backend)]).text(backend.to_string());
+        (name, describe(backend).to_owned())
+    });
+    vec![
+        Block::Text(Line::default().strong(run.study.question.clone())),
+        Block::Hint(facts),
+        Block::Note(VIRTUAL.to_owned()),
+        Block::Folded(
+            "The networks compared here".to_owned(),
+            vec![Block::Terms(networks.collect())],
+        ),
+    ]
+}

@@ -1,0 +1,155 @@
+//! Study E's view: the draft's table by frame size, model A (a bare tester at the far end, no overlay) beside model B (two hosts,
+//! the overlay), the CPU-increase table, and loss against CPU.
+
+use crate::record::{BackendName, CellKey};
+use crate::results::{Axis, CellFigures, Compared, Metric};
+
+use super::super::comparisons::verdict;
+use super::super::content::{Block, Column, Field, Row, Table};
+use super::super::numbers::{NONE, fixed, loss, short, value};
+use super::super::page::Report;
+use super::super::words::pairs as once;
+use super::loss_curve;
+
+/// The tables of each pair (model A, model B), and the curves.
+pub(super) fn blocks(r: &Report<'_>, pairs: &[(BackendName, BackendName)]) -> Vec<Block> {
+    let mut out: Vec<Block> = pairs.iter().flat_map(|&pair| of_pair(r, pair)).collect();
+    if !out.is_empty() {
+        let hint = "Model A: one host, the far end a bare tester, no overlay. Model B: two hosts, the overlay between them. Frame sizes \
+                    include the 4 bytes of FCS; the largest frame of the overlay stands beside the next larger one without it, as in the draft. \
+                    Server: the host’s CPUs and the machine’s memory; VM: the guest’s own programs.";
+        out.insert(0, Block::Hint(hint.to_owned()));
+    }
+    out.extend(loss_curve::blocks(r));
+    out
+}
+
+fn of_pair(r: &Report<'_>, (a, b): (BackendName, BackendName)) -> Vec<Block> {
+    let keep = |c: &&Compared| c.axis == Axis::Model && c.a.backend == b && c.b.backend == a;
+    let rows = once(r.analysis.comparisons.iter().filter(keep));
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Block::Heading(format!("Model A: {a}; model B: {b}")),
+        Block::Table(table(r, &rows, (a, b))),
+        Block::Table(increase(r, &rows, (a, b))),
+    ]
+}
+
+/// What the draft prints of each model.
+const QUANTITIES: [&str; 9] = [
+    "kpps",
+    "Gbit/s",
+    "server CPU %",
+    "server CPU MHz",
+    "server MiB",
+    "VM CPU %",
+    "VM MiB",
+    "loss %",
+    "latency µs",
+];
+
+fn table(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendName)) -> Table {
+    let mut table = Table::new(format!("The draft’s table: A {a}, B {b}"), &["Setting"]);
+    for model in ["A", "B"] {
+        table.columns.extend(QUANTITIES.map(|q| Column {
+            title: format!("{model}: {q}"),
+            number: true,
+        }));
+    }
+    let megahertz = megahertz(&r.analysis.run.env.cpu_model);
+    table.with(rows.iter().map(|c| {
+        let head = Field::text(r.names.setting(&c.a.group))
+            .small(sizes(c.b, c.a))
+            .to(r.names.anchor(&c.a));
+        let model = |key: CellKey| quantities(r.figures(key), megahertz);
+        Row::of(std::iter::once(head).chain(model(c.b)).chain(model(c.a)))
+    }))
+}
+
+/// Where the two frame sizes differ, both.
+fn sizes(a: CellKey, b: CellKey) -> String {
+    let (a, b) = (a.group.workload.bytes, b.group.workload.bytes);
+    if a == b {
+        String::new()
+    } else {
+        format!("A {a}, B {b} bytes")
+    }
+}
+
+fn quantities(figures: Option<&CellFigures<'_>>, megahertz: Option<f64>) -> Vec<Field> {
+    let get = |metric| figures.and_then(|f| f.get(metric)).map(|s| s.mean);
+    let show = |v: Option<f64>, text: &dyn Fn(f64) -> String| {
+        Field::number(v.map_or(NONE.to_owned(), text), v)
+    };
+    let of = |metric: Metric| show(get(metric), &move |v| value(metric, v));
+    vec![
+        of(Metric::Rate),
+        show(get(Metric::Goodput), &short),
+        of(Metric::CpuSender),
+        show(
+            get(Metric::CpuSender)
+                .zip(megahertz)
+                .map(|(cpu, mhz)| cpu / 100.0 * mhz),
+            &|v| fixed(v, 0),
+        ),
+        of(Metric::Memory),
+        of(Metric::GuestSender),
+        of(Metric::GuestSenderMemory),
+        show(get(Metric::Loss), &loss),
+        of(Metric::LatencyP50),
+    ]
+}
+
+/// The clock of a CPU by its model name (`… @ 2.60GHz`), for the draft's MHz.
+fn megahertz(model: &str) -> Option<f64> {
+    let (_, clock) = model.rsplit_once('@')?;
+    let gigahertz: f64 = clock.trim().strip_suffix("GHz")?.trim().parse().ok()?;
+    Some(gigahertz * 1000.0)
+}
+
+fn increase(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendName)) -> Table {
+    let columns = [
+        "Setting",
+        "#Server CPU % A",
+        "#Server CPU % B",
+        "#Increase",
+        "#VM CPU, increase",
+        "#Rate, B against A",
+    ];
+    let table = Table::new(
+        format!("CPU increase by the overlay: {b} against {a}"),
+        &columns,
+    );
+    table.with(rows.iter().map(|c| {
+        let cpu = |key| super::super::charts::bare(r.figures(key), Metric::CpuSender);
+        let ratio = |metric| verdict(r.compare(Axis::Model, c.a, c.b, metric).as_ref());
+        let head = Field::text(r.names.setting(&c.a.group))
+            .small(sizes(c.b, c.a))
+            .to(r.names.comparison(c));
+        let figure = Metric::primary(c.a.group.workload.test);
+        Row::of([
+            head,
+            cpu(c.b),
+            cpu(c.a),
+            ratio(Metric::CpuSender),
+            ratio(Metric::GuestSender),
+            ratio(figure),
+        ])
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_from_the_model() {
+        assert_eq!(
+            megahertz("Intel(R) Xeon(R) Processor @ 2.60GHz"),
+            Some(2600.0)
+        );
+        assert_eq!(megahertz("AMD EPYC 7763 64-Core Processor"), None);
+    }
+}

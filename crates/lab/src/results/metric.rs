@@ -1,0 +1,273 @@
+//! The quantities of a sample by name: the one list that figures, comparisons, tables and files share.
+
+use crate::record::{Cell, Latency, Sample, Test};
+use crate::stats::Better;
+
+/// One quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Payload that reached the receivers.
+    Goodput,
+    /// Completed transactions.
+    Transactions,
+    /// Numbered packets that reached the receivers.
+    Rate,
+    /// Share of the due packets that did not arrive.
+    Loss,
+    /// Transactions that timed out, in one sample.
+    Timeouts,
+    /// Mean latency.
+    LatencyMean,
+    /// Half of the latencies are below.
+    LatencyP50,
+    /// 90 % of the latencies are below.
+    LatencyP90,
+    /// 99 % of the latencies are below.
+    LatencyP99,
+    /// 99.9 % of the latencies are below.
+    LatencyP999,
+    /// CPU % per Gbit/s, all hosts together.
+    CpuPerGbps,
+    /// CPU % per Gbit/s of the sending host.
+    CpuPerGbpsSender,
+    /// CPU % per Gbit/s of the receiving hosts.
+    CpuPerGbpsReceiver,
+    /// CPU time of all hosts for one transaction.
+    CpuPerTransaction,
+    /// CPU time of all hosts for one packet that arrived.
+    CpuPerPacket,
+    /// Busy CPU % of the sending host.
+    CpuSender,
+    /// Busy CPU % of the receiving hosts.
+    CpuReceiver,
+    /// Busy CPU % of all hosts.
+    CpuTotal,
+    /// Busy share of all CPUs of the hosts: study B's "CPU %, mean of both hosts".
+    CpuMean,
+    /// CPU % of the sending guests' own programs.
+    GuestSender,
+    /// CPU % of the receiving guests' own programs.
+    GuestReceiver,
+    /// Packets per second on the underlay.
+    UnderlayRate,
+    /// Mean size of a packet on the underlay.
+    UnderlayPacket,
+    /// TCP segments sent again, in one sample.
+    Retransmits,
+    /// Smoothed round-trip time of the sending connections.
+    TcpRtt,
+    /// Used memory of the machine.
+    Memory,
+    /// Resident memory of the sending guests' programs.
+    GuestSenderMemory,
+    /// Resident memory of the receiving guests' programs.
+    GuestReceiverMemory,
+}
+
+impl Metric {
+    /// Every metric, in the order of `result.json` and `cells.csv`.
+    pub const ALL: [Self; 28] = [
+        Self::Goodput,
+        Self::Transactions,
+        Self::Rate,
+        Self::Loss,
+        Self::Timeouts,
+        Self::LatencyMean,
+        Self::LatencyP50,
+        Self::LatencyP90,
+        Self::LatencyP99,
+        Self::LatencyP999,
+        Self::CpuPerGbps,
+        Self::CpuPerGbpsSender,
+        Self::CpuPerGbpsReceiver,
+        Self::CpuPerTransaction,
+        Self::CpuPerPacket,
+        Self::CpuSender,
+        Self::CpuReceiver,
+        Self::CpuTotal,
+        Self::CpuMean,
+        Self::GuestSender,
+        Self::GuestReceiver,
+        Self::UnderlayRate,
+        Self::UnderlayPacket,
+        Self::Retransmits,
+        Self::TcpRtt,
+        Self::Memory,
+        Self::GuestSenderMemory,
+        Self::GuestReceiverMemory,
+    ];
+
+    /// The figure of a test: what its cells are compared by first.
+    pub const fn primary(test: Test) -> Self {
+        match test {
+            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec => Self::Goodput,
+            Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::Transactions,
+            Test::UdpStream | Test::FrameStream => Self::Rate,
+        }
+    }
+
+    /// What the figure of a test costs in CPU.
+    pub const fn cost(test: Test) -> Self {
+        match test {
+            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec => Self::CpuPerGbps,
+            Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::CpuPerTransaction,
+            Test::UdpStream | Test::FrameStream => Self::CpuPerPacket,
+        }
+    }
+
+    /// What the tables of cells show of a test, in this order.
+    pub const fn columns(test: Test) -> &'static [Self] {
+        match test {
+            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec => &[
+                Self::Goodput,
+                Self::CpuPerGbps,
+                Self::CpuSender,
+                Self::CpuReceiver,
+                Self::UnderlayRate,
+                Self::UnderlayPacket,
+                Self::Retransmits,
+            ],
+            Test::TcpRr | Test::TcpCrr | Test::UdpRr => &[
+                Self::Transactions,
+                Self::CpuPerTransaction,
+                Self::LatencyP50,
+                Self::LatencyP99,
+                Self::CpuSender,
+                Self::CpuReceiver,
+                Self::UnderlayRate,
+            ],
+            Test::UdpStream | Test::FrameStream => &[
+                Self::Rate,
+                Self::Goodput,
+                Self::Loss,
+                Self::CpuPerPacket,
+                Self::CpuSender,
+                Self::CpuReceiver,
+                Self::LatencyP50,
+                Self::LatencyP99,
+            ],
+        }
+    }
+
+    /// Its key in `result.json`, `cells.csv` and the `published.ratios` of a study file.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput_gbps",
+            Self::Transactions => "transactions_per_second",
+            Self::Rate => "rate_pps",
+            Self::Loss => "loss_percent",
+            Self::Timeouts => "timeouts",
+            Self::LatencyMean => "latency_mean_us",
+            Self::LatencyP50 => "latency_p50_us",
+            Self::LatencyP90 => "latency_p90_us",
+            Self::LatencyP99 => "latency_p99_us",
+            Self::LatencyP999 => "latency_p999_us",
+            Self::CpuPerGbps => "cpu_percent_per_gbps",
+            Self::CpuPerGbpsSender => "cpu_percent_per_gbps_sender",
+            Self::CpuPerGbpsReceiver => "cpu_percent_per_gbps_receiver",
+            Self::CpuPerTransaction => "cpu_us_per_transaction",
+            Self::CpuPerPacket => "cpu_us_per_packet",
+            Self::CpuSender => "cpu_percent_sender",
+            Self::CpuReceiver => "cpu_percent_receiver",
+            Self::CpuTotal => "cpu_percent_total",
+            Self::CpuMean => "cpu_percent_mean",
+            Self::GuestSender => "guest_percent_sender",
+            Self::GuestReceiver => "guest_percent_receiver",
+            Self::UnderlayRate => "underlay_rate_pps",
+            Self::UnderlayPacket => "underlay_packet_bytes",
+            Self::Retransmits => "retransmits",
+            Self::TcpRtt => "tcp_rtt_us",
+            Self::Memory => "memory_machine_mib",
+            Self::GuestSenderMemory => "memory_guest_sender_mib",
+            Self::GuestReceiverMemory => "memory_guest_receiver_mib",
+        }
+    }
+
+    /// The metric of a key.
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.key() == key)
+    }
+
+    /// Its value in one sample; `None` when it was not measured.
+    pub fn of(self, sample: &Sample) -> Option<f64> {
+        let latency = |of: fn(&Latency) -> f64| sample.latency.as_ref().map(of);
+        let (cpu, per_gbps, memory) = (&sample.cpu, &sample.cpu_percent_per_gbps, &sample.memory);
+        let value = match self {
+            Self::Goodput => sample.goodput_gbps,
+            Self::Transactions => sample.transactions_per_second,
+            Self::Rate => sample.rate_pps,
+            Self::Loss => sample.loss_percent,
+            Self::Timeouts => sample.timeouts.map(|count| count as f64),
+            Self::LatencyMean => latency(|l| l.mean_us),
+            Self::LatencyP50 => latency(|l| l.p50_us),
+            Self::LatencyP90 => latency(|l| l.p90_us),
+            Self::LatencyP99 => latency(|l| l.p99_us),
+            Self::LatencyP999 => latency(|l| l.p999_us),
+            Self::CpuPerGbps => per_gbps.sum,
+            Self::CpuPerGbpsSender => per_gbps.sender,
+            Self::CpuPerGbpsReceiver => per_gbps.receiver,
+            Self::CpuPerTransaction => sample.cpu_us_per_transaction,
+            Self::CpuPerPacket => sample.cpu_us_per_packet,
+            Self::CpuSender => cpu.sender.as_ref().map(|host| host.busy_percent),
+            Self::CpuReceiver => cpu.receiver.as_ref().map(|hosts| hosts.busy_percent),
+            Self::CpuTotal => Some(cpu.total.busy_percent),
+            Self::CpuMean => Some(cpu.total.busy_percent / cpu.ticks.len() as f64),
+            Self::GuestSender => cpu.guest_sender_percent,
+            Self::GuestReceiver => cpu.guest_receiver_percent,
+            Self::UnderlayRate => Some(sample.underlay_rate_pps),
+            Self::UnderlayPacket => sample.underlay_packet_bytes,
+            Self::Retransmits => sample.retransmits.map(|count| count as f64),
+            Self::TcpRtt => sample.tcp.as_ref().map(|tcp| tcp.rtt_us),
+            Self::Memory => Some(memory.machine_mib),
+            Self::GuestSenderMemory => memory.guest_sender_mib,
+            Self::GuestReceiverMemory => memory.guest_receiver_mib,
+        };
+        // A rate over nothing (no CPU was read, an empty window) was not measured.
+        value.filter(|value| value.is_finite())
+    }
+
+    /// The values of a cell that count, each with its round, in the order of the rounds.
+    pub fn row(self, cell: &Cell) -> Vec<(u32, f64)> {
+        let mut row: Vec<(u32, f64)> = cell
+            .counted()
+            .filter_map(|sample| Some((sample.round, self.of(sample)?)))
+            .collect();
+        row.sort_by_key(|&(round, _)| round);
+        row
+    }
+
+    /// Which way it is better.
+    pub const fn better(self) -> Better {
+        match self {
+            Self::Goodput | Self::Transactions | Self::Rate => Better::Higher,
+            _ => Better::Lower,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn keys_differ_and_are_read_back() {
+        let keys: BTreeSet<_> = Metric::ALL.map(Metric::key).into();
+        assert_eq!(keys.len(), Metric::ALL.len());
+        for metric in Metric::ALL {
+            assert_eq!(Metric::from_key(metric.key()), Some(metric));
+        }
+        assert_eq!(Metric::from_key("goodput"), None);
+    }
+
+    #[test]
+    fn the_figure_of_each_test_stands_first_in_its_columns() {
+        for test in Test::ALL {
+            let columns = Metric::columns(test);
+            assert_eq!(columns.first(), Some(&Metric::primary(test)), "{test}");
+            assert!(columns.contains(&Metric::cost(test)), "{test}");
+            assert_eq!(Metric::primary(test).better(), Better::Higher);
+            assert_eq!(Metric::cost(test).better(), Better::Lower);
+        }
+    }
+}

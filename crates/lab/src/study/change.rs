@@ -1,0 +1,98 @@
+//! What the command line changes in a study. The changed study stands in the record, so that a report shows what was measured.
+
+use super::{GroupAxes, Matrix, Study, rules};
+use crate::api::Overrides;
+use crate::error::LabError;
+use crate::record::{BackendName, Family, FarEnd};
+
+impl Study {
+    /// Applies `overrides` to both matrices and checks what comes out.
+    pub(crate) fn change(&mut self, overrides: &Overrides) -> Result<(), LabError> {
+        if *overrides == Overrides::default() {
+            return Ok(());
+        }
+        for matrix in [&mut self.matrix, &mut self.quick] {
+            matrix.change(overrides);
+        }
+        // Views and published ratios stay as they are: a report shows those that find their cells.
+        let found = rules::unmeasurable(self);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let mistakes = found.into_iter().map(|found| found.of_command(&self.name));
+        Err(LabError::Mistakes {
+            mistakes: mistakes.collect(),
+        })
+    }
+}
+
+impl Matrix {
+    fn change(&mut self, overrides: &Overrides) {
+        if let Some(backends) = &overrides.backends {
+            self.compare_only(backends);
+        }
+        if let Some(samples) = overrides.samples {
+            self.samples = samples;
+        }
+        if let Some(seconds) = overrides.seconds {
+            self.seconds = seconds;
+        }
+        self.against_itself |= overrides.against_itself;
+        for group in &mut self.groups {
+            group.change(overrides);
+        }
+    }
+
+    /// Puts other backends in place of its own, in the order in which tables show them. A group with backends of its own keeps
+    /// its kind: with or without a tunnel; it goes if none of that kind is left.
+    fn compare_only(&mut self, backends: &[BackendName]) {
+        let all = BackendName::ALL.into_iter();
+        let wanted: Vec<_> = all.filter(|name| backends.contains(name)).collect();
+        self.groups.retain_mut(|group| {
+            let Some(own) = &mut group.backends else {
+                return true;
+            };
+            let kind =
+                |name: &BackendName| own.iter().any(|own| own.is_overlay() == name.is_overlay());
+            let left: Vec<_> = wanted.iter().copied().filter(kind).collect();
+            *own = left;
+            !own.is_empty()
+        });
+        self.backends = wanted;
+    }
+}
+
+impl GroupAxes {
+    fn change(&mut self, overrides: &Overrides) {
+        // A tester at the far end is one guest, in the place of the second host.
+        if !self.far_end.contains(&FarEnd::Tester) {
+            if let Some(hosts) = overrides.hosts {
+                self.hosts = vec![hosts];
+            }
+            if let Some(pairs) = overrides.pairs {
+                self.pairs = vec![pairs];
+            }
+        }
+        if let Some(inner) = overrides.inner {
+            self.inner = vec![inner];
+            self.raise_frames(inner);
+        }
+        if let Some(underlay) = overrides.underlay {
+            self.underlay = vec![underlay];
+        }
+        if overrides.samples.is_some() {
+            self.samples = None;
+        }
+    }
+
+    /// Frames too small for a number over this family get the smallest size that there is: the study's own sizes were for IPv4.
+    fn raise_frames(&mut self, inner: Family) {
+        if self.tests.iter().any(|test| test.is_packets()) {
+            let least = rules::least_frame_bytes(inner);
+            self.bytes
+                .iter_mut()
+                .for_each(|bytes| *bytes = least.max(*bytes));
+            self.bytes.dedup();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Where study files come from: the ones that ship, and the user's own.
+
+use super::{Selector, Study, check};
+use crate::api::StudyRef;
+use crate::error::LabError;
+use crate::record::CellKey;
+use std::path::Path;
+
+/// The studies that ship: name → text of the file.
+const SHIPPED: [(&str, &str); 5] = [
+    (
+        "jumbo-vxlan",
+        include_str!("../../../../studies/jumbo-vxlan.yaml"),
+    ),
+    (
+        "geneve-vs-vxlan",
+        include_str!("../../../../studies/geneve-vs-vxlan.yaml"),
+    ),
+    (
+        "jumbo-migration",
+        include_str!("../../../../studies/jumbo-migration.yaml"),
+    ),
+    (
+        "cpu-cost",
+        include_str!("../../../../studies/cpu-cost.yaml"),
+    ),
+    (
+        "frame-sweep",
+        include_str!("../../../../studies/frame-sweep.yaml"),
+    ),
+];
+
+/// No study is as large.
+const MOST_BYTES: u64 = 1 << 20;
+
+impl Study {
+    /// Reads the text of a study file and checks it; `name` says which in errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self, LabError> {
+        check::read(name, text)
+    }
+
+    /// One of the studies that ship.
+    pub fn shipped(name: &str) -> Result<Self, LabError> {
+        let Some((name, text)) = SHIPPED.iter().find(|(known, _)| *known == name) else {
+            return Err(LabError::UnknownStudy {
+                name: name.to_owned(),
+                known: SHIPPED.map(|(name, _)| name).join(", "),
+            });
+        };
+        Self::parse(&format!("studies/{name}.yaml"), text)
+    }
+
+    /// A study that ships, or the user's own file.
+    pub fn load(study: &StudyRef) -> Result<Self, LabError> {
+        match study {
+            StudyRef::Shipped(name) => Self::shipped(name),
+            StudyRef::File(path) => Self::parse(&path.display().to_string(), &text(path)?),
+        }
+    }
+
+    /// All studies that ship.
+    pub fn all_shipped() -> Result<Vec<Self>, LabError> {
+        SHIPPED
+            .iter()
+            .map(|(name, _)| Self::shipped(name))
+            .collect()
+    }
+}
+
+fn text(path: &Path) -> Result<String, LabError> {
+    let size = std::fs::metadata(path).map_err(LabError::io("reading", path))?;
+    if size.len() > MOST_BYTES {
+        return Err(LabError::Io {
+            action: "reading",
+            path: path.to_owned(),
+            source: std::io::Error::other(format!(
+                "larger than {MOST_BYTES} bytes: not a study file"
+            )),
+        });
+    }
+    std::fs::read_to_string(path).map_err(LabError::io("reading", path))
+}
+
+impl Selector {
+    /// The cell is one of those that this selects; its backend is for the caller to pair.
+    pub fn selects(&self, cell: &CellKey) -> bool {
+        let (workload, setting) = (&cell.group.workload, &cell.group.setting);
+        self.backends.contains(&cell.backend)
+            && same(self.test, workload.test)
+            && same(self.bytes, workload.bytes)
+            && same(self.instances, workload.instances)
+            && same(self.mtu, setting.mtu_class)
+            && same(self.offload, setting.offload)
+            && same(self.vnis, setting.vnis)
+            && same(self.far_end, setting.far_end)
+    }
+}
+
+/// What is null may be anything.
+fn same<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
+    wanted.is_none_or(|wanted| wanted == value)
+}

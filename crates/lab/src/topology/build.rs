@@ -1,0 +1,254 @@
+//! Building a topology: namespaces and cables, without a backend.
+
+use super::layout::{self, PortPlan};
+use super::{Guest, GuestPort, Node, Pair, Topology, UNDERLAY, UNDERLAY_BRIDGE, UNPLUGGED, UPLINK};
+use crate::error::LabError;
+use crate::record::{BackendName, FarEnd, Setting};
+use crate::session::Session;
+
+/// Longer than any run: what a switch learned stays when a measurement has one direction alone.
+pub(crate) const AGEING_SECONDS: u32 = 86_400;
+
+impl Topology {
+    /// Builds namespaces and cables.
+    pub(crate) fn build(
+        session: &Session,
+        backend: BackendName,
+        copy: u8,
+        setting: Setting,
+    ) -> Result<Self, LabError> {
+        if let Some(reason) = super::impossible(backend, &setting) {
+            return Err(LabError::Unable { reason });
+        }
+        let mut site = Site {
+            session,
+            backend,
+            setting,
+            label: layout::label(backend, copy, &setting),
+            hosts: Vec::new(),
+            ports: Vec::new(),
+        };
+        let underlay = match backend {
+            BackendName::Direct => None,
+            _ => site.build_hosts()?,
+        };
+        let pairs = (0..setting.pairs).map(|pair| site.build_pair(pair));
+        Ok(Self {
+            backend,
+            copy,
+            setting,
+            pairs: pairs.collect::<Result<_, _>>()?,
+            hosts: site.hosts,
+            underlay,
+        })
+    }
+}
+
+/// A topology while it is being built.
+struct Site<'a> {
+    session: &'a Session,
+    backend: BackendName,
+    setting: Setting,
+    label: String,
+    hosts: Vec<Node>,
+    /// Guests' ports on each of the hosts so far.
+    ports: Vec<usize>,
+}
+
+impl Site<'_> {
+    fn node(&self, place: &str, cpus: &[usize]) -> Result<Node, LabError> {
+        Node::create(self.session, &self.label, place, cpus)
+    }
+
+    /// The first host has CPUs of its own, the others share theirs.
+    fn cpus_of_host(&self, host: usize) -> &[usize] {
+        let cpus = &self.session.cpus;
+        if host == 0 { &cpus.host1 } else { &cpus.host2 }
+    }
+
+    fn guest_mtu(&self) -> u32 {
+        self.setting.mtu_class.guest_mtu(self.backend)
+    }
+
+    fn raise_wire(&self, node: &Node, device: &str, mtu: u32) -> Result<(), LabError> {
+        node.raise(device, mtu)?;
+        node.set_wire(device, self.setting.offload)
+    }
+
+    /// The hosts with their uplinks, and what is between them where they are more than two.
+    fn build_hosts(&mut self) -> Result<Option<Node>, LabError> {
+        let mtu = self.setting.mtu_class.underlay_mtu();
+        for host in 0..layout::hosts(&self.setting) as usize {
+            let node = self.node(&format!("host{}", host + 1), self.cpus_of_host(host))?;
+            self.hosts.push(node);
+            self.ports.push(0);
+        }
+        if self.setting.far_end == FarEnd::Tester {
+            return Ok(None); // its cable is the tester's
+        }
+        let underlay = match self.hosts.as_slice() {
+            [alone] => {
+                alone.netlink.add_veth(UPLINK, UNPLUGGED, None)?;
+                alone.raise(UNPLUGGED, mtu)?;
+                None
+            }
+            [first, second] => {
+                first
+                    .netlink
+                    .add_veth(UPLINK, UPLINK, Some(&second.netns))?;
+                None
+            }
+            _ => Some(self.build_underlay(mtu)?),
+        };
+        for host in &self.hosts {
+            self.raise_wire(host, UPLINK, mtu)?;
+        }
+        Ok(underlay)
+    }
+
+    /// A switch with a cable to each host. It passes packets as they come: no GRO.
+    fn build_underlay(&self, mtu: u32) -> Result<Node, LabError> {
+        let underlay = self.node(UNDERLAY, &self.session.cpus.host2)?;
+        underlay.netlink.add_bridge(UNDERLAY_BRIDGE)?;
+        underlay
+            .netlink
+            .set_bridge_ageing(UNDERLAY_BRIDGE, AGEING_SECONDS)?;
+        for host in &self.hosts {
+            host.netlink
+                .add_veth(UPLINK, &host.place, Some(&underlay.netns))?;
+            underlay.raise(&host.place, mtu)?;
+            underlay.netlink.set_master(&host.place, UNDERLAY_BRIDGE)?;
+        }
+        underlay.netlink.set_up(UNDERLAY_BRIDGE)?;
+        Ok(underlay)
+    }
+
+    fn build_pair(&mut self, pair: u32) -> Result<Pair, LabError> {
+        let [sender, receiver] = layout::guest_numbers(pair);
+        let plans = layout::ports(&self.setting, pair);
+        let pair = match (self.backend, self.setting.far_end) {
+            (BackendName::Direct, _) => self.joined(sender, receiver, &plans)?,
+            (_, FarEnd::Tester) => Pair {
+                sender: self.guest_on(0, sender, &plans)?,
+                receiver: self.tester(receiver)?,
+            },
+            (_, FarEnd::Host) => Pair {
+                sender: self.guest_on(0, sender, &plans)?,
+                receiver: {
+                    let host = layout::receiver_host(&self.setting, pair);
+                    self.guest_on(host, receiver, &plans)?
+                },
+            },
+        };
+        // Both know each other from the start: nobody asks while something is measured.
+        for (guest, peer) in [
+            (&pair.sender, &pair.receiver),
+            (&pair.receiver, &pair.sender),
+        ] {
+            let device = &guest.ports[0].device;
+            guest
+                .node
+                .netlink
+                .add_neighbour(device, peer.address, peer.mac)?;
+        }
+        Ok(pair)
+    }
+
+    /// Two guests with a cable for each device: the wire is theirs.
+    fn joined(&self, sender: u32, receiver: u32, plans: &[PortPlan]) -> Result<Pair, LabError> {
+        let cpus = &self.session.cpus;
+        let mut sender = self.guest(sender, "guest", &cpus.host1)?;
+        let mut receiver = self.guest(receiver, "guest", &cpus.host2)?;
+        for (number, plan) in plans.iter().enumerate() {
+            let device = format!("eth{number}");
+            let far = Some(&receiver.node.netns);
+            sender.node.netlink.add_veth(&device, &device, far)?;
+            for guest in [&mut sender, &mut receiver] {
+                guest.ports.push(port(&device, plan, &device));
+            }
+        }
+        for guest in [&sender, &receiver] {
+            self.finish(guest)?;
+            for port in &guest.ports {
+                guest.node.set_wire(&port.device, self.setting.offload)?;
+            }
+        }
+        Ok(Pair { sender, receiver })
+    }
+
+    /// A guest with its cables to a host.
+    fn guest_on(
+        &mut self,
+        host: usize,
+        number: u32,
+        plans: &[PortPlan],
+    ) -> Result<Guest, LabError> {
+        let cpus = &self.session.cpus;
+        // The odd ones send.
+        let cpus = if number % 2 == 1 {
+            &cpus.host1
+        } else {
+            &cpus.host2
+        };
+        let mut guest = self.guest(number, "guest", cpus)?;
+        guest.host = Some(host);
+        let node = &self.hosts[host];
+        for (number, plan) in plans.iter().enumerate() {
+            let device = format!("eth{number}");
+            let host_device = format!("port{}", self.ports[host]);
+            self.ports[host] += 1;
+            let far = Some(&node.netns);
+            guest.node.netlink.add_veth(&device, &host_device, far)?;
+            node.raise(&host_device, self.guest_mtu())?;
+            guest.ports.push(port(&device, plan, &host_device));
+        }
+        self.finish(&guest)?;
+        Ok(guest)
+    }
+
+    /// A bare tester: its device is the other end of the first host's uplink.
+    fn tester(&self, number: u32) -> Result<Guest, LabError> {
+        let mut tester = self.guest(number, "tester", &self.session.cpus.host2)?;
+        let plan = layout::tester_port(&self.setting, self.backend);
+        tester.ports.push(port("eth0", &plan, UPLINK));
+        let (host, far) = (&self.hosts[0], Some(&tester.node.netns));
+        host.netlink.add_veth(UPLINK, "eth0", far)?;
+        self.finish(&tester)?;
+        self.raise_wire(host, UPLINK, self.setting.mtu_class.underlay_mtu())?;
+        tester.node.set_wire("eth0", self.setting.offload)?;
+        Ok(tester)
+    }
+
+    /// A guest without devices.
+    fn guest(&self, number: u32, kind: &str, cpus: &[usize]) -> Result<Guest, LabError> {
+        let node = self.node(&format!("{kind}{number}"), cpus)?;
+        node.keep_quiet()?;
+        Ok(Guest {
+            node,
+            mac: layout::guest_mac(number),
+            address: layout::guest_address(self.setting.inner, number),
+            ports: Vec::new(),
+            host: None,
+        })
+    }
+
+    /// MAC and MTU of its devices, the address on the first.
+    fn finish(&self, guest: &Guest) -> Result<(), LabError> {
+        for port in &guest.ports {
+            guest.node.netlink.set_mac(&port.device, guest.mac)?;
+            guest.node.raise(&port.device, self.guest_mtu())?;
+        }
+        let prefix = layout::prefix(self.setting.inner);
+        let device = &guest.ports[0].device;
+        guest.node.add_address(device, guest.address, prefix)
+    }
+}
+
+fn port(device: &str, plan: &PortPlan, host_device: &str) -> GuestPort {
+    GuestPort {
+        device: device.to_owned(),
+        vlans: plan.vlans.clone(),
+        networks: plan.networks.clone(),
+        host_device: host_device.to_owned(),
+    }
+}

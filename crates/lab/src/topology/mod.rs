@@ -1,0 +1,321 @@
+//! The virtual hosts of one network: what a [`Setting`] says, in namespaces and cables.
+//!
+//! ```text
+//!  guest1          host1                      host2          guest2
+//!  eth0 ──── port0   uplink ════════════ uplink   port0 ──── eth0       two hosts
+//!  eth0 ──── port0   uplink ═╗        ╔═ uplink   port0 ──── eth0       more: a bridge in the namespace
+//!  eth0 ──── port1           ╚underlay╬═ uplink   port0 ──── eth0       `underlay`; further pairs
+//!  eth0 ──── port0   host1   port1 ──── eth0                            one host: no underlay
+//!  eth0 ──── port0   uplink ═════════════════════════════════ eth0      a bare tester
+//!  eth0 ═════════════════════════════════════════════════════ eth0      `direct`: a cable a pair
+//! ```
+//!
+//! Each box is a network namespace, each line a veth pair; ═ is the wire whose offload is an axis.
+//! All senders are on host1. What joins the ports to `uplink` is the backend's business. Numbers and
+//! addresses are said by [`layout`], how a namespace is set by [`node`].
+
+mod build;
+pub(crate) mod layout;
+mod node;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use build::AGEING_SECONDS;
+pub(crate) use layout::Network;
+pub(crate) use node::Node;
+
+use crate::error::LabError;
+use crate::record::{BackendName, Encapsulation, FarEnd, Hop, Setting};
+use overlane_net::netns;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::Range;
+
+pub(crate) const UPLINK: &str = "uplink";
+/// Where the uplink of a single host ends.
+const UNPLUGGED: &str = "unplugged";
+/// The namespace between more than two hosts, and the bridge in it.
+const UNDERLAY: &str = "underlay";
+const UNDERLAY_BRIDGE: &str = "br0";
+
+/// One device of a guest, and where its cable ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GuestPort {
+    /// `eth0`.
+    pub(crate) device: String,
+    /// The tags that its frames have; empty: none.
+    pub(crate) vlans: Vec<u16>,
+    /// The networks that it is in, one a tag, in their order.
+    pub(crate) networks: Range<u32>,
+    /// The other end on the guest's host, `port0`; with `direct` and with a tester the peer's.
+    pub(crate) host_device: String,
+}
+
+/// A guest.
+pub(crate) struct Guest {
+    pub(crate) node: Node,
+    /// Of all its devices.
+    pub(crate) mac: [u8; 6],
+    /// Of its first device.
+    pub(crate) address: IpAddr,
+    pub(crate) ports: Vec<GuestPort>,
+    /// Which of the hosts it is on; `None` with `direct`, and for a tester.
+    pub(crate) host: Option<usize>,
+}
+
+/// One network at a guest: a device, and the tag that the network has on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lane<'a> {
+    pub(crate) device: &'a str,
+    pub(crate) vlan: Option<u16>,
+    /// Index of the network.
+    pub(crate) network: u32,
+}
+
+impl Guest {
+    /// Its networks, in their order.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
+        self.ports.iter().flat_map(|port| {
+            let networks = port.networks.clone().enumerate();
+            networks.map(|(number, network)| Lane {
+                device: &port.device,
+                vlan: port.vlans.get(number).copied(),
+                network,
+            })
+        })
+    }
+}
+
+/// Two guests that talk to each other.
+pub(crate) struct Pair {
+    pub(crate) sender: Guest,
+    pub(crate) receiver: Guest,
+}
+
+impl Pair {
+    /// The networks of both, as each of them has it.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (Lane<'_>, Lane<'_>)> {
+        self.sender.lanes().zip(self.receiver.lanes())
+    }
+
+    /// Frames of one of them have tags, which the sockets of a guest's kernel do not.
+    pub(crate) fn is_tagged(&self) -> bool {
+        let mut ports = self.sender.ports.iter().chain(&self.receiver.ports);
+        ports.any(|port| !port.vlans.is_empty())
+    }
+}
+
+/// A device on the path between sending and receiving programs.
+pub(crate) struct PathDevice<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) device: String,
+    /// `host1 uplink`.
+    pub(crate) name: String,
+}
+
+/// The namespaces of one network, joined.
+pub(crate) struct Topology {
+    pub(crate) backend: BackendName,
+    /// 1 for the second of a network that is measured against itself.
+    pub(crate) copy: u8,
+    pub(crate) setting: Setting,
+    pub(crate) pairs: Vec<Pair>,
+    /// Empty with `direct`.
+    pub(crate) hosts: Vec<Node>,
+    /// The switch between more than two hosts.
+    underlay: Option<Node>,
+}
+
+impl Topology {
+    /// What tells this topology from the others that are up with it.
+    pub(crate) fn label(&self) -> String {
+        layout::label(self.backend, self.copy, &self.setting)
+    }
+
+    /// MTU of the guests' devices.
+    pub(crate) fn guest_mtu(&self) -> u32 {
+        self.setting.mtu_class.guest_mtu(self.backend)
+    }
+
+    /// The networks, as the backends number them.
+    pub(crate) fn networks(&self) -> impl Iterator<Item = Network> + use<'_> {
+        (0..self.setting.vnis.max(1)).map(|index| Network::of(&self.setting, index))
+    }
+
+    /// A host's underlay address.
+    pub(crate) fn host_address(&self, host: usize) -> IpAddr {
+        layout::host_address(self.setting.underlay, host)
+    }
+
+    /// The prefix of the hosts' underlay addresses.
+    pub(crate) fn underlay_prefix(&self) -> u8 {
+        layout::prefix(self.setting.underlay)
+    }
+
+    /// The hosts that a host exchanges guests' packets with: senders are on the first, receivers on the
+    /// others. A star has no loops, so bridges need no more.
+    pub(crate) fn peers(&self, host: usize) -> Vec<usize> {
+        match host {
+            0 => (1..self.hosts.len()).collect(),
+            _ => vec![0],
+        }
+    }
+
+    /// The other end of the uplinks is a bare tester.
+    pub(crate) fn has_tester(&self) -> bool {
+        self.setting.far_end == FarEnd::Tester && !self.hosts.is_empty()
+    }
+
+    /// Packets leave the first host: there is something to capture.
+    pub(crate) fn has_underlay(&self) -> bool {
+        self.hosts.len() > 1 || self.has_tester()
+    }
+
+    /// Every guest with the number that its address ends in.
+    pub(crate) fn guests(&self) -> impl Iterator<Item = &Guest> {
+        self.pairs
+            .iter()
+            .flat_map(|pair| [&pair.sender, &pair.receiver])
+    }
+
+    /// The guests' ports on a host.
+    pub(crate) fn ports_on(&self, host: usize) -> impl Iterator<Item = (&Guest, &GuestPort)> {
+        self.guests()
+            .filter(move |guest| guest.host == Some(host))
+            .flat_map(|guest| guest.ports.iter().map(move |port| (guest, port)))
+    }
+
+    /// The sending ends of all wires, where packets are counted; they add up: the first host's uplink; with `direct`, and with
+    /// a single host, the senders' devices. (Not the receivers': a data path may pass by a host's end of
+    /// their cables.)
+    pub(crate) fn wires(&self) -> Vec<(&Node, &str)> {
+        match self.hosts.first() {
+            Some(host1) if self.has_underlay() => vec![(host1, UPLINK)],
+            _ => each_port(self.pairs.iter().map(|pair| &pair.sender))
+                .map(|(guest, port)| (&guest.node, port.device.as_str()))
+                .collect(),
+        }
+    }
+
+    /// Every device between the sending and the receiving programs, in order, both ends of each cable, with
+    /// those that the backend adds.
+    pub(crate) fn path(&self) -> Vec<PathDevice<'_>> {
+        let added = crate::backends::new(self.backend).devices(self);
+        let own = |host: usize| {
+            added
+                .iter()
+                .filter(move |(of, _)| *of == host)
+                .map(|(_, device)| device.clone())
+        };
+        let mut path = Vec::new();
+        let mut add = |node, device: &str| {
+            path.push(PathDevice {
+                node,
+                device: device.to_owned(),
+                name: format!("{} {device}", node.place),
+            });
+        };
+        for (guest, port) in each_port(self.pairs.iter().map(|pair| &pair.sender)) {
+            add(&guest.node, &port.device);
+            if let Some(host) = guest.host.and_then(|host| self.hosts.get(host)) {
+                add(host, &port.host_device);
+            }
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            if index > 0 {
+                add(host, UPLINK);
+            }
+            own(index).for_each(|device| add(host, &device));
+            if index == 0 && self.has_underlay() {
+                add(host, UPLINK);
+                self.underlay_devices()
+                    .for_each(|(node, device)| add(node, &device));
+            }
+        }
+        for (guest, port) in each_port(self.pairs.iter().map(|pair| &pair.receiver)) {
+            if let Some(host) = guest.host.and_then(|host| self.hosts.get(host)) {
+                add(host, &port.host_device);
+            }
+            add(&guest.node, &port.device);
+        }
+        path
+    }
+
+    /// Every device that the laboratory set up, as it is now.
+    pub(crate) fn hops(&self) -> Result<Vec<Hop>, LabError> {
+        let again = if self.copy == 0 { "" } else { " (again)" };
+        let topology = format!("{}{again}, {}", self.backend, self.setting);
+        let added: BTreeSet<_> = crate::backends::new(self.backend)
+            .devices(self)
+            .into_iter()
+            .collect();
+        let is_added = |hop: &PathDevice<'_>| {
+            let host = |(index, device): &(usize, String)| {
+                *device == hop.device && self.hosts[*index].place == hop.node.place
+            };
+            added.iter().any(host)
+        };
+        self.path()
+            .iter()
+            .filter(|hop| !is_added(hop))
+            .map(|hop| hop.node.hop(&topology, &hop.device))
+            .collect()
+    }
+
+    /// Deletes the namespaces and with them the devices, so that the next group begins on an empty
+    /// machine. What cannot be deleted is left to the journal.
+    pub(crate) fn delete(self) {
+        let nodes = self.guests().map(|guest| &guest.node);
+        let names: Vec<String> = nodes
+            .chain(&self.hosts)
+            .chain(&self.underlay)
+            .map(|node| node.netns.name().to_owned())
+            .collect();
+        // The handles first: a namespace lives as long as one is open.
+        drop(self);
+        for name in names {
+            let _ = netns::delete(&name);
+        }
+    }
+
+    fn underlay_devices(&self) -> impl Iterator<Item = (&Node, String)> {
+        let devices = |node| {
+            let cables = (1..=self.hosts.len()).map(|number| format!("host{number}"));
+            let bridge = std::iter::once(UNDERLAY_BRIDGE.to_owned());
+            cables.chain(bridge).map(move |device| (node, device))
+        };
+        self.underlay.iter().flat_map(devices)
+    }
+}
+
+fn each_port<'a>(
+    guests: impl Iterator<Item = &'a Guest>,
+) -> impl Iterator<Item = (&'a Guest, &'a GuestPort)> {
+    guests.flat_map(|guest| guest.ports.iter().map(move |port| (guest, port)))
+}
+
+/// Why no topology of this setting can be built, whatever the backend.
+pub(crate) fn impossible(backend: BackendName, setting: &Setting) -> Option<String> {
+    let limit = |what: &str, value: u32, most: u32| {
+        (value == 0 || value > most)
+            .then(|| format!("{value} {what}: the laboratory has 1 to {most}"))
+    };
+    let tester = setting.far_end == FarEnd::Tester;
+    let vlan = backend.encapsulation() == Encapsulation::Vlan;
+    limit("hosts", setting.hosts, layout::MAX_HOSTS)
+        .or_else(|| limit("pairs", setting.pairs, layout::MAX_PAIRS))
+        .or_else(|| limit("VNIs", setting.vnis, layout::MAX_NETWORKS))
+        .or_else(|| {
+            (tester && setting.pairs > 1)
+                .then(|| "a bare tester is one guest: it takes a single pair".to_owned())
+        })
+        .or_else(|| {
+            (vlan && setting.vnis > layout::VLANS).then(|| {
+                format!(
+                    "{} networks: 802.1Q has {} VLANs",
+                    setting.vnis,
+                    layout::VLANS
+                )
+            })
+        })
+}

@@ -1,0 +1,215 @@
+//! Tests that build topologies with every backend that can run here, show their paths, and look that nothing
+//! stays. They need root; backends that this machine or this program cannot run are named and left out:
+//! those of Overlane unless the program is `overlane`.
+
+use super::*;
+use crate::backends;
+use crate::proof;
+use crate::record::{Family, Feature, MtuClass};
+use crate::session::Session;
+use nix::unistd::geteuid;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// One session at a time: a run holds the machine.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn session() -> Option<(MutexGuard<'static, ()>, Session)> {
+    if !geteuid().is_root() {
+        eprintln!("left out: needs root");
+        return None;
+    }
+    let guard = MACHINE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    // Another program's run, or the tests of another file, end sooner or later.
+    for _ in 0..600 {
+        match Session::begin() {
+            Ok(session) => return Some((guard, session)),
+            Err(LabError::Busy { .. }) => std::thread::sleep(Duration::from_millis(100)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("another run of the laboratory does not end");
+}
+
+/// Builds a setting with every backend that has it, proves each path, and takes it down.
+fn prove_all(setting: Setting) {
+    let Some((_guard, session)) = session() else {
+        return;
+    };
+    let pid = std::process::id();
+    for name in BackendName::ALL {
+        let missing = backends::check(&session, name).unwrap();
+        if let Some(reason) = backends::unsupported(name, &setting).or(missing) {
+            eprintln!("left out: {name}: {reason}");
+            continue;
+        }
+        prove(&session, name, setting);
+        let left: Vec<_> = netns::list()
+            .unwrap()
+            .into_iter()
+            .filter(|netns| netns.starts_with(&format!("lab{pid}-")))
+            .collect();
+        assert!(left.is_empty(), "{name}, {setting}: {left:?}");
+    }
+    assert_eq!(session.end(), Vec::<String>::new());
+}
+
+fn prove(session: &Session, name: BackendName, setting: Setting) {
+    let what = format!("{name}, {setting}");
+    let topology = Topology::build(session, name, 0, setting).unwrap();
+    let mut backend = backends::new(name);
+    let built = backend.build(session, &topology);
+    built.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let proof = proof::prove(session, &topology, backend.expected());
+    let proof = proof.unwrap_or_else(|error| panic!("{what}: {error}"));
+    eprintln!("{what}: {}", proof.detail);
+    assert!(proof.holds, "{what}: {}", proof.detail);
+    assert_eq!(topology.pairs.len(), setting.pairs as usize);
+    for device in topology.path() {
+        let link = device.node.netlink.link(&device.device);
+        assert!(link.is_ok(), "{what}: {}", device.name);
+    }
+    let hops = topology.hops().unwrap();
+    assert!(hops.len() >= topology.pairs.len() * 2, "{what}");
+    let lost = backend.counters(session, &topology).unwrap();
+    // A switch that has just begun drops what it cannot place yet; afterwards it is none of the guests'.
+    assert!(lost.values().all(|count| *count < 100), "{what}: {lost:?}");
+    backend.tear_down(session, &topology).unwrap();
+    topology.delete();
+}
+
+fn offload_off() -> Setting {
+    Setting {
+        offload: false,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn one_pair_on_two_hosts() {
+    prove_all(Setting::default());
+    prove_all(Setting {
+        mtu_class: MtuClass::Jumbo,
+        ..offload_off()
+    });
+}
+
+#[test]
+fn one_host() {
+    for pairs in [1, 2] {
+        prove_all(Setting {
+            hosts: 1,
+            pairs,
+            ..Setting::default()
+        });
+    }
+}
+
+#[test]
+fn three_hosts_with_pairs_in_turn() {
+    prove_all(Setting {
+        hosts: 3,
+        pairs: 4,
+        vnis: 2,
+        ..offload_off()
+    });
+}
+
+#[test]
+fn four_pairs_in_one_network() {
+    prove_all(Setting {
+        pairs: 4,
+        ..Setting::default()
+    });
+}
+
+#[test]
+fn ipv6_inside_and_outside() {
+    for (inner, underlay) in [
+        (Family::Ipv6, Family::Ipv4),
+        (Family::Ipv4, Family::Ipv6),
+        (Family::Ipv6, Family::Ipv6),
+    ] {
+        prove_all(Setting {
+            inner,
+            underlay,
+            ..Setting::default()
+        });
+    }
+}
+
+#[test]
+fn trunks() {
+    for (hosts, pairs, inner) in [
+        (2, 1, Family::Ipv4),
+        (1, 1, Family::Ipv6),
+        (3, 2, Family::Ipv6),
+    ] {
+        prove_all(Setting {
+            hosts,
+            pairs,
+            inner,
+            vnis: 8,
+            ..Setting::default()
+        });
+    }
+}
+
+#[test]
+fn a_bare_tester() {
+    for vnis in [1, 8] {
+        prove_all(Setting {
+            far_end: FarEnd::Tester,
+            vnis,
+            ..offload_off()
+        });
+    }
+}
+
+#[test]
+fn port_security_off() {
+    prove_all(Setting {
+        feature: Feature::SecurityOff,
+        ..Setting::default()
+    });
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let reason = |name, setting| backends::unsupported(name, &setting).unwrap_or_default();
+    let usual = Setting::default();
+    let tester = Setting {
+        far_end: FarEnd::Tester,
+        ..usual
+    };
+    assert!(reason(BackendName::KernelVxlan, tester).contains("takes no tunnels"));
+    assert_eq!(reason(BackendName::Bridge, tester), "");
+    let pairs = Setting { pairs: 2, ..tester };
+    assert!(reason(BackendName::Bridge, pairs).contains("a single pair"));
+    let trunk = Setting {
+        vnis: 4096,
+        ..usual
+    };
+    assert!(reason(BackendName::KernelVxlan, trunk).contains("no trunks"));
+    assert!(reason(BackendName::OvsVlan, trunk).contains("4094 VLANs"));
+    assert_eq!(reason(BackendName::OverlaneVxlan, trunk), "");
+    assert_eq!(reason(BackendName::Direct, trunk), "");
+    let off = Setting {
+        feature: Feature::SecurityOff,
+        ..usual
+    };
+    assert!(reason(BackendName::OvsVxlan, off).contains("Overlane's"));
+    assert_eq!(reason(BackendName::OverlaneVlan, off), "");
+    for bad in [
+        Setting { pairs: 0, ..usual },
+        Setting { hosts: 0, ..usual },
+        Setting {
+            vnis: 4097,
+            ..usual
+        },
+    ] {
+        assert!(!reason(BackendName::Direct, bad).is_empty(), "{bad}");
+    }
+}

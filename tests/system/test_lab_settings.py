@@ -1,0 +1,116 @@
+"""What a study can vary besides the backend, in studies as small as they can be: every cell is measured, and
+result.json says of each what it was."""
+
+import pytest
+
+from laboratory import group, run_study, write_study
+from overlane import overlane
+
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+
+RATE = 4000
+
+
+def all_measured(result, count):
+    """Every cell was measured on a path that was proved; the figures by (backend, test)."""
+    data = result.data
+    assert not data["interrupted"]
+    assert len(data["cells"]) == count
+    for cell in data["cells"]:
+        assert cell["status"] == "ok", (cell["name"], cell["reason"])
+        assert cell["path_proof"], (cell["name"], cell["proof"])
+        assert cell["samples"] >= 1, cell["name"]
+    return data
+
+
+def mean(cell, quantity):
+    return cell["figures"][quantity]["mean"]
+
+
+def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_path):
+    """Options of the command line, in place of what the study says."""
+    study = write_study(tmp_path, ["kernel-vxlan", "overlane-geneve"], [
+        group("tcp_stream", 16384), group("tcp_bidirec", 16384), group("tcp_rr", 64, instances=[4]),
+        group("tcp_crr", 64), group("udp_rr", 64), group("udp_stream", 200, rate_pps=[RATE]),
+    ], seconds=0.3)
+    options = ("--hosts", 3, "--pairs", 2, "--inner", "ipv6", "--underlay", "ipv6")
+    result = run_study(study, tmp_path / "result", *options)
+    data = all_measured(result, 12)
+    for cell in data["cells"]:
+        said = {key: cell[key] for key in ("hosts", "pairs", "inner", "underlay", "vnis", "mtu")}
+        assert said == {"hosts": 3, "pairs": 2, "inner": "ipv6", "underlay": "ipv6", "vnis": 1, "mtu": 1500}
+        measured = {key for key, value in cell["figures"].items() if value is not None}
+        if cell["test"].startswith("tcp_") and not cell["test"].endswith("rr"):
+            assert mean(cell, "goodput_gbps") > 0.01 and "transactions_per_second" not in measured
+        elif cell["test"].endswith("rr"):
+            assert mean(cell, "transactions_per_second") > 50 and "goodput_gbps" not in measured
+            assert mean(cell, "latency_p50_us") <= mean(cell, "latency_p99_us")
+        else:
+            # Each of the two pairs is offered the rate.
+            assert 0 < mean(cell, "rate_pps") <= 2 * RATE * 1.3
+            assert cell["accounting"]["unexplained"] == 0, cell["accounting"]
+    # Two tunnels end at hosts of their own: the underlay has a bridge, and all hops are in the record.
+    places = {hop["place"] for hop in data["env"]["hops"]}
+    assert {"host1", "host2", "host3", "guest1", "guest4"} <= places
+    tests = {(ceiling["test"], ceiling["inner"]) for ceiling in data["ceilings"]}
+    assert ("udp_rr", "ipv6") in tests, "the tester alone was measured in the same family"
+
+
+def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_path):
+    study = write_study(tmp_path, ["bridge", "overlane-vxlan"], [group("tcp_rr", 64)], samples=6, seconds=0.2)
+    result = run_study(study, tmp_path / "result", "--hosts", 1, "--against-itself")
+    data = all_measured(result, 4)
+    assert {(cell["backend"], cell["copy"]) for cell in data["cells"]} == {
+        (backend, copy) for backend in ("bridge", "overlane-vxlan") for copy in (0, 1)}
+    assert {cell["hosts"] for cell in data["cells"]} == {1}
+    itself = [each for each in data["comparisons"]
+              if each["axis"] == "itself" and each["metric"] == "transactions_per_second"]
+    assert {each["cell_a"]["backend"] for each in itself} == {"bridge", "overlane-vxlan"}
+    for each in itself:
+        assert (each["cell_a"]["copy"], each["cell_b"]["copy"]) == (1, 0)
+        assert each["method"] == "paired" and each["pairs"] == 6
+        assert each["verdict"] in ("better", "worse", "cannot_tell") and 0 < each["p"] <= 1
+
+
+def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
+    study = write_study(tmp_path, ["bridge", "overlane-vlan", "overlane-geneve"], [
+        group("frame_stream", 256, vnis=[1, 8, 64], rate_pps=[RATE], backends=["overlane-vlan", "overlane-geneve"]),
+        group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], backends=["bridge", "overlane-vlan"]),
+    ])
+    data = all_measured(run_study(study, tmp_path / "result"), 8)
+    for cell in data["cells"]:
+        found = cell["accounting"]
+        assert found["sent"] > 100 and found["duplicates"] == 0, (cell["name"], found)
+        assert found["sent"] == found["received"] + sum(found["lost"].values()) + found["unexplained"]
+        assert found["unexplained"] == 0, (cell["name"], found)
+        # Frames on the underlay: with a tag or a tunnel at least what was sent.
+        assert mean(cell, "underlay_packet_bytes") >= 252
+    vnis = {cell["vnis"] for cell in data["cells"] if cell["backend"] == "overlane-geneve"}
+    assert vnis == {1, 8, 64}
+    assert {cell["far_end"] for cell in data["cells"] if cell["backend"] == "bridge"} == {"tester"}
+
+
+def test_a_search_brackets_the_rate_that_it_finds(tmp_path):
+    study = write_study(tmp_path, ["bridge"], [group("udp_stream", 1450, search="brief")])
+    data = all_measured(run_study(study, tmp_path / "result", timeout=240), 1)
+    (cell,) = data["cells"]
+    (search,) = cell["searches"]
+    assert search["trials"] > 2
+    for goal in search["goals"]:
+        lower, upper = goal["relevant_lower_bound_pps"], goal["relevant_upper_bound_pps"]
+        assert lower is None or upper is None or lower < upper, goal
+        assert goal["regular"] or goal["why_irregular"], goal
+    first = search["goals"][0]
+    if first["conditional_throughput_pps"] is not None:
+        assert mean(cell, "rate_pps") == pytest.approx(first["conditional_throughput_pps"], rel=0.01)
+
+
+@pytest.mark.parametrize("options, names", [
+    (("--pairs", 0), ("--pairs", "1..=16")),
+    (("--inner", "ipv5"), ("--inner", "ipv4 or ipv6")),
+    (("--seconds", 0.01), ("seconds", "0.01")),
+])
+def test_what_no_study_can_be_changed_to_is_wrong_usage(tmp_path, options, names):
+    done = overlane("lab", "run", "jumbo-vxlan", "--out", tmp_path / "result", *options, expect=2)
+    assert all(name in done.stderr for name in names), done.stderr
+    assert not (tmp_path / "result").exists()
