@@ -70,7 +70,7 @@ def run_study(path, directory, *words, expect=0, timeout=150):
     """A study from its beginning to its end; the machine is as it was before."""
     before = leftovers()
     done = overlane("lab", "run", path, "--out", directory, "--no-tty", *words, expect=expect, timeout=timeout)
-    assert leftovers() == before, done.stderr
+    is_as_before(before, done.stderr)
     return Result(directory)
 
 
@@ -217,6 +217,14 @@ def leftovers():
         "state": left(STATE) - {"lab"},
         "runs": left(STATE / "lab") - {"lock"},
     }
+
+
+def is_as_before(before, said=""):
+    """Nothing is there that was not, and no device of the machine's own is gone."""
+    after = leftovers()
+    new = {kind: after[kind] - before[kind] for kind in after if after[kind] - before[kind]}
+    assert not new, f"left behind: {new}\n{said}"
+    assert after["links"] == before["links"], said
 
 
 def wait_for_the_dead(processes, what):

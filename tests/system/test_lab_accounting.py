@@ -19,7 +19,7 @@ def test_in_every_overloaded_cell_sent_is_received_and_named_losses(tmp_path):
         group("udp_stream", 64, instances=[4]),
         group("udp_stream", 1450, instances=[2]),
         group("frame_stream", 82, instances=[2]),
-    ], samples=2)
+    ])
     result = run_study(study, tmp_path / "result")
     data = result.data
     assert [cell["name"] for cell in data["cells"] if cell["status"] != "ok"] == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from laboratory import Study, alive, descendants, leftovers, settle, wait_for_the_dead
+from laboratory import Study, alive, descendants, is_as_before, leftovers, settle, wait_for_the_dead
 from net import run, wait_until
 from overlane import overlane
 
@@ -41,7 +41,7 @@ def test_cleanup_after_kill_nine_leaves_nothing_behind(tmp_path, moment):
         study.kill()
         created = {kind: found - objects_before[kind] for kind, found in objects().items()}
         done = overlane("lab", "cleanup")
-    assert leftovers() == before, done.stdout
+    is_as_before(before, done.stdout)
     wait_for_the_dead(started, "what the study had started")
     # Ids say nothing of their owner: other tests' objects are among them and go with their tests.
     wait_until(lambda: not any(created[kind] & found for kind, found in objects().items()),
@@ -61,7 +61,7 @@ def test_cleanup_leaves_a_running_study_alone(tmp_path):
         second = overlane("lab", "run", "jumbo-vxlan", "--quick", "--out", tmp_path / "two", expect=1)
         assert str(study.pid) in second.stderr
         assert not (tmp_path / "two").exists()
-    assert leftovers() == before
+    is_as_before(before)
 
 
 def test_an_interrupted_study_cleans_up_itself(tmp_path):
@@ -73,7 +73,7 @@ def test_an_interrupted_study_cleans_up_itself(tmp_path):
         assert any("traffic" in command for command in alive(started).values())
         study.interrupt()
         assert study.end(60) == 1
-        assert leftovers() == before
+        is_as_before(before)
         wait_for_the_dead(started, "what the study had started")
         done = overlane("lab", "cleanup")
     assert "nothing was left behind" in done.stdout

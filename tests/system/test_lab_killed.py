@@ -6,9 +6,8 @@ import signal
 
 import pytest
 
-from laboratory import (Result, Study, alive, descendants, group, leftovers, settle, wait_for_the_dead,
-                        write_study)
-from net import wait_until
+from laboratory import (Result, Study, alive, descendants, group, is_as_before, leftovers, settle,
+                        wait_for_the_dead, write_study)
 from overlane import overlane
 from peers import ovs
 
@@ -23,7 +22,7 @@ def before():
     found = leftovers()
     yield found
     assert "nothing was left behind" in overlane("lab", "cleanup").stdout
-    assert leftovers() == found
+    is_as_before(found)
 
 
 def streams(tmp_path, *backends, samples=SAMPLES, seconds=0.5):
@@ -139,7 +138,7 @@ def test_a_study_that_is_killed_is_completed_from_its_folder(tmp_path, before):
         assert len(kept) >= 5
         overlane("lab", "cleanup")
         wait_for_the_dead(started, "what the study had started")
-        assert leftovers() == before
+        is_as_before(before)
         kept_and_completed(study, kept)
 
 
@@ -151,7 +150,7 @@ def test_a_study_that_is_interrupted_is_completed_from_its_folder(tmp_path, befo
         assert study.end(60) == 1
         assert f"lab resume {study.result.directory}" in study.text()
         wait_for_the_dead(started, "what the study had started")
-        assert leftovers() == before, "it cleans up itself"
+        is_as_before(before, "it cleans up itself")
         assert study.result.data["interrupted"]
         kept_and_completed(study, study.result.samples)
 
@@ -187,4 +186,3 @@ def test_a_folder_with_a_result_is_not_written_over(tmp_path, before):
     assert (tmp_path / "result" / "result.json").read_bytes() == content
     nothing = overlane("lab", "resume", tmp_path, expect=1)
     assert "no result" in nothing.stderr
-    wait_until(lambda: leftovers() == before, what="the machine as it was")

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from laboratory import Result, group, leftovers, write_study
+from laboratory import Result, group, is_as_before, leftovers, write_study
 from overlane import binary, overlane
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
@@ -135,7 +135,7 @@ def test_the_view_shows_the_cell_and_q_stops_it_cleanly(tmp_path):
         assert terminal.text.rindex(LEAVE) > terminal.text.rindex(ENTER)
         after = ESCAPE.sub("", terminal.text[terminal.text.rindex(LEAVE):])
         assert f"lab resume {directory}" in after.replace("\r\n", "") and "tcp_rr-64B-1i" in after
-    assert leftovers() == before
+    is_as_before(before)
     assert Result(directory).data["interrupted"]
     done = overlane("lab", "resume", directory, "--no-tty", timeout=120)
     assert "are there already" in done.stderr

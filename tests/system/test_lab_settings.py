@@ -74,10 +74,10 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
 
 def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vlan", "overlane-geneve"], [
-        group("frame_stream", 256, vnis=[1, 8, 64], rate_pps=[RATE], backends=["overlane-vlan", "overlane-geneve"]),
+        group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], backends=["overlane-vlan", "overlane-geneve"]),
         group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], backends=["bridge", "overlane-vlan"]),
     ])
-    data = all_measured(run_study(study, tmp_path / "result"), 8)
+    data = all_measured(run_study(study, tmp_path / "result"), 6)
     for cell in data["cells"]:
         found = cell["accounting"]
         assert found["sent"] > 100 and found["duplicates"] == 0, (cell["name"], found)
@@ -86,7 +86,7 @@ def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
         # Frames on the underlay: with a tag or a tunnel at least what was sent.
         assert mean(cell, "underlay_packet_bytes") >= 252
     vnis = {cell["vnis"] for cell in data["cells"] if cell["backend"] == "overlane-geneve"}
-    assert vnis == {1, 8, 64}
+    assert vnis == {1, 64}
     assert {cell["far_end"] for cell in data["cells"] if cell["backend"] == "bridge"} == {"tester"}
 
 
