@@ -104,7 +104,7 @@ class Count:
 
 
 class Wire:
-    """Two namespaces joined by a cable, on which nobody speaks unasked: what its counters say is the test's own traffic."""
+    """Two namespaces joined by a cable, on which nobody speaks unasked: its counters are of the test's own traffic."""
 
     MACS = ("02:00:00:00:01:01", "02:00:00:00:01:02")
 

@@ -1,5 +1,5 @@
-"""Any part of a study is killed at any moment: a clear error or a failed cell with its reason, what was measured is kept and
-can be completed, and the machine is clean."""
+"""Any part of a study is killed at any moment: a clear error or a failed cell with its reason, what was
+measured is kept and can be completed, and the machine is clean."""
 
 import os
 import signal

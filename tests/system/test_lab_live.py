@@ -99,7 +99,8 @@ class Terminal:
     def until(self, condition, what, timeout=60):
         deadline = time.monotonic() + timeout
         while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout} s: {what}\n{self.screen.text}\n{self.plain()[-1000:]}"
+            assert time.monotonic() < deadline, \
+                f"not within {timeout} s: {what}\n{self.screen.text}\n{self.plain()[-1000:]}"
             self.read()
 
     def plain(self):

@@ -1,8 +1,9 @@
 """The traffic tool beside iperf3 and sockperf, in turn, over the same cable.
 
-How fast a tool is depends on what else the machine does, so the tools are held against each other where neither of them is
-the limit: a bottleneck (tc-tbf) that is the same for all, or a rate that both are asked for. Each has to say of it what is
-true, within 5 %. Their own speeds are compared only on request, on a machine that does nothing else: OVERLANE_SPEED=1.
+How fast a tool is depends on what else the machine does, so the tools are held against each other where
+neither of them is the limit: a bottleneck (tc-tbf) that is the same for all, or a rate that both are asked
+for. Each has to say of it what is true, within 5 %. Their own speeds are compared only on request, on a
+machine that does nothing else: OVERLANE_SPEED=1.
 """
 
 import json
@@ -191,12 +192,17 @@ def test_loss_at_a_bottleneck_is_what_iperf3_finds(lab):
     agree(ours, iperf3, 50.0, pairs=2, abs=2.5)
 
 
-@pytest.mark.skipif(not os.environ.get(SPEED), reason=f"speeds mean nothing beside other tests; {SPEED}=1 compares them")
+@pytest.mark.skipif(not os.environ.get(SPEED),
+                    reason=f"speeds mean nothing beside other tests; {SPEED}=1 compares them")
 @pytest.mark.needs("iperf3", "sockperf", "taskset", "ss")
 @pytest.mark.parametrize("what, least", [("stream", 1.0), ("four streams", 1.0), ("tcp_rr", 1.0), ("udp_rr", 1.0),
-                                         ("packets of 64 bytes", 3.0)])
+                                         ("64 bytes, one by one", 1.0), ("64 bytes, in super-packets", 3.0)])
 def test_no_slower_than_the_others(lab, what, least):
-    """On two CPUs: as fast as iperf3 and sockperf, and three times iperf3's packets; within 5 %, best of three series."""
+    """On two CPUs as fast as iperf3 and sockperf: within 5 %, best of three series.
+
+    One by one the kernel is the limit of every tool; with UDP_SEGMENT and UDP_GRO, which iperf3 has not here, it is
+    three times the packets.
+    """
     wire = Wire(lab, prefixes=pinned())
     tools = Tools(wire)
 
@@ -204,8 +210,8 @@ def test_no_slower_than_the_others(lab, what, least):
         return (lambda: goodput(wire, 1.5, *tcp_stream(instances)),
                 lambda: tools.iperf3(2, "--parallel", str(instances))["sum_received"]["bits_per_second"])
 
-    def packets():
-        _, server = wire.run(udp(64, None, segments=64), seconds=1.5)
+    def packets(segments):
+        _, server = wire.run(udp(64, None, segments), seconds=1.5)
         return server.window["received_packets"] / server.seconds
 
     def iperf3_packets():
@@ -219,7 +225,8 @@ def test_no_slower_than_the_others(lab, what, least):
                            lambda: tools.sockperf(2, 64, "--tcp")),
         "udp_rr": lambda: (lambda: rate_of_transactions(wire, 1.5, transactions("udp_rr")),
                            lambda: tools.sockperf(2, 64)),
-        "packets of 64 bytes": lambda: (packets, iperf3_packets),
+        "64 bytes, one by one": lambda: (lambda: packets(1), iperf3_packets),
+        "64 bytes, in super-packets": lambda: (lambda: packets(64), iperf3_packets),
     }[what]()
     ratios = []
     for _ in range(ATTEMPTS):
