@@ -36,10 +36,8 @@ const SYSCTLS: [&str; 24] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// Programs on the measured path, or that people compare with: how each tells its version, and its package.
-const TOOLS: [(&str, &[&str], &str); 6] = [
-    ("iperf3", &["--version"], "iperf3"),
-    ("sockperf", &["--version"], "sockperf"),
+/// Programs on the measured path: how each tells its version, and its package.
+const TOOLS: [(&str, &[&str], &str); 4] = [
     ("ip", &["-Version"], "iproute2"),
     ("ethtool", &["--version"], "ethtool"),
     ("ovs-vswitchd", &["--version"], "openvswitch-switch"),

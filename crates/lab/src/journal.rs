@@ -154,7 +154,7 @@ mod tests {
             Entry::Process {
                 pid: 7,
                 start_time: 9,
-                program: "iperf3".into(),
+                program: "ovs-vswitchd".into(),
             },
             Entry::Fabric {
                 host: "lab1-a".into(),

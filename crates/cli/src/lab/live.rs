@@ -42,7 +42,8 @@ struct State {
     known: u64,
     doing: String,
     sampling: Option<Sampling>,
-    live: Live,
+    /// None until the first reading of a sample.
+    live: Option<Live>,
     history: VecDeque<f64>,
     notes: VecDeque<String>,
     /// Network → figures of the current group, in the order in which they came.
@@ -107,7 +108,7 @@ impl State {
                 if self.history.len() > HISTORY {
                     self.history.pop_front();
                 }
-                self.live = live;
+                self.live = Some(live);
             }
             Event::Sampled(sample) => {
                 if let Some((value, text)) = shown::figure(sample)
@@ -137,7 +138,7 @@ impl State {
             self.results.clear();
             self.history.clear();
         }
-        self.live = Live::default();
+        self.live = None;
         self.sampling = Some(sampling);
     }
 

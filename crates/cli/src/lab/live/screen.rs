@@ -75,13 +75,14 @@ fn draw_now(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
         frame.render_widget(Paragraph::new(state.doing.as_str()).block(block), area);
         return;
     };
-    let live = &state.live;
-    let lines = vec![
-        heading(sampling),
-        Line::from(rates(live)),
-        cpu_bar("sending host", live.cpu_sender_percent, paint, area),
-        cpu_bar("receiving host", live.cpu_receiver_percent, paint, area),
-    ];
+    let mut lines = vec![heading(sampling)];
+    if let Some(live) = &state.live {
+        lines.extend([
+            Line::from(rates(live)),
+            cpu_bar("sending host", live.cpu_sender_percent, paint, area),
+            cpu_bar("receiving host", live.cpu_receiver_percent, paint, area),
+        ]);
+    }
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
