@@ -54,6 +54,7 @@ pub(crate) fn record(cpus: &Cpus, overlane_version: &str) -> Environment {
             .to_owned(),
         cmdline: text("/proc/cmdline"),
         cpu_model: value(&cpuinfo, "model name", ':'),
+        cpu_mhz: value(&cpuinfo, "cpu MHz", ':').parse().ok(),
         cpus: std::thread::available_parallelism().map_or(1, Into::into),
         memory_mib: memory_mib(&text("/proc/meminfo")),
         governor: optional("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

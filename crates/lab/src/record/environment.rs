@@ -48,6 +48,9 @@ pub struct Environment {
     pub cmdline: String,
     /// Model of the CPU.
     pub cpu_model: String,
+    /// Clock of the CPU as the kernel told it at the beginning; null where it tells none.
+    #[serde(default)]
+    pub cpu_mhz: Option<f64>,
     /// Number of online CPUs.
     pub cpus: usize,
     /// Memory in MiB.

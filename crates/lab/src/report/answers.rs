@@ -301,11 +301,13 @@ fn sentence(r: &Report<'_>, c: &Compared) -> Line {
             .span(Span::Verdict(verdict));
     }
     line = line.text(format!(" against {b}. "));
-    for (key, side) in [(c.a, &a), (c.b, &b)] {
-        if r.figures(key).is_some_and(|f| f.bound == Bound::Tester) {
-            line = line.text(format!("The traffic tool was the bound of {side}. "));
-        }
-    }
+    let by_tester = |key| r.figures(key).is_some_and(|f| f.bound == Bound::Tester);
+    line = match (by_tester(c.a), by_tester(c.b)) {
+        (true, true) => line.text("The traffic tool was the bound of both. "),
+        (true, false) => line.text(format!("The traffic tool was the bound of {a}. ")),
+        (false, true) => line.text(format!("The traffic tool was the bound of {b}. ")),
+        (false, false) => line,
+    };
     line.link(
         r.names.comparison(c),
         "row ↓",

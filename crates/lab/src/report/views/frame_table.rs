@@ -58,7 +58,7 @@ fn table(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendName))
             number: true,
         }));
     }
-    let megahertz = megahertz(&r.analysis.run.env.cpu_model);
+    let megahertz = r.analysis.run.env.cpu_mhz;
     table.with(rows.iter().map(|c| {
         let head = Field::text(r.names.setting(&c.a.group))
             .small(sizes(c.b, c.a))
@@ -102,13 +102,6 @@ fn quantities(figures: Option<&CellFigures<'_>>, megahertz: Option<f64>) -> Vec<
     ]
 }
 
-/// The clock of a CPU by its model name (`… @ 2.60GHz`), for the draft's MHz.
-fn megahertz(model: &str) -> Option<f64> {
-    let (_, clock) = model.rsplit_once('@')?;
-    let gigahertz: f64 = clock.trim().strip_suffix("GHz")?.trim().parse().ok()?;
-    Some(gigahertz * 1000.0)
-}
-
 fn increase(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendName)) -> Table {
     let columns = [
         "Setting",
@@ -138,18 +131,4 @@ fn increase(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendNam
             ratio(figure),
         ])
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_is_read_from_the_model() {
-        assert_eq!(
-            megahertz("Intel(R) Xeon(R) Processor @ 2.60GHz"),
-            Some(2600.0)
-        );
-        assert_eq!(megahertz("AMD EPYC 7763 64-Core Processor"), None);
-    }
 }
