@@ -6,7 +6,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cost::CEILING_SECONDS;
+pub(crate) use cost::{CEILING_SAMPLES, CEILING_SECONDS};
 pub use summary::{PlanBlock, PlanCell, PlanSummary};
 
 use crate::record::{BackendName, CellKey, GroupKey, MtuClass, Setting, Workload};
