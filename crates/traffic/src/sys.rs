@@ -66,23 +66,28 @@ pub(crate) const TCP_INFO_WORDS: usize = 38;
 /// `TCP_INFO` of a connection, in words: libc's structure ends before the smallest round-trip time. What an
 /// older kernel does not know stays 0.
 pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<[u32; TCP_INFO_WORDS]> {
-    let mut words = [0_u32; TCP_INFO_WORDS];
+    option_words(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
+}
+
+/// An option that is a row of words; those that the kernel does not write stay 0.
+fn option_words<const N: usize>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<[u32; N]> {
+    let mut words = [0_u32; N];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, the size of the array on this stack frame.
     let code = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
+            level,
+            name,
             words.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
-    if code == 0 {
-        Ok(words)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    outcome(code).map(|()| words)
 }
 
 /// accept4(2), without asking who it is.
@@ -300,19 +305,8 @@ fn segment_bytes(header: &libc::msghdr) -> Option<usize> {
 
 /// What a socket had no room for so far (SO_MEMINFO, SK_MEMINFO_DROPS).
 pub(crate) fn socket_drops(socket: &impl AsFd) -> io::Result<u32> {
-    let mut info = [0_u32; 9];
-    let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, the size of the array on this stack frame.
-    let code = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    outcome(code).map(|()| info[libc::SK_MEMINFO_DROPS as usize])
+    let info: [u32; 9] = option_words(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok(info[libc::SK_MEMINFO_DROPS as usize])
 }
 
 /// Gives a socket a classic filter program: it receives only what the program lets through, and of

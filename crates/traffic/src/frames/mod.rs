@@ -14,7 +14,11 @@ mod send;
 mod sys;
 mod template;
 
+use std::io;
+use std::os::fd::OwnedFd;
+
 use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::error::TrafficError;
 use crate::job::Job;
@@ -30,6 +34,12 @@ const FCS_BYTES: usize = 4;
 
 /// Most streams: a number of 16 bits tells them apart.
 const MOST_STREAMS: usize = 1 << 16;
+
+/// A packet socket that receives nothing (protocol 0, packet(7)) as long as it is not bound to one.
+fn packet_socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::Packet, SockType::Raw);
+    Ok(socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?)
+}
 
 /// Sets a raw-frame job up.
 pub(crate) fn prepare(

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicU64;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::TrafficError;
@@ -21,7 +20,7 @@ use crate::workers::{Drops, Hand, Worker};
 
 use super::sys::{Ring, RingFrame, count_drops};
 use super::template::headers_bytes;
-use super::{FCS_BYTES, filter, index};
+use super::{FCS_BYTES, filter, index, packet_socket};
 
 /// Memory of all rings together, as far as each gets its least.
 const ALL_RINGS_BYTES: usize = 32 << 20;
@@ -165,14 +164,8 @@ pub(super) fn rings(devices: &[String]) -> Result<Vec<CountedRing>, TrafficError
 fn open(device: &str, bytes: usize) -> Result<CountedRing, TrafficError> {
     let refused =
         |operation: &'static str| move |error| TrafficError::refused(operation, device, error);
-    // Protocol 0: it receives nothing until it is bound, and by then the filter is in place.
-    let socket = socket(
-        AddressFamily::Packet,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-    .map_err(|errno| refused("open a packet socket")(errno.into()))?;
+    // It receives nothing until it is bound, and by then the filter is in place.
+    let socket = packet_socket().map_err(refused("open a packet socket"))?;
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
         .map_err(refused("ignore outgoing frames"))?;
     set_filter(&socket, &filter::program()).map_err(refused("filter frames"))?;

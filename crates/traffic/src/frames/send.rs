@@ -5,8 +5,8 @@
 
 use std::os::fd::OwnedFd;
 
+use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SendTimeout;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::error::TrafficError;
@@ -17,7 +17,7 @@ use crate::socket::set_buffers;
 use crate::sys::{SendBatch, set_option};
 use crate::workers::{Hand, Worker};
 
-use super::Path;
+use super::{Path, packet_socket};
 
 /// Bytes of a frame that each message has for itself: the headers are in there. What follows is zeros,
 /// which all messages share.
@@ -41,14 +41,7 @@ impl Sender {
         let refused = |operation: &'static str| {
             move |error| TrafficError::refused(operation, "AF_PACKET", error)
         };
-        // Protocol 0: it receives nothing.
-        let socket = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )
-        .map_err(|errno| refused("open a packet socket")(errno.into()))?;
+        let socket = packet_socket().map_err(refused("open a packet socket"))?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
             .map_err(refused("go past the queueing discipline"))?;
         set_buffers(&socket, BUFFER_BYTES)?;

@@ -110,6 +110,14 @@ pub(super) fn watch(crew: &Crew, sending: &[&Connection]) -> Result<(), TrafficE
     Ok(())
 }
 
+/// The port that a listener was given.
+pub(super) fn port(listener: &TcpListener) -> Result<u16, TrafficError> {
+    listener
+        .local_addr()
+        .map(|address| address.port())
+        .map_err(|error| TrafficError::refused("listen", place(listener), error))
+}
+
 /// Where a listener is, for errors.
 pub(super) fn place(listener: &TcpListener) -> String {
     listener

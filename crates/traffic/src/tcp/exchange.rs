@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::acceptor::{accept_all, place};
+use super::acceptor::{accept_all, port};
 use super::connection::{Connection, Greeting, Options, broken, listen_on};
 use super::event_loop::run_loop;
 use super::{Endpoints, Side, Sizes};
@@ -96,10 +96,7 @@ struct ExchangeJob {
 
 impl ExchangeJob {
     fn serve(instances: u32, sizes: Sizes, listener: TcpListener) -> Result<Self, TrafficError> {
-        let port = listener
-            .local_addr()
-            .map_err(|error| TrafficError::refused("listen", place(&listener), error))?
-            .port();
+        let port = port(&listener)?;
         let job = Self {
             crew: Crew::new()?,
             connections: Connections::default(),

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use nix::sys::socket::{self, SockFlag};
 
-use super::acceptor::place;
+use super::acceptor::{place, port};
 use super::connection::{Options, begin_connect, bound, broken, listen_on, open, retransmits};
 use super::exchange::{Desk, desks, take_latencies};
 use super::visits::{drive_many, serve_many};
@@ -83,10 +83,7 @@ struct ShortLived {
 
 impl ShortLived {
     fn serve(instances: u32, sizes: Sizes, listener: TcpListener) -> Result<Self, TrafficError> {
-        let port = listener
-            .local_addr()
-            .map_err(|error| TrafficError::refused("listen", place(&listener), error))?
-            .port();
+        let port = port(&listener)?;
         let listener = Arc::new(listener);
         let job = Self {
             crew: Crew::new()?,

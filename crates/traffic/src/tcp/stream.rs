@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use super::acceptor::{accept_all, place, watch};
+use super::acceptor::{accept_all, port, watch};
 use super::connection::{Connection, Greeting, Options, broken, listen_on};
 use super::{Endpoints, Side};
 use crate::crew::{Crew, lock};
@@ -76,10 +76,7 @@ impl StreamJob {
         direction: Direction,
         listener: TcpListener,
     ) -> Result<Self, TrafficError> {
-        let port = listener
-            .local_addr()
-            .map_err(|error| TrafficError::refused("listen", place(&listener), error))?
-            .port();
+        let port = port(&listener)?;
         let job = Self {
             crew: Crew::new()?,
             flows: Flows::default(),
