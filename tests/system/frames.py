@@ -1,7 +1,9 @@
 """Frames built byte by byte: tunnel packets, whole or broken on purpose, and a socket to send."""
 
+import errno
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
 from scapy.layers.inet import IP, TCP, UDP
@@ -148,8 +150,17 @@ class PacketSocket:
     def __exit__(self, *_):
         self._socket.close()
 
-    def send(self, frame):
-        return self._socket.send(frame)
+    def send(self, frame, patience=2.0):
+        """Sends one frame. A veth whose far CPU has a full backlog drops it and says ENOBUFS: then again,
+        so that what a test sent is what it counts."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                return self._socket.send(frame)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS or time.monotonic() > until:
+                    raise
+            time.sleep(0.002)
 
     def receive(self, timeout=1.0):
         """The next frame this device received (not sent), its tag in the bytes; or None."""
