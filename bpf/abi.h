@@ -32,6 +32,19 @@
 #define MAX_LEARNED_FROM_UNDERLAY 4096 /* of one switch */
 #define EVENT_BYTES 1048576            /* of the ring of captured packets: a power of two */
 #define MAX_SNAP 2048                  /* of one captured packet: a power of two */
+#define MAX_ROUTERS 4096
+#define MAX_ROUTER_INTERFACES 16384
+#define MAX_ROUTES 65536
+#define MAX_NEXT_HOPS 65536
+#define MAX_RULES 10240 /* with a port on this host: RULE_WORDS * 64 */
+#define RULE_GENERATIONS 2
+#define RULE_WORDS 160
+#define RULE_SUMMARY_WORDS 3 /* one bit for each word */
+#define MAX_RULE_SETS 65536
+#define MAX_RULE_PREFIXES 262144
+#define MAX_CONNECTIONS 1048576 /* a power of two: the ring's places */
+#define MAX_NAT_RULES 4096      /* of one host */
+#define LOG_BYTES 524288        /* of the ring of log records: a power of two */
 
 /* Longest outer header we write: Ethernet 14, IPv6 40, UDP 8, Geneve 8 + OVN option 8. */
 #define MAX_TEMPLATE 80
@@ -41,7 +54,8 @@ enum hook {
 	HOOK_FROM_UNDERLAY = 1,   /* the uplink */
 	HOOK_FROM_SEGMENTER = 2,  /* segments of a super-packet that could not travel whole */
 	HOOK_FROM_GRO_DEVICE = 3, /* the kernel device that registers the tunnel port for GRO */
-	HOOK_COUNT = 4,
+	HOOK_FROM_LEG = 4,        /* a gateway's device in the physical network */
+	HOOK_COUNT = 5,
 };
 
 enum encapsulation {
@@ -54,6 +68,8 @@ enum encapsulation {
  * instead, this bit and the VLAN.
  */
 #define SWITCH_ID_VLAN (1u << 24)
+/* In the key of a connection instead of a switch: a router's, whose connections are translations. */
+#define ZONE_ROUTER (1u << 25)
 
 struct addr {
 	__u8 bytes[16];
@@ -78,7 +94,8 @@ struct settings {
 	__u8 strict;        /* 1: reserved bits must be zero */
 	__u8 dscp;          /* of the outer header, 0..63 */
 	__u8 copy_dscp;     /* 1: the inner one instead */
-	__u8 pad[5];
+	__u8 pad[1];
+	__u32 rules_version; /* a hash over all that acl reads */
 };
 
 /* Where a port is: its device and, on a trunk, its VLAN tag (0: untagged). */
@@ -94,6 +111,11 @@ struct port_id {
 #define PORT_DHCP_SERVER (1 << 3)     /* may answer as a DHCP server */
 #define PORT_ROUTER (1 << 4)          /* may send router advertisements and redirects */
 #define PORT_LEARNING (1 << 5)        /* has MACs the fabric does not know */
+#define PORT_FIREWALL (1 << 6)        /* conntrack and acl look at it */
+#define PORT_DROP_FROM (1 << 7)       /* default policy from port: drop; else allow, statefully */
+#define PORT_DROP_TO (1 << 8)         /* the same, to port */
+#define PORT_ALLOW_WHEN_FULL (1 << 9) /* no place for a connection: pass without one */
+#define PORT_RULES_ODD (1 << 10)      /* its rules are those of generation 1; else 0 */
 
 struct port {
 	__u32 switch_id;
@@ -102,6 +124,8 @@ struct port {
 	__u32 flags;
 	__u32 learn_limit; /* most MACs at a time */
 	__u32 learn_age;   /* seconds a MAC is remembered without a packet of it */
+	__u32 rules_from;  /* rule set of what comes from the port; 0: no rule */
+	__u32 rules_to;    /* the same of what goes to it */
 };
 
 /* Map port_keys: (switch, key) → port_id. */
@@ -132,6 +156,7 @@ struct fdb_entry {
 	struct port_id port; /* on this host; ifindex 0: elsewhere */
 	__u32 key;           /* logical port key */
 	struct addr remote;  /* VTEP of the remote; a switch on a VLAN has none */
+	__u32 router;        /* the address is this router's; then the rest is zero but the key */
 };
 
 /*
@@ -142,7 +167,9 @@ struct learned {
 	struct port_id port;
 	__u32 key;          /* of the port; 0: behind a remote that did not say */
 	struct addr remote; /* zero on a VLAN */
+	__u32 router;       /* 0 */
 	__u32 age;          /* seconds it is remembered */
+	__u32 pad;
 	__u64 seen;         /* bpf_ktime_get_ns() */
 };
 
@@ -162,7 +189,9 @@ struct neighbour_key {
 	struct addr addr;
 };
 
-#define NEIGHBOUR_ROUTER (1 << 0) /* its port may advertise itself as a router */
+#define NEIGHBOUR_ROUTER (1 << 0)    /* its port may advertise itself as a router, or is one's interface */
+#define NEIGHBOUR_INTERFACE (1 << 1) /* a logical router's interface: we are it */
+#define NEIGHBOUR_GATEWAY (1 << 2)   /* and this host is that router's gateway */
 
 struct neighbour {
 	struct mac mac;
@@ -210,6 +239,249 @@ struct remote_counters {
 	struct counter to_remote;
 	struct counter from_remote;
 	struct counter dropped; /* packets or flooded copies for it, and packets from it */
+};
+
+/*
+ * Map routers: router_id (1..0xffffff) → router.
+ */
+#define ROUTER_GATEWAY_HERE (1 << 0) /* this host is its gateway */
+#define ROUTER_GATEWAY_ELSEWHERE (1 << 1)
+#define ROUTER_NAT (1 << 2)     /* it translates; only where it is the gateway */
+#define ROUTER_NAT_ODD (1 << 3) /* its nat rules are those of router_id | NAT_RULES_ODD */
+
+struct router {
+	struct mac mac;
+	struct mac leg_mac;   /* of the leg's device */
+	__u32 flags;
+	__u32 leg_ifindex;    /* 0: no leg, or on another host */
+	__u32 leg_mtu;        /* largest IP packet */
+	struct addr gateway;  /* VTEP of the gateway host; zero: here, or none */
+	struct addr leg_v4;   /* sources of ICMP errors into the physical network; zero: none */
+	struct addr leg_v6;
+	__u32 nat_rules;      /* entries 0..n of map nat_rules */
+};
+
+/* Map legs: ifindex → router_id. */
+
+/* Map router_interfaces: (router, switch) → interface. */
+struct router_interface_key {
+	__u32 router;
+	__u32 switch_id;
+};
+
+struct router_interface {
+	__u32 key;      /* logical port key in that switch */
+	struct addr v4; /* sources of ICMP errors; zero: none */
+	struct addr v6;
+};
+
+/* Map routes (LPM trie): router, family and address → the way. The prefix counts router and family too. */
+struct route_key {
+	__u32 prefixlen; /* 64 + bits of the address (IPv4: 96 + its own) */
+	__u32 router;    /* big endian, for the trie */
+	__u32 family;    /* 4 or 6, big endian */
+	struct addr addr;
+};
+
+enum route_kind {
+	ROUTE_OWN = 1,       /* the router's own address */
+	ROUTE_CONNECTED = 2, /* the destination itself is on switch_id; 0: on the leg's network */
+	ROUTE_VIA = 3,       /* by one of the next hops */
+};
+
+struct route {
+	__u32 kind;      /* enum route_kind */
+	__u32 switch_id; /* of a connected network; SWITCH_ID_LEG: the leg's */
+	__u32 group;     /* of next hops */
+	__u32 hops;      /* how many */
+};
+
+#define SWITCH_ID_LEG 0
+
+/* Map next_hops: (group, number) → where a static route leads. */
+struct next_hop_key {
+	__u32 group;
+	__u32 number;
+};
+
+struct next_hop {
+	struct addr addr;
+	__u32 switch_id; /* SWITCH_ID_LEG: by the leg */
+};
+
+/*
+ * The classifier of acl. A rule set is a bit per rule, in the order in which rules are tried, and a
+ * summary with a bit for each word that is not zero. What matches is in three sets at once: those of the
+ * port and direction, of the peer's address and of the service; the first common bit is the rule. So a
+ * lookup costs three map lookups and a walk over the words that the summaries share, whatever the number
+ * of rules. Map rule_sets: number → rule_set. Set 0 does not exist: it is empty.
+ *
+ * Rules change while packets flow. So there are two generations: `apply` writes the new rules as the one that no
+ * port uses, and then each port changes over with its one entry (PORT_RULES_ODD and both rule sets). A packet
+ * takes the generation of its port and looks for peer and service in that one only. A rule set never
+ * changes while something refers to it. Bit b of generation g is rule number g * MAX_RULES + b, everywhere
+ * outside of rule sets.
+ */
+struct rule_set {
+	__u64 summary[RULE_SUMMARY_WORDS];
+	__u64 words[RULE_WORDS];
+};
+
+/* Map rule_peers (LPM trie): generation, family and address → number of a rule set. */
+struct rule_peer_key {
+	__u32 prefixlen; /* 32 + bits of the address (IPv4: 96 + its own) */
+	__u8 generation;
+	__u8 family; /* 4 or 6 */
+	__u16 pad;
+	struct addr addr;
+};
+
+/*
+ * Map rule_services (LPM trie): generation, protocol and port → number of a rule set. The port is the
+ * destination's; of ICMP type << 8 | code. What has no port (fragments, other protocols) asks with prefixlen 16.
+ */
+struct rule_service_key {
+	__u32 prefixlen; /* 8, 16, or 16 + bits of the port */
+	__u8 generation;
+	__u8 protocol;
+	__u8 port[2]; /* big endian */
+};
+
+/* Map rules (array): number → rule. */
+enum rule_action {
+	RULE_ALLOW = 0, /* statefully */
+	RULE_ALLOW_STATELESS = 1,
+	RULE_DROP = 2,
+	RULE_REJECT = 3,
+};
+
+#define RULE_LOG (1 << 0)
+#define RULE_DEFAULT 0xffffffffu /* in a connection or log record: the default policy */
+
+struct rule {
+	__u32 action; /* enum rule_action */
+	__u32 flags;
+};
+
+/* Map rule_counters (per CPU array): number of the rule → struct counter. */
+
+/*
+ * Map connections: what belongs together. Of a port, or (switch_id: ZONE_ROUTER | router, key 0) a
+ * router's translation, whose local end is the inside.
+ */
+struct connection_key {
+	__u32 switch_id;
+	__u16 key;
+	__u8 protocol;
+	__u8 family; /* 4 or 6 */
+	struct addr local;
+	struct addr peer;
+	__be16 local_port; /* ICMP: the identifier */
+	__be16 peer_port;  /* ICMP: type of the request, 256 more where the peer asks */
+};
+
+/* One end of a TCP connection: docs/semantics.md, conntrack. */
+#define TCP_END_SEEN (1 << 0)
+#define TCP_END_SCALE (1 << 1) /* its SYN had the option */
+#define TCP_END_FIN (1 << 2)
+
+struct tcp_end {
+	__u32 end;
+	__u32 max_end;
+	__u32 max_window;
+	__u8 scale;
+	__u8 flags;
+	__u16 pad;
+};
+
+enum connection_state {
+	CONNECTION_OPENING = 0,
+	CONNECTION_ESTABLISHED = 1,
+	CONNECTION_CLOSING = 2,
+	CONNECTION_CLOSED = 3,
+};
+
+#define CONNECTION_FROM_PEER (1 << 0) /* its first packet came from the peer */
+#define CONNECTION_ADOPTED (1 << 1)   /* older than the firewall: windows unknown */
+#define CONNECTION_ANSWERED (1 << 2)  /* the other end was seen */
+
+struct connection {
+	__u64 begun; /* bpf_ktime_get_ns() */
+	__u64 seen;
+	__u32 rule;    /* number, or RULE_DEFAULT */
+	__u32 version; /* settings.rules_version that admitted it */
+	__u32 place;   /* in the ring */
+	__u8 state;    /* enum connection_state */
+	__u8 flags;
+	__be16 outside_port; /* of a translation: what stands for the local end outside */
+	struct addr outside;
+	struct tcp_end local;
+	struct tcp_end peer;
+};
+
+/*
+ * Map connection_ring (array): place → key of the connection there (switch_id 0: none). Map ring_hand
+ * (array, one entry): the next place. Map translations: outside key (local end: the outside one) →
+ * key of its connection.
+ */
+
+enum nat_kind {
+	NAT_ONE_TO_ONE = 0,
+	NAT_FORWARD = 1,
+	NAT_SOURCE = 2,
+};
+
+/* In the key of a nat rule: the other list of the router, so that `apply` can change one while packets use the other. */
+#define NAT_RULES_ODD (1u << 24)
+
+/* Map nat_rules: (router, number) → rule, in the order of the file. */
+struct nat_rule_key {
+	__u32 router;
+	__u32 number;
+};
+
+struct nat_rule {
+	struct addr inside; /* address, or network of NAT_SOURCE */
+	struct addr outside;
+	__u32 inside_bits;  /* prefix length as of ::ffff:0:0/96 */
+	__u8 kind;          /* enum nat_kind */
+	__u8 family;
+	__u8 protocol;      /* NAT_FORWARD */
+	__u8 pad;
+	__u16 inside_port;  /* NAT_FORWARD; native */
+	__u16 outside_port; /* NAT_FORWARD; native */
+	__u16 port_min;     /* NAT_SOURCE; native */
+	__u16 port_max;
+};
+
+/* Map leg_addresses: (leg's ifindex, address) → router_id: addresses we answer for on the leg. */
+struct leg_address_key {
+	__u32 ifindex;
+	struct addr addr;
+};
+
+/* Map limits (array): what is sent or written at most so often; enum limit → limit. */
+enum limit {
+	LIMIT_ANSWERS = 0, /* 100 in 100 ms */
+	LIMIT_LOG = 1,     /* 100 in 1 s */
+	LIMIT_COUNT = 2,
+};
+
+struct limit_state {
+	__u64 since; /* bpf_ktime_get_ns() of the first */
+	__u32 count;
+	__u32 pad;
+};
+
+/* Ring rule_log: a packet that a rule with RULE_LOG decided. */
+struct log_record {
+	__u64 time; /* bpf_ktime_get_ns() */
+	struct connection_key packet; /* its port, and its ends */
+	__u32 rule;
+	__u8 verdict_reason; /* enum verdict of a drop; 0: it passed */
+	__u8 from_port;      /* 1: from port; 0: to port */
+	__u16 len;           /* of the frame; 65535: more */
+	__u32 pad;
 };
 
 /* Map verdict_counters (per CPU array): hook * VERDICT_SLOTS + verdict → struct counter. */

@@ -3,11 +3,14 @@
  * Stage arp_nd: answers a broadcast ARP request (RFC 826) or a multicast neighbour solicitation
  * (RFC 4861 section 7.2) on the spot where the fabric knows the address, so that it never crosses the
  * underlay. Never for an address that the asking port owns (duplicate address detection, RFC 5227 and
- * RFC 4862); unicast probes go to the real owner, which may be gone. Between learn and l2_lookup.
+ * RFC 4862); unicast probes go to the real owner, which may be gone, but those for a router. Between learn and
+ * l2_lookup; from the underlay and on a leg for routers' addresses only.
  */
 #pragma once
 
-#include "parse.h"
+#include "answer_bytes.h"
+#include "back.h"
+#include "decap.h"
 
 #define ARP_ETHERNET 1
 #define ARP_REQUEST 1
@@ -47,58 +50,105 @@ struct nd_message {
 #define ND_SOLICITATION_LEN 24
 #define ND_HOP_LIMIT 255
 
-static __always_inline struct neighbour *known_neighbour(const struct packet *p, struct addr addr)
-{
-	struct neighbour_key key = { .switch_id = p->switch_id, .addr = addr };
-	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
+/* What the answer says. */
+struct owner_found {
+	struct mac mac;
+	__u16 is_router;
+};
 
-	return n && n->key != p->source_key ? n : NULL;
+static __always_inline bool find_owner_on_leg(const struct packet *p, const struct addr *addr,
+					      struct owner_found *found)
+{
+	struct leg_address_key key = { .ifindex = p->source.ifindex, .addr = *addr };
+	__u32 *id = bpf_map_lookup_elem(&leg_addresses, &key);
+	struct router *r = id ? bpf_map_lookup_elem(&routers, id) : NULL;
+
+	if (!r || !(is_group(p->eth.h_dest) || same_mac(p->eth.h_dest, r->leg_mac.bytes)))
+		return false;
+	found->mac = r->leg_mac;
+	found->is_router = true;
+	return true;
 }
 
-static __always_inline int answer(struct __sk_buff *ctx, struct packet *p)
+/* Whose address it is, if this is to be answered here. */
+static __always_inline bool find_owner(const struct packet *p, const struct addr *addr,
+				       struct owner_found *found)
 {
-	if (put_tag(ctx, p->in_tag) < 0)
-		return DROP(ENCAP_FAILED);
-	p->dest_key = p->source_key;
-	report_device(p->source.ifindex);
-	p->action = bpf_redirect(p->source.ifindex, 0);
+	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
+	struct neighbour *n;
+
+	if (p->hook == HOOK_FROM_LEG)
+		return find_owner_on_leg(p, addr, found);
+	n = bpf_map_lookup_elem(&neighbours, &key);
+	if (!n)
+		return false;
+	/* A router is asked directly too: nobody else could answer. */
+	if (!is_group(p->eth.h_dest) &&
+	    !(n->flags & NEIGHBOUR_INTERFACE && same_mac(p->eth.h_dest, n->mac.bytes)))
+		return false;
+	if (p->hook == HOOK_FROM_UNDERLAY ? !(n->flags & NEIGHBOUR_GATEWAY) : n->key == p->source_key)
+		return false;
+	found->mac = n->mac;
+	found->is_router = !!(n->flags & (NEIGHBOUR_ROUTER | NEIGHBOUR_INTERFACE));
+	return true;
+}
+
+/* The frame is the reply now. */
+static __always_inline int answered(struct __sk_buff *ctx, struct packet *p)
+{
+	send_back(ctx, p);
 	return VERDICT_ANSWER;
 }
 
+static __always_inline bool is_arp_request(const struct arp_ipv4 *arp)
+{
+	return arp->hardware_type == bpf_htons(ARP_ETHERNET) &&
+	       arp->protocol_type == ETHERTYPE_IPV4 && arp->hardware_len == ETH_ALEN &&
+	       arp->protocol_len == 4 && arp->operation == bpf_htons(ARP_REQUEST);
+}
+
+struct arp_frame {
+	struct ethhdr eth;
+	struct arp_ipv4 arp;
+};
+
 static __always_inline int answer_arp(struct __sk_buff *ctx, struct packet *p)
 {
-	const __be16 ethernet = bpf_htons(ARP_ETHERNET);
-	struct {
-		struct ethhdr eth;
-		struct arp_ipv4 arp;
-	} reply;
-	struct arp_ipv4 request;
-	struct neighbour *n;
-	__be32 target;
+	struct scratch *w = get_scratch();
+	struct owner_found owner = {};
+	struct addr target;
+	struct arp_frame *f;
+	__be32 ip;
 
-	if (!is_group(p->eth.h_dest) ||
-	    bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &request, sizeof(request)) < 0 ||
-	    request.hardware_type != ethernet || request.protocol_type != ETHERTYPE_IPV4 ||
-	    request.hardware_len != ETH_ALEN || request.protocol_len != 4 ||
-	    request.operation != bpf_htons(ARP_REQUEST))
+	if (!w)
 		return 0;
-	__builtin_memcpy(&target, request.target_ip, sizeof(target));
-	n = known_neighbour(p, mapped_v4(target));
-	if (!n)
+	f = (struct arp_frame *)(w->answer + ANSWER_AT);
+	if (bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &f->arp, sizeof(f->arp)) < 0 ||
+	    !is_arp_request(&f->arp))
 		return 0;
+	__builtin_memcpy(&ip, f->arp.target_ip, sizeof(ip));
+	target = mapped_v4(ip);
+	if (!find_owner(p, &target, &owner))
+		return 0;
+	if (p->offset && decap(ctx, p) < 0)
+		return DROP(DECAP_FAILED);
 
-	__builtin_memcpy(reply.eth.h_dest, request.sender_mac, ETH_ALEN);
-	__builtin_memcpy(reply.eth.h_source, n->mac.bytes, ETH_ALEN);
-	reply.eth.h_proto = p->eth.h_proto;
-	reply.arp = request;
-	reply.arp.operation = bpf_htons(ARP_REPLY);
-	__builtin_memcpy(reply.arp.sender_mac, n->mac.bytes, ETH_ALEN);
-	__builtin_memcpy(reply.arp.sender_ip, request.target_ip, 4);
-	__builtin_memcpy(reply.arp.target_mac, request.sender_mac, ETH_ALEN);
-	__builtin_memcpy(reply.arp.target_ip, request.sender_ip, 4);
-	if (bpf_skb_store_bytes(ctx, 0, &reply, sizeof(reply), 0) < 0)
-		return 0;
-	return answer(ctx, p);
+	__builtin_memcpy(f->eth.h_dest, f->arp.sender_mac, ETH_ALEN);
+	__builtin_memcpy(f->eth.h_source, owner.mac.bytes, ETH_ALEN);
+	f->eth.h_proto = p->eth.h_proto;
+	f->arp.operation = bpf_htons(ARP_REPLY);
+	__builtin_memcpy(f->arp.target_mac, f->arp.sender_mac, ETH_ALEN);
+	__builtin_memcpy(f->arp.target_ip, f->arp.sender_ip, 4);
+	__builtin_memcpy(f->arp.sender_mac, owner.mac.bytes, ETH_ALEN);
+	__builtin_memcpy(f->arp.sender_ip, &ip, 4);
+	if (bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
+		return DROP(ENCAP_FAILED);
+	begin_reply(w, p, &target);
+	w->reply.eth = f->eth;
+	w->reply.len = w->reply.segment_len = p->len;
+	w->reply.flow = (struct flow){}; /* of a frame that is not IP: its header */
+	__builtin_memcpy(&w->reply.flow, &f->eth, ETH_HLEN);
+	return answered(ctx, p);
 }
 
 struct nd_frame {
@@ -119,34 +169,22 @@ static __always_inline __sum16 nd_checksum(const struct nd_frame *f)
 	return (__sum16)~csum_fold(sum);
 }
 
-static __always_inline bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f)
+static __always_inline bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 {
-	if (bpf_skb_load_bytes(ctx, 0, f, sizeof(*f) - 8) < 0)
+	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
 	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN && f->nd.type == ND_SOLICITATION &&
 	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
 }
 
-static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
+/* The advertisement, written over the solicitation. */
+static __always_inline void turn_nd(struct nd_frame *f, const struct packet *p,
+				    const struct owner_found *owner)
 {
-	struct scratch *w = get_scratch();
-	struct nd_frame *f;
-	struct neighbour *n;
-	bool duplicate_detection;
+	const __u32 *asker = f->ip.saddr.in6_u.u6_addr32;
+	bool duplicate_detection = !(asker[0] | asker[1] | asker[2] | asker[3]);
 
-	if (!w || !is_group(p->eth.h_dest))
-		return 0;
-	_Static_assert(sizeof(*f) <= sizeof(w->answer), "an answer fits the scratch");
-	f = (struct nd_frame *)w->answer;
-	if (!is_solicitation(ctx, f))
-		return 0;
-	n = known_neighbour(p, f->nd.target);
-	if (!n)
-		return 0;
-
-	duplicate_detection = !(f->ip.saddr.in6_u.u6_addr32[0] | f->ip.saddr.in6_u.u6_addr32[1] |
-				f->ip.saddr.in6_u.u6_addr32[2] | f->ip.saddr.in6_u.u6_addr32[3]);
 	if (duplicate_detection) { /* to all nodes, not solicited: RFC 4861 section 7.2.4 */
 		f->ip.daddr = (struct in6_addr){ .in6_u.u6_addr8 = { 0xff, 2, [15] = 1 } };
 		__builtin_memcpy(f->eth.h_dest, "\x33\x33\0\0\0\x01", ETH_ALEN);
@@ -155,29 +193,64 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 		__builtin_memcpy(f->eth.h_dest, p->eth.h_source, ETH_ALEN);
 	}
 	__builtin_memcpy(&f->ip.saddr, &f->nd.target, sizeof(f->ip.saddr));
-	__builtin_memcpy(f->eth.h_source, n->mac.bytes, ETH_ALEN);
+	__builtin_memcpy(f->eth.h_source, owner->mac.bytes, ETH_ALEN);
 	f->ip.payload_len = bpf_htons(sizeof(f->nd));
 	f->nd.type = ND_ADVERTISEMENT;
 	f->nd.checksum = 0;
 	f->nd.flags = ND_OVERRIDE | (duplicate_detection ? 0 : ND_SOLICITED) |
-		      (n->flags & NEIGHBOUR_ROUTER ? ND_ROUTER : 0);
+		      (owner->is_router ? ND_ROUTER : 0);
 	__builtin_memset(f->nd.reserved, 0, sizeof(f->nd.reserved));
 	f->nd.option_type = ND_TARGET_MAC;
 	f->nd.option_len = 1;
-	__builtin_memcpy(f->nd.option_mac, n->mac.bytes, ETH_ALEN);
+	__builtin_memcpy(f->nd.option_mac, owner->mac.bytes, ETH_ALEN);
 	f->nd.checksum = nd_checksum(f);
-	if (bpf_skb_change_tail(ctx, sizeof(*f), 0) < 0 ||
-	    bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
-		return 0;
-	return answer(ctx, p);
 }
 
-/* VERDICT_ANSWER when answered, 0 to go on. */
+static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
+{
+	struct owner_found owner = {};
+	struct scratch *w = get_scratch();
+	struct nd_frame *f;
+	struct packet *r;
+
+	if (!w)
+		return 0;
+	_Static_assert(sizeof(*f) + ANSWER_AT <= sizeof(w->answer), "an answer fits the scratch");
+	f = (struct nd_frame *)(w->answer + ANSWER_AT);
+	if (!is_solicitation(ctx, f, p->offset) || !find_owner(p, &f->nd.target, &owner))
+		return 0;
+	/* decap may have changed its ECN. */
+	if (p->offset && (decap(ctx, p) < 0 || !is_solicitation(ctx, f, 0)))
+		return DROP(DECAP_FAILED);
+	turn_nd(f, p, &owner);
+	if (bpf_skb_change_tail(ctx, sizeof(*f), 0) < 0 ||
+	    bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
+		return DROP(ENCAP_FAILED);
+	begin_reply(w, p, &f->nd.target);
+	r = &w->reply;
+	r->eth = f->eth;
+	r->tos = p->tos;
+	r->len = r->segment_len = sizeof(*f);
+	r->l4_offset = ETH_HLEN + sizeof(f->ip);
+	r->l4_proto = IPPROTO_ICMPV6;
+	__builtin_memcpy(&r->flow.words[4], &f->ip.daddr, sizeof(f->ip.daddr));
+	r->flow.words[9] = IPPROTO_ICMPV6;
+	return answered(ctx, p);
+}
+
+/* VERDICT_ANSWER when answered, 0 to go on. Global: few packets are questions. */
+__noinline int answer_question(struct __sk_buff *ctx, struct packet *p)
+{
+	if (!p)
+		return 0;
+	return p->l4_offset ? answer_nd(ctx, p) : answer_arp(ctx, p);
+}
+
+/* The stage: what may be a question. */
 static __always_inline int arp_nd(struct __sk_buff *ctx, struct packet *p)
 {
-	if (p->eth.h_proto == bpf_htons(ETH_P_ARP))
-		return answer_arp(ctx, p);
-	if (p->l4_proto == IPPROTO_ICMPV6)
-		return answer_nd(ctx, p);
+	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
+	    (p->l4_proto == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
+		return answer_question(ctx, p);
 	return 0;
 }

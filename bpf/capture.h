@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "ctx_skb.h"
-#include "vlan.h"
+#include "came.h"
 
 /* Cleared only by the benchmark, to show what the question "does somebody look?" costs. */
 const volatile __u8 can_capture = 1;
@@ -67,20 +66,25 @@ static __always_inline void capture_entered(struct __sk_buff *ctx, struct packet
 	snap(ctx, c->snap);
 }
 
-static __always_inline bool is_wanted(const struct capture *c, const struct packet *p, int verdict)
+/* came: before it was routed into another switch. */
+static __always_inline bool is_wanted(const struct capture *c, const struct packet *p,
+				      const struct packet *came, int verdict)
 {
 	if (c->mode == CAPTURE_DROPS)
 		return verdict >= VERDICT_DROP_FIRST;
-	if (c->mode == CAPTURE_PORT)
-		return p->switch_id == c->switch_id &&
-		       (p->source_key == c->key || p->dest_key == c->key || verdict == VERDICT_FLOOD);
-	return c->mode == CAPTURE_ALL;
+	if (c->mode != CAPTURE_PORT)
+		return c->mode == CAPTURE_ALL;
+	if (p->switch_id == c->switch_id &&
+	    (p->source_key == c->key || p->dest_key == c->key || verdict == VERDICT_FLOOD))
+		return true;
+	return came->switch_id == c->switch_id && came->source_key == c->key;
 }
 
 static __always_inline bool left_as_something_else(const struct packet *p, int verdict)
 {
 	return verdict == VERDICT_ENCAP || verdict == VERDICT_VLAN_OUT || verdict == VERDICT_ANSWER ||
-	       (verdict == VERDICT_TO_PORT && p->hook == HOOK_FROM_UNDERLAY);
+	       verdict == VERDICT_LEG_OUT ||
+	       (verdict == VERDICT_TO_PORT && (p->hook == HOOK_FROM_UNDERLAY || p->routed));
 }
 
 static __always_inline void send_event(struct event_buffer *b, struct capture *c)
@@ -93,19 +97,24 @@ static __always_inline void send_event(struct event_buffer *b, struct capture *c
 		__sync_fetch_and_add(&c->lost, 1);
 }
 
-static __noinline int capture_left(struct __sk_buff *ctx, const struct packet *p, int verdict)
+static __noinline int capture_left(struct __sk_buff *ctx, struct packet *p, int verdict)
 {
 	struct capture *c = get_capture();
 	struct event_buffer *b = get_event_buffer();
+	struct scratch *w = get_scratch();
+	struct packet *came;
 
-	if (!c || !b || !is_wanted(c, p, verdict))
+	if (!c || !b || !w)
+		return 0;
+	came = as_it_came(w, p);
+	if (!is_wanted(c, p, came, verdict))
 		return 0;
 	b->event.time = bpf_ktime_get_ns();
-	b->event.switch_id = p->switch_id;
+	b->event.switch_id = came->switch_id;
 	b->event.ifindex = ctx->ifindex;
 	b->event.segments = p->segments;
-	b->event.source_key = p->source_key;
-	b->event.dest_key = p->dest_key;
+	b->event.source_key = came->source_key;
+	b->event.dest_key = p->routed ? 0 : p->dest_key;
 	b->event.vlan_proto = p->in_tag.proto;
 	b->event.vlan_tci = p->in_tag.tci;
 	b->event.hook = p->hook;
@@ -116,6 +125,9 @@ static __noinline int capture_left(struct __sk_buff *ctx, const struct packet *p
 	if (!left_as_something_else(p, verdict))
 		return 0;
 	snap(ctx, c->snap);
+	b->event.switch_id = p->switch_id;
+	b->event.source_key = p->source_key;
+	b->event.dest_key = p->dest_key;
 	b->event.vlan_proto = ctx->vlan_present ? ctx->vlan_proto : 0;
 	b->event.vlan_tci = ctx->vlan_present ? ctx->vlan_tci : 0;
 	b->event.phase = EVENT_LEFT;

@@ -14,9 +14,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "csum.h"
 #include "maps.h"
 #include "test_mode.h"
 
+#define SECOND 1000000000ull /* in the unit of now_ns() */
 #define VLAN_HLEN 4
 #define VLAN_ID_MASK 0x0fff
 #define ETHERTYPE_VLAN bpf_htons(ETH_P_8021Q)
@@ -28,6 +30,15 @@
 struct tag {
 	__be16 proto;
 	__u16 tci;
+};
+
+/*
+ * What the flow hash is computed over, and what conntrack, acl and route read instead of the headers:
+ * source address (words 0 to 3; IPv4 as ::ffff:a.b.c.d), destination address (4 to 7), ports as they stand
+ * on the wire (8), protocol (9).
+ */
+struct flow {
+	__u32 words[FLOW_WORDS];
 };
 
 /* An Ethernet frame as the stages see it: the packet itself from a port, the inner one of a tunnel. */
@@ -54,6 +65,20 @@ struct packet {
 	struct port_id source;
 	__u32 switch_id;
 	int action; /* what the hook returns */
+	__u8 answered; /* dropped, and the skb became the answer: the hook returns the action all the same */
+	__u8 is_fragment; /* of either family, the first too */
+	__u8 routed; /* routers that forwarded it here; its headers are no longer those it came with */
+	__u8 translated;  /* nat changed it on its way in from the leg */
+	__u8 kept;        /* scratch.came has it as it was before routers */
+	__u8 from_tunnel; /* of the remote scratch.sender */
+	__u8 kept_l4;     /* bytes in scratch.came_l4 */
+	__u8 pad;
+	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
+	__u32 router;    /* the last router it came to; 0: none */
+	__u32 router_in; /* on this switch; SWITCH_ID_LEG: by the leg */
+	__u32 told; /* the ICMP error that says why it was dropped, or TELL_RESET; 0: nobody is told */
+	__u32 told_rest; /* bytes 4 to 8 of that error */
+	struct flow flow;
 };
 
 /* An outer header being written. */
@@ -61,17 +86,40 @@ struct outer {
 	__u8 bytes[MAX_TEMPLATE];
 };
 
+/* What nat gives a packet instead of its source or destination. */
+struct nat_end {
+	struct addr addr;
+	__be16 port; /* or ICMP identifier */
+	__u16 pad;
+};
+
+/* Ethernet, IPv6, ICMPv6 and 1232 bytes of the packet it is about; checksums are computed over whole chunks. */
+#define ANSWER_ROOM 1664
+
 /*
  * What would burst the 512-byte stack, one per CPU: a hook runs to its end before another starts on
  * the same CPU (what it transmits is queued, never delivered inside it).
  */
 struct scratch {
+	struct packet packet; /* the hook's */
 	struct outer outer;
-	struct packet flooded; /* the packet whose copies are being sent */
-	__u32 members;         /* length of its flood list */
-	__u32 first_remote;    /* where the remotes begin in it */
-	int dropped;           /* reason of a copy that could not be sent */
-	__u8 answer[128];      /* frame of an ARP or ND answer */
+	struct packet flooded;         /* the packet whose copies are being sent */
+	__u32 members;                 /* length of its flood list */
+	__u32 first_remote;            /* where the remotes begin in it */
+	int dropped;                   /* reason of a copy that could not be sent */
+	struct packet came;            /* before the first router: what an answer is about */
+	__u8 came_ip[40];              /* its IP header, */
+	__u8 came_l4[28];              /* and what follows, where nat changed it */
+	__u8 ip[40];                   /* IP header as it is now */
+	struct next_hop next;          /* where a router sends it */
+	struct route_key way;          /* what routes is asked for */
+	struct fdb_entry receiver;     /* of an answer */
+	struct addr sender;            /* VTEP that a tunnel packet is from */
+	struct nat_rule rule;          /* that makes a translation, */
+	struct nat_end to;             /* what it gives the packet, */
+	struct connection_key outside; /* and how it is found from outside */
+	struct packet reply;           /* an answer on its way */
+	__u8 answer[ANSWER_ROOM] __attribute__((aligned(8)));
 };
 
 struct {

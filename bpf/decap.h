@@ -5,7 +5,7 @@
  *   | Eth | outer IP UDP tunnel inner-Eth | payload      the middle goes, the inner Ethernet header
  *     14    <------- p->offset ---------->               is written over the outer one
  *
- * After ids; then to_port or flood.
+ * After ids; then to_port, route or flood.
  */
 #pragma once
 
@@ -30,5 +30,8 @@ static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 		return DROP(DECAP_FAILED);
 	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
 		return DROP(DECAP_FAILED);
-	return store_ecn(ctx, p);
+	if (store_ecn(ctx, p) < 0)
+		return DROP(DECAP_FAILED);
+	p->tos = (p->tos & ~ECN_MASK) | p->ecn;
+	return 0;
 }

@@ -139,18 +139,21 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
 }
 
-static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				 const struct addr *remote, __u32 dest_key)
+/* Global, so that the verifier checks it once and not for every way that leads here. */
+__noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+		     const struct addr *remote, __u32 dest_key)
 {
-	__u64 flags = (p->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
-		      (s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
-	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
 	struct scratch *w = get_scratch();
+	struct remote *r;
 	struct outer *o;
+	__u64 flags;
 	long room;
 	int result;
 
-	if (!r || !w)
+	if (!s || !p || !remote || !w)
+		return DROP(NOT_CONFIGURED);
+	r = bpf_map_lookup_elem(&remotes, remote);
+	if (!r)
 		return DROP(UNKNOWN_REMOTE);
 	if (p->gso_size && p->l4_proto == IPPROTO_SCTP)
 		return DROP(GSO_UNSUPPORTED);
@@ -158,12 +161,14 @@ static __always_inline int encap(struct __sk_buff *ctx, const struct settings *s
 	if (p->gso_size && p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP)
 		return segment(ctx, s, p);
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->segment_len > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
+		return too_big(p, s->underlay_mtu - r->header_len - tag_len(p));
 	/* Nothing takes the tunnel's mark off a super-packet again, and UDP on the far side goes by it. */
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->len > OUTER_MAX_LEN ||
 	    (p->gso_size && p->l4_proto == IPPROTO_UDP))
 		return segment(ctx, s, p);
 	o = &w->outer;
+	flags = (p->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
+		(s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	fill_outer(o, s, r, p, dest_key);
 	if (!p->l4_offset)
 		return encap_by_head(ctx, s, r, p, o);

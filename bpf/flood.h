@@ -67,13 +67,9 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	return 0;
 }
 
-/* Copies for the ports of this host; says where the remotes begin. Global like the loops' bodies. */
-__noinline int flood_ports(struct __sk_buff *ctx)
+/* Copies for the ports of this host; says where the remotes begin. */
+static __always_inline void flood_ports(struct __sk_buff *ctx, struct scratch *w)
 {
-	struct scratch *w = get_scratch();
-
-	if (!w)
-		return 0;
 	w->first_remote = w->members;
 	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS && i < w->members; i++) {
 		if (!flood_to_port(ctx, i)) {
@@ -81,7 +77,6 @@ __noinline int flood_ports(struct __sk_buff *ctx)
 			break;
 		}
 	}
-	return 0;
 }
 
 __noinline int flood_remotes(struct __sk_buff *ctx)
@@ -144,7 +139,7 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 	w = flood_begin(p, sw);
 	if (!w)
 		return DROP(NOT_CONFIGURED);
-	flood_ports(ctx);
+	flood_ports(ctx, w);
 	if (is_on_vlan(p->switch_id))
 		result = flood_vlan(ctx, s, p);
 	else if (w->first_remote < w->members)
@@ -156,8 +151,10 @@ static __always_inline int flood_from_port(struct __sk_buff *ctx, const struct s
 static __always_inline int flood_from_underlay(struct __sk_buff *ctx, struct packet *p,
 					       const struct lswitch *sw)
 {
-	if (!flood_begin(p, sw))
+	struct scratch *w = flood_begin(p, sw);
+
+	if (!w)
 		return DROP(NOT_CONFIGURED);
-	flood_ports(ctx);
+	flood_ports(ctx, w);
 	return VERDICT_FLOOD;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage ids: the logical destination of a frame in a tunnel. The Geneve option names it; without one
- * (VXLAN, or a peer that does not send it) the FDB does. After learn; then decap, and to_port or flood.
+ * (VXLAN, or a peer that does not send it) the FDB does. After learn; then decap, and to_port, route or
+ * flood.
  */
 #pragma once
 
@@ -9,22 +10,46 @@
 #include "l2_lookup.h"
 #include "tunnel.h"
 
-static __always_inline int port_of_key(const struct packet *p, __u32 dest_key, struct port_id *id)
+/* A router's interface has a key as ports have, and its MAC is on every host. */
+static __always_inline int router_of_key(struct packet *p, __u32 dest_key)
+{
+	struct fdb_key key = { .switch_id = p->switch_id };
+	struct fdb_entry *entry;
+
+	__builtin_memcpy(key.mac.bytes, p->eth.h_dest, ETH_ALEN);
+	entry = bpf_map_lookup_elem(&fdb, &key);
+	return entry && entry->router && entry->key == dest_key ? to_router(p, entry) :
+								  DROP(UNKNOWN_PORT_KEY);
+}
+
+static __always_inline int port_of_key(struct packet *p, __u32 dest_key, struct port_id *id)
 {
 	struct port_key key = { .switch_id = p->switch_id, .key = dest_key };
 	struct port_id *found = bpf_map_lookup_elem(&port_keys, &key);
 
 	if (!found)
-		return DROP(UNKNOWN_PORT_KEY);
+		return router_of_key(p, dest_key);
 	*id = *found;
 	return 0;
+}
+
+/* A routed packet is what its IP header says; what decap put behind it goes again. */
+static __always_inline int decap_to_route(struct __sk_buff *ctx, struct packet *p)
+{
+	int result = decap(ctx, p);
+
+	if (result < 0)
+		return result;
+	if (ctx->len > p->len && bpf_skb_change_tail(ctx, p->len, 0) < 0)
+		return DROP(DECAP_FAILED);
+	return TO_ROUTER;
 }
 
 static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const struct outer_view *o,
 			       const struct lswitch *sw)
 {
 	struct port_id id = {};
-	int result;
+	int result = 0;
 	bool group;
 
 	/* The tunnel's mark stays on it, and the guest's UDP would lose it without a trace. */
@@ -37,6 +62,8 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 			return result;
 		group = result == FLOOD_HERE;
 	}
+	if (result == TO_ROUTER)
+		return decap_to_route(ctx, p);
 	result = decap(ctx, p);
 	if (result < 0)
 		return result;

@@ -11,8 +11,6 @@
 
 #include "vlan.h"
 
-#define SECOND 1000000000ull
-
 static __always_inline bool is_old(const struct learned *l, __u64 now)
 {
 	return now > l->seen + l->age * SECOND;
@@ -22,7 +20,7 @@ static __always_inline bool is_old(const struct learned *l, __u64 now)
  * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the
  * memory of a deleted entry to the next new one at once.
  */
-static __always_inline bool find_learned(const struct fdb_key *key, struct fdb_entry *found)
+static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry *found)
 {
 	struct learned *l = bpf_map_lookup_elem(&learned, key);
 	struct learned copy;
@@ -36,6 +34,7 @@ static __always_inline bool find_learned(const struct fdb_key *key, struct fdb_e
 	found->port = copy.port;
 	found->key = copy.key;
 	found->remote = copy.remote;
+	found->router = 0;
 	if (!copy.port.ifindex)
 		return is_on_vlan(key->switch_id) || bpf_map_lookup_elem(&remotes, &found->remote);
 	port = bpf_map_lookup_elem(&ports, &found->port);

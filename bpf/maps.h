@@ -38,6 +38,42 @@ HASH(remotes, BPF_MAP_TYPE_HASH, struct addr, struct remote, MAX_REMOTES);
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
 HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);
 
+#define ARRAY(name_, kind, value_type, entries)                                                      \
+	struct {                                                                                     \
+		__uint(type, kind);                                                                  \
+		__uint(max_entries, entries);                                                        \
+		__type(key, __u32);                                                                  \
+		__type(value, value_type);                                                           \
+	} name_ SEC(".maps")
+
+/* Where it says twice, `apply` writes the new beside the old, and then takes the old away. */
+HASH(routers, BPF_MAP_TYPE_HASH, __u32, struct router, MAX_ROUTERS);
+HASH(legs, BPF_MAP_TYPE_HASH, __u32, __u32, MAX_ROUTERS);
+HASH(leg_addresses, BPF_MAP_TYPE_HASH, struct leg_address_key, __u32, MAX_ROUTER_INTERFACES);
+HASH(router_interfaces, BPF_MAP_TYPE_HASH, struct router_interface_key, struct router_interface,
+     MAX_ROUTER_INTERFACES);
+HASH(routes, BPF_MAP_TYPE_LPM_TRIE, struct route_key, struct route, MAX_ROUTES);
+HASH(next_hops, BPF_MAP_TYPE_HASH, struct next_hop_key, struct next_hop, 2 * MAX_NEXT_HOPS);
+HASH(nat_rules, BPF_MAP_TYPE_HASH, struct nat_rule_key, struct nat_rule, 2 * MAX_NAT_RULES);
+
+HASH(rule_sets, BPF_MAP_TYPE_HASH, __u32, struct rule_set, 2 * MAX_RULE_SETS);
+HASH(rule_peers, BPF_MAP_TYPE_LPM_TRIE, struct rule_peer_key, __u32, 2 * MAX_RULE_PREFIXES);
+HASH(rule_services, BPF_MAP_TYPE_LPM_TRIE, struct rule_service_key, __u32, 2 * MAX_RULE_PREFIXES);
+ARRAY(rules, BPF_MAP_TYPE_ARRAY, struct rule, RULE_GENERATIONS *MAX_RULES);
+ARRAY(rule_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct counter, RULE_GENERATIONS *MAX_RULES);
+
+HASH(connections, BPF_MAP_TYPE_HASH, struct connection_key, struct connection, MAX_CONNECTIONS);
+HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key,
+     MAX_CONNECTIONS);
+ARRAY(connection_ring, BPF_MAP_TYPE_ARRAY, struct connection_key, MAX_CONNECTIONS);
+ARRAY(ring_hand, BPF_MAP_TYPE_ARRAY, __u32, 1);
+ARRAY(limits, BPF_MAP_TYPE_ARRAY, struct limit_state, LIMIT_COUNT);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, LOG_BYTES);
+} rule_log SEC(".maps");
+
 HASH(port_counters, BPF_MAP_TYPE_PERCPU_HASH, struct port_key, struct port_counters, MAX_PORTS);
 HASH(remote_counters, BPF_MAP_TYPE_PERCPU_HASH, struct addr, struct remote_counters, MAX_REMOTES);
 

@@ -5,17 +5,11 @@
  */
 #pragma once
 
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
 
-#include "csum.h"
-#include "vlan.h"
+#include "came.h"
 
-#define ETHERTYPE_IPV4 bpf_htons(ETH_P_IP)
-#define ETHERTYPE_IPV6 bpf_htons(ETH_P_IPV6)
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
 #define MAX_EXTENSION_HEADERS 6
@@ -27,19 +21,15 @@ struct ipv6_fragment {
 	__be32 id;
 };
 
-struct flow {
-	__u32 words[FLOW_WORDS];
-};
-
 /* Ports of the flow and, for a super-packet, the length of the headers each segment repeats. */
-static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
 
 	if (p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP && p->l4_proto != IPPROTO_SCTP)
 		return;
-	if (bpf_skb_load_bytes(ctx, at, &flow->words[8], sizeof(__u32)) < 0)
-		flow->words[8] = 0;
+	if (bpf_skb_load_bytes(ctx, at, &p->flow.words[8], sizeof(__u32)) < 0)
+		p->flow.words[8] = 0;
 	if (!p->gso_size)
 		return;
 	if (p->l4_proto == IPPROTO_TCP) {
@@ -60,7 +50,7 @@ static __always_inline bool is_coalesced_batch(const struct packet *p, __u32 fra
 	return p->offset && p->gso_size && frame_len != p->len;
 }
 
-static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + ETH_HLEN, total_len, header_len;
 	struct iphdr ip;
@@ -77,21 +67,23 @@ static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p, s
 	if (is_coalesced_batch(p, total_len + ETH_HLEN))
 		return DROP(GSO_UNSUPPORTED);
 
-	flow->words[2] = flow->words[6] = bpf_htonl(0xffff);
-	flow->words[3] = ip.saddr;
-	flow->words[7] = ip.daddr;
-	flow->words[9] = ip.protocol;
+	p->flow.words[2] = p->flow.words[6] = bpf_htonl(0xffff);
+	p->flow.words[3] = ip.saddr;
+	p->flow.words[7] = ip.daddr;
+	p->flow.words[9] = ip.protocol;
 	p->tos = ip.tos;
 	p->l4_proto = ip.protocol;
 	p->fragment = !!(ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET));
 	p->l4_offset = ETH_HLEN + header_len;
+	p->ip_len = total_len;
+	p->is_fragment = !!(ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET));
 	/* Fragments of one datagram are one flow: without ports. */
-	if (!(ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET)))
-		parse_l4(ctx, p, flow);
+	if (!p->is_fragment)
+		parse_l4(ctx, p);
 	return 0;
 }
 
-static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, struct flow *flow)
+static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + ETH_HLEN, payload_len;
 	struct ipv6hdr ip;
@@ -106,8 +98,8 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 		return DROP(GSO_UNSUPPORTED);
 
 	p->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
-	__builtin_memcpy(&flow->words[0], &ip.saddr, sizeof(ip.saddr));
-	__builtin_memcpy(&flow->words[4], &ip.daddr, sizeof(ip.daddr));
+	__builtin_memcpy(&p->flow.words[0], &ip.saddr, sizeof(ip.saddr));
+	__builtin_memcpy(&p->flow.words[4], &ip.daddr, sizeof(ip.daddr));
 	next = ip.nexthdr;
 	at += sizeof(ip);
 	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
@@ -120,10 +112,14 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p, s
 		next = extension[0];
 		at += (extension[1] + 1) * 8;
 	}
-	flow->words[9] = next;
+	p->flow.words[9] = next;
 	p->l4_proto = next;
 	p->l4_offset = at - p->offset;
-	parse_l4(ctx, p, flow);
+	p->is_fragment = next == IPPROTO_FRAGMENT;
+	p->ip_len = sizeof(ip) + payload_len;
+	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS) /* BIG TCP */
+		p->ip_len = p->len - ETH_HLEN;
+	parse_l4(ctx, p);
 	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS)
 		p->segment_len -= 8; /* BIG TCP: segmentation removes the jumbo option */
 	return 0;
@@ -185,11 +181,10 @@ static __always_inline bool is_reserved_group(const __u8 *mac)
 	return !__builtin_memcmp(mac, first, ETH_ALEN - 1) && mac[ETH_ALEN - 1] <= 0x0f;
 }
 
-/* p->offset, p->hook and the tags are set by the caller. */
+/* p->offset, p->hook and the tags are set by the caller; sw NULL: on a leg. */
 static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				 const struct lswitch *sw)
 {
-	struct flow flow = {};
 	int result;
 
 	p->len = ctx->len - p->offset;
@@ -198,7 +193,7 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 	if (ctx->len < p->offset + ETH_HLEN ||
 	    bpf_skb_load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
 		return DROP(INNER_TOO_SMALL);
-	result = parse_tags(ctx, p, sw->flags & SWITCH_TRANSPARENT);
+	result = parse_tags(ctx, p, sw && sw->flags & SWITCH_TRANSPARENT);
 	if (result < 0)
 		return result;
 	if (is_group(p->eth.h_source) ||
@@ -208,18 +203,18 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 		return DROP(RESERVED_GROUP);
 
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
-		result = parse_ipv4(ctx, p, &flow);
+		result = parse_ipv4(ctx, p);
 	} else if (p->eth.h_proto == ETHERTYPE_IPV6) {
-		result = parse_ipv6(ctx, p, &flow);
+		result = parse_ipv6(ctx, p);
 	} else {
-		__builtin_memcpy(&flow, &p->eth, ETH_HLEN);
+		__builtin_memcpy(&p->flow, &p->eth, ETH_HLEN);
 	}
 	if (p->gso_size && p->len > p->segment_len && p->segment_len > p->gso_size) {
 		__u32 headers = p->segment_len - p->gso_size;
 
 		p->segments = (p->len - headers + p->gso_size - 1) / p->gso_size;
 	}
-	if (p->hook != HOOK_FROM_UNDERLAY) /* only encap asks for it */
-		p->flow_hash = flow_hash(flow.words, s->hash_seed);
+	if (p->hook != HOOK_FROM_UNDERLAY) /* only encap and route ask for it */
+		p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 	return result;
 }

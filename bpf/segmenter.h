@@ -12,16 +12,19 @@
  */
 #pragma once
 
-#include "vlan.h"
+#include "came.h"
 
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */
 #define MARK_ENCAPSULATED 0x80000000u
 
 static __always_inline int segment(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
 {
-	if (!s->segmenter_ifindex || p->hook == HOOK_FROM_SEGMENTER)
+	if (!s->segmenter_ifindex || p->hook != HOOK_FROM_PORT)
 		return DROP(GSO_UNSUPPORTED);
-	if (put_tag(ctx, p->in_tag) < 0) /* as it came: it comes through the first stages again */
+	/* As it came: it comes through the first stages again. */
+	if (p->routed && restore(ctx, p) < 0)
+		return DROP(GSO_UNSUPPORTED);
+	if (put_tag(ctx, p->in_tag) < 0)
 		return DROP(GSO_UNSUPPORTED);
 	ctx->mark = p->source.ifindex;
 	report_device(s->segmenter_ifindex);

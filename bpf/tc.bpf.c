@@ -3,30 +3,44 @@
  * The programs of the data path, each a tcx ingress hook: the order of the stages, and the one place
  * that turns a stage's answer into a counted verdict. docs/semantics.md says what each stage means.
  *
- *   from_port        port → parse → port_security → learn → arp_nd → l2_lookup
- *                    → (to_port | encap | vlan_out | flood)
+ *   from_port        port → parse → port_security → learn → arp_nd → conntrack → acl → l2_lookup
+ *                    → (to_port | encap | vlan_out | flood | route)
  *   from_segmenter   the same, for the segments of a super-packet that could not travel whole;
  *                    and the way out for what is encapsulated already
- *   from_underlay    vtep_check → tunnel → parse → ecn → learn → ids → decap → (to_port | flood),
- *                    or vlan_in → parse → learn → l2_lookup → (to_port | flood)
+ *   from_underlay    vtep_check → tunnel → parse → ecn → learn → arp_nd → ids → decap
+ *                    → (to_port | flood | route),
+ *                    or vlan_in → parse → learn → arp_nd → l2_lookup → (to_port | flood | route)
+ *   from_leg         leg_in → parse → arp_nd → nat → route
+ *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
  */
 #include "capture.h"
 #include "ids.h"
+#include "leg_in.h"
 #include "port_security.h"
 #include "vlan_in.h"
 
-static __always_inline void begin(struct __sk_buff *ctx, struct packet *p, enum hook hook)
+/* The packet of the hook: not on the stack, which all stages share. NULL never happens. */
+static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hook)
 {
-	p->hook = hook;
-	p->len = ctx->len;
-	p->segments = ctx->gso_segs ? ctx->gso_segs : 1;
-	p->action = TCX_DROP;
-	p->in_tag = read_tag(ctx);
+	struct scratch *w = get_scratch();
+	struct packet *p;
+
+	if (!w)
+		return NULL;
+	p = &w->packet;
+	*p = (struct packet){
+		.hook = hook,
+		.len = ctx->len,
+		.segments = ctx->gso_segs ? ctx->gso_segs : 1,
+		.action = TCX_DROP,
+		.in_tag = read_tag(ctx),
+	};
 	capture_entered(ctx, p);
+	return p;
 }
 
-/* result: a verdict, or a negated drop reason. */
+/* result: a verdict, or a negated drop reason, which the sender may be told. */
 static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int result)
 {
 	int verdict = result < 0 ? -result : result;
@@ -35,7 +49,14 @@ static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int r
 	report_verdict(verdict);
 	if (p->captured)
 		capture_left(ctx, p, verdict);
-	return result < 0 ? TCX_DROP : p->action;
+	if (result >= 0)
+		return p->action;
+	if (result == DROP(FIREWALL_REJECT))
+		p->told =
+			p->l4_proto == IPPROTO_TCP && !p->is_fragment ? TELL_RESET : TELL_PROHIBITED;
+	if (p->told)
+		answer(ctx, p);
+	return p->answered ? p->action : TCX_DROP;
 }
 
 /* Stage port: the device, and on a trunk the tag, name the logical port. */
@@ -55,14 +76,15 @@ static __always_inline struct port *find_source(struct packet *p, __u32 ifindex)
 	return port;
 }
 
-static __always_inline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
+/* Global, as other big parts are: it has a stack of its own, and what follows it another. */
+__noinline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
 {
 	struct settings *s = get_settings();
 	struct lswitch *sw;
 	struct port *port;
 	int result;
 
-	if (!s)
+	if (!s || !p)
 		return DROP(NOT_CONFIGURED);
 	port = find_source(p, ifindex);
 	if (!port)
@@ -82,10 +104,30 @@ static __always_inline int port_stages(struct __sk_buff *ctx, struct packet *p, 
 		result = learn_from_port(p, port);
 	if (result >= 0)
 		result = arp_nd(ctx, p);
+	/* Segments were judged as the super-packet they were. */
+	if (!result && port->flags & PORT_FIREWALL && p->hook == HOOK_FROM_PORT)
+		result = firewall(ctx, p, port, FIREWALL_FROM_PORT);
 	if (!result)
 		result = l2_from_port(ctx, s, p, sw);
 	if (result < 0)
 		count_port(p, p->source_key, PORT_DROPPED);
+	return result;
+}
+
+/* From a port, and on to a router if the frame is for one. */
+static __always_inline int from_port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
+{
+	struct scratch *w = get_scratch();
+	int result = port_stages(ctx, p, ifindex);
+	struct packet *came;
+
+	if (result != TO_ROUTER || !w)
+		return result;
+	result = route(ctx, p);
+	if (result < 0) {
+		came = as_it_came(w, p);
+		count_port(came, came->source_key, PORT_DROPPED);
+	}
 	return result;
 }
 
@@ -105,27 +147,29 @@ static __always_inline int inner_stages(struct __sk_buff *ctx, const struct sett
 	if (result < 0)
 		return result;
 	learn_from_underlay(p, sw, &o->source);
-	return ids(ctx, p, o, sw);
+	result = arp_nd(ctx, p);
+	return result ? result : ids(ctx, p, o, sw);
 }
 
 static __always_inline int tunnel_stages(struct __sk_buff *ctx, const struct settings *s,
 					 struct packet *p)
 {
+	struct scratch *w = get_scratch();
 	struct outer_view o = {};
 	int result = vtep_check(ctx, s, &o);
 
-	if (result == NOT_OURS)
+	if (result == NOT_OURS || !w)
 		return VERDICT_TO_HOST;
 	if (result < 0)
 		return result;
+	w->sender = o.source;
+	p->from_tunnel = 1;
 	result = tunnel(ctx, s, &o);
-	if (result >= 0) {
-		p->switch_id = o.vni;
-		p->source_key = o.source_key;
-		result = inner_stages(ctx, s, p, &o, result);
-	}
-	count_remote(p, &o.source, result < 0 ? REMOTE_DROPPED : REMOTE_FROM);
-	return result;
+	if (result < 0)
+		return result;
+	p->switch_id = o.vni;
+	p->source_key = o.source_key;
+	return inner_stages(ctx, s, p, &o, result);
 }
 
 static __always_inline int vlan_stages(struct __sk_buff *ctx, const struct settings *s,
@@ -141,17 +185,60 @@ static __always_inline int vlan_stages(struct __sk_buff *ctx, const struct setti
 	if (result < 0)
 		return result;
 	learn_from_underlay(p, sw, &nobody);
-	return l2_from_vlan(ctx, p, sw);
+	result = arp_nd(ctx, p);
+	return result ? result : l2_from_vlan(ctx, p, sw);
 }
 
-static __always_inline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
+/* Global like port_stages(). */
+__noinline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
 {
 	struct settings *s = get_settings();
 
-	p->action = TCX_NEXT;
-	if (!s)
+	if (!s || !p)
 		return VERDICT_TO_HOST;
 	return p->in_tag.proto ? vlan_stages(ctx, s, p) : tunnel_stages(ctx, s, p);
+}
+
+static __always_inline int from_underlay_stages(struct __sk_buff *ctx, struct packet *p)
+{
+	struct scratch *w = get_scratch();
+	int result;
+
+	p->action = TCX_NEXT;
+	result = underlay_stages(ctx, p);
+	if (result == TO_ROUTER)
+		result = route(ctx, p);
+	if (p->from_tunnel && w)
+		count_remote(p, &w->sender, result < 0 ? REMOTE_DROPPED : REMOTE_FROM);
+	return result;
+}
+
+/* What is not the router's stays with the host. */
+static __always_inline int leg_stages(struct __sk_buff *ctx, struct packet *p)
+{
+	struct settings *s = get_settings();
+	struct router *r;
+	__u32 *router;
+	int result;
+
+	p->action = TCX_NEXT;
+	p->source.ifindex = device_of_hook(ctx);
+	router = bpf_map_lookup_elem(&legs, &p->source.ifindex);
+	if (!s || !router)
+		return VERDICT_TO_HOST;
+	p->router = *router;
+	if (!leg_in(ctx, p))
+		return VERDICT_TO_HOST;
+	result = parse(ctx, s, p, NULL);
+	if (result < 0)
+		return result;
+	result = arp_nd(ctx, p);
+	if (result)
+		return result;
+	r = bpf_map_lookup_elem(&routers, router);
+	if (r && r->flags & ROUTER_NAT)
+		result = nat_in(ctx, p, r);
+	return result < 0 ? result : route(ctx, p);
 }
 
 static __always_inline int send_encapsulated(struct packet *p)
@@ -164,41 +251,49 @@ static __always_inline int send_encapsulated(struct packet *p)
 SEC("classifier")
 int from_port(struct __sk_buff *ctx)
 {
-	struct packet p = {};
+	struct packet *p = begin(ctx, HOOK_FROM_PORT);
 
-	begin(ctx, &p, HOOK_FROM_PORT);
-	return finish(ctx, &p, port_stages(ctx, &p, device_of_hook(ctx)));
+	if (!p)
+		return TCX_DROP;
+	return finish(ctx, p, from_port_stages(ctx, p, device_of_hook(ctx)));
 }
 
 SEC("classifier")
 int from_segmenter(struct __sk_buff *ctx)
 {
-	struct packet p = {};
+	struct packet *p = begin(ctx, HOOK_FROM_SEGMENTER);
 	__u32 mark = mark_of_packet(ctx);
 
-	begin(ctx, &p, HOOK_FROM_SEGMENTER);
+	if (!p)
+		return TCX_DROP;
 	ctx->mark = 0;
 	if (mark == MARK_ENCAPSULATED)
-		return finish(ctx, &p, send_encapsulated(&p));
-	return finish(ctx, &p, port_stages(ctx, &p, mark));
+		return finish(ctx, p, send_encapsulated(p));
+	return finish(ctx, p, from_port_stages(ctx, p, mark));
 }
 
 SEC("classifier")
 int from_underlay(struct __sk_buff *ctx)
 {
-	struct packet p = {};
+	struct packet *p = begin(ctx, HOOK_FROM_UNDERLAY);
 
-	begin(ctx, &p, HOOK_FROM_UNDERLAY);
-	return finish(ctx, &p, underlay_stages(ctx, &p));
+	return p ? finish(ctx, p, from_underlay_stages(ctx, p)) : TCX_DROP;
+}
+
+SEC("classifier")
+int from_leg(struct __sk_buff *ctx)
+{
+	struct packet *p = begin(ctx, HOOK_FROM_LEG);
+
+	return p ? finish(ctx, p, leg_stages(ctx, p)) : TCX_DROP;
 }
 
 SEC("classifier")
 int from_gro_device(struct __sk_buff *ctx)
 {
-	struct packet p = {};
+	struct packet *p = begin(ctx, HOOK_FROM_GRO_DEVICE);
 
-	begin(ctx, &p, HOOK_FROM_GRO_DEVICE);
-	return finish(ctx, &p, DROP(OUTER_DEVICE));
+	return p ? finish(ctx, p, DROP(OUTER_DEVICE)) : TCX_DROP;
 }
 
 char _license[] SEC("license") = "GPL";

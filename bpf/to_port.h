@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stage to_port: hands a frame, plain again, to a port of this host. The last stage. */
+/*
+ * Stage to_port: hands a frame, plain again, to a port of this host, where its firewall lets it. The last
+ * stage.
+ */
 #pragma once
 
-#include "vlan.h"
+#include "acl.h"
 
 #define PACKET_HOST 0
 
@@ -22,10 +25,16 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 {
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
 	struct tag tag = tag_at(p, &id);
+	int result;
 
 	if (!port || port->switch_id != p->switch_id) /* tables between two applies */
 		return DROP(NO_PORT);
 	p->dest_key = port->key;
+	if (port->flags & PORT_FIREWALL) {
+		result = firewall(ctx, p, port, FIREWALL_TO_PORT);
+		if (result < 0)
+			return result;
+	}
 	if (put_tag(ctx, tag) < 0)
 		return DROP(DECAP_FAILED);
 	count_port(p, port->key, PORT_TO);
@@ -38,7 +47,10 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 	return VERDICT_TO_PORT;
 }
 
-/* One copy of a flooded frame; the skb stays ours, without a tag. */
+/*
+ * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not
+ * sent, and its sender not told.
+ */
 static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p,
 					 const struct port_id *id)
 {
@@ -48,7 +60,11 @@ static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p
 	if (same_port(id, &p->source))
 		return;
 	port = bpf_map_lookup_elem(&ports, id);
-	if (!port || port->switch_id != p->switch_id || put_tag(ctx, tag) < 0)
+	if (!port || port->switch_id != p->switch_id)
+		return;
+	if (port->flags & PORT_FIREWALL && firewall(ctx, p, port, FIREWALL_TO_PORT) < 0)
+		return;
+	if (put_tag(ctx, tag) < 0)
 		return;
 	if (send_copy(ctx, id->ifindex) == 0)
 		count_port(p, port->key, PORT_TO);

@@ -16,7 +16,8 @@
 	V(3, FLOOD)     /* copied to every member of the flood list */                               \
 	V(4, ANSWER)    /* an ARP request or neighbour solicitation, answered here */                \
 	V(5, SEGMENT)   /* a super-packet that cannot travel whole: its segments come back */         \
-	V(6, VLAN_OUT)  /* unicast, sent to the uplink with the VLAN tag of its switch */
+	V(6, VLAN_OUT)  /* unicast, sent to the uplink with the VLAN tag of its switch */            \
+	V(7, LEG_OUT)   /* routed into the physical network by the gateway's leg */
 
 /* V(number, NAME): the packet is dropped, and this is the reason. */
 #define OVL_VERDICTS_DROP(V)                                                                         \
@@ -60,7 +61,19 @@
 	V(55, ROUTER_ADVERTISEMENT) /* port security: a router's advertisement or redirect */        \
 	V(56, MAC_LIMIT)            /* a new MAC at a learning port that has its limit */            \
 	V(57, ECN_CE)               /* congestion marked on a packet that cannot say so (RFC 6040) */ \
-	V(58, RESERVED_GROUP)       /* to a group address that no bridge forwards (IEEE 802.1Q) */
+	V(58, RESERVED_GROUP)       /* to a group address that no bridge forwards (IEEE 802.1Q) */ \
+	V(59, FIREWALL_DROP)        /* a rule or the default policy says so */                       \
+	V(60, FIREWALL_REJECT)      /* a rule says so, and the sender is told */                     \
+	V(61, CONNECTION_INVALID)   /* belongs to no connection and cannot begin one */              \
+	V(62, OUT_OF_WINDOW)        /* TCP outside its connection's windows */                       \
+	V(63, CONNECTIONS_FULL)     /* no place for a new connection */                              \
+	V(64, NOT_ROUTABLE)         /* to a router, but not to be routed */                          \
+	V(65, NO_ROUTE)             /* the router has no route (IP_OUTNOROUTES) */                   \
+	V(66, NO_NEIGHBOUR)         /* nobody knows the next hop's MAC (NEIGH_FAILED) */             \
+	V(67, TTL_EXCEEDED)         /* the last router it may pass */                                \
+	V(68, ROUTER_ADDRESS)       /* to a router itself, which only answers echo */                \
+	V(69, NAT_EXHAUSTED)        /* no free outside port */                                       \
+	V(70, NAT_UNSUPPORTED)      /* no ports to translate */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

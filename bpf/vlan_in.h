@@ -26,7 +26,7 @@ static __always_inline int l2_from_vlan(struct __sk_buff *ctx, struct packet *p,
 	if (is_group(p->eth.h_dest))
 		return flood_from_underlay(ctx, p, sw);
 	result = local_port(p, sw, &id);
-	if (result < 0)
+	if (result < 0 || result == TO_ROUTER)
 		return result;
 	return result == FLOOD_HERE ? flood_from_underlay(ctx, p, sw) : to_port(ctx, p, id);
 }

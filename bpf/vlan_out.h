@@ -19,7 +19,7 @@ static __always_inline int vlan_out(struct __sk_buff *ctx, const struct settings
 	if (!is_measurable(p))
 		return segment(ctx, s, p);
 	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
+		return too_big(p, s->underlay_mtu);
 	if (put_tag(ctx, tag_of_vlan(p->switch_id)) < 0)
 		return DROP(ENCAP_FAILED);
 	report_device(s->uplink_ifindex);

@@ -1,6 +1,7 @@
 //! The keys and values of every map, as `bpf/abi.h` declares them. Addresses are bytes in network
 //! order (IPv4 as `::ffff:a.b.c.d`), everything else a native integer. `tests/abi.rs` compares each
 //! struct, enum and capacity with the compiled object, so a change on one side only does not pass.
+//! [`router`] and [`firewall`] have the parts of those.
 
 #![allow(
     missing_docs,
@@ -25,7 +26,7 @@ pub const EVENT_BYTES: usize = 1 << 20;
 pub const MAX_SNAP: usize = 2048;
 pub const SWITCH_ID_VLAN: u32 = 1 << 24;
 
-pub const HOOK_COUNT: usize = 4;
+pub const HOOK_COUNT: usize = 5;
 pub const VERDICT_SLOTS: usize = 128;
 
 pub const ENCAPSULATION_VXLAN: u8 = 0;
@@ -37,7 +38,14 @@ pub const PORT_CHECK_ADDRESSES: u32 = 1 << 2;
 pub const PORT_DHCP_SERVER: u32 = 1 << 3;
 pub const PORT_ROUTER: u32 = 1 << 4;
 pub const PORT_LEARNING: u32 = 1 << 5;
+pub const PORT_FIREWALL: u32 = 1 << 6;
+pub const PORT_DROP_FROM: u32 = 1 << 7;
+pub const PORT_DROP_TO: u32 = 1 << 8;
+pub const PORT_ALLOW_WHEN_FULL: u32 = 1 << 9;
+pub const PORT_RULES_ODD: u32 = 1 << 10;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
+pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
+pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
@@ -59,7 +67,7 @@ macro_rules! abi {
             pub struct $name { $(pub $field: $type,)+ }
         )+
 
-        /// Every struct: name in C, size, and each member's name, offset and size.
+        /// The structs of this part: name in C, size, and each member's name, offset and size.
         pub const STRUCTS: &[StructLayout] = &[$(StructLayout {
             name: $c_name,
             size: size_of::<$name>(),
@@ -70,6 +78,17 @@ macro_rules! abi {
             ),)+],
         },)+];
     };
+}
+
+pub mod firewall;
+pub mod router;
+
+/// Every struct of every part.
+pub fn structs() -> impl Iterator<Item = &'static StructLayout> {
+    STRUCTS
+        .iter()
+        .chain(router::STRUCTS)
+        .chain(firewall::STRUCTS)
 }
 
 /// Shape of one struct, to compare with BTF.
@@ -104,7 +123,8 @@ abi! {
         strict: u8,
         dscp: u8,
         copy_dscp: u8,
-        pad: [u8; 5],
+        pad: [u8; 1],
+        rules_version: u32,
     }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct PortId = "port_id" {
@@ -118,6 +138,8 @@ abi! {
         flags: u32,
         learn_limit: u32,
         learn_age: u32,
+        rules_from: u32,
+        rules_to: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {
@@ -138,12 +160,15 @@ abi! {
         port: PortId,
         key: u32,
         remote: Addr,
+        router: u32,
     }
     struct Learned = "learned" {
         port: PortId,
         key: u32,
         remote: Addr,
+        router: u32,
         age: u32,
+        pad: u32,
         seen: u64,
     }
     #[derive(Default)]

@@ -14,6 +14,9 @@ use crate::tables::{Entries, Table};
 /// Map of the verdict counters: written by the programs only, so no [`Table`].
 pub(crate) const VERDICT_COUNTERS: &str = "verdict_counters";
 
+/// Map of the rules' counters, likewise.
+const RULE_COUNTERS: &str = "rule_counters";
+
 /// All counters of one data path.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
@@ -68,6 +71,49 @@ pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
         );
     }
     Ok(counters)
+}
+
+/// Counters of rules, by number, of those that were asked for.
+pub fn rules(
+    maps: &MapSet,
+    numbers: impl IntoIterator<Item = u32>,
+) -> Result<BTreeMap<u32, Counter>, EbpfError> {
+    let map = maps.map(RULE_COUNTERS)?;
+    let count = |number: u32| {
+        let value = map
+            .get(&number.to_ne_bytes())
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", RULE_COUNTERS))?;
+        let value = value.unwrap_or_default();
+        Ok((number, sum(&value, Counter::default(), Counter::plus)))
+    };
+    numbers.into_iter().map(count).collect()
+}
+
+/// Gives rules the counters that they had under other numbers, maybe in another set; those without one begin
+/// at zero. What is counted under an old number meanwhile is lost to the counters.
+pub fn move_rules(
+    old: &MapSet,
+    new: &MapSet,
+    moves: impl IntoIterator<Item = (Option<u32>, u32)>,
+) -> Result<(), EbpfError> {
+    let (old, new) = (old.map(RULE_COUNTERS)?, new.map(RULE_COUNTERS)?);
+    let same_size = old.stride == new.stride;
+    let mut values = Vec::new();
+    for (from, to) in moves {
+        let value = match from.filter(|_| same_size) {
+            Some(from) => old
+                .get(&from.to_ne_bytes())
+                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", RULE_COUNTERS))?,
+            None => None,
+        };
+        values.push((to, value.unwrap_or_else(|| vec![0; new.stride])));
+    }
+    // All were read before any is written: numbers may change places.
+    for (to, value) in values {
+        new.put(&to.to_ne_bytes(), &value)
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", RULE_COUNTERS))?;
+    }
+    Ok(())
 }
 
 /// Takes the counters of `old` over into `new`, where `new` has the same entry of the same size. What the

@@ -102,6 +102,9 @@ pub enum EbpfError {
     /// The ring of captured packets cannot be read.
     #[error("cannot read the ring of captured packets")]
     Ring(#[source] aya::maps::MapError),
+    /// The ring of what rules log cannot be read.
+    #[error("cannot read the log of rules")]
+    LogRing(#[source] aya::maps::MapError),
     /// The verifier refused a program.
     #[error("the kernel refused program {name}")]
     Program {

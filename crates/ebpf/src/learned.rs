@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::EbpfError;
 use crate::abi;
 use crate::maps::MapSet;
-use crate::tables::{Contents, Table};
+use crate::tables::{Contents, Table, read};
 
 const LEARNED: &str = "learned";
 const LEARNING: &str = "learning";
@@ -24,23 +24,28 @@ pub struct LearnedEntry {
 
 /// All learned addresses, old ones among them, in no order. One that comes or goes meanwhile may be missed.
 pub fn entries(maps: &MapSet) -> Result<Vec<LearnedEntry>, EbpfError> {
-    let read = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let key = abi::FdbKey::read_from_bytes(&key).ok()?;
-        let value = abi::Learned::read_from_bytes(&value).ok()?;
-        Some(LearnedEntry { key, value })
-    };
-    let entries = maps.changing_entries(LEARNED)?;
-    Ok(entries.into_iter().filter_map(read).collect())
+    let mut entries = Vec::new();
+    maps.walk(LEARNED, |key, value| {
+        let key = abi::FdbKey::read_from_bytes(key);
+        let value = abi::Learned::read_from_bytes(value);
+        if let (Ok(key), Ok(value)) = (key, value) {
+            entries.push(LearnedEntry { key, value });
+        }
+    })?;
+    Ok(entries)
 }
 
 /// How much each learning port has learned.
 pub fn counts(maps: &MapSet) -> Result<BTreeMap<abi::PortKey, abi::Learning>, EbpfError> {
-    let read = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let key = abi::PortKey::read_from_bytes(&key).ok()?;
-        Some((key, abi::Learning::read_from_bytes(&value).ok()?))
-    };
-    let entries = maps.changing_entries(LEARNING)?;
-    Ok(entries.into_iter().filter_map(read).collect())
+    let mut counts = BTreeMap::new();
+    maps.walk(LEARNING, |key, value| {
+        let key = abi::PortKey::read_from_bytes(key);
+        let value = abi::Learning::read_from_bytes(value);
+        if let (Ok(key), Ok(value)) = (key, value) {
+            counts.insert(key, value);
+        }
+    })?;
+    Ok(counts)
 }
 
 /// Forgets what the tables no longer bear: addresses whose switch no longer learns, whose port is gone or
@@ -52,7 +57,7 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     if entries.is_empty() && counts(maps)?.is_empty() {
         return Ok(());
     }
-    let borne = Borne::of(&maps.contents()?);
+    let borne = Borne::of(&tables_that_bear(maps)?);
     let (kept, stale): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| borne.bears(entry));
     let map = maps.map(LEARNED)?;
     for entry in &stale {
@@ -86,6 +91,12 @@ fn owner(entry: &LearnedEntry) -> abi::PortKey {
         switch_id: entry.key.switch_id,
         key: if is_local { entry.value.key } else { 0 },
     }
+}
+
+fn tables_that_bear(maps: &MapSet) -> Result<Contents, EbpfError> {
+    let tables = [Table::Ports, Table::Switches, Table::Remotes];
+    let entries = tables.map(|table| Ok((table, maps.entries(table)?)));
+    entries.into_iter().collect()
 }
 
 /// Where something can be learned, as the tables say.
@@ -138,19 +149,6 @@ impl Borne {
     }
 }
 
-fn read<K: FromBytes, V: FromBytes>(
-    contents: &Contents,
-    table: Table,
-) -> impl Iterator<Item = (K, V)> {
-    let entries = contents.get(&table).into_iter().flatten();
-    entries.filter_map(|(key, value)| {
-        Some((
-            K::read_from_bytes(key).ok()?,
-            V::read_from_bytes(value).ok()?,
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +176,8 @@ mod tests {
             flags,
             learn_limit: 2,
             learn_age: 60,
+            rules_from: 0,
+            rules_to: 0,
         };
         let plain = abi::PortId { vlan: 11, ..HERE };
         let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();
@@ -217,7 +217,9 @@ mod tests {
                 port,
                 key,
                 remote,
+                router: 0,
                 age: 60,
+                pad: 0,
                 seen: 0,
             },
         }

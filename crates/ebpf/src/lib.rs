@@ -1,13 +1,16 @@
 //! The eBPF executor: building, loading, pinning and reading the data path.
 //!
 //! The programs themselves are C, in `bpf/`; this crate compiles them (build.rs), mirrors their ABI
-//! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`]) and speaks to the kernel
-//! ([`maps`], [`links`], [`object`], [`counters`], [`learned`], [`events`]). What to do when, and how to take it back, is decided
+//! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`], rules by way of the
+//! [`classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`counters`], [`learned`],
+//! [`connections`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
 //! one crate up, in `overlane-host`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod abi;
+pub mod classifier;
+pub mod connections;
 pub mod counters;
 mod error;
 pub mod events;
@@ -17,6 +20,7 @@ pub mod maps;
 pub mod measure;
 pub mod object;
 pub mod preflight;
+pub mod rule_log;
 #[expect(unsafe_code, reason = "bpf(2) commands that aya does not offer")]
 mod sys;
 pub mod tables;

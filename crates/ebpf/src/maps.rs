@@ -110,6 +110,12 @@ impl MapSet {
             .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", table.name()))
     }
 
+    /// One map for somebody else to hold.
+    pub(crate) fn duplicate(&self, name: &str) -> Result<OwnedFd, EbpfError> {
+        let fd = self.map(name)?.fd();
+        fd.try_clone().map_err(EbpfError::call("dup", name))
+    }
+
     pub(crate) fn map(&self, name: &str) -> Result<&RawMap, EbpfError> {
         self.maps.get(name).ok_or_else(|| EbpfError::Missing {
             kind: "map",
@@ -117,52 +123,44 @@ impl MapSet {
         })
     }
 
-    /// Entries of a map that programs write while it is read. The kernel begins anew behind a key that has been
-    /// deleted (kernel/bpf/hashtab.c, `htab_map_get_next_key`), so the walk has an end of its own.
-    pub(crate) fn changing_entries(&self, name: &str) -> Result<Entries, EbpfError> {
-        let map = self.map(name)?;
-        let mut entries = Entries::new();
-        let mut key = None;
-        for _ in 0..map.layout.max_entries.saturating_mul(2) {
-            let next = map.next_key(key.as_deref());
-            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))? else {
-                break;
-            };
-            let value = map
-                .get(&next)
-                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", name))?;
-            // Deleted between the two calls.
-            if let Some(value) = value {
-                entries.insert(next.clone(), value);
-            }
-            key = Some(next);
-        }
-        Ok(entries)
+    /// Shows all entries of a hash map that programs may write meanwhile.
+    pub(crate) fn walk(&self, name: &str, each: impl FnMut(&[u8], &[u8])) -> Result<(), EbpfError> {
+        self.map(name)?
+            .walk(each)
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", name))
     }
 
-    pub(crate) fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
-        let map = self.map(table.name())?;
+    /// Entries of one map. Of counters only the keys: their values are empty here. Of an array all.
+    pub fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
         let mut entries = Entries::new();
-        let mut key = None;
-        loop {
-            let next = map.next_key(key.as_deref());
-            let Some(next) = next.map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", table.name()))?
-            else {
-                return Ok(entries);
-            };
-            let value = if table.is_counters() {
-                Some(Vec::new())
-            } else {
-                self.get(table, &next)?
-            };
-            if let Some(value) = value {
-                // Nobody else writes these maps, so a key seen twice cannot be; if it were, stop.
-                if entries.insert(next.clone(), value).is_some() {
-                    return Ok(entries);
-                }
+        if table.is_array() {
+            let map = self.map(table.name())?;
+            let values = map
+                .array()
+                .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", table.name()))?;
+            for (index, value) in (0u32..).zip(values.chunks(map.stride)) {
+                entries.insert(index.to_ne_bytes().to_vec(), value.to_vec());
             }
-            key = Some(next);
+            return Ok(entries);
         }
+        self.walk(table.name(), |key, value| {
+            let value = if table.is_counters() {
+                Vec::new()
+            } else {
+                value.to_vec()
+            };
+            entries.insert(key.to_vec(), value);
+        })?;
+        Ok(entries)
+    }
+}
+
+/// Waits until no packet is at work that may have read an entry before this call. A kernel with CPUs that tick for
+/// nobody (`nohz_full`) does not offer it; there a pause is longer than any packet takes.
+pub fn settle() {
+    const PAUSE: Duration = Duration::from_millis(100);
+    if sys::wait_for_programs().is_err() {
+        thread::sleep(PAUSE);
     }
 }
 

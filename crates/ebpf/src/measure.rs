@@ -22,7 +22,8 @@ pub struct Bench {
 impl Bench {
     /// Loads the programs. Without `can_capture` the question whether somebody captures is not asked.
     pub fn load(can_capture: bool) -> Result<Self, EbpfError> {
-        let constants = [("can_capture", u8::from(can_capture))];
+        let can_capture = [u8::from(can_capture)];
+        let constants: [(_, &[u8]); 1] = [("can_capture", &can_capture)];
         let programs = BTreeSet::from(Program::ALL);
         let loaded = DataPath::embedded()?.load_with(&programs, None, &constants)?;
         Ok(Self { loaded })

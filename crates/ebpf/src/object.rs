@@ -28,15 +28,18 @@ pub enum Program {
     FromSegmenter,
     /// On the device that registers the tunnel's port for GRO.
     FromGroDevice,
+    /// On a gateway's leg.
+    FromLeg,
 }
 
 impl Program {
     /// All.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::FromPort,
         Self::FromUnderlay,
         Self::FromSegmenter,
         Self::FromGroDevice,
+        Self::FromLeg,
     ];
 
     /// Its name in C.
@@ -46,6 +49,7 @@ impl Program {
             Self::FromUnderlay => "from_underlay",
             Self::FromSegmenter => "from_segmenter",
             Self::FromGroDevice => "from_gro_device",
+            Self::FromLeg => "from_leg",
         }
     }
 }
@@ -140,9 +144,11 @@ impl<'a> DataPath<'a> {
     }
 
     /// Loads all programs for [`TestRun`](crate::test_run::TestRun): they take device, tag and clock from
-    /// the map `test_io` and say there what became of the packet.
-    pub(crate) fn load_for_tests(&self) -> Result<Loaded, EbpfError> {
-        self.load_with(&BTreeSet::from(Program::ALL), None, &[("test_mode", 1)])
+    /// the map `test_io` and say there what became of the packet. The ring of connections has so many places.
+    pub(crate) fn load_for_tests(&self, places: u32) -> Result<Loaded, EbpfError> {
+        let constants: [(_, &[u8]); 2] =
+            [("test_mode", &[1]), ("ring_places", &places.to_ne_bytes())];
+        self.load_with(&BTreeSet::from(Program::ALL), None, &constants)
     }
 
     /// The same with other values of constants in `.rodata`.
@@ -150,11 +156,11 @@ impl<'a> DataPath<'a> {
         &self,
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
-        constants: &[(&'static str, u8)],
+        constants: &[(&'static str, &[u8])],
     ) -> Result<Loaded, EbpfError> {
         let mut loader = EbpfLoader::new();
         for (name, value) in constants {
-            loader.override_global(name, value, true);
+            loader.override_global(name, *value, true);
         }
         // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
         loader.btf(None);
@@ -235,6 +241,7 @@ const fn map_data(map: &Map) -> Option<&MapData> {
         | Map::PerCpuHashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuLruHashMap(data)
+        | Map::LpmTrie(data)
         | Map::RingBuf(data) => Some(data),
         _ => None,
     }

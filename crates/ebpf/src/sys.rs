@@ -302,6 +302,49 @@ impl RawMap {
         }
     }
 
+    /// Shows all entries, many with each call. Of a hash map that changes meanwhile, an entry that comes or goes
+    /// may be missed; none is seen twice.
+    pub(crate) fn walk(&self, mut each: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
+        const FIRST_ROOM: u32 = 256;
+        let (key_size, capacity) = (self.layout.key_size as usize, self.layout.max_entries);
+        let mut room = FIRST_ROOM.min(capacity);
+        // The kernel's bookmark: of a hash map the number of a bucket, else a key.
+        let mut bookmark: Option<Vec<u8>> = None;
+        loop {
+            let mut keys = vec![0u8; room as usize * key_size];
+            let mut values = vec![0u8; room as usize * self.stride];
+            let mut next = vec![0u8; key_size.max(size_of::<u64>())];
+            let mut attr = BatchAttr {
+                in_batch: bookmark.as_ref().map_or(0, |mark| mark.as_ptr() as u64),
+                out_batch: next.as_mut_ptr() as u64,
+                keys: keys.as_mut_ptr() as u64,
+                values: values.as_mut_ptr() as u64,
+                count: room,
+                map_fd: raw(&self.fd),
+                elem_flags: 0,
+                flags: 0,
+            };
+            // SAFETY: the buffers have room for `count` keys and values, both bookmarks for a key or a bucket.
+            let is_over = match unsafe { bpf(MAP_LOOKUP_BATCH, &mut attr) } {
+                // One bucket has more than that.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && room < capacity => {
+                    room = room.saturating_mul(2).min(capacity);
+                    continue;
+                }
+                Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
+                outcome => outcome.is_err() || attr.count == 0,
+            };
+            let entries = keys.chunks(key_size).zip(values.chunks(self.stride));
+            for (key, value) in entries.take(attr.count as usize) {
+                each(key, value);
+            }
+            if is_over {
+                return Ok(());
+            }
+            bookmark = Some(next);
+        }
+    }
+
     fn elem(&self, key: &[u8]) -> ElemAttr {
         ElemAttr {
             map_fd: raw(&self.fd),
@@ -470,6 +513,18 @@ pub(crate) fn is_bpffs(path: &Path) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     Ok(fs.f_type as i64 == BPF_FS_MAGIC)
+}
+
+/// Returns when no program runs any more that ran at the call (`synchronize_rcu`, kernel/sched/membarrier.c).
+pub(crate) fn wait_for_programs() -> io::Result<()> {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// `T`: the start of the kernel's info struct of that kind of object, plain integers only.

@@ -12,8 +12,11 @@ use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::abi::firewall::LogRecord;
+use crate::connections::{self, ConnectionEntry};
 use crate::counters::{self, Counters};
 use crate::learned::{self, LearnedEntry};
+use crate::rule_log::RuleLog;
 use crate::tables::{Contents, Table};
 use crate::{DataPath, EbpfError, Loaded, Program, abi, sys};
 
@@ -45,6 +48,7 @@ const STATE: [&str; 2] = ["learned", "learning"];
 pub struct TestRun {
     loaded: Loaded,
     written: Contents,
+    rule_log: RuleLog,
 }
 
 /// What the kernel keeps beside a packet's bytes, and when it enters.
@@ -76,15 +80,18 @@ pub struct Ran {
 }
 
 impl TestRun {
-    /// Loads the programs this program was built with.
-    pub fn load() -> Result<Self, EbpfError> {
+    /// Loads the programs this program was built with, with places for so many connections: at most the map's.
+    pub fn load(places: u32) -> Result<Self, EbpfError> {
+        let loaded = DataPath::embedded()?.load_for_tests(places)?;
+        let rule_log = RuleLog::of(loaded.maps.duplicate("rule_log")?)?;
         Ok(Self {
-            loaded: DataPath::embedded()?.load_for_tests()?,
+            loaded,
             written: Contents::new(),
+            rule_log,
         })
     }
 
-    /// Makes these the tables, and forgets what the programs learned. Writes only what differs from the
+    /// Makes these the tables, and forgets what the programs learned and their connections. Writes only what differs from the
     /// tables before.
     pub fn set_tables(&mut self, contents: &Contents) -> Result<(), EbpfError> {
         self.forget()?;
@@ -94,7 +101,7 @@ impl TestRun {
             let new = contents.get(&table).unwrap_or(&nothing);
             // An array's entries cannot be deleted, only overwritten.
             let gone = old.keys().filter(|key| !new.contains_key(*key));
-            for key in gone.filter(|_| table != Table::Settings) {
+            for key in gone.filter(|_| !table.is_array()) {
                 self.loaded.maps.delete(table, key)?;
             }
             for (key, value) in new {
@@ -107,7 +114,7 @@ impl TestRun {
         Ok(())
     }
 
-    /// Forgets what the programs learned.
+    /// Forgets what the programs learned, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
         for name in STATE {
             let map = self.loaded.maps.map(name)?;
@@ -119,7 +126,24 @@ impl TestRun {
                     .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
             }
         }
-        Ok(())
+        connections::forget(&self.loaded.maps)
+    }
+
+    /// The connections there are, expired ones among them.
+    pub fn connections(&self) -> Result<Vec<ConnectionEntry>, EbpfError> {
+        connections::entries(&self.loaded.maps)
+    }
+
+    /// What rules have written into the log since the last call.
+    pub fn take_log(&mut self) -> Vec<LogRecord> {
+        std::iter::from_fn(|| self.rule_log.next()).collect()
+    }
+
+    /// Counters of all rules of the tables, by number.
+    pub fn rule_counters(&self) -> Result<BTreeMap<u32, abi::Counter>, EbpfError> {
+        let rules = self.written.get(&Table::Rules).into_iter().flatten();
+        let numbers = rules.filter_map(|(key, _)| u32::read_from_bytes(key).ok());
+        counters::rules(&self.loaded.maps, numbers)
     }
 
     /// What the programs have learned.

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use btf::Btf;
-use overlane_ebpf::{DataPath, abi};
+use overlane_ebpf::DataPath;
+use overlane_ebpf::abi::{self, firewall, router};
 use overlane_model::{Hook, Verdict};
 
 /// Structs that key or value a map, and what they are made of; found from the maps, not listed by hand.
@@ -18,7 +19,7 @@ fn abi_structs(btf: &Btf) -> BTreeSet<String> {
     let layouts = DataPath::embedded().unwrap();
     let mut names = BTreeSet::new();
     // These maps never leave the programs.
-    let private = ["scratch", "event_buffer"];
+    let private = ["scratch", "event_buffer", "tracking"];
     for map in layouts
         .layouts()
         .keys()
@@ -30,21 +31,28 @@ fn abi_structs(btf: &Btf) -> BTreeSet<String> {
             }
         }
     }
-    names.insert("event".into()); // what the ring holds
     names
 }
+
+/// What the rings hold.
+const RECORDS: [&str; 2] = ["event", "log_record"];
 
 #[test]
 fn every_struct_has_the_same_members_at_the_same_places() {
     let btf = Btf::of(DataPath::embedded_bytes());
-    let ours: BTreeMap<&str, &abi::StructLayout> = abi::STRUCTS
-        .iter()
-        .map(|layout| (layout.name, layout))
-        .collect();
-    let theirs = abi_structs(&btf);
+    let ours: BTreeMap<&str, &abi::StructLayout> =
+        abi::structs().map(|layout| (layout.name, layout)).collect();
+    let mut theirs = abi_structs(&btf);
+    theirs.extend(RECORDS.map(str::to_owned));
     let names: BTreeSet<String> = ours.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(names, theirs);
+    let header = Btf::of(&header_object());
     for (name, layout) in ours {
+        let btf = if RECORDS.contains(&name) {
+            &header
+        } else {
+            &btf
+        };
         let members: Vec<(String, usize, usize)> = layout
             .members
             .iter()
@@ -56,7 +64,7 @@ fn every_struct_has_the_same_members_at_the_same_places() {
 
 #[test]
 fn no_struct_has_padding_of_the_compiler() {
-    for layout in abi::STRUCTS {
+    for layout in abi::structs() {
         let members: usize = layout.members.iter().map(|(_, _, size)| size).sum();
         assert_eq!(members, layout.size, "struct {}", layout.name);
     }
@@ -64,7 +72,7 @@ fn no_struct_has_padding_of_the_compiler() {
 
 #[test]
 fn enums_have_the_same_numbers() {
-    let btf = Btf::of(&enums_object());
+    let btf = Btf::of(&header_object());
     let mut verdicts: BTreeMap<String, u32> = Verdict::ALL
         .iter()
         .map(|verdict| {
@@ -90,33 +98,90 @@ fn enums_have_the_same_numbers() {
     hooks.insert("HOOK_COUNT".into(), abi::HOOK_COUNT as u32);
     assert_eq!(hooks, btf.enumeration("hook"));
 
-    let encapsulations = [
-        (
-            "ENCAPSULATION_VXLAN".to_owned(),
-            abi::ENCAPSULATION_VXLAN.into(),
-        ),
-        (
-            "ENCAPSULATION_GENEVE".to_owned(),
-            abi::ENCAPSULATION_GENEVE.into(),
-        ),
-    ];
-    assert_eq!(
-        BTreeMap::from(encapsulations),
-        btf.enumeration("encapsulation")
-    );
+    for (name, constants) in ENUMS {
+        let ours = constants
+            .iter()
+            .map(|&(name, number)| (name.into(), number));
+        assert_eq!(
+            ours.collect::<BTreeMap<_, _>>(),
+            btf.enumeration(name),
+            "enum {name}"
+        );
+    }
 }
 
+type Enum = (&'static str, &'static [(&'static str, u32)]);
+
+/// Enums of the header whose constants stand in `abi.rs`.
+const ENUMS: &[Enum] = &[
+    (
+        "encapsulation",
+        &[
+            ("ENCAPSULATION_VXLAN", abi::ENCAPSULATION_VXLAN as u32),
+            ("ENCAPSULATION_GENEVE", abi::ENCAPSULATION_GENEVE as u32),
+        ],
+    ),
+    (
+        "route_kind",
+        &[
+            ("ROUTE_OWN", router::ROUTE_OWN),
+            ("ROUTE_CONNECTED", router::ROUTE_CONNECTED),
+            ("ROUTE_VIA", router::ROUTE_VIA),
+        ],
+    ),
+    (
+        "nat_kind",
+        &[
+            ("NAT_ONE_TO_ONE", router::NAT_ONE_TO_ONE as u32),
+            ("NAT_FORWARD", router::NAT_FORWARD as u32),
+            ("NAT_SOURCE", router::NAT_SOURCE as u32),
+        ],
+    ),
+    (
+        "rule_action",
+        &[
+            ("RULE_ALLOW", firewall::RULE_ALLOW),
+            ("RULE_ALLOW_STATELESS", firewall::RULE_ALLOW_STATELESS),
+            ("RULE_DROP", firewall::RULE_DROP),
+            ("RULE_REJECT", firewall::RULE_REJECT),
+        ],
+    ),
+    (
+        "connection_state",
+        &[
+            ("CONNECTION_OPENING", firewall::CONNECTION_OPENING as u32),
+            (
+                "CONNECTION_ESTABLISHED",
+                firewall::CONNECTION_ESTABLISHED as u32,
+            ),
+            ("CONNECTION_CLOSING", firewall::CONNECTION_CLOSING as u32),
+            ("CONNECTION_CLOSED", firewall::CONNECTION_CLOSED as u32),
+        ],
+    ),
+    (
+        "limit",
+        &[
+            ("LIMIT_ANSWERS", firewall::LIMIT_ANSWERS as u32),
+            ("LIMIT_LOG", firewall::LIMIT_LOG as u32),
+            ("LIMIT_COUNT", firewall::LIMIT_COUNT as u32),
+        ],
+    ),
+];
+
 /// BTF only has types that a map or global function uses; the enums are no more than numbers to those. So
-/// a file of three variables is compiled from the same headers.
-fn enums_object() -> Vec<u8> {
+/// a file of variables is compiled from the same headers, with the structs that no map has.
+fn header_object() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("enums.c");
-    let object = folder.path().join("enums.o");
-    std::fs::write(
-        &source,
-        "#include \"abi.h\"\nenum verdict v;\nenum hook h;\nenum encapsulation e;\n",
-    )
-    .unwrap();
+    let source = folder.path().join("header.c");
+    let object = folder.path().join("header.o");
+    let enums = ENUMS.iter().map(|(name, _)| *name);
+    let enums = enums.chain(["verdict", "hook"]).map(|name| ("enum", name));
+    let structs = RECORDS.map(|name| ("struct", name));
+    let variables = enums
+        .chain(structs)
+        .map(|(kind, name)| format!("{kind} {name} a_{name};\n"));
+    let text = format!("#include \"abi.h\"\n{}", variables.collect::<String>());
+    std::fs::write(&source, text).unwrap();
     let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
         "clang-19"
     } else {
@@ -160,6 +225,29 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("port_counters", abi::MAX_PORTS),
         ("remote_counters", abi::MAX_REMOTES),
         ("verdict_counters", abi::HOOK_COUNT * abi::VERDICT_SLOTS),
+        ("learned", abi::MAX_LEARNED),
+        ("events", abi::EVENT_BYTES),
+        ("routers", router::MAX_ROUTERS),
+        ("legs", router::MAX_ROUTERS),
+        ("leg_addresses", router::MAX_ROUTER_INTERFACES),
+        ("router_interfaces", router::MAX_ROUTER_INTERFACES),
+        ("routes", router::MAX_ROUTES),
+        ("next_hops", 2 * router::MAX_NEXT_HOPS),
+        ("nat_rules", 2 * router::MAX_NAT_RULES),
+        ("rule_sets", 2 * firewall::MAX_RULE_SETS),
+        ("rule_peers", 2 * firewall::MAX_RULE_PREFIXES),
+        ("rule_services", 2 * firewall::MAX_RULE_PREFIXES),
+        ("rules", firewall::RULE_GENERATIONS * firewall::MAX_RULES),
+        (
+            "rule_counters",
+            firewall::RULE_GENERATIONS * firewall::MAX_RULES,
+        ),
+        ("connections", firewall::MAX_CONNECTIONS),
+        ("translations", firewall::MAX_CONNECTIONS),
+        ("connection_ring", firewall::MAX_CONNECTIONS),
+        ("ring_hand", 1),
+        ("limits", firewall::LIMIT_COUNT),
+        ("rule_log", firewall::LOG_BYTES),
     ];
     for (map, capacity) in capacities {
         assert_eq!(
@@ -187,16 +275,61 @@ fn constants_of_the_header() {
             .unwrap()
             .trim()
             .trim_matches(['(', ')']);
+        let number = |text: &str| {
+            let text = text.trim_end_matches('u');
+            match text.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16).unwrap(),
+                None => text.parse().unwrap(),
+            }
+        };
         match value.split_once(" << ") {
-            Some((one, by)) => one.parse::<u32>().unwrap() << by.parse::<u32>().unwrap(),
-            None => value.parse().unwrap(),
+            Some((one, by)) => number(one) << number(by),
+            None => number(value),
         }
     };
-    assert_eq!(constant("PORT_PEER"), abi::PORT_PEER);
-    assert_eq!(constant("SWITCH_FLOOD_UNKNOWN"), abi::SWITCH_FLOOD_UNKNOWN);
-    assert_eq!(
-        constant("MAX_FLOOD_MEMBERS") as usize,
-        abi::MAX_FLOOD_MEMBERS
-    );
-    assert_eq!(constant("MAX_TEMPLATE") as usize, abi::MAX_TEMPLATE);
+    for (name, ours) in [
+        ("PORT_PEER", abi::PORT_PEER),
+        ("PORT_CHECK_MAC", abi::PORT_CHECK_MAC),
+        ("PORT_CHECK_ADDRESSES", abi::PORT_CHECK_ADDRESSES),
+        ("PORT_DHCP_SERVER", abi::PORT_DHCP_SERVER),
+        ("PORT_ROUTER", abi::PORT_ROUTER),
+        ("PORT_LEARNING", abi::PORT_LEARNING),
+        ("PORT_FIREWALL", abi::PORT_FIREWALL),
+        ("PORT_DROP_FROM", abi::PORT_DROP_FROM),
+        ("PORT_DROP_TO", abi::PORT_DROP_TO),
+        ("PORT_ALLOW_WHEN_FULL", abi::PORT_ALLOW_WHEN_FULL),
+        ("PORT_RULES_ODD", abi::PORT_RULES_ODD),
+        ("NEIGHBOUR_ROUTER", abi::NEIGHBOUR_ROUTER),
+        ("NEIGHBOUR_INTERFACE", abi::NEIGHBOUR_INTERFACE),
+        ("NEIGHBOUR_GATEWAY", abi::NEIGHBOUR_GATEWAY),
+        ("SWITCH_FLOOD_UNKNOWN", abi::SWITCH_FLOOD_UNKNOWN),
+        ("SWITCH_TRANSPARENT", abi::SWITCH_TRANSPARENT),
+        ("SWITCH_LEARNING", abi::SWITCH_LEARNING),
+        ("SWITCH_ID_VLAN", abi::SWITCH_ID_VLAN),
+        ("MAX_FLOOD_MEMBERS", abi::MAX_FLOOD_MEMBERS as u32),
+        ("MAX_TEMPLATE", abi::MAX_TEMPLATE as u32),
+        ("ROUTER_GATEWAY_HERE", router::ROUTER_GATEWAY_HERE),
+        ("ROUTER_GATEWAY_ELSEWHERE", router::ROUTER_GATEWAY_ELSEWHERE),
+        ("ROUTER_NAT", router::ROUTER_NAT),
+        ("ROUTER_NAT_ODD", router::ROUTER_NAT_ODD),
+        ("NAT_RULES_ODD", router::NAT_RULES_ODD),
+        ("SWITCH_ID_LEG", router::SWITCH_ID_LEG),
+        ("ZONE_ROUTER", firewall::ZONE_ROUTER),
+        ("MAX_RULES", firewall::MAX_RULES as u32),
+        ("RULE_WORDS", firewall::RULE_WORDS as u32),
+        ("RULE_SUMMARY_WORDS", firewall::RULE_SUMMARY_WORDS as u32),
+        ("RULE_LOG", firewall::RULE_LOG),
+        ("RULE_DEFAULT", firewall::RULE_DEFAULT),
+        (
+            "CONNECTION_FROM_PEER",
+            firewall::CONNECTION_FROM_PEER.into(),
+        ),
+        ("CONNECTION_ADOPTED", firewall::CONNECTION_ADOPTED.into()),
+        ("CONNECTION_ANSWERED", firewall::CONNECTION_ANSWERED.into()),
+        ("TCP_END_SEEN", firewall::TCP_END_SEEN.into()),
+        ("TCP_END_SCALE", firewall::TCP_END_SCALE.into()),
+        ("TCP_END_FIN", firewall::TCP_END_FIN.into()),
+    ] {
+        assert_eq!(constant(name), ours, "{name}");
+    }
 }

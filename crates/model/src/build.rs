@@ -1,6 +1,7 @@
 //! A draft in which nothing is missing or wrong becomes the [`Fabric`]: defaults are filled in, and
-//! every port gets its key. Comes after [`check`](crate::check).
+//! every port and every router's interface gets its key. Comes after [`check`](crate::check).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -12,6 +13,9 @@ use crate::keys;
 use crate::names::Name;
 use crate::tables::{Attachment, Encapsulation, SwitchId, Tunnel};
 
+mod firewall;
+mod routers;
+
 /// The fabric of a draft in which nothing is missing.
 pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
     let hosts = draft.hosts.iter().map(host).collect::<Option<Vec<_>>>()?;
@@ -20,27 +24,30 @@ pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
         .iter()
         .map(switch)
         .collect::<Option<Vec<_>>>()?;
-    let keys = port_keys(&draft.ports);
+    let keys = all_keys(draft);
     let ports = draft
         .ports
         .iter()
         .map(|draft| port(draft, *keys.get(draft.name.text)?))
         .collect::<Option<Vec<_>>>()?;
+    let groups = draft.groups.iter().map(firewall::group);
+    let networks = draft.networks.iter().map(firewall::network);
+    let routers = routers::routers(&draft.routers, |name| keys.get(name).copied())?;
     Some(Fabric {
         tunnel: tunnel(&draft.tunnel),
-        hosts: hosts
-            .into_iter()
-            .map(|item| (item.name.clone(), item))
-            .collect(),
-        switches: switches
-            .into_iter()
-            .map(|item| (item.name.clone(), item))
-            .collect(),
-        ports: ports
-            .into_iter()
-            .map(|item| (item.name.clone(), item))
-            .collect(),
+        hosts: by_name(hosts, |item| &item.name),
+        switches: by_name(switches, |item| &item.name),
+        ports: by_name(ports, |item| &item.name),
+        groups: by_name(groups.collect::<Option<_>>()?, |item| &item.name),
+        networks: by_name(networks.collect::<Option<_>>()?, |item| &item.name),
+        rules: firewall::rules(draft)?,
+        routers: by_name(routers, |item| &item.name),
     })
+}
+
+fn by_name<T>(items: Vec<T>, name: fn(&T) -> &Name) -> BTreeMap<Name, T> {
+    let items = items.into_iter();
+    items.map(|item| (name(&item).clone(), item)).collect()
 }
 
 fn tunnel(draft: &TunnelDraft) -> Tunnel {
@@ -78,6 +85,7 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         },
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
+        firewall: draft.firewall,
         line: draft.name.at.line,
     })
 }
@@ -109,30 +117,39 @@ fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
     })
 }
 
-/// Every port's key, by the port's name. Declared ones go first, so that they are never moved.
-fn port_keys<'d>(ports: &'d [PortDraft<'_>]) -> HashMap<&'d str, PortKey> {
-    let mut switches: BTreeMap<&str, Vec<&PortDraft<'_>>> = BTreeMap::new();
-    for port in ports {
+/// One who needs a key: its name, and the key that it declares.
+type Member<'d> = (Cow<'d, str>, Option<PortKey>);
+
+/// The key of every port and interface, by name. Declared ones go first, so that they are never moved.
+fn all_keys<'d>(draft: &'d Draft<'_>) -> HashMap<Cow<'d, str>, PortKey> {
+    let mut switches: BTreeMap<&str, Vec<Member<'d>>> = BTreeMap::new();
+    for port in &draft.ports {
         if let Some(switch) = port.switch {
-            switches.entry(switch.value).or_default().push(port);
+            let member = (port.name.text.into(), port.key.map(|key| key.value));
+            switches.entry(switch.value).or_default().push(member);
+        }
+    }
+    for router in &draft.routers {
+        for interface in &router.interfaces {
+            let switch = interface.switch.text;
+            let name = keys::interface(router.name.text, switch);
+            let member = (name.into(), None);
+            switches.entry(switch).or_default().push(member);
         }
     }
     let mut all = HashMap::new();
-    for members in switches.values() {
-        let declared: Vec<_> = members
-            .iter()
-            .filter_map(|p| Some((p.name.text, p.key?.value)))
-            .collect();
-        let mut names: Vec<&str> = members
-            .iter()
-            .filter(|p| p.key.is_none())
-            .map(|p| p.name.text)
-            .collect();
-        names.sort_unstable();
-        let taken = declared.iter().map(|&(_, key)| key).collect();
-        let derived = keys::derive(names.iter().copied(), taken);
-        all.extend(declared);
-        all.extend(names.into_iter().zip(derived));
+    for members in switches.into_values() {
+        let (declared, mut others): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|(_, key)| key.is_some());
+        others.sort_unstable();
+        let taken = declared.iter().filter_map(|&(_, key)| key).collect();
+        let derived = keys::derive(others.iter().map(|(name, _)| name.as_ref()), taken);
+        all.extend(
+            declared
+                .into_iter()
+                .filter_map(|(name, key)| Some((name, key?))),
+        );
+        all.extend(others.into_iter().map(|(name, _)| name).zip(derived));
     }
     all
 }

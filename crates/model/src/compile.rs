@@ -9,13 +9,21 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::diagnostic::nearest;
-use crate::fabric::{Allow, Fabric, GuestVlan, Host, Port, Security, Switch, UnknownUnicast};
+use crate::fabric::{
+    Allow, Fabric, GuestVlan, Host, Port, Router, Security, Switch, UnknownUnicast,
+};
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    FdbEntry, FloodMember, Neighbour, Place, PortSecurity, PortTable, Remote, SwitchTable, Tables,
+    FdbEntry, FloodMember, Neighbour, Place, PortSecurity, PortTable, Remote, RouterTable,
+    SwitchTable, Tables,
 };
 use crate::template;
+
+mod firewall;
+mod routers;
+
+use self::routers::Attached;
 
 /// Why a fabric has no tables for a host.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -51,16 +59,20 @@ impl Fabric {
             });
         };
         let view = View::new(self, host);
+        let mut ports = view.ports();
+        let firewall = view.firewall.table(&mut ports);
         Ok(Tables {
             host: host.name.clone(),
             vtep: host.underlay,
             uplink: host.uplink.clone(),
             tunnel: self.tunnel.clone(),
-            ports: view.ports(),
+            ports,
             switches: view.switches(),
             fdb: view.fdb(),
             neighbours: view.neighbours(),
             remotes: view.remotes(),
+            routers: view.routers(),
+            firewall,
         })
     }
 }
@@ -76,40 +88,55 @@ fn security(port: &Port) -> PortSecurity {
     }
 }
 
-/// A logical switch and its ports, by name.
+/// A logical switch, its ports and its routers, by name.
 struct Members<'f> {
     switch: &'f Switch,
     ports: Vec<&'f Port>,
+    routers: Vec<Attached<'f>>,
 }
 
 /// The fabric as one host sees it.
 struct View<'f> {
     fabric: &'f Fabric,
     host: &'f Host,
-    /// Logical switches with a port here, by name.
+    /// Logical switches that it knows, by name.
     members: BTreeMap<&'f Name, Members<'f>>,
+    /// Routers of these switches, by name.
+    routers: Vec<&'f Router>,
+    firewall: firewall::View<'f>,
 }
 
 impl<'f> View<'f> {
     fn new(fabric: &'f Fabric, host: &'f Host) -> Self {
-        let mut members = BTreeMap::new();
-        for port in fabric.ports.values().filter(|port| port.host == host.name) {
-            if let Some(switch) = fabric.switches.get(&port.switch) {
-                let ports = Vec::new();
-                members
-                    .entry(&switch.name)
-                    .or_insert(Members { switch, ports });
-            }
-        }
+        let mut by_switch: BTreeMap<&Name, Vec<&Port>> = BTreeMap::new();
         for port in fabric.ports.values() {
-            if let Some(members) = members.get_mut(&port.switch) {
-                members.ports.push(port);
-            }
+            by_switch.entry(&port.switch).or_default().push(port);
         }
+        let own = fabric.ports.values().filter(|port| port.host == host.name);
+        let reached = routers::reached(fabric, host, own.map(|port| &port.switch));
+        let routers: Vec<&Router> = (fabric.routers.values())
+            .filter(|router| {
+                // What it is attached to is known as a whole or not at all.
+                let mut interfaces = router.interfaces.iter();
+                interfaces.any(|interface| reached.contains(&interface.switch))
+            })
+            .collect();
+        let firewall = firewall::View::new(fabric, host, &by_switch);
+        let mut attached = routers::attached(&routers);
+        let members = reached.into_iter().filter_map(|name| {
+            let members = Members {
+                switch: fabric.switches.get(name)?,
+                ports: by_switch.remove(name).unwrap_or_default(),
+                routers: attached.remove(name).unwrap_or_default(),
+            };
+            Some((name, members))
+        });
         Self {
             fabric,
             host,
-            members,
+            members: members.collect(),
+            routers,
+            firewall,
         }
     }
 
@@ -138,6 +165,7 @@ impl<'f> View<'f> {
                     mac: port.mac,
                     security: security(port),
                     learning: port.learning,
+                    firewall: None,
                 })
             })
             .collect()
@@ -177,7 +205,13 @@ impl<'f> View<'f> {
 
     fn fdb(&self) -> Vec<FdbEntry> {
         let mut entries = Vec::new();
-        for Members { switch, ports } in self.members.values() {
+        for Members {
+            switch,
+            ports,
+            routers,
+        } in self.members.values()
+        {
+            entries.extend(routers.iter().map(|attached| attached.fdb(switch.id)));
             entries.extend(ports.iter().filter_map(|port| {
                 let place = if self.is_local(port) {
                     Place::Local(port.attachment.clone())
@@ -201,7 +235,14 @@ impl<'f> View<'f> {
 
     fn neighbours(&self) -> Vec<Neighbour> {
         let mut neighbours = Vec::new();
-        for Members { switch, ports } in self.members.values() {
+        for Members {
+            switch,
+            ports,
+            routers,
+        } in self.members.values()
+        {
+            let of_routers = routers.iter();
+            neighbours.extend(of_routers.flat_map(|attached| attached.neighbours(switch.id)));
             for port in ports {
                 let of_port = port.addresses.iter();
                 neighbours.extend(of_port.map(|&addr| Neighbour {
@@ -210,12 +251,20 @@ impl<'f> View<'f> {
                     mac: port.mac,
                     key: port.key,
                     is_router: port.allow.contains(&Allow::RouterAdvertisement),
+                    router: None,
                     port: port.name.clone(),
                 }));
             }
         }
         neighbours.sort_by_key(|neighbour| (neighbour.switch, neighbour.addr));
         neighbours
+    }
+
+    fn routers(&self) -> Vec<RouterTable> {
+        let routers = self.routers.iter();
+        routers
+            .filter_map(|router| routers::table(self.fabric, self.host, router))
+            .collect()
     }
 
     fn remotes(&self) -> Vec<Remote> {

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{Allow, GuestVlan, Security, UnknownUnicast};
+use crate::fabric::{Allow, GuestVlan, Security, SwitchFirewall, UnknownUnicast};
 use crate::names::DeviceName;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
@@ -19,6 +19,14 @@ use crate::tables::{Dscp, Encapsulation, Learning, VlanId};
 use crate::values::{address, addresses, device, dscp, permissions, port_range, station, vlan};
 use crate::yaml::{Kind, Node, Value, resolve};
 
+mod firewall;
+mod nat;
+mod router;
+
+pub(crate) use firewall::{GroupDraft, NetworkDraft, PeerDraft, RuleDraft};
+pub(crate) use nat::NatDraft;
+pub(crate) use router::{GatewayDraft, InterfaceDraft, RouteDraft, RouterDraft};
+
 /// The file as written.
 #[derive(Debug, Default)]
 pub(crate) struct Draft<'n> {
@@ -26,6 +34,10 @@ pub(crate) struct Draft<'n> {
     pub(crate) hosts: Vec<HostDraft<'n>>,
     pub(crate) switches: Vec<SwitchDraft<'n>>,
     pub(crate) ports: Vec<PortDraft<'n>>,
+    pub(crate) groups: Vec<GroupDraft<'n>>,
+    pub(crate) networks: Vec<NetworkDraft<'n>>,
+    pub(crate) rules: Vec<RuleDraft<'n>>,
+    pub(crate) routers: Vec<RouterDraft<'n>>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +64,7 @@ pub(crate) struct SwitchDraft<'n> {
     pub(crate) uplink_vlan: Option<Spanned<VlanId>>,
     pub(crate) unknown_unicast: Option<Spanned<UnknownUnicast>>,
     pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
+    pub(crate) firewall: SwitchFirewall,
 }
 
 #[derive(Debug)]
@@ -78,7 +91,7 @@ pub(crate) enum TagDraft {
     Wrong,
 }
 
-const FILE: [Key; 5] = [
+const FILE: [Key; 9] = [
     required("version", "version: 1"),
     optional("tunnel"),
     required(
@@ -87,6 +100,10 @@ const FILE: [Key; 5] = [
     ),
     optional("switches"),
     optional("ports"),
+    optional("groups"),
+    optional("networks"),
+    optional("rules"),
+    optional("routers"),
 ];
 const TUNNEL: [Key; 6] = [
     optional("encapsulation"),
@@ -101,11 +118,12 @@ const HOST: [Key; 2] = [
     required("uplink", "uplink: eth1"),
 ];
 /// Of the first two a switch has one.
-const SWITCH: [Key; 4] = [
+const SWITCH: [Key; 5] = [
     optional("vni"),
     optional("uplink_vlan"),
     optional("unknown_unicast"),
     optional("vlan"),
+    optional("firewall"),
 ];
 const PORT: [Key; 10] = [
     required("switch", "switch: blue"),
@@ -123,8 +141,17 @@ const LEARNING: [Key; 2] = [optional("limit"), optional("age")];
 
 /// Decodes the whole file.
 pub(crate) fn decode<'n>(root: &'n Node, sink: &mut Sink) -> Draft<'n> {
-    let [version, tunnel, hosts, switches, ports] =
-        record(root, Span::START, "the fabric file", &FILE, sink);
+    let [
+        version,
+        tunnel,
+        hosts,
+        switches,
+        ports,
+        groups,
+        networks,
+        rules,
+        routers,
+    ] = record(root, Span::START, "the fabric file", &FILE, sink);
     if let Some(node) = version {
         integer(node, "`version`", 1..=1, sink);
     }
@@ -136,12 +163,24 @@ pub(crate) fn decode<'n>(root: &'n Node, sink: &mut Sink) -> Draft<'n> {
     }
     Draft {
         tunnel: tunnel.map_or_else(TunnelDraft::default, |node| decode_tunnel(node, sink)),
-        hosts: hosts.map_or_else(Vec::new, |node| named(node, "hosts", decode_host, sink)),
-        switches: switches.map_or_else(Vec::new, |node| {
-            named(node, "switches", decode_switch, sink)
-        }),
-        ports: ports.map_or_else(Vec::new, |node| named(node, "ports", decode_port, sink)),
+        hosts: section(hosts, "hosts", decode_host, sink),
+        switches: section(switches, "switches", decode_switch, sink),
+        ports: section(ports, "ports", decode_port, sink),
+        groups: section(groups, "groups", firewall::group, sink),
+        networks: section(networks, "networks", firewall::networks, sink),
+        rules: section(rules, "rules", firewall::rule, sink),
+        routers: section(routers, "routers", router::router, sink),
     }
+}
+
+/// A part of the file that may be left out.
+fn section<'n, T>(
+    node: Option<&'n Node>,
+    what: &str,
+    decode: fn(NameDraft<'n>, &'n Node, &mut Sink) -> T,
+    sink: &mut Sink,
+) -> Vec<T> {
+    node.map_or_else(Vec::new, |node| named(node, what, decode, sink))
 }
 
 fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
@@ -160,7 +199,10 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
             let port = integer(node, "`port`", 1..=65535, sink)?;
             Some(Spanned::new(u16::try_from(port.value).ok()?, port.at))
         }),
-        source_ports: source_ports.and_then(|node| port_range(node, sink)),
+        source_ports: source_ports.and_then(|node| {
+            let help = "write the first and the last port, like 49152-65535";
+            port_range(node, "`source_ports`", help, sink)
+        }),
         strict: strict.and_then(|node| boolean(node, "`strict`", sink)),
         udp6_zero_checksum: udp6_zero_checksum
             .and_then(|node| boolean(node, "`udp6_zero_checksum`", sink)),
@@ -180,7 +222,7 @@ fn decode_host<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Host
 
 fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> SwitchDraft<'n> {
     let what = format!("switch `{}`", printable(name.text));
-    let [vni, uplink_vlan, unknown_unicast, guest_vlan] =
+    let [vni, uplink_vlan, unknown_unicast, guest_vlan, policies] =
         record(node, name.at, &what, &SWITCH, sink);
     match (vni, uplink_vlan) {
         (None, None) if matches!(node.value, Value::Mapping(_)) => {
@@ -210,6 +252,9 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         unknown_unicast: unknown_unicast
             .and_then(|node| choice(node, "`unknown_unicast`", &UnknownUnicast::ALL, sink)),
         guest_vlan: guest_vlan.and_then(|node| choice(node, "`vlan`", &GuestVlan::ALL, sink)),
+        firewall: policies.map_or_else(SwitchFirewall::default, |node| {
+            firewall::switch(node, &what, sink)
+        }),
     }
 }
 
@@ -253,6 +298,15 @@ fn reference<'n>(node: &'n Node, to: &str, sink: &mut Sink) -> Option<Spanned<&'
     text(node, &format!("`{to}`"), &help, sink)
 }
 
+/// Names of what is declared elsewhere in the file.
+fn names_of<'n>(nodes: &'n [Node], what: &str, sink: &mut Sink) -> Vec<Spanned<&'n str>> {
+    let help = format!("write the name of {what}, in quotes if it looks like a number");
+    let names = nodes.iter();
+    names
+        .filter_map(|node| text(node, what, &help, sink))
+        .collect()
+}
+
 /// `true`, or a mapping that says how much. A mistake in it has been reported and leaves the default.
 fn decode_learning(node: &Node, port: &str, sink: &mut Sink) -> Option<Learning> {
     let default = Learning::default();
@@ -288,6 +342,12 @@ pub(crate) fn keys(of: &str) -> Vec<(&'static str, bool)> {
         "LogicalSwitch" => &SWITCH,
         "LogicalPort" => &PORT,
         "LearningSettings" => &LEARNING,
+        "Firewall" => &firewall::FIREWALL,
+        "Rule" => &firewall::RULE,
+        "Router" => &router::ROUTER,
+        "Route" => &router::ROUTE,
+        "Gateway" => &router::GATEWAY,
+        "NatRule" => &nat::NAT,
         other => panic!("no such mapping: {other}"),
     };
     keys.iter()

@@ -2,21 +2,29 @@
 //! mistakes. From here it is [compiled](Fabric::compile) for one host.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
-
-use overlane_wire::{Mac, PortKey};
 
 use crate::check;
 use crate::decode;
 use crate::diagnostic::{FabricErrors, Sink, Span};
 use crate::names::{DeviceName, Name};
 use crate::render::Report;
-use crate::tables::{Attachment, Learning, SwitchId, Tunnel};
+use crate::tables::Tunnel;
 use crate::yaml;
+
+mod firewall;
+mod port;
+mod router;
+mod switch;
+
+pub use firewall::{Group, Network, Peer, PortSet, Rule};
+pub use port::{Allow, Port, Security};
+pub use router::{GatewayHost, Interface, Router, StaticRoute};
+pub(crate) use router::{derived_mac, link_local};
+pub use switch::{GuestVlan, Policy, Switch, SwitchFirewall, UnknownUnicast};
 
 /// The most that is read of a fabric file.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -28,6 +36,10 @@ pub struct Fabric {
     pub(crate) hosts: BTreeMap<Name, Host>,
     pub(crate) switches: BTreeMap<Name, Switch>,
     pub(crate) ports: BTreeMap<Name, Port>,
+    pub(crate) groups: BTreeMap<Name, Group>,
+    pub(crate) networks: BTreeMap<Name, Network>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) routers: BTreeMap<Name, Router>,
 }
 
 /// One chassis.
@@ -39,146 +51,6 @@ pub struct Host {
     pub underlay: IpAddr,
     /// Its underlay device.
     pub uplink: DeviceName,
-    /// Where the file declares it.
-    pub line: u32,
-}
-
-/// A logical switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Switch {
-    /// Its name.
-    pub name: Name,
-    /// What it is on the underlay.
-    pub id: SwitchId,
-    /// What happens to unicast without an FDB entry.
-    pub unknown_unicast: UnknownUnicast,
-    /// What happens to VLAN tags of guests.
-    pub guest_vlan: GuestVlan,
-    /// Where the file declares it.
-    pub line: u32,
-}
-
-/// What a logical switch does with unicast without an FDB entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum UnknownUnicast {
-    /// Drops it.
-    #[default]
-    Drop,
-    /// Copies it to the flood list.
-    Flood,
-}
-
-impl UnknownUnicast {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Drop, Self::Flood];
-}
-
-/// What a logical switch does with VLAN tags of guests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum GuestVlan {
-    /// Drops the frame (RFC 7348 section 6.1).
-    #[default]
-    Refuse,
-    /// Carries the tag with the frame.
-    Transparent,
-}
-
-impl GuestVlan {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Refuse, Self::Transparent];
-}
-
-impl fmt::Display for GuestVlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Refuse => "refuse",
-            Self::Transparent => "transparent",
-        })
-    }
-}
-
-/// How much of what a port sends is compared with what the fabric says of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Security {
-    /// MAC and, where the port has any, addresses.
-    #[default]
-    Strict,
-    /// MAC only: a guest that routes or balances for others.
-    Mac,
-    /// Nothing.
-    Off,
-}
-
-impl Security {
-    /// All.
-    pub const ALL: [Self; 3] = [Self::Strict, Self::Mac, Self::Off];
-}
-
-impl fmt::Display for Security {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Strict => "strict",
-            Self::Mac => "mac",
-            Self::Off => "off",
-        })
-    }
-}
-
-/// What port security refuses unless the port is allowed it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Allow {
-    /// Answers of a DHCP or DHCPv6 server.
-    DhcpServer,
-    /// Router advertisements and redirects.
-    RouterAdvertisement,
-}
-
-impl Allow {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::DhcpServer, Self::RouterAdvertisement];
-}
-
-impl fmt::Display for Allow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::DhcpServer => "dhcp_server",
-            Self::RouterAdvertisement => "router_advertisement",
-        })
-    }
-}
-
-impl fmt::Display for UnknownUnicast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Drop => "drop",
-            Self::Flood => "flood",
-        })
-    }
-}
-
-/// A logical port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Port {
-    /// Its name.
-    pub name: Name,
-    /// Its logical switch.
-    pub switch: Name,
-    /// Its host.
-    pub host: Name,
-    /// Where it is attached on that host.
-    pub attachment: Attachment,
-    /// Its MAC.
-    pub mac: Mac,
-    /// Its addresses, in order.
-    pub addresses: Vec<IpAddr>,
-    /// Its number in the switch: declared, or derived from its name.
-    pub key: PortKey,
-    /// How much of what it sends is checked.
-    pub security: Security,
-    /// What it may send nevertheless, in order.
-    pub allow: Vec<Allow>,
-    /// Whether MACs the fabric does not know are learned behind it.
-    pub learning: Option<Learning>,
     /// Where the file declares it.
     pub line: u32,
 }
@@ -242,6 +114,26 @@ impl Fabric {
     /// Every logical port, by name.
     pub fn ports(&self) -> &BTreeMap<Name, Port> {
         &self.ports
+    }
+
+    /// Every named set of ports, by name.
+    pub fn groups(&self) -> &BTreeMap<Name, Group> {
+        &self.groups
+    }
+
+    /// Every named set of addresses, by name.
+    pub fn networks(&self) -> &BTreeMap<Name, Network> {
+        &self.networks
+    }
+
+    /// Every rule of the firewall, in the order in which they are tried.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Every logical router, by name.
+    pub fn routers(&self) -> &BTreeMap<Name, Router> {
+        &self.routers
     }
 }
 

@@ -1,45 +1,86 @@
-//! The number of every logical port in its logical switch, which the OVN Geneve option carries.
+//! The number of every logical port, and of every router's interface, in its logical switch, which the OVN
+//! Geneve option carries; and the number of every router in the maps of the data path.
 //!
-//! All hosts must agree on it without talking to each other, so it follows from the fabric file
-//! alone: declared, or derived from the port's name. Derived keys begin at a hash of the name, so
+//! All hosts must agree on them without talking to each other, so they follow from the fabric
+//! file alone: declared, or derived from a name. Derived ones begin at a hash of the name, so
 //! that a port added or removed rarely moves the key of another.
 
 use std::collections::HashSet;
 
 use overlane_wire::PortKey;
 
-/// How many keys a logical switch has, and so how many ports.
+use crate::tables::RouterId;
+
+/// How many keys a logical switch has, and so how many ports and routers' interfaces.
 pub(crate) const KEYS: usize = PortKey::MAX as usize;
 
 /// Keys for `names` (sorted) that avoid each other and those in `taken`. Fewer than asked for if the
 /// switch is full.
 pub(crate) fn derive<'a>(
     names: impl Iterator<Item = &'a str>,
-    mut taken: HashSet<PortKey>,
+    taken: HashSet<PortKey>,
 ) -> Vec<PortKey> {
-    let mut keys = Vec::new();
+    let taken = taken.into_iter().map(|key| u32::from(key.get())).collect();
+    let numbers = numbers(names, taken, u32::from(PortKey::MAX));
+    let keys = numbers.into_iter();
+    keys.filter_map(|key| PortKey::try_from(key).ok()).collect()
+}
+
+/// What a router's interface is called among the names of the ports of its switch; no port has such a name.
+pub(crate) fn interface(router: &str, switch: &str) -> String {
+    format!("{router}/{switch}")
+}
+
+/// Numbers for routers, by their `names` (sorted). Fewer than asked for if there are none left.
+pub(crate) fn routers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<RouterId> {
+    let numbers = numbers(names, HashSet::new(), RouterId::MAX);
+    numbers.into_iter().filter_map(RouterId::new).collect()
+}
+
+/// Numbers from 1 to `most`, each beginning at the hash of its name.
+fn numbers<'a>(
+    names: impl Iterator<Item = &'a str>,
+    mut taken: HashSet<u32>,
+    most: u32,
+) -> Vec<u32> {
+    let mut numbers = Vec::new();
     for name in names {
-        if taken.len() >= KEYS {
+        let start = fnv1a(name.as_bytes()) % most;
+        // Linear probing.
+        let mut all = (0..most).map(|step| (start + step) % most + 1);
+        let Some(free) = all.find(|number| !taken.contains(number)) else {
             break;
-        }
-        let start = fnv1a(name.as_bytes()) % u32::from(PortKey::MAX);
-        // Linear probing; ends, because a key is free.
-        let free = (0..u32::from(PortKey::MAX))
-            .filter_map(|step| PortKey::try_from((start + step) % u32::from(PortKey::MAX) + 1).ok())
-            .find(|key| !taken.contains(key));
-        if let Some(key) = free {
-            taken.insert(key);
-            keys.push(key);
-        }
+        };
+        taken.insert(free);
+        numbers.push(free);
     }
-    keys
+    numbers
 }
 
 /// FNV-1a, 32 bits: short, and the same in every implementation.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
+    let mut hash = Fnv1a::new();
+    hash.add(bytes);
+    hash.get()
+}
+
+/// FNV-1a of bytes that come in pieces.
+pub(crate) struct Fnv1a(u32);
+
+impl Fnv1a {
+    pub(crate) fn new() -> Self {
+        Self(0x811c_9dc5)
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The fabric file, its validation, and its compilation to the tables of one host.
 //!
 //! A file's way: `yaml` (text → tree with places) → `decode` (tree → draft, each value right by
-//! itself; with `record`, `values` and `scalar`) → `check` (the values together) → `build` (draft → [`Fabric`]) → `compile` ([`Fabric`] →
+//! itself; with `record`, `values`, `networks` and `scalar`) → `check` (the values together) → `build` (draft → [`Fabric`]) → `compile` ([`Fabric`] →
 //! [`Tables`]). Mistakes are gathered all the way and shown at once ([`FabricErrors`]).
 
 #![forbid(unsafe_code)]
@@ -13,7 +13,10 @@ mod decode;
 mod diagnostic;
 mod fabric;
 mod keys;
+mod meaning;
 mod names;
+mod networks;
+mod prefixes;
 mod record;
 mod render;
 mod scalar;
@@ -29,14 +32,18 @@ mod yaml;
 pub use compile::CompileError;
 pub use diagnostic::{Diagnostic, FabricErrors, nearest};
 pub use fabric::{
-    Allow, Fabric, GuestVlan, Host, MAX_FILE_BYTES, Port, Security, Switch, UnknownUnicast,
+    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, MAX_FILE_BYTES, Network, Peer,
+    Policy, Port, PortSet, Router, Rule, Security, StaticRoute, Switch, SwitchFirewall,
+    UnknownUnicast,
 };
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use render::Report;
 pub use schema::schema;
 pub use tables::{
-    Attachment, Dscp, Encapsulation, FdbEntry, FloodMember, Learning, Neighbour, Place,
-    PortSecurity, PortTable, Remote, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId,
+    Action, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
+    Gateway, GatewayPlace, Learning, NatKind, NatRule, Neighbour, NextHop, Place, PortFirewall,
+    PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface, RouterTable, RuleTable,
+    Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId, Way,
 };
 pub use verdict::{Hook, Verdict};
 

@@ -84,7 +84,7 @@ macro_rules! text_type {
     };
 }
 
-/// What the fabric file calls a host, a logical switch or a logical port.
+/// What the fabric file calls a host, a logical switch, port or router, a rule, a set of ports or addresses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 text_type!(Name);

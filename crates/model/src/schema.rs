@@ -8,12 +8,19 @@
 use std::collections::BTreeMap;
 
 use overlane_wire::{PortKey, Vni};
-use schemars::{JsonSchema, SchemaGenerator, json_schema, schema_for};
+use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::names;
 use crate::tables::{self, Tunnel, VlanId};
+
+mod firewall;
+mod router;
+mod text;
+
+use firewall::{Firewall, Rule};
+use router::Router;
+use text::{Address, Device, MacText, Name, NetworkText};
 
 /// The JSON Schema (draft 2020-12) of the fabric file.
 pub fn schema() -> Value {
@@ -43,6 +50,18 @@ struct FabricFile {
     /// The logical ports, by name.
     #[schemars(default)]
     ports: BTreeMap<Name, LogicalPort>,
+    /// Named sets of ports, for rules.
+    #[schemars(default)]
+    groups: BTreeMap<Name, Vec<Name>>,
+    /// Named sets of networks and addresses, for rules.
+    #[schemars(default)]
+    networks: BTreeMap<Name, Vec<NetworkText>>,
+    /// The rules of the firewall, by name.
+    #[schemars(default)]
+    rules: BTreeMap<Name, Rule>,
+    /// The logical routers, by name.
+    #[schemars(default)]
+    routers: BTreeMap<Name, Router>,
 }
 
 /// Settings of the tunnels between hosts.
@@ -153,6 +172,9 @@ struct LogicalSwitch {
     /// What happens to VLAN tags of guests.
     #[schemars(default)]
     vlan: GuestVlan,
+    /// What its ports do with packets that no rule matches.
+    #[schemars(default)]
+    firewall: Firewall,
 }
 
 /// What happens to VLAN tags of guests.
@@ -277,42 +299,3 @@ fn learning_limit() -> u32 {
 fn learning_age() -> u32 {
     tables::Learning::default().age_s
 }
-
-/// A text type of the schema: description and pattern.
-macro_rules! text {
-    ($name:ident, $description:literal, $pattern:expr) => {
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
-        struct $name;
-
-        impl JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> schemars::Schema {
-                json_schema!({
-                    "type": "string",
-                    "description": $description,
-                    "pattern": $pattern,
-                })
-            }
-        }
-    };
-}
-
-text!(Name, "A name.", names::Name::PATTERN);
-text!(
-    Device,
-    "The name of a network device.",
-    names::DeviceName::PATTERN
-);
-text!(
-    MacText,
-    "A MAC address: six hexadecimal octets. Put it in quotes.",
-    "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
-);
-text!(
-    Address,
-    "An IPv4 or IPv6 address without prefix length. Put IPv6 in quotes.",
-    "^([0-9]{1,3}(\\.[0-9]{1,3}){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)$"
-);

@@ -1,111 +1,18 @@
 //! The schema and the decoder say the same: same keys, same required ones, same verdict on the
-//! examples. The validator here knows only the words that the schema uses, and fails on any other.
+//! examples.
+
+mod validate;
 
 use std::collections::BTreeSet;
 
 use overlane_wire::Vni;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use validate::validate;
 
 use crate::diagnostic::Sink;
 use crate::yaml::{self, Kind, Node};
-use crate::{Dscp, Fabric, GuestVlan, Learning, Security, decode, schema};
-
-/// What is wrong with `value`, as "path: what" lines.
-fn validate(root: &Value, schema: &Value, value: &Value, path: &str, faults: &mut Vec<String>) {
-    for (word, rule) in schema.as_object().unwrap() {
-        let right = match word.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
-            "patternProperties" | "additionalProperties" => true, // with "properties", below
-            "$ref" => {
-                let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
-                validate(root, root.pointer(pointer).unwrap(), value, path, faults);
-                true
-            }
-            "type" => match rule.as_str().unwrap() {
-                "object" => value.is_object(),
-                "array" => value.is_array(),
-                "string" => value.is_string(),
-                "boolean" => value.is_boolean(),
-                "integer" => value.is_i64(),
-                other => panic!("type {other}"),
-            },
-            "const" => value == rule,
-            "oneOf" | "anyOf" => {
-                let fits = rule.as_array().unwrap().iter().filter(|choice| {
-                    let mut inner = Vec::new();
-                    validate(root, choice, value, path, &mut inner);
-                    inner.is_empty()
-                });
-                let fits = fits.count();
-                fits == 1 || (word == "anyOf" && fits > 0)
-            }
-            "minimum" => value
-                .as_i64()
-                .is_none_or(|value| value >= rule.as_i64().unwrap()),
-            "maximum" => value
-                .as_i64()
-                .is_none_or(|value| value <= rule.as_i64().unwrap()),
-            "pattern" => value.as_str().is_none_or(|text| matches(rule, text)),
-            "minProperties" => value
-                .as_object()
-                .is_none_or(|map| map.len() as u64 >= rule.as_u64().unwrap()),
-            "required" => rule.as_array().unwrap().iter().all(|key| {
-                value
-                    .as_object()
-                    .is_none_or(|map| map.contains_key(key.as_str().unwrap()))
-            }),
-            "uniqueItems" => {
-                let items = value.as_array().map_or(&[][..], Vec::as_slice);
-                (1..items.len()).all(|index| !items[..index].contains(&items[index]))
-            }
-            "items" => {
-                for item in value.as_array().into_iter().flatten() {
-                    validate(root, rule, item, path, faults);
-                }
-                true
-            }
-            "properties" => true,
-            other => panic!("the schema uses `{other}`: teach the validator"),
-        };
-        if !right {
-            faults.push(format!("{path}: {word}"));
-        }
-    }
-    if let Some(map) = value.as_object() {
-        members(root, schema, map, path, faults);
-    }
-}
-
-fn members(
-    root: &Value,
-    schema: &Value,
-    map: &Map<String, Value>,
-    path: &str,
-    faults: &mut Vec<String>,
-) {
-    for (key, value) in map {
-        let path = format!("{path}/{key}");
-        let by_name = schema.get("properties").and_then(|all| all.get(key));
-        let by_pattern = schema.get("patternProperties").and_then(|all| {
-            let mut all = all.as_object().unwrap().iter();
-            all.find(|(pattern, _)| matches(&json!(pattern), key))
-                .map(|(_, rule)| rule)
-        });
-        match by_name.or(by_pattern) {
-            Some(rule) => validate(root, rule, value, &path, faults),
-            None if schema.get("additionalProperties") == Some(&json!(false)) => {
-                faults.push(format!("{path}: unknown"));
-            }
-            None => {}
-        }
-    }
-}
-
-fn matches(pattern: &Value, text: &str) -> bool {
-    regex_lite::Regex::new(pattern.as_str().unwrap())
-        .unwrap()
-        .is_match(text)
-}
+use crate::{Dscp, Fabric, GuestVlan, Learning, Rule, Security, SwitchFirewall, decode, schema};
 
 fn faults(value: &Value) -> Vec<String> {
     let schema = schema();
@@ -147,7 +54,10 @@ fn full() -> Value {
         },
         "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1" } },
         "switches": {
-            "s": { "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse" },
+            "s": {
+                "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
+                "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow" },
+            },
             "v": { "uplink_vlan": 100 },
         },
         "ports": { "p": {
@@ -155,22 +65,66 @@ fn full() -> Value {
             "addresses": ["198.18.100.1", "2001:2::1"], "key": 7, "vlan": 10, "security": "mac",
             "allow": ["dhcp_server"], "learning": { "limit": 2, "age": 60 },
         } },
+        "groups": { "g": ["p"] },
+        "networks": { "n": ["198.18.50.0/24", "2001:2:0:50::/64"] },
+        "rules": { "r": {
+            "ports": ["p", "g", "s"], "direction": "to_port", "action": "reject", "priority": 7,
+            "peers": ["n", "198.18.9.0/24", "s"], "services": ["tcp/80", "icmp/3/4"], "log": true,
+        } },
+        "routers": { "r": {
+            "mac": "02:00:00:00:00:fe",
+            "interfaces": { "s": ["198.18.100.254/24"] },
+            "routes": [{ "to": "198.18.200.0/24", "via": ["198.18.100.2", "198.18.100.3"] }],
+            "gateway": {
+                "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
+                "nat": [
+                    { "one_to_one": "198.18.100.1", "outside": "198.19.0.3" },
+                    { "forward": "198.18.100.1:80", "protocol": "tcp", "outside": "198.19.0.2:8080" },
+                    { "source": "198.18.100.0/24", "outside": "198.19.0.2", "ports": "2000-3000" },
+                ],
+            },
+        } },
     })
 }
 
 /// Each kind of mapping: its definition in the schema, and where it stands in `full`, with all of its keys
 /// in one place or the other.
-const MAPPINGS: [(&str, &[&str]); 6] = [
+const MAPPINGS: [(&str, &[&str]); 12] = [
     ("FabricFile", &[""]),
     ("TunnelSettings", &["/tunnel"]),
     ("Host", &["/hosts/h"]),
     ("LogicalSwitch", &["/switches/s", "/switches/v"]),
     ("LogicalPort", &["/ports/p"]),
     ("LearningSettings", &["/ports/p/learning"]),
+    ("Firewall", &["/switches/s/firewall"]),
+    ("Rule", &["/rules/r"]),
+    ("Router", &["/routers/r"]),
+    ("Route", &["/routers/r/routes/0"]),
+    ("Gateway", &["/routers/r/gateway"]),
+    (
+        "NatRule",
+        &[
+            "/routers/r/gateway/nat/0",
+            "/routers/r/gateway/nat/1",
+            "/routers/r/gateway/nat/2",
+        ],
+    ),
 ];
 
-/// Of these a switch needs one, and has no other.
-const SWITCH_IDS: [&str; 2] = ["vni", "uplink_vlan"];
+/// Needed by what else stands beside them in `full`: one of several, or one that another needs.
+const NEEDED: [(&str, &str); 8] = [
+    ("LogicalSwitch", "vni"),
+    ("LogicalSwitch", "uplink_vlan"),
+    ("Gateway", "device"),
+    ("Gateway", "addresses"),
+    ("NatRule", "one_to_one"),
+    ("NatRule", "forward"),
+    ("NatRule", "source"),
+    ("NatRule", "protocol"),
+];
+
+/// What the rest of `full` speaks of: without it the file is still of the right form.
+const NAMED: [&str; 4] = ["switches", "ports", "groups", "networks"];
 
 fn definition(name: &str) -> Value {
     let schema = schema();
@@ -236,10 +190,9 @@ fn same_answer_to_a_key_more_or_less() {
             if members.remove(key).is_none() {
                 continue;
             }
-            let required = required || SWITCH_IDS.contains(&key);
+            let required = required || NEEDED.contains(&(name, key));
             assert_eq!(faults(&less).is_empty(), !required, "{name}: {key}");
-            // Without its switches or ports the rest of the file changes its meaning.
-            if !(name == "FabricFile" && key == "switches") {
+            if !(name == "FabricFile" && NAMED.contains(&key)) {
                 assert_eq!(accepted(&less).is_ok(), !required, "{name}: {key}");
             }
         }
@@ -294,6 +247,53 @@ fn same_answer_to_values() {
         ("/ports/p/learning/limit", json!(65537)),
         ("/ports/p/learning/age", json!(0)),
         ("/ports/p/learning/age", json!(86401)),
+        ("/groups/g", json!("p")),
+        ("/groups/g/0", json!(7)),
+        ("/networks/n", json!("198.18.0.0/24")),
+        ("/networks/n/0", json!("office")),
+        ("/rules/r/ports", json!([])),
+        ("/rules/r/ports", json!("p")),
+        ("/rules/r/direction", json!("in")),
+        ("/rules/r/action", json!("accept")),
+        ("/rules/r/priority", json!(65536)),
+        ("/rules/r/priority", json!(-1)),
+        ("/rules/r/peers", json!([])),
+        ("/rules/r/peers", json!("n")),
+        ("/rules/r/peers/0", json!("a/b")),
+        ("/rules/r/services", json!([])),
+        ("/rules/r/services/0", json!("http")),
+        ("/rules/r/services/0", json!("tcp/80/81")),
+        ("/rules/r/services/0", json!("protocol")),
+        ("/rules/r/services/0", json!(80)),
+        ("/rules/r/log", json!("yes")),
+        ("/switches/s/firewall", json!("drop")),
+        ("/switches/s/firewall/to_port", json!("reject")),
+        ("/routers/r/mac", json!("fe")),
+        ("/routers/r/interfaces", json!({})),
+        ("/routers/r/interfaces/s", json!([])),
+        ("/routers/r/interfaces/s", json!("198.18.100.254/24")),
+        ("/routers/r/interfaces/s/0", json!("198.18.100.254")),
+        ("/routers/r/routes", json!({})),
+        ("/routers/r/routes/0/to", json!("default")),
+        ("/routers/r/routes/0/via", json!([])),
+        ("/routers/r/routes/0/via", json!("198.18.100.0/24")),
+        (
+            "/routers/r/routes/0/via",
+            json!(["198.18.100.2", "198.18.100.2"]),
+        ),
+        ("/routers/r/gateway", json!("h")),
+        ("/routers/r/gateway/device", json!("a/b")),
+        ("/routers/r/gateway/addresses", json!([])),
+        ("/routers/r/gateway/nat", json!({})),
+        ("/routers/r/gateway/nat/0/outside", json!("any")),
+        (
+            "/routers/r/gateway/nat/0/one_to_one",
+            json!("198.18.1.0/24"),
+        ),
+        ("/routers/r/gateway/nat/1/protocol", json!("icmp")),
+        ("/routers/r/gateway/nat/1/forward", json!("198.18.100.1")),
+        ("/routers/r/gateway/nat/2/ports", json!("2000")),
+        ("/routers/r/gateway/nat/2/source", json!("web")),
     ] {
         let mut document = full();
         *document.pointer_mut(path).unwrap() = value.clone();
@@ -322,9 +322,31 @@ fn same_answer_to_forms() {
         ("/ports/p/vlan", json!(4094)),
         ("/switches/s/vni", json!(Vni::MAX)),
         ("/switches/v/uplink_vlan", json!(4094)),
+        ("/groups/g", json!([])),
+        ("/networks/n", json!([])),
+        ("/networks/n/0", json!("198.18.50.1")),
+        ("/networks/n/0", json!("::/0")),
+        ("/rules/r/priority", json!(0)),
+        ("/rules/r/priority", json!(65535)),
+        ("/rules/r/peers/0", json!("2001:2::7")),
+        ("/rules/r/services/0", json!("protocol/47")),
+        ("/rules/r/services/0", json!("udp/8000-8100")),
+        ("/rules/r/services/0", json!("icmp6")),
+        ("/switches/s/firewall", json!({})),
+        ("/routers/r/routes", json!([])),
+        ("/routers/r/routes/0/to", json!("::/0")),
+        ("/routers/r/routes/0/via", json!("198.18.100.2")),
+        ("/routers/r/gateway/nat", json!([])),
+        ("/routers/r/gateway", json!({ "host": "h" })),
+        ("/routers/r/gateway/nat/1/protocol", json!("sctp")),
     ] {
         let mut document = full();
         *document.pointer_mut(path).unwrap() = value.clone();
+        if value == json!("::/0") && path.ends_with("/to") {
+            let interface = document.pointer_mut("/routers/r/interfaces/s/0").unwrap();
+            *interface = json!("2001:2::fe/64");
+            document["routers"]["r"]["routes"][0]["via"] = json!("2001:2::9");
+        }
         assert_eq!(faults(&document), [""; 0], "{path} {value}");
         accepted(&document).unwrap_or_else(|errors| panic!("{path} {value}: {errors}"));
     }
@@ -339,17 +361,32 @@ fn defaults_are_those_of_the_schema() {
     assert_eq!(defaults("LogicalPort", "learning"), json!(false));
     assert_eq!(defaults("LearningSettings", "limit"), json!(64));
     assert_eq!(defaults("LearningSettings", "age"), json!(300));
+    assert_eq!(defaults("Rule", "priority"), json!(Rule::PRIORITY));
+    assert_eq!(defaults("Rule", "log"), json!(false));
+    assert_eq!(defaults("Firewall", "to_port"), json!("allow"));
+    assert_eq!(defaults("Firewall", "when_full"), json!("drop"));
+    assert_eq!(defaults("NatRule", "ports"), json!("1024-65535"));
     let mut document = full();
     for key in ["vlan", "security", "allow", "learning"] {
         document["ports"]["p"].as_object_mut().unwrap().remove(key);
     }
     document["tunnel"].as_object_mut().unwrap().remove("dscp");
+    let rule = document["rules"]["r"].as_object_mut().unwrap();
+    for key in ["priority", "peers", "services", "log"] {
+        rule.remove(key);
+    }
+    document["switches"]["s"]["firewall"] = json!({});
     let fabric = accepted(&document).unwrap();
     let port = &fabric.ports()["p"];
     assert_eq!(fabric.tunnel().dscp, Dscp::Fixed(0));
     assert_eq!(fabric.switches()["v"].guest_vlan, GuestVlan::Refuse);
     assert_eq!(port.security, Security::Strict);
     assert_eq!((port.attachment.vlan, port.learning), (None, None));
+    let rule = &fabric.rules()[0];
+    assert_eq!((rule.priority, rule.log), (1000, false));
+    assert_eq!((&rule.peers, &rule.services), (&None, &None));
+    let firewall = fabric.switches()["s"].firewall;
+    assert_eq!(firewall, SwitchFirewall::default());
     document["ports"]["p"]["learning"] = json!({ "limit": 9 });
     let learning = accepted(&document).unwrap().ports()["p"].learning;
     assert_eq!(
@@ -368,6 +405,7 @@ fn examples_fit_the_schema() {
         include_str!("../../../examples/ipv6-underlay.yaml"),
         include_str!("../../../examples/three-hosts-geneve.yaml"),
         include_str!("../../../examples/physical-segments.yaml"),
+        include_str!("../../../examples/routers-and-firewall.yaml"),
     ] {
         let mut sink = Sink::default();
         let document = json_of(&yaml::read(text, &mut sink).unwrap());

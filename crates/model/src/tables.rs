@@ -1,5 +1,5 @@
 //! The tables of one host: everything its data path has to know, and nothing of logical switches
-//! that have no port there. Built by [`Fabric::compile`](crate::Fabric::compile), written into maps
+//! that have no port there and that no router joins with one that has. Built by [`Fabric::compile`](crate::Fabric::compile), written into maps
 //! by the crate above. Devices are names here; they become interface indices on the machine.
 //!
 //! The same fabric and host always give the same tables, whatever the order of the file.
@@ -10,6 +10,15 @@ use std::ops::RangeInclusive;
 
 use overlane_wire::{Mac, PortKey, Vni};
 use thiserror::Error;
+
+mod firewall;
+mod router;
+
+pub use firewall::{Action, Direction, FirewallTable, PortFirewall, RuleTable, Service};
+pub use router::{
+    Gateway, GatewayPlace, NatKind, NatRule, NextHop, Route, RouterId, RouterInterface,
+    RouterTable, Side, Way,
+};
 
 use crate::names::{DeviceName, Name};
 
@@ -26,7 +35,7 @@ pub struct Tables {
     pub tunnel: Tunnel,
     /// Its logical ports, by name.
     pub ports: Vec<PortTable>,
-    /// The logical switches with a port here, by name.
+    /// The logical switches with a port here, and those that a router joins with one of them, by name.
     pub switches: Vec<SwitchTable>,
     /// Where each MAC of these switches lives, by switch and MAC.
     pub fdb: Vec<FdbEntry>,
@@ -34,6 +43,10 @@ pub struct Tables {
     pub neighbours: Vec<Neighbour>,
     /// Every other host of the fabric, by name.
     pub remotes: Vec<Remote>,
+    /// The routers of these switches, and those whose gateway this host is, by name.
+    pub routers: Vec<RouterTable>,
+    /// The rules that name a port of this host.
+    pub firewall: FirewallTable,
 }
 
 /// Settings of the tunnels, the same on every host.
@@ -232,6 +245,8 @@ pub struct PortTable {
     pub security: PortSecurity,
     /// Whether and how MACs the fabric does not know are learned behind it.
     pub learning: Option<Learning>,
+    /// What it has of a firewall; `None`: none.
+    pub firewall: Option<PortFirewall>,
 }
 
 /// Where a port of this host is attached.
@@ -290,7 +305,7 @@ impl Default for Learning {
     }
 }
 
-/// A logical switch with a port on this host.
+/// A logical switch with a port on this host, or joined with one by a router.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SwitchTable {
     /// Its name in the fabric.
@@ -325,11 +340,11 @@ pub struct FdbEntry {
     pub switch: SwitchId,
     /// The inner destination.
     pub mac: Mac,
-    /// The logical port that owns it.
+    /// The logical port, or the router's interface, that owns it.
     pub key: PortKey,
-    /// Its name in the fabric.
+    /// The port's name in the fabric, or the router's.
     pub port: Name,
-    /// Where that port is.
+    /// Where it is.
     pub place: Place,
 }
 
@@ -342,6 +357,8 @@ pub enum Place {
     Remote(IpAddr),
     /// On another host, reached over the uplink's VLAN.
     Vlan,
+    /// It is a router's: the host that looks routes.
+    Router(RouterId),
 }
 
 /// Whose an address is, for the ARP/ND responder.
@@ -357,6 +374,8 @@ pub struct Neighbour {
     pub key: PortKey,
     /// That port may advertise itself as a router, so the answer says that it is one (RFC 4861).
     pub is_router: bool,
+    /// The address is an interface's of this router; then `port` is the router's name.
+    pub router: Option<RouterId>,
     /// Its name in the fabric.
     pub port: Name,
 }

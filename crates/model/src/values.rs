@@ -49,7 +49,7 @@ fn parsed<T: FromStr>(
     }
 }
 
-/// The MAC of a port: one station, not a group of them and not nobody.
+/// The MAC of a port or router: one station, not a group of them and not nobody.
 pub(crate) fn station(node: &Node, sink: &mut Sink) -> Option<Spanned<Mac>> {
     let help = "write six hexadecimal octets in quotes, like \"02:00:00:00:00:01\"";
     let mac: Spanned<Mac> = parsed(node, "`mac`", "a MAC address", help, sink)?;
@@ -63,7 +63,7 @@ pub(crate) fn station(node: &Node, sink: &mut Sink) -> Option<Spanned<Mac>> {
         return Some(mac);
     };
     let message = format!("{} {fault}", mac.value);
-    let help = "a port needs a unicast address; one of your own begins with 02, 06, 0a or 0e";
+    let help = "a unicast address is needed; one of your own begins with 02, 06, 0a or 0e";
     sink.error(node.at, message, help);
     None
 }
@@ -85,7 +85,12 @@ pub(crate) fn addresses(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
 pub(crate) fn address(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<IpAddr>> {
     let help =
         "write an IPv4 or IPv6 address without prefix length, like 198.18.0.1 or \"2001:2::1\"";
-    let found: Spanned<IpAddr> = parsed(node, what, "an IP address", help, sink)?;
+    let found = parsed(node, what, "an IP address", help, sink)?;
+    unicast(found, sink)
+}
+
+/// An address that names one station, and not a group, nobody or oneself.
+pub(crate) fn unicast(found: Spanned<IpAddr>, sink: &mut Sink) -> Option<Spanned<IpAddr>> {
     let fault = match found.value {
         ip if ip.is_unspecified() => "is the unspecified address",
         ip if ip.is_multicast() => "is a multicast address",
@@ -96,34 +101,47 @@ pub(crate) fn address(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanne
         _ => return Some(found),
     };
     let message = format!("{} {fault}", found.value);
-    sink.error(node.at, message, "write the unicast address of the station");
+    sink.error(
+        found.at,
+        message,
+        "write the unicast address of the station",
+    );
     None
 }
 
 /// A first and a last port.
-pub(crate) fn port_range(node: &Node, sink: &mut Sink) -> Option<Spanned<RangeInclusive<u16>>> {
-    let help = "write the first and the last port, like 49152-65535";
-    let written = text(node, "`source_ports`", help, sink)?;
-    let port = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits
-            .then(|| text.parse::<u16>().ok())
-            .flatten()
-            .filter(|&port| port > 0)
-    };
-    let bounds = written.value.split_once('-');
-    let Some((Some(first), Some(last))) = bounds.map(|(first, last)| (port(first), port(last)))
+pub(crate) fn port_range(
+    node: &Node,
+    what: &str,
+    help: &str,
+    sink: &mut Sink,
+) -> Option<Spanned<RangeInclusive<u16>>> {
+    let written = text(node, what, help, sink)?;
+    let Some(ports) = range(written.value).filter(|ports| *ports.start() > 0 && *ports.end() > 0)
     else {
         let message = format!("`{}` is not a range of ports", printable(written.value));
         sink.error(node.at, message, help);
         return None;
     };
+    let (first, last) = (ports.start(), ports.end());
     if first > last {
-        let message = format!("`source_ports` ends before it begins: {first}-{last}");
+        let message = format!("{what} ends before it begins: {first}-{last}");
         sink.error(node.at, message, &format!("write {last}-{first}"));
         return None;
     }
-    Some(Spanned::new(first..=last, node.at))
+    Some(Spanned::new(ports, node.at))
+}
+
+/// Two numbers with a dash between them, in any order.
+pub(crate) fn range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    Some(decimal(first)?..=decimal(last)?)
+}
+
+/// A number of decimal digits only.
+pub(crate) fn decimal<T: FromStr>(text: &str) -> Option<T> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
 }
 
 /// A VLAN, by number.

@@ -17,15 +17,18 @@ pub enum Hook {
     FromSegmenter = 2,
     /// The kernel device that registers the tunnel port for receive offload.
     FromGroDevice = 3,
+    /// A gateway's device in the physical network.
+    FromLeg = 4,
 }
 
 impl Hook {
     /// Every hook, in the order of its number.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::FromPort,
         Self::FromUnderlay,
         Self::FromSegmenter,
         Self::FromGroDevice,
+        Self::FromLeg,
     ];
 
     /// The name users see: `from_port`.
@@ -35,6 +38,7 @@ impl Hook {
             Self::FromUnderlay => "from_underlay",
             Self::FromSegmenter => "from_segmenter",
             Self::FromGroDevice => "from_gro_device",
+            Self::FromLeg => "from_leg",
         }
     }
 
@@ -97,6 +101,7 @@ verdicts! {
     4 Answer "answer" pass "an ARP request or neighbour solicitation, answered here";
     5 Segment "segment" pass "a super-packet that cannot travel whole: its segments come back";
     6 VlanOut "vlan_out" pass "unicast, sent to the uplink with the VLAN tag of its switch";
+    7 LegOut "leg_out" pass "routed into the physical network by the gateway's leg";
     16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";
@@ -138,6 +143,18 @@ verdicts! {
     56 MacLimit "mac_limit" drop "a new MAC at a learning port that has its limit";
     57 EcnCe "ecn_ce" drop "congestion marked on a packet that cannot say so (RFC 6040)";
     58 ReservedGroup "reserved_group" drop "to a group address that no bridge forwards (IEEE 802.1Q)";
+    59 FirewallDrop "firewall_drop" drop "a rule of the firewall or the default policy says so";
+    60 FirewallReject "firewall_reject" drop "a rule of the firewall says so, and the sender is told";
+    61 ConnectionInvalid "connection_invalid" drop "belongs to no connection and cannot begin one";
+    62 OutOfWindow "out_of_window" drop "a TCP packet outside the windows of its connection";
+    63 ConnectionsFull "connections_full" drop "no place for a new connection";
+    64 NotRoutable "not_routable" drop "addressed to a router, but nothing a router may forward";
+    65 NoRoute "no_route" drop "the router has no route to the destination";
+    66 NoNeighbour "no_neighbour" drop "nobody knows the MAC of the next hop";
+    67 TtlExceeded "ttl_exceeded" drop "the last router that the packet may pass";
+    68 RouterAddress "router_address" drop "to a router itself, which answers nothing but echo requests";
+    69 NatExhausted "nat_exhausted" drop "no outside port is free for this peer";
+    70 NatUnsupported "nat_unsupported" drop "nothing to translate by: a fragment, or a protocol without ports";
 }
 
 impl Verdict {
@@ -243,7 +260,7 @@ mod tests {
             assert!((verdict.number() as usize) < Verdict::SLOTS);
             assert_eq!(verdict.is_drop(), verdict.number() >= 16);
         }
-        assert_eq!(Verdict::from_number(7), None);
+        assert_eq!(Verdict::from_number(15), None);
         assert_eq!(format!("[{:>8}]", Verdict::Encap), "[   encap]");
     }
 }

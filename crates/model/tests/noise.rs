@@ -8,9 +8,10 @@ use std::path::Path;
 use overlane_model::Fabric;
 use proptest::prelude::*;
 
-const VALID: [&str; 2] = [
+const VALID: [&str; 3] = [
     include_str!("../../../examples/three-hosts-geneve.yaml"),
     include_str!("../../../examples/physical-segments.yaml"),
+    include_str!("../../../examples/routers-and-firewall.yaml"),
 ];
 
 /// What YAML and the fabric file give a meaning to.

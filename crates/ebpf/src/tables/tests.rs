@@ -1,9 +1,15 @@
 //! `encode` on a small fabric, and what does not fit.
 
-use overlane_model::Fabric;
+use std::net::IpAddr;
+
+use overlane_model::{Dscp, Fabric};
 use zerocopy::FromBytes;
 
+use super::remotes::ipv4_sum;
 use super::*;
+
+mod firewall;
+mod router;
 
 const FABRIC: &str = r#"
 version: 1
@@ -41,6 +47,7 @@ fn devices() -> Devices {
             device("lab", 5, false),
         ]
         .into(),
+        legs: BTreeMap::new(),
         uplink_ifindex: 2,
         underlay_mtu: 1600,
         segmenter_ifindex: 9,
@@ -63,7 +70,9 @@ impl<K: IntoBytes + zerocopy::Immutable> IntoBytesKey for K {
 
 #[test]
 fn every_table_has_the_sizes_of_its_map() {
-    let contents = encode(&tables(), &devices()).unwrap();
+    let mut all = router::tables();
+    all.firewall = firewall::firewall();
+    let contents = encode(&all, &router::devices()).unwrap();
     assert_eq!(contents.len(), Table::ALL.len());
     for (table, entries) in &contents {
         assert!(!entries.is_empty(), "{}", table.name());
@@ -92,6 +101,8 @@ fn ports_become_numbers() {
         flags: abi::PORT_PEER | abi::PORT_CHECK_MAC | abi::PORT_CHECK_ADDRESSES,
         learn_limit: 0,
         learn_age: 0,
+        rules_from: 0,
+        rules_to: 0,
     };
     assert_eq!(port, expected);
     // A trunk: two ports of one device.

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets
+ * (RFC 9293). Stages say what the sender is told (tell) and drop; after the stages the skb becomes the
+ * answer, here. It is about the packet as it came, before routers and nat; answer_bytes.h writes it, back.h sends
+ * it.
+ */
+#pragma once
+
+#include "answer_bytes.h"
+#include "back.h"
+#include "limit.h"
+
+#define ANSWER_LIMIT 100 /* in a tenth of a second */
+
+#define ICMP_REDIRECT 5
+#define ICMPV6_INFORMATIONAL 128
+#define ICMPV6_REDIRECT 137
+#define TCP_FLAGS 13 /* in its header */
+
+static __always_inline bool is_group_or_all_v4(__be32 addr)
+{
+	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || addr == 0xffffffff;
+}
+
+/* Nobody is told what was for many. */
+static __always_inline bool is_for_many(const struct packet *p)
+{
+	const __u8 *to = (const __u8 *)&p->flow.words[4];
+
+	if (is_group(p->eth.h_dest))
+		return true;
+	return has_ipv4(p) ? is_group_or_all_v4(p->flow.words[7]) : to[0] == 0xff;
+}
+
+/* An address that one host has. */
+static __always_inline bool is_from_somebody(const struct packet *p)
+{
+	const __u32 *from = &p->flow.words[0];
+
+	if (has_ipv4(p))
+		return from[3] && *(const __u8 *)&from[3] != 127 && !is_group_or_all_v4(from[3]);
+	return *(const __u8 *)from != 0xff &&
+	       (from[0] | from[1] | from[2] | (from[3] & ~bpf_htonl(1)));
+}
+
+/* Whether a byte of the packet is there; then it is *byte. */
+static __always_inline bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at,
+				      __u8 *byte)
+{
+	return at < ETH_HLEN + p->ip_len && bpf_skb_load_bytes(ctx, at, byte, 1) == 0;
+}
+
+/* An ICMP error or redirect, a reset, a later fragment; or what may be one. */
+static __always_inline bool is_answer(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct ipv6_fragment fragment;
+	__u8 protocol = p->l4_proto, byte;
+	bool ipv4 = has_ipv4(p);
+	__u32 at = p->l4_offset;
+
+	if (p->fragment)
+		return true;
+	if (!ipv4 && p->is_fragment) {
+		if (at + sizeof(fragment) > ETH_HLEN + p->ip_len ||
+		    bpf_skb_load_bytes(ctx, at, &fragment, sizeof(fragment)) < 0 ||
+		    fragment.offset & bpf_htons(0xfff8))
+			return true;
+		protocol = fragment.next;
+		at += sizeof(fragment);
+	}
+	if (protocol == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
+		if (!read_byte(ctx, p, at, &byte))
+			return true;
+		return ipv4 ? (byte >= 3 && byte <= ICMP_REDIRECT) || byte == 11 || byte == 12 :
+			      byte < ICMPV6_INFORMATIONAL || byte == ICMPV6_REDIRECT;
+	}
+	return protocol == IPPROTO_TCP && (ipv4 || !p->is_fragment) &&
+	       read_byte(ctx, p, at + TCP_FLAGS, &byte) && byte & TCP_RST;
+}
+
+/* Where an ICMP error of a router comes from: its first address on the way in. */
+static __always_inline bool router_address(const struct packet *p, struct addr *from)
+{
+	struct router_interface_key key = { .router = p->router, .switch_id = p->router_in };
+	struct router_interface *interface;
+	struct router *r;
+
+	if (p->router_in == SWITCH_ID_LEG) {
+		r = bpf_map_lookup_elem(&routers, &p->router);
+		if (!r)
+			return false;
+		*from = has_ipv4(p) ? r->leg_v4 : r->leg_v6;
+	} else {
+		interface = bpf_map_lookup_elem(&router_interfaces, &key);
+		if (!interface)
+			return false;
+		*from = has_ipv4(p) ? interface->v4 : interface->v6;
+	}
+	return !is_zero(from);
+}
+
+/* The frame of the answer takes the place of the skb's, and none of its offloads. */
+static __always_inline long replace_frame(struct __sk_buff *ctx, const __u8 *frame, __u32 len)
+{
+	/*
+	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL)
+	 * ends only when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
+	 */
+	const __u32 cut = 256;
+
+	if (len < ETH_HLEN || len > ANSWER_MOST)
+		return -1;
+	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0 ||
+	    bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0)
+		return -1;
+	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
+}
+
+/*
+ * Tells the sender of a packet that was dropped, unless about such a packet nobody is told. Global: it has a
+ * stack of its own.
+ */
+__noinline int answer(struct __sk_buff *ctx, struct packet *p)
+{
+	struct scratch *w = get_scratch();
+	struct tcp_header tcp = {};
+	struct packet *about;
+	struct addr from;
+	__u32 len;
+
+	if (!p || !w || !p->l4_offset)
+		return 0;
+	about = as_it_came(w, p);
+	if (is_for_many(about) || !is_from_somebody(about) || is_answer(ctx, about))
+		return 0;
+	if (p->translated && restore(ctx, p) < 0)
+		return 0;
+	/* A router speaks for itself; a firewall and a reset in the destination's name. */
+	if (p->told == TELL_RESET || p->told == TELL_PROHIBITED)
+		__builtin_memcpy(&from, &about->flow.words[4], sizeof(from));
+	else if (!router_address(p, &from))
+		return 0;
+	if (p->told == TELL_RESET && !read_tcp_about(ctx, about, &tcp))
+		return 0;
+	if (!is_within_limit(LIMIT_ANSWERS, ANSWER_LIMIT, SECOND / 10, now_ns()))
+		return 0;
+	begin_reply(w, about, &from);
+	len = p->told == TELL_RESET ? write_reset(w, about, &tcp) : write_error(ctx, w, p, about);
+	if (!len || replace_frame(ctx, w->answer + ANSWER_AT, len) < 0)
+		return 0;
+	w->reply.len = w->reply.segment_len = len;
+	p->answered = send_back(ctx, p) == 0;
+	return 0;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The classifier of acl: which rule a packet, or the first packet of a connection, matches. It costs the
+ * same few lookups among one rule or ten thousand (abi.h, rule_set).
+ */
+#pragma once
+
+#include "connection.h"
+
+#define NO_RULE (-1)
+
+static __always_inline const struct rule_set *get_rule_set(const __u32 *number)
+{
+	return number && *number ? bpf_map_lookup_elem(&rule_sets, number) : NULL;
+}
+
+/*
+ * The number of the lowest bit that is set: the count of the ones below it, without a table. The empty asm
+ * keeps the bound, which the compiler knows and the verifier does not.
+ */
+static __always_inline __u32 lowest_bit(__u64 bits)
+{
+	__u64 below = (bits & -bits) - 1;
+
+	below -= below >> 1 & 0x5555555555555555ull;
+	below = (below & 0x3333333333333333ull) + (below >> 2 & 0x3333333333333333ull);
+	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	below = below * 0x0101010101010101ull >> 56;
+	asm volatile("" : "+r"(below));
+	return below & 63;
+}
+
+/* The first bit that three rule sets share, or NO_RULE. Few words are left once the summaries are met. */
+static __always_inline int first_common(const struct rule_set *a, const struct rule_set *b,
+					const struct rule_set *c)
+{
+	for (__u32 i = 0; i < RULE_SUMMARY_WORDS; i++) {
+		__u64 words = a->summary[i] & b->summary[i] & c->summary[i];
+
+		for (int n = 0; n < 64 && words; n++) {
+			__u32 word = i * 64 + lowest_bit(words);
+			__u64 rules;
+
+			if (word >= RULE_WORDS)
+				break;
+			rules = a->words[word] & b->words[word] & c->words[word];
+			if (rules)
+				return word * 64 + lowest_bit(rules);
+			words &= words - 1;
+		}
+	}
+	return NO_RULE;
+}
+
+/*
+ * The first rule of a port's set for tracking.peer and tracking.service: its number, or NO_RULE. Global, so
+ * that the verifier checks it once.
+ */
+__noinline int find_rule(__u32 port_set, __u32 generation)
+{
+	struct tracking *t = get_tracking();
+	const struct rule_set *port, *peer, *service;
+	int bit;
+
+	if (!t)
+		return NO_RULE;
+	port = get_rule_set(&port_set);
+	if (!port)
+		return NO_RULE;
+	t->peer.generation = t->service.generation = generation;
+	peer = get_rule_set(bpf_map_lookup_elem(&rule_peers, &t->peer));
+	if (!peer)
+		return NO_RULE;
+	service = get_rule_set(bpf_map_lookup_elem(&rule_services, &t->service));
+	if (!service)
+		return NO_RULE;
+	bit = first_common(port, peer, service);
+	return bit < 0 ? NO_RULE : (int)(generation * MAX_RULES) + bit;
+}
+
+static __always_inline void ask_for_peer(struct tracking *t, const struct addr *peer, __u8 family)
+{
+	t->peer.prefixlen = 32 + 128;
+	t->peer.family = family;
+	t->peer.pad = 0;
+	t->peer.addr = *peer;
+}
+
+/* high and low byte of the destination port, or type and code. */
+static __always_inline void ask_for_service(struct tracking *t, __u8 protocol, bool has_port,
+					    __u8 high, __u8 low)
+{
+	t->service.prefixlen = has_port ? 32 : 16;
+	t->service.protocol = protocol;
+	t->service.port[0] = high;
+	t->service.port[1] = low;
+}
+
+static __always_inline bool is_with_ports(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
+}
+
+/* Asks for the packet of tracking.key and tracking.l4. */
+static __always_inline void ask_for_packet(struct tracking *t)
+{
+	const struct l4 *l4 = &t->l4;
+	__u16 port = bpf_ntohs(l4->dest);
+
+	ask_for_peer(t, &t->key.peer, t->key.family);
+	if (l4->has_type)
+		ask_for_service(t, l4->protocol, true, l4->type, l4->code);
+	else
+		ask_for_service(t, l4->protocol,
+				is_with_ports(l4->protocol) && (l4->source | l4->dest), port >> 8,
+				port);
+}
+
+/* Asks for the first packet that the connection of tracking.key had. */
+static __always_inline void ask_for_first(struct tracking *t, bool from_peer)
+{
+	const struct connection_key *k = &t->key;
+	__u16 port = bpf_ntohs(from_peer ? k->local_port : k->peer_port);
+	bool has_port = k->local_port | k->peer_port;
+
+	ask_for_peer(t, &k->peer, k->family);
+	if (is_icmp(k->protocol, k->family == 4)) /* a request, code 0 */
+		ask_for_service(t, k->protocol, has_port, bpf_ntohs(k->peer_port), 0);
+	else
+		ask_for_service(t, k->protocol, has_port && is_with_ports(k->protocol), port >> 8,
+				port);
+}
+
+/* The action of a rule, or of the port's default policy. */
+static __always_inline __u32 action_of(const struct port *port, int number, bool to_port)
+{
+	__u32 index = number;
+	const struct rule *rule = number == NO_RULE ? NULL : bpf_map_lookup_elem(&rules, &index);
+
+	if (rule)
+		return rule->action;
+	return port->flags & (to_port ? PORT_DROP_TO : PORT_DROP_FROM) ? RULE_DROP : RULE_ALLOW;
+}
+
+static __always_inline int find_rule_of(const struct port *port, bool to_port)
+{
+	return find_rule(to_port ? port->rules_to : port->rules_from,
+			 !!(port->flags & PORT_RULES_ODD));
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a router sends what is for an address: the lookup of stage route, which an answer to somebody behind a
+ * router needs too (back.h).
+ */
+#pragma once
+
+#include "came.h"
+
+static __always_inline struct router_interface *interface_on(__u32 router, __u32 switch_id)
+{
+	struct router_interface_key key = { .router = router, .switch_id = switch_id };
+
+	return bpf_map_lookup_elem(&router_interfaces, &key);
+}
+
+/* Finds the next hop, scratch.next; says what kind of route leads there, 0: none. */
+static __always_inline __u32 find_way(struct scratch *w, const struct packet *p)
+{
+	struct route_key *key = &w->way;
+	struct next_hop_key hop_key = {};
+	struct next_hop *hop;
+	struct route *r;
+
+	key->prefixlen = 64 + 128;
+	key->router = bpf_htonl(p->router);
+	key->family = bpf_htonl(has_ipv4(p) ? 4 : 6);
+	__builtin_memcpy(&key->addr, &p->flow.words[4], sizeof(key->addr));
+	r = bpf_map_lookup_elem(&routes, key);
+	if (!r)
+		return 0;
+	w->next.addr = key->addr;
+	w->next.switch_id = r->switch_id;
+	if (r->kind != ROUTE_VIA)
+		return r->kind;
+	hop_key.group = r->group;
+	hop_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
+	hop = bpf_map_lookup_elem(&next_hops, &hop_key);
+	if (!hop)
+		return 0;
+	w->next = *hop;
+	return ROUTE_VIA;
+}

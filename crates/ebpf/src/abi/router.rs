@@ -1,0 +1,98 @@
+//! The maps of logical routers: routes, next hops, interfaces, the gateway's leg and its translations.
+
+#![allow(
+    missing_docs,
+    reason = "the meaning of each member stands in bpf/abi.h, once"
+)]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Addr, MacBytes, StructLayout};
+
+pub const MAX_ROUTERS: usize = 4096;
+pub const MAX_ROUTER_INTERFACES: usize = 16384;
+pub const MAX_ROUTES: usize = 65536;
+pub const MAX_NEXT_HOPS: usize = 65536;
+pub const MAX_NAT_RULES: usize = 4096;
+
+pub const ROUTER_GATEWAY_HERE: u32 = 1 << 0;
+pub const ROUTER_GATEWAY_ELSEWHERE: u32 = 1 << 1;
+pub const ROUTER_NAT: u32 = 1 << 2;
+pub const ROUTER_NAT_ODD: u32 = 1 << 3;
+pub const NAT_RULES_ODD: u32 = 1 << 24;
+pub const SWITCH_ID_LEG: u32 = 0;
+
+pub const ROUTE_OWN: u32 = 1;
+pub const ROUTE_CONNECTED: u32 = 2;
+pub const ROUTE_VIA: u32 = 3;
+
+pub const NAT_ONE_TO_ONE: u8 = 0;
+pub const NAT_FORWARD: u8 = 1;
+pub const NAT_SOURCE: u8 = 2;
+
+abi! {
+    #[derive(Default)]
+    struct Router = "router" {
+        mac: MacBytes,
+        leg_mac: MacBytes,
+        flags: u32,
+        leg_ifindex: u32,
+        leg_mtu: u32,
+        gateway: Addr,
+        leg_v4: Addr,
+        leg_v6: Addr,
+        nat_rules: u32,
+    }
+    struct RouterInterfaceKey = "router_interface_key" {
+        router: u32,
+        switch_id: u32,
+    }
+    struct RouterInterface = "router_interface" {
+        key: u32,
+        v4: Addr,
+        v6: Addr,
+    }
+    struct RouteKey = "route_key" {
+        prefixlen: u32,
+        router: u32,
+        family: u32,
+        addr: Addr,
+    }
+    #[derive(Default)]
+    struct Route = "route" {
+        kind: u32,
+        switch_id: u32,
+        group: u32,
+        hops: u32,
+    }
+    struct NextHopKey = "next_hop_key" {
+        group: u32,
+        number: u32,
+    }
+    struct NextHop = "next_hop" {
+        addr: Addr,
+        switch_id: u32,
+    }
+    struct NatRuleKey = "nat_rule_key" {
+        router: u32,
+        number: u32,
+    }
+    #[derive(Default)]
+    struct NatRule = "nat_rule" {
+        inside: Addr,
+        outside: Addr,
+        inside_bits: u32,
+        kind: u8,
+        family: u8,
+        protocol: u8,
+        pad: u8,
+        inside_port: u16,
+        outside_port: u16,
+        port_min: u16,
+        port_max: u16,
+    }
+    struct LegAddressKey = "leg_address_key" {
+        ifindex: u32,
+        addr: Addr,
+    }
+}

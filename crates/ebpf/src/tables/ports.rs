@@ -1,0 +1,93 @@
+//! Logical ports, switches and their flood lists as map entries.
+
+use overlane_model::{Direction, FloodMember, PortTable, Tables};
+
+use super::rules::PortRules;
+use super::{Contents, Devices, PortDevice, Table, flags, put};
+use crate::EbpfError;
+use crate::abi;
+
+/// Ports, with the rule sets that `rules` found for them.
+pub(super) fn ports(
+    tables: &Tables,
+    devices: &Devices,
+    rules: &PortRules,
+    contents: &mut Contents,
+) -> Result<(), EbpfError> {
+    for port in &tables.ports {
+        let id = devices.id(&port.attachment)?;
+        let key = abi::PortKey {
+            switch_id: port.switch.number(),
+            key: port.key.get().into(),
+        };
+        let value = abi::Port {
+            switch_id: port.switch.number(),
+            key: port.key.get(),
+            mac: port.mac.into(),
+            flags: port_flags(port, devices.port(&port.attachment.device)?) | rules.flags(port),
+            learn_limit: port.learning.map_or(0, |learning| learning.limit),
+            learn_age: port.learning.map_or(0, |learning| learning.age_s),
+            rules_from: rules.set(port, Direction::FromPort),
+            rules_to: rules.set(port, Direction::ToPort),
+        };
+        put(contents, Table::Ports, &id, &value);
+        put(contents, Table::PortKeys, &key, &id);
+        put(
+            contents,
+            Table::PortCounters,
+            &key,
+            &abi::PortCounters::default(),
+        );
+    }
+    Ok(())
+}
+
+fn port_flags(port: &PortTable, device: PortDevice) -> u32 {
+    let security = &port.security;
+    flags([
+        (device.peer, abi::PORT_PEER),
+        (security.check_mac, abi::PORT_CHECK_MAC),
+        (security.check_addresses, abi::PORT_CHECK_ADDRESSES),
+        (security.allow_dhcp_server, abi::PORT_DHCP_SERVER),
+        (security.allow_router_advertisement, abi::PORT_ROUTER),
+        (port.learning.is_some(), abi::PORT_LEARNING),
+    ])
+}
+
+/// Switches and who gets their flooded frames.
+pub(super) fn switches(
+    tables: &Tables,
+    devices: &Devices,
+    contents: &mut Contents,
+) -> Result<(), EbpfError> {
+    for switch in &tables.switches {
+        let switch_id = switch.id.number();
+        let value = abi::Switch {
+            flood_members: switch.flood.len() as u32,
+            flags: flags([
+                (switch.flood_unknown, abi::SWITCH_FLOOD_UNKNOWN),
+                (switch.vlan_transparent, abi::SWITCH_TRANSPARENT),
+                (switch.learn_age_s.is_some(), abi::SWITCH_LEARNING),
+            ]),
+            learn_age: switch.learn_age_s.unwrap_or_default(),
+        };
+        put(contents, Table::Switches, &switch_id, &value);
+        for (index, member) in switch.flood.iter().enumerate() {
+            let (port, remote) = match member {
+                FloodMember::Local(at) => (devices.id(at)?, abi::Addr::default()),
+                FloodMember::Remote(addr) => (abi::PortId::default(), (*addr).into()),
+            };
+            let key = abi::FloodKey {
+                switch_id,
+                index: index as u32,
+            };
+            put(
+                contents,
+                Table::Flood,
+                &key,
+                &abi::FloodMember { port, remote },
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Remotes with the templates of their outer headers, and the settings, as map entries.
+
+use std::net::IpAddr;
+
+use overlane_model::{Dscp, Encapsulation, Tables};
+
+use super::{Contents, Devices, Table, put};
+use crate::EbpfError;
+use crate::abi;
+
+/// Remotes.
+pub(super) fn remotes(tables: &Tables, contents: &mut Contents) -> Result<(), EbpfError> {
+    for remote in &tables.remotes {
+        let (len, limit) = (remote.header.len(), abi::MAX_TEMPLATE);
+        if len > limit {
+            return Err(EbpfError::Template {
+                remote: remote.addr,
+                len,
+                limit,
+            });
+        }
+        let mut header = [0; abi::MAX_TEMPLATE];
+        header[..len].copy_from_slice(&remote.header);
+        let value = abi::Remote {
+            header_len: len as u16,
+            ip_csum: if remote.addr.is_ipv4() {
+                ipv4_sum(&header)
+            } else {
+                0
+            },
+            pad: 0,
+            header,
+        };
+        put(
+            contents,
+            Table::Remotes,
+            &abi::Addr::from(remote.addr),
+            &value,
+        );
+        put(
+            contents,
+            Table::RemoteCounters,
+            &abi::Addr::from(remote.addr),
+            &abi::RemoteCounters::default(),
+        );
+    }
+    Ok(())
+}
+
+/// What holds for the host.
+pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
+    let tunnel = &tables.tunnel;
+    abi::Settings {
+        vtep: tables.vtep.into(),
+        uplink_ifindex: devices.uplink_ifindex,
+        segmenter_ifindex: devices.segmenter_ifindex,
+        underlay_mtu: devices.underlay_mtu,
+        hash_seed: tunnel.hash_seed,
+        tunnel_port: tunnel.port,
+        source_port_min: *tunnel.source_ports.start(),
+        source_port_max: *tunnel.source_ports.end(),
+        encapsulation: match tunnel.encapsulation {
+            Encapsulation::Vxlan => abi::ENCAPSULATION_VXLAN,
+            Encapsulation::Geneve => abi::ENCAPSULATION_GENEVE,
+        },
+        family: if matches!(tables.vtep, IpAddr::V4(_)) {
+            4
+        } else {
+            6
+        },
+        strict: tunnel.strict.into(),
+        dscp: match tunnel.dscp {
+            Dscp::Fixed(dscp) => dscp,
+            Dscp::Copy => 0,
+        },
+        copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
+        pad: [0],
+        rules_version: tables.firewall.version,
+    }
+}
+
+/// The one's complement sum (RFC 1071) of the template's IPv4 header, over words as they lie in memory:
+/// the data path adds the length in network order and inverts.
+pub(super) fn ipv4_sum(header: &[u8; abi::MAX_TEMPLATE]) -> u16 {
+    let words = header[14..34].as_chunks::<2>().0;
+    let mut sum: u32 = words
+        .iter()
+        .map(|word| u32::from(u16::from_ne_bytes(*word)))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

@@ -1,0 +1,287 @@
+//! Routers as map entries: interfaces, routes and next hops, legs, and what gateways translate.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use overlane_model::{
+    Gateway, GatewayPlace, NatKind, NextHop, Route, RouterTable, Side, Tables, Way,
+};
+use zerocopy::IntoBytes;
+
+use super::numbering::Numbering;
+use super::{Contents, Devices, Table, put, read};
+use crate::EbpfError;
+use crate::abi::router as abi;
+use crate::abi::{Addr, MacBytes};
+use crate::classifier::peer_prefix;
+
+/// Next hops of one group, in order, as bytes of their entries.
+type Group = Vec<Vec<u8>>;
+
+/// All routers.
+pub(super) fn routers(
+    tables: &Tables,
+    devices: &Devices,
+    current: &Contents,
+    contents: &mut Contents,
+) -> Result<(), EbpfError> {
+    let mut groups = known_groups(current);
+    for router in &tables.routers {
+        interfaces(router, contents);
+        for route in &router.routes {
+            route_entry(router, route, &mut groups, contents);
+        }
+        let mut entry = abi::Router {
+            mac: router.mac.into(),
+            ..abi::Router::default()
+        };
+        if let Some(gateway) = &router.gateway {
+            gateway_entries(router, gateway, devices, &mut entry, contents)?;
+            nat(router, gateway, current, &mut entry, contents);
+        }
+        put(contents, Table::Routers, &router.id.get(), &entry);
+    }
+    Ok(())
+}
+
+fn interfaces(router: &RouterTable, contents: &mut Contents) {
+    for interface in &router.interfaces {
+        let key = abi::RouterInterfaceKey {
+            router: router.id.get(),
+            switch_id: interface.switch.number(),
+        };
+        let entry = abi::RouterInterface {
+            key: interface.key.get().into(),
+            v4: first(&interface.addresses, IpAddr::is_ipv4),
+            v6: first(&interface.addresses, is_global_v6),
+        };
+        put(contents, Table::RouterInterfaces, &key, &entry);
+    }
+}
+
+/// The first address that will do as the source of an answer; zero: none.
+fn first(addresses: &[IpNet], will_do: fn(&IpAddr) -> bool) -> Addr {
+    let mut addresses = addresses.iter().map(IpNet::addr);
+    let found = addresses.find(will_do);
+    found.map(Addr::from).unwrap_or_default()
+}
+
+fn is_global_v6(addr: &IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(v6) if !v6.is_unicast_link_local())
+}
+
+const fn side(side: Side) -> u32 {
+    match side {
+        Side::Switch(switch) => switch.number(),
+        Side::Leg => abi::SWITCH_ID_LEG,
+    }
+}
+
+fn route_entry(
+    router: &RouterTable,
+    route: &Route,
+    groups: &mut Numbering<Group>,
+    contents: &mut Contents,
+) {
+    let prefix = peer_prefix(route.to);
+    let key = abi::RouteKey {
+        prefixlen: 64 + prefix.bits,
+        router: router.id.get().to_be(),
+        family: u32::from(prefix.family).to_be(),
+        addr: prefix.addr,
+    };
+    let entry = match &route.way {
+        Way::Own => abi::Route {
+            kind: abi::ROUTE_OWN,
+            ..abi::Route::default()
+        },
+        Way::Connected(there) => abi::Route {
+            kind: abi::ROUTE_CONNECTED,
+            switch_id: side(*there),
+            ..abi::Route::default()
+        },
+        Way::Via(hops) => abi::Route {
+            kind: abi::ROUTE_VIA,
+            group: group(hops, groups, contents),
+            hops: hops.len() as u32,
+            ..abi::Route::default()
+        },
+    };
+    put(contents, Table::Routes, &key, &entry);
+}
+
+fn group(hops: &[NextHop], groups: &mut Numbering<Group>, contents: &mut Contents) -> u32 {
+    let entry = |hop: &NextHop| abi::NextHop {
+        addr: hop.addr.into(),
+        switch_id: side(hop.side),
+    };
+    let entries: Vec<_> = hops.iter().map(entry).collect();
+    let bytes = entries.iter().map(|entry| entry.as_bytes().to_vec());
+    let group = groups.number(bytes.collect());
+    for (number, entry) in (0..).zip(&entries) {
+        put(
+            contents,
+            Table::NextHops,
+            &abi::NextHopKey { group, number },
+            entry,
+        );
+    }
+    group
+}
+
+/// The groups that the kernel has; a group with gaps is nobody's, but its number is taken.
+fn known_groups(current: &Contents) -> Numbering<Group> {
+    let mut groups: BTreeMap<u32, BTreeMap<u32, Vec<u8>>> = BTreeMap::new();
+    for (key, entry) in read::<abi::NextHopKey, abi::NextHop>(current, Table::NextHops) {
+        let group = groups.entry(key.group).or_default();
+        group.insert(key.number, entry.as_bytes().to_vec());
+    }
+    let taken: Vec<u32> = groups.keys().copied().collect();
+    let whole = groups.into_iter().filter_map(|(number, hops)| {
+        let is_whole = hops.keys().copied().eq(0..hops.len() as u32);
+        is_whole.then(|| (hops.into_values().collect(), number))
+    });
+    Numbering::beside(whole, taken)
+}
+
+fn gateway_entries(
+    router: &RouterTable,
+    gateway: &Gateway,
+    devices: &Devices,
+    entry: &mut abi::Router,
+    contents: &mut Contents,
+) -> Result<(), EbpfError> {
+    let device = match &gateway.place {
+        GatewayPlace::Remote(vtep) => {
+            entry.flags |= abi::ROUTER_GATEWAY_ELSEWHERE;
+            entry.gateway = (*vtep).into();
+            return Ok(());
+        }
+        GatewayPlace::Here { leg } => leg,
+    };
+    entry.flags |= abi::ROUTER_GATEWAY_HERE;
+    let Some(device) = device else {
+        return Ok(());
+    };
+    let leg = devices.leg(device)?;
+    entry.leg_mac = MacBytes::from(leg.mac);
+    entry.leg_ifindex = leg.ifindex;
+    entry.leg_mtu = leg.mtu;
+    entry.leg_v4 = first(&gateway.addresses, IpAddr::is_ipv4);
+    entry.leg_v6 = first(&gateway.addresses, is_global_v6);
+    let id = router.id.get();
+    put(contents, Table::Legs, &leg.ifindex, &id);
+    let own = gateway.addresses.iter().map(IpNet::addr);
+    for addr in own.chain(gateway.nat.iter().map(|rule| outside(&rule.kind))) {
+        let key = abi::LegAddressKey {
+            ifindex: leg.ifindex,
+            addr: addr.into(),
+        };
+        put(contents, Table::LegAddresses, &key, &id);
+    }
+    Ok(())
+}
+
+const fn outside(kind: &NatKind) -> IpAddr {
+    match kind {
+        NatKind::OneToOne { outside, .. } | NatKind::Source { outside, .. } => *outside,
+        NatKind::Forward { outside, .. } => outside.0,
+    }
+}
+
+/// The list of nat rules. It has two places; a list that differs from the one in use gets the other place,
+/// and the router changes over with its one entry.
+fn nat(
+    router: &RouterTable,
+    gateway: &Gateway,
+    current: &Contents,
+    entry: &mut abi::Router,
+    contents: &mut Contents,
+) {
+    let rules: Vec<_> = gateway
+        .nat
+        .iter()
+        .map(|rule| nat_rule(&rule.kind))
+        .collect();
+    if rules.is_empty() || matches!(gateway.place, GatewayPlace::Remote(_)) {
+        return;
+    }
+    let id = router.id.get();
+    let mut place = id;
+    let mut used = read::<u32, abi::Router>(current, Table::Routers);
+    if let Some((_, used)) = used.find(|(number, used)| *number == id && used.nat_rules > 0) {
+        let is_odd = used.flags & abi::ROUTER_NAT_ODD != 0;
+        let in_use = id | if is_odd { abi::NAT_RULES_ODD } else { 0 };
+        let is_same = used.nat_rules as usize == rules.len() && {
+            let entries = current.get(&Table::NatRules);
+            (0..).zip(&rules).all(|(number, rule)| {
+                let key = abi::NatRuleKey {
+                    router: in_use,
+                    number,
+                };
+                let known = entries.and_then(|entries| entries.get(key.as_bytes()));
+                known.is_some_and(|known| known == rule.as_bytes())
+            })
+        };
+        place = if is_same {
+            in_use
+        } else {
+            in_use ^ abi::NAT_RULES_ODD
+        };
+    }
+    entry.flags |= abi::ROUTER_NAT;
+    if place & abi::NAT_RULES_ODD != 0 {
+        entry.flags |= abi::ROUTER_NAT_ODD;
+    }
+    entry.nat_rules = rules.len() as u32;
+    for (number, rule) in (0..).zip(&rules) {
+        let key = abi::NatRuleKey {
+            router: place,
+            number,
+        };
+        put(contents, Table::NatRules, &key, rule);
+    }
+}
+
+fn nat_rule(kind: &NatKind) -> abi::NatRule {
+    let base = |inside: IpAddr, outside: IpAddr| abi::NatRule {
+        inside: inside.into(),
+        outside: outside.into(),
+        inside_bits: 128,
+        family: if outside.is_ipv4() { 4 } else { 6 },
+        ..abi::NatRule::default()
+    };
+    match kind {
+        NatKind::OneToOne { inside, outside } => abi::NatRule {
+            kind: abi::NAT_ONE_TO_ONE,
+            ..base(*inside, *outside)
+        },
+        NatKind::Forward {
+            protocol,
+            outside,
+            inside,
+        } => abi::NatRule {
+            kind: abi::NAT_FORWARD,
+            protocol: *protocol,
+            inside_port: inside.1,
+            outside_port: outside.1,
+            ..base(inside.0, outside.0)
+        },
+        NatKind::Source {
+            inside,
+            outside,
+            ports,
+        } => {
+            let prefix = peer_prefix(*inside);
+            abi::NatRule {
+                kind: abi::NAT_SOURCE,
+                inside: prefix.addr,
+                inside_bits: prefix.bits,
+                port_min: *ports.start(),
+                port_max: *ports.end(),
+                ..base(inside.addr(), *outside)
+            }
+        }
+    }
+}

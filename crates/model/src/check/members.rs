@@ -1,0 +1,188 @@
+//! What only one port or router of a switch can have: MAC, address, key. And how many there can be.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use overlane_wire::{Mac, PortKey};
+
+use super::{Claims, quoted};
+use crate::decode::{Draft, InterfaceDraft, RouterDraft};
+use crate::diagnostic::{Sink, Span};
+use crate::fabric::{derived_mac, link_local};
+use crate::keys;
+use crate::render::printable;
+
+/// Something that a port or router has in a switch.
+struct Has<'d> {
+    switch: &'d str,
+    what: What,
+    at: Span,
+    owner: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    Mac(Mac),
+    /// A router's, made from its name.
+    DerivedMac(Mac),
+    Address(IpAddr),
+    Key(PortKey),
+}
+
+impl What {
+    /// What others must not have.
+    fn unique(self) -> Self {
+        match self {
+            Self::DerivedMac(mac) => Self::Mac(mac),
+            other => other,
+        }
+    }
+
+    fn described(self) -> String {
+        match self {
+            Self::Mac(mac) => format!("MAC {mac}"),
+            Self::DerivedMac(mac) => format!("MAC {mac}, which the name of the router gives it,"),
+            Self::Address(addr) => addr.to_string(),
+            Self::Key(key) => format!("key {key}"),
+        }
+    }
+}
+
+pub(super) fn members(draft: &Draft<'_>, sink: &mut Sink) {
+    let mut all = of_ports(draft);
+    for router in &draft.routers {
+        for interface in &router.interfaces {
+            all.extend(of_interface(router, interface));
+        }
+    }
+    all.sort_by_key(|has| has.at);
+    let mut claims = Claims::new();
+    for has in all {
+        let first = claims.claim((has.switch, has.what.unique()), has.at, has.owner);
+        taken(first, &has.what, has.switch, has.at, sink);
+    }
+    for router in &draft.routers {
+        for interface in router.interfaces.iter() {
+            link_local_taken(router, interface, &claims, sink);
+        }
+    }
+}
+
+fn of_ports<'d>(draft: &'d Draft<'_>) -> Vec<Has<'d>> {
+    let mut all = Vec::new();
+    for port in &draft.ports {
+        let Some(switch) = port.switch else { continue };
+        let mut has = |what, at| {
+            all.push(Has {
+                switch: switch.value,
+                what,
+                at,
+                owner: quoted("port", &port.name),
+            });
+        };
+        if let Some(mac) = port.mac {
+            has(What::Mac(mac.value), mac.at);
+        }
+        for address in &port.addresses {
+            has(What::Address(address.value), address.at);
+        }
+        if let Some(key) = port.key {
+            has(What::Key(key.value), key.at);
+        }
+    }
+    all
+}
+
+/// The MAC of a router, and where it is written.
+fn mac(router: &RouterDraft<'_>) -> (What, Span) {
+    match router.mac {
+        Some(mac) => (What::Mac(mac.value), mac.at),
+        None => {
+            let mac = derived_mac(router.name.text);
+            (What::DerivedMac(mac), router.name.at)
+        }
+    }
+}
+
+fn of_interface<'d>(
+    router: &'d RouterDraft<'_>,
+    interface: &'d InterfaceDraft<'_>,
+) -> impl Iterator<Item = Has<'d>> {
+    let addresses = interface.addresses.iter();
+    let addresses = addresses.map(|at| (What::Address(at.value.addr()), at.at));
+    addresses.chain([mac(router)]).map(|(what, at)| Has {
+        switch: interface.switch.text,
+        what,
+        at,
+        owner: quoted("router", &router.name),
+    })
+}
+
+fn taken(first: Option<(Span, String)>, what: &What, switch: &str, at: Span, sink: &mut Sink) {
+    if let Some((place, other)) = first {
+        let switch = printable(switch);
+        let what_said = what.described();
+        let message = format!("{what_said} is already taken by {other} in switch `{switch}`");
+        let help = match what {
+            What::DerivedMac(_) => "give the router a `mac` that is unique within its switches",
+            _ => "it must be unique within the switch",
+        };
+        sink.conflict(at, message, help, (place, format!("{other} has it here")));
+    }
+}
+
+/// A router has the link-local address made from its MAC, which a port may have been given.
+fn link_local_taken(
+    router: &RouterDraft<'_>,
+    interface: &InterfaceDraft<'_>,
+    claims: &Claims<(&str, What)>,
+    sink: &mut Sink,
+) {
+    if !(interface.addresses.iter()).any(|address| address.value.addr().is_ipv6()) {
+        return;
+    }
+    let (what, at) = mac(router);
+    let (What::Mac(mac) | What::DerivedMac(mac)) = what else {
+        return;
+    };
+    let addr = link_local(mac);
+    let switch = interface.switch.text;
+    let Some((place, other)) = claims.get(&(switch, What::Address(addr.into()))) else {
+        return;
+    };
+    let owner = quoted("router", &router.name);
+    let switch = printable(switch);
+    let message =
+        format!("{addr} is the link-local address of {owner} and of {other} in switch `{switch}`");
+    let help = "remove the address from the port, or give the router another `mac`";
+    let said = [
+        format!("{other} has it here"),
+        format!("{owner} has its MAC here"),
+    ];
+    sink.disagreement([(place, &said[0]), (at, &said[1])], message, help);
+}
+
+/// Of ports and interfaces together, since they share the keys.
+pub(super) fn switch_sizes(draft: &Draft<'_>, sink: &mut Sink) {
+    let ports = draft
+        .ports
+        .iter()
+        .filter_map(|port| Some(port.switch?.value));
+    let interfaces = draft.routers.iter().flat_map(|router| &router.interfaces);
+    let interfaces = interfaces.map(|interface| interface.switch.text);
+    let mut sizes: HashMap<&str, usize> = HashMap::new();
+    for switch in ports.chain(interfaces) {
+        *sizes.entry(switch).or_default() += 1;
+    }
+    for switch in &draft.switches {
+        let size = sizes.get(switch.name.text).copied().unwrap_or_default();
+        if size > keys::KEYS {
+            let message = format!("{} has {size} ports", quoted("switch", &switch.name));
+            let help = format!(
+                "a switch can have {} ports, interfaces of routers included: split it",
+                keys::KEYS
+            );
+            sink.report(switch.name.at, message, Some(help));
+        }
+    }
+}

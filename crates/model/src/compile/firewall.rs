@@ -1,0 +1,223 @@
+//! The firewall of one host: the rules that name one of its ports, with the ports and addresses that they
+//! name, and which of its ports have one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+use overlane_wire::PortKey;
+
+use crate::fabric::{Fabric, Host, Peer, Policy, Port, PortSet, Rule};
+use crate::keys::Fnv1a;
+use crate::names::Name;
+use crate::tables::{FirewallTable, PortFirewall, PortTable, RuleTable, Service, SwitchId};
+
+/// Ports that rules name together, seen from the host.
+#[derive(Default)]
+struct Set {
+    /// Those of this host.
+    here: Vec<(SwitchId, PortKey)>,
+    /// The addresses of all of them.
+    addresses: Vec<IpNet>,
+}
+
+impl Set {
+    fn new<'f>(fabric: &Fabric, host: &Host, ports: impl Iterator<Item = &'f Port>) -> Self {
+        let mut set = Self::default();
+        for port in ports {
+            if port.host == host.name
+                && let Some(switch) = fabric.switches.get(&port.switch)
+            {
+                set.here.push((switch.id, port.key));
+            }
+            set.addresses
+                .extend(port.addresses.iter().map(|&addr| IpNet::from(addr)));
+        }
+        set
+    }
+}
+
+/// The firewall as one host sees it.
+pub(super) struct View<'f> {
+    fabric: &'f Fabric,
+    host: &'f Host,
+    groups: BTreeMap<&'f Name, Set>,
+    switches: BTreeMap<&'f Name, Set>,
+}
+
+impl<'f> View<'f> {
+    /// With all ports of the fabric, by switch.
+    pub(super) fn new(
+        fabric: &'f Fabric,
+        host: &'f Host,
+        by_switch: &BTreeMap<&'f Name, Vec<&'f Port>>,
+    ) -> Self {
+        let groups = fabric.groups.values().map(|group| {
+            let ports = group.ports.iter();
+            let ports = ports.filter_map(|name| fabric.ports.get(name));
+            (&group.name, Set::new(fabric, host, ports))
+        });
+        let switches = by_switch.iter().map(|(&name, ports)| {
+            let ports = ports.iter().copied();
+            (name, Set::new(fabric, host, ports))
+        });
+        Self {
+            fabric,
+            host,
+            groups: groups.collect(),
+            switches: switches.collect(),
+        }
+    }
+
+    /// Adds what `add` takes of a set of ports.
+    fn with_set<T>(&self, set: &PortSet, into: &mut T, add: impl Fn(&mut T, &Set)) {
+        match set {
+            PortSet::Port(name) => {
+                let port = self.fabric.ports.get(name).into_iter();
+                add(into, &Set::new(self.fabric, self.host, port));
+            }
+            PortSet::Group(name) => self
+                .groups
+                .get(name)
+                .into_iter()
+                .for_each(|set| add(into, set)),
+            // A switch without ports is none of these.
+            PortSet::Switch(name) => {
+                self.switches
+                    .get(name)
+                    .into_iter()
+                    .for_each(|set| add(into, set));
+            }
+        }
+    }
+
+    /// The rules of this host; `ports` then learn whether they have a firewall.
+    pub(super) fn table(&self, ports: &mut [PortTable]) -> FirewallTable {
+        let rules: Vec<RuleTable> = (self.fabric.rules.iter())
+            .filter_map(|rule| self.rule(rule))
+            .collect();
+        let named: BTreeSet<(SwitchId, PortKey)> = rules
+            .iter()
+            .flat_map(|rule| rule.ports.iter().copied())
+            .collect();
+        for port in ports.iter_mut() {
+            let policies = self.policies(&port.name);
+            let drops = policies.is_some_and(|it| it.drop_from_port || it.drop_to_port);
+            let is_named = named.contains(&(port.switch, port.key));
+            port.firewall = policies.filter(|_| drops || is_named);
+        }
+        let version = version(&rules, ports);
+        FirewallTable { rules, version }
+    }
+
+    /// The default policies of a port.
+    fn policies(&self, port: &Name) -> Option<PortFirewall> {
+        let switch = &self.fabric.ports.get(port)?.switch;
+        let firewall = self.fabric.switches.get(switch)?.firewall;
+        Some(PortFirewall {
+            drop_from_port: firewall.from_port == Policy::Drop,
+            drop_to_port: firewall.to_port == Policy::Drop,
+            allow_when_full: firewall.when_full == Policy::Allow,
+        })
+    }
+
+    /// The rule, if it names a port of this host.
+    fn rule(&self, rule: &Rule) -> Option<RuleTable> {
+        let mut ports = BTreeSet::new();
+        for set in &rule.ports {
+            self.with_set(set, &mut ports, |ports, set| ports.extend(&set.here));
+        }
+        if ports.is_empty() {
+            return None;
+        }
+        Some(RuleTable {
+            name: rule.name.clone(),
+            line: rule.line,
+            priority: rule.priority,
+            direction: rule.direction,
+            ports: ports.into_iter().collect(),
+            peers: rule.peers.as_ref().map(|peers| self.peers(peers)),
+            services: rule.services.clone(),
+            action: rule.action,
+            log: rule.log,
+        })
+    }
+
+    /// In order, each once. Ports without addresses add none, so that a rule may match nobody.
+    fn peers(&self, peers: &[Peer]) -> Vec<IpNet> {
+        let mut networks = BTreeSet::new();
+        for peer in peers {
+            match peer {
+                Peer::Addresses(network) => networks.extend([*network]),
+                Peer::Network(name) => {
+                    let network = self.fabric.networks.get(name).into_iter();
+                    networks.extend(network.flat_map(|network| &network.networks));
+                }
+                Peer::Ports(set) => self.with_set(set, &mut networks, |networks, set| {
+                    networks.extend(&set.addresses);
+                }),
+            }
+        }
+        networks.into_iter().collect()
+    }
+}
+
+/// A hash over all that decides whether a connection may begin; not over names, lines and logs. A list is
+/// written with its length before it, so that no two tables are written alike.
+fn version(rules: &[RuleTable], ports: &[PortTable]) -> u32 {
+    let mut hash = Fnv1a::new();
+    hash.length(rules.len());
+    for rule in rules {
+        hash.add(&[rule.direction as u8, rule.action as u8]);
+        hash.length(rule.ports.len());
+        for &port in &rule.ports {
+            hash.port(port);
+        }
+        hash.add(&[u8::from(rule.peers.is_some())]);
+        let peers = rule.peers.as_deref().unwrap_or_default();
+        hash.length(peers.len());
+        peers.iter().for_each(|&network| hash.network(network));
+        hash.add(&[u8::from(rule.services.is_some())]);
+        let services = rule.services.as_deref().unwrap_or_default();
+        hash.length(services.len());
+        services.iter().for_each(|service| hash.service(service));
+    }
+    for port in ports {
+        let Some(firewall) = port.firewall else {
+            continue;
+        };
+        hash.port((port.switch, port.key));
+        hash.add(&[
+            u8::from(firewall.drop_from_port),
+            u8::from(firewall.drop_to_port),
+        ]);
+    }
+    hash.get()
+}
+
+impl Fnv1a {
+    fn length(&mut self, length: usize) {
+        self.add(&(length as u64).to_be_bytes());
+    }
+
+    fn port(&mut self, (switch, key): (SwitchId, PortKey)) {
+        self.add(&switch.number().to_be_bytes());
+        self.add(&key.get().to_be_bytes());
+    }
+
+    fn network(&mut self, network: IpNet) {
+        self.add(&[network.prefix_len()]);
+        match network {
+            IpNet::V4(network) => self.add(&network.addr().octets()),
+            IpNet::V6(network) => self.add(&network.addr().octets()),
+        }
+    }
+
+    fn service(&mut self, service: &Service) {
+        let (protocol, range) = service.range();
+        self.add(&[protocol, u8::from(range.is_some())]);
+        if let Some(range) = range {
+            self.add(&range.start().to_be_bytes());
+            self.add(&range.end().to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The routers as one host sees them, and which logical switches they bring to it.
+//!
+//! A router is distributed: the host where a packet enters routes it, so it has to know every switch that
+//! the packet may come out on, through other routers too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+
+use crate::fabric::{Fabric, GatewayHost, Host, Interface, Router};
+use crate::names::Name;
+use crate::prefixes::Prefixes;
+use crate::tables::{
+    FdbEntry, Gateway, GatewayPlace, Neighbour, NextHop, Place, Route, RouterInterface,
+    RouterTable, Side, SwitchId, Way,
+};
+
+/// The switches of a host by name: those with a port there (`own`), those of the routers whose gateway it is,
+/// and all that routers join with these.
+pub(super) fn reached<'f>(
+    fabric: &'f Fabric,
+    host: &Host,
+    own: impl Iterator<Item = &'f Name>,
+) -> BTreeSet<&'f Name> {
+    let mut routers: BTreeMap<&Name, Vec<&Router>> = BTreeMap::new();
+    for router in fabric.routers.values() {
+        for interface in &router.interfaces {
+            routers.entry(&interface.switch).or_default().push(router);
+        }
+    }
+    let gateways = fabric.routers.values().filter(|router| {
+        let gateway = router.gateway.as_ref();
+        gateway.is_some_and(|gateway| gateway.host == host.name)
+    });
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&Name> = own.chain(gateways.flat_map(switches)).collect();
+    while let Some(switch) = next.pop() {
+        if reached.insert(switch) {
+            // Each router once: its switches need no second look.
+            let joined = routers.remove(switch).unwrap_or_default();
+            next.extend(joined.into_iter().flat_map(switches));
+        }
+    }
+    reached
+}
+
+fn switches(router: &Router) -> impl Iterator<Item = &Name> {
+    router.interfaces.iter().map(|interface| &interface.switch)
+}
+
+/// An interface and its router, on a switch that the host knows.
+pub(super) struct Attached<'f> {
+    router: &'f Router,
+    interface: &'f Interface,
+}
+
+/// By switch.
+pub(super) fn attached<'f>(routers: &[&'f Router]) -> BTreeMap<&'f Name, Vec<Attached<'f>>> {
+    let mut attached: BTreeMap<&Name, Vec<Attached<'f>>> = BTreeMap::new();
+    for &router in routers {
+        for interface in &router.interfaces {
+            let list = attached.entry(&interface.switch).or_default();
+            list.push(Attached { router, interface });
+        }
+    }
+    attached
+}
+
+impl Attached<'_> {
+    pub(super) fn fdb(&self, switch: SwitchId) -> FdbEntry {
+        FdbEntry {
+            switch,
+            mac: self.router.mac,
+            key: self.interface.key,
+            port: self.router.name.clone(),
+            place: Place::Router(self.router.id),
+        }
+    }
+
+    /// Of each of its addresses, the one made from the MAC included.
+    pub(super) fn neighbours(&self, switch: SwitchId) -> impl Iterator<Item = Neighbour> {
+        let declared = self.interface.addresses.iter().map(IpNet::addr);
+        let link_local = link_local(self.router, self.interface).map(Into::into);
+        declared.chain(link_local).map(move |addr| Neighbour {
+            switch,
+            addr,
+            mac: self.router.mac,
+            key: self.interface.key,
+            is_router: true,
+            router: Some(self.router.id),
+            port: self.router.name.clone(),
+        })
+    }
+}
+
+fn link_local(router: &Router, interface: &Interface) -> Option<std::net::Ipv6Addr> {
+    let mut addresses = interface.addresses.iter();
+    let any = addresses.any(|address| address.addr().is_ipv6());
+    any.then(|| router.link_local())
+}
+
+/// The table of a router.
+pub(super) fn table(fabric: &Fabric, host: &Host, router: &Router) -> Option<RouterTable> {
+    let id = |switch: &Name| Some(fabric.switches.get(switch)?.id);
+    let interfaces = router.interfaces.iter().map(|interface| {
+        Some(RouterInterface {
+            switch: id(&interface.switch)?,
+            key: interface.key,
+            addresses: interface.addresses.clone(),
+            link_local: link_local(router, interface),
+        })
+    });
+    let gateway = match &router.gateway {
+        None => None,
+        Some(gateway) => Some(self::gateway(fabric, host, gateway)?),
+    };
+    Some(RouterTable {
+        name: router.name.clone(),
+        id: router.id,
+        mac: router.mac,
+        interfaces: interfaces.collect::<Option<_>>()?,
+        routes: routes(fabric, router)?,
+        gateway,
+    })
+}
+
+fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gateway> {
+    let here = gateway.host == host.name;
+    let place = if here {
+        let leg = gateway.device.clone();
+        GatewayPlace::Here { leg }
+    } else {
+        GatewayPlace::Remote(fabric.hosts.get(&gateway.host)?.underlay)
+    };
+    Some(Gateway {
+        host: gateway.host.clone(),
+        place,
+        addresses: gateway.addresses.clone(),
+        nat: if here {
+            gateway.nat.clone()
+        } else {
+            Vec::new()
+        },
+    })
+}
+
+/// Each prefix once: of its own addresses and a network that is only one address, the address counts.
+fn routes(fabric: &Fabric, router: &Router) -> Option<Vec<Route>> {
+    let mut sides: Vec<(IpNet, Side, u32)> = Vec::new();
+    for interface in &router.interfaces {
+        let side = Side::Switch(fabric.switches.get(&interface.switch)?.id);
+        let addresses = interface.addresses.iter();
+        sides.extend(addresses.map(|&address| (address, side, interface.line)));
+    }
+    let gateway = router.gateway.as_ref();
+    if let Some(gateway) = gateway {
+        let addresses = gateway.addresses.iter();
+        sides.extend(addresses.map(|&address| (address, Side::Leg, gateway.line)));
+    }
+    let own = sides
+        .iter()
+        .map(|&(address, _, line)| (address.addr(), line));
+    let nat = gateway.map(|gateway| &gateway.nat).into_iter().flatten();
+    let own = own.chain(nat.map(|rule| (rule.kind.outside(), rule.line)));
+    let mut routes = BTreeMap::new();
+    for (addr, line) in own {
+        let to = IpNet::from(addr);
+        let way = Way::Own;
+        routes.entry(to).or_insert(Route { to, way, line });
+    }
+    let mut connected = Prefixes::new();
+    for &(address, side, line) in &sides {
+        connected.insert(address, side);
+        let to = address.trunc();
+        let way = Way::Connected(side);
+        routes.entry(to).or_insert(Route { to, way, line });
+    }
+    for route in &router.routes {
+        let hops = route.via.iter().map(|&addr| {
+            let side = *connected.find(addr)?;
+            Some(NextHop { addr, side })
+        });
+        let (to, line) = (route.to, route.line);
+        let way = Way::Via(hops.collect::<Option<_>>()?);
+        routes.entry(to).or_insert(Route { to, way, line });
+    }
+    Some(routes.into_values().collect())
+}

@@ -1,0 +1,175 @@
+//! The shape of what the fabric file says of logical routers.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use overlane_wire::Mac;
+
+use crate::decode::{nat, reference};
+use crate::diagnostic::{Sink, Span};
+use crate::names::DeviceName;
+use crate::networks::{filled, interface_address, list, network};
+use crate::record::{Key, NameDraft, named, optional, record, required};
+use crate::render::printable;
+use crate::scalar::Spanned;
+use crate::values::{address, device, station};
+use crate::yaml::{Node, Value};
+
+#[derive(Debug)]
+pub(crate) struct RouterDraft<'n> {
+    pub(crate) name: NameDraft<'n>,
+    pub(crate) mac: Option<Spanned<Mac>>,
+    pub(crate) interfaces: Vec<InterfaceDraft<'n>>,
+    pub(crate) routes: Vec<RouteDraft>,
+    pub(crate) gateway: Option<GatewayDraft<'n>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct InterfaceDraft<'n> {
+    /// The switch, which names it.
+    pub(crate) switch: NameDraft<'n>,
+    pub(crate) addresses: Vec<Spanned<IpNet>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RouteDraft {
+    pub(crate) to: Option<Spanned<IpNet>>,
+    pub(crate) via: Vec<Spanned<IpAddr>>,
+    pub(crate) at: Span,
+}
+
+#[derive(Debug)]
+pub(crate) struct GatewayDraft<'n> {
+    pub(crate) host: Option<Spanned<&'n str>>,
+    pub(crate) device: Option<Spanned<DeviceName>>,
+    pub(crate) addresses: Vec<Spanned<IpNet>>,
+    pub(crate) nat: Vec<nat::NatDraft>,
+    pub(crate) at: Span,
+}
+
+pub(super) const ROUTER: [Key; 4] = [
+    optional("mac"),
+    required("interfaces", "interfaces: { blue: [198.18.1.254/24] }"),
+    optional("routes"),
+    optional("gateway"),
+];
+pub(super) const ROUTE: [Key; 2] = [
+    required("to", "to: 0.0.0.0/0"),
+    required("via", "via: 198.18.1.9"),
+];
+pub(super) const GATEWAY: [Key; 4] = [
+    required("host", "host: h1"),
+    optional("device"),
+    optional("addresses"),
+    optional("nat"),
+];
+
+pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
+    let what = format!("router `{}`", printable(name.text));
+    let [mac, interfaces, routes, gateway_node] = record(node, name.at, &what, &ROUTER, sink);
+    if let Some(node) =
+        interfaces.filter(|node| matches!(&node.value, Value::Mapping(list) if list.is_empty()))
+    {
+        let help = "add one, for example `blue: [198.18.1.254/24]`";
+        sink.error(node.at, format!("{what} has no interface"), help);
+    }
+    RouterDraft {
+        mac: mac.and_then(|node| station(node, sink)),
+        interfaces: interfaces.map_or_else(Vec::new, |node| {
+            named(node, &format!("interfaces of {what}"), interface, sink)
+        }),
+        routes: routes.map_or_else(Vec::new, |node| {
+            let help = "write it in brackets: [{ to: 0.0.0.0/0, via: 198.18.1.9 }]";
+            let nodes = list(node, "`routes`", help, sink).iter();
+            nodes.map(|node| route(node, sink)).collect()
+        }),
+        gateway: gateway_node.map(|node| gateway(node, &what, sink)),
+        name,
+    }
+}
+
+fn interface<'n>(switch: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> InterfaceDraft<'n> {
+    let what = format!("interface `{}`", printable(switch.text));
+    InterfaceDraft {
+        switch,
+        addresses: interface_addresses(node, &what, sink),
+    }
+}
+
+fn interface_addresses(node: &Node, what: &str, sink: &mut Sink) -> Vec<Spanned<IpNet>> {
+    let help = "write addresses with their prefix lengths in brackets: [198.18.1.254/24]";
+    let nodes = filled(node, what, help, sink).iter();
+    nodes
+        .filter_map(|node| interface_address(node, sink))
+        .collect()
+}
+
+fn route(node: &Node, sink: &mut Sink) -> RouteDraft {
+    let [to, via] = record(node, node.at, "a route", &ROUTE, sink);
+    RouteDraft {
+        to: to.and_then(|node| network(node, "`to`", sink)),
+        via: via.map_or_else(Vec::new, |node| next_hops(node, sink)),
+        at: node.at,
+    }
+}
+
+/// One address, or a list of them.
+fn next_hops(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
+    let help =
+        "write the address of the next router, or several in brackets: [198.18.1.8, 198.18.1.9]";
+    match node.value {
+        Value::List(_) => {
+            let nodes = filled(node, "`via`", help, sink).iter();
+            let hops = nodes.filter_map(|node| address(node, "a next hop", sink));
+            hops.collect()
+        }
+        _ => address(node, "`via`", sink).into_iter().collect(),
+    }
+}
+
+fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n> {
+    let what = format!("the gateway of {router}");
+    let [host, device_node, addresses, nat] = record(node, node.at, &what, &GATEWAY, sink);
+    if matches!(node.value, Value::Mapping(_)) {
+        leg(device_node, addresses, nat, &what, sink);
+    }
+    GatewayDraft {
+        host: host.and_then(|node| reference(node, "host", sink)),
+        device: device_node.and_then(|node| device(node, "`device`", sink)),
+        addresses: addresses.map_or_else(Vec::new, |node| {
+            interface_addresses(node, "`addresses`", sink)
+        }),
+        nat: nat.map_or_else(Vec::new, |node| {
+            let help = "write it in brackets: [{ source: 198.18.1.0/24, outside: 198.19.0.2 }]";
+            let nodes = list(node, "`nat`", help, sink).iter();
+            nodes.map(|node| nat::rule(node, sink)).collect()
+        }),
+        at: node.at,
+    }
+}
+
+/// A leg has a device and addresses, and only a leg is something to translate at.
+fn leg(
+    device: Option<&Node>,
+    addresses: Option<&Node>,
+    nat: Option<&Node>,
+    gateway: &str,
+    sink: &mut Sink,
+) {
+    match (device, addresses) {
+        (Some(device), None) => {
+            let message = format!("{gateway} has a `device`, but no `addresses` on it");
+            let help = "add the router's addresses in the physical network, for example `addresses: [198.19.0.2/24]`";
+            sink.error(device.at, message, help);
+        }
+        (None, _) => {
+            for (node, key) in [(addresses, "addresses"), (nat, "nat")] {
+                let Some(node) = node else { continue };
+                let message = format!("{gateway} has `{key}`, but no `device`");
+                let help = "add the device that leads into the physical network, for example `device: eth2`";
+                sink.error(node.at, message, help);
+            }
+        }
+        (Some(_), Some(_)) => {}
+    }
+}

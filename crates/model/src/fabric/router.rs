@@ -1,0 +1,113 @@
+//! A logical router of the [`Fabric`](crate::Fabric).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use overlane_wire::{Mac, PortKey};
+
+use crate::names::{DeviceName, Name};
+use crate::tables::{NatKind, NatRule, RouterId};
+
+/// A logical router.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Router {
+    /// Its name.
+    pub name: Name,
+    /// Its number: derived from its name.
+    pub id: RouterId,
+    /// Its MAC on each of its switches: declared, or derived from its name.
+    pub mac: Mac,
+    /// Its interfaces, by switch; at least one.
+    pub interfaces: Vec<Interface>,
+    /// Its static routes, by network, each network once.
+    pub routes: Vec<StaticRoute>,
+    /// Where it meets the physical network.
+    pub gateway: Option<GatewayHost>,
+    /// Where the file declares it.
+    pub line: u32,
+}
+
+impl Router {
+    /// Its address on each link where it has an IPv6 address: made from its MAC (RFC 4291 appendix A).
+    pub fn link_local(&self) -> Ipv6Addr {
+        link_local(self.mac)
+    }
+}
+
+/// The link-local address made from a MAC (RFC 4291 appendix A).
+pub(crate) fn link_local(mac: Mac) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.get();
+    let eui = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(u64::from_be_bytes(eui)))
+}
+
+/// The MAC of a router that declares none.
+pub(crate) fn derived_mac(name: &str) -> Mac {
+    let [a, b, c, d] = crate::keys::fnv1a(name.as_bytes()).to_be_bytes();
+    Mac::new([0x0e, 0x6f, a, b, c, d])
+}
+
+/// A router's place on a logical switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// The switch.
+    pub switch: Name,
+    /// Its number there: derived from the names of router and switch.
+    pub key: PortKey,
+    /// Its addresses with their networks, in the order of the file; at least one.
+    pub addresses: Vec<IpNet>,
+    /// Where the file declares it.
+    pub line: u32,
+}
+
+/// A route that the fabric declares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticRoute {
+    /// The network, without host bits.
+    pub to: IpNet,
+    /// The next routers, in order, each once; at least one.
+    pub via: Vec<IpAddr>,
+    /// Where the file declares it.
+    pub line: u32,
+}
+
+/// Where a router meets the physical network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GatewayHost {
+    /// The host.
+    pub host: Name,
+    /// The leg: its device in the physical network. `None`: it only stands for the router before those who
+    /// do not route themselves.
+    pub device: Option<DeviceName>,
+    /// The router's addresses on the leg with their networks, in the order of the file. None without a leg.
+    pub addresses: Vec<IpNet>,
+    /// What is translated, in the order of the file.
+    pub nat: Vec<NatRule>,
+    /// Where the file declares it.
+    pub line: u32,
+}
+
+impl NatKind {
+    /// What is translated; of a forwarded port its address.
+    pub(crate) fn inside(&self) -> IpNet {
+        match *self {
+            Self::OneToOne { inside, .. } => inside.into(),
+            Self::Forward {
+                inside: (inside, _),
+                ..
+            } => inside.into(),
+            Self::Source { inside, .. } => inside,
+        }
+    }
+
+    /// The address in the physical network.
+    pub(crate) fn outside(&self) -> IpAddr {
+        match *self {
+            Self::OneToOne { outside, .. } | Self::Source { outside, .. } => outside,
+            Self::Forward {
+                outside: (outside, _),
+                ..
+            } => outside,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A logical switch of the [`Fabric`](crate::Fabric).
+
+use std::fmt;
+
+use crate::names::Name;
+use crate::tables::SwitchId;
+
+/// A logical switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Switch {
+    /// Its name.
+    pub name: Name,
+    /// What it is on the underlay.
+    pub id: SwitchId,
+    /// What happens to unicast without an FDB entry.
+    pub unknown_unicast: UnknownUnicast,
+    /// What happens to VLAN tags of guests.
+    pub guest_vlan: GuestVlan,
+    /// What its ports do with packets that no rule matches.
+    pub firewall: SwitchFirewall,
+    /// Where the file declares it.
+    pub line: u32,
+}
+
+/// What a logical switch does with unicast without an FDB entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownUnicast {
+    /// Drops it.
+    #[default]
+    Drop,
+    /// Copies it to the flood list.
+    Flood,
+}
+
+impl UnknownUnicast {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Drop, Self::Flood];
+}
+
+/// What a logical switch does with VLAN tags of guests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GuestVlan {
+    /// Drops the frame (RFC 7348 section 6.1).
+    #[default]
+    Refuse,
+    /// Carries the tag with the frame.
+    Transparent,
+}
+
+impl GuestVlan {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Transparent];
+}
+
+impl fmt::Display for GuestVlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Refuse => "refuse",
+            Self::Transparent => "transparent",
+        })
+    }
+}
+
+impl fmt::Display for UnknownUnicast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Drop => "drop",
+            Self::Flood => "flood",
+        })
+    }
+}
+
+/// What the ports of a switch do with packets that no rule matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchFirewall {
+    /// With what a port sends.
+    pub from_port: Policy,
+    /// With what a port gets.
+    pub to_port: Policy,
+    /// With the first packet of a connection for which there is no place.
+    pub when_full: Policy,
+}
+
+impl Default for SwitchFirewall {
+    fn default() -> Self {
+        Self {
+            from_port: Policy::Allow,
+            to_port: Policy::Allow,
+            when_full: Policy::Drop,
+        }
+    }
+}
+
+/// What becomes of packets about which nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// They pass.
+    Allow,
+    /// They are dropped.
+    Drop,
+}
+
+impl Policy {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Allow, Self::Drop];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Allow => "allow",
+            Self::Drop => "drop",
+        })
+    }
+}

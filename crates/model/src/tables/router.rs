@@ -1,0 +1,179 @@
+//! The routers that a host knows: those with an interface on a logical switch of this host, and those
+//! whose gateway it is. `docs/semantics.md`, route and nat, says what the data path does with them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use overlane_wire::{Mac, PortKey};
+
+use crate::names::{DeviceName, Name};
+use crate::tables::SwitchId;
+
+/// The number of a router in the maps of the data path: 1 to 16 777 215, derived from its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RouterId(u32);
+
+impl RouterId {
+    /// The highest: a connection's key has a bit above it.
+    pub const MAX: u32 = (1 << 24) - 1;
+
+    /// The number, if it is one.
+    pub const fn new(number: u32) -> Option<Self> {
+        match number {
+            1..=Self::MAX => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for RouterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A logical router.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RouterTable {
+    /// Its name in the fabric.
+    pub name: Name,
+    /// Its number.
+    pub id: RouterId,
+    /// Its MAC: on each of its switches, on every host.
+    pub mac: Mac,
+    /// Its interfaces, by switch.
+    pub interfaces: Vec<RouterInterface>,
+    /// Its routes, by prefix; each prefix once. Its own addresses and connected networks are among them.
+    pub routes: Vec<Route>,
+    /// Where it meets the physical network.
+    pub gateway: Option<Gateway>,
+}
+
+/// A router's place on a logical switch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RouterInterface {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Its number there, as ports have one.
+    pub key: PortKey,
+    /// Its addresses with their networks, in the order of the file.
+    pub addresses: Vec<IpNet>,
+    /// The link-local address made from the router's MAC, where it has an IPv6 address.
+    pub link_local: Option<Ipv6Addr>,
+}
+
+/// Where packets to a network go.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Route {
+    /// The network, without host bits.
+    pub to: IpNet,
+    /// The way.
+    pub way: Way,
+    /// Its line in the fabric file.
+    pub line: u32,
+}
+
+/// A way out of a router.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// The router's own address.
+    Own,
+    /// The network is there.
+    Connected(Side),
+    /// By one of these, chosen by the flow's hash; at least one.
+    Via(Vec<NextHop>),
+}
+
+/// The next router.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NextHop {
+    /// Its address.
+    pub addr: IpAddr,
+    /// Where it is.
+    pub side: Side,
+}
+
+/// What a router is attached to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Side {
+    /// A logical switch.
+    Switch(SwitchId),
+    /// The physical network behind the gateway's leg.
+    Leg,
+}
+
+/// A router's gateway.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Gateway {
+    /// Its host.
+    pub host: Name,
+    /// Seen from this host.
+    pub place: GatewayPlace,
+    /// The router's addresses on the leg with their networks; empty without a leg.
+    pub addresses: Vec<IpNet>,
+    /// What is translated, in the order of the file. Empty where the gateway is elsewhere.
+    pub nat: Vec<NatRule>,
+}
+
+/// Where a gateway is, seen from this host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum GatewayPlace {
+    /// On this host.
+    Here {
+        /// The leg: its device in the physical network.
+        leg: Option<DeviceName>,
+    },
+    /// Behind this VTEP.
+    Remote(IpAddr),
+}
+
+/// What a gateway translates.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NatRule {
+    /// How.
+    pub kind: NatKind,
+    /// Its line in the fabric file.
+    pub line: u32,
+}
+
+/// How a gateway translates.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum NatKind {
+    /// One address for one, both ways, ports unchanged.
+    OneToOne {
+        /// In the overlay.
+        inside: IpAddr,
+        /// In the physical network.
+        outside: IpAddr,
+    },
+    /// What comes to a port outside goes to one inside.
+    Forward {
+        /// TCP, UDP or SCTP.
+        protocol: u8,
+        /// In the physical network.
+        outside: (IpAddr, u16),
+        /// In the overlay.
+        inside: (IpAddr, u16),
+    },
+    /// A network shares an address.
+    Source {
+        /// In the overlay.
+        inside: IpNet,
+        /// In the physical network.
+        outside: IpAddr,
+        /// Outside ports.
+        ports: RangeInclusive<u16>,
+    },
+}
+
+impl NatKind {
+    /// Ports of a [`Source`](Self::Source) that names none.
+    pub const PORTS: RangeInclusive<u16> = 1024..=65535;
+}
