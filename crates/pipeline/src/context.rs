@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Hook, PortTable, Verdict};
+use overlane_model::{Hook, Name, PortTable, Verdict};
 
 use crate::explain::{Found, Steps};
-use crate::{Counter, Counters, Host, Outcome, Output, Packet, State};
+use crate::state::SECOND_NS;
+use crate::{Counter, Counters, Host, LogRecord, Outcome, Output, Packet, State};
 
 /// Goes on with a value, or ends with a verdict; the `?` of a stage is a drop or an answer.
 pub(crate) type Stage<T = ()> = ControlFlow<Verdict, T>;
+
+/// Most records in the log of the firewall in a second.
+const MOST_LOGGED: u32 = 100;
 
 /// One packet on its way.
 pub(crate) struct Context<'a> {
@@ -23,6 +27,7 @@ pub(crate) struct Context<'a> {
     pub(crate) weight: Weight,
     outputs: Vec<Output>,
     counters: Counters,
+    log: Vec<LogRecord>,
     steps: Steps,
 }
 
@@ -59,6 +64,7 @@ impl<'a> Context<'a> {
             },
             outputs: Vec::new(),
             counters: Counters::default(),
+            log: Vec::new(),
             steps: Steps::new(explain),
         }
     }
@@ -73,6 +79,7 @@ impl<'a> Context<'a> {
             verdict,
             outputs: self.outputs,
             counters: self.counters,
+            log: self.log,
             steps: self.steps.into_vec(),
         }
     }
@@ -110,6 +117,19 @@ impl<'a> Context<'a> {
     pub(crate) fn count_port_dropped(&mut self, port: &PortTable) {
         let counter = self.counter();
         add(&mut self.counters.port_dropped, &port.name, counter);
+    }
+
+    /// Of a rule of the firewall.
+    pub(crate) fn count_rule(&mut self, rule: &Name) {
+        let counter = self.counter();
+        add(&mut self.counters.rules, rule, counter);
+    }
+
+    /// Lost where there were too many of late.
+    pub(crate) fn log(&mut self, record: LogRecord) {
+        if self.state.log.allow(self.now_ns, MOST_LOGGED, SECOND_NS) {
+            self.log.push(record);
+        }
     }
 
     /// A remote has counters as long as it is in the tables.

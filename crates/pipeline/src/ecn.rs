@@ -26,6 +26,10 @@ pub(crate) fn ecn(cx: &mut Context<'_>, outer: Ecn, frame: &mut Frame<'_>) -> St
     };
     if combined != inner {
         write(frame, &ip.source, combined);
+        // Routed into another tunnel, its outer header is marked as it is now.
+        if let Some(ip) = &mut frame.ip {
+            ip.traffic_class = ip.traffic_class & !3 | combined.bits();
+        }
         cx.step(STAGE, || {
             format!("the underlay's mark makes {inner:?} {combined:?}")
         });

@@ -28,10 +28,27 @@ const SCTP: u8 = 132;
 const OUTER_MAX_LEN: usize = 65_535;
 const ECN_BITS: u8 = 3;
 
+/// What a tunnel packet says of where its frame comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) switch: SwitchId,
+    /// Of the logical port or the router's interface; 0: not known.
+    pub(crate) key: u16,
+}
+
+impl From<&Source<'_>> for Origin {
+    fn from(source: &Source<'_>) -> Self {
+        Self {
+            switch: source.switch.id,
+            key: source.port.key.get(),
+        }
+    }
+}
+
 /// `key`: of the destination, 0 where it is not known.
 pub(crate) fn encap(
     cx: &mut Context<'_>,
-    source: &Source<'_>,
+    origin: Origin,
     frame: &Frame<'_>,
     remote: IpAddr,
     key: u16,
@@ -56,11 +73,11 @@ pub(crate) fn encap(
             || "a UDP super-packet does not travel whole in a tunnel",
         );
     }
-    send(cx, source, frame, remote, key);
+    send(cx, origin, frame, remote, key);
     cx.step(STAGE, || {
         let tunnel = cx.host.tables().tunnel.encapsulation;
         let port = source_port(frame.flow_hash, &cx.host.tables().tunnel.source_ports);
-        let (id, name, addr) = (source.switch.id, &remote.name, remote.addr);
+        let (id, name, addr) = (origin.switch, &remote.name, remote.addr);
         let text = format!("sent to host {name} ({addr}) over {tunnel}, {id}, source port {port}");
         Found::by_host(text, name)
     });
@@ -94,12 +111,22 @@ pub(crate) fn segment<F: Into<Found>>(
     cx: &mut Context<'_>,
     why: impl FnOnce() -> F,
 ) -> Stage<Verdict> {
-    if cx.hook == Hook::FromSegmenter {
-        return cx.end(
-            STAGE,
-            Verdict::GsoUnsupported,
-            || "the segmenter did not cut this super-packet",
-        );
+    match cx.hook {
+        Hook::FromPort => {}
+        Hook::FromSegmenter => {
+            return cx.end(
+                STAGE,
+                Verdict::GsoUnsupported,
+                || "the segmenter did not cut this super-packet",
+            );
+        }
+        _ => {
+            return cx.end(
+                STAGE,
+                Verdict::GsoUnsupported,
+                || "only super-packets of a port go through the segmenter",
+            );
+        }
     }
     cx.step(STAGE, why);
     let packet = cx.entered.clone();
@@ -134,6 +161,25 @@ pub(crate) fn check_mtu(
     })
 }
 
+/// The largest IP packet in such a frame that reaches the remote whole.
+pub(crate) fn largest_ip_len(cx: &Context<'_>, remote: &Remote, frame: &Frame<'_>) -> usize {
+    let headers = ip_len(remote, frame, ethernet::LEN);
+    (cx.host.underlay_mtu() as usize).saturating_sub(headers)
+}
+
+/// An answer, which nobody hears of if it does not fit.
+pub(crate) fn send_if_it_fits(
+    cx: &mut Context<'_>,
+    origin: Origin,
+    frame: &Frame<'_>,
+    remote: IpAddr,
+    key: u16,
+) -> Option<()> {
+    let remote = cx.host.remote(remote)?;
+    let fits = ip_len(remote, frame, frame.len()) <= cx.host.underlay_mtu() as usize;
+    fits.then(|| send(cx, origin, frame, remote, key))
+}
+
 /// Of the outer packet around `len` bytes of the frame.
 fn ip_len(remote: &Remote, frame: &Frame<'_>, len: usize) -> usize {
     remote.header.len().saturating_sub(ethernet::LEN) + frame.tag_len() + len
@@ -142,13 +188,13 @@ fn ip_len(remote: &Remote, frame: &Frame<'_>, len: usize) -> usize {
 /// The packet for one remote, also as the copy of a flooded frame.
 pub(crate) fn send(
     cx: &mut Context<'_>,
-    source: &Source<'_>,
+    origin: impl Into<Origin>,
     frame: &Frame<'_>,
     remote: &Remote,
     key: u16,
 ) {
     let mut bytes = remote.header.clone();
-    fill(cx, source, frame, &mut bytes, key);
+    fill(cx, origin.into(), frame, &mut bytes, key);
     let tagged = frame.tag.and_then(|tag| tag.insert(&frame.bytes));
     bytes.extend_from_slice(tagged.as_deref().unwrap_or(&frame.bytes));
     cx.send(Output::Underlay {
@@ -162,7 +208,7 @@ pub(crate) fn send(
 }
 
 /// What differs from packet to packet.
-fn fill(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, outer: &mut [u8], key: u16) {
+fn fill(cx: &Context<'_>, origin: Origin, frame: &Frame<'_>, outer: &mut [u8], key: u16) {
     let tables = cx.host.tables();
     let traffic_class = traffic_class(tables.tunnel.dscp, frame);
     let ip_at = ethernet::LEN;
@@ -197,11 +243,11 @@ fn fill(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, outer: &mut [u
     );
     put16(outer, udp_at + 4, udp_len);
     let tunnel_at = udp_at + udp::LEN;
-    if let SwitchId::Vni(vni) = source.switch.id {
+    if let SwitchId::Vni(vni) = origin.switch {
         put(outer, tunnel_at + 4, &vni.bytes());
     }
     if tables.tunnel.encapsulation == Encapsulation::Geneve {
-        put16(outer, tunnel_at + 12, source.port.key.get());
+        put16(outer, tunnel_at + 12, origin.key);
         put16(outer, tunnel_at + 14, key);
     }
 }

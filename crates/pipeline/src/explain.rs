@@ -27,6 +27,16 @@ impl Found {
         Self::by(text, By::Host(host.clone()))
     }
 
+    /// A logical router decided.
+    pub(crate) fn by_router(text: String, router: &Name) -> Self {
+        Self::by(text, By::Router(router.clone()))
+    }
+
+    /// A rule of the firewall decided.
+    pub(crate) fn by_rule(text: String, rule: &Name) -> Self {
+        Self::by(text, By::Rule(rule.clone()))
+    }
+
     /// The settings of the tunnels decided.
     pub(crate) fn by_tunnel(text: String) -> Self {
         Self::by(text, By::Tunnel)

@@ -5,13 +5,13 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{FloodMember, PortTable, SwitchId, SwitchTable, Verdict};
+use overlane_model::{Direction, FloodMember, PortTable, SwitchId, SwitchTable, Verdict};
 
 use crate::context::{Context, RemoteCount, Stage};
 use crate::explain::Found;
 use crate::parse::Frame;
 use crate::port::Source;
-use crate::{encap, to_port, vlan};
+use crate::{acl, encap, to_port, vlan};
 
 const STAGE: &str = "flood";
 /// Destination key of a flooded frame.
@@ -61,7 +61,12 @@ fn to_ports(
         let FloodMember::Local(at) = member else {
             continue;
         };
-        if let Some(port) = cx.host.port_at(at).filter(|_| Some(at) != but) {
+        let Some(port) = cx.host.port_at(at).filter(|_| Some(at) != but) else {
+            continue;
+        };
+        // Each copy is judged for its own port; of one that is stopped nobody is told.
+        let judged = acl::firewall(cx, Direction::ToPort, port, frame, None);
+        if judged.is_continue() {
             to_port::deliver(cx, frame, port);
             copies += 1;
         }

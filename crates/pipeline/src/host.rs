@@ -1,27 +1,21 @@
-//! The tables of one host, indexed for lookup, and the way of a packet through the stages: the one
-//! place that knows their order (`docs/semantics.md`, the first table).
+//! The tables of one host, indexed for lookup. What happens to a packet there is in `hooks`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::ops::ControlFlow;
 
 use overlane_model::{
-    Attachment, DeviceName, FdbEntry, Hook, Neighbour, PortTable, Remote, SwitchId, SwitchTable,
-    Tables, Verdict, VlanId,
+    Attachment, DeviceName, FdbEntry, GatewayPlace, Neighbour, PortTable, Remote, RouterId,
+    RouterTable, SwitchId, SwitchTable, Tables, VlanId,
 };
 use overlane_wire::Mac;
 
-use crate::context::{Context, RemoteCount, Stage};
-use crate::l2_lookup::Destination;
-use crate::parse::{Frame, mapped};
-use crate::port::Source;
-use crate::state::LearnedPlace;
-use crate::{
-    Entry, Outcome, Output, Packet, State, arp_nd, decap, ecn, encap, flood, ids, l2_lookup, learn,
-    parse, port, port_security, to_port, tunnel, vlan, vtep_check,
-};
+use crate::context::Context;
+use crate::leg::Leg;
+use crate::parse::mapped;
+use crate::{Entry, Outcome, Packet, State, hooks};
 
-/// One host: its tables, and the MTU of its uplink. What an index points to is in the tables.
+/// One host: its tables, the MTU of its uplink, and the legs of its gateways. What an index points to is
+/// in the tables.
 #[derive(Clone, Debug)]
 pub struct Host {
     tables: Tables,
@@ -32,6 +26,9 @@ pub struct Host {
     fdb: HashMap<(SwitchId, Mac), usize>,
     neighbours: HashMap<(SwitchId, Ipv6Addr), usize>,
     remotes: HashMap<IpAddr, usize>,
+    routers: HashMap<RouterId, usize>,
+    /// By device: the router, and the device itself.
+    legs: HashMap<DeviceName, (usize, Leg)>,
 }
 
 impl Host {
@@ -42,16 +39,35 @@ impl Host {
             let Attachment { device, vlan } = &port.attachment;
             devices.entry(device.clone()).or_default().insert(*vlan, i);
         }
+        let mut legs = HashMap::new();
+        for (i, router) in tables.routers.iter().enumerate() {
+            let place = router.gateway.as_ref().map(|gateway| &gateway.place);
+            if let Some(GatewayPlace::Here { leg: Some(device) }) = place {
+                legs.insert(device.clone(), (i, Leg::default()));
+            }
+        }
         Self {
             underlay_mtu,
+            legs,
             devices,
             port_keys: index(&tables.ports, |port| (port.switch, port.key.get())),
             switches: index(&tables.switches, |switch| switch.id),
             fdb: index(&tables.fdb, |entry| (entry.switch, entry.mac)),
             neighbours: index(&tables.neighbours, |n| (n.switch, mapped(n.addr))),
             remotes: index(&tables.remotes, |remote| remote.addr),
+            routers: index(&tables.routers, |router| router.id),
             tables,
         }
+    }
+
+    /// Says what a gateway's leg is like: its MAC, and the largest IP packet that it sends. Without this it has
+    /// no MAC, and Ethernet's 1500. A device that is no leg is passed over.
+    #[must_use]
+    pub fn with_leg(mut self, device: &DeviceName, mac: Mac, mtu: u32) -> Self {
+        if let Some((_, leg)) = self.legs.get_mut(device) {
+            *leg = Leg { mac, mtu };
+        }
+        self
     }
 
     /// What it was made of.
@@ -94,16 +110,8 @@ impl Host {
         packet: &Packet,
         explain: bool,
     ) -> Outcome {
-        let hook = match entry {
-            Entry::Port(_) => Hook::FromPort,
-            Entry::Segmenter(_) => Hook::FromSegmenter,
-            Entry::Underlay => Hook::FromUnderlay,
-        };
-        let mut cx = Context::new(self, state, now_ns, hook, packet, explain);
-        let verdict = match entry {
-            Entry::Port(device) | Entry::Segmenter(device) => from_port(&mut cx, device),
-            Entry::Underlay => from_underlay(&mut cx),
-        };
+        let mut cx = Context::new(self, state, now_ns, hooks::of(entry), packet, explain);
+        let verdict = hooks::run(&mut cx, entry);
         cx.finish(verdict)
     }
 
@@ -140,6 +148,16 @@ impl Host {
     pub(crate) fn remote(&self, addr: IpAddr) -> Option<&Remote> {
         self.tables.remotes.get(*self.remotes.get(&addr)?)
     }
+
+    pub(crate) fn router(&self, id: RouterId) -> Option<&RouterTable> {
+        self.tables.routers.get(*self.routers.get(&id)?)
+    }
+
+    /// A gateway's device in the physical network, and whose it is.
+    pub(crate) fn leg(&self, device: &DeviceName) -> Option<(&RouterTable, Leg)> {
+        let (router, leg) = self.legs.get(device)?;
+        Some((self.tables.routers.get(*router)?, *leg))
+    }
 }
 
 /// A device with ports.
@@ -159,106 +177,4 @@ impl<'a> Device<'a> {
 fn index<T, K: Eq + std::hash::Hash>(items: &[T], key: impl Fn(&T) -> K) -> HashMap<K, usize> {
     let entries = items.iter().enumerate();
     entries.map(|(i, item)| (key(item), i)).collect()
-}
-
-/// Hooks `from_port` and `from_segmenter`.
-fn from_port(cx: &mut Context<'_>, device: &DeviceName) -> Verdict {
-    let source = match port::port(cx, device) {
-        ControlFlow::Continue(source) => source,
-        ControlFlow::Break(verdict) => return verdict,
-    };
-    let parsed = parse::parse(cx, source.switch, &cx.entered.bytes, source.guest_tag);
-    // The segments of a super-packet were counted with it.
-    if cx.hook == Hook::FromPort {
-        cx.count_from_port(source.port);
-    }
-    let verdict = match parsed {
-        ControlFlow::Continue(frame) => ended(from_port_parsed(cx, &source, &frame)),
-        ControlFlow::Break(verdict) => verdict,
-    };
-    if verdict.is_drop() {
-        cx.count_port_dropped(source.port);
-    }
-    verdict
-}
-
-fn from_port_parsed<'a>(
-    cx: &mut Context<'a>,
-    source: &Source<'a>,
-    frame: &Frame<'a>,
-) -> Stage<Verdict> {
-    port_security::port_security(cx, source, frame)?;
-    learn::from_port(cx, source, frame)?;
-    arp_nd::arp_nd(cx, source, frame)?;
-    match l2_lookup::from_port(cx, source, frame)? {
-        Destination::Flood => flood::from_port(cx, source, frame),
-        Destination::Port(port) => to_port::to_port(cx, frame, port),
-        Destination::Remote { remote, key } => {
-            let ended = ended(encap::encap(cx, source, frame, remote, key));
-            match ended {
-                Verdict::Segment => {}
-                verdict if verdict.is_drop() => cx.count_remote(RemoteCount::Dropped, remote),
-                _ => cx.count_remote(RemoteCount::To, remote),
-            }
-            Stage::Continue(ended)
-        }
-        Destination::Uplink(vlan) => vlan::vlan_out(cx, frame, vlan),
-    }
-}
-
-/// Hook `from_underlay`.
-fn from_underlay(cx: &mut Context<'_>) -> Verdict {
-    let verdict = match cx.entered.tag {
-        Some(tag) => ended(from_vlan(cx, tag)),
-        None => ended(from_tunnel(cx)),
-    };
-    if verdict == Verdict::ToHost {
-        let packet = cx.entered.clone();
-        cx.send(Output::Host { packet });
-    }
-    verdict
-}
-
-fn from_vlan(cx: &mut Context<'_>, tag: overlane_wire::ethernet::Tag) -> Stage<Verdict> {
-    let switch = vlan::vlan_in(cx, tag)?;
-    let frame = parse::parse(cx, switch, &cx.entered.bytes, None)?;
-    learn::from_underlay(cx, switch, &frame, LearnedPlace::Vlan, 0);
-    match l2_lookup::from_underlay(cx, switch, &frame)? {
-        Some(port) => to_port::to_port(cx, &frame, port),
-        None => flood::from_underlay(cx, switch, &frame),
-    }
-}
-
-fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
-    let outer = vtep_check::vtep_check(cx)?;
-    let verdict = ended(behind_outer(cx, &outer));
-    let which = match verdict.is_drop() {
-        true => RemoteCount::Dropped,
-        false => RemoteCount::From,
-    };
-    cx.count_remote(which, outer.remote.addr);
-    Stage::Continue(verdict)
-}
-
-fn behind_outer<'a>(cx: &mut Context<'a>, outer: &vtep_check::Outer<'a>) -> Stage<Verdict> {
-    let tunnel = tunnel::tunnel(cx, outer)?;
-    cx.weight.offset = tunnel.inner_at;
-    let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
-    let mut frame = parse::parse(cx, tunnel.switch, inner.unwrap_or_default(), None)?;
-    ecn::ecn(cx, outer.ecn, &mut frame)?;
-    let remote = LearnedPlace::Remote(outer.remote.addr);
-    learn::from_underlay(cx, tunnel.switch, &frame, remote, tunnel.source_key);
-    let port = ids::ids(cx, &tunnel, &frame)?;
-    decap::decap(cx, &mut frame);
-    match port {
-        Some(port) => to_port::to_port(cx, &frame, port),
-        None => flood::from_underlay(cx, tunnel.switch, &frame),
-    }
-}
-
-/// A way that ended, wherever it did.
-fn ended(stage: Stage<Verdict>) -> Verdict {
-    match stage {
-        ControlFlow::Continue(verdict) | ControlFlow::Break(verdict) => verdict,
-    }
 }

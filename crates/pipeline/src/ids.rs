@@ -1,24 +1,23 @@
 //! Stage ids: the logical destination of a frame in a tunnel. OVN's option names it; without one (VXLAN, or
-//! a peer that does not know it) `l2_lookup` does. After `learn`; then `decap`, and `to_port` or `flood`.
+//! a peer that does not know it) `l2_lookup` does. After `learn`; then `decap`, and `to_port`, `route` or `flood`.
 
-use overlane_model::{PortTable, Verdict};
+use overlane_model::Verdict;
 use overlane_wire::ip::protocol;
 
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flood::GROUP_KEY;
-use crate::l2_lookup;
+use crate::l2_lookup::{self, Destination, Location, Place};
 use crate::parse::Frame;
 use crate::tunnel::Tunnel;
 
 const STAGE: &str = "ids";
 
-/// `None`: flood it here.
 pub(crate) fn ids<'a>(
     cx: &mut Context<'a>,
     tunnel: &Tunnel<'a>,
     frame: &Frame<'_>,
-) -> Stage<Option<&'a PortTable>> {
+) -> Stage<Destination<'a>> {
     // The tunnel's mark stays on it, and the guest's UDP would lose it without a trace.
     if frame.gso.is_some() && frame.protocol() == Some(protocol::UDP) {
         return cx.end(
@@ -32,7 +31,7 @@ pub(crate) fn ids<'a>(
         0 => l2_lookup::from_underlay(cx, switch, frame),
         GROUP_KEY.. => {
             cx.step(STAGE, || "the Geneve option says: everybody");
-            Stage::Continue(None)
+            Stage::Continue(Destination::Flood)
         }
         _ => match cx.host.port_of_key(switch.id, key) {
             Some(port) => {
@@ -43,15 +42,36 @@ pub(crate) fn ids<'a>(
                         name,
                     )
                 });
-                Stage::Continue(Some(port))
+                Stage::Continue(Destination::Place(Place::Port(port)))
             }
-            None => cx.end(STAGE, Verdict::UnknownPortKey, || {
-                let (name, host) = (&switch.name, &cx.host.tables().host);
-                let text = format!(
-                    "the Geneve option names key {key}, no port of switch {name} on {host}"
-                );
-                Found::by_switch(text, name)
-            }),
+            None => to_router(cx, tunnel, frame),
         },
     }
+}
+
+/// A router's interface has a key as ports have, and its MAC is on every host.
+fn to_router<'a>(
+    cx: &mut Context<'a>,
+    tunnel: &Tunnel<'a>,
+    frame: &Frame<'_>,
+) -> Stage<Destination<'a>> {
+    let (switch, key, mac) = (tunnel.switch, tunnel.dest_key, frame.destination);
+    let at = l2_lookup::locate(cx, switch, mac);
+    if let Some(Location::Router(router)) = at
+        && l2_lookup::key_of(cx, switch, mac) == key
+    {
+        cx.step(STAGE, || {
+            let name = &router.name;
+            Found::by_router(
+                format!("the Geneve option says: key {key}, router {name}"),
+                name,
+            )
+        });
+        return Stage::Continue(Destination::Router(router));
+    }
+    cx.end(STAGE, Verdict::UnknownPortKey, || {
+        let (name, host) = (&switch.name, &cx.host.tables().host);
+        let text = format!("the Geneve option names key {key}, no port of switch {name} on {host}");
+        Found::by_switch(text, name)
+    })
 }

@@ -1,10 +1,12 @@
 //! Stage l2_lookup: which port or remote has the destination address, by the fabric's FDB or by what was
 //! learned. From a port after `arp_nd`, from the underlay after `ids` or `parse`. Then `to_port`, `encap`,
-//! `vlan_out` or `flood`.
+//! `vlan_out`, `route` or `flood`.
 
 use std::net::IpAddr;
 
-use overlane_model::{Name, Place, PortTable, SwitchId, SwitchTable, Verdict, VlanId};
+use overlane_model::{
+    Name, Place as FdbPlace, PortTable, RouterTable, SwitchId, SwitchTable, Verdict, VlanId,
+};
 use overlane_wire::Mac;
 
 use crate::context::{Context, Stage};
@@ -16,10 +18,18 @@ use crate::state::LearnedPlace;
 
 const STAGE: &str = "l2_lookup";
 
-/// Where a frame from a port goes.
+/// Where a frame goes.
 pub(crate) enum Destination<'a> {
-    /// To every port of the switch.
+    /// To every port of the switch; from the underlay, to those of this host.
     Flood,
+    /// To one place.
+    Place(Place<'a>),
+    /// To this router.
+    Router(&'a RouterTable),
+}
+
+/// Where a frame for one receiver leaves.
+pub(crate) enum Place<'a> {
     /// To a port of this host.
     Port(&'a PortTable),
     /// In a tunnel.
@@ -34,16 +44,26 @@ pub(crate) enum Destination<'a> {
 }
 
 /// Where an address is.
-enum Location<'a> {
+pub(crate) enum Location<'a> {
+    /// At a port of this host.
     Here(&'a PortTable),
-    Remote { remote: IpAddr, key: u16 },
+    /// On another host.
+    Remote {
+        /// VTEP.
+        remote: IpAddr,
+        /// Of the logical port; 0: not known.
+        key: u16,
+    },
+    /// Behind the uplink.
     Vlan,
+    /// On every host.
+    Router(&'a RouterTable),
 }
 
 /// How that is known.
 struct Known<'a> {
     at: Location<'a>,
-    /// The fabric's port; `None`: learned.
+    /// The fabric's port, or the router; `None`: learned.
     port: Option<&'a Name>,
 }
 
@@ -71,35 +91,80 @@ pub(crate) fn from_port<'a>(
             )
         });
     }
-    cx.step(STAGE, || explain(cx.host, mac, &known));
-    Stage::Continue(match (known.at, switch.id) {
-        (Location::Here(port), _) => Destination::Port(port),
-        (_, SwitchId::Vlan(vlan)) => Destination::Uplink(vlan),
-        (Location::Remote { remote, key }, SwitchId::Vni(_)) => Destination::Remote { remote, key },
-        // A place of switches on a VLAN only.
-        (Location::Vlan, SwitchId::Vni(_)) => return unknown(cx, switch, mac),
-    })
+    towards(cx, switch, mac, known)
 }
 
-/// A frame from the underlay never goes back to it. `None`: flood it here.
+/// Where a routed frame goes: it may come back to the port that it came from, and is never flooded.
+pub(crate) fn from_router<'a>(
+    cx: &mut Context<'a>,
+    switch: &SwitchTable,
+    frame: &Frame<'_>,
+) -> Stage<Destination<'a>> {
+    let mac = frame.destination;
+    match (find(cx, switch, mac), switch.id) {
+        (Some(known), _) => towards(cx, switch, mac, known),
+        (None, SwitchId::Vni(_)) => cx.end(STAGE, Verdict::UnknownUnicast, || {
+            let name = &switch.name;
+            Found::by_switch(format!("no port of switch {name} has {mac}"), name)
+        }),
+        (None, SwitchId::Vlan(vlan)) => Stage::Continue(behind_vlan(cx, switch, mac, vlan)),
+    }
+}
+
+/// The way to a known address.
+fn towards<'a>(
+    cx: &mut Context<'a>,
+    switch: &SwitchTable,
+    mac: Mac,
+    known: Known<'a>,
+) -> Stage<Destination<'a>> {
+    cx.step(STAGE, || explain(cx.host, mac, &known));
+    Stage::Continue(Destination::Place(match (known.at, switch.id) {
+        (Location::Router(router), _) => return Stage::Continue(Destination::Router(router)),
+        (Location::Here(port), _) => Place::Port(port),
+        (_, SwitchId::Vlan(vlan)) => Place::Uplink(vlan),
+        (Location::Remote { remote, key }, SwitchId::Vni(_)) => Place::Remote { remote, key },
+        // A place of switches on a VLAN only.
+        (Location::Vlan, SwitchId::Vni(_)) => return unknown(cx, switch, mac),
+    }))
+}
+
+/// Where an address is, if somebody has it.
+pub(crate) fn locate<'a>(cx: &Context<'a>, switch: &SwitchTable, mac: Mac) -> Option<Location<'a>> {
+    find(cx, switch, mac).map(|known| known.at)
+}
+
+/// The key of the port or router that has an address; 0: nobody knows it.
+pub(crate) fn key_of(cx: &Context<'_>, switch: &SwitchTable, mac: Mac) -> u16 {
+    if let Some(entry) = cx.host.fdb_entry(switch.id, mac) {
+        return entry.key.get();
+    }
+    learn::find(cx, switch, mac).map_or(0, |learned| learned.key)
+}
+
+/// A frame from the underlay never goes back to it, unless it is routed.
 pub(crate) fn from_underlay<'a>(
     cx: &mut Context<'a>,
     switch: &SwitchTable,
     frame: &Frame<'_>,
-) -> Stage<Option<&'a PortTable>> {
+) -> Stage<Destination<'a>> {
     let mac = frame.destination;
     if mac.is_group() {
         cx.step(STAGE, || {
             format!("{mac} is a group address: every port here gets it")
         });
-        return Stage::Continue(None);
+        return Stage::Continue(Destination::Flood);
     }
     let known = find(cx, switch, mac);
     match known {
         Some(known) => match known.at {
             Location::Here(port) => {
                 cx.step(STAGE, || explain(cx.host, mac, &known));
-                Stage::Continue(Some(port))
+                Stage::Continue(Destination::Place(Place::Port(port)))
+            }
+            Location::Router(router) => {
+                cx.step(STAGE, || explain(cx.host, mac, &known));
+                Stage::Continue(Destination::Router(router))
             }
             _ => cx.end(STAGE, Verdict::UnknownUnicast, || {
                 let found = explain(cx.host, mac, &known);
@@ -108,7 +173,7 @@ pub(crate) fn from_underlay<'a>(
         },
         None if switch.flood_unknown => {
             cx.step(STAGE, || flooded(switch, mac));
-            Stage::Continue(None)
+            Stage::Continue(Destination::Flood)
         }
         None => cx.end(STAGE, Verdict::UnknownUnicast, || nobody(switch, mac)),
     }
@@ -122,14 +187,21 @@ fn unknown<'a>(cx: &mut Context<'a>, switch: &SwitchTable, mac: Mac) -> Stage<De
     }
     match switch.id {
         SwitchId::Vni(_) => cx.end(STAGE, Verdict::UnknownUnicast, || nobody(switch, mac)),
-        SwitchId::Vlan(vlan) => {
-            cx.step(STAGE, || {
-                let text = format!("no port has {mac}: the network behind VLAN {vlan} may know it");
-                Found::by_switch(text, &switch.name)
-            });
-            Stage::Continue(Destination::Uplink(vlan))
-        }
+        SwitchId::Vlan(vlan) => Stage::Continue(behind_vlan(cx, switch, mac, vlan)),
     }
+}
+
+fn behind_vlan<'a>(
+    cx: &mut Context<'a>,
+    switch: &SwitchTable,
+    mac: Mac,
+    vlan: VlanId,
+) -> Destination<'a> {
+    cx.step(STAGE, || {
+        let text = format!("no port has {mac}: the network behind VLAN {vlan} may know it");
+        Found::by_switch(text, &switch.name)
+    });
+    Destination::Place(Place::Uplink(vlan))
 }
 
 /// The fabric's FDB first, then what was learned and still holds.
@@ -138,12 +210,13 @@ fn find<'a>(cx: &Context<'a>, switch: &SwitchTable, mac: Mac) -> Option<Known<'a
     if let Some(entry) = host.fdb_entry(switch.id, mac) {
         let key = entry.key.get();
         let at = match &entry.place {
-            Place::Local(at) => Location::Here(host.port_at(at)?),
-            Place::Remote(remote) => Location::Remote {
+            FdbPlace::Local(at) => Location::Here(host.port_at(at)?),
+            FdbPlace::Remote(remote) => Location::Remote {
                 remote: *remote,
                 key,
             },
-            Place::Vlan => Location::Vlan,
+            FdbPlace::Vlan => Location::Vlan,
+            FdbPlace::Router(router) => Location::Router(host.router(*router)?),
         };
         let port = Some(&entry.port);
         return Some(Known { at, port });
@@ -162,13 +235,17 @@ fn find<'a>(cx: &Context<'a>, switch: &SwitchTable, mac: Mac) -> Option<Known<'a
 
 fn explain(host: &crate::Host, mac: Mac, known: &Known<'_>) -> Found {
     let name_of = |remote| host.remote(remote).map(|remote| &remote.name);
+    if let Location::Router(router) = known.at {
+        let name = &router.name;
+        return Found::by_router(format!("{mac} is router {name}"), name);
+    }
     let place = match known.at {
         Location::Here(port) => format!("on this host ({})", port.attachment),
         Location::Remote { remote, .. } => match name_of(remote) {
             Some(name) => format!("on host {name} ({remote})"),
             None => format!("behind {remote}"),
         },
-        Location::Vlan => "on another host, behind the uplink".to_owned(),
+        Location::Vlan | Location::Router(_) => "on another host, behind the uplink".to_owned(),
     };
     match (known.port, &known.at) {
         (Some(port), _) => Found::by_port(format!("{mac} is at port {port} {place}"), port),
@@ -183,7 +260,7 @@ fn explain(host: &crate::Host, mac: Mac, known: &Known<'_>) -> Found {
                 None => text.into(),
             }
         }
-        (None, Location::Vlan) => format!("{mac} was learned {place}").into(),
+        (None, Location::Vlan | Location::Router(_)) => format!("{mac} was learned {place}").into(),
     }
 }
 

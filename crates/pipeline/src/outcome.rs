@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use overlane_model::{Hook, Name, Verdict};
+use overlane_model::{DeviceName, Hook, Name, Verdict};
 
-use crate::Packet;
+use crate::{LogRecord, Packet};
 
 /// What became of one packet at one hook.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub struct Outcome {
     pub outputs: Vec<Output>,
     /// What was counted.
     pub counters: Counters,
+    /// What rules of the firewall wrote into the log.
+    pub log: Vec<LogRecord>,
     /// What each stage did, in their order.
     pub steps: Vec<Step>,
 }
@@ -43,6 +45,16 @@ pub enum Output {
     /// Into the segmenter, as it came.
     Segmenter {
         /// As it came.
+        packet: Packet,
+    },
+    /// Out of a gateway's leg, into the physical network.
+    Leg {
+        /// The leg.
+        device: DeviceName,
+        /// Whose address the kernel's neighbours write into the Ethernet header, which has zero addresses;
+        /// `None`: an answer, whose header is whole.
+        next_hop: Option<IpAddr>,
+        /// As the leg gets it.
         packet: Packet,
     },
     /// To the host's own stack, as it came.
@@ -81,6 +93,8 @@ pub struct Counters {
     pub from_remote: BTreeMap<IpAddr, Counter>,
     /// By VTEP: for it or from it, and dropped.
     pub remote_dropped: BTreeMap<IpAddr, Counter>,
+    /// By rule of the firewall: let pass or stopped, packets of its connections included.
+    pub rules: BTreeMap<Name, Counter>,
 }
 
 /// One stage's decision, for `overlane trace`.
@@ -103,6 +117,10 @@ pub enum By {
     Switch(Name),
     /// A host.
     Host(Name),
+    /// A logical router.
+    Router(Name),
+    /// A rule of the firewall.
+    Rule(Name),
     /// The settings of the tunnels.
     Tunnel,
 }

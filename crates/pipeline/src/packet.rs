@@ -45,6 +45,8 @@ pub enum Entry {
     Segmenter(DeviceName),
     /// By the uplink.
     Underlay,
+    /// By a gateway's device in the physical network.
+    Leg(DeviceName),
 }
 
 impl Packet {

@@ -2,11 +2,13 @@
 //! from a tunnel. After it: `port_security` from a port, `ecn` from a tunnel, `l2_lookup` from a VLAN.
 
 mod ip;
+mod l4;
+mod segment;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
-use overlane_model::{Hook, SwitchTable, Verdict};
+use overlane_model::{SwitchTable, Verdict};
 use overlane_wire::ethernet::{self, Tag};
 use overlane_wire::{EtherType, Mac};
 
@@ -16,10 +18,13 @@ use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flow_hash::Flow;
 pub(crate) use ip::{Ip, is_extension, walk};
+pub(crate) use l4::{Ends, L4, Marks};
+pub(crate) use segment::Segment;
 
 const STAGE: &str = "parse";
 
 /// A frame as the later stages see it.
+#[derive(Clone)]
 pub(crate) struct Frame<'a> {
     /// From the Ethernet header on, without a tag.
     pub(crate) bytes: Cow<'a, [u8]>,
@@ -64,10 +69,11 @@ pub(crate) fn mapped(addr: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// `bytes` is the frame with a tag that stands in it, `beside` the tag that does not.
+/// `bytes` is the frame with a tag that stands in it, `beside` the tag that does not; no `switch`: of a
+/// gateway's leg, which has seen to it that there is none.
 pub(crate) fn parse<'a>(
     cx: &mut Context<'a>,
-    switch: &SwitchTable,
+    switch: Option<&SwitchTable>,
     bytes: &'a [u8],
     beside: Option<Tag>,
 ) -> Stage<Frame<'a>> {
@@ -89,7 +95,9 @@ pub(crate) fn parse<'a>(
         segment_len: bytes.len(),
         flow_hash: 0,
     };
-    tags(cx, switch, &mut frame)?;
+    if let Some(switch) = switch {
+        tags(cx, switch, &mut frame)?;
+    }
     if frame.source.is_group() || frame.source.is_zero() {
         return cx.end(STAGE, Verdict::SourceMac, || {
             format!("the source {} is no address of a station", frame.source)
@@ -107,9 +115,7 @@ pub(crate) fn parse<'a>(
         _ => Flow::of_ethernet(array(&frame.bytes, 0).unwrap_or_default()),
     };
     count_segments(cx, &frame);
-    if cx.hook != Hook::FromUnderlay {
-        frame.flow_hash = flow.hash(cx.host.tables().tunnel.hash_seed);
-    }
+    frame.flow_hash = flow.hash(cx.host.tables().tunnel.hash_seed);
     cx.step(STAGE, || describe(&frame));
     Stage::Continue(frame)
 }

@@ -1,11 +1,16 @@
-//! What the data path itself has written: addresses learned, and who counts how many. The maps
-//! `learned` and `learning` of `bpf/abi.h`. Everything else is in the tables.
+//! What the data path itself has written: addresses learned, and who counts how many; connections and
+//! their places; what happens at most so often. The maps `learned`, `learning`, `connections`,
+//! `translations`, `connection_ring`, `ring_hand` and `limits` of `bpf/abi.h`. Everything else is in the
+//! tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use overlane_model::{Attachment, SwitchId};
 use overlane_wire::Mac;
+
+use crate::conntrack::{Connection, ConnectionKey, Ring};
+use crate::limit::Limit;
 
 /// State of one host's data path, from packet to packet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -15,6 +20,14 @@ pub struct State {
     pub(crate) counts: BTreeMap<(SwitchId, u16), u32>,
     /// Of the whole host: not before then are old addresses looked for again.
     pub(crate) next_sweep_ns: u64,
+    /// ICMP errors and resets sent.
+    pub(crate) answers: Limit,
+    /// Records in the log of the firewall.
+    pub(crate) log: Limit,
+    pub(crate) connections: BTreeMap<ConnectionKey, Connection>,
+    /// By what a translation is outside: its connection.
+    pub(crate) translations: BTreeMap<ConnectionKey, ConnectionKey>,
+    pub(crate) ring: Ring,
 }
 
 /// Where a learned address was last seen.
@@ -47,9 +60,30 @@ impl State {
     /// Most of them that one switch learns from the underlay: `MAX_LEARNED_FROM_UNDERLAY`.
     pub const MAX_LEARNED_FROM_UNDERLAY: u32 = 4096;
 
-    /// Nothing learned.
+    /// Most connections at a time: `MAX_CONNECTIONS`.
+    pub const MAX_CONNECTIONS: u32 = 1_048_576;
+
+    /// Nothing learned, no connection.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same with places for so many connections.
+    pub fn with_places(places: u32) -> Self {
+        Self {
+            ring: Ring::new(places),
+            ..Self::default()
+        }
+    }
+
+    /// Every connection, expired ones that nobody has asked for since included.
+    pub fn connections(&self) -> &BTreeMap<ConnectionKey, Connection> {
+        &self.connections
+    }
+
+    /// What the local end of a translation is outside: the key there, and that of its connection.
+    pub fn translations(&self) -> &BTreeMap<ConnectionKey, ConnectionKey> {
+        &self.translations
     }
 
     /// Every learned address, old ones included.

@@ -39,12 +39,26 @@ pub(crate) fn send(
     frame: &Frame<'_>,
     vlan: VlanId,
 ) -> Stage {
-    let (payload_len, mtu) = (frame.segment_len - ethernet::LEN, cx.host.underlay_mtu());
-    if payload_len > mtu as usize {
+    if !fits(cx, frame) {
         return cx.end(stage, Verdict::PktTooBig, || {
-            format!("{payload_len} bytes do not fit the uplink's MTU of {mtu}")
+            let (len, mtu) = (frame.segment_len - ethernet::LEN, cx.host.underlay_mtu());
+            format!("{len} bytes do not fit the uplink's MTU of {mtu}")
         });
     }
+    output(cx, frame, vlan);
+    Stage::Continue(())
+}
+
+/// An answer, which nobody hears of if it does not fit.
+pub(crate) fn send_if_it_fits(cx: &mut Context<'_>, frame: &Frame<'_>, vlan: VlanId) -> Option<()> {
+    fits(cx, frame).then(|| output(cx, frame, vlan))
+}
+
+fn fits(cx: &Context<'_>, frame: &Frame<'_>) -> bool {
+    frame.segment_len - ethernet::LEN <= cx.host.underlay_mtu() as usize
+}
+
+fn output(cx: &mut Context<'_>, frame: &Frame<'_>, vlan: VlanId) {
     cx.send(Output::Underlay {
         remote: None,
         packet: Packet {
@@ -53,7 +67,6 @@ pub(crate) fn send(
             gso: frame.gso,
         },
     });
-    Stage::Continue(())
 }
 
 /// The switch that a tagged frame enters; any other stays with the host.

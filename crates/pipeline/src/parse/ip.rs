@@ -7,6 +7,7 @@ use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
 use overlane_wire::{ipv4, ipv6};
 
+use super::l4::SCTP;
 use super::{Frame, STAGE};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
@@ -14,7 +15,6 @@ use crate::flow_hash::Flow;
 
 /// Extension headers that are passed over.
 const MAX_EXTENSIONS: usize = 6;
-const SCTP: u8 = 132;
 
 /// What later stages ask about an IP packet. Offsets are from the start of the frame.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Ip {
     pub(crate) end: usize,
     /// IPv4: no first fragment, so it has no ports.
     pub(crate) later_fragment: bool,
+    /// A fragment, the first or a later one.
+    pub(crate) is_fragment: bool,
 }
 
 impl Ip {
@@ -117,12 +119,13 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         l4_at: ethernet::LEN + header_len,
         end: ethernet::LEN + total_len,
         later_fragment: fragment & 0x1fff != 0,
+        is_fragment: fragment & 0x3fff != 0,
     };
     frame.ip = Some(ip);
     // Fragments of one datagram are one flow: without ports.
-    let ports = match fragment & 0x3fff {
-        0 => transport(frame, &ip),
-        _ => [0; 4],
+    let ports = match ip.is_fragment {
+        false => transport(frame, &ip),
+        true => [0; 4],
     };
     Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
 }
@@ -146,6 +149,7 @@ pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
     if payload_len > 0 {
         coalesced(cx, frame, payload_at + payload_len)?;
     }
+    let is_jumbo = payload_len == 0 && frame.gso.is_some() && next == protocol::HOP_BY_HOP;
     let (protocol, l4_at) = walk(&frame.bytes, next, payload_at);
     let address = |at| Ipv6Addr::from(array::<16>(&header, at).unwrap_or_default());
     let ip = Ip {
@@ -154,12 +158,16 @@ pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         traffic_class: v0 << 4 | v1 >> 4,
         protocol,
         l4_at,
-        end: payload_at + payload_len,
+        end: match is_jumbo {
+            true => frame.len(),
+            false => payload_at + payload_len,
+        },
         later_fragment: false,
+        is_fragment: protocol == protocol::FRAGMENT,
     };
     frame.ip = Some(ip);
     let ports = transport(frame, &ip);
-    if payload_len == 0 && frame.gso.is_some() && next == protocol::HOP_BY_HOP {
+    if is_jumbo {
         frame.segment_len -= 8; // BIG TCP: segmentation removes the jumbo option
     }
     Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))

@@ -170,6 +170,7 @@ pub(crate) fn check_consistency(outcome: &Outcome, packet: &Packet) {
             } => remotes += 1,
             Output::Underlay { remote: None, .. }
             | Output::Segmenter { .. }
+            | Output::Leg { .. }
             | Output::Host { .. } => {
                 others += 1;
             }
@@ -219,6 +220,7 @@ pub(crate) fn sent(outcome: &Outcome) -> &Packet {
         Output::Port { packet, .. }
         | Output::Underlay { packet, .. }
         | Output::Segmenter { packet }
+        | Output::Leg { packet, .. }
         | Output::Host { packet } => packet,
     }
 }

@@ -1,0 +1,281 @@
+//! The firewall of a port: stage conntrack, and stage acl, the rules for packets without a connection. From
+//! the port after `arp_nd`; to it the first part of `to_port`, for each copy of a flooded frame too.
+//!
+//! The rules are tried one after another: slow, and easy to trust. `bpf/acl.h` finds the same rule by sets.
+
+mod log;
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+
+use overlane_model::{
+    Action, Direction, Hook, PortFirewall, PortTable, RuleTable, Service, Verdict,
+};
+
+pub use log::LogRecord;
+
+use crate::Host;
+use crate::answer::{self, Answer, Back};
+use crate::conntrack::{
+    self, Beginning, Connection, ConnectionKey, Followed, Judgement, Sender, Zone,
+};
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::{Ends, Frame, L4, Marks};
+
+const STAGE: &str = "acl";
+
+/// A packet at a port with a firewall.
+struct Packet<'a> {
+    port: &'a PortTable,
+    firewall: PortFirewall,
+    direction: Direction,
+    l4: L4,
+    /// `None`: it belongs to no connection and begins none.
+    key: Option<ConnectionKey>,
+    len: usize,
+}
+
+/// Ends with a drop, or lets the packet pass. `back`: whom a rejected packet's sender is told by; a copy of
+/// a flooded frame is stopped in silence.
+pub(crate) fn firewall(
+    cx: &mut Context<'_>,
+    direction: Direction,
+    port: &PortTable,
+    frame: &Frame<'_>,
+    back: Option<&Back<'_>>,
+) -> Stage {
+    // What comes back from the segmenter was looked at before it went there.
+    let was_judged = cx.hook == Hook::FromSegmenter && direction == Direction::FromPort;
+    let (Some(firewall), Some(ip), false) = (port.firewall, frame.ip, was_judged) else {
+        return Stage::Continue(());
+    };
+    let l4 = L4::read(frame, &ip);
+    if l4.is_link_upkeep() {
+        return Stage::Continue(());
+    }
+    let zone = Zone::Port(port.switch, port.key);
+    let is_group = frame.destination.is_group();
+    let key = ConnectionKey::of(zone, direction.into(), &l4.ends);
+    let packet = Packet {
+        port,
+        firewall,
+        direction,
+        key: key.filter(|_| !is_group),
+        l4,
+        len: cx.weight.len,
+    };
+    let mut may_be_adopted = true;
+    if !is_group {
+        conntrack::check(cx, &packet.l4)?;
+        if is_related(cx, zone, &packet) {
+            return Stage::Continue(());
+        }
+        match follow(cx, &packet)? {
+            Followed::Passes { rule } => {
+                if let Some(rule) = rule {
+                    cx.count_rule(&rule);
+                }
+                return Stage::Continue(());
+            }
+            Followed::Nothing {
+                may_be_adopted: may,
+            } => may_be_adopted = may,
+        }
+    }
+    let ended = acl(cx, &packet, may_be_adopted);
+    if let (ControlFlow::Break(Verdict::FirewallReject), Some(back)) = (ended, back) {
+        answer::send(cx, back, None, packet.answer());
+    }
+    ended
+}
+
+/// An ICMP error about a packet of a live connection.
+fn is_related(cx: &mut Context<'_>, zone: Zone, packet: &Packet<'_>) -> bool {
+    let Some(quoted) = packet.l4.quoted else {
+        return false;
+    };
+    let sender = Sender::from(packet.direction).other();
+    let key = ConnectionKey::of(zone, sender, &quoted.ends);
+    let is_for_source = packet.l4.ends.destination == quoted.ends.source;
+    let key = key.filter(|key| is_for_source && conntrack::live(cx, key).is_some());
+    if let Some(key) = key {
+        cx.step(conntrack::STAGE, || {
+            format!("an ICMP error about the connection {key}")
+        });
+    }
+    key.is_some()
+}
+
+fn follow(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage<Followed> {
+    let Some(key) = &packet.key else {
+        return Stage::Continue(Followed::Nothing {
+            may_be_adopted: true,
+        });
+    };
+    let host = cx.host;
+    let sender = packet.direction.into();
+    conntrack::follow(cx, key, sender, &packet.l4, |connection| {
+        judge_again(host, packet, key, connection)
+    })
+}
+
+/// The rules of now look at a connection's first packet once more.
+fn judge_again(
+    host: &Host,
+    packet: &Packet<'_>,
+    key: &ConnectionKey,
+    connection: &Connection,
+) -> Judgement {
+    if connection.version == host.tables().firewall.version {
+        return Judgement::Stands;
+    }
+    let direction = match connection.from_peer {
+        true => Direction::ToPort,
+        false => Direction::FromPort,
+    };
+    let port = match direction {
+        _ if !key.has_ports() => None,
+        _ if key.is_icmp() => Some(u16::from(key.request()) << 8),
+        Direction::FromPort => Some(key.peer_port),
+        Direction::ToPort => Some(key.local_port),
+    };
+    let asked = Asked {
+        protocol: key.protocol,
+        peer: key.peer,
+        port,
+    };
+    let rule = find(host, packet.port, direction, asked);
+    match action(rule, packet.firewall, direction) {
+        Action::Allow => Judgement::Allowed(rule.map(|rule| rule.name.clone())),
+        _ => Judgement::Revoked,
+    }
+}
+
+/// The rules, for a packet without a connection. It counts at the rule that decides, also where no
+/// connection can begin.
+fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage {
+    let (port, direction) = (packet.port, packet.direction);
+    let rule = find(cx.host, port, direction, packet.asked());
+    if let Some(rule) = rule {
+        cx.count_rule(&rule.name);
+    }
+    let action = action(rule, packet.firewall, direction);
+    cx.step(STAGE, || explain(cx.host, packet, rule, action));
+    let ended = match (action, &packet.key) {
+        (Action::Drop, _) => Stage::Break(Verdict::FirewallDrop),
+        (Action::Reject, _) => Stage::Break(Verdict::FirewallReject),
+        (Action::AllowStateless, _) | (Action::Allow, None) => Stage::Continue(()),
+        (Action::Allow, Some(key)) => {
+            let new = Beginning {
+                rule: rule.map(|rule| rule.name.clone()),
+                outside: None,
+                may_be_adopted,
+                allow_when_full: packet.firewall.allow_when_full,
+            };
+            let begun = conntrack::begin(cx, key, direction.into(), &packet.l4, new);
+            begun.map_continue(|_| ())
+        }
+    };
+    if let Some(rule) = rule.filter(|rule| rule.log) {
+        cx.log(packet.record(cx.now_ns, rule, ended));
+    }
+    ended
+}
+
+/// What a rule matches a packet by.
+#[derive(Clone, Copy)]
+struct Asked {
+    protocol: u8,
+    peer: IpAddr,
+    /// Of the destination; of ICMP type and code. `None`: a fragment, or a protocol that has none.
+    port: Option<u16>,
+}
+
+fn find<'a>(
+    host: &'a Host,
+    port: &PortTable,
+    direction: Direction,
+    asked: Asked,
+) -> Option<&'a RuleTable> {
+    let here = (port.switch, port.key);
+    let mut rules = host.tables().firewall.rules.iter();
+    rules.find(|rule| {
+        rule.direction == direction && rule.ports.contains(&here) && asked.is_matched_by(rule)
+    })
+}
+
+fn action(rule: Option<&RuleTable>, firewall: PortFirewall, direction: Direction) -> Action {
+    let drops = match direction {
+        Direction::FromPort => firewall.drop_from_port,
+        Direction::ToPort => firewall.drop_to_port,
+    };
+    match rule {
+        Some(rule) => rule.action,
+        None if drops => Action::Drop,
+        None => Action::Allow,
+    }
+}
+
+impl Asked {
+    fn is_matched_by(&self, rule: &RuleTable) -> bool {
+        let peers = rule.peers.as_ref();
+        let services = rule.services.as_ref();
+        peers.is_none_or(|peers| peers.iter().any(|peer| peer.contains(&self.peer)))
+            && services.is_none_or(|services| services.iter().any(|one| self.is_for(one)))
+    }
+
+    fn is_for(&self, service: &Service) -> bool {
+        let (protocol, ports) = service.range();
+        let has_port =
+            ports.is_none_or(|ports| self.port.is_some_and(|port| ports.contains(&port)));
+        self.protocol == protocol && has_port
+    }
+}
+
+impl Packet<'_> {
+    fn asked(&self) -> Asked {
+        let Ends {
+            protocol,
+            source,
+            destination,
+            marks,
+        } = self.l4.ends;
+        Asked {
+            protocol,
+            peer: match self.direction {
+                Direction::FromPort => destination,
+                Direction::ToPort => source,
+            },
+            port: match (marks, self.l4.icmp) {
+                (Marks::Ports { destination, .. }, _) => Some(destination),
+                (Marks::None, _) => None,
+                (_, icmp) => icmp.map(|(kind, code)| u16::from_be_bytes([kind, code])),
+            },
+        }
+    }
+
+    /// What the sender is told of a packet that is rejected.
+    fn answer(&self) -> Answer {
+        match self.l4.is_tcp() {
+            true => Answer::Reset,
+            false => Answer::PROHIBITED,
+        }
+    }
+}
+
+fn explain(host: &Host, packet: &Packet<'_>, rule: Option<&RuleTable>, action: Action) -> Found {
+    let (port, direction) = (&packet.port.name, packet.direction);
+    if let Some(rule) = rule {
+        let name = &rule.name;
+        return Found::by_rule(
+            format!("rule {name} of port {port}, {direction}: {action}"),
+            name,
+        );
+    }
+    let text = format!("no rule of port {port} matches, and {direction} the default is {action}");
+    match host.switch(packet.port.switch) {
+        Some(switch) => Found::by_switch(text, &switch.name),
+        None => text.into(),
+    }
+}

@@ -1,0 +1,262 @@
+//! Stage conntrack: packets of a connection that was allowed pass, in both directions. The first stage of a
+//! port's firewall, before [`acl`](crate::acl), and the memory of a gateway's translations.
+//!
+//! A stage that keeps connections asks [`check`], then [`follow`]; a packet that belongs to none may
+//! [`begin`] one.
+
+mod connection;
+mod key;
+mod ring;
+mod tcp;
+
+use std::net::IpAddr;
+
+use overlane_model::{Name, Verdict};
+use overlane_wire::tcp::Flags;
+
+pub use connection::{Connection, ConnectionState};
+pub(crate) use key::Sender;
+pub use key::{ConnectionKey, Zone};
+pub(crate) use ring::Ring;
+pub use tcp::TcpEnd;
+
+use crate::State;
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::{L4, Marks, Segment};
+
+pub(crate) const STAGE: &str = "conntrack";
+
+/// What the rules of now say of a connection.
+pub(crate) enum Judgement {
+    /// They are those that allowed it, or nobody asks them.
+    Stands,
+    /// Others, which allow it too: this one, or the default policy.
+    Allowed(Option<Name>),
+    /// Others, which do not.
+    Revoked,
+}
+
+/// Whether a packet belongs to a connection.
+pub(crate) enum Followed {
+    /// It does, and passes; the rule that let the connection begin.
+    Passes { rule: Option<Name> },
+    /// It does not.
+    Nothing { may_be_adopted: bool },
+}
+
+/// What a connection begins with.
+pub(crate) struct Beginning {
+    pub(crate) rule: Option<Name>,
+    /// Of a translation: what stands for the local end outside.
+    pub(crate) outside: Option<(IpAddr, u16)>,
+    /// A TCP packet without SYN may begin it.
+    pub(crate) may_be_adopted: bool,
+    /// Without a place the packet passes.
+    pub(crate) allow_when_full: bool,
+}
+
+/// A TCP packet that no connection may see.
+pub(crate) fn check(cx: &mut Context<'_>, l4: &L4) -> Stage {
+    match l4.broken() {
+        Some(why) => cx.end(STAGE, Verdict::ConnectionInvalid, || {
+            format!("a broken TCP packet: {why}")
+        }),
+        None => Stage::Continue(()),
+    }
+}
+
+/// The connection, unless it is expired.
+pub(crate) fn live<'s>(cx: &'s Context<'_>, key: &ConnectionKey) -> Option<&'s Connection> {
+    let connection = cx.state.connections.get(key);
+    connection.filter(|connection| !connection.is_expired(key, cx.now_ns))
+}
+
+/// The packet's connection goes on with it, if it has one. `judge` is asked whether the rules still allow
+/// it.
+pub(crate) fn follow(
+    cx: &mut Context<'_>,
+    key: &ConnectionKey,
+    sender: Sender,
+    l4: &L4,
+    judge: impl FnOnce(&Connection) -> Judgement,
+) -> Stage<Followed> {
+    let (now_ns, segment) = (cx.now_ns, l4.segment());
+    let Some(connection) = cx.state.connections.get_mut(key) else {
+        return nothing();
+    };
+    if connection.is_expired(key, now_ns) {
+        return forgotten(cx, key, "has expired");
+    }
+    if segment.is_some_and(|segment| connection.gives_way(sender, segment)) {
+        return forgotten(cx, key, "gives way to a SYN");
+    }
+    match judge(connection) {
+        Judgement::Stands => {}
+        Judgement::Allowed(rule) => {
+            connection.rule = rule;
+            connection.version = cx.host.tables().firewall.version;
+        }
+        Judgement::Revoked if segment.is_some_and(|segment| !segment.opens()) => {
+            cx.step(STAGE, || {
+                format!("{key}: the rules no longer allow this connection")
+            });
+            return Stage::Continue(Followed::Nothing {
+                may_be_adopted: false,
+            });
+        }
+        Judgement::Revoked => return forgotten(cx, key, "is no longer allowed by the rules"),
+    }
+    let is_half_open = segment.is_some_and(|segment| connection.is_half_open(sender, segment));
+    if !is_half_open && !connection.pass(sender, segment, now_ns) {
+        let ends = (connection.local, connection.peer);
+        return cx.end(STAGE, Verdict::OutOfWindow, || {
+            out_of_window(key, sender, segment, ends)
+        });
+    }
+    let (state, rule) = (connection.state, connection.rule.clone());
+    cx.step(STAGE, || {
+        let what = match is_half_open {
+            true => "a SYN for the other end to answer, of the connection",
+            false => "of the connection",
+        };
+        let text = format!("{what} {key}, now {state}");
+        match &rule {
+            Some(rule) => Found::by_rule(format!("{text}, that rule {rule} allowed"), rule),
+            None => text.into(),
+        }
+    });
+    Stage::Continue(Followed::Passes { rule })
+}
+
+/// The packet begins a connection, if such a packet can. False: there is no place for it, and it passes
+/// without.
+pub(crate) fn begin(
+    cx: &mut Context<'_>,
+    key: &ConnectionKey,
+    sender: Sender,
+    l4: &L4,
+    new: Beginning,
+) -> Stage<bool> {
+    let adopted = match (l4.segment(), l4.ends.marks) {
+        (Some(segment), _) if segment.opens() => false,
+        (Some(segment), _) if new.may_be_adopted && may_be_adopted(segment) => true,
+        (Some(_), _) => return no_beginning(cx, "a TCP packet without SYN"),
+        (None, Marks::Query { is_request, .. }) if !is_request => {
+            return no_beginning(cx, "an ICMP reply");
+        }
+        (None, _) => false,
+    };
+    // What the key had is not this connection's.
+    cx.state.forget(key);
+    let Some(place) = ring::take_place(cx.state, cx.now_ns) else {
+        return full(cx, new.allow_when_full);
+    };
+    let mut connection = Connection {
+        begun_ns: cx.now_ns,
+        seen_ns: cx.now_ns,
+        rule: new.rule,
+        version: cx.host.tables().firewall.version,
+        place,
+        state: ConnectionState::Opening,
+        from_peer: sender == Sender::Peer,
+        adopted,
+        answered: false,
+        outside: new.outside,
+        local: TcpEnd::default(),
+        peer: TcpEnd::default(),
+    };
+    connection.pass(sender, l4.segment(), cx.now_ns);
+    cx.state.remember(*key, connection);
+    cx.step(STAGE, || match adopted {
+        true => format!("{key}: a connection older than the firewall, adopted"),
+        false => format!("{key}: a connection begins"),
+    });
+    Stage::Continue(true)
+}
+
+fn may_be_adopted(segment: &Segment) -> bool {
+    segment.is(Flags::ACK) && !segment.is(Flags::SYN) && !segment.is(Flags::RST)
+}
+
+fn nothing() -> Stage<Followed> {
+    Stage::Continue(Followed::Nothing {
+        may_be_adopted: true,
+    })
+}
+
+fn forgotten(cx: &mut Context<'_>, key: &ConnectionKey, why: &str) -> Stage<Followed> {
+    cx.state.forget(key);
+    cx.step(STAGE, || format!("the former connection {key} {why}"));
+    nothing()
+}
+
+fn no_beginning(cx: &mut Context<'_>, what: &str) -> Stage<bool> {
+    cx.end(STAGE, Verdict::ConnectionInvalid, || {
+        format!("{what} belongs to no connection and cannot begin one")
+    })
+}
+
+fn full(cx: &mut Context<'_>, may_pass: bool) -> Stage<bool> {
+    if may_pass {
+        cx.step(
+            STAGE,
+            || "no place for a new connection: it passes without one",
+        );
+        return Stage::Continue(false);
+    }
+    cx.end(
+        STAGE,
+        Verdict::ConnectionsFull,
+        || "no place for a new connection",
+    )
+}
+
+fn out_of_window(
+    key: &ConnectionKey,
+    sender: Sender,
+    segment: Option<&Segment>,
+    (local, peer): (TcpEnd, TcpEnd),
+) -> String {
+    let (s, r) = match sender {
+        Sender::Local => (local, peer),
+        Sender::Peer => (peer, local),
+    };
+    let packet = segment.map_or_else(String::new, |segment| {
+        let (first, end) = (segment.sequence, segment.sequence_end());
+        let ack = match segment.is(Flags::ACK) {
+            true => format!(", acknowledgment {}", segment.acknowledgment),
+            false => String::new(),
+        };
+        format!("sequence {first} to {end}{ack}")
+    });
+    let oldest = s.end.wrapping_sub(r.max_window);
+    let newest = s.max_end;
+    format!(
+        "{packet} does not fit {key}: sequence {oldest} to {newest}, acknowledgment up to {} would",
+        r.end
+    )
+}
+
+impl State {
+    /// A connection is over, and what it is outside with it. Its place is free for others.
+    pub(crate) fn forget(&mut self, key: &ConnectionKey) {
+        let Some(connection) = self.connections.remove(key) else {
+            return;
+        };
+        if let Some(outside) = connection.outside {
+            let outside = key.outside(outside);
+            if self.translations.get(&outside) == Some(key) {
+                self.translations.remove(&outside);
+            }
+        }
+    }
+
+    fn remember(&mut self, key: ConnectionKey, connection: Connection) {
+        self.ring.put(connection.place, key);
+        if let Some(outside) = connection.outside {
+            self.translations.insert(key.outside(outside), key);
+        }
+        self.connections.insert(key, connection);
+    }
+}

@@ -1,0 +1,173 @@
+//! What packets of one connection have in common: `struct connection_key` of `bpf/abi.h`.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use overlane_model::{Direction, RouterId, SwitchId};
+use overlane_wire::PortKey;
+use overlane_wire::ip::protocol;
+
+use crate::parse::{Ends, Marks};
+
+/// Added to the type of an ICMP request of the peer: the local end may use the same identifier.
+const PEER_ASKS: u16 = 0x100;
+
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Zone {
+    /// A logical port's.
+    Port(SwitchId, PortKey),
+    /// A router's: a translation of its gateway.
+    Router(RouterId),
+}
+
+/// Whose a connection is, and its two ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionKey {
+    /// Whose it is.
+    pub zone: Zone,
+    /// Protocol number.
+    pub protocol: u8,
+    /// The port's end; of a router the inside.
+    pub local: IpAddr,
+    /// The other end.
+    pub peer: IpAddr,
+    /// Of ICMP the identifier; 0 and 0: no ports.
+    pub local_port: u16,
+    /// Of ICMP the request's type, and 256 more where the peer is the one who asks.
+    pub peer_port: u16,
+}
+
+/// Who sends a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sender {
+    Local,
+    Peer,
+}
+
+impl Sender {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Local => Self::Peer,
+            Self::Peer => Self::Local,
+        }
+    }
+}
+
+impl From<Direction> for Sender {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::FromPort => Self::Local,
+            Direction::ToPort => Self::Peer,
+        }
+    }
+}
+
+impl ConnectionKey {
+    /// Of a packet without ports.
+    pub(crate) fn bare(zone: Zone, sender: Sender, ends: &Ends) -> Self {
+        let (local, peer) = match sender {
+            Sender::Local => (ends.source, ends.destination),
+            Sender::Peer => (ends.destination, ends.source),
+        };
+        Self {
+            zone,
+            protocol: ends.protocol,
+            local,
+            peer,
+            local_port: 0,
+            peer_port: 0,
+        }
+    }
+
+    /// `None`: an ICMP message that belongs to no connection.
+    pub(crate) fn of(zone: Zone, sender: Sender, ends: &Ends) -> Option<Self> {
+        let is_local = sender == Sender::Local;
+        let swap = |source, destination| match is_local {
+            true => (source, destination),
+            false => (destination, source),
+        };
+        let (local_port, peer_port) = match ends.marks {
+            Marks::None => (0, 0),
+            Marks::Ports {
+                source,
+                destination,
+            } => swap(source, destination),
+            Marks::Query {
+                request,
+                is_request,
+                identifier,
+            } => {
+                let asks = if is_request == is_local { 0 } else { PEER_ASKS };
+                (identifier, u16::from(request) + asks)
+            }
+            Marks::Message => return None,
+        };
+        Some(Self {
+            local_port,
+            peer_port,
+            ..Self::bare(zone, sender, ends)
+        })
+    }
+
+    /// Without them there is nothing to match a rule's ports or types with, and no window.
+    pub(crate) fn has_ports(&self) -> bool {
+        (self.local_port, self.peer_port) != (0, 0)
+    }
+
+    /// ICMP over IPv4 or ICMPv6 over IPv6.
+    pub(crate) fn is_icmp(&self) -> bool {
+        match self.local {
+            IpAddr::V4(_) => self.protocol == protocol::ICMP,
+            IpAddr::V6(_) => self.protocol == protocol::ICMPV6,
+        }
+    }
+
+    /// TCP with windows: no fragments.
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.protocol == protocol::TCP && self.has_ports()
+    }
+
+    /// Type of the request, of an ICMP connection with ports.
+    pub(crate) fn request(&self) -> u8 {
+        self.peer_port.to_le_bytes()[0]
+    }
+
+    /// The same seen from outside, of a translation: `outside` stands for the local end there.
+    pub(crate) fn outside(&self, outside: (IpAddr, u16)) -> Self {
+        let (local, local_port) = outside;
+        Self {
+            local,
+            local_port,
+            ..*self
+        }
+    }
+}
+
+impl fmt::Display for ConnectionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (local, peer) = (self.local, self.peer);
+        let (local_port, peer_port) = (self.local_port, self.peer_port);
+        match self.protocol {
+            _ if self.is_icmp() && self.has_ports() => {
+                let request = self.request();
+                let arrow = if peer_port < PEER_ASKS { "→" } else { "←" };
+                write!(
+                    f,
+                    "{local} {arrow} {peer} ICMP type {request} id {local_port}"
+                )
+            }
+            protocol::TCP if self.has_ports() => {
+                write!(f, "{local} port {local_port} ↔ {peer} port {peer_port} TCP")
+            }
+            protocol::UDP if self.has_ports() => {
+                write!(f, "{local} port {local_port} ↔ {peer} port {peer_port} UDP")
+            }
+            number if self.has_ports() => {
+                let ends = format!("{local} port {local_port} ↔ {peer} port {peer_port}");
+                write!(f, "{ends} protocol {number}")
+            }
+            number => write!(f, "{local} ↔ {peer} protocol {number}"),
+        }
+    }
+}

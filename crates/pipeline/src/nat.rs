@@ -1,0 +1,244 @@
+//! Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). Out
+//! by the leg between `route` and `leg_out`, from it between `parse` and `route`. A translation is a
+//! connection of the router: `conntrack` keeps it, its local end is the inside.
+//!
+//! ```text
+//!        inside key                                outside key
+//! | local: 198.18.1.10, port 5000 |  <---->  | local: 198.19.0.2, port 1024 |
+//! | peer:  198.51.100.7, port 80  |          | peer:  the same              |
+//! ```
+
+use std::net::IpAddr;
+
+use overlane_model::{NatRule, RouterTable};
+
+use crate::conntrack::{self, Beginning, ConnectionKey, Followed, Judgement, Sender, Zone};
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::{Frame, Ip, L4};
+
+mod rewrite;
+mod rules;
+
+use rewrite::End;
+
+const STAGE: &str = "nat";
+
+/// An address and port, or ICMP identifier.
+type Place = (IpAddr, u16);
+
+/// A packet at a gateway that translates.
+struct Passing<'a> {
+    router: &'a RouterTable,
+    rules: &'a [NatRule],
+    ip: Ip,
+    l4: L4,
+    sender: Sender,
+}
+
+/// Out by the leg: the source becomes the outside one.
+pub(crate) fn out(
+    cx: &mut Context<'_>,
+    router: &RouterTable,
+    frame: &Frame<'_>,
+) -> Stage<Frame<'static>> {
+    let Some(passing) = passing(cx, router, frame, Sender::Local)? else {
+        return Stage::Continue(owned(frame));
+    };
+    if let Some(key) = passing.related(cx) {
+        let outside = cx
+            .state
+            .connections
+            .get(&key)
+            .and_then(|known| known.outside);
+        return Stage::Continue(match outside {
+            Some(outside) => passing.rewrite_error(cx, frame, &key, outside),
+            None => owned(frame),
+        });
+    }
+    let key = ConnectionKey::of(passing.zone(), Sender::Local, &passing.l4.ends);
+    let Some(key) = key else {
+        return passing.out_without_key(cx, frame);
+    };
+    if let Followed::Passes { .. } = passing.follow(cx, &key)?
+        && let Some(outside) = cx
+            .state
+            .connections
+            .get(&key)
+            .and_then(|known| known.outside)
+    {
+        return Stage::Continue(passing.rewrite(cx, frame, &key, outside));
+    }
+    let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? else {
+        return Stage::Continue(owned(frame));
+    };
+    passing.begin(cx, &key, outside)?;
+    Stage::Continue(passing.rewrite(cx, frame, &key, outside))
+}
+
+/// From the leg: the destination becomes the inside one.
+pub(crate) fn from_leg(
+    cx: &mut Context<'_>,
+    router: &RouterTable,
+    frame: &Frame<'_>,
+) -> Stage<Frame<'static>> {
+    let Some(passing) = passing(cx, router, frame, Sender::Peer)? else {
+        return Stage::Continue(owned(frame));
+    };
+    if let Some(outside) = passing.related(cx) {
+        let key = cx.state.translations.get(&outside).copied();
+        let inside = key.map_or((outside.local, outside.local_port), local);
+        return Stage::Continue(passing.rewrite_error(cx, frame, &outside, inside));
+    }
+    let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
+    let Some(outside) = outside else {
+        return Stage::Continue(owned(frame));
+    };
+    if let Some(key) = cx.state.translations.get(&outside).copied()
+        && let Followed::Passes { .. } = passing.follow(cx, &key)?
+    {
+        return Stage::Continue(passing.rewrite(cx, frame, &key, local(key)));
+    }
+    let Some(inside) = passing.inside(cx, &outside)? else {
+        return Stage::Continue(owned(frame));
+    };
+    let key = outside.outside(inside);
+    if conntrack::live(cx, &key).is_some() {
+        return passing.exhausted(cx, inside);
+    }
+    passing.begin(cx, &key, local(outside))?;
+    Stage::Continue(passing.rewrite(cx, frame, &key, inside))
+}
+
+fn owned(frame: &Frame<'_>) -> Frame<'static> {
+    Frame {
+        bytes: frame.bytes.to_vec().into(),
+        ..*frame
+    }
+}
+
+fn local(key: ConnectionKey) -> Place {
+    (key.local, key.local_port)
+}
+
+/// `None`: nothing is translated here, or it is not IP.
+fn passing<'a>(
+    cx: &mut Context<'_>,
+    router: &'a RouterTable,
+    frame: &Frame<'_>,
+    sender: Sender,
+) -> Stage<Option<Passing<'a>>> {
+    let rules = router.gateway.as_ref().map(|gateway| &gateway.nat[..]);
+    let (Some(rules @ [_, ..]), Some(ip)) = (rules, frame.ip) else {
+        return Stage::Continue(None);
+    };
+    let l4 = L4::read(frame, &ip);
+    conntrack::check(cx, &l4)?;
+    Stage::Continue(Some(Passing {
+        router,
+        rules,
+        ip,
+        l4,
+        sender,
+    }))
+}
+
+impl Passing<'_> {
+    fn zone(&self) -> Zone {
+        Zone::Router(self.router.id)
+    }
+
+    fn follow(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<Followed> {
+        conntrack::follow(cx, key, self.sender, &self.l4, |_| Judgement::Stands)
+    }
+
+    /// Of an ICMP error about a packet of a live translation, that packet's key: from the leg the outside
+    /// one.
+    fn related(&self, cx: &Context<'_>) -> Option<ConnectionKey> {
+        let quoted = self.l4.quoted?;
+        if self.l4.ends.destination != quoted.ends.source {
+            return None;
+        }
+        let key = ConnectionKey::of(self.zone(), self.sender.other(), &quoted.ends)?;
+        let inside = match self.sender {
+            Sender::Local => key,
+            Sender::Peer => *cx.state.translations.get(&key)?,
+        };
+        conntrack::live(cx, &inside).map(|_| key)
+    }
+
+    fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {
+        let new = Beginning {
+            rule: None,
+            outside: Some(outside),
+            may_be_adopted: true,
+            allow_when_full: false,
+        };
+        conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
+    }
+
+    fn rewrite(
+        &self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+        key: &ConnectionKey,
+        to: Place,
+    ) -> Frame<'static> {
+        let mut frame = owned(frame);
+        let mut bytes = frame.bytes.into_owned();
+        rewrite::packet(&mut bytes, &self.ip, &self.l4, self.end(), to);
+        frame.bytes = bytes.into();
+        self.readdress(&mut frame, to.0);
+        self.explain(cx, key, to);
+        frame
+    }
+
+    /// An ICMP error and what it quotes: that went the other way.
+    fn rewrite_error(
+        &self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+        key: &ConnectionKey,
+        to: Place,
+    ) -> Frame<'static> {
+        let mut frame = owned(frame);
+        let mut bytes = frame.bytes.into_owned();
+        rewrite::error(&mut bytes, &self.ip, &self.l4, self.end(), to);
+        frame.bytes = bytes.into();
+        self.readdress(&mut frame, to.0);
+        self.explain(cx, key, to);
+        frame
+    }
+
+    fn end(&self) -> End {
+        match self.sender {
+            Sender::Local => End::Source,
+            Sender::Peer => End::Destination,
+        }
+    }
+
+    fn readdress(&self, frame: &mut Frame<'_>, to: IpAddr) {
+        if let Some(ip) = &mut frame.ip {
+            match self.sender {
+                Sender::Local => ip.source = to,
+                Sender::Peer => ip.destination = to,
+            }
+        }
+    }
+
+    fn explain(&self, cx: &mut Context<'_>, key: &ConnectionKey, (addr, port): Place) {
+        cx.step(STAGE, || {
+            let name = &self.router.name;
+            let side = match self.sender {
+                Sender::Local => "source",
+                Sender::Peer => "destination",
+            };
+            let port = match key.has_ports() {
+                true if key.is_icmp() => format!(" identifier {port}"),
+                true => format!(" port {port}"),
+                false => String::new(),
+            };
+            Found::by_router(format!("the {side} becomes {addr}{port}"), name)
+        });
+    }
+}

@@ -1,0 +1,245 @@
+//! What stands behind the IP header, as far as the firewall and translation ask: the two ends of a packet,
+//! TCP's numbers (`segment.rs`), an ICMP message and the packet that an ICMP error quotes. Never beyond
+//! the end of the IP packet, but for ports, which are those of the flow hash.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use overlane_wire::ip::protocol;
+use overlane_wire::{ipv4, ipv6};
+
+use super::{Frame, Ip, Segment, is_extension};
+use crate::bytes::{array, be16, byte};
+
+pub(crate) const SCTP: u8 = 132;
+/// Of an ICMP message, and of what an ICMP error quotes behind the IP header.
+const ICMP_LEN: usize = 8;
+const FRAGMENT_LEN: usize = 8;
+const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
+
+/// A packet's transport header.
+#[derive(Clone, Debug)]
+pub(crate) struct L4 {
+    pub(crate) ends: Ends,
+    /// Of a TCP packet that is no fragment; else why it is none that may pass.
+    tcp: Option<Result<Segment, &'static str>>,
+    /// Type and code of an ICMP message that is no fragment.
+    pub(crate) icmp: Option<(u8, u8)>,
+    /// Of an ICMP error.
+    pub(crate) quoted: Option<Quoted>,
+}
+
+/// Both ends of a packet, in its own direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
+    /// Of an IPv6 fragment that which its header names.
+    pub(crate) protocol: u8,
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) marks: Marks,
+}
+
+/// What tells apart packets of one protocol between two addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Marks {
+    /// Nothing: a fragment, another protocol, ports that both are 0.
+    None,
+    /// TCP, UDP, SCTP.
+    Ports { source: u16, destination: u16 },
+    /// An ICMP request or its reply.
+    Query {
+        /// Type of the request.
+        request: u8,
+        is_request: bool,
+        identifier: u16,
+    },
+    /// Any other ICMP message: it belongs to no connection.
+    Message,
+}
+
+/// The packet that an ICMP error is about. Places are from the start of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Quoted {
+    pub(crate) ends: Ends,
+    pub(crate) ip_at: usize,
+    pub(crate) l4_at: usize,
+}
+
+impl L4 {
+    pub(crate) fn read(frame: &Frame<'_>, ip: &Ip) -> Self {
+        let packet = frame.bytes.get(..ip.end).unwrap_or(&frame.bytes);
+        let is_v6 = ip.source.is_ipv6();
+        let kind = Kind::of(ip.protocol, is_v6);
+        let icmp = match kind {
+            Kind::Icmp if !ip.is_fragment => read_icmp(packet, ip.l4_at),
+            _ => None,
+        };
+        let is_error = icmp.is_some_and(|(kind, _)| is_icmp_error(is_v6, kind));
+        let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6);
+        Self {
+            ends: Ends {
+                protocol: match ip.protocol {
+                    protocol::FRAGMENT if is_v6 => named(&frame.bytes, ip.l4_at),
+                    protocol => protocol,
+                },
+                source: ip.source,
+                destination: ip.destination,
+                marks: match kind {
+                    _ if ip.is_fragment => Marks::None,
+                    Kind::Ports => Marks::ports(&frame.bytes, ip.l4_at),
+                    Kind::Icmp => Marks::icmp(packet, ip.l4_at, is_v6),
+                    Kind::Other => Marks::None,
+                },
+            },
+            tcp: (ip.protocol == protocol::TCP && !ip.is_fragment)
+                .then(|| Segment::read(packet, ip.l4_at)),
+            icmp,
+            quoted: if is_error { quote() } else { None },
+        }
+    }
+
+    /// Why no connection may see the packet, of a broken TCP header.
+    pub(crate) fn broken(&self) -> Option<&'static str> {
+        self.tcp.as_ref().and_then(|tcp| tcp.err())
+    }
+
+    /// TCP, and no fragment.
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.tcp.is_some()
+    }
+
+    /// Of a packet whose connection has windows.
+    pub(crate) fn segment(&self) -> Option<&Segment> {
+        match self.ends.marks {
+            Marks::Ports { .. } => self.tcp.as_ref()?.as_ref().ok(),
+            _ => None,
+        }
+    }
+
+    /// Neighbour discovery and multicast listeners: nothing passes where these do not.
+    pub(crate) fn is_link_upkeep(&self) -> bool {
+        let is_v6 = self.ends.source.is_ipv6();
+        is_v6 && matches!(self.icmp, Some((130..=137 | 143, _)))
+    }
+}
+
+/// What the bytes behind the IP header are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ports,
+    Icmp,
+    Other,
+}
+
+impl Kind {
+    fn of(protocol: u8, is_v6: bool) -> Self {
+        match protocol {
+            protocol::TCP | protocol::UDP | SCTP => Self::Ports,
+            protocol::ICMP if !is_v6 => Self::Icmp,
+            protocol::ICMPV6 if is_v6 => Self::Icmp,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Marks {
+    /// Ports that are not there are 0.
+    fn ports(bytes: &[u8], at: usize) -> Self {
+        match (be16(bytes, at), be16(bytes, at + 2)) {
+            (Some(0), Some(0)) | (None, _) | (_, None) => Self::None,
+            (Some(source), Some(destination)) => Self::Ports {
+                source,
+                destination,
+            },
+        }
+    }
+
+    fn icmp(packet: &[u8], at: usize, is_v6: bool) -> Self {
+        let Some([kind, _, _, _, i0, i1, _, _]) = array::<ICMP_LEN>(packet, at) else {
+            return Self::Message;
+        };
+        let (request, is_request) = match (is_v6, kind) {
+            (false, 8) => (8, true),
+            (false, 0) => (8, false),
+            (false, 13) => (13, true),
+            (false, 14) => (13, false),
+            (true, 128) => (128, true),
+            (true, 129) => (128, false),
+            _ => return Self::Message,
+        };
+        Self::Query {
+            request,
+            is_request,
+            identifier: u16::from_be_bytes([i0, i1]),
+        }
+    }
+}
+
+/// The protocol that an IPv6 fragment header names; of one that is cut its own.
+fn named(bytes: &[u8], at: usize) -> u8 {
+    match array::<FRAGMENT_LEN>(bytes, at) {
+        Some([next, ..]) => next,
+        None => protocol::FRAGMENT,
+    }
+}
+
+/// Type and code, of a message with a whole header.
+fn read_icmp(packet: &[u8], at: usize) -> Option<(u8, u8)> {
+    let [kind, code, ..] = array::<ICMP_LEN>(packet, at)?;
+    Some((kind, code))
+}
+
+fn is_icmp_error(is_v6: bool, kind: u8) -> bool {
+    match is_v6 {
+        false => matches!(kind, 3 | 11 | 12),
+        true => matches!(kind, 1..=4),
+    }
+}
+
+/// An IP header and 8 bytes behind it.
+fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool) -> Option<Quoted> {
+    let first = byte(packet, ip_at)?;
+    let (protocol, source, destination, l4_at, is_fragment) = match is_v6 {
+        false => {
+            let header = array::<{ ipv4::LEN }>(packet, ip_at)?;
+            let header_len = usize::from(first & 0xf) * 4;
+            let is_v4 = first >> 4 == 4 && header_len >= ipv4::LEN;
+            let fragment = be16(&header, 6).filter(|_| is_v4)? & MORE_FRAGMENTS_AND_OFFSET;
+            let source = Ipv4Addr::from(array::<4>(&header, 12)?);
+            let destination = Ipv4Addr::from(array::<4>(&header, 16)?);
+            (
+                byte(&header, 9)?,
+                source.into(),
+                destination.into(),
+                ip_at + header_len,
+                fragment != 0,
+            )
+        }
+        true => {
+            let header = array::<{ ipv6::LEN }>(packet, ip_at)?;
+            let next = byte(&header, 6)?;
+            if first >> 4 != 6 || is_extension(next) || next == protocol::FRAGMENT {
+                return None;
+            }
+            let source: IpAddr = Ipv6Addr::from(array::<16>(&header, 8)?).into();
+            let destination: IpAddr = Ipv6Addr::from(array::<16>(&header, 24)?).into();
+            (next, source, destination, ip_at + ipv6::LEN, false)
+        }
+    };
+    array::<ICMP_LEN>(packet, l4_at)?;
+    let marks = match Kind::of(protocol, is_v6) {
+        _ if is_fragment => Marks::None,
+        Kind::Ports => Marks::ports(packet, l4_at),
+        Kind::Icmp => Marks::icmp(packet, l4_at, is_v6),
+        Kind::Other => Marks::None,
+    };
+    Some(Quoted {
+        ends: Ends {
+            protocol,
+            source,
+            destination,
+            marks,
+        },
+        ip_at,
+        l4_at,
+    })
+}

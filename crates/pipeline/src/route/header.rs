@@ -1,0 +1,97 @@
+//! What routing reads and writes of a packet's headers.
+
+use std::net::IpAddr;
+
+use overlane_model::Verdict;
+use overlane_wire::checksum::{Sum, update};
+use overlane_wire::{Mac, ethernet, ipv4};
+
+use super::{At, STAGE};
+use crate::bytes::{array, be16, byte, put, put16};
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::{Frame, Ip};
+
+const IP_AT: usize = ethernet::LEN;
+
+/// What a router may forward or answer at all.
+pub(super) fn routable(cx: &mut Context<'_>, at: &At<'_, '_>, frame: &Frame<'_>) -> Stage<Ip> {
+    let name = &at.router.name;
+    let Some(ip) = frame.ip else {
+        return cx.end(STAGE, Verdict::NotRoutable, || {
+            Found::by_router(format!("router {name} forwards only IP"), name)
+        });
+    };
+    let destination = ip.destination;
+    if !is_routable(destination) && !super::own::is_link_local(at, destination) {
+        return cx.end(STAGE, Verdict::NotRoutable, || {
+            Found::by_router(format!("{destination} is no address beyond a link"), name)
+        });
+    }
+    let header: Option<[u8; ipv4::LEN]> = array(&frame.bytes, IP_AT);
+    let is_plain = ip.source.is_ipv4() && byte(&frame.bytes, IP_AT) == Some(0x45);
+    match header {
+        Some(header) if is_plain && !Sum::new().bytes(&header).verifies() => {
+            cx.end(STAGE, Verdict::InnerIpHeader, || {
+                let text = format!("router {name}: the checksum of the IPv4 header is wrong");
+                Found::by_router(text, name)
+            })
+        }
+        _ => Stage::Continue(ip),
+    }
+}
+
+fn is_routable(destination: IpAddr) -> bool {
+    let is_special = destination.is_multicast()
+        || destination.is_loopback()
+        || destination.is_unspecified()
+        || match destination {
+            IpAddr::V4(v4) => v4.octets().first().is_some_and(|first| *first >= 240),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+    !is_special
+}
+
+/// TTL or hop limit.
+pub(super) fn ttl(frame: &Frame<'_>) -> u8 {
+    let at = match frame.ip {
+        Some(ip) if ip.source.is_ipv4() => IP_AT + 8,
+        _ => IP_AT + 7,
+    };
+    byte(&frame.bytes, at).unwrap_or(0)
+}
+
+/// As the next hop gets it: a guest's tag stays on this side.
+pub(super) fn forwarded(frame: &Frame<'_>, source: Mac, destination: Mac) -> Frame<'static> {
+    let mut frame = with_less_ttl(frame);
+    let bytes = frame.bytes.to_mut();
+    put(bytes, 0, destination.bytes());
+    put(bytes, 6, source.bytes());
+    frame.tag = None;
+    (frame.source, frame.destination) = (source, destination);
+    frame
+}
+
+/// One hop further.
+pub(super) fn with_less_ttl(frame: &Frame<'_>) -> Frame<'static> {
+    let mut bytes = frame.bytes.to_vec();
+    match frame.ip.map(|ip| ip.source) {
+        Some(IpAddr::V4(_)) => {
+            let (at, checksum_at) = (IP_AT + 8, IP_AT + 10);
+            if let (Some(old), Some(sum)) = (be16(&bytes, at), be16(&bytes, checksum_at)) {
+                let new = old.wrapping_sub(0x0100);
+                put16(&mut bytes, at, new);
+                put16(&mut bytes, checksum_at, update(sum, old, new));
+            }
+        }
+        Some(IpAddr::V6(_)) => {
+            let less = ttl(frame).wrapping_sub(1);
+            put(&mut bytes, IP_AT + 7, &[less]);
+        }
+        None => {}
+    }
+    Frame {
+        bytes: bytes.into(),
+        ..*frame
+    }
+}

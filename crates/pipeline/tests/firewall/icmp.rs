@@ -1,0 +1,210 @@
+//! ICMP: requests and their replies, errors about connections, neighbour discovery.
+
+use overlane_model::Direction::{FromPort, ToPort as To};
+use overlane_model::{Action, Service, Verdict, Verdict::*};
+use overlane_pipeline::ConnectionState;
+
+use crate::wall::*;
+
+fn echo(kind: u8, identifier: u16) -> Vec<u8> {
+    let [i0, i1] = identifier.to_be_bytes();
+    vec![kind, 0, 0, 0, i0, i1, 0, 1, 9, 9]
+}
+
+/// An error with the beginning of an IPv4 packet of `from`.
+fn error(kind: u8, quoted: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 0, 0, 0, 0, 0, 0][..], quoted].concat()
+}
+
+/// The IP packet of a frame.
+fn quote(frame: &[u8], behind_header: usize) -> Vec<u8> {
+    frame[14..34 + behind_header].to_vec()
+}
+
+fn udp_of(from: End) -> Vec<u8> {
+    let (source, destination) = match from {
+        Local => (5000, 53),
+        Peer => (53, 5000),
+    };
+    ip_frame(from, 17, 0, &udp(source, destination, b"question"))
+}
+
+#[test]
+fn a_reply_belongs_to_its_request() {
+    for (request, reply) in [(8, 0), (13, 14)] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        assert_eq!(wall.ip(Peer, 1, &echo(reply, 7)), FirewallDrop);
+        assert_eq!(wall.ip(Local, 1, &echo(reply, 7)), ConnectionInvalid);
+        assert_eq!(wall.ip(Local, 1, &echo(request, 7)), ToPort);
+        assert_eq!(wall.ip(Peer, 1, &echo(reply, 8)), FirewallDrop);
+        assert_eq!(wall.ip(Peer, 1, &echo(reply, 7)), ToPort);
+        let (key, connection) = wall.connection();
+        assert_eq!((key.local_port, key.peer_port), (7, request.into()));
+        assert_eq!(connection.state, ConnectionState::Established);
+        // The peer's own request with this identifier is another thing.
+        assert_eq!(wall.ip(Peer, 1, &echo(request, 7)), FirewallDrop);
+        wall.wait(60);
+        assert_eq!(wall.ip(Local, 1, &echo(request, 7)), ToPort);
+        wall.wait(61);
+        assert_eq!(wall.ip(Peer, 1, &echo(reply, 7)), FirewallDrop);
+    }
+}
+
+#[test]
+fn a_request_from_the_peer() {
+    let ping = with(
+        rule("ping", To, Action::Allow),
+        &[Service::Icmp {
+            protocol: 1,
+            kind: 8,
+            code: None,
+        }],
+    );
+    let mut wall = Wall::new(OUTBOUND, vec![ping.clone()]);
+    assert_eq!(wall.ip(Peer, 1, &echo(8, 7)), ToPort);
+    assert_eq!(wall.ip(Local, 1, &echo(0, 7)), ToPort);
+    assert_eq!(wall.connection().0.peer_port, 256 + 8);
+    assert_eq!(wall.ip(Peer, 1, &echo(13, 7)), FirewallDrop);
+    // Judged again as the request it began with, code 0.
+    wall.set(vec![ping]);
+    assert_eq!(wall.ip(Local, 1, &echo(0, 7)), ToPort);
+    wall.set(vec![]);
+    assert_eq!(wall.ip(Local, 1, &echo(0, 7)), ConnectionInvalid);
+    assert_eq!(wall.connections(), 0);
+}
+
+#[test]
+fn icmp_of_the_other_family_is_another_protocol() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.ip(Local, 58, &echo(128, 7)), ToPort);
+    assert_eq!(wall.connection().0.peer_port, 0);
+    let six = ip6_frame(Local, 58, &echo(128, 7));
+    assert_eq!(wall.run(Local, six).verdict, ToPort);
+    let reply = ip6_frame(Peer, 58, &echo(129, 7));
+    assert_eq!(wall.run(Peer, reply).verdict, ToPort);
+}
+
+#[test]
+fn errors_about_a_connection_pass() {
+    for kind in [3, 11, 12] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        let sent = udp_of(Local);
+        let about = error(kind, &quote(&sent, 8));
+        assert_eq!(wall.ip(Peer, 1, &about), FirewallDrop);
+        assert_eq!(wall.run(Local, sent.clone()).verdict, ToPort);
+        let before = wall.connection();
+        wall.wait(30);
+        assert_eq!(wall.ip(Peer, 1, &about), ToPort);
+        assert_eq!(wall.connection(), before);
+        // Shorter, broken, of something else, or for somebody else.
+        assert_eq!(
+            wall.ip(Peer, 1, &error(kind, &quote(&sent, 7))),
+            FirewallDrop
+        );
+        assert_eq!(wall.ip(Peer, 1, &error(5, &quote(&sent, 8))), FirewallDrop);
+        let mut other = about.clone();
+        other[8] = 0x44;
+        assert_eq!(wall.ip(Peer, 1, &other), FirewallDrop);
+        let mut other = about.clone();
+        other[8 + 21] ^= 1;
+        assert_eq!(wall.ip(Peer, 1, &other), FirewallDrop);
+        let mut other = about.clone();
+        other[8 + 15] ^= 1;
+        assert_eq!(wall.ip(Peer, 1, &other), FirewallDrop);
+        let elsewhere = ip4(PEER, "198.18.100.99", 1, &about);
+        let verdict = wall.run(Peer, eth(A2, A1, 0x0800, &elsewhere)).verdict;
+        assert_eq!(verdict, FirewallDrop);
+        // What the peer sent is not for the peer to complain about.
+        assert_eq!(
+            wall.ip(Peer, 1, &error(kind, &quote(&udp_of(Peer), 8))),
+            FirewallDrop
+        );
+        wall.now_ns += 1;
+        assert_eq!(wall.ip(Peer, 1, &about), FirewallDrop);
+    }
+}
+
+#[test]
+fn errors_in_both_directions_and_families() {
+    let mut wall = Wall::new(OPEN, vec![]);
+    assert_eq!(wall.run(Peer, udp_of(Peer)).verdict, ToPort);
+    wall.set(vec![rule("no", FromPort, Action::Drop)]);
+    let about = error(3, &quote(&udp_of(Peer), 8));
+    assert_eq!(wall.ip(Local, 1, &about), ToPort);
+    assert_eq!(wall.ip(Local, 1, &error(3, &[])), FirewallDrop);
+
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    let sent = ip6_frame(Local, 17, &udp(5000, 53, b"question"));
+    assert_eq!(wall.run(Local, sent.clone()).verdict, ToPort);
+    let about = |kind, quoted: &[u8]| {
+        let error = [&[kind, 0, 0, 0, 0, 0, 5, 0][..], quoted].concat();
+        ip6_frame(Peer, 58, &error)
+    };
+    for kind in 1..=4 {
+        assert_eq!(wall.run(Peer, about(kind, &sent[14..62])).verdict, ToPort);
+        assert_eq!(
+            wall.run(Peer, about(kind, &sent[14..61])).verdict,
+            FirewallDrop
+        );
+    }
+    // Behind extension headers nothing is looked for.
+    let mut extended = sent[14..62].to_vec();
+    extended[6] = 60;
+    assert_eq!(wall.run(Peer, about(1, &extended)).verdict, FirewallDrop);
+}
+
+#[test]
+fn an_error_about_a_request() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    let sent = ip_frame(Local, 1, 0, &echo(8, 7));
+    assert_eq!(wall.run(Local, sent.clone()).verdict, ToPort);
+    assert_eq!(wall.ip(Peer, 1, &error(11, &quote(&sent, 8))), ToPort);
+    let reply = ip_frame(Local, 1, 0, &echo(0, 7));
+    assert_eq!(
+        wall.ip(Peer, 1, &error(11, &quote(&reply, 8))),
+        FirewallDrop
+    );
+}
+
+#[test]
+fn messages_without_a_connection() {
+    let unreachable = Service::Icmp {
+        protocol: 1,
+        kind: 3,
+        code: Some(3),
+    };
+    let rules = vec![with(rule("errors", To, Action::Allow), &[unreachable])];
+    let mut wall = Wall::new(OUTBOUND, rules);
+    assert_eq!(wall.ip(Peer, 1, &error(3, b"nothing")), ToPort);
+    assert_eq!(wall.ip(Peer, 1, &error(11, b"nothing")), FirewallDrop);
+    // Cut before the end of the header it has no type.
+    assert_eq!(wall.ip(Peer, 1, &[3, 3, 0, 0, 0, 0, 0]), FirewallDrop);
+    assert_eq!(wall.ip(Local, 1, &[3, 3]), ToPort);
+    assert_eq!(wall.connections(), 0);
+    // Nor is it a fragment.
+    let fragment = ip_frame(Local, 1, 0x2000, &echo(8, 7));
+    assert_eq!(wall.run(Local, fragment).verdict, ToPort);
+    assert_eq!(wall.ip(Peer, 1, &[3, 3]), FirewallDrop);
+}
+
+#[test]
+fn neighbour_discovery_always_passes() {
+    let all = vec![
+        rule("in", To, Action::Drop),
+        rule("out", FromPort, Action::Drop),
+    ];
+    let mut wall = Wall::new(OPEN, all);
+    let verdict = |wall: &mut Wall, kind: u8| -> Verdict {
+        let mut message = vec![0; 8];
+        message[0] = kind;
+        wall.run(Peer, ip6_frame(Peer, 58, &message)).verdict
+    };
+    for kind in [130, 131, 132, 133, 143] {
+        assert_eq!(verdict(&mut wall, kind), ToPort, "{kind}");
+    }
+    for kind in [128, 129, 138, 142, 144] {
+        assert_eq!(verdict(&mut wall, kind), FirewallDrop, "{kind}");
+    }
+    // Nothing of the sort over IPv4.
+    assert_eq!(wall.ip(Peer, 58, &[135; 24]), FirewallDrop);
+}

@@ -1,0 +1,290 @@
+//! The states of a TCP connection.
+
+use overlane_model::Direction::{FromPort, ToPort as To};
+use overlane_model::{Action, Verdict::*};
+use overlane_pipeline::ConnectionState::{self, *};
+
+use crate::wall::*;
+
+fn state(wall: &Wall) -> ConnectionState {
+    wall.connection().1.state
+}
+
+#[test]
+fn a_handshake_from_inside() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+    let (key, begun) = wall.connection();
+    assert_eq!((key.local_port, key.peer_port, key.protocol), (1000, 80, 6));
+    assert_eq!(
+        (begun.state, begun.from_peer, begun.rule),
+        (Opening, false, None)
+    );
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 100)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert!(wall.connection().1.answered);
+    assert_eq!(wall.tcp(Local, segment(ACK, 100, 500)), ToPort);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100).len(700)), ToPort);
+    let (_, connection) = wall.connection();
+    assert_eq!((connection.local.end, connection.peer.end), (100, 1200));
+    assert_eq!(
+        (connection.local.max_end, connection.peer.max_end),
+        (1100, 1500)
+    );
+}
+
+#[test]
+fn nobody_begins_from_outside() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Peer, segment(SYN, 1, 0)), FirewallDrop);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 1, 5)), FirewallDrop);
+    assert_eq!(wall.connections(), 0);
+    // The rules decide first; what they allow must be able to begin a connection.
+    assert_eq!(wall.tcp(Local, segment(SYN | ACK, 1, 5)), ConnectionInvalid);
+    assert_eq!(wall.tcp(Local, segment(RST | ACK, 1, 5)), ConnectionInvalid);
+    assert_eq!(wall.tcp(Local, segment(RST, 1, 0)), ConnectionInvalid);
+}
+
+#[test]
+fn broken_headers_are_invalid() {
+    let mut wall = Wall::new(OPEN, vec![]);
+    for flags in [0, FIN, FIN | 8 | 32, SYN | FIN, SYN | RST, SYN | FIN | ACK] {
+        let verdict = wall.tcp(Local, segment(flags, 1, 1));
+        assert_eq!(verdict, ConnectionInvalid, "{flags:#x}");
+    }
+    let whole = segment(SYN, 1, 0).scale(7).bytes(Local);
+    // The IP packet ends in the header, though the frame does not.
+    for short in 0..24 {
+        let mut bytes = whole.clone();
+        bytes[16..18].copy_from_slice(&(20 + short as u16).to_be_bytes());
+        assert_eq!(wall.run(Local, bytes).verdict, ConnectionInvalid, "{short}");
+    }
+    let mut bytes = whole.clone();
+    bytes[46] = 0x40;
+    assert_eq!(wall.run(Local, bytes).verdict, ConnectionInvalid);
+    assert_eq!(wall.run(Local, whole).verdict, ToPort);
+}
+
+#[test]
+fn both_open_at_once() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(SYN, 499, 0)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert_eq!(wall.tcp(Local, segment(SYN | ACK, 99, 500)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 100)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100).len(10)), ToPort);
+    assert_eq!(state(&wall), Established);
+}
+
+#[test]
+fn an_answer_without_syn_opens_nothing() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
+    assert_eq!(state(&wall), Established);
+}
+
+#[test]
+fn a_syn_is_sent_again_until_answered() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    for _ in 0..3 {
+        assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+        wall.wait(1);
+    }
+    // Another one at the same ports, from the start.
+    assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0)), ToPort);
+    assert_eq!(wall.connection().1.local.end, 10_000);
+    // Answered, and the answer was lost: the same connection.
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 10_000)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0)), ToPort);
+    assert!(wall.connection().1.answered);
+}
+
+#[test]
+fn a_refused_connection_is_closed() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+    // A reset that does not know the SYN, and one without ACK, could be anybody's.
+    assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 101)), OutOfWindow);
+    assert_eq!(wall.tcp(Peer, segment(RST, 0, 0)), OutOfWindow);
+    assert!(!wall.connection().1.answered);
+    assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 100)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    assert_eq!(wall.tcp(Local, segment(SYN, 4000, 0)), ToPort);
+    assert_eq!(state(&wall), Opening);
+}
+
+#[test]
+fn a_reset_closes_where_it_fits() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
+    // The window is 1000: 500 to 1500.
+    assert_eq!(wall.tcp(Peer, segment(RST, 1501, 0)), OutOfWindow);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.tcp(Peer, segment(RST, 1500, 0)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    // What was on its way still arrives, and nothing opens it again but a SYN.
+    assert_eq!(wall.tcp(Local, segment(ACK, 100, 500).len(9)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 109, 500)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    wall.wait(10);
+    assert_eq!(wall.tcp(Local, segment(ACK, 109, 500)), ToPort);
+    wall.wait(11);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 1500, 109)), FirewallDrop);
+}
+
+#[test]
+fn fin_both_ways() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
+    assert_eq!(state(&wall), Closing);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 101)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 101).len(300)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 800, 101)), ToPort);
+    let (_, connection) = wall.connection();
+    assert!(connection.local.fin && connection.peer.fin);
+    assert_eq!(connection.state, Closing);
+    assert_eq!(wall.tcp(Local, segment(ACK, 101, 801)), ToPort);
+    // Time-wait is the guests' own affair.
+    wall.wait(121);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 801, 101)), FirewallDrop);
+    assert_eq!(wall.connections(), 0);
+}
+
+#[test]
+fn ports_are_used_again() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(SYN, 77_777, 0)), ToPort);
+    let (_, connection) = wall.connection();
+    assert_eq!((connection.state, connection.answered), (Opening, false));
+    // From outside the former connection is over too, but nothing begins.
+    wall.handshake();
+    assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 500, 100)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(SYN, 77_777, 0)), FirewallDrop);
+    assert_eq!(wall.connections(), 0);
+}
+
+/// RFC 9293 section 3.5.1, figure 9: the guest has crashed and asks anew on the same ports.
+#[test]
+fn half_open() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
+    let before = wall.connection();
+    wall.now_ns += SECOND / 2;
+    assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
+    assert_eq!(wall.connection(), before);
+    // The peer answers by what it knows, and hears a reset.
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(RST, 100, 0)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    // Who did not begin it opens nothing under it.
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
+    assert_eq!(wall.tcp(Peer, segment(SYN, 3_000_000, 0)), OutOfWindow);
+}
+
+#[test]
+fn an_older_connection_is_adopted() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 9, 7)), FirewallDrop);
+    assert_eq!(wall.tcp(Local, segment(ACK, 100, 500)), ToPort);
+    let (_, connection) = wall.connection();
+    assert!(connection.adopted);
+    assert_eq!(connection.state, Opening);
+    // Its windows are not known: nothing is out of them.
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 4_000_000).len(5)), ToPort);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.tcp(Local, segment(ACK, 3_000_000, 9)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(RST, 12_345, 0)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    let mut wall = Wall::new(OPEN, vec![]);
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
+    assert_eq!(state(&wall), Closing);
+}
+
+#[test]
+fn each_state_has_its_time() {
+    let (syn_ack, ack) = (segment(SYN | ACK, 499, 100), segment(ACK, 500, 100));
+    for (passes, limit, last) in [(1, 30, syn_ack), (3, 432_000, ack)] {
+        for (late, verdict) in [(0, ToPort), (1, FirewallDrop)] {
+            let mut wall = Wall::new(OUTBOUND, vec![]);
+            let all = [
+                (Local, segment(SYN, 99, 0)),
+                (Peer, segment(SYN | ACK, 499, 100)),
+                (Local, segment(ACK, 100, 500)),
+            ];
+            for (from, tcp) in &all[..passes] {
+                assert_eq!(wall.tcp(*from, *tcp), ToPort);
+            }
+            wall.wait(limit);
+            wall.now_ns += late;
+            assert_eq!(wall.tcp(Peer, last), verdict, "{limit}");
+        }
+    }
+}
+
+#[test]
+fn the_time_is_written_once_a_second_or_with_the_state() {
+    let mut wall = Wall::new(OPEN, vec![]);
+    wall.handshake();
+    let seen = |wall: &Wall| wall.connection().1.seen_ns;
+    wall.now_ns = SECOND;
+    assert_eq!(wall.tcp(Local, segment(ACK, 100, 500).len(1)), ToPort);
+    assert_eq!(seen(&wall), 1);
+    wall.now_ns = SECOND + 1;
+    assert_eq!(wall.tcp(Local, segment(ACK, 101, 500).len(1)), ToPort);
+    assert_eq!(seen(&wall), SECOND + 1);
+    wall.now_ns = SECOND + 2;
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 102, 500)), ToPort);
+    assert_eq!(seen(&wall), SECOND + 2);
+    assert_eq!(wall.connection().1.begun_ns, 1);
+}
+
+#[test]
+fn other_rules_judge_a_connection_again() {
+    let inbound = |name| with(rule(name, To, Action::Allow), &[ports(6, 1000, 1000)]);
+    let mut wall = Wall::new(OUTBOUND, vec![inbound("web")]);
+    assert_eq!(wall.tcp(Peer, segment(SYN, 499, 0)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(SYN | ACK, 99, 500)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
+    // Another rule that allows it: the connection goes on, and counts there.
+    wall.set(vec![inbound("shop")]);
+    let outcome = wall.run(Local, segment(ACK, 100, 500).len(5).bytes(Local));
+    assert_eq!(outcome.verdict, ToPort);
+    assert_eq!(
+        outcome.counters.rules.keys().next().unwrap().as_str(),
+        "shop"
+    );
+    assert_eq!(wall.connection().1.version, 2);
+    // None: it is over for both ends, though the port may begin connections of its own.
+    wall.set(vec![]);
+    let before = wall.connection();
+    assert_eq!(
+        wall.tcp(Local, segment(ACK, 105, 500).len(5)),
+        ConnectionInvalid
+    );
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 105)), FirewallDrop);
+    assert_eq!(wall.connection(), before);
+    // Until they allow it again.
+    wall.set(vec![inbound("web")]);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 105)), ToPort);
+    wall.set(vec![]);
+    assert_eq!(wall.tcp(Local, segment(SYN, 5000, 0)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert!(!wall.connection().1.from_peer);
+    // Without state is not enough.
+    wall.set(vec![rule("out", FromPort, Action::AllowStateless)]);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 5001)), FirewallDrop);
+    assert_eq!(wall.tcp(Local, segment(ACK, 5001, 500)), ToPort);
+    assert_eq!(state(&wall), Opening);
+}

@@ -1,0 +1,248 @@
+//! A host whose port a1 has a firewall, and packets between a1 and a2.
+
+use overlane_model::{
+    Action, Direction, FirewallTable, PortFirewall, RuleTable, Service, SwitchId, Tables, Verdict,
+};
+use overlane_pipeline::{Connection, ConnectionKey, Entry, Host, Outcome, Packet, State};
+use overlane_wire::{PortKey, Vni};
+
+pub(crate) use crate::common::*;
+
+pub(crate) const OPEN: PortFirewall = PortFirewall {
+    drop_from_port: false,
+    drop_to_port: false,
+    allow_when_full: false,
+};
+/// Only what a1 begins.
+pub(crate) const OUTBOUND: PortFirewall = PortFirewall {
+    drop_to_port: true,
+    ..OPEN
+};
+pub(crate) const LOCAL: &str = "198.18.100.1";
+pub(crate) const PEER: &str = "198.18.100.2";
+pub(crate) const LOCAL6: &str = "2001:2::1";
+pub(crate) const PEER6: &str = "2001:2::2";
+
+/// Who sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Local,
+    Peer,
+}
+pub(crate) use End::{Local, Peer};
+
+#[derive(Debug)]
+pub(crate) struct Wall {
+    tables: Tables,
+    host: Host,
+    pub(crate) state: State,
+    pub(crate) now_ns: u64,
+}
+
+impl Wall {
+    pub(crate) fn new(firewall: PortFirewall, rules: Vec<RuleTable>) -> Self {
+        let mut tables = tables("h1", &With::default());
+        for port in &mut tables.ports {
+            port.firewall = (port.name.as_str() == "a1").then_some(firewall);
+            port.security.check_addresses &= port.name.as_str() != "a2";
+        }
+        tables.firewall = FirewallTable { rules, version: 1 };
+        Self {
+            host: Host::new(tables.clone(), 1500),
+            tables,
+            state: State::new(),
+            now_ns: 1,
+        }
+    }
+
+    /// Other rules from now on.
+    pub(crate) fn set(&mut self, rules: Vec<RuleTable>) {
+        self.tables.firewall.rules = rules;
+        self.tables.firewall.version += 1;
+        self.host = Host::new(self.tables.clone(), 1500);
+    }
+
+    pub(crate) fn run(&mut self, from: End, bytes: Vec<u8>) -> Outcome {
+        self.run_packet(from, &Packet::new(bytes))
+    }
+
+    pub(crate) fn run_packet(&mut self, from: End, packet: &Packet) -> Outcome {
+        let entry = port(if from == Local { "v1" } else { "v2" });
+        self.run_at(&entry, packet)
+    }
+
+    pub(crate) fn run_at(&mut self, entry: &Entry, packet: &Packet) -> Outcome {
+        self.host.run(&mut self.state, self.now_ns, entry, packet)
+    }
+
+    pub(crate) fn decide_at(&mut self, entry: &Entry, packet: &Packet) -> Outcome {
+        self.host
+            .decide(&mut self.state, self.now_ns, entry, packet)
+    }
+
+    pub(crate) fn ip(&mut self, from: End, protocol: u8, payload: &[u8]) -> Verdict {
+        self.run(from, ip_frame(from, protocol, 0, payload)).verdict
+    }
+
+    pub(crate) fn udp(&mut self, from: End, local_port: u16, peer_port: u16) -> Verdict {
+        let (source, destination) = match from {
+            Local => (local_port, peer_port),
+            Peer => (peer_port, local_port),
+        };
+        self.ip(from, 17, &udp(source, destination, b"data"))
+    }
+
+    pub(crate) fn connection(&self) -> (ConnectionKey, Connection) {
+        let all: Vec<_> = self.state.connections().iter().collect();
+        let [(key, connection)] = all[..] else {
+            panic!("not one connection: {all:?}");
+        };
+        (*key, connection.clone())
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections().len()
+    }
+
+    pub(crate) fn wait(&mut self, seconds: u64) {
+        self.now_ns += seconds * SECOND;
+    }
+}
+
+/// A frame over IPv4; `fragment`: flags and offset.
+pub(crate) fn ip_frame(from: End, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    match from {
+        Local => eth(
+            A1,
+            A2,
+            0x0800,
+            &ip4_with(LOCAL, PEER, protocol, 0, fragment, payload),
+        ),
+        Peer => eth(
+            A2,
+            A1,
+            0x0800,
+            &ip4_with(PEER, LOCAL, protocol, 0, fragment, payload),
+        ),
+    }
+}
+
+pub(crate) fn ip6_frame(from: End, next: u8, payload: &[u8]) -> Vec<u8> {
+    match from {
+        Local => eth(A1, A2, 0x86dd, &ip6(LOCAL6, PEER6, next, payload)),
+        Peer => eth(A2, A1, 0x86dd, &ip6(PEER6, LOCAL6, next, payload)),
+    }
+}
+
+/// A rule of port a1, of any peer and service.
+pub(crate) fn rule(name: &str, direction: Direction, action: Action) -> RuleTable {
+    let blue = SwitchId::Vni(Vni::new(5001).unwrap());
+    RuleTable {
+        name: name.parse().unwrap(),
+        line: 1,
+        priority: 1000,
+        direction,
+        ports: vec![(blue, PortKey::new(1).unwrap())],
+        peers: None,
+        services: None,
+        action,
+        log: false,
+    }
+}
+
+pub(crate) fn with(mut rule: RuleTable, services: &[Service]) -> RuleTable {
+    rule.services = Some(services.to_vec());
+    rule
+}
+
+pub(crate) fn of(mut rule: RuleTable, peers: &[&str]) -> RuleTable {
+    rule.peers = Some(peers.iter().map(|peer| peer.parse().unwrap()).collect());
+    rule
+}
+
+pub(crate) fn logged(mut rule: RuleTable) -> RuleTable {
+    rule.log = true;
+    rule
+}
+
+pub(crate) fn ports(protocol: u8, first: u16, last: u16) -> Service {
+    Service::Ports {
+        protocol,
+        first,
+        last,
+    }
+}
+
+/// A TCP packet between port 1000 of a1 and port 80 of a2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tcp {
+    pub(crate) flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) ack: u32,
+    pub(crate) window: u16,
+    pub(crate) scale: Option<u8>,
+    pub(crate) len: usize,
+}
+
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const ACK: u8 = 16;
+
+/// Of sequence number and, if ACK is set, acknowledgment.
+pub(crate) fn segment(flags: u8, sequence: u32, ack: u32) -> Tcp {
+    Tcp {
+        flags,
+        sequence,
+        ack,
+        window: 1000,
+        scale: None,
+        len: 0,
+    }
+}
+
+impl Tcp {
+    pub(crate) fn len(self, len: usize) -> Self {
+        Self { len, ..self }
+    }
+
+    pub(crate) fn window(self, window: u16) -> Self {
+        Self { window, ..self }
+    }
+
+    pub(crate) fn scale(self, scale: u8) -> Self {
+        let scale = Some(scale);
+        Self { scale, ..self }
+    }
+
+    pub(crate) fn bytes(self, from: End) -> Vec<u8> {
+        let (source, destination) = match from {
+            Local => (1000, 80),
+            Peer => (80, 1000),
+        };
+        let options = self.scale.map_or(vec![], |scale| vec![1, 3, 3, scale]);
+        let payload = [options.clone(), vec![7; self.len]].concat();
+        let mut out = tcp(source, destination, self.sequence, self.flags, &payload);
+        out[8..12].copy_from_slice(&self.ack.to_be_bytes());
+        out[12] = ((20 + options.len()) as u8 / 4) << 4;
+        out[14..16].copy_from_slice(&self.window.to_be_bytes());
+        ip_frame(from, 6, 0, &out)
+    }
+}
+
+impl Wall {
+    pub(crate) fn tcp(&mut self, from: End, tcp: Tcp) -> Verdict {
+        self.run(from, tcp.bytes(from)).verdict
+    }
+
+    /// Local begins at 100, the peer at 500; both have sent nothing since.
+    pub(crate) fn handshake(&mut self) {
+        for (from, tcp) in [
+            (Local, segment(SYN, 99, 0)),
+            (Peer, segment(SYN | ACK, 499, 100)),
+            (Local, segment(ACK, 100, 500)),
+        ] {
+            assert_eq!(self.tcp(from, tcp), Verdict::ToPort, "{tcp:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Translation at a gateway: both ways, by each kind of rule, of ICMP errors too, with every checksum right.
+
+use overlane_model::Verdict;
+use overlane_pipeline::Entry;
+use overlane_wire::checksum::checksum;
+
+use crate::gateway::*;
+
+#[test]
+fn a_network_shares_an_address() {
+    let mut gateway = Gateway::new();
+    let request = |inside: &str| ip(inside, PEER, UDP, udp(4000, 53, b"query"));
+    // The port stays where nobody else has it with this peer.
+    let left = gateway.out(request("198.18.1.1"));
+    same(left, ip(NAT, PEER, UDP, udp(4000, 53, b"query")));
+    // Others get one of the range, until none is left.
+    let left = gateway.out(request("198.18.1.2")).unwrap();
+    let (port, _) = ports(&left);
+    assert!((5000..=5001).contains(&port));
+    let other = ip("198.18.1.1", PEER, UDP, udp(port, 53, b"x"));
+    assert_eq!(ports(&gateway.out(other).unwrap()).0, 10_001 - port);
+    let last = ip("198.18.1.2", PEER, UDP, udp(port, 53, b"x"));
+    assert_eq!(gateway.out(last.clone()), Err(Verdict::NatExhausted));
+    // Towards another peer they are free.
+    assert!(
+        gateway
+            .out(ip("198.18.1.2", "198.19.7.8", UDP, udp(port, 53, b"x")))
+            .is_ok()
+    );
+    // Answers find their way.
+    let answer = gateway.back(&ip(PEER, NAT, UDP, udp(53, port, b"answer")));
+    same(
+        answer,
+        ip(PEER, "198.18.1.2", UDP, udp(53, 4000, b"answer")),
+    );
+    // What was answered lasts longer than what was not.
+    gateway.now_ns = 31 * SECOND;
+    assert_eq!(ports(&gateway.out(last).unwrap()).0, 10_001 - port);
+    // Nobody asked for this one.
+    let stray = ip(PEER, NAT, UDP, udp(53, 9, b"answer"));
+    assert_eq!(gateway.back(&stray), Err(Verdict::RouterAddress));
+}
+
+#[test]
+fn udp_without_a_checksum_keeps_none() {
+    let mut packet = ip("198.18.1.1", PEER, UDP, udp(4000, 53, b"query"));
+    packet[26..28].fill(0);
+    let bytes = eth(A1, R1, 0x0800, &packet);
+    let outcome = Gateway::new().run(&port("v1"), bytes);
+    assert_eq!(sent(&outcome).bytes[40..42], [0, 0]);
+}
+
+#[test]
+fn echo_is_told_apart_by_its_identifier() {
+    let mut gateway = Gateway::new();
+    let echo = |kind: u8, id: u16| {
+        let mut message = vec![kind, 0, 0, 0];
+        message.extend(id.to_be_bytes());
+        message.extend([0, 1, 7, 7]);
+        message
+    };
+    assert!(
+        gateway
+            .out(ip("198.18.1.1", PEER, ICMP, echo(8, 7)))
+            .is_ok()
+    );
+    let left = gateway
+        .out(ip("198.18.1.2", PEER, ICMP, echo(8, 7)))
+        .unwrap();
+    let id = u16::from_be_bytes([left[24], left[25]]);
+    assert!((5000..=5001).contains(&id));
+    let reply = gateway.back(&ip(PEER, NAT, ICMP, echo(0, id)));
+    same(reply, ip(PEER, "198.18.1.2", ICMP, echo(0, 7)));
+    // A reply that nobody asked for cannot begin one.
+    let reply = gateway.out(ip("198.18.1.1", PEER, ICMP, echo(0, 99)));
+    assert_eq!(reply, Err(Verdict::ConnectionInvalid));
+}
+
+#[test]
+fn a_port_is_forwarded() {
+    let mut gateway = Gateway::new();
+    let syn = gateway.back(&ip(PEER, NAT, TCP, segment(6000, 8080, SYN)));
+    same(syn, ip(PEER, "198.18.1.2", TCP, segment(6000, 80, SYN)));
+    let answer = gateway.out(ip(
+        "198.18.1.2",
+        PEER,
+        TCP,
+        acknowledging(80, 6000, SYN_ACK),
+    ));
+    same(
+        answer,
+        ip(NAT, PEER, TCP, acknowledging(8080, 6000, SYN_ACK)),
+    );
+    // The connection has windows as any.
+    let mut forged = segment(6000, 8080, ACK);
+    forged[4..8].copy_from_slice(&0x4000_0000_u32.to_be_bytes());
+    let forged = gateway.back(&ip(PEER, NAT, TCP, forged));
+    assert_eq!(forged, Err(Verdict::OutOfWindow));
+    // UDP is not forwarded: it is for the router itself.
+    let outcome = gateway.on_leg(&ip(PEER, NAT, UDP, udp(6000, 8080, b"x")));
+    assert_eq!(outcome.verdict, Verdict::RouterAddress);
+    assert_eq!(sent(&outcome).bytes[34..36], [3, 3]);
+    // What the server begins has its outside port too.
+    let left = gateway
+        .out(ip("198.18.1.2", PEER, TCP, segment(80, 6001, SYN)))
+        .unwrap();
+    assert_eq!(ports(&left), (8080, 6001));
+}
+
+#[test]
+fn one_address_stands_for_another() {
+    let mut gateway = Gateway::new();
+    let left = gateway.out(ip(SIX_INSIDE, SIX_PEER, TCP, segment(1, 2, SYN)));
+    same(left, ip(SIX_OUTSIDE, SIX_PEER, TCP, segment(1, 2, SYN)));
+    let back = gateway.back(&ip(SIX_PEER, SIX_OUTSIDE, UDP, udp(3, 4, b"in")));
+    same(back, ip(SIX_PEER, SIX_INSIDE, UDP, udp(3, 4, b"in")));
+    // A protocol without ports, and fragments: the first has the checksum.
+    let left = gateway.out(ip6(SIX_INSIDE, SIX_PEER, GRE, b"gre"));
+    same(left, ip6(SIX_OUTSIDE, SIX_PEER, GRE, b"gre"));
+    let datagram = ip("198.18.1.3", PEER, UDP, udp(1, 2, &[7; 64]))[20..].to_vec();
+    let outside = ip("198.19.0.10", PEER, UDP, udp(1, 2, &[7; 64]))[20..].to_vec();
+    for (flags, from, until) in [(0x2000, 0, 48), (6, 48, 72)] {
+        let inside = ip4_with("198.18.1.3", PEER, UDP, 0, flags, &datagram[from..until]);
+        let tunnel = [vxlan(1), eth(A3, R1, 0x0800, &inside)].concat();
+        let outcome = gateway.run(
+            &Entry::Underlay,
+            outer4("198.18.0.2", 0, 4789, &tunnel, &[]),
+        );
+        assert_eq!(outcome.verdict, Verdict::LegOut, "{:#?}", outcome.steps);
+        let expected = ip4_with("198.19.0.10", PEER, UDP, 0, flags, &outside[from..until]);
+        same(Ok(checked(&sent(&outcome).bytes)), expected);
+    }
+    let fragment = ip4_with("198.18.1.1", PEER, UDP, 0, 0x2000, &[7; 32]);
+    assert_eq!(gateway.out(fragment), Err(Verdict::NatUnsupported));
+}
+
+/// RFC 5508: the quote too, whole or cut behind its first eight bytes.
+#[test]
+fn icmp_errors_go_by_what_they_quote() {
+    let mut gateway = Gateway::new();
+    let query = |source: &str| ip(source, PEER, UDP, udp(4000, 53, b"query?"));
+    gateway.out(query("198.18.1.1")).unwrap();
+    let port = ports(&gateway.out(query("198.18.1.2")).unwrap()).0;
+    let outside = ip(NAT, PEER, UDP, udp(port, 53, b"query?"));
+    for len in [outside.len(), 28] {
+        let found = gateway.back(&error("198.19.3.3", NAT, &outside[..len]));
+        let expected = error("198.19.3.3", "198.18.1.2", &query("198.18.1.2")[..len]);
+        same(found, expected);
+    }
+    // About nobody's packet, or not to who is said to have sent it.
+    let nobody = ip(NAT, PEER, UDP, udp(9, 53, b""));
+    for stray in [
+        error(PEER, NAT, &nobody),
+        error(PEER, NAT, &ip("198.19.0.10", PEER, UDP, udp(port, 53, b""))),
+    ] {
+        assert_eq!(gateway.back(&stray), Err(Verdict::RouterAddress));
+    }
+    // A guest's own error about what came in.
+    let answer = |to: &str, port| ip(PEER, to, UDP, udp(53, port, b"answer"));
+    let found = gateway.out(error("198.18.1.2", PEER, &answer("198.18.1.2", 4000)));
+    same(found, error(NAT, PEER, &answer(NAT, port)));
+    let unknown = error("198.18.1.2", PEER, &answer("198.18.1.2", 4001));
+    assert_eq!(gateway.out(unknown), Err(Verdict::NatUnsupported));
+    // IPv6, of TCP with its whole header.
+    let segment = |from: &str| ip(from, SIX_PEER, TCP, segment(1, 2, SYN));
+    gateway.out(segment(SIX_INSIDE)).unwrap();
+    let found = gateway.back(&error(SIX_PEER, SIX_OUTSIDE, &segment(SIX_OUTSIDE)));
+    same(found, error(SIX_PEER, SIX_INSIDE, &segment(SIX_INSIDE)));
+}
+
+/// The sender outside is told about its packet as it sent it.
+#[test]
+fn an_answer_quotes_what_came() {
+    let mut gateway = Gateway::new();
+    let message = udp(1, 2, &[7; 1450]);
+    let large = ip(PEER, "198.19.0.10", UDP, message);
+    let outcome = gateway.on_leg(&large);
+    assert_eq!(outcome.verdict, Verdict::PktTooBig);
+    let answer = &sent(&outcome).bytes;
+    assert_eq!(answer[26..34], [198, 19, 0, 2, 198, 19, 7, 7]);
+    assert_eq!(
+        (answer[34], answer[35], &answer[38..42]),
+        (3, 4, &[0, 0, 0x05, 0xaa][..])
+    );
+    let quoted = answer[42..].to_vec();
+    assert_eq!(quoted[8], large[8] - 1);
+    assert_eq!(without_ttl(quoted), without_ttl(large[..548].to_vec()));
+    assert_eq!(checksum(&answer[42..62]), 0);
+}
+
+#[test]
+fn a_translation_is_forgotten_as_a_whole() {
+    let mut gateway = Gateway::new();
+    let syn = ip("198.18.1.1", PEER, TCP, segment(4000, 80, SYN));
+    gateway.out(syn.clone()).unwrap();
+    assert_eq!(
+        (
+            gateway.state.connections().len(),
+            gateway.state.translations().len()
+        ),
+        (1, 1)
+    );
+    gateway.now_ns = 31 * SECOND;
+    let late = gateway.back(&ip(PEER, NAT, TCP, acknowledging(80, 4000, SYN_ACK)));
+    assert_eq!(late, Err(Verdict::RouterAddress));
+    assert!(gateway.state.connections().is_empty() && gateway.state.translations().is_empty());
+    let reset = ip("198.18.1.1", PEER, TCP, segment(4000, 80, 0x04));
+    assert_eq!(gateway.out(reset), Err(Verdict::ConnectionInvalid));
+}
