@@ -1,12 +1,18 @@
 //! The command line as types: what was typed, and nothing else. Each command's file takes its part
-//! of this and does the work. `--help` texts and their examples live here, beside what they explain.
+//! of this and does the work. `--help` texts and their examples live here, beside what they explain; those
+//! of `show` and of the laboratory in files of their own.
+
+mod lab;
+mod show;
 
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use overlane_lab::record::{BackendName, Family};
+
+pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
+pub(crate) use show::{Show, ShowDrops, ShowWhat};
 
 /// An overlay virtual switch for Linux, and the laboratory that measures it.
 #[derive(Debug, Parser)]
@@ -37,6 +43,7 @@ pub(crate) enum Command {
     Remove(Remove),
     Show(Show),
     Capture(Capture),
+    Log(Log),
     Top(Top),
     Trace(Trace),
     Flows(Flows),
@@ -115,102 +122,6 @@ pub(crate) struct Remove {
     pub(crate) json: bool,
 }
 
-/// Show what runs on this machine.
-#[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
-Examples:
-  overlane show counters                     every verdict and drop reason that occurred
-  overlane show counters --all --json | jq '.verdicts[] | select(.drop)'
-  overlane show remotes --host h1"
-)]
-pub(crate) struct Show {
-    #[command(subcommand)]
-    pub(crate) what: ShowWhat,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ShowWhat {
-    /// The logical ports of this host and whether packets flow
-    #[command(after_help = "\
-Examples:
-  overlane show ports
-  overlane show ports --json
-
-States: ok; missing (no such device); detached (the device was re-created: apply again).")]
-    Ports(ShowArgs),
-    /// The logical switches with a port on this host
-    #[command(after_help = "\
-Examples:
-  overlane show switches
-  overlane show switches --json")]
-    Switches(ShowArgs),
-    /// The MAC addresses learned behind learning ports and other hosts, and when they were last seen
-    #[command(after_help = "\
-Examples:
-  overlane show learned
-  overlane show learned --json
-  watch -n 1 overlane show learned")]
-    Learned(ShowArgs),
-    /// Where each MAC address lives: local port, remote or uplink
-    #[command(after_help = "\
-Examples:
-  overlane show fdb
-  overlane show fdb --host h1 --json")]
-    Fdb(ShowArgs),
-    /// The other hosts, and how the underlay reaches them
-    #[command(after_help = "\
-Examples:
-  overlane show remotes
-  overlane show remotes --json")]
-    Remotes(ShowArgs),
-    /// What became of every packet: verdicts and drop reasons, per port, per remote
-    #[command(after_help = "\
-Examples:
-  overlane show counters                     what is not zero
-  overlane show counters --all               also what never happened
-  watch -n 1 overlane show counters
-
-Packets are what the kernel hands over (a super-packet is one), segments what they are on a wire,
-bytes their length where they were seen.")]
-    Counters(ShowCounters),
-    /// What was dropped, how often and why
-    #[command(after_help = "\
-Examples:
-  overlane show drops                        every reason that occurred, with its meaning
-  overlane show drops --follow               each packet as it is dropped, until Ctrl-C
-  overlane show drops --follow --json | jq .summary")]
-    Drops(ShowDrops),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    pub(crate) host: HostChoice,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowCounters {
-    #[command(flatten)]
-    pub(crate) common: ShowArgs,
-    /// Also verdicts that are zero
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowDrops {
-    #[command(flatten)]
-    pub(crate) common: ShowArgs,
-    /// Each packet as it is dropped, until Ctrl-C
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-}
-
 /// Show packets as they pass, inside and outside the tunnel, with what becomes of each.
 ///
 /// Sees what `tcpdump` on a device cannot: packets handed straight into a guest, packets that are
@@ -254,6 +165,29 @@ pub(crate) struct Capture {
     pub(crate) ethernet: bool,
     /// Print JSON, one line for each packet
     #[arg(long, conflicts_with = "write")]
+    pub(crate) json: bool,
+}
+
+/// Show what rules with `log: true` decide, packet by packet.
+///
+/// Each packet that such a rule let pass or stopped itself is a line; packets of a connection that it
+/// allowed are not. At most 100 a second. One reader at a time per host; it ends with Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane log                               until Ctrl-C
+  overlane log --seconds 60 --json | jq -r .rule | sort | uniq -c
+  overlane show rules                        which rules log, and how often each decided
+
+Exit codes: 0 done, also by Ctrl-C; 1 failed.")]
+pub(crate) struct Log {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Print JSON, one line for each packet
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -437,234 +371,3 @@ Examples:
 docs/traffic.md has all orders and answers. What goes wrong with a job is an answer.
 Exit codes: 0 the orders ended, 1 answers could not be written.")]
 pub(crate) struct Traffic {}
-
-/// Measure overlays on this machine, in network namespaces.
-#[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
-Examples:
-  overlane lab doctor                        what can run here, and why not the rest
-  overlane lab list                          the studies
-  overlane lab run jumbo-vxlan --quick       five minutes
-  overlane lab compare results/a results/b   did anything get worse?
-  overlane lab resume results/a              after a run was stopped
-  overlane lab cleanup                       after a run was killed"
-)]
-pub(crate) struct Lab {
-    #[command(subcommand)]
-    pub(crate) what: LabWhat,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LabWhat {
-    Run(LabRun),
-    Resume(LabResume),
-    Plan(LabPlan),
-    /// Read a study file and say what is wrong with it
-    #[command(after_help = "\
-Examples:
-  overlane lab check my-study.yaml
-  overlane lab check frame-sweep
-
-docs/studies.md has every key. Exit codes: 0 it can be run, 2 it cannot.")]
-    Check(LabCheck),
-    Compare(LabCompare),
-    /// Write the report of a result folder again, from its samples
-    #[command(after_help = "\
-Examples:
-  overlane lab report results/2026-11-21T101500Z-jumbo-vxlan")]
-    Report(LabReport),
-    /// The studies there are
-    #[command(after_help = "\
-Examples:
-  overlane lab list
-  overlane lab list --json")]
-    List(Json),
-    /// What the laboratory can run on this machine, and why not the rest
-    #[command(after_help = "\
-Examples:
-  overlane lab doctor
-  overlane lab doctor --json
-
-Exit codes: 0 studies can run, 1 something that every study needs is missing.")]
-    Doctor(Json),
-    /// Undo what a killed run left behind: namespaces, devices, pins, processes
-    #[command(after_help = "\
-Examples:
-  overlane lab cleanup
-  overlane lab cleanup --json
-
-Safe at any time: a run that is still going is left alone. Exit codes: 0 clean, 1 something stayed.")]
-    Cleanup(Json),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Json {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Run a study and write its report.
-///
-/// On a terminal it shows a live view; q or ^C stops it cleanly and keeps what was measured.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane lab run jumbo-vxlan --quick       the smallest set of cells that shows the result
-  overlane lab run jumbo-vxlan --out /tmp/monday
-  overlane lab run jumbo-vxlan --quick --backends bridge,overlane-vlan,overlane-vxlan
-  overlane lab run ./my-study.yaml --samples 12
-  overlane lab run geneve-vs-vxlan --quick --underlay ipv6
-  overlane lab run jumbo-vxlan --quick --backends overlane-vxlan --against-itself
-  overlane lab run jumbo-vxlan --json        prints result.json, for programs
-
-The result is a folder: report.html, report.md, result.json, cells.csv, env.json, and the record they are computed
-from, run.json and samples.ndjson.
-Exit codes: 0 the study ran (cells that cannot run here are listed with their reason), 1 it failed or was
-stopped, 2 wrong usage or a wrong study file.")]
-pub(crate) struct LabRun {
-    #[command(flatten)]
-    pub(crate) matrix: LabMatrix,
-    /// Folder for the result; without it a new one under results/
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) show: LabShow,
-}
-
-/// What is measured.
-#[derive(Debug, Args)]
-pub(crate) struct LabMatrix {
-    /// A study that `overlane lab list` shows, or the path of a study file (with a / or ending in .yaml)
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) study: String,
-    /// Fewer cells, shorter samples: within five minutes
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Compare these in place of the study's own: comma-separated names, as `overlane lab doctor` shows them
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) backends: Option<Vec<BackendName>>,
-    /// Virtual hosts: 1 puts both guests of a pair on one host
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub(crate) hosts: Option<u32>,
-    /// Pairs of guests
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub(crate) pairs: Option<u32>,
-    /// Family of the guests' addresses: ipv4 or ipv6
-    #[arg(long, value_name = "FAMILY")]
-    pub(crate) inner: Option<Family>,
-    /// Family of the underlay's addresses: ipv4 or ipv6
-    #[arg(long, value_name = "FAMILY")]
-    pub(crate) underlay: Option<Family>,
-    /// Samples per cell, in place of the study's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) samples: Option<u32>,
-    /// Length of a sample, in place of the study's
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) seconds: Option<f64>,
-    /// Build each network twice and compare it with itself: how often does noise look like a difference?
-    #[arg(long)]
-    pub(crate) against_itself: bool,
-}
-
-/// How a run is shown.
-#[derive(Debug, Args)]
-pub(crate) struct LabShow {
-    /// Print the result as JSON, and nothing else, on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Plain lines in place of the live view, on a terminal too
-    #[arg(long)]
-    pub(crate) no_tty: bool,
-}
-
-/// Go on with a run that was stopped or killed, into the same folder.
-///
-/// What was measured stays; a round that was not complete is measured again.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane lab resume results/2026-11-21T101500Z-jumbo-vxlan
-
-Exit codes: as of `overlane lab run`.")]
-pub(crate) struct LabResume {
-    /// The result folder
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: PathBuf,
-    #[command(flatten)]
-    pub(crate) show: LabShow,
-}
-
-/// Show the cells of a study and how long it takes, without measuring.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane lab plan frame-sweep --quick
-  overlane lab plan ./my-study.yaml --json")]
-pub(crate) struct LabPlan {
-    #[command(flatten)]
-    pub(crate) matrix: LabMatrix,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LabCheck {
-    /// A study that `overlane lab list` shows, or the path of a study file
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) study: String,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Compare two results, or two networks within one: better, worse, or cannot tell.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane lab compare results/monday results/tuesday
-  overlane lab compare results/monday results/tuesday --threshold 5
-  overlane lab compare results/monday --networks kernel-vxlan,overlane-vxlan --json
-
-The second is held against the first. Networks of one run are compared by the ratios of their rounds; two
-runs are no pairs, and their machines are compared with them.
-Exit codes: 0 no regression, 1 something is worse by more than the threshold or is missing, 2 wrong usage.")]
-pub(crate) struct LabCompare {
-    /// The result folder that the other is held against
-    #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
-    pub(crate) a: PathBuf,
-    /// The other result folder
-    #[arg(value_name = "B", value_hint = ValueHint::DirPath, required_unless_present = "networks", conflicts_with = "networks")]
-    pub(crate) b: Option<PathBuf>,
-    /// Two networks within A, the second held against the first
-    #[arg(long, value_name = "A,B", value_parser = two_networks)]
-    pub(crate) networks: Option<(BackendName, BackendName)>,
-    /// How many per cent worse is no regression yet
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub(crate) threshold: f64,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `kernel-vxlan,overlane-vxlan`
-fn two_networks(text: &str) -> Result<(BackendName, BackendName), String> {
-    let (a, b) = text
-        .split_once(',')
-        .ok_or("two networks with a comma between them")?;
-    let network = |name: &str| name.trim().parse::<BackendName>();
-    match (network(a), network(b)) {
-        (Ok(a), Ok(b)) => Ok((a, b)),
-        (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LabReport {
-    /// The result folder
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: PathBuf,
-}

@@ -5,7 +5,7 @@ pub(crate) mod filter;
 mod frame;
 mod pcapng;
 mod summary;
-mod text;
+pub(crate) mod text;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -10,8 +10,10 @@ mod drops;
 mod failure;
 mod flows;
 mod lab;
+mod log;
 mod output;
 mod places;
+mod protocol;
 mod remove;
 mod schema;
 mod show;
@@ -43,6 +45,7 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Remove(args) => remove::run(args, output),
         Command::Show(args) => show::run(args, output),
         Command::Capture(args) => capture::run(args, output),
+        Command::Log(args) => log::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Trace(args) => trace::run(args, output),
         Command::Flows(args) => flows::run(args, output),

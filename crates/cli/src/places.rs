@@ -40,6 +40,14 @@ impl Places<'_> {
                 let line = fabric.hosts().get(name).map(|host| host.line);
                 ("host", Some(name), line)
             }
+            By::Router(name) => {
+                let line = fabric.routers().get(name).map(|router| router.line);
+                ("router", Some(name), line)
+            }
+            By::Rule(name) => {
+                let rule = fabric.rules().iter().find(|rule| rule.name == *name);
+                ("rule", Some(name), rule.map(|rule| rule.line))
+            }
             By::Tunnel => ("tunnel", None, None),
         };
         Thing {

@@ -1,10 +1,12 @@
 //! `overlane show …`: what runs on this machine. The numbers come from `overlane_host::observe`; here
 //! they become tables. JSON is the observation itself.
 
+mod firewall;
+
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Switches,
+    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Routes, Switches,
 };
 
 use crate::args::{HostChoice, Show, ShowWhat};
@@ -52,6 +54,31 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
                 output.json(&remotes)?
             } else {
                 show_remotes(&remotes, output)?
+            }
+        }
+        ShowWhat::Rules(args) => {
+            let rules = observe::rules(&host(&args.host, output)?)?;
+            if args.json {
+                output.json(&rules)?
+            } else {
+                firewall::show_rules(&rules, output)?
+            }
+        }
+        ShowWhat::Connections(args) => {
+            let host = host(&args.common.host, output)?;
+            let connections = observe::connections(&host, args.port.as_deref())?;
+            if args.common.json {
+                output.json(&connections)?
+            } else {
+                firewall::show_connections(&connections, output)?
+            }
+        }
+        ShowWhat::Routes(args) => {
+            let routes = observe::routes(&host(&args.host, output)?)?;
+            if args.json {
+                output.json(&routes)?
+            } else {
+                show_routes(&routes, output)?
             }
         }
         ShowWhat::Drops(args) => drops::run(args, output)?,
@@ -177,6 +204,10 @@ fn place_words(place: &FdbPlace) -> String {
             remote: None,
             address,
         } => format!("remote {address}"),
+        FdbPlace::Router {
+            router: Some(router),
+        } => format!("router {router}"),
+        FdbPlace::Router { router: None } => "a router".to_owned(),
         FdbPlace::Uplink { device } => format!("uplink {device}"),
     }
 }
@@ -226,6 +257,28 @@ fn show_fdb(fdb: &Fdb, output: Output) -> io::Result<()> {
         ]);
     }
     output.section(&format!("host {}", fdb.host), &rows, "no FDB entries")
+}
+
+fn show_routes(routes: &Routes, output: Output) -> io::Result<()> {
+    output.line(format!("host {}", routes.host))?;
+    if routes.routers.is_empty() {
+        return output.line("\nno routers");
+    }
+    for router in &routes.routers {
+        let mut rows = output.table(&["NETWORK", "WAY"]);
+        for route in &router.routes {
+            rows.push(vec![text(&route.to), text(&route.way)]);
+        }
+        let gateway = match (&router.gateway, &router.leg) {
+            (Some(host), Some(leg)) => format!(", gateway {host}, leg {leg}"),
+            (Some(host), None) => format!(", gateway {host}"),
+            (None, _) => String::new(),
+        };
+        let title = format!("router {} ({}{gateway})", router.router, router.mac);
+        output.line("")?;
+        output.section(&title, &rows, "no routes")?;
+    }
+    Ok(())
 }
 
 fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {

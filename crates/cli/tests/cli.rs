@@ -221,14 +221,19 @@ fn open_to_all(folder: &Path) {
 
 #[test]
 fn show_and_remove_of_a_host_that_is_not_applied() {
-    let output = run(&["show", "counters", "--host", "ovcli-no-such-host"]);
-    assert_eq!(code(&output), 1);
-    assert!(err(&output).starts_with("error: "), "{}", err(&output));
-    assert!(
-        err(&output).contains("ovcli-no-such-host"),
-        "{}",
-        err(&output)
-    );
+    for command in [
+        &["show", "counters"][..],
+        &["show", "rules"],
+        &["show", "connections"],
+        &["show", "routes"],
+        &["log"],
+    ] {
+        let output = run(&[command, &["--host", "ovcli-no-such-host"]].concat());
+        assert_eq!(code(&output), 1, "{command:?}");
+        let text = err(&output);
+        assert!(text.starts_with("error: "), "{text}");
+        assert!(text.contains("ovcli-no-such-host"), "{text}");
+    }
 }
 
 #[test]
@@ -262,7 +267,7 @@ fn completions_for_the_usual_shells() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 25] = [
+    let commands: [&[&str]; 28] = [
         &[],
         &["check"],
         &["apply"],
@@ -272,6 +277,10 @@ fn every_help_has_an_example() {
         &["show", "fdb"],
         &["show", "remotes"],
         &["show", "counters"],
+        &["show", "rules"],
+        &["show", "connections"],
+        &["show", "routes"],
+        &["log"],
         &["trace"],
         &["flows"],
         &["schema"],
@@ -286,7 +295,6 @@ fn every_help_has_an_example() {
         &["lab", "list"],
         &["lab", "doctor"],
         &["lab", "cleanup"],
-        &["traffic"],
         &["traffic"],
     ];
     for command in commands {

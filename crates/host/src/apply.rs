@@ -1,6 +1,6 @@
 //! `apply`: makes this machine carry the tables of one host, changing only what differs.
 
-use overlane_ebpf::tables::encode;
+use overlane_ebpf::tables::encode_beside;
 use overlane_ebpf::{DataPath, Loaded};
 use overlane_model::Tables;
 use overlane_net::Netlink;
@@ -9,6 +9,7 @@ use overlane_net::netns::{self, Netns};
 use crate::current::Current;
 use crate::execute::{Executor, clean_up};
 use crate::journal::Journal;
+use crate::legs::legs;
 use crate::lock::Lock;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Plan, Step, Target, plan};
@@ -113,7 +114,7 @@ impl Job<'_> {
         if devices::segmenter_is_right(seg, current.devices.get(SEGMENTER_OUT)) {
             with_segmenter.segmenter_ifindex = seg.map_or(0, |link| link.index);
         }
-        let contents = encode(tables, &with_segmenter)?;
+        let contents = encode_beside(tables, &with_segmenter, &current.contents)?;
         let netns_id = state::netns_id()?;
         let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
         let target = Target {
@@ -206,6 +207,7 @@ impl Job<'_> {
     fn end_state(&self, target: &Target<'_>, current: &Current) -> State {
         let before = current.state.as_ref();
         let mut state = State::of(target.tables);
+        state.rules = State::rules_of(target.tables, target.contents);
         state.netns = self.netns.map(str::to_owned);
         state.netns_id = target.netns_id;
         state.object_digest = target.data_path.digest().to_owned();
@@ -217,8 +219,11 @@ impl Job<'_> {
             .ports
             .iter()
             .map(|port| port.attachment.device.to_string());
+        let legs = legs(target.tables)
+            .map(|(_, device)| paths::link(overlane_ebpf::Program::FromLeg, device.as_str()));
         let names: Vec<String> = devices
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
+            .chain(legs)
             .chain([
                 paths::link(overlane_ebpf::Program::FromSegmenter, SEGMENTER_OUT),
                 paths::link(overlane_ebpf::Program::FromGroDevice, GRO),

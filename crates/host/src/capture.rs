@@ -12,11 +12,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 use overlane_ebpf::abi::{self, Event};
 use overlane_ebpf::events::{self, Events};
 use overlane_ebpf::maps::MapSet;
@@ -25,13 +22,12 @@ use overlane_wire::EtherType;
 use overlane_wire::ethernet::{TAG_LEN, Tag};
 use overlane_wire::packet::TunnelPorts;
 
+use crate::clock::Clock;
 use crate::lock::Lock;
 use crate::signals::Signals;
 use crate::state::State;
+use crate::wait::{LOOK, wait};
 use crate::{HostError, observe, paths};
-
-/// How often a waiting session looks whether its host is still applied, and how.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Which packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,28 +194,12 @@ impl Session {
         if now >= self.looked + LOOK && !self.look()? {
             return Ok(Some(End::HostGone));
         }
-        let next = until.map_or(self.looked + LOOK, |until| until.min(self.looked + LOOK));
-        let left = next.saturating_duration_since(Instant::now());
-        // A millisecond more, as the rest below one is cut off.
-        let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-        let mut descriptors = vec![
-            PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-        ];
-        descriptors.extend(reader.map(|reader| PollFd::new(reader, PollFlags::empty())));
-        match poll(&mut descriptors, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(HostError::system("wait for packets")(errno)),
-        }
-        let raised = |index: usize| {
-            let flags = descriptors.get(index).and_then(PollFd::revents);
-            flags.is_some_and(|flags| !flags.is_empty())
-        };
-        Ok(match (raised(1), raised(2)) {
-            (true, _) => Some(End::Signal),
-            (_, true) => Some(End::ReaderGone),
-            _ => None,
-        })
+        wait(
+            [self.events.as_fd(), self.signals.as_fd()],
+            reader,
+            until,
+            self.looked + LOOK,
+        )
     }
 
     /// The next packet that waits.
@@ -299,32 +279,6 @@ pub(crate) fn recover_in(host: &str, maps: &MapSet) -> Result<bool, HostError> {
     events::set_capture(maps, abi::Capture::default())?;
     lock.remove_file();
     Ok(was_on)
-}
-
-/// How the kernel's clock of events relates to the one on the wall.
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    monotonic_ns: u64,
-    unix_ns: u64,
-}
-
-impl Clock {
-    fn now() -> Result<Self, HostError> {
-        let nanoseconds = |clock| -> Result<u64, HostError> {
-            let time = clock_gettime(clock).map_err(HostError::system("read the clock"))?;
-            let time = Duration::from(time);
-            Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-        };
-        Ok(Self {
-            monotonic_ns: nanoseconds(ClockId::CLOCK_MONOTONIC)?,
-            unix_ns: nanoseconds(ClockId::CLOCK_REALTIME)?,
-        })
-    }
-
-    const fn unix_ns(&self, monotonic_ns: u64) -> u64 {
-        self.unix_ns
-            .wrapping_add(monotonic_ns.wrapping_sub(self.monotonic_ns))
-    }
 }
 
 /// A target as the data path knows it.
@@ -444,6 +398,7 @@ impl Names {
             (Phase::Left, _, Verdict::Encap | Verdict::VlanOut) => {
                 ("to_underlay", self.uplink.clone())
             }
+            (Phase::Left, _, Verdict::LegOut) => ("to_leg", String::new()),
             (Phase::Left, _, Verdict::Answer) => ("to_port", or_index(&packet.from_port)),
             (Phase::Left, ..) => ("to_port", packet.to_port.clone().unwrap_or_default()),
         };

@@ -41,6 +41,24 @@ pub enum HostError {
         /// Who captures.
         holder: Holder,
     },
+    /// Another process reads the log of the host's rules.
+    #[error("{} reads the log of host {host} already", holder.command)]
+    ReadingLog {
+        /// The host.
+        host: String,
+        /// Who reads.
+        holder: Holder,
+    },
+    /// The host has neither a port nor a router of this name.
+    #[error("host {host} has no port and no router `{name}`")]
+    NoPortOrRouter {
+        /// The host.
+        host: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
     /// The host has neither a port nor a remote of this name.
     #[error("host {host} has no port and no remote `{name}`")]
     NoPortOrRemote {
@@ -159,15 +177,27 @@ pub enum HostError {
 pub struct MissingDevice {
     /// Its name.
     pub device: String,
-    /// The port it should be; none for the uplink.
-    pub port: Option<String>,
+    /// What it should be.
+    pub used_as: UsedAs,
+}
+
+/// What the fabric uses a device as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UsedAs {
+    /// The uplink.
+    Uplink,
+    /// The logical port with this name.
+    Port(String),
+    /// The leg of the router with this name.
+    Leg(String),
 }
 
 impl std::fmt::Display for MissingDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.port {
-            Some(port) => write!(f, "{} (port {port})", self.device),
-            None => write!(f, "{} (uplink)", self.device),
+        match &self.used_as {
+            UsedAs::Uplink => write!(f, "{} (uplink)", self.device),
+            UsedAs::Port(port) => write!(f, "{} (port {port})", self.device),
+            UsedAs::Leg(router) => write!(f, "{} (leg of router {router})", self.device),
         }
     }
 }
@@ -199,6 +229,11 @@ impl HostError {
             Self::Capturing { holder, .. } => {
                 format!("one capture at a time: end process {} first, or wait for it", holder.pid)
             }
+            Self::ReadingLog { holder, .. } => {
+                format!("one reader at a time: end process {} first, or wait for it", holder.pid)
+            }
+            Self::NoPortOrRouter { known, .. } if known.is_empty() => "it has none".into(),
+            Self::NoPortOrRouter { known, .. } => format!("there are {}", known.join(", ")),
             Self::NoPortOrRemote { known, .. } if known.is_empty() => "it has none; `all` and `drops` are always there".into(),
             Self::NoPortOrRemote { known, .. } => format!("there are {}, and `all` and `drops`", known.join(", ")),
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
-use overlane_ebpf::maps::{MapSet, unpin_folder};
-use overlane_ebpf::tables::{Table, encode};
+use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
+use overlane_ebpf::tables::{self, Table};
 use overlane_ebpf::{Loaded, Program, counters, learned};
 use overlane_net::Netlink;
 
@@ -47,6 +47,8 @@ impl<'a> Executor<'a> {
             ports: Vec::new(),
             switches: Vec::new(),
             remotes: Vec::new(),
+            rules: Vec::new(),
+            routers: Vec::new(),
             tunnel_port: 0,
             ..self.state.clone()
         });
@@ -75,7 +77,9 @@ impl<'a> Executor<'a> {
                 Step::Manage(next_hop) => self.manage(next_hop)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { old } => self.settings(old.as_deref())?,
-                Step::CarryCounters { from } => self.carry_counters(from)?,
+                Step::MoveRuleCounters => self.move_rule_counters(plan)?,
+                Step::Settle => settle(),
+                Step::CarryCounters { from } => self.carry_counters(from, plan)?,
                 Step::Clear(folder) => self.clear(folder)?,
                 Step::PinMaps(folder) => self.pin_maps(folder)?,
                 Step::Attach { program, device } => self.attach(*program, device)?,
@@ -204,13 +208,21 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// Has no way back, and needs none: the numbers that rules are given are not in use before, or those of
+    /// rules that have changed places.
+    fn move_rule_counters(&mut self, plan: &Plan) -> Result<(), HostError> {
+        self.journal.before()?;
+        let moves = plan.rule_moves.iter().copied();
+        Ok(counters::move_rules(self.maps, self.maps, moves)?)
+    }
+
     /// Encoded again, because the segmenter may be younger than the plan.
     fn settings(&mut self, old: Option<&'a [u8]>) -> Result<(), HostError> {
         let mut devices = self.target.resolved.devices.clone();
         devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;
-        let contents = encode(self.target.tables, &devices)?;
+        let settings = tables::settings(self.target.tables, &devices);
         let maps = self.maps;
-        for (key, value) in &contents[&Table::Settings] {
+        for (key, value) in &settings {
             self.journal.before()?;
             let undo_key = key.clone();
             self.journal
@@ -220,11 +232,15 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    fn carry_counters(&mut self, from: &Path) -> Result<(), HostError> {
+    fn carry_counters(&mut self, from: &Path, plan: &Plan) -> Result<(), HostError> {
         self.journal.before()?;
         // A set of another build may lack maps; then counting begins anew.
         match MapSet::open_any(from, self.target.data_path.layouts()) {
-            Ok(Some(old)) => Ok(counters::carry_over(&old, self.maps)?),
+            Ok(Some(old)) => {
+                counters::carry_over(&old, self.maps)?;
+                let moves = plan.rule_moves.iter().copied();
+                Ok(counters::move_rules(&old, self.maps, moves)?)
+            }
             Ok(None) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -354,8 +370,8 @@ pub(crate) fn clean_up(cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<
 fn put_back(maps: &MapSet, table: Table, key: &[u8], old: Option<&[u8]>) -> Result<(), HostError> {
     match old {
         Some(old) => Ok(maps.put(table, key, old)?),
-        // The one entry of an array cannot be deleted, and of a new set it need not.
-        None if table == Table::Settings => Ok(()),
+        // The entries of an array cannot be deleted, and of a new set they need not.
+        None if table.is_array() => Ok(()),
         None => Ok(maps.delete(table, key)?),
     }
 }

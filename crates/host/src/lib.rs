@@ -17,11 +17,13 @@
 
 mod apply;
 pub mod capture;
+mod clock;
 mod current;
 mod devices;
 mod error;
 mod execute;
 mod journal;
+mod legs;
 mod lock;
 pub mod observe;
 pub mod paths;
@@ -31,8 +33,10 @@ mod promiscuous;
 pub mod rates;
 mod remove;
 mod report;
+pub mod rule_log;
 pub mod signals;
 mod state;
+mod wait;
 
 pub use apply::{ApplyRequest, Testing, apply};
 pub use error::HostError;

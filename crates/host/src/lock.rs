@@ -38,18 +38,29 @@ impl Lock {
 
     /// Takes the lock of those who capture packets of a host; whoever comes second is told at once.
     pub(crate) fn of_capture(host: &str) -> Result<Self, HostError> {
-        let path = paths::capture_lock(host);
+        Self::at_once(&paths::capture_lock(host), |holder| HostError::Capturing {
+            host: host.to_owned(),
+            holder,
+        })
+    }
+
+    /// Takes the lock of those who read the log of rules, likewise.
+    pub(crate) fn of_log(host: &str) -> Result<Self, HostError> {
+        Self::at_once(&paths::log_lock(host), |holder| HostError::ReadingLog {
+            host: host.to_owned(),
+            holder,
+        })
+    }
+
+    fn at_once(path: &Path, taken: impl FnOnce(Holder) -> HostError) -> Result<Self, HostError> {
         let started = Instant::now();
         loop {
-            if let Some(lock) = Self::attempt(&path)? {
+            if let Some(lock) = Self::attempt(path)? {
                 return Ok(lock);
             }
             // One that is just ending gets a moment for it.
             if started.elapsed() >= POLL * 2 {
-                return Err(HostError::Capturing {
-                    host: host.to_owned(),
-                    holder: holder(&path),
-                });
+                return Err(taken(holder(path)));
             }
             std::thread::sleep(POLL);
         }

@@ -3,23 +3,32 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use overlane_ebpf::abi::{self, Counter};
+use overlane_ebpf::abi::Counter;
 use overlane_ebpf::maps::MapSet;
-use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program};
 use overlane_model::{Hook, SwitchId, Verdict, VlanId};
 use overlane_net::Netlink;
-use overlane_wire::{Mac, Vni};
+use overlane_wire::Vni;
 use serde::Serialize;
-use zerocopy::FromBytes;
 
 use crate::state::{self, State};
 use crate::{HostError, current, paths};
 
+mod connections;
+mod fdb;
 mod learned;
+mod routes;
+mod rules;
 mod switches;
 
+pub(crate) use connections::ends;
+pub use connections::{
+    ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
+};
+pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
+pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};
+pub use rules::{RuleRow, Rules, rules};
 pub use switches::{SwitchRow, Switches, switches};
 
 /// Counters of one hook, port or remote. Packets are what crossed the hook, segments what they are on the wire.
@@ -136,59 +145,6 @@ pub enum PortState {
     Missing,
     /// The device is there without the program (re-created since `apply`).
     Detached,
-}
-
-/// `show fdb`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Fdb {
-    /// The host.
-    pub host: String,
-    /// The entries the kernel uses.
-    pub entries: Vec<FdbRow>,
-}
-
-/// One FDB entry.
-#[derive(Debug, Clone, Serialize)]
-pub struct FdbRow {
-    /// The logical switch, when its name is known.
-    pub switch: Option<String>,
-    /// What tells it apart on the underlay.
-    #[serde(flatten)]
-    pub on_underlay: OnUnderlay,
-    /// The address.
-    pub mac: String,
-    /// Logical port key behind it.
-    pub key: u32,
-    /// The logical port, when it is on this host.
-    pub port: Option<String>,
-    /// Where the address lives.
-    #[serde(flatten)]
-    pub place: FdbPlace,
-}
-
-/// Where an address lives.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "place", rename_all = "snake_case")]
-pub enum FdbPlace {
-    /// On this host.
-    Local {
-        /// The port's device, or its index when it is unknown.
-        device: String,
-        /// On a trunk, the port's tag on the device.
-        vlan: Option<u16>,
-    },
-    /// On another host.
-    Remote {
-        /// The remote's name, when known.
-        remote: Option<String>,
-        /// Its VTEP.
-        address: IpAddr,
-    },
-    /// On another host, reached over the switch's VLAN.
-    Uplink {
-        /// The uplink.
-        device: String,
-    },
 }
 
 /// What tells a logical switch apart on the underlay: one of the two.
@@ -347,28 +303,6 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     })
 }
 
-/// Reads the FDB of `host` from the kernel.
-pub fn fdb(host: &str) -> Result<Fdb, HostError> {
-    let state = state_of(host)?;
-    let contents = maps(&state)?.contents()?;
-    let mut entries = Vec::new();
-    for (key, value) in contents.get(&Table::Fdb).into_iter().flatten() {
-        let (Ok(key), Ok(value)) = (
-            abi::FdbKey::read_from_bytes(key),
-            abi::FdbEntry::read_from_bytes(value),
-        ) else {
-            continue;
-        };
-        entries.push((key.switch_id, fdb_row(&state, &key, &value)));
-    }
-    entries.sort_by(|(id, a), (other, b)| (id, &a.mac).cmp(&(other, &b.mac)));
-    let entries = entries.into_iter().map(|(_, row)| row).collect();
-    Ok(Fdb {
-        host: host.to_owned(),
-        entries,
-    })
-}
-
 /// Looks at the remotes of `host`.
 pub fn remotes(host: &str) -> Result<Remotes, HostError> {
     let state = state_of(host)?;
@@ -431,31 +365,12 @@ fn switch_name(state: &State, id: u32) -> Option<String> {
         .map(|switch| switch.name.clone())
 }
 
-fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
-    let port = port_by_key(state, key.switch_id, value.key);
-    let address = IpAddr::from(value.remote);
-    FdbRow {
-        switch: switch_name(state, key.switch_id),
-        on_underlay: OnUnderlay::of(key.switch_id),
-        mac: Mac::from(key.mac).to_string(),
-        key: value.key,
-        port: port.map(|port| port.name.clone()),
-        place: if value.port.ifindex != 0 {
-            local_place(port, value.port)
-        } else if SwitchId::from_number(key.switch_id).is_some_and(|id| id.vlan().is_some()) {
-            FdbPlace::Uplink {
-                device: state.uplink.clone(),
-            }
-        } else {
-            FdbPlace::Remote {
-                remote: remote_name(state, address),
-                address,
-            }
-        },
-    }
+fn router_name(state: &State, id: u32) -> Option<String> {
+    let router = state.routers.iter().find(|router| router.id == id);
+    router.map(|router| router.name.clone())
 }
 
-fn port_by_key(state: &State, switch_id: u32, key: u32) -> Option<&state::PortState> {
+pub(crate) fn port_by_key(state: &State, switch_id: u32, key: u32) -> Option<&state::PortState> {
     state
         .ports
         .iter()
@@ -468,14 +383,6 @@ fn remote_name(state: &State, address: IpAddr) -> Option<String> {
         .iter()
         .find(|remote| remote.address == address);
     remote.map(|remote| remote.name.clone())
-}
-
-fn local_place(port: Option<&state::PortState>, id: abi::PortId) -> FdbPlace {
-    let index = || format!("#{}", id.ifindex);
-    FdbPlace::Local {
-        device: port.map_or_else(index, |port| port.device.clone()),
-        vlan: u16::try_from(id.vlan).ok().filter(|&vlan| vlan != 0),
-    }
 }
 
 fn remote_row(

@@ -62,6 +62,11 @@ pub fn capture_lock(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.capture"))
 }
 
+/// Who reads the log of rules of a host.
+pub fn log_lock(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.log"))
+}
+
 /// The BPF file system refuses dots in names (kernel/bpf/inode.c, `bpf_lookup`); `%` escapes them and itself.
 fn pin_name(name: &str) -> String {
     name.replace('%', "%25").replace('.', "%2e")

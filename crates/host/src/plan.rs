@@ -1,17 +1,19 @@
 //! The plan: from what should be and what is, the steps that lead from one to the other, in an order in
 //! which no packet meets a half-made fabric: add, then settings, then programs, then delete.
 
+mod entries;
 mod words;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use overlane_ebpf::tables::{Contents, Entries, Table};
+use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{DataPath, Program};
 use overlane_model::{Encapsulation, Tables};
 
 use crate::current::Current;
 use crate::devices;
+use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::preflight::Resolved;
 use crate::promiscuous::Promiscuous;
@@ -40,6 +42,10 @@ pub(crate) enum Step {
     Manage(NextHop),
     /// Write entries, new or changed.
     Put { table: Table, entries: Vec<Entry> },
+    /// Give rules the counters that they had under other numbers.
+    MoveRuleCounters,
+    /// Wait until no packet is at work with what was just replaced.
+    Settle,
     /// Write the settings, with the segmenter as it is by now.
     Settings { old: Option<Vec<u8>> },
     /// Take the counters of the set before over.
@@ -91,6 +97,8 @@ pub(crate) struct Plan {
     pub(crate) load: BTreeSet<Program>,
     /// The maps are new.
     pub(crate) new_set: bool,
+    /// Rules whose number is another than before: the old one, if they had one, and the new one.
+    pub(crate) rule_moves: Vec<(Option<u32>, u32)>,
 }
 
 /// What should be.
@@ -112,6 +120,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         changes: Vec::new(),
         load: BTreeSet::new(),
         new_set: current.maps.is_none(),
+        rule_moves: entries::rule_moves(target, current),
     };
     let fresh = plan_devices(target, current, &mut plan);
     if target.promiscuous.switch_on {
@@ -121,7 +130,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         });
     }
     plan_neighbours(target, &mut plan);
-    plan_entries(target, current, &fresh, &mut plan);
+    entries::plan_entries(target, current, &fresh, &mut plan);
     plan_maps(target, current, &mut plan);
     let links = plan_links(target, current, &fresh, &mut plan);
     plan_deletions(target, current, &links, &mut plan);
@@ -203,41 +212,6 @@ fn plan_neighbours(target: &Target<'_>, plan: &mut Plan) {
         .extend(target.resolved.unmanaged.iter().cloned().map(Step::Manage));
 }
 
-fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
-    let none = Entries::new();
-    for table in Table::ALL {
-        let (should, is) = (
-            &target.contents[&table],
-            current.contents.get(&table).unwrap_or(&none),
-        );
-        if table == Table::Settings {
-            if should != is || fresh.contains(SEGMENTER) {
-                plan.steps.push(Step::Settings {
-                    old: is.values().next().cloned(),
-                });
-            }
-            continue;
-        }
-        let differs = |key: &[u8], new: &Vec<u8>| match is.get(key) {
-            Some(_) if table.is_counters() => false,
-            Some(old) => old != new,
-            None => true,
-        };
-        let entries: Vec<Entry> = should
-            .iter()
-            .filter(|(key, new)| differs(key, new))
-            .map(|(key, new)| Entry {
-                key: key.clone(),
-                old: is.get(key).cloned(),
-                new: new.clone(),
-            })
-            .collect();
-        if !entries.is_empty() {
-            plan.steps.push(Step::Put { table, entries });
-        }
-    }
-}
-
 fn plan_maps(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     let host = target.tables.host.as_str();
     let own = paths::map_set(host, target.data_path.signature());
@@ -286,6 +260,10 @@ fn plan_links(
         let ifindex = devices.ports.get(device)?.ifindex;
         seen.insert(device)
             .then(|| (Program::FromPort, device.to_string(), ifindex))
+    }));
+    wanted.extend(legs(target.tables).filter_map(|(_, device)| {
+        let ifindex = devices.legs.get(device)?.ifindex;
+        Some((Program::FromLeg, device.to_string(), ifindex))
     }));
     // Last: nothing comes out of the tunnel before there is somewhere to go.
     wanted.push((
@@ -341,28 +319,7 @@ fn plan_deletions(
     for name in current.links.keys().filter(|name| !links.contains(*name)) {
         plan.steps.push(Step::Detach(name.clone()));
     }
-    for table in Table::ALL.into_iter().rev() {
-        // The one entry of an array cannot be deleted, only overwritten.
-        if table == Table::Settings {
-            continue;
-        }
-        let should = &target.contents[&table];
-        let entries: Vec<Entry> = current
-            .contents
-            .get(&table)
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| !should.contains_key(*key))
-            .map(|(key, old)| Entry {
-                key: key.clone(),
-                old: Some(old.clone()),
-                new: Vec::new(),
-            })
-            .collect();
-        if !entries.is_empty() {
-            plan.steps.push(Step::Delete { table, entries });
-        }
-    }
+    entries::plan_deletions(target, current, plan);
     let ours = current
         .state
         .as_ref()

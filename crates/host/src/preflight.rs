@@ -12,7 +12,8 @@ use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
 use overlane_net::{Link, Netlink, Nud};
 
-use crate::error::MissingDevice;
+use crate::error::{MissingDevice, UsedAs};
+use crate::legs;
 use crate::state::{self, NextHop, State};
 use crate::{HostError, Note, paths};
 
@@ -32,7 +33,7 @@ const REALTIME: &str = "/sys/kernel/realtime";
 const VERSION: &str = "/proc/sys/kernel/version";
 
 /// Devices of the namespace, by name.
-type Links<'a> = BTreeMap<&'a str, &'a Link>;
+pub(crate) type Links<'a> = BTreeMap<&'a str, &'a Link>;
 
 /// What the tables' names mean in this namespace.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ pub(crate) fn resolve(
     if uplink.is_none() {
         missing.push(MissingDevice {
             device: tables.uplink.to_string(),
-            port: None,
+            used_as: UsedAs::Uplink,
         });
     }
     let overhead = overhead(tables);
@@ -112,6 +113,8 @@ pub(crate) fn resolve(
     let mut notes = Vec::new();
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
     devices.ports = port_devices(tables, &links, &mut missing);
+    devices.legs = legs::devices(tables, &links, &mut missing);
+    notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
     }
@@ -127,7 +130,8 @@ pub(crate) fn resolve(
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
     let uplink_promiscuous = uplink.promiscuous;
-    let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
+    let mut next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
+    next_hops.extend(legs::next_hops(tables, netlink)?);
     let mut unmanaged = BTreeSet::new();
     for next_hop in &next_hops {
         let known = netlink.neighbour(&next_hop.device, next_hop.address)?;
@@ -161,7 +165,7 @@ fn port_devices(
             // A trunk is missed once, whatever number of ports it is.
             missing.push(MissingDevice {
                 device: device.to_string(),
-                port: Some(port.name.to_string()),
+                used_as: UsedAs::Port(port.name.to_string()),
             });
         }
     }

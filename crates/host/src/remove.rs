@@ -69,6 +69,7 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     }
     // Left by a capture that was killed; one that runs ends by itself.
     let _ = fs::remove_file(paths::capture_lock(host));
+    let _ = fs::remove_file(paths::log_lock(host));
     lock.remove_file();
     Ok(removal)
 }

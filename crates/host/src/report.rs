@@ -68,6 +68,13 @@ pub enum Note {
         /// Its VTEP.
         address: IpAddr,
     },
+    /// The leg of a gateway is down: what its router sends there is lost.
+    LegDown {
+        /// The router.
+        router: String,
+        /// The leg.
+        device: String,
+    },
     /// The receive-side helper device could not be created; reception works, with more packets per second.
     NoGro {
         /// The tunnel's UDP port.
@@ -134,6 +141,10 @@ impl fmt::Display for Note {
                     "remote {remote}: no route to {address} through the uplink yet; packets to it are dropped as no_route"
                 )
             }
+            Self::LegDown { router, device } => write!(
+                f,
+                "router {router}: its leg {device} is down; packets into the physical network are lost until it is up"
+            ),
             Self::NoGro { port, reason } => write!(
                 f,
                 "received tunnel packets are not coalesced: a VXLAN device on UDP port {port} could not be created ({reason}); \

@@ -3,18 +3,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use overlane_ebpf::tables::{Contents, rule_number, rules_generation};
 use overlane_model::{SwitchId, Tables, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, paths};
 
-/// 2: switches on VLANs, trunks. A file of 1 is read as what it meant; one that is newer is refused.
-const SCHEMA: u32 = 2;
+mod firewall;
+mod router;
+
+pub(crate) use firewall::RuleState;
+pub(crate) use router::RouterState;
+
+/// 2: switches on VLANs, trunks. 3: rules, routers. An older file is read as what it meant; one that is newer
+/// is refused.
+const SCHEMA: u32 = 3;
 
 /// Contents of `/run/overlane/<host>.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +58,11 @@ pub(crate) struct State {
     pub(crate) ports: Vec<PortState>,
     pub(crate) switches: Vec<SwitchState>,
     pub(crate) remotes: Vec<RemoteState>,
+    /// In the order in which they are tried.
+    #[serde(default)]
+    pub(crate) rules: Vec<RuleState>,
+    #[serde(default)]
+    pub(crate) routers: Vec<RouterState>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -189,7 +203,17 @@ impl State {
             ports: tables.ports.iter().map(port_state).collect(),
             switches: tables.switches.iter().map(switch_state).collect(),
             remotes: tables.remotes.iter().map(remote_state).collect(),
+            rules: Vec::new(),
+            routers: tables.routers.iter().map(RouterState::of).collect(),
         }
+    }
+
+    /// The rules, with the numbers that encoded contents give them.
+    pub(crate) fn rules_of(tables: &Tables, contents: &Contents) -> Vec<RuleState> {
+        let generation = rules_generation(contents);
+        let rules = tables.firewall.rules.iter().enumerate();
+        let state = |(place, rule)| RuleState::of(rule, rule_number(generation, place));
+        rules.map(state).collect()
     }
 
     /// The namespace the host was applied in, if it still exists and can be found.
@@ -270,8 +294,7 @@ fn decode(text: &[u8]) -> Result<State, serde_json::Error> {
     Ok(state)
 }
 
-fn digest(tables: &Tables) -> String {
-    use std::hash::{Hash, Hasher};
+fn digest(tables: &impl Hash) -> String {
     // Only compared with digests this very machine wrote.
     let mut hasher = std::hash::DefaultHasher::new();
     tables.hash(&mut hasher);
@@ -349,7 +372,7 @@ mod tests {
 
     #[test]
     fn the_file_of_a_newer_version_is_refused() {
-        let newer = FIRST.replace("\"schema\": 1", "\"schema\": 3");
+        let newer = FIRST.replace("\"schema\": 1", "\"schema\": 4");
         let error = decode(newer.as_bytes()).unwrap_err().to_string();
         assert!(
             error.contains("a newer version of this program wrote it"),

@@ -121,7 +121,7 @@ pub(crate) fn is_outbound(packet: &Packet) -> bool {
 }
 
 /// `08:34:14.123456`, UTC.
-fn time_of_day(unix_ns: u64) -> String {
+pub(crate) fn time_of_day(unix_ns: u64) -> String {
     let microseconds = unix_ns / 1000;
     let seconds = microseconds / 1_000_000 % 86_400;
     format!(

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use overlane_lab::record::{BackendName, CellKey, CellStatus, GroupKey, Run, Test};
+use overlane_lab::record::{BackendName, CellKey, CellStatus, Feature, GroupKey, Run, Test};
 use overlane_lab::results::{Analysis, CellFigures, Metric};
 use overlane_lab::stats::Verdict;
 
@@ -21,7 +21,10 @@ pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
     let analysis = Analysis::of(run);
     output.line(format!("{}\n", run.study.title))?;
     for group in &analysis.groups {
-        let cells: Vec<&CellFigures<'_>> = analysis.in_group(*group).collect();
+        let cells = side_by_side(&analysis, *group);
+        if cells.is_empty() {
+            continue;
+        }
         let rows = table(&analysis, *group, &cells, output);
         output.section(&heading(group, &cells), &rows, "no cells")?;
         output.line("")?;
@@ -30,6 +33,17 @@ pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
         "mean ± half of the 95 % interval; CPU is of all hosts together; the last column is the median\n\
          ratio of the first figure, its interval, and what it says; a ! marks what the tester itself bounds\n",
     )
+}
+
+/// The cells of a group, and those that differ from it in the feature alone; none of those again in a table of their own.
+fn side_by_side<'a>(analysis: &'a Analysis<'a>, group: GroupKey) -> Vec<&'a CellFigures<'a>> {
+    let plain = |group: &GroupKey| group.with_feature(Feature::Default);
+    if plain(&group) != group && analysis.groups.contains(&plain(&group)) {
+        return Vec::new();
+    }
+    let belongs = |other: &&GroupKey| **other == group || plain(other) == group;
+    let groups = analysis.groups.iter().filter(belongs);
+    groups.flat_map(|other| analysis.in_group(*other)).collect()
 }
 
 /// `tcp_rr-64B-8i, standard mtu, offload on (guest MTU 1500)`
@@ -85,7 +99,7 @@ fn table(
     let mut rows = output.table(&headings);
     for figures in cells {
         let cell = figures.cell;
-        let mut row = vec![text(cell.key.network())];
+        let mut row = vec![text(cell.key.network_in_full())];
         let why_not = match &cell.status {
             CellStatus::Ok => None,
             CellStatus::Open if figures.samples() > 0 => None,
@@ -146,9 +160,16 @@ fn interval(figures: &CellFigures<'_>, metric: Metric, factor: f64, digits: usiz
 fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>) -> String {
     let metric = Metric::primary(key.group.workload.test);
     let itself = CellKey { copy: 0, ..key };
+    let of = |name| {
+        let plain = key.group.with_feature(Feature::Default).cell(name);
+        match analysis.cell(plain) {
+            Some(_) => plain,
+            None => key.group.cell(name),
+        }
+    };
     let base = match baseline {
         _ if key.copy > 0 => itself,
-        Some(name) if name != key.backend => key.group.cell(name),
+        Some(name) if of(name) != key => of(name),
         _ => return String::new(),
     };
     // The analysis holds each pair once, the later network against the earlier one.

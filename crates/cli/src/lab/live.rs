@@ -114,7 +114,7 @@ impl State {
                 if let Some((value, text)) = shown::figure(sample)
                     && sample.discarded.is_none()
                 {
-                    let network = sample.cell.network();
+                    let network = sample.cell.network_in_full();
                     match self.results.iter_mut().find(|(name, ..)| *name == network) {
                         Some((_, values, last)) => {
                             values.push(value);

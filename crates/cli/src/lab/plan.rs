@@ -51,7 +51,7 @@ fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
         let shown = if name == workload { "" } else { name.as_str() };
         rows.push(vec![
             text(shown),
-            text(cell.key.network()),
+            text(cell.key.network_in_full()),
             text(cell.mtu),
             text(cell.samples),
             text(minutes(Duration::from_secs_f64(cell.expected_seconds))),

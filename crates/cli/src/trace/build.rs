@@ -301,14 +301,46 @@ impl<'a> Build<'a> {
             port.addresses.contains(&address)
                 || IpAddr::V6(transport::link_local(port.mac)) == address
         };
-        let owner = self.neighbours().find(owns);
+        let owner = self.neighbours().find(owns).map(|port| port.mac);
         owner
-            .map(|port| port.mac)
+            .or_else(|| self.router_for(address))
             .ok_or_else(|| PacketError::Missing {
                 field: "eth.dst",
-                why: format!("no port of switch {} has {address}", self.port.switch),
+                why: format!(
+                    "no port of switch {} has {address}, and no router there leads to it",
+                    self.port.switch
+                ),
                 help: "add eth.dst: the name of a port that routes, for example".to_owned(),
             })
+    }
+
+    /// The MAC of a router of the switch: the one whose address it is; else, for an address that is not
+    /// on the switch itself, the first that has an address of its family there.
+    fn router_for(&self, address: IpAddr) -> Option<Mac> {
+        let routers = || {
+            let routers = self.fabric.routers().values();
+            routers.filter_map(|router| {
+                let mut interfaces = router.interfaces.iter();
+                let here = interfaces.find(|interface| interface.switch == self.port.switch)?;
+                Some((router, &here.addresses))
+            })
+        };
+        let own = routers().find(|(router, networks)| {
+            let mut networks = networks.iter();
+            IpAddr::V6(router.link_local()) == address
+                || networks.any(|network| network.addr() == address)
+        });
+        let is_on_the_switch = routers().any(|(_, networks)| {
+            let mut networks = networks.iter();
+            networks.any(|network| network.contains(&address))
+        });
+        let way_out = routers()
+            .filter(|_| !is_on_the_switch)
+            .find(|(_, networks)| {
+                let mut networks = networks.iter();
+                networks.any(|network| network.addr().is_ipv4() == address.is_ipv4())
+            });
+        own.or(way_out).map(|(router, _)| router.mac)
     }
 
     /// The ports of the same switch, this one included.

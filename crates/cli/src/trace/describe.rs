@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{Encapsulation, Fabric, SwitchId};
+use overlane_model::{Encapsulation, Fabric, Name, SwitchId};
 use overlane_pipeline::Packet;
 use overlane_wire::ethernet::Tag;
 use overlane_wire::packet::{Header, TunnelPorts, walk};
@@ -193,12 +193,22 @@ fn ecn_name(ecn: Ecn) -> &'static str {
 
 fn keys(fabric: &Fabric, vni: u32, option: OvnOption) -> String {
     let of = |key: u16| {
-        let port = fabric.ports().values().find(|port| {
-            let switch = fabric.switches().get(&port.switch);
-            port.key.get() == key
-                && switch.is_some_and(|switch| Vni::new(vni).map(SwitchId::Vni) == Ok(switch.id))
+        let is_here = |switch: &Name| {
+            let switch = fabric.switches().get(switch);
+            switch.is_some_and(|switch| Vni::new(vni).map(SwitchId::Vni) == Ok(switch.id))
+        };
+        let mut ports = fabric.ports().values();
+        let port = ports.find(|port| port.key.get() == key && is_here(&port.switch));
+        let mut routers = fabric.routers().values();
+        let router = routers.find(|router| {
+            let mut interfaces = router.interfaces.iter();
+            interfaces.any(|interface| interface.key.get() == key && is_here(&interface.switch))
         });
-        port.map_or_else(|| key.to_string(), |port| format!("{key} ({})", port.name))
+        match (port, router) {
+            (Some(port), _) => format!("{key} ({})", port.name),
+            (None, Some(router)) => format!("{key} (router {})", router.name),
+            (None, None) => key.to_string(),
+        }
     };
     let from = option
         .ingress

@@ -69,6 +69,9 @@ struct Left {
     to: &'static str,
     port: Option<String>,
     remote: Option<String>,
+    leg: Option<String>,
+    /// Of what left by a leg; none: whoever sent what it answers.
+    next_hop: Option<String>,
     packet: Seen,
     then: Vec<Node>,
 }
@@ -83,7 +86,7 @@ impl Traced {
     ) -> Self {
         let end = hop.end();
         let verdict = end.outcome.verdict;
-        let last = end.outcome.steps.last();
+        let last = end.reason();
         let receivers = hop.receivers();
         let receivers = receivers.iter().map(|(host, port)| Receiver {
             host: host.to_string(),
@@ -117,7 +120,9 @@ fn node(places: &Places<'_>, hop: &Hop) -> Node {
         host: hop.host.to_string(),
         hook: hop.outcome.hook.name(),
         device: match &hop.entry {
-            Entry::Port(device) | Entry::Segmenter(device) => Some(device.to_string()),
+            Entry::Port(device) | Entry::Segmenter(device) | Entry::Leg(device) => {
+                Some(device.to_string())
+            }
             Entry::Underlay => None,
         },
         verdict: hop.outcome.verdict.name(),
@@ -144,8 +149,18 @@ fn found(places: &Places<'_>, step: &Step) -> Found {
 }
 
 fn left(places: &Places<'_>, output: &Output, then: &[Hop]) -> Left {
+    let (mut leg, mut next_hop) = (None, None);
     let (to, port, remote, packet) = match output {
         Output::Port { port, packet } => ("port", Some(port.to_string()), None, packet),
+        Output::Leg {
+            device,
+            next_hop: hop,
+            packet,
+        } => {
+            leg = Some(device.to_string());
+            next_hop = hop.map(|hop| hop.to_string());
+            ("leg", None, None, packet)
+        }
         Output::Underlay { remote, packet } => (
             "underlay",
             None,
@@ -159,6 +174,8 @@ fn left(places: &Places<'_>, output: &Output, then: &[Hop]) -> Left {
         to,
         port,
         remote,
+        leg,
+        next_hop,
         packet: describe::packet(places.fabric, packet),
         then: then.iter().map(|hop| node(places, hop)).collect(),
     }

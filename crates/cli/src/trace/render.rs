@@ -40,7 +40,7 @@ pub(crate) fn verdict(places: &Places<'_>, hop: &Hop) -> String {
     };
     match verdict {
         verdict if verdict.is_drop() => {
-            let why = end.outcome.steps.last();
+            let why = end.reason();
             let (stage, why) = why.map_or(("", String::new()), |step| {
                 (step.stage, format!(" — {}", sentence(places, step)))
             });
@@ -53,6 +53,10 @@ pub(crate) fn verdict(places: &Places<'_>, hop: &Hop) -> String {
             0 => format!("sent: to the physical network, from {}", end.host),
             _ => format!("delivered: {receivers}"),
         },
+        Verdict::LegOut => format!(
+            "sent: into the physical network, by the leg of {}",
+            end.host
+        ),
         Verdict::Encap => "sent: to a VTEP that is no host of the fabric".to_owned(),
         _ => format!("delivered: {receivers}"),
     }
@@ -110,6 +114,14 @@ fn left(places: &Places<'_>, output: &Output, sent: &Seen) -> String {
             let host =
                 host.map_or_else(|| remote.to_string(), |host| format!("host {}", host.name));
             (host, packet)
+        }
+        Output::Leg {
+            device,
+            next_hop,
+            packet,
+        } => {
+            let to = next_hop.map_or_else(String::new, |hop| format!(" to {hop}"));
+            (format!("leg {device}{to}"), packet)
         }
         Output::Segmenter { packet } => ("segmenter".to_owned(), packet),
         Output::Host { packet } => ("the host's own stack".to_owned(), packet),

@@ -7,11 +7,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use overlane_model::{CompileError, DeviceName, Fabric, Host, Name, SwitchId, Verdict, VlanId};
-use overlane_pipeline::{self as pipeline, Entry, Outcome, Output, Packet, State};
+use overlane_pipeline::{self as pipeline, Entry, Outcome, Output, Packet, State, Step};
 use overlane_wire::Mac;
 
 /// More hooks than any packet meets: the port, the segmenter, the other host.
 const MOST_HOPS: u32 = 8;
+
+/// The stage that tells the sender of a dropped packet.
+const ANSWER: &str = "answer";
 
 /// All hosts of a fabric, each with what it has learned so far.
 pub(crate) struct Network<'f> {
@@ -97,11 +100,11 @@ impl<'f> Network<'f> {
         hops: u32,
     ) -> Result<Vec<Hop>, CompileError> {
         match output {
-            Output::Port { .. } | Output::Host { .. } => Ok(Vec::new()),
+            Output::Port { .. } | Output::Host { .. } | Output::Leg { .. } => Ok(Vec::new()),
             Output::Segmenter { packet } => match entry {
                 Entry::Port(device) => self.segments(from, at, device, packet, hops),
                 // What comes out of it leaves.
-                Entry::Segmenter(_) | Entry::Underlay => Ok(Vec::new()),
+                Entry::Segmenter(_) | Entry::Underlay | Entry::Leg(_) => Ok(Vec::new()),
             },
             Output::Underlay { remote, packet } => {
                 let hosts = match remote {
@@ -166,9 +169,20 @@ impl<'f> Network<'f> {
                     && (destination.is_group() || port.mac == destination)
             })
         };
+        // Of a router's MAC, the host of its gateway.
+        let is_gateway = |host: &Host| {
+            let mut routers = fabric.routers().values();
+            routers.any(|router| {
+                let gateway = router.gateway.as_ref();
+                let mut interfaces = router.interfaces.iter();
+                router.mac == destination
+                    && gateway.is_some_and(|gateway| gateway.host == host.name)
+                    && interfaces.any(|interface| of_vlan(&interface.switch))
+            })
+        };
         let others = fabric.hosts().values().filter(|host| host.name != *from);
         others
-            .filter(|host| has_receiver(host))
+            .filter(|host| has_receiver(host) || is_gateway(host))
             .map(|host| &host.name)
             .collect()
     }
@@ -186,6 +200,14 @@ impl Hop {
             (None, Verdict::Flood) => self,
             (None, _) => ends.last().copied().unwrap_or(self),
         }
+    }
+
+    /// The last thing that was found out about the packet; telling its sender comes after that.
+    pub(crate) fn reason(&self) -> Option<&Step> {
+        let steps = &self.outcome.steps;
+        let is_drop = self.outcome.verdict.is_drop();
+        let mut from_the_end = steps.iter().rev();
+        from_the_end.find(|step| !(is_drop && step.stage == ANSWER))
     }
 
     /// Every port that got something, with its host, each once.

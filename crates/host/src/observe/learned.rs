@@ -3,10 +3,8 @@
 //! it may still lie in the map.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 
-use nix::time::{ClockId, clock_gettime};
 use overlane_ebpf::abi;
 use overlane_ebpf::learned::{self as maps, LearnedEntry};
 use overlane_ebpf::tables::{Entries, Table};
@@ -14,8 +12,10 @@ use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::{FdbPlace, OnUnderlay, local_place, port_by_key, remote_name, state_of, switch_name};
+use super::fdb::local_place;
+use super::{FdbPlace, OnUnderlay, port_by_key, remote_name, state_of, switch_name};
 use crate::HostError;
+use crate::clock::Clock;
 use crate::state::State;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -73,7 +73,7 @@ pub struct LearnedRow {
 pub fn learned(host: &str) -> Result<Learned, HostError> {
     let state = state_of(host)?;
     let set = super::maps(&state)?;
-    let ports = learning_ports(&set.contents()?[&Table::Ports]);
+    let ports = learning_ports(&set.entries(Table::Ports)?);
     let counts = maps::counts(&set)?;
     let entries = maps::entries(&set)?;
     Ok(Learned {
@@ -82,18 +82,8 @@ pub fn learned(host: &str) -> Result<Learned, HostError> {
             .values()
             .filter_map(|port| learning_port(&state, port, &counts))
             .collect(),
-        entries: rows(&state, &ports, &entries, now_ns()?),
+        entries: rows(&state, &ports, &entries, Clock::now()?.monotonic_ns),
     })
-}
-
-/// The clock of `bpf_ktime_get_ns`.
-fn now_ns() -> Result<u64, HostError> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| HostError::System {
-        operation: "read the clock",
-        source: io::Error::from(errno),
-    })?;
-    let part = |value: i64| u64::try_from(value).unwrap_or_default();
-    Ok(part(now.tv_sec()) * SECOND_NS + part(now.tv_nsec()))
 }
 
 /// Learning ports as the kernel has them, by place.
@@ -227,6 +217,8 @@ ports:
             flags: abi::PORT_LEARNING,
             learn_limit: 2,
             learn_age: 60,
+            rules_from: 0,
+            rules_to: 0,
         }
     }
 
@@ -244,7 +236,9 @@ ports:
                 port,
                 key,
                 remote: remote.parse::<IpAddr>().unwrap().into(),
+                router: 0,
                 age: 60,
+                pad: 0,
                 seen: seen_s * SECOND_NS,
             },
         }

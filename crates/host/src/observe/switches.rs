@@ -1,4 +1,4 @@
-//! `show switches`: the logical switches with a port on this host.
+//! `show switches`: the logical switches with a port on this host, and those that a router joins with one.
 
 use serde::Serialize;
 

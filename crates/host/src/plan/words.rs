@@ -6,11 +6,13 @@ use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Cleanup, Entry, Fresh, Plan, Step, Target};
+use super::{Entry, Fresh, Plan, Step, Target};
 use crate::current::Current;
-use crate::paths::{self, GRO, SEGMENTER};
 use crate::report::{Change, ChangeKind};
 use crate::state::{PortState, State, SwitchState, switch_words};
+
+mod machine;
+mod rules;
 
 /// Up to so many entries of one kind are listed, more are counted.
 const LISTED_MAX: usize = 8;
@@ -28,11 +30,13 @@ pub(super) fn changes(
     ports(target, &should, is, plan, &mut lines);
     switches(&should, is, plan, &mut lines);
     remotes(&should, is, plan, &mut lines);
+    rules::rules(target, is, plan, &mut lines);
+    rules::routers(&should, is, plan, &mut lines);
     // In a new set every entry is written again; that is no news about the fabric.
     if !(plan.new_set && is.is_some()) {
         addresses(&should, is, plan, &mut lines);
     }
-    machine(target, current, plan, fresh, &mut lines);
+    machine::machine(target, current, plan, fresh, &mut lines);
     lines
 }
 
@@ -95,7 +99,20 @@ fn port_entry_changes(target: &Target<'_>, port: &PortState, plan: &Plan) -> boo
         ifindex: index,
         vlan: port.vlan.map_or(0, u32::from),
     };
-    puts(plan, Table::Ports).any(|entry| entry.key == id.as_bytes())
+    let mut entries = puts(plan, Table::Ports);
+    entries.any(|entry| entry.key == id.as_bytes() && !differs_in_rules_only(entry))
+}
+
+/// Rules have words of their own.
+fn differs_in_rules_only(entry: &Entry) -> bool {
+    let without_rules = |bytes: &[u8]| {
+        let mut port = abi::Port::read_from_bytes(bytes).ok()?;
+        port.flags &= !(abi::PORT_RULES_ODD | abi::PORT_FIREWALL);
+        (port.rules_from, port.rules_to) = (0, 0);
+        Some(port)
+    };
+    let old = entry.old.as_deref().and_then(without_rules);
+    old.is_some() && old == without_rules(&entry.new)
 }
 
 fn switches(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Change>) {
@@ -263,162 +280,6 @@ fn table(
             );
         }
     }
-}
-
-fn machine(
-    target: &Target<'_>,
-    current: &Current,
-    plan: &Plan,
-    fresh: &Fresh,
-    lines: &mut Vec<Change>,
-) {
-    let is = current.state.as_ref();
-    settings(target, plan, lines);
-    let uplink = target.tables.uplink.as_str();
-    let mut replaced = 0;
-    for step in &plan.steps {
-        match step {
-            Step::Attach { program, device }
-                if device == uplink && program.name() == "from_underlay" =>
-            {
-                let words = format!("uplink {uplink}");
-                lines.push(if is.is_some_and(|is| is.uplink == uplink) {
-                    Change::modify(format!("{words}: attached to its device again"))
-                } else {
-                    Change::add(words)
-                });
-            }
-            Step::Attach { device, .. }
-                if paths::ASIDE.iter().any(|(own, _)| own == device)
-                    && !fresh.contains(device.as_str()) =>
-            {
-                lines.push(Change::modify(format!(
-                    "device {device}: program attached again"
-                )));
-            }
-            Step::Replace { .. } => replaced += 1,
-            Step::Segmenter => lines.push(device(current, SEGMENTER, "segmenter")),
-            Step::Gro { .. } => lines.push(device(current, GRO, "receive coalescing")),
-            Step::RaiseGro => lines.push(Change::modify(format!("device {GRO}: up"))),
-            Step::Discard(name) => lines.push(Change::remove(format!(
-                "device {name} of an interrupted run"
-            ))),
-            Step::Promiscuous { device, on: true } => lines.push(Change::add(format!(
-                "promiscuous mode of {device} (for switches on a VLAN)"
-            ))),
-            Step::Promiscuous { device, on: false } => {
-                lines.push(Change::remove(format!("promiscuous mode of {device}")))
-            }
-            Step::Manage(hop) => lines.push(Change::add(format!(
-                "next hop {} on {}",
-                hop.address, hop.device
-            ))),
-            Step::Release(hop) => lines.push(Change::remove(format!(
-                "next hop {} on {}",
-                hop.address, hop.device
-            ))),
-            _ => {}
-        }
-    }
-    if is.is_some_and(|is| is.uplink != uplink) {
-        lines.extend(is.map(|is| Change::remove(format!("uplink {}", is.uplink))));
-    }
-    if replaced > 0 {
-        let maps = if plan.new_set { " and maps" } else { "" };
-        lines.push(Change::modify(format!(
-            "data path: new programs{maps} on {replaced} devices"
-        )));
-    }
-    if plan.cleanups.contains(&Cleanup::Device(GRO.to_owned())) {
-        lines.push(Change::remove(format!("device {GRO} (receive coalescing)")));
-    }
-}
-
-fn device(current: &Current, name: &str, what: &str) -> Change {
-    let words = format!("device {name} ({what})");
-    if current.devices.contains_key(name) {
-        Change::modify(words)
-    } else {
-        Change::add(words)
-    }
-}
-
-fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
-    let old = plan.steps.iter().find_map(|step| match step {
-        Step::Settings { old } => old
-            .as_deref()
-            .and_then(|old| abi::Settings::read_from_bytes(old).ok()),
-        _ => None,
-    });
-    let new = target.contents[&Table::Settings].values().next();
-    let new = new.and_then(|new| abi::Settings::read_from_bytes(new).ok());
-    let (Some(old), Some(new)) = (old, new) else {
-        return;
-    };
-    // An array map starts with zeros: nothing was configured.
-    if old.uplink_ifindex == 0 {
-        return;
-    }
-    let fields: [(&str, String, String); 8] = [
-        ("tunnel end point", address(old.vtep), address(new.vtep)),
-        (
-            "underlay MTU",
-            old.underlay_mtu.to_string(),
-            new.underlay_mtu.to_string(),
-        ),
-        (
-            "encapsulation",
-            encapsulation(old.encapsulation),
-            encapsulation(new.encapsulation),
-        ),
-        (
-            "tunnel port",
-            old.tunnel_port.to_string(),
-            new.tunnel_port.to_string(),
-        ),
-        ("source ports", ports_range(&old), ports_range(&new)),
-        (
-            "strict",
-            (old.strict != 0).to_string(),
-            (new.strict != 0).to_string(),
-        ),
-        ("DSCP", dscp(&old), dscp(&new)),
-        (
-            "uplink index",
-            old.uplink_ifindex.to_string(),
-            new.uplink_ifindex.to_string(),
-        ),
-    ];
-    for (name, old, new) in fields {
-        if old != new {
-            lines.push(Change::modify(format!("{name} {old} → {new}")));
-        }
-    }
-}
-
-fn address(addr: abi::Addr) -> String {
-    std::net::IpAddr::from(addr).to_string()
-}
-
-fn encapsulation(number: u8) -> String {
-    if number == abi::ENCAPSULATION_GENEVE {
-        "geneve"
-    } else {
-        "vxlan"
-    }
-    .to_owned()
-}
-
-fn dscp(settings: &abi::Settings) -> String {
-    if settings.copy_dscp == 0 {
-        settings.dscp.to_string()
-    } else {
-        "copy".to_owned()
-    }
-}
-
-fn ports_range(settings: &abi::Settings) -> String {
-    format!("{}-{}", settings.source_port_min, settings.source_port_max)
 }
 
 fn puts(plan: &Plan, wanted: Table) -> impl Iterator<Item = &Entry> {

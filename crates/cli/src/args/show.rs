@@ -1,0 +1,133 @@
+//! The command line of `overlane show …`.
+
+use clap::{Args, Subcommand};
+
+use super::HostChoice;
+
+/// Show what runs on this machine.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  overlane show counters                     every verdict and drop reason that occurred
+  overlane show counters --all --json | jq '.verdicts[] | select(.drop)'
+  overlane show remotes --host h1"
+)]
+pub(crate) struct Show {
+    #[command(subcommand)]
+    pub(crate) what: ShowWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShowWhat {
+    /// The logical ports of this host and whether packets flow
+    #[command(after_help = "\
+Examples:
+  overlane show ports
+  overlane show ports --json
+
+States: ok; missing (no such device); detached (the device was re-created: apply again).")]
+    Ports(ShowArgs),
+    /// The logical switches with a port on this host, and those that a router joins with one
+    #[command(after_help = "\
+Examples:
+  overlane show switches
+  overlane show switches --json")]
+    Switches(ShowArgs),
+    /// The MAC addresses learned behind learning ports and other hosts, and when they were last seen
+    #[command(after_help = "\
+Examples:
+  overlane show learned
+  overlane show learned --json
+  watch -n 1 overlane show learned")]
+    Learned(ShowArgs),
+    /// Where each MAC address lives: local port, remote or uplink
+    #[command(after_help = "\
+Examples:
+  overlane show fdb
+  overlane show fdb --host h1 --json")]
+    Fdb(ShowArgs),
+    /// The firewall's rules on this host, in the order in which they are tried, and how often each decided
+    #[command(after_help = "\
+Examples:
+  overlane show rules
+  overlane show rules --json | jq -r '.rules[] | select(.hits.packets == 0) | .rule'
+
+Hits are the packets that a rule let pass or stopped, those of its connections included.")]
+    Rules(ShowArgs),
+    /// The connections that the firewall follows, and the translations of gateways
+    #[command(after_help = "\
+Examples:
+  overlane show connections
+  overlane show connections --port web1
+  overlane show connections --json | jq '.connections | length'
+
+An expired connection is nobody's any more; its place is taken when one is needed.")]
+    Connections(ShowConnections),
+    /// The routers that this host knows, and their routes
+    #[command(after_help = "\
+Examples:
+  overlane show routes
+  overlane show routes --json | jq '.routers[].routes[] | select(.way == \"via\")'")]
+    Routes(ShowArgs),
+    /// The other hosts, and how the underlay reaches them
+    #[command(after_help = "\
+Examples:
+  overlane show remotes
+  overlane show remotes --json")]
+    Remotes(ShowArgs),
+    /// What became of every packet: verdicts and drop reasons, per port, per remote
+    #[command(after_help = "\
+Examples:
+  overlane show counters                     what is not zero
+  overlane show counters --all               also what never happened
+  watch -n 1 overlane show counters
+
+Packets are what the kernel hands over (a super-packet is one), segments what they are on a wire,
+bytes their length where they were seen.")]
+    Counters(ShowCounters),
+    /// What was dropped, how often and why
+    #[command(after_help = "\
+Examples:
+  overlane show drops                        every reason that occurred, with its meaning
+  overlane show drops --follow               each packet as it is dropped, until Ctrl-C
+  overlane show drops --follow --json | jq .summary")]
+    Drops(ShowDrops),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowConnections {
+    #[command(flatten)]
+    pub(crate) common: ShowArgs,
+    /// Only those of this logical port, or of this router's gateway
+    #[arg(long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowCounters {
+    #[command(flatten)]
+    pub(crate) common: ShowArgs,
+    /// Also verdicts that are zero
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowDrops {
+    #[command(flatten)]
+    pub(crate) common: ShowArgs,
+    /// Each packet as it is dropped, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}

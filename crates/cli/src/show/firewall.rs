@@ -1,0 +1,76 @@
+//! Tables of the firewall: rules and connections.
+
+use std::io;
+
+use overlane_host::observe::{ConnectionRow, Connections, Rules, Whose};
+
+use crate::output::{Output, number, state, text};
+use crate::protocol;
+
+pub(super) fn show_rules(rules: &Rules, output: Output) -> io::Result<()> {
+    let columns = [
+        "RULE",
+        "#LINE",
+        "#PRIORITY",
+        "DIRECTION",
+        "ACTION",
+        "LOG",
+        "#PACKETS",
+        "#BYTES",
+    ];
+    let mut rows = output.table(&columns);
+    for rule in &rules.rules {
+        rows.push(vec![
+            text(&rule.rule),
+            text(rule.line),
+            text(rule.priority),
+            text(&rule.direction),
+            state(&rule.action, rule.action.starts_with("allow")),
+            text(if rule.log { "yes" } else { "-" }),
+            number(rule.hits.packets),
+            number(rule.hits.bytes),
+        ]);
+    }
+    let title = format!("host {}: rules", rules.host);
+    output.section(&title, &rows, "no rule names a port of this host")
+}
+
+pub(super) fn show_connections(connections: &Connections, output: Output) -> io::Result<()> {
+    let columns = [
+        "PORT", "PROTOCOL", "LOCAL", "", "PEER", "STATE", "#AGE", "#IDLE", "RULE", "OUTSIDE",
+    ];
+    let mut rows = output.table(&columns);
+    for row in &connections.connections {
+        let outside = row.translation.map(|translation| translation.outside);
+        rows.push(vec![
+            text(whose(&row.whose)),
+            text(protocol::with_type(row.protocol, row.icmp_type)),
+            text(row.local),
+            text(if row.begun_by_peer { "←" } else { "→" }),
+            text(row.peer),
+            state(&state_words(row), !row.expired),
+            text(format!("{} s", row.age_s)),
+            text(format!("{} s", row.idle_s)),
+            text(row.rule.as_deref().unwrap_or("-")),
+            text(outside.map_or_else(|| "-".to_owned(), |outside| outside.to_string())),
+        ]);
+    }
+    let title = format!("host {}: connections", connections.host);
+    output.section(&title, &rows, "no connections")
+}
+
+fn whose(whose: &Whose) -> String {
+    match whose {
+        Whose::Port(port) => port.clone(),
+        Whose::Router(router) => format!("router {router}"),
+    }
+}
+
+fn state_words(row: &ConnectionRow) -> String {
+    let name = row.state.name();
+    match (row.expired, row.adopted) {
+        (true, _) => format!("{name}, expired"),
+        (false, true) => format!("{name}, adopted"),
+        (false, false) => name.to_owned(),
+    }
+}

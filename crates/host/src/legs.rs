@@ -1,0 +1,88 @@
+//! The legs of gateways: devices of this host in the physical network. Found, looked at, and their next hops
+//! named, so that the kernel keeps these resolved as it does for remotes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use overlane_ebpf::tables::LegDevice;
+use overlane_model::{DeviceName, GatewayPlace, RouterTable, Side, Tables, Way};
+use overlane_net::{Netlink, Nud};
+use overlane_wire::Mac;
+
+use crate::error::{MissingDevice, UsedAs};
+use crate::preflight::Links;
+use crate::state::NextHop;
+use crate::{HostError, Note};
+
+/// The routers whose gateway with a leg is this host, and the legs.
+pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
+    tables
+        .routers
+        .iter()
+        .filter_map(|router| match &router.gateway.as_ref()?.place {
+            GatewayPlace::Here { leg } => Some((router, leg.as_ref()?)),
+            GatewayPlace::Remote(_) => None,
+        })
+}
+
+/// The devices that are there; the others are added to `missing`.
+pub(crate) fn devices(
+    tables: &Tables,
+    links: &Links<'_>,
+    missing: &mut Vec<MissingDevice>,
+) -> BTreeMap<DeviceName, LegDevice> {
+    let mut devices = BTreeMap::new();
+    for (router, device) in legs(tables) {
+        if let Some(link) = links.get(device.as_str()) {
+            let leg = LegDevice {
+                ifindex: link.index,
+                mac: Mac::new(link.mac),
+                mtu: link.mtu,
+            };
+            devices.insert(device.clone(), leg);
+        } else {
+            missing.push(MissingDevice {
+                device: device.to_string(),
+                used_as: UsedAs::Leg(router.name.to_string()),
+            });
+        }
+    }
+    devices
+}
+
+/// Legs that are down: packets by them are lost until somebody brings them up.
+pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
+    let down = legs(tables).filter(|(_, device)| {
+        let link = links.get(device.as_str());
+        link.is_some_and(|link| !link.up)
+    });
+    let note = |(router, device): (&RouterTable, &DeviceName)| Note::LegDown {
+        router: router.name.to_string(),
+        device: device.to_string(),
+    };
+    down.map(note).collect()
+}
+
+/// The next hops of static routes that lead out of a leg. Other neighbours there are found when they are needed.
+pub(crate) fn next_hops(
+    tables: &Tables,
+    netlink: &Netlink,
+) -> Result<BTreeSet<NextHop>, HostError> {
+    let mut next_hops = BTreeSet::new();
+    for (router, device) in legs(tables) {
+        let ways = router.routes.iter().filter_map(|route| match &route.way {
+            Way::Via(hops) => Some(hops),
+            Way::Own | Way::Connected(_) => None,
+        });
+        for hop in ways.flatten().filter(|hop| hop.side == Side::Leg) {
+            let known = netlink.neighbour(device.as_str(), hop.addr)?;
+            // A static entry is the user's, and as good as one the kernel keeps resolved for us.
+            if known.is_none_or(|known| known.state != Nud::Permanent) {
+                next_hops.insert(NextHop {
+                    device: device.to_string(),
+                    address: hop.addr,
+                });
+            }
+        }
+    }
+    Ok(next_hops)
+}

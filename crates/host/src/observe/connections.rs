@@ -1,0 +1,392 @@
+//! `show connections`: what the firewall of a port, or the nat of a router, follows. An expired connection
+//! stays in its map until its place is needed; it is shown as expired.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use overlane_ebpf::abi::firewall::{self as abi, Connection, ConnectionKey};
+use overlane_ebpf::abi::{Addr, Settings};
+use overlane_ebpf::connections::{self as maps, ConnectionEntry};
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::tables::Table;
+use serde::Serialize;
+use zerocopy::FromBytes;
+
+use super::{port_by_key, router_name, state_of};
+use crate::HostError;
+use crate::clock::Clock;
+use crate::state::State;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// `show connections`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Connections {
+    /// The host.
+    pub host: String,
+    /// Those that live and those that are only not yet forgotten, by port and ends.
+    pub connections: Vec<ConnectionRow>,
+}
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConnectionRow {
+    /// Whose it is.
+    #[serde(flatten)]
+    pub whose: Whose,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Its end at the port; of a translation the inside.
+    pub local: End,
+    /// The other end.
+    pub peer: End,
+    /// `icmp` message of the request, where there are no ports.
+    pub icmp_type: Option<u8>,
+    /// Which end began it.
+    pub begun_by_peer: bool,
+    /// It is older than the firewall: its windows are not known.
+    pub adopted: bool,
+    /// Where it stands.
+    pub state: ConnectionState,
+    /// Seconds since its first packet.
+    pub age_s: u64,
+    /// Seconds since the last packet; written once a second.
+    pub idle_s: u64,
+    /// Seconds without a packet after which it is forgotten.
+    pub time_out_s: u64,
+    /// It was not seen for so long, and waits for somebody who needs its place.
+    pub expired: bool,
+    /// The rule that admitted it; none: the default policy, or a rule of before the last `apply` that no
+    /// packet has replaced since.
+    pub rule: Option<String>,
+    /// What the nat of a router makes of the local end.
+    pub translation: Option<Translation>,
+}
+
+/// Whose connection it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whose {
+    /// The firewall's of the port with this name.
+    Port(String),
+    /// The nat's of the router with this name.
+    Router(String),
+}
+
+/// One end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct End {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port; of ICMP the identifier at the local end. None where the protocol has none, and of fragments.
+    pub port: Option<u16>,
+}
+
+/// What a router's nat puts in the place of the local end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Translation {
+    /// The outside end.
+    pub outside: End,
+}
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// Begun, and not answered yet.
+    Opening,
+    /// Both ends were seen.
+    Established,
+    /// An end said that it is done (TCP).
+    Closing,
+    /// An end broke it off (TCP).
+    Closed,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+impl ConnectionState {
+    /// `opening`, `established`, `closing` or `closed`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Established => "established",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+        }
+    }
+
+    const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            abi::CONNECTION_OPENING => Self::Opening,
+            abi::CONNECTION_ESTABLISHED => Self::Established,
+            abi::CONNECTION_CLOSING => Self::Closing,
+            abi::CONNECTION_CLOSED => Self::Closed,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads the connections of `host`, or only those of the port, or router, with the name `of`.
+pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostError> {
+    let state = state_of(host)?;
+    if let Some(name) = of {
+        let ports = state.ports.iter().map(|port| &port.name);
+        let routers = state.routers.iter().map(|router| &router.name);
+        let known: Vec<String> = ports.chain(routers).cloned().collect();
+        if !known.iter().any(|known| known == name) {
+            return Err(HostError::NoPortOrRouter {
+                host: host.to_owned(),
+                name: name.to_owned(),
+                known,
+            });
+        }
+    }
+    let set = super::maps(&state)?;
+    let version = rules_version(&set)?;
+    let entries = maps::entries(&set)?;
+    let now = Clock::now()?.monotonic_ns;
+    let mut rows: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| row(&state, entry, version, now))
+        .filter(|row| of.is_none_or(|name| row.whose.name() == name))
+        .collect();
+    rows.sort_by(|a, b| {
+        let order = |row: &ConnectionRow| (row.whose.clone(), row.protocol, row.local, row.peer);
+        order(a).cmp(&order(b))
+    });
+    Ok(Connections {
+        host: host.to_owned(),
+        connections: rows,
+    })
+}
+
+impl Whose {
+    /// The name of the port or router.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Port(name) | Self::Router(name) => name,
+        }
+    }
+
+    /// None for a port or router that is gone; its connections are nobody's.
+    fn of(state: &State, key: &ConnectionKey) -> Option<Self> {
+        if let Some(router) = key.router() {
+            return router_name(state, router.get()).map(Self::Router);
+        }
+        let port = port_by_key(state, key.switch_id, key.key.into())?;
+        Some(Self::Port(port.name.clone()))
+    }
+}
+
+/// Both ends and, of ICMP, the type of the request.
+pub(crate) fn ends(key: &ConnectionKey) -> (End, End, Option<u8>) {
+    let (local, peer) = (u16::from_be(key.local_port), u16::from_be(key.peer_port));
+    let end = |address: Addr, port| End {
+        address: IpAddr::from(address),
+        port,
+    };
+    // ICMP asks by a type, and a request of the peer has a bit above it.
+    if matches!((key.family, key.protocol), (4, 1) | (6, 58)) && peer != 0 {
+        let (local, peer_end) = (end(key.local, Some(local)), end(key.peer, None));
+        return (local, peer_end, Some((peer & 0xff) as u8));
+    }
+    let port = |port| (local != 0 || peer != 0).then_some(port);
+    (end(key.local, port(local)), end(key.peer, port(peer)), None)
+}
+
+fn row(
+    state: &State,
+    ConnectionEntry { key, value }: &ConnectionEntry,
+    version: u32,
+    now: u64,
+) -> Option<ConnectionRow> {
+    let (local, peer, icmp_type) = ends(key);
+    let seconds = |since: u64| now.saturating_sub(since) / SECOND_NS;
+    let time_out_s = value.time_out_s(key);
+    // Numbers of rules are those of a version: another one may have given this number to another rule.
+    let mut rules = state.rules.iter().filter(|_| value.version == version);
+    let rule = rules.find(|rule| rule.number == value.rule);
+    Some(ConnectionRow {
+        whose: Whose::of(state, key)?,
+        protocol: key.protocol,
+        local,
+        peer,
+        icmp_type,
+        begun_by_peer: value.flags & abi::CONNECTION_FROM_PEER != 0,
+        adopted: value.flags & abi::CONNECTION_ADOPTED != 0,
+        state: ConnectionState::of(value.state)?,
+        age_s: seconds(value.begun),
+        idle_s: seconds(value.seen),
+        time_out_s,
+        expired: now.saturating_sub(value.seen) > time_out_s * SECOND_NS,
+        rule: rule.map(|rule| rule.name.clone()),
+        translation: translation(key, value, local.port.is_some()),
+    })
+}
+
+/// The version of the rules that are in force.
+fn rules_version(set: &MapSet) -> Result<u32, HostError> {
+    let settings = set.entries(Table::Settings)?;
+    let settings = settings.values().next();
+    let settings = settings.and_then(|bytes| Settings::read_from_bytes(bytes).ok());
+    Ok(settings.map_or(0, |settings| settings.rules_version))
+}
+
+fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Option<Translation> {
+    key.router()?;
+    let outside = End {
+        address: IpAddr::from(value.outside),
+        port: has_port.then(|| u16::from_be(value.outside_port)),
+    };
+    Some(Translation { outside })
+}
+
+#[cfg(test)]
+mod tests {
+    use overlane_model::Fabric;
+
+    use super::*;
+
+    const VERSION: u32 = 77;
+    const FABRIC: &str = r#"
+version: 1
+hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+switches: { blue: { vni: 5001 } }
+ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", key: 7 } }
+"#;
+
+    fn state() -> State {
+        let fabric = Fabric::parse("f", FABRIC).unwrap();
+        let mut state = State::of(&fabric.compile("h1").unwrap());
+        state.rules = vec![crate::state::RuleState {
+            name: "web-http".into(),
+            line: 3,
+            priority: 1000,
+            direction: "to_port".into(),
+            action: "allow".into(),
+            log: false,
+            number: 10241,
+            digest: String::new(),
+        }];
+        state.routers = vec![crate::state::RouterState {
+            name: "r1".into(),
+            id: 9,
+            mac: String::new(),
+            gateway: None,
+            leg: None,
+            digest: String::new(),
+        }];
+        state
+    }
+
+    fn key(protocol: u8, local_port: u16, peer_port: u16) -> ConnectionKey {
+        ConnectionKey {
+            switch_id: 5001,
+            key: 7,
+            protocol,
+            family: 4,
+            local: IpAddr::from([198, 18, 1, 1]).into(),
+            peer: IpAddr::from([198, 18, 2, 2]).into(),
+            local_port: local_port.to_be(),
+            peer_port: peer_port.to_be(),
+        }
+    }
+
+    fn value() -> Connection {
+        Connection {
+            begun: 10 * SECOND_NS,
+            seen: 40 * SECOND_NS,
+            rule: 10241,
+            version: VERSION,
+            state: abi::CONNECTION_ESTABLISHED,
+            flags: abi::CONNECTION_FROM_PEER | abi::CONNECTION_ANSWERED,
+            ..Connection::default()
+        }
+    }
+
+    fn at(key: ConnectionKey, value: Connection, now_s: u64) -> Option<ConnectionRow> {
+        row(
+            &state(),
+            &ConnectionEntry { key, value },
+            VERSION,
+            now_s * SECOND_NS,
+        )
+    }
+
+    #[test]
+    fn a_ports_connection_has_names() {
+        let row = at(key(17, 53, 4000), value(), 100).unwrap();
+        assert_eq!(row.whose, Whose::Port("web".into()));
+        assert_eq!(row.local.to_string(), "198.18.1.1:53");
+        assert_eq!(row.peer.to_string(), "198.18.2.2:4000");
+        assert_eq!((row.age_s, row.idle_s, row.time_out_s), (90, 60, 180));
+        assert_eq!(row.rule.as_deref(), Some("web-http"));
+        assert!(row.begun_by_peer && !row.expired && row.translation.is_none());
+        let json = serde_json::to_value(&row).unwrap();
+        assert_eq!(json["port"], "web");
+        assert_eq!(json["local"]["port"], 53);
+    }
+
+    #[test]
+    fn a_number_of_former_rules_is_no_rules_name() {
+        let old = Connection {
+            version: VERSION - 1,
+            ..value()
+        };
+        assert_eq!(at(key(17, 53, 4000), old, 100).unwrap().rule, None);
+    }
+
+    #[test]
+    fn what_is_over_its_time_is_marked() {
+        assert!(!at(key(17, 53, 4000), value(), 220).unwrap().expired);
+        assert!(at(key(17, 53, 4000), value(), 221).unwrap().expired);
+    }
+
+    #[test]
+    fn icmp_has_an_identifier_and_a_type() {
+        // The peer asks: a bit above the type.
+        let row = at(key(1, 77, 8 + 256), value(), 50).unwrap();
+        assert_eq!((row.local.port, row.peer.port), (Some(77), None));
+        assert_eq!(row.icmp_type, Some(8));
+        let fragment = at(key(1, 0, 0), value(), 50).unwrap();
+        assert_eq!((fragment.local.port, fragment.icmp_type), (None, None));
+        assert_eq!(fragment.local.to_string(), "198.18.1.1");
+    }
+
+    #[test]
+    fn a_routers_connection_is_a_translation() {
+        let zone = ConnectionKey {
+            switch_id: abi::ZONE_ROUTER | 9,
+            key: 0,
+            ..key(6, 1234, 80)
+        };
+        let value = Connection {
+            rule: abi::RULE_DEFAULT,
+            outside: IpAddr::from([198, 19, 0, 2]).into(),
+            outside_port: 5678u16.to_be(),
+            ..value()
+        };
+        let row = at(zone, value, 50).unwrap();
+        assert_eq!(row.whose, Whose::Router("r1".into()));
+        let outside = row.translation.unwrap().outside;
+        assert_eq!(outside.to_string(), "198.19.0.2:5678");
+        assert_eq!(row.rule, None);
+    }
+
+    #[test]
+    fn what_belongs_to_nobody_is_not_shown() {
+        let gone = ConnectionKey {
+            key: 8,
+            ..key(6, 1, 2)
+        };
+        assert_eq!(at(gone, value(), 50), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! `show rules`: the firewall's rules on this host and how often each decided.
+
+use serde::Serialize;
+
+use super::{Count, maps, state_of};
+use crate::HostError;
+use crate::state::RuleState;
+
+/// `show rules`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rules {
+    /// The host.
+    pub host: String,
+    /// The rules that name one of its ports, in the order in which they are tried.
+    pub rules: Vec<RuleRow>,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleRow {
+    /// Its name.
+    pub rule: String,
+    /// Its line in the fabric file.
+    pub line: u32,
+    /// Higher is tried first.
+    pub priority: u16,
+    /// `from_port` or `to_port`.
+    pub direction: String,
+    /// `allow`, `allow_stateless`, `drop` or `reject`.
+    pub action: String,
+    /// What it decides is written into the log.
+    pub log: bool,
+    /// What it let pass or stopped, packets of its connections included.
+    pub hits: Count,
+}
+
+/// Reads the rules of `host` and their counters.
+pub fn rules(host: &str) -> Result<Rules, HostError> {
+    let state = state_of(host)?;
+    let numbers = state.rules.iter().map(|rule| rule.number);
+    let counters = overlane_ebpf::counters::rules(&maps(&state)?, numbers)?;
+    let row = |rule: &RuleState| RuleRow {
+        rule: rule.name.clone(),
+        line: rule.line,
+        priority: rule.priority,
+        direction: rule.direction.clone(),
+        action: rule.action.clone(),
+        log: rule.log,
+        hits: counters
+            .get(&rule.number)
+            .copied()
+            .unwrap_or_default()
+            .into(),
+    };
+    Ok(Rules {
+        host: host.to_owned(),
+        rules: state.rules.iter().map(row).collect(),
+    })
+}

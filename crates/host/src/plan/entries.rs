@@ -1,0 +1,128 @@
+//! The part of the plan that is about map entries. Rules change in an order of their own, so that no packet
+//! meets a mixture of old and new ones (`bpf/abi.h`, struct rule_set).
+
+use overlane_ebpf::abi;
+use overlane_ebpf::tables::{Entries, Table, is_of_generation, rules_generation};
+use zerocopy::FromBytes;
+
+use super::{Entry, Fresh, Plan, Step, Target};
+use crate::current::Current;
+use crate::paths::SEGMENTER;
+use crate::state::State;
+
+/// Rules that have, or had, another number; a rule is known by its name.
+pub(super) fn rule_moves(target: &Target<'_>, current: &Current) -> Vec<(Option<u32>, u32)> {
+    let old = current.state.as_ref();
+    let should = State::rules_of(target.tables, target.contents);
+    let old = |name: &str| {
+        let mut rules = old?.rules.iter();
+        Some(rules.find(|rule| rule.name == name)?.number)
+    };
+    let moves = should.iter().map(|rule| (old(&rule.name), rule.number));
+    if current.maps.is_none() {
+        return moves.filter(|(old, _)| old.is_some()).collect();
+    }
+    moves.filter(|(old, new)| *old != Some(*new)).collect()
+}
+
+pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
+    discard_leftovers(target, current, plan);
+    let none = Entries::new();
+    for table in Table::ALL {
+        let (should, is) = (
+            &target.contents[&table],
+            current.contents.get(&table).unwrap_or(&none),
+        );
+        if table == Table::Settings {
+            if should != is || fresh.contains(SEGMENTER) {
+                if rules_version(should) != rules_version(is) && !plan.new_set {
+                    // A packet judged by the old rules must not begin a connection of the new version.
+                    plan.steps.push(Step::Settle);
+                }
+                plan.steps.push(Step::Settings {
+                    old: is.values().next().cloned(),
+                });
+            }
+            continue;
+        }
+        // The ports are what changes over to the new rules.
+        if table == Table::Ports && !plan.rule_moves.is_empty() && !plan.new_set {
+            plan.steps.push(Step::MoveRuleCounters);
+        }
+        let differs = |key: &[u8], new: &Vec<u8>| match is.get(key) {
+            Some(_) if table.is_counters() => false,
+            Some(old) => old != new,
+            None => true,
+        };
+        let entries: Vec<Entry> = should
+            .iter()
+            .filter(|(key, new)| differs(key, new))
+            .map(|(key, new)| Entry {
+                key: key.clone(),
+                old: is.get(key).cloned(),
+                new: new.clone(),
+            })
+            .collect();
+        if !entries.is_empty() {
+            plan.steps.push(Step::Put { table, entries });
+        }
+    }
+}
+
+fn rules_version(settings: &Entries) -> Option<u32> {
+    let settings = settings.values().next()?;
+    Some(abi::Settings::read_from_bytes(settings).ok()?.rules_version)
+}
+
+/// What an interrupted run left in the generation that ports are about to use: a longer prefix of it
+/// would hide the new entries.
+fn discard_leftovers(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let generation = rules_generation(target.contents);
+    for table in [Table::RulePeers, Table::RuleServices] {
+        let mut entries = surplus(target, current, table);
+        entries.retain(|entry| is_of_generation(&entry.key, generation));
+        if !entries.is_empty() {
+            plan.steps.push(Step::Delete { table, entries });
+        }
+    }
+}
+
+pub(super) fn plan_deletions(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let generation = rules_generation(target.contents);
+    let mut is_settled = false;
+    for table in Table::ALL.into_iter().rev() {
+        let mut entries = surplus(target, current, table);
+        if matches!(table, Table::RulePeers | Table::RuleServices) {
+            entries.retain(|entry| !is_of_generation(&entry.key, generation));
+        }
+        if entries.is_empty() {
+            continue;
+        }
+        if table.is_referred_to() && !is_settled {
+            plan.steps.push(Step::Settle);
+            is_settled = true;
+        }
+        plan.steps.push(Step::Delete { table, entries });
+    }
+}
+
+/// Entries that are there and should not be.
+fn surplus(target: &Target<'_>, current: &Current, table: Table) -> Vec<Entry> {
+    // The entries of an array cannot be deleted, only overwritten.
+    if table.is_array() {
+        return Vec::new();
+    }
+    let should = &target.contents[&table];
+    current
+        .contents
+        .get(&table)
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !should.contains_key(*key))
+        .map(|(key, old)| Entry {
+            key: key.clone(),
+            old: Some(old.clone()),
+            new: Vec::new(),
+        })
+        .collect()
+}
