@@ -140,7 +140,7 @@ impl Bench<'_> {
             self.watch.event(Event::Doing(&format!(
                 "proving the path of {name}, {setting}"
             )));
-            let proof = proof::prove(self.session, &topology, backend.expected())?;
+            let proof = proof::prove(self.session, &topology, backend.as_ref())?;
             Ok((proof, Agents::start(self.session, &topology)?))
         });
         match built {

@@ -172,6 +172,20 @@ fn settings() -> Vec<DoctorItem> {
                 ..usual
             },
         ),
+        (
+            "routing and firewall",
+            Setting {
+                feature: Feature::RoutingFirewall,
+                ..usual
+            },
+        ),
+        (
+            "gateway and NAT",
+            Setting {
+                feature: Feature::GatewayNat,
+                ..usual
+            },
+        ),
     ];
     let row = |(what, setting): (&str, Setting)| {
         let has = |name: &BackendName| backends::unsupported(*name, &setting).is_none();
@@ -238,10 +252,10 @@ mod tests {
             found.map(|item| item.detail).unwrap_or_default()
         };
         assert_eq!(detail("IPv6"), "every backend");
-        assert_eq!(
-            detail("port security"),
-            "overlane-vlan, overlane-vxlan, overlane-geneve"
-        );
+        for what in ["port security", "routing and firewall", "gateway and NAT"] {
+            let own = "overlane-vlan, overlane-vxlan, overlane-geneve";
+            assert_eq!(detail(what), own, "{what}");
+        }
         let tester = detail("tester");
         assert!(
             tester.contains("bridge") && !tester.contains("vxlan"),

@@ -5,7 +5,7 @@ use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Plan;
-use crate::record::{Cell, CellKey, CellStatus, Run, SCHEMA};
+use crate::record::{Cell, CellKey, CellStatus, Run, SCHEMA, Setting, Workload};
 use crate::results::folder::{self, Folder};
 use crate::session::Session;
 use crate::study::Study;
@@ -152,14 +152,14 @@ fn taken_samples(run: &Run, plan: &Plan) -> u64 {
     run.cells.iter().map(of).sum()
 }
 
-/// A round in which some cell of a group has a sample and another has none is measured anew by all: pairs are taken in
-/// turn, not hours apart.
+/// A round in which some of the cells that take turns has a sample and another has none is measured anew by all: pairs are
+/// taken in turn, not hours apart.
 fn discard_broken_rounds(cells: &mut [Cell]) {
     let mut rounds = BTreeMap::new();
     for cell in cells.iter().filter(|cell| cell.status == CellStatus::Open) {
         let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
         let all = rounds
-            .entry(cell.key.group)
+            .entry(turn(&cell.key))
             .or_insert_with(|| known.clone());
         all.retain(|round| known.contains(round));
     }
@@ -167,7 +167,7 @@ fn discard_broken_rounds(cells: &mut [Cell]) {
         .iter_mut()
         .filter(|cell| cell.status == CellStatus::Open)
     {
-        let complete = rounds.get(&cell.key.group);
+        let complete = rounds.get(&turn(&cell.key));
         for sample in &mut cell.samples {
             let whole = complete.is_some_and(|rounds| rounds.contains(&sample.round));
             if sample.discarded.is_none() && !whole {
@@ -175,6 +175,11 @@ fn discard_broken_rounds(cells: &mut [Cell]) {
             }
         }
     }
+}
+
+/// What the cells share that are sampled in turn.
+fn turn(key: &CellKey) -> (Workload, Setting) {
+    (key.group.workload, key.group.setting.place())
 }
 
 /// What is not as it was when the run began.

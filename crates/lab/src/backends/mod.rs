@@ -9,6 +9,7 @@ mod kernel_vlan;
 mod kernel_vxlan;
 mod overlane;
 mod overlane_fabric;
+mod overlane_services;
 mod overlane_vlan;
 mod ovs;
 mod ovs_flows;
@@ -93,17 +94,17 @@ pub(crate) fn check(session: &Session, name: BackendName) -> Result<Option<Strin
 /// Why a backend has no such setting, on any machine.
 pub(crate) fn unsupported(name: BackendName, setting: &Setting) -> Option<String> {
     let refuse = |because: bool, reason: &str| because.then(|| format!("{name}: {reason}"));
-    let is_overlane = matches!(
-        name,
-        BackendName::OverlaneVlan | BackendName::OverlaneVxlan | BackendName::OverlaneGeneve
-    );
     let tunnel = name.is_overlay();
     let plain = name.encapsulation() == Encapsulation::None && name != BackendName::Direct;
     let trunk = setting.is_trunk();
     topology::impossible(name, setting)
         .or_else(|| {
-            let off = setting.feature == Feature::SecurityOff;
-            refuse(off && !is_overlane, "port security is Overlane's")
+            let reason = match setting.feature {
+                Feature::SecurityOff => "port security is Overlane's",
+                _ => "the laboratory has routers and firewalls of Overlane alone",
+            };
+            let asked = setting.feature != Feature::Default;
+            refuse(asked && !name.is_overlane(), reason)
         })
         .or_else(|| {
             let tester = setting.far_end == FarEnd::Tester;

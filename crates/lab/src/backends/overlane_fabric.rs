@@ -1,7 +1,8 @@
 //! The fabric file of a topology, as a user would write it (docs/fabric.md), for the backends of
-//! [`overlane`](super::overlane).
+//! [`overlane`](super::overlane). What a feature adds to it is in [`overlane_services`](super::overlane_services).
 
-use crate::record::{Encapsulation, Feature};
+use super::overlane_services;
+use crate::record::{Encapsulation, Family, Feature, Setting};
 use crate::topology::{Guest, GuestPort, Network, Topology, UPLINK};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 /// What the file needs to know of a topology.
 pub(super) struct Fabric<'a> {
     pub(super) encapsulation: Encapsulation,
-    pub(super) feature: Feature,
+    pub(super) setting: Setting,
     /// Names and underlay addresses.
     pub(super) hosts: Vec<(&'a str, IpAddr)>,
     pub(super) networks: Vec<Network>,
@@ -44,7 +45,7 @@ impl<'a> Fabric<'a> {
         };
         Self {
             encapsulation: topology.backend.encapsulation(),
-            feature: topology.setting.feature,
+            setting: topology.setting,
             networks: topology.networks().collect(),
             ports: hosts
                 .clone()
@@ -67,7 +68,7 @@ impl<'a> Fabric<'a> {
             Encapsulation::Geneve => Some("geneve"),
             Encapsulation::Vlan | Encapsulation::None => None,
         };
-        let ipv6 = self.hosts.iter().any(|(_, address)| address.is_ipv6());
+        let ipv6 = self.setting.underlay == Family::Ipv6;
         // Over IPv6 the file has to say that outer checksums are zero (RFC 6936), also for a fabric
         // without tunnels.
         let zero = ipv6.then_some("udp6_zero_checksum: true");
@@ -85,14 +86,16 @@ impl<'a> Fabric<'a> {
             push(&mut text, line);
         }
         push(&mut text, format_args!("switches:"));
+        let policy = overlane_services::policy(self.setting.feature);
         for network in &self.networks {
             let (index, on) = (network.index, self.on_underlay(network));
-            push(&mut text, format_args!("  lab{index}: {{ {on} }}"));
+            push(&mut text, format_args!("  lab{index}: {{ {on}{policy} }}"));
         }
         push(&mut text, format_args!("ports:"));
         for port in &self.ports {
             self.push_ports(&mut text, port);
         }
+        overlane_services::push(&mut text, self);
         text
     }
 
@@ -105,9 +108,9 @@ impl<'a> Fabric<'a> {
 
     /// A port for each network of a guest's device.
     fn push_ports(&self, text: &mut String, port: &FabricPort<'_>) {
-        let security = match self.feature {
-            Feature::Default => "",
+        let security = match self.setting.feature {
             Feature::SecurityOff => ", security: \"off\"",
+            _ => "",
         };
         let mac = port.mac.map(|byte| format!("{byte:02x}")).join(":");
         for (number, network) in port.networks.clone().enumerate() {
@@ -129,27 +132,26 @@ impl<'a> Fabric<'a> {
     }
 }
 
-fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+pub(super) fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{line}");
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::record::{Family, Setting};
     use crate::topology::layout;
 
-    fn text(encapsulation: Encapsulation, setting: Setting) -> String {
+    pub(in super::super) fn text(encapsulation: Encapsulation, setting: Setting) -> String {
         let ports = layout::ports(&setting, 0);
         let fabric = Fabric {
             encapsulation,
-            feature: setting.feature,
+            setting,
             hosts: vec![
                 ("a", layout::host_address(setting.underlay, 0)),
                 ("b", layout::host_address(setting.underlay, 1)),
             ],
-            networks: (0..setting.vnis)
+            networks: (0..layout::networks(&setting))
                 .map(|index| Network::of(&setting, index))
                 .collect(),
             ports: vec![FabricPort {
@@ -157,7 +159,7 @@ mod tests {
                 host: "a",
                 device: "port0",
                 mac: layout::guest_mac(1),
-                address: layout::guest_address(setting.inner, 1),
+                address: layout::guest_address(&setting, 1),
                 networks: ports[0].networks.clone(),
                 vlans: &ports[0].vlans,
             }],

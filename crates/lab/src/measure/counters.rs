@@ -5,7 +5,7 @@ use crate::backends::Backend;
 use crate::error::LabError;
 use crate::record::BackendName;
 use crate::session::Session;
-use crate::topology::{Node, Topology, UPLINK};
+use crate::topology::{LEG, Node, Topology, UPLINK};
 use overlane_net::{LinkStats, ethtool};
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,9 +97,7 @@ pub(super) fn devices(topology: &Topology) -> Result<Vec<Device>, LabError> {
             (None, None) => Part::Inner,
         };
         devices.push(Device {
-            told_twice: outgoing.is_some()
-                && device.device == UPLINK
-                && is_redirected(topology.backend),
+            told_twice: outgoing.is_some() && is_redirected(topology.backend, &device.device),
             place: device.node.place.clone(),
             other_end: outgoing.map(|(_, to)| to.clone()),
             name: device.name,
@@ -109,12 +107,13 @@ pub(super) fn devices(topology: &Topology) -> Result<Vec<Device>, LabError> {
     Ok(devices)
 }
 
-/// Overlane's tunnels leave by `bpf_redirect_neigh`.
-fn is_redirected(backend: BackendName) -> bool {
-    matches!(
+/// Overlane's tunnels leave by `bpf_redirect_neigh`, and what a gateway hands to the physical network.
+fn is_redirected(backend: BackendName, device: &str) -> bool {
+    let tunnel = matches!(
         backend,
         BackendName::OverlaneVxlan | BackendName::OverlaneGeneve
-    )
+    );
+    device == LEG || device == UPLINK && tunnel
 }
 
 /// Both ends of every cable, by the devices' names, in the direction from the senders to the receivers.

@@ -148,7 +148,7 @@ pub(super) fn driving(test: Test, pair: &Pair, ports: Vec<u16>) -> Role {
             device: port.device.clone(),
             vlans: port.vlans.clone(),
             source_mac: mac(sender.mac),
-            destination_mac: mac(receiver.mac),
+            destination_mac: mac(sender.next_mac),
             source: sender.address,
             destination: receiver.address,
         });

@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use cost::{CEILING_SAMPLES, CEILING_SECONDS};
 pub use summary::{PlanBlock, PlanCell, PlanSummary};
 
-use crate::record::{BackendName, CellKey, GroupKey, MtuClass, Setting, Workload};
+use crate::record::{BackendName, CellKey, GroupKey, Setting, Workload};
 use crate::study::{GroupAxes, Matrix, Repeat};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
 }
 
 /// Networks that are up at the same time, and what is measured on them, workload by workload: all networks
-/// of one setting with both MTUs, so that jumbo frames against 1500 is a ratio within a round like network against network.
+/// of one place ([`Setting::place`]) with both MTUs and all features.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Block {
     pub(crate) networks: Vec<Network>,
@@ -66,11 +66,7 @@ impl Plan {
         let mut blocks: Vec<(Setting, Block)> = Vec::new();
         for axes in &matrix.groups {
             for setting in axes.settings() {
-                // What stays up together differs in the MTU class alone.
-                let place = Setting {
-                    mtu_class: MtuClass::Standard,
-                    ..setting
-                };
+                let place = setting.place();
                 let at = blocks.iter().position(|(known, _)| *known == place);
                 let at = at.unwrap_or_else(|| {
                     let (networks, workloads) = (Vec::new(), Vec::new());

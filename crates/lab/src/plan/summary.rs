@@ -2,7 +2,7 @@
 
 use super::{Block, Plan};
 use crate::backends;
-use crate::record::{CellKey, MtuClass, Setting};
+use crate::record::{CellKey, Feature, Setting};
 use crate::study::{Repeat, Study};
 use serde::Serialize;
 
@@ -115,18 +115,32 @@ impl Plan {
     }
 }
 
-/// The setting of a block in words; its networks differ in the MTU class alone.
+/// The setting of a block in words; its networks differ in the MTU class and the feature.
 fn place(block: &Block) -> String {
     let Some(first) = block.networks.first() else {
         return String::new();
     };
-    let mut networks = block.networks.iter();
-    if networks.all(|network| network.setting == first.setting) {
-        return first.setting.to_string();
-    }
-    let standard = Setting {
-        mtu_class: MtuClass::Standard,
-        ..first.setting
+    let settings = || block.networks.iter().map(|network| network.setting);
+    let mut words = match settings().all(|setting| setting.mtu_class == first.setting.mtu_class) {
+        true => Setting {
+            mtu_class: first.setting.mtu_class,
+            ..first.setting.place()
+        }
+        .to_string(),
+        false => {
+            let standard = first.setting.place().to_string();
+            standard.replacen("standard mtu", "standard and jumbo mtu", 1)
+        }
     };
-    format!("{standard}").replacen("standard mtu", "standard and jumbo mtu", 1)
+    let mut features = Vec::new();
+    for setting in settings() {
+        if !features.contains(&setting.feature) {
+            features.push(setting.feature);
+        }
+    }
+    if features != [Feature::Default] {
+        let names: Vec<_> = features.iter().map(|feature| feature.as_str()).collect();
+        words += &format!(", features {}", names.join(" "));
+    }
+    words
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::Overrides;
-use crate::record::{Family, Test};
+use crate::record::{Family, Feature, MtuClass, Test};
 use crate::study::Study;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +101,48 @@ fn study_e_has_both_models_pairs_and_networks() {
                 .any(|cell| cell.group.workload.search.is_some())
         );
     }
+}
+
+#[test]
+fn study_d_has_its_features_in_the_turn_of_what_they_are_held_against() {
+    for plan in [quick("cpu-cost"), whole("cpu-cost")] {
+        for block in &plan.blocks {
+            let streams = block.workloads.iter();
+            for turn in streams.filter(|turn| turn.workload.search.is_none()) {
+                let of = |backend, feature| {
+                    let mut cells = turn.cells.iter();
+                    cells.any(|cell| {
+                        (cell.backend, cell.group.setting.feature) == (backend, feature)
+                    })
+                };
+                for feature in [
+                    Feature::Default,
+                    Feature::Routing,
+                    Feature::Firewall10,
+                    Feature::Firewall1000,
+                    Feature::RoutingFirewall,
+                    Feature::Gateway,
+                    Feature::GatewayNat,
+                ] {
+                    assert!(of(BackendName::OverlaneVxlan, feature), "{feature}");
+                }
+                assert!(of(BackendName::KernelVxlan, Feature::Default));
+                assert!(turn.samples >= 6);
+            }
+        }
+    }
+    // What is up together is named once.
+    let study = Study::shipped("cpu-cost").unwrap();
+    let summary = PlanSummary::of(&study, true);
+    let setting = &summary.blocks[0].setting;
+    assert!(
+        setting.starts_with("standard mtu, offload on, features default routing "),
+        "{setting}"
+    );
+    assert_eq!(summary.blocks[0].networks, 5 + 6);
+    let jumbo = Study::shipped("jumbo-vxlan").unwrap();
+    let both = &PlanSummary::of(&jumbo, true).blocks[1].setting;
+    assert_eq!(both, "standard and jumbo mtu, offload off");
 }
 
 #[test]

@@ -2,17 +2,21 @@
 //! Numbers of a path that is not the one in the table would be worse than none.
 //!
 //! Every pair is tried, by a [`burst`] of TCP; where the guests' frames are tagged, a handful of tags each by
-//! a raw [`probe`].
+//! a raw [`probe`]. Behind a gateway a second capture shows what the physical network gets to see. Where there is a
+//! firewall, a packet that no rule admits has to be [`refused`].
 
 mod burst;
+mod flow;
 mod probe;
+mod refused;
 
+use crate::backends::Backend;
 use crate::capture::Capture;
 use crate::error::LabError;
-use crate::frames::{self, Frame, Tunnel};
+use crate::frames;
 use crate::session::Session;
 use crate::topology::{Network, Pair, Topology, UPLINK};
-use std::net::IpAddr;
+use flow::Flow;
 
 /// More flows than this are not told one by one.
 const TOLD: usize = 4;
@@ -39,8 +43,20 @@ pub(crate) struct Proof {
     pub(crate) detail: String,
 }
 
-/// Sends between the guests of every pair and looks at the wire meanwhile.
+/// Sends between the guests of every pair and looks at the wires meanwhile.
 pub(crate) fn prove(
+    session: &Session,
+    topology: &Topology,
+    backend: &dyn Backend,
+) -> Result<Proof, LabError> {
+    let mut proof = prove_path(session, topology, backend.expected())?;
+    if topology.setting.feature.rules().is_some() {
+        proof = proof.and(refused::prove(session, topology, backend)?);
+    }
+    Ok(proof)
+}
+
+fn prove_path(
     session: &Session,
     topology: &Topology,
     expected: Expected,
@@ -48,43 +64,70 @@ pub(crate) fn prove(
     if !topology.has_underlay() {
         return prove_without_underlay(session, topology);
     }
-    let mut flows = Vec::new();
+    let (mut flows, mut at_leg) = (Vec::new(), Vec::new());
     for pair in &topology.pairs {
-        let capture = Capture::open(&topology.hosts[0], UPLINK)?;
+        let uplink = Capture::open(&topology.hosts[0], UPLINK)?;
+        let leg = topology
+            .leg()
+            .map(|(gateway, device)| Capture::open(gateway, device))
+            .transpose()?;
         let mut seen = send(session, topology, pair)?;
-        capture.drain(|bytes| {
-            if let Some(frame) = frames::read(bytes) {
-                for flow in &mut seen {
-                    flow.add(expected, &frame);
-                }
-            }
-        })?;
+        look(&uplink, expected, &mut seen)?;
         flows.extend(seen);
+        if let Some(leg) = leg {
+            let mut seen = [Flow::at_leg(topology, pair)];
+            look(&leg, Expected::Plain, &mut seen)?;
+            at_leg.extend(seen);
+        }
     }
-    Ok(judge(expected, &flows))
+    let proof = judge("host1's uplink", expected, &flows);
+    if topology.leg().is_none() {
+        return Ok(proof);
+    }
+    Ok(proof.and(judge("the gateway's leg", Expected::Plain, &at_leg)))
+}
+
+/// Sorts what a capture saw.
+fn look(capture: &Capture, expected: Expected, flows: &mut [Flow]) -> Result<(), LabError> {
+    capture.drain(|bytes| {
+        if let Some(frame) = frames::read(bytes) {
+            for flow in &mut *flows {
+                flow.add(expected, &frame);
+            }
+        }
+    })
+}
+
+impl Proof {
+    /// Both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            holds: self.holds && other.holds,
+            detail: format!("{} | {}", self.detail, other.detail),
+        }
+    }
 }
 
 /// What a pair sent, to be looked for on the wire.
 fn send(session: &Session, topology: &Topology, pair: &Pair) -> Result<Vec<Flow>, LabError> {
-    let names = [&pair.sender.node.place, &pair.receiver.node.place].map(String::clone);
-    let flow = |network: u32, tag, mark| Flow {
-        names: names.clone(),
-        network: Network::of(&topology.setting, network),
+    let flow = |networks, tag, mark| Flow {
+        networks,
         tag,
         mark,
-        sender: pair.sender.address,
-        receiver: pair.receiver.address,
-        counts: Counts::default(),
+        ..Flow::between(topology, pair)
     };
     if !pair.is_tagged() {
         burst::send(session, topology, pair)?;
-        let network = pair.sender.ports[0].networks.start;
-        return Ok(vec![flow(network, None, None)]);
+        return Ok(vec![Flow::between(topology, pair)]);
     }
     probe::send(session, topology, pair)?;
     let lanes = probe::chosen(pair).into_iter();
     Ok(lanes
-        .map(|(lane, _)| flow(lane.network, lane.vlan, Some(probe::mark(lane.network))))
+        .map(|(near, far)| {
+            let networks =
+                [far.network, near.network].map(|network| Network::of(&topology.setting, network));
+            flow(networks, near.vlan, Some(probe::mark(far.network)))
+        })
         .collect())
 }
 
@@ -123,127 +166,8 @@ fn prove_without_underlay(session: &Session, topology: &Topology) -> Result<Proo
     })
 }
 
-/// The packets of one network between the guests of a pair.
-struct Flow {
-    /// Of the sending and the receiving guest.
-    names: [String; 2],
-    network: Network,
-    /// What the sending guest's frames are tagged with.
-    tag: Option<u16>,
-    /// The UDP source port that tells them from those of other networks; `None`: everything between these
-    /// guests.
-    mark: Option<u16>,
-    sender: IpAddr,
-    receiver: IpAddr,
-    counts: Counts,
-}
-
-/// What was seen of a flow, by direction.
-#[derive(Debug, Default)]
-struct Counts {
-    there: u64,
-    back: u64,
-    /// The guests' packets in any other form.
-    otherwise: u64,
-    example: Option<Frame>,
-    ovn: Option<(u16, u16)>,
-}
-
-impl Flow {
-    fn add(&mut self, expected: Expected, frame: &Frame) {
-        let there = match (frame.source, frame.destination) {
-            way if way == (self.sender, self.receiver) => true,
-            way if way == (self.receiver, self.sender) => false,
-            _ => return,
-        };
-        if self.mark.is_some() && self.mark != frame.udp_source {
-            return;
-        }
-        if let Some(Tunnel::Geneve { ovn, .. }) = frame.tunnel {
-            self.counts.ovn = self.counts.ovn.or(ovn);
-        }
-        match (self.has_form(expected, frame), there) {
-            (true, true) => self.counts.there += 1,
-            (true, false) => self.counts.back += 1,
-            (false, _) => {
-                self.counts.otherwise += 1;
-                self.counts.example.get_or_insert_with(|| frame.clone());
-            }
-        }
-    }
-
-    /// Is this how a packet of the flow has to look?
-    fn has_form(&self, expected: Expected, frame: &Frame) -> bool {
-        let Network { vni, vlan, .. } = self.network;
-        match (expected, frame.vlan, frame.tunnel, frame.inner_vlan) {
-            (Expected::Plain, tag, None, None) => tag == self.tag,
-            (Expected::Vlan, Some(tag), None, None) => tag == vlan,
-            (Expected::Vxlan, None, Some(Tunnel::Vxlan { vni: seen }), None) => seen == vni,
-            (
-                Expected::Geneve { ovn },
-                None,
-                Some(Tunnel::Geneve {
-                    vni: seen,
-                    ovn: option,
-                }),
-                None,
-            ) => seen == vni && option.is_some() == ovn,
-            _ => false,
-        }
-    }
-
-    fn holds(&self) -> bool {
-        self.counts.there > 0 && self.counts.back > 0 && self.counts.otherwise == 0
-    }
-
-    /// The form in words.
-    fn form(&self, expected: Expected) -> String {
-        let Network { vni, vlan, .. } = self.network;
-        match expected {
-            Expected::NoUnderlay => "on no underlay".to_owned(),
-            Expected::Plain => match self.tag {
-                None => "plain, in no tunnel".to_owned(),
-                Some(tag) => format!("with their own 802.1Q tag, VLAN {tag}, in no tunnel"),
-            },
-            Expected::Vlan => format!("with an 802.1Q tag, VLAN {vlan}, in no tunnel"),
-            Expected::Vxlan => format!("in VXLAN (UDP 4789, I flag), VNI {vni}"),
-            Expected::Geneve { ovn: false } => format!("in Geneve (UDP 6081), VNI {vni}"),
-            Expected::Geneve { ovn: true } => {
-                let ports = self.counts.ovn;
-                let ports = ports.map_or(String::new(), |(from, to)| format!(" {from} to {to}"));
-                format!("in Geneve (UDP 6081), VNI {vni}, with OVN's option (logical ports{ports})")
-            }
-        }
-    }
-
-    fn detail(&self, expected: Expected) -> String {
-        let Counts {
-            there,
-            back,
-            otherwise,
-            example,
-            ..
-        } = &self.counts;
-        let [sender, receiver] = &self.names;
-        let tag = match self.tag {
-            Some(tag) => format!(" (tag {tag})"),
-            None => String::new(),
-        };
-        let form = self.form(expected);
-        let mut detail =
-            format!("{there} packets from {sender}{tag} and {back} from {receiver} {form}");
-        if *otherwise > 0 {
-            let example = example.as_ref();
-            let example = example.map_or(String::new(), |frame| format!(", the first: {frame:?}"));
-            detail += &format!("; {otherwise} in another form{example}");
-        } else {
-            detail += "; none in another form";
-        }
-        detail
-    }
-}
-
-fn judge(expected: Expected, flows: &[Flow]) -> Proof {
+/// What a capture at a `place` proves.
+fn judge(place: &str, expected: Expected, flows: &[Flow]) -> Proof {
     let holds =
         !flows.is_empty() && flows.iter().all(Flow::holds) && expected != Expected::NoUnderlay;
     // What does not hold is told first.
@@ -254,7 +178,7 @@ fn judge(expected: Expected, flows: &[Flow]) -> Proof {
         .take(TOLD)
         .map(|flow| flow.detail(expected))
         .collect();
-    let mut detail = format!("captured on host1's uplink: {}", told.join(" | "));
+    let mut detail = format!("captured on {place}: {}", told.join(" | "));
     if flows.len() > TOLD {
         let rest = &order[TOLD..];
         let held = rest.iter().filter(|flow| flow.holds()).count();

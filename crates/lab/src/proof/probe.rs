@@ -19,6 +19,7 @@ const PORT: u16 = 9;
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 const PAYLOAD: &[u8] = b"path proof";
+const UDP: u8 = 17;
 
 /// The UDP source port of a network's frames.
 pub(super) fn mark(network: u32) -> u16 {
@@ -158,48 +159,64 @@ impl<'a> Sockets<'a> {
 
 /// A UDP packet in an Ethernet frame, with the lane's tag.
 fn frame(lane: &Lane<'_>, from: &Guest, to: &Guest) -> Vec<u8> {
-    let mut frame = [to.mac, from.mac].concat();
+    tagged(
+        lane,
+        from,
+        &udp(from.address, to.address, mark(lane.network)),
+    )
+}
+
+/// A packet in an Ethernet frame, with the lane's tag; the packet begins with its EtherType.
+pub(super) fn tagged(lane: &Lane<'_>, from: &Guest, packet: &[u8]) -> Vec<u8> {
+    let mut frame = [from.next_mac, from.mac].concat();
     if let Some(vlan) = lane.vlan {
         frame.extend([0x81, 0x00]);
         frame.extend(vlan.to_be_bytes());
     }
-    frame.extend(packet(from.address, to.address, mark(lane.network)));
+    frame.extend(packet);
     frame
 }
 
-/// From the EtherType on.
-fn packet(from: IpAddr, to: IpAddr, source_port: u16) -> Vec<u8> {
+fn udp(from: IpAddr, to: IpAddr, source_port: u16) -> Vec<u8> {
     let length = (8 + PAYLOAD.len()) as u16;
     let mut udp = Vec::new();
     for word in [source_port, PORT, length, 0] {
         udp.extend(word.to_be_bytes());
     }
     udp.extend(PAYLOAD);
+    // Over IPv4 UDP may go without a checksum (RFC 768).
+    if let (IpAddr::V6(from), IpAddr::V6(to)) = (from, to) {
+        let pseudo = [
+            &[from.octets(), to.octets()].concat()[..],
+            &[0, 0],
+            &length.to_be_bytes(),
+            &[0, 0, 0, UDP],
+        ]
+        .concat();
+        let sum = checksum(&[pseudo, udp.clone()].concat());
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    packet(from, to, UDP, &udp)
+}
+
+/// An IP packet from the EtherType on.
+pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let length = payload.len() as u16;
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let [high, low] = (20 + length).to_be_bytes();
-            let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 17, 0, 0];
+            let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0];
             header.extend(from.octets());
             header.extend(to.octets());
             let sum = checksum(&header);
             header[10..12].copy_from_slice(&sum.to_be_bytes());
-            // Over IPv4 UDP may go without a checksum (RFC 768).
-            [vec![0x08, 0x00], header, udp].concat()
+            [&[0x08, 0x00][..], &header, payload].concat()
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let addresses = [from.octets(), to.octets()].concat();
-            let pseudo = [
-                &addresses[..],
-                &[0, 0],
-                &length.to_be_bytes(),
-                &[0, 0, 0, 17],
-            ]
-            .concat();
-            let sum = checksum(&[pseudo, udp.clone()].concat());
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
             let [high, low] = length.to_be_bytes();
-            let header = [0x60, 0, 0, 0, high, low, 17, 64];
-            [&[0x86, 0xdd][..], &header, &addresses, &udp].concat()
+            let header = [0x60, 0, 0, 0, high, low, protocol, 64];
+            let addresses = [from.octets(), to.octets()].concat();
+            [&[0x86, 0xdd][..], &header, &addresses, payload].concat()
         }
         _ => Vec::new(), // a laboratory has one family of guests
     }
@@ -221,10 +238,10 @@ mod tests {
 
     #[test]
     fn packets_have_right_checksums_and_their_mark() {
-        let ipv4 = packet([198, 18, 100, 1].into(), [198, 18, 100, 2].into(), mark(7));
+        let ipv4 = udp([198, 18, 100, 1].into(), [198, 18, 100, 2].into(), mark(7));
         assert_eq!(checksum(&ipv4[2..22]), 0);
         let address = |last| IpAddr::from([0x2001, 2, 0, 0x100, 0, 0, 0, last]);
-        let ipv6 = packet(address(1), address(2), mark(7));
+        let ipv6 = udp(address(1), address(2), mark(7));
         let length = ipv6.len() - 42;
         let pseudo = [
             &ipv6[10..42],

@@ -1,19 +1,22 @@
 //! Tests of the path proof on frames as captures have them.
 
+use super::flow::Counts;
 use super::*;
 use crate::frames::tests::{A, B, GENEVE, VXLAN, ip, tagged, tunnelled};
 use crate::record::Setting;
+use std::net::IpAddr;
 
 const VLAN: u16 = 100;
 
 fn flow(network: u32, mark: Option<u16>) -> Flow {
     Flow {
         names: ["guest1", "guest2"].map(str::to_owned),
-        network: Network::of(&Setting::default(), network),
+        networks: [Network::of(&Setting::default(), network); 2],
         tag: None,
         mark,
         sender: A,
         receiver: B,
+        hidden: None,
         counts: Counts::default(),
     }
 }
@@ -24,7 +27,7 @@ fn judge_all(expected: Expected, mut flows: Vec<Flow>, frames: &[Vec<u8>]) -> Pr
             flow.add(expected, &frame);
         }
     }
-    super::judge(expected, &flows)
+    super::judge("host1's uplink", expected, &flows)
 }
 
 fn judge(expected: Expected, frames: &[Vec<u8>]) -> Proof {
@@ -113,12 +116,6 @@ fn each_network_of_a_trunk_has_its_own_number() {
         let port = probe::mark(network).to_be_bytes();
         ip(from, to, 17, &[port[0], port[1], 0, 9, 0, 8, 0, 0])
     };
-    let vxlan = |vni: u8, inner: &[u8]| {
-        let mut header = VXLAN;
-        header[6] = vni;
-        tunnelled(4789, &header, inner)
-    };
-    // VNIs 5001 and 5002 end in 0x89 and 0x8a.
     let both = |first: u8, second: u8| {
         let of =
             |network, vni| [(A, B), (B, A)].map(|(from, to)| vxlan(vni, &udp(from, to, network)));
@@ -137,4 +134,60 @@ fn each_network_of_a_trunk_has_its_own_number() {
         !judge_all(Expected::Vxlan, flows(), &both(0x89, 0x8a)[..2]).holds,
         "one is missing"
     );
+}
+
+/// VNIs 5001 and 5002 end in 0x89 and 0x8a.
+fn vxlan(vni: u8, inner: &[u8]) -> Vec<u8> {
+    let mut header = VXLAN;
+    header[6] = vni;
+    tunnelled(4789, &header, inner)
+}
+
+#[test]
+fn routed_packets_are_in_the_network_of_their_destination() {
+    let routed = || Flow {
+        networks: [1, 0].map(|index| Network::of(&Setting::default(), index)),
+        ..flow(0, None)
+    };
+    let (there, back) = (ip(A, B, 6, &[]), ip(B, A, 6, &[]));
+    let good = [vxlan(0x8a, &there), vxlan(0x89, &back)];
+    let proof = judge_all(Expected::Vxlan, vec![routed()], &good);
+    assert!(proof.holds, "{proof:?}");
+    assert!(
+        proof.detail.contains("VNI 5002 and 1 from guest2") && proof.detail.contains("VNI 5001;"),
+        "{proof:?}"
+    );
+    // Bridged, or routed behind the tunnel only.
+    for bad in [
+        [vxlan(0x89, &there), vxlan(0x89, &back)],
+        [vxlan(0x8a, &there), vxlan(0x8a, &back)],
+    ] {
+        assert!(!judge_all(Expected::Vxlan, vec![routed()], &bad).holds);
+    }
+}
+
+#[test]
+fn behind_nat_nobody_sees_the_guests_address() {
+    let outside: IpAddr = [198, 18, 120, 254].into();
+    let translated = || Flow {
+        sender: outside,
+        hidden: Some(A),
+        ..flow(0, None)
+    };
+    let judge = |frames: &[Vec<u8>]| judge_all(Expected::Plain, vec![translated()], frames);
+    let good = [ip(outside, B, 6, &[]), ip(B, outside, 6, &[])];
+    assert!(judge(&good).holds);
+    for leak in [
+        ip(A, B, 6, &[]),
+        ip(B, A, 6, &[]),
+        tunnelled(4789, &VXLAN, &ip(A, B, 6, &[])),
+    ] {
+        let proof = judge(&[&good[..], &[leak]].concat());
+        assert!(
+            !proof.holds && proof.detail.contains("1 in another form"),
+            "{proof:?}"
+        );
+    }
+    let tunnel = [tunnelled(4789, &VXLAN, &good[0]), good[1].clone()];
+    assert!(!judge(&tunnel).holds, "the leg is in no tunnel");
 }

@@ -76,6 +76,14 @@ impl BackendName {
         }
     }
 
+    /// True for this project's own data path: it alone has routers and a firewall here.
+    pub fn is_overlane(self) -> bool {
+        matches!(
+            self,
+            Self::OverlaneVlan | Self::OverlaneVxlan | Self::OverlaneGeneve
+        )
+    }
+
     /// True when the guests' frames travel in a tunnel: a VLAN tag is none, and takes nothing of the
     /// guests' MTU (IEEE 802.3: the tag lies outside of the frame's largest payload).
     pub fn is_overlay(self) -> bool {

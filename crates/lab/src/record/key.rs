@@ -6,7 +6,7 @@
 //! Setting                                      what a topology is built from: cells with the same one share it
 //! ```
 
-use super::{BackendName, Workload};
+use super::{BackendName, Feature, Workload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -81,19 +81,6 @@ pub enum FarEnd {
     Tester,
 }
 
-/// What the network does besides switching.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Feature {
-    /// As it comes.
-    #[default]
-    Default,
-    /// Overlane with port security switched off, which it is not by default.
-    SecurityOff,
-}
-
 /// What a topology is built from, but for the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -140,6 +127,16 @@ impl Setting {
     pub fn is_trunk(&self) -> bool {
         self.vnis > self.pairs
     }
+
+    /// What networks that are up at the same time share: they differ in the MTU class and the feature, so that jumbo
+    /// frames against 1500, or routing against none, is a ratio within a round like network against network.
+    pub(crate) fn place(&self) -> Self {
+        Self {
+            mtu_class: MtuClass::default(),
+            feature: Feature::default(),
+            ..*self
+        }
+    }
 }
 
 /// `mtu 1500 offload on`, and what differs from the ordinary.
@@ -170,8 +167,8 @@ impl fmt::Display for Setting {
         if self.underlay == Family::Ipv6 {
             write!(f, ", IPv6 underlay")?;
         }
-        if self.feature == Feature::SecurityOff {
-            write!(f, ", port security off")?;
+        if self.feature != usual.feature {
+            write!(f, ", {}", self.feature.words())?;
         }
         Ok(())
     }
@@ -203,6 +200,14 @@ impl CellKey {
             _ => format!("{} (again)", self.backend),
         }
     }
+
+    /// The network with what it does besides switching: `overlane-vxlan, routing`.
+    pub fn network_in_full(&self) -> String {
+        match self.group.setting.feature {
+            Feature::Default => self.network(),
+            feature => format!("{}, {}", self.network(), feature.words()),
+        }
+    }
 }
 
 impl fmt::Display for CellKey {
@@ -230,6 +235,15 @@ impl GroupKey {
             copy: 0,
             group: *self,
         }
+    }
+
+    /// The group with another feature, and the same in all else.
+    pub fn with_feature(&self, feature: Feature) -> Self {
+        let setting = Setting {
+            feature,
+            ..self.setting
+        };
+        Self { setting, ..*self }
     }
 }
 

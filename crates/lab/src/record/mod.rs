@@ -5,13 +5,16 @@
 
 mod backend;
 mod environment;
+mod feature;
 mod key;
 mod sample;
 mod workload;
 
 pub use backend::{BackendName, Encapsulation};
 pub use environment::{Environment, Hop, NoiseProbe};
-pub use key::{CellKey, Family, FarEnd, Feature, GroupKey, MtuClass, Setting};
+pub use feature::Feature;
+pub(crate) use feature::Rules;
+pub use key::{CellKey, Family, FarEnd, GroupKey, MtuClass, Setting};
 pub use sample::{
     Accounting, Bound, Cpu, CpuPerGbps, CpuTicks, CpuUse, Interval, Latency, Memory, Sample,
     SearchRecord, TcpSummary, TrialCpu,

@@ -1,157 +1,23 @@
-//! The first page: what the run answers, in sentences that are computed from its comparisons and lead to them.
+//! The first page: what the run answers, in sentences that are computed from its comparisons and lead to them. Which
+//! comparisons answer which of the [`questions`](super::questions) is said there.
 
-use crate::record::{BackendName, Bound, CellKey, Encapsulation, Test};
+use crate::record::{Bound, CellKey, Feature, Test};
 use crate::results::{Axis, Compared, Metric};
 use crate::stats::Verdict;
-use crate::study::View;
 
 use super::content::{Block, Line, Span};
 use super::numbers::{amount, interval, name, ratio, unit, value};
 use super::page::Report;
+use super::questions::{QUESTIONS, Question};
 use super::words::{mark, other_setting, pairs};
 
 /// Settings of one kind that get a sentence each where the study asks the question; of more the first page gives the count.
 const EACH: usize = 3;
 
-/// A question that a run may answer.
-struct Question {
-    title: &'static str,
-    note: &'static str,
-    /// The view of a study that asks it first.
-    first: fn(&View) -> bool,
-    keep: fn(&Compared) -> bool,
-}
-
 /// Comparisons that one sentence can tell together: the same two networks or settings by the same test.
 struct Topic<'c> {
     first: &'c Compared,
     all: Vec<&'c Compared>,
-}
-
-const QUESTIONS: [Question; 12] = [
-    Question {
-        title: "What does an overlay cost against a network without one?",
-        note: "Against a plain bridge, and against a VLAN on the same switch.",
-        first: |view| matches!(view, View::CpuSteps { .. } | View::PacketRate),
-        keep: |c| {
-            between(c)
-                && c.a.backend.is_overlay()
-                && !is_ovs(c.a.backend)
-                && is_plain_of(c.b.backend, c.a.backend)
-        },
-    },
-    Question {
-        title: "Does a jumbo MTU pay?",
-        note: "8900 bytes in an overlay, 9000 without one, against 1500. With offload on, super-packets cross the wire whole \
-               and hide the MTU.",
-        first: |view| matches!(view, View::GuestCpu | View::PacketRate),
-        keep: |c| c.axis == Axis::Mtu,
-    },
-    Question {
-        title: "Geneve or VXLAN?",
-        note: "The same switch with the other encapsulation.",
-        first: |view| matches!(view, View::Difference { .. }),
-        keep: |c| {
-            between(c)
-                && c.a.backend.encapsulation() == Encapsulation::Geneve
-                && c.b.backend.encapsulation() == Encapsulation::Vxlan
-                && same_switch(c.a.backend, c.b.backend)
-        },
-    },
-    Question {
-        title: "What does the overlay between two hosts cost against one host and a bare tester?",
-        note: "The draft’s model B against its model A.",
-        first: |view| matches!(view, View::FrameTable { .. }),
-        keep: |c| c.axis == Axis::Model,
-    },
-    Question {
-        title: "Does Overlane beat the kernel’s own VXLAN?",
-        note: "",
-        first: |_| false,
-        keep: |c| between(c) && is_ours(c.a.backend) && c.b.backend == BackendName::KernelVxlan,
-    },
-    Question {
-        title: "What does the wire’s segmentation offload bring?",
-        note: "Offload on against off.",
-        first: |_| false,
-        keep: |c| c.axis == Axis::Offload,
-    },
-    Question {
-        title: "What do more VNIs cost?",
-        note: "Packets rotate over all of them.",
-        first: |view| matches!(view, View::Vnis),
-        keep: |c| c.axis == Axis::Vnis,
-    },
-    Question {
-        title: "What do more instances or guest pairs bring?",
-        note: "",
-        first: |_| false,
-        keep: |c| matches!(c.axis, Axis::Instances | Axis::Pairs),
-    },
-    Question {
-        title: "What do other settings change?",
-        note: "",
-        first: |_| false,
-        keep: |c| {
-            matches!(
-                c.axis,
-                Axis::Feature
-                    | Axis::Buffer
-                    | Axis::Hosts
-                    | Axis::Inner
-                    | Axis::Underlay
-                    | Axis::FarEnd
-            )
-        },
-    },
-    Question {
-        title: "And Open vSwitch in userspace?",
-        note: "",
-        first: |_| false,
-        keep: |c| between(c) && is_ovs(c.a.backend) && c.b.backend == BackendName::KernelVxlan,
-    },
-    Question {
-        title: "How far from one cable, the limit of this machine?",
-        note: "",
-        first: |_| false,
-        keep: |c| between(c) && c.b.backend == BackendName::Direct && !is_ovs(c.a.backend),
-    },
-    Question {
-        title: "Does a network differ from itself?",
-        note: "Each was built twice and measured against itself: what is found here is noise. About 5 % is the price of 95 % intervals.",
-        first: |_| false,
-        keep: |c| c.axis == Axis::Itself,
-    },
-];
-
-fn between(c: &Compared) -> bool {
-    c.axis == Axis::Backend
-}
-
-fn is_ours(backend: BackendName) -> bool {
-    matches!(
-        backend,
-        BackendName::OverlaneVxlan | BackendName::OverlaneGeneve
-    )
-}
-
-fn is_ovs(backend: BackendName) -> bool {
-    matches!(
-        backend,
-        BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve
-    )
-}
-
-fn switch(backend: BackendName) -> &'static str {
-    backend.as_str().split('-').next().unwrap_or_default()
-}
-
-fn same_switch(a: BackendName, b: BackendName) -> bool {
-    switch(a) == switch(b)
-}
-
-fn is_plain_of(b: BackendName, a: BackendName) -> bool {
-    b == BackendName::Bridge || b.encapsulation() == Encapsulation::Vlan && same_switch(a, b)
 }
 
 /// The first page.
@@ -235,13 +101,14 @@ fn answer(r: &Report<'_>, question: &Question) -> Vec<Block> {
 fn topics(all: Vec<&Compared>) -> Vec<Topic<'_>> {
     let same = |a: &Compared, b: &Compared| {
         let key = |c: &Compared| {
-            let at = other_setting(c.axis, &c.a.group);
+            let at = |group| other_setting(c.axis, group);
             (
                 c.axis,
                 c.a.backend,
                 c.b.backend,
                 c.a.group.workload.test,
-                at,
+                at(&c.a.group),
+                at(&c.b.group),
             )
         };
         key(a) == key(b)
@@ -271,6 +138,17 @@ fn sides(c: &Compared) -> (String, String) {
             format!("{}, {a}", c.a.network()),
             format!("{}, {b}", c.b.network()),
         ),
+        Axis::Feature => {
+            let with = match c.b.group.setting.feature {
+                Feature::Default => "",
+                _ => "with ",
+            };
+            (
+                format!("{}, {a}", c.a.network()),
+                format!("the same {with}{b}"),
+            )
+        }
+        Axis::Without => (format!("{}, {a}", c.a.network()), c.b.network()),
         _ => (format!("{}, {a}", c.a.network()), b),
     }
 }

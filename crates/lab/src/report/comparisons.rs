@@ -52,7 +52,7 @@ fn table(r: &Report<'_>, axis: Axis, test: Test) -> Option<Table> {
 
 fn row(r: &Report<'_>, c: &Compared, metrics: [Metric; 2]) -> Row {
     let against = match c.axis {
-        Axis::Backend | Axis::Itself => c.b.network(),
+        Axis::Backend | Axis::Itself | Axis::Without => c.b.network(),
         Axis::Model => format!("{}, {}", c.b.network(), other_setting(c.axis, &c.b.group)),
         _ => other_setting(c.axis, &c.b.group),
     };

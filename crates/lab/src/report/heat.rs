@@ -1,6 +1,6 @@
 //! The heat map: settings down, networks across, colour by the difference from a baseline, the figure in each cell.
 
-use crate::record::{BackendName, CellKey, GroupKey, Test};
+use crate::record::{BackendName, CellKey, Feature, GroupKey, Test};
 use crate::results::{Axis, CellFigures, Compared, Metric};
 use crate::stats::Verdict;
 
@@ -86,19 +86,42 @@ fn networks(r: &Report<'_>, groups: &[GroupKey]) -> Vec<(BackendName, u8)> {
 fn row(r: &Report<'_>, group: GroupKey, metric: Metric, networks: &[(BackendName, u8)]) -> Row {
     let baseline = r.baseline(group);
     let setting = r.names.setting(&group);
-    let against = baseline.map_or_else(String::new, |key| format!("against {}", key.network()));
+    let plain = group.with_feature(Feature::Default);
+    let has_plain = plain != group
+        && networks
+            .iter()
+            .any(|of| as_it_comes(r, plain, *of).is_some());
+    let against = match baseline {
+        _ if has_plain => "against the same as it comes".to_owned(),
+        Some(key) => format!("against {}", key.network()),
+        None => String::new(),
+    };
     let head = Field::text(setting).small(against);
     let cells = networks.iter().map(|&(backend, copy)| {
         let key = CellKey {
             copy,
             ..group.cell(backend)
         };
+        let own = has_plain.then(|| as_it_comes(r, plain, (backend, copy)));
         match r.analysis.cell(key) {
-            Some(figures) => field(r, figures, baseline, metric),
+            Some(figures) => field(r, figures, own.unwrap_or(baseline), metric),
             None => Field::text(""),
         }
     });
     Row::of(std::iter::once(head).chain(cells))
+}
+
+/// The network without the feature of a row, where it was measured: what its figure with the feature is held against.
+fn as_it_comes(
+    r: &Report<'_>,
+    plain: GroupKey,
+    (backend, copy): (BackendName, u8),
+) -> Option<CellKey> {
+    let key = CellKey {
+        copy,
+        ..plain.cell(backend)
+    };
+    r.figures(key).map(|_| key)
 }
 
 fn field(
@@ -114,13 +137,14 @@ fn field(
         return Field::text(word).to(r.names.anchor(&key));
     };
     let shown = Field::number(value(metric, summary.mean), summary.mean).to(r.names.anchor(&key));
-    let Some(other) = baseline.filter(|b| *b != key) else {
-        return shown.small("baseline");
+    let Some(other) = baseline else {
+        return shown;
     };
-    let axis = if key.backend == other.backend {
-        Axis::Itself
-    } else {
-        Axis::Backend
+    let axis = match (key.backend == other.backend, key.group == other.group) {
+        _ if key == other => return shown.small("baseline"),
+        (_, false) => Axis::Feature,
+        (true, true) => Axis::Itself,
+        (false, true) => Axis::Backend,
     };
     let Some(compared) = r.compare(axis, key, other, metric) else {
         return shown;

@@ -27,6 +27,7 @@ mod missing;
 mod numbers;
 mod page;
 mod published;
+mod questions;
 mod searches;
 mod views;
 mod words;

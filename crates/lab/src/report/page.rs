@@ -210,6 +210,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
                 && axes.offload.contains(&s.offload)
                 && axes.pairs.contains(&s.pairs)
                 && axes.vnis.contains(&s.vnis)
+                && axes.feature.contains(&s.feature)
         })
     };
     analysis.groups.iter().copied().filter(first).collect()

@@ -146,6 +146,7 @@ fn selects(by: &Selector, figures: &CellFigures<'_>) -> bool {
         && by.offload.is_none_or(|v| v == s.offload)
         && by.vnis.is_none_or(|v| v == s.vnis)
         && by.far_end.is_none_or(|v: FarEnd| v == s.far_end)
+        && by.feature.is_none_or(|v| v == s.feature)
 }
 
 /// Do two cells agree in all that neither side of a published ratio selects?
@@ -173,6 +174,9 @@ fn same_rest(a: &CellKey, b: &CellKey, published: &PublishedRatio) -> bool {
     }
     if free(by_a.far_end.is_some(), by_b.far_end.is_some()) {
         a.setting.far_end = b.setting.far_end;
+    }
+    if free(by_a.feature.is_some(), by_b.feature.is_some()) {
+        a.setting.feature = b.setting.feature;
     }
     a == b
 }

@@ -281,6 +281,34 @@ fn the_answers_are_computed_and_the_same_in_both_forms() {
 }
 
 #[test]
+fn features_are_answered_by_name_and_have_their_six_lines() {
+    let run = fixture::cost();
+    let analysis = Analysis::of(&run);
+    let (page, md) = (html(&analysis), markdown(&analysis));
+    let first_page = md.split("## The matrix").next().unwrap();
+    for words in [
+        "What do routing, the firewall, the gateway and NAT cost?",
+        "**overlane-vxlan, routing** with tcp\\_stream costs ",
+        "**overlane-vxlan, gateway with NAT** with tcp\\_stream costs ",
+        "against the same as it comes.",
+        "against the same with gateway.",
+        "against the same with firewall of 10 rules.",
+        "And against the kernel’s own VXLAN, which does neither?",
+    ] {
+        assert!(first_page.contains(words), "{words}: {first_page}");
+    }
+    let still = first_page
+        .lines()
+        .find(|line| line.contains("stateless") && line.contains("the same as it comes"));
+    assert!(still.unwrap().contains("◆ cannot tell"), "{still:?}");
+    // Two backends, then seven features, each with its lines.
+    assert_eq!(page.matches("6 Measured difference").count(), 2 + 7);
+    assert!(page.contains("overlane-vxlan, routing against overlane-vxlan, as it comes"));
+    // A row of the matrix with a feature is held against the row without.
+    assert!(page.contains("against the same as it comes</"), "heat");
+}
+
+#[test]
 fn a_run_without_cells_still_makes_a_page() {
     let mut run = fixture::run();
     run.cells.clear();

@@ -59,7 +59,7 @@ const DIMENSIONS: [Dimension; 14] = [
     },
     |g| {
         unusual(g.setting.feature != Feature::Default, || {
-            feature(g.setting.feature).to_owned()
+            g.setting.feature.words().to_owned()
         })
     },
 ];
@@ -177,7 +177,7 @@ pub(super) fn other_setting(axis: Axis, b: &GroupKey) -> String {
         Axis::Hosts => counted(b.setting.hosts, "host"),
         Axis::Inner => format!("{} inside", family(b.setting.inner)),
         Axis::Underlay => format!("{} underlay", family(b.setting.underlay)),
-        Axis::Feature => feature(b.setting.feature).to_owned(),
+        Axis::Feature | Axis::Without => b.setting.feature.words().to_owned(),
         Axis::FarEnd | Axis::Model => far_end(&b.setting).to_owned(),
     }
 }
@@ -234,13 +234,6 @@ const fn family(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",
-    }
-}
-
-const fn feature(feature: Feature) -> &'static str {
-    match feature {
-        Feature::Default => "as it comes",
-        Feature::SecurityOff => "port security off",
     }
 }
 

@@ -34,8 +34,10 @@ pub enum Axis {
     Inner,
     /// Family of the underlay: IPv6 against IPv4.
     Underlay,
-    /// What the network does besides switching: changed against as it comes.
+    /// What the network does besides switching: changed against as it comes, and against less of the same.
     Feature,
+    /// Overlane with a feature against the kernel's own VXLAN without it.
+    Without,
     /// What the receiving guests are behind: a host against a bare tester.
     FarEnd,
     /// Study E's model B (two hosts, the overlay) against its model A (a bare tester at the far end, no overlay).
@@ -60,6 +62,7 @@ impl Axis {
             Self::Inner => "addresses inside",
             Self::Underlay => "addresses of the underlay",
             Self::Feature => "feature",
+            Self::Without => "feature against a network without it",
             Self::FarEnd => "far end",
             Self::Model => "model B against model A",
         }
@@ -86,7 +89,7 @@ impl Axis {
     fn place(self, group: &GroupKey) -> u64 {
         let (workload, setting) = (&group.workload, &group.setting);
         match self {
-            Self::Backend | Self::Itself | Self::Model => 0,
+            Self::Backend | Self::Itself | Self::Without | Self::Model => 0,
             Self::Mtu => u64::from(setting.mtu_class == MtuClass::Jumbo),
             Self::Offload => u64::from(setting.offload),
             Self::Instances => workload.instances.into(),
@@ -108,7 +111,7 @@ impl Axis {
         let mut moved = *group;
         let (workload, setting) = (&mut moved.workload, &mut moved.setting);
         match self {
-            Self::Backend | Self::Itself | Self::Model => {}
+            Self::Backend | Self::Itself | Self::Without | Self::Model => {}
             Self::Mtu => setting.mtu_class = other.setting.mtu_class,
             Self::Offload => setting.offload = other.setting.offload,
             Self::Instances => workload.instances = other.workload.instances,
@@ -127,7 +130,8 @@ impl Axis {
     }
 }
 
-/// The groups that `group` is held against: on each axis the one with the lowest place that differs in nothing else.
+/// The groups that `group` is held against: on each axis the one with the lowest place that differs in nothing else, and the
+/// feature that its own contains.
 pub(super) fn neighbours(group: &GroupKey, groups: &[GroupKey]) -> Vec<(Axis, GroupKey)> {
     let lowest = |axis: Axis| {
         groups
@@ -137,9 +141,13 @@ pub(super) fn neighbours(group: &GroupKey, groups: &[GroupKey]) -> Vec<(Axis, Gr
             .filter(|other| axis.place(other) < axis.place(group))
             .map(|other| (axis, *other))
     };
+    let part = group.setting.feature.contains();
+    let part = part.map(|feature| group.with_feature(feature));
+    let part = part.filter(|part| groups.contains(part));
     Axis::BETWEEN_GROUPS
         .into_iter()
         .filter_map(lowest)
+        .chain(part.map(|part| (Axis::Feature, part)))
         .collect()
 }
 

@@ -7,7 +7,7 @@
 use super::axis::{Axis, model_a, neighbours};
 use super::cell::is_measured;
 use super::metric::Metric;
-use crate::record::{BackendName, Cell, CellKey, GroupKey, Run};
+use crate::record::{BackendName, Cell, CellKey, Feature, GroupKey, Run};
 use crate::stats::{Comparison, compare, unpaired};
 use crate::study::View;
 
@@ -77,6 +77,12 @@ pub(super) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
                 );
             }
         }
+        for backend in with_services(group) {
+            let without = group
+                .with_feature(Feature::Default)
+                .cell(BackendName::KernelVxlan);
+            push(run, Axis::Without, group.cell(backend), without, &mut out);
+        }
         let Some(tester) = model_a(group, groups) else {
             continue;
         };
@@ -144,6 +150,13 @@ fn backend_pairs(views: &[View]) -> Vec<(BackendName, BackendName)> {
     let mut seen = std::collections::BTreeSet::new();
     out.retain(|&(a, b)| a != b && seen.insert((a, b)));
     out
+}
+
+/// The tunnels of a group that do more than switching: what the kernel's own switches alone.
+fn with_services(group: &GroupKey) -> impl Iterator<Item = BackendName> {
+    let is_service = group.setting.feature.is_service();
+    let tunnels = BackendName::ALL.into_iter();
+    tunnels.filter(move |backend| is_service && backend.is_overlay())
 }
 
 /// (model A, model B) of study E.

@@ -8,8 +8,8 @@ mod samples;
 mod studies;
 
 use crate::record::{
-    BackendName, Bound, Ceiling, Cell, CellKey, CellStatus, GroupKey, Run, SCHEMA, Setting,
-    Workload,
+    BackendName, Bound, Ceiling, Cell, CellKey, CellStatus, Feature, GroupKey, Run, SCHEMA,
+    Setting, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
 
@@ -200,7 +200,11 @@ fn build(study: &str) -> Run {
         }
     };
     let mut cells = Vec::new();
-    for (place, (group, backends)) in groups.iter().enumerate() {
+    for (group, backends) in &groups {
+        // What differs in the feature alone takes turns.
+        let plain = group.with_feature(Feature::Default);
+        let turn = |other: &GroupKey| other.with_feature(Feature::Default) == plain;
+        let place = groups.iter().position(|(other, _)| turn(other)).unwrap();
         for &backend in backends {
             for copy in 0..copies {
                 cells.push(cell(

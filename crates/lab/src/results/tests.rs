@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::*;
-use crate::record::{BackendName, Bound, CellStatus, Test};
+use crate::record::{BackendName, Bound, CellStatus, Feature, Test};
 use crate::stats::repeat::SetState;
 use crate::stats::{Method, Verdict};
 
@@ -95,10 +95,11 @@ fn every_axis_is_compared() {
             let differs = match compared.axis {
                 Axis::Backend => a.backend != b.backend && a.group == b.group,
                 Axis::Itself => (a.copy, b.copy) == (1, 0),
+                Axis::Without => a.backend != b.backend && a.group != b.group,
                 _ => a.group != b.group,
             };
             assert!(differs, "{:?}: {a} against {b}", compared.axis);
-            if !matches!(compared.axis, Axis::Backend | Axis::Model) {
+            if !matches!(compared.axis, Axis::Backend | Axis::Without | Axis::Model) {
                 assert_eq!(a.backend, b.backend);
             }
         }
@@ -118,6 +119,7 @@ fn every_axis_is_compared() {
         Axis::Inner,
         Axis::Underlay,
         Axis::Feature,
+        Axis::Without,
         Axis::FarEnd,
         Axis::Model,
     ]
@@ -125,6 +127,49 @@ fn every_axis_is_compared() {
     .filter(|axis| !axes.contains(axis))
     .collect::<Vec<_>>();
     assert_eq!(missing, []);
+}
+
+#[test]
+fn a_feature_is_held_against_none_against_less_and_against_the_kernel() {
+    let run = fixture::cost();
+    let analysis = Analysis::of(&run);
+    let found = |axis: Axis| -> BTreeSet<_> {
+        let all = analysis.comparisons.iter();
+        let of = all.filter(|c| c.axis == axis && c.metric == Metric::Goodput);
+        of.map(|c| {
+            let sides = (c.a.group.setting.feature, c.b.group.setting.feature);
+            (sides, c.b.backend)
+        })
+        .collect()
+    };
+    let own = BackendName::OverlaneVxlan;
+    let mut expected: BTreeSet<_> = Feature::ALL
+        .into_iter()
+        .filter(|feature| feature.is_service())
+        .map(|feature| ((feature, Feature::Default), own))
+        .collect();
+    let kernel = expected
+        .iter()
+        .map(|(sides, _)| (*sides, BackendName::KernelVxlan));
+    assert_eq!(found(Axis::Without), kernel.collect());
+    expected.extend([
+        ((Feature::Firewall1000, Feature::Firewall10), own),
+        ((Feature::RoutingFirewall, Feature::Routing), own),
+        ((Feature::GatewayNat, Feature::Gateway), own),
+    ]);
+    assert_eq!(found(Axis::Feature), expected);
+    // They took turns: rounds are pairs, and noise is no difference.
+    let verdict = |feature: Feature| {
+        let like = |c: &&Compared| {
+            c.axis == Axis::Feature
+                && (c.a.group.setting.feature, c.metric) == (feature, Metric::Goodput)
+        };
+        let result = &analysis.comparisons.iter().find(like).unwrap().result;
+        (result.method, result.verdict)
+    };
+    assert_eq!(verdict(Feature::Routing), (Method::Paired, Verdict::Worse));
+    let still = (Method::Paired, Verdict::CannotTell);
+    assert_eq!(verdict(Feature::Stateless10), still);
 }
 
 #[test]

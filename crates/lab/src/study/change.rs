@@ -44,7 +44,7 @@ impl Matrix {
     }
 
     /// Puts other backends in place of its own, in the order in which tables show them. A group with backends of its own keeps
-    /// its kind: with or without a tunnel; it goes if none of that kind is left.
+    /// its kind: with or without a tunnel, Overlane's where it has routers or a firewall; it goes if none of that kind is left.
     fn compare_only(&mut self, backends: &[BackendName]) {
         let all = BackendName::ALL.into_iter();
         let wanted: Vec<_> = all.filter(|name| backends.contains(name)).collect();
@@ -52,8 +52,11 @@ impl Matrix {
             let Some(own) = &mut group.backends else {
                 return true;
             };
-            let kind =
-                |name: &BackendName| own.iter().any(|own| own.is_overlay() == name.is_overlay());
+            let services = group.feature.iter().any(|feature| feature.is_service());
+            let kind = |name: &BackendName| {
+                let tunnel = own.iter().any(|own| own.is_overlay() == name.is_overlay());
+                tunnel && (name.is_overlane() || !services)
+            };
             let left: Vec<_> = wanted.iter().copied().filter(kind).collect();
             *own = left;
             !own.is_empty()
@@ -64,8 +67,9 @@ impl Matrix {
 
 impl GroupAxes {
     fn change(&mut self, overrides: &Overrides) {
-        // A tester at the far end is one guest, in the place of the second host.
-        if !self.far_end.contains(&FarEnd::Tester) {
+        // A tester at the far end is one guest, in the place of the second host; so is a physical host behind that one.
+        let gateway = self.feature.iter().any(|feature| feature.has_gateway());
+        if !gateway && !self.far_end.contains(&FarEnd::Tester) {
             if let Some(hosts) = overrides.hosts {
                 self.hosts = vec![hosts];
             }

@@ -93,6 +93,7 @@ impl Selector {
             && same(self.offload, setting.offload)
             && same(self.vnis, setting.vnis)
             && same(self.far_end, setting.far_end)
+            && same(self.feature, setting.feature)
     }
 }
 

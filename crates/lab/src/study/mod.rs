@@ -211,6 +211,9 @@ pub enum View {
         baseline: Vec<BackendName>,
         /// Steps, each against the baseline.
         steps: Vec<BackendName>,
+        /// Steps of each of these backends besides: with the feature against the backend as it comes.
+        #[serde(default)]
+        features: Vec<Feature>,
         /// The rate that the extra cost is shown at.
         at_gbps: f64,
         /// Cores of the host that it is scaled to.
@@ -309,4 +312,7 @@ pub struct Selector {
     /// What the receiving guests are behind.
     #[serde(default)]
     pub far_end: Option<FarEnd>,
+    /// What the network does besides switching.
+    #[serde(default)]
+    pub feature: Option<Feature>,
 }

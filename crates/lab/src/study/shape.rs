@@ -4,7 +4,7 @@
 use super::check::Found;
 use super::near;
 use super::tree::{self, Node, Value};
-use crate::record::{BackendName, Test};
+use crate::record::{BackendName, Feature, Test};
 use crate::search::Preset;
 
 /// What a value may be.
@@ -56,7 +56,7 @@ const TEST: Shape = Word(|| words(&Test::ALL.map(Test::as_str)));
 const MTU: Shape = Word(|| words(&["standard", "jumbo"]));
 const FAR_END: Shape = Word(|| words(&["host", "tester"]));
 const FAMILY: Shape = Word(|| words(&["ipv4", "ipv6"]));
-const FEATURE: Shape = Word(|| words(&["default", "security-off"]));
+const FEATURE: Shape = Word(|| words(&Feature::ALL.map(Feature::as_str)));
 const PRESET: Shape = Word(presets);
 
 fn presets() -> Vec<String> {
@@ -142,6 +142,7 @@ const VIEWS: &[(&str, &[Field])] = &[
         &[
             field("baseline", Required, List(&BACKEND)),
             field("steps", Required, List(&BACKEND)),
+            field("features", Left, List(&FEATURE)),
             field("at_gbps", Required, Number),
             field("cores", Required, Whole),
         ],
@@ -186,6 +187,7 @@ const SELECTOR: &[Field] = &[
     field("offload", Nullable, Flag),
     field("vnis", Nullable, Whole),
     field("far_end", Nullable, FAR_END),
+    field("feature", Nullable, FEATURE),
 ];
 
 /// All mistakes of form.

@@ -1,5 +1,8 @@
 //! What `check` says of broken studies, and that the shape is the types'.
 
+mod mistakes;
+
+use self::mistakes::{BROKEN, SHOWN};
 use super::shape::{Field, STUDY, Shape};
 use super::*;
 use crate::api::Overrides;
@@ -106,137 +109,6 @@ fn broken_yaml_has_a_place() {
     assert!(twice[0].message.contains("title"), "{twice:?}");
 }
 
-/// From, to, what has to be said: rules that the types do not know.
-const BROKEN: [(&str, &str, &[&str]); 27] = [
-    (
-        "name: mine",
-        "name: My Study",
-        &["1:7: name:", "no plain word"],
-    ),
-    ("title: Mine", "title: \"\"", &["2:8: title:", "empty"]),
-    (
-        "samples: 6",
-        "samples: 0",
-        &["5:12: matrix.samples:", "`0`", "1 to 1000"],
-    ),
-    (
-        "seconds: 1",
-        "seconds: 0.01",
-        &["6:12: matrix.seconds:", "`0.01`", "0.2 to 3600"],
-    ),
-    ("seconds: 1", "seconds: .inf", &[":6:", "`.inf`"]),
-    (
-        "warm_up_seconds: 0.5",
-        "warm_up_seconds: 9999",
-        &["matrix.warm_up_seconds:"],
-    ),
-    (
-        "[bridge, overlane-vxlan]",
-        "[]",
-        &["matrix.backends:", "empty"],
-    ),
-    (
-        "[bridge, overlane-vxlan]",
-        "[bridge, bridge]",
-        &["matrix.backends[1]:", "before"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [] }",
-        &["10:37: matrix.groups[0].bytes:", "empty"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], instances: [0] }",
-        &["instances[0]:", "`0`", "1 to 256"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], instances: [8, 257] }",
-        &["10:60:", "instances[1]:", "`257`"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [2000000] }",
-        &["bytes[0]:", "1048576"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], search: brief }",
-        &["search:", "tcp_stream has no rate"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], rate_pps: [5] }",
-        &["rate_pps:", "tcp_stream has no rate"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[udp_stream], bytes: [1519] }",
-        &["bytes[0]:", "udp_stream has 1519", "64 to 1518"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[udp_stream], bytes: [8919], mtu: [jumbo] }",
-        &["64 to 8918"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[frame_stream], bytes: [64], inner: [ipv6] }",
-        &["82 to 1518"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[udp_rr], bytes: [65508] }",
-        &["65507"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[udp_stream], bytes: [64], rate_pps: [9], search: quick }",
-        &["searched, and given"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], vnis: [16] }",
-        &["vnis[0]:", "tcp_stream sends none"],
-    ),
-    (
-        "[tcp_stream], bytes: [1024] }",
-        "[frame_stream], bytes: [64], vnis: [16], pairs: [3] }",
-        &["vnis[0]:", "16 switches", "3 pairs"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], far_end: [tester] }",
-        &["far_end[0]:", "tunnel of overlane-vxlan"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], backends: [bridge], far_end: [tester], hosts: [3] }",
-        &["far_end[0]:", "second host"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], backends: [direct] }",
-        &["backends[0]:", "`direct`", "not among"],
-    ),
-    (
-        "bytes: [1024] }",
-        "bytes: [1024], buffer_bytes: 1 }",
-        &["buffer_bytes:", "`1`"],
-    ),
-    (
-        "  seconds: 1",
-        "  repeat: { rule: within, set: 1, percent: 5, attempts: 6 }\n  seconds: 1",
-        &["repeat.set:", "`1`"],
-    ),
-    (
-        "  seconds: 1",
-        "  repeat: { rule: withing, set: 3, percent: 5, attempts: 6 }\n  seconds: 1",
-        &["repeat.rule:", "did you mean `within`"],
-    ),
-];
-
 #[test]
 fn what_cannot_be_measured_is_refused_with_key_and_value() {
     for (from, to, parts) in BROKEN {
@@ -255,62 +127,6 @@ fn a_product_that_explodes_is_refused_before_it_is_made() {
     let said = changed("bytes: [1024] }", &to).remove(0);
     assert!(said.contains("131072 cells"), "{said}");
 }
-
-/// Views and published figures that find no cell.
-const SHOWN: [(&str, &[&str]); 12] = [
-    (
-        "views: [{ view: packet-rate }, { view: packet-rate }]",
-        &["views[1]:", "stands before"],
-    ),
-    (
-        "views: [{ view: packetrate }]",
-        &["did you mean `packet-rate`"],
-    ),
-    (
-        "views: [{ view: vnis }]",
-        &["views[0]:", "one number of switches"],
-    ),
-    (
-        "views: [{ view: difference, pairs: [] }]",
-        &["views[0].pairs:", "empty"],
-    ),
-    (
-        "views: [{ view: difference, pairs: [[bridge, ovs-vxlan]] }]",
-        &["`ovs-vxlan`"],
-    ),
-    (
-        "views: [{ view: difference, pairs: [[bridge, bridge]] }]",
-        &["with itself"],
-    ),
-    (
-        "views: [{ view: frame-table, pairs: [[bridge, overlane-vxlan]] }]",
-        &["sends frames"],
-    ),
-    (
-        "views: [{ view: cpu-steps, baseline: [], steps: [bridge], at_gbps: 10, cores: 12 }]",
-        &["baseline:"],
-    ),
-    (
-        "published: { tables: [{ title: t, columns: [a, b], rows: [{ name: x, values: [1, 2] }] }] }",
-        &["2 values for 2 columns"],
-    ),
-    (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput, a: { backends: [bridge] }, b: { backends: [bridge] } }] }",
-        &[
-            "12:61: published.ratios[0].metric:",
-            "`goodput`",
-            "did you mean `goodput_gbps`",
-        ],
-    ),
-    (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { backends: [bridge], bytes: 7 }, b: { backends: [bridge] } }] }",
-        &["ratios[0].a:", "no cell"],
-    ),
-    (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { backends: [bridge] }, b: { backends: [bridge, overlane-vxlan] } }] }",
-        &["not as many"],
-    ),
-];
 
 #[test]
 fn what_is_shown_has_to_find_its_cells() {
@@ -382,6 +198,12 @@ fn the_shape_has_the_keys_of_the_types_and_the_manual_names_them() {
             metric.key()
         );
     }
+    for feature in Feature::ALL {
+        assert!(
+            MANUAL.contains(&format!("| `{feature}`"))
+                || MANUAL.contains(&format!(", `{feature}` |"))
+        );
+    }
     for path in &shape {
         let key = path.rsplit('/').next().unwrap();
         assert!(
@@ -444,6 +266,22 @@ fn other_backends_come_once_and_in_the_order_of_tables() {
         assert_eq!(group.far_end, [FarEnd::Tester]);
         assert_eq!(group.backends.as_deref(), Some(&[ovs, vlan][..]));
     }
+    // So do groups with routers and firewalls: those are Overlane's.
+    let overrides = Overrides {
+        backends: Some(vec![BackendName::OvsVxlan, BackendName::OverlaneGeneve]),
+        ..Overrides::default()
+    };
+    let study = altered("cpu-cost", &overrides).unwrap();
+    let services: Vec<_> = (study.quick.groups.iter())
+        .filter(|group| group.feature.iter().any(|feature| feature.is_service()))
+        .collect();
+    assert!(!services.is_empty());
+    for group in services {
+        assert_eq!(
+            group.backends.as_deref(),
+            Some(&[BackendName::OverlaneGeneve][..])
+        );
+    }
     let none = Overrides {
         backends: Some(Vec::new()),
         ..Overrides::default()
@@ -468,8 +306,16 @@ fn the_command_line_changes_every_group_and_is_checked() {
     };
     // 64 bytes are no frame of IPv6 with a number.
     let study = altered("cpu-cost", &overrides).unwrap();
-    assert_eq!(study.quick.groups[2].bytes, [82, 1518]);
-    assert_eq!(study.quick.groups[1].bytes, [1]);
+    assert_eq!(study.matrix.groups[2].bytes, [82, 1518]);
+    assert_eq!(study.matrix.groups[1].bytes, [1]);
+    for group in study.matrix.groups.iter().chain(&study.quick.groups) {
+        let gateway = group.feature.contains(&Feature::Gateway);
+        let (hosts, pairs) = if gateway { (2, 1) } else { (3, 4) };
+        assert_eq!(
+            (&group.hosts[..], &group.pairs[..]),
+            (&[hosts][..], &[pairs][..])
+        );
+    }
     let study = altered("geneve-vs-vxlan", &overrides).unwrap();
     for matrix in [&study.matrix, &study.quick] {
         assert_eq!((matrix.samples, matrix.seconds), (7, 0.5));

@@ -1,9 +1,12 @@
 //! Building a topology: namespaces and cables, without a backend.
 
-use super::layout::{self, PortPlan};
-use super::{Guest, GuestPort, Node, Pair, Topology, UNDERLAY, UNDERLAY_BRIDGE, UNPLUGGED, UPLINK};
+use super::layout::{self, LEG_MAC, PortPlan, ROUTER_MAC, Subnet};
+use super::{
+    GATEWAY, Guest, GuestPort, LEG, Node, Pair, Topology, UNDERLAY, UNDERLAY_BRIDGE, UNPLUGGED,
+    UPLINK,
+};
 use crate::error::LabError;
-use crate::record::{BackendName, FarEnd, Setting};
+use crate::record::{BackendName, FarEnd, Feature, Setting};
 use crate::session::Session;
 
 /// Longer than any run: what a switch learned stays when a measurement has one direction alone.
@@ -126,32 +129,72 @@ impl Site<'_> {
     fn build_pair(&mut self, pair: u32) -> Result<Pair, LabError> {
         let [sender, receiver] = layout::guest_numbers(pair);
         let plans = layout::ports(&self.setting, pair);
-        let pair = match (self.backend, self.setting.far_end) {
+        let mut pair = match (self.backend, self.setting.far_end) {
             (BackendName::Direct, _) => self.joined(sender, receiver, &plans)?,
             (_, FarEnd::Tester) => Pair {
                 sender: self.guest_on(0, sender, &plans)?,
                 receiver: self.tester(receiver)?,
             },
+            (_, FarEnd::Host) if self.setting.feature.has_gateway() => Pair {
+                sender: self.guest_on(0, sender, &plans)?,
+                receiver: self.physical(receiver, &plans)?,
+            },
             (_, FarEnd::Host) => Pair {
                 sender: self.guest_on(0, sender, &plans)?,
                 receiver: {
                     let host = layout::receiver_host(&self.setting, pair);
+                    let plans = layout::receiver_ports(&self.setting, pair);
                     self.guest_on(host, receiver, &plans)?
                 },
             },
         };
-        // Both know each other from the start: nobody asks while something is measured.
-        for (guest, peer) in [
-            (&pair.sender, &pair.receiver),
-            (&pair.receiver, &pair.sender),
-        ] {
+        self.introduce(&mut pair)?;
+        Ok(pair)
+    }
+
+    /// Both guests know each other from the start, or their router: nobody asks while something is measured.
+    fn introduce(&self, pair: &mut Pair) -> Result<(), LabError> {
+        let feature = self.setting.feature;
+        if feature.is_routed() {
+            let far = Subnet::of_receivers(feature);
+            let physical = pair.receiver.is_physical;
+            self.route(&mut pair.sender, Subnet::Guests, Some(far), ROUTER_MAC)?;
+            // Behind NAT a physical host knows the gateway and nobody beyond it.
+            let back = (feature != Feature::GatewayNat).then_some(Subnet::Guests);
+            let mac = if physical { LEG_MAC } else { ROUTER_MAC };
+            return self.route(&mut pair.receiver, far, back, mac);
+        }
+        let Pair { sender, receiver } = pair;
+        sender.next_mac = receiver.mac;
+        receiver.next_mac = sender.mac;
+        for (guest, peer) in [(&*sender, &*receiver), (&*receiver, &*sender)] {
             let device = &guest.ports[0].device;
             guest
                 .node
                 .netlink
                 .add_neighbour(device, peer.address, peer.mac)?;
         }
-        Ok(pair)
+        Ok(())
+    }
+
+    /// Tells a guest of its router, and the subnet behind it.
+    fn route(
+        &self,
+        guest: &mut Guest,
+        own: Subnet,
+        to: Option<Subnet>,
+        router_mac: [u8; 6],
+    ) -> Result<(), LabError> {
+        let family = self.setting.inner;
+        let (router, device) = (own.router(family), &guest.ports[0].device);
+        let netlink = &guest.node.netlink;
+        netlink.add_neighbour(device, router, router_mac)?;
+        if let Some(to) = to {
+            let network = (to.network(family), layout::prefix(family));
+            netlink.add_route(Some(network), Some(router), device)?;
+        }
+        guest.next_mac = router_mac;
+        Ok(())
     }
 
     /// Two guests with a cable for each device: the wire is theirs.
@@ -219,6 +262,26 @@ impl Site<'_> {
         Ok(tester)
     }
 
+    /// A physical host: its device is the other end of the gateway's leg, which is a wire like the underlay's.
+    fn physical(&self, number: u32, plans: &[PortPlan]) -> Result<Guest, LabError> {
+        let mut guest = self.guest(number, "physical", &self.session.cpus.host2)?;
+        (guest.host, guest.is_physical) = (Some(GATEWAY), true);
+        let gateway = &self.hosts[GATEWAY];
+        for plan in plans {
+            let far = Some(&guest.node.netns);
+            gateway.netlink.add_veth(LEG, "eth0", far)?;
+            guest.ports.push(port("eth0", plan, LEG));
+        }
+        gateway.netlink.set_mac(LEG, LEG_MAC)?;
+        self.finish(&guest)?;
+        self.raise_wire(gateway, LEG, self.guest_mtu())?;
+        gateway.speak(LEG, guest.address)?;
+        let netlink = &gateway.netlink;
+        netlink.add_neighbour(LEG, guest.address, guest.mac)?;
+        guest.node.set_wire("eth0", self.setting.offload)?;
+        Ok(guest)
+    }
+
     /// A guest without devices.
     fn guest(&self, number: u32, kind: &str, cpus: &[usize]) -> Result<Guest, LabError> {
         let node = self.node(&format!("{kind}{number}"), cpus)?;
@@ -226,9 +289,11 @@ impl Site<'_> {
         Ok(Guest {
             node,
             mac: layout::guest_mac(number),
-            address: layout::guest_address(self.setting.inner, number),
+            address: layout::guest_address(&self.setting, number),
             ports: Vec::new(),
             host: None,
+            is_physical: false,
+            next_mac: layout::guest_mac(number),
         })
     }
 

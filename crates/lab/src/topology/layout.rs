@@ -1,8 +1,10 @@
-//! Who is where, and by which number: addresses, MACs, networks, the tags of trunks. Nothing here touches
+//! Who is where, and by which number: networks, the tags of trunks, and [`addresses`](super::addresses). Nothing here touches
 //! the machine; [`Topology`](super::Topology) builds it.
 
-use crate::record::{BackendName, Encapsulation, Family, FarEnd, Setting};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+pub(crate) use super::addresses::{
+    LEG_MAC, ROUTER_MAC, Subnet, guest_address, guest_mac, host_address, prefix, underlay_network,
+};
+use crate::record::{BackendName, Encapsulation, FarEnd, Setting};
 use std::ops::Range;
 
 /// The VNI of the first network; the others follow.
@@ -43,6 +45,16 @@ impl Network {
     }
 }
 
+/// How many networks there are: a router joins those of the senders to as many of the receivers.
+pub(crate) fn networks(setting: &Setting) -> u32 {
+    let vnis = setting.vnis.max(1);
+    if setting.feature.joins_switches() {
+        2 * vnis
+    } else {
+        vnis
+    }
+}
+
 /// The plan of one device of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortPlan {
@@ -52,7 +64,19 @@ pub(crate) struct PortPlan {
     pub(crate) networks: Range<u32>,
 }
 
-/// What both guests of pair `pair` have for devices.
+/// What the receiving guest of pair `pair` has for devices: the sender's, in other networks where a router joins them.
+pub(crate) fn receiver_ports(setting: &Setting, pair: u32) -> Vec<PortPlan> {
+    let mut plans = ports(setting, pair);
+    if setting.feature.joins_switches() {
+        let vnis = setting.vnis.max(1);
+        for PortPlan { networks, .. } in &mut plans {
+            *networks = networks.start + vnis..networks.end + vnis;
+        }
+    }
+    plans
+}
+
+/// What the sending guest of pair `pair` has for devices, and the receiving one where nothing routes.
 pub(crate) fn ports(setting: &Setting, pair: u32) -> Vec<PortPlan> {
     let pairs = setting.pairs.max(1);
     if !setting.is_trunk() {
@@ -113,49 +137,6 @@ pub(crate) fn guest_numbers(pair: u32) -> [u32; 2] {
     [2 * pair + 1, 2 * pair + 2]
 }
 
-/// A guest's MAC.
-pub(crate) fn guest_mac(number: u32) -> [u8; 6] {
-    let [_, _, high, low] = number.to_be_bytes();
-    [2, 0, 0, 0, high, low]
-}
-
-/// A guest's address, of the ranges for benchmarks (RFC 2544, RFC 5180).
-pub(crate) fn guest_address(family: Family, number: u32) -> IpAddr {
-    let [_, _, high, low] = number.to_be_bytes();
-    match family {
-        Family::Ipv4 => Ipv4Addr::new(198, 18, 100_u8.saturating_add(high), low).into(),
-        Family::Ipv6 => {
-            let number = u16::from_be_bytes([high, low]);
-            Ipv6Addr::new(0x2001, 2, 0, 0x100, 0, 0, 0, number).into()
-        }
-    }
-}
-
-/// A host's underlay address, the end of its tunnels; hosts are counted from 0.
-pub(crate) fn host_address(family: Family, host: usize) -> IpAddr {
-    let number = u8::try_from(host + 1).unwrap_or(u8::MAX);
-    match family {
-        Family::Ipv4 => Ipv4Addr::new(198, 18, 0, number).into(),
-        Family::Ipv6 => Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, number.into()).into(),
-    }
-}
-
-/// The network that the hosts' underlay addresses are in.
-pub(crate) fn underlay_network(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "198.18.0.0/24",
-        Family::Ipv6 => "2001:2::/64",
-    }
-}
-
-/// The prefix of all these addresses.
-pub(crate) fn prefix(family: Family) -> u8 {
-    match family {
-        Family::Ipv4 => 24,
-        Family::Ipv6 => 64,
-    }
-}
-
 /// A name for a topology: short, as it becomes part of others, and another one for each that may be up at
 /// the same time.
 pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String {
@@ -175,13 +156,17 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
     add(setting.vnis != usual.vnis, format!("v{}", setting.vnis));
     add(setting.inner != usual.inner, "i6".to_owned());
     add(setting.underlay != usual.underlay, "u6".to_owned());
-    add(setting.feature != usual.feature, "s0".to_owned());
+    add(
+        setting.feature != usual.feature,
+        setting.feature.label().to_owned(),
+    );
     label
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Family, Feature};
 
     fn setting(pairs: u32, vnis: u32) -> Setting {
         Setting {
@@ -254,19 +239,27 @@ mod tests {
     }
 
     #[test]
-    fn addresses_stay_within_the_ranges_for_benchmarks() {
-        let last = guest_numbers(MAX_PAIRS - 1)[1];
+    fn a_router_parts_the_networks_of_senders_and_receivers() {
+        let setting = Setting {
+            feature: Feature::Routing,
+            ..setting(4, 3)
+        };
+        assert_eq!(networks(&setting), 6);
+        let of = |plans: Vec<PortPlan>| plans[0].networks.clone();
+        for pair in 0..4 {
+            let near = of(ports(&setting, pair)).start;
+            assert_eq!(of(receiver_ports(&setting, pair)), near + 3..near + 4);
+        }
+        let gateway = Setting {
+            feature: Feature::Gateway,
+            ..setting
+        };
+        assert_eq!(networks(&gateway), 3);
         assert_eq!(
-            guest_address(Family::Ipv4, last).to_string(),
-            "198.18.100.200"
+            of(receiver_ports(&gateway, 1)),
+            1..2,
+            "that of its way back"
         );
-        assert_eq!(
-            guest_address(Family::Ipv6, 1).to_string(),
-            "2001:2:0:100::1"
-        );
-        assert_eq!(host_address(Family::Ipv6, 1).to_string(), "2001:2::2");
-        assert_eq!(host_address(Family::Ipv4, 0).to_string(), "198.18.0.1");
-        assert_eq!(guest_mac(258), [2, 0, 0, 0, 1, 2]);
     }
 
     #[test]
@@ -280,7 +273,7 @@ mod tests {
             vnis: 4096,
             inner: Family::Ipv6,
             underlay: Family::Ipv6,
-            feature: crate::record::Feature::SecurityOff,
+            feature: Feature::SecurityOff,
             ..usual
         };
         let name = BackendName::OverlaneGeneve;

@@ -7,6 +7,7 @@
 //!  eth0 ──── port1           ╚underlay╬═ uplink   port0 ──── eth0       `underlay`; further pairs
 //!  eth0 ──── port0   host1   port1 ──── eth0                            one host: no underlay
 //!  eth0 ──── port0   uplink ═════════════════════════════════ eth0      a bare tester
+//!  eth0 ──── port0   uplink ════════════ uplink   leg0  ═════ eth0      a gateway and a physical host
 //!  eth0 ═════════════════════════════════════════════════════ eth0      `direct`: a cable a pair
 //! ```
 //!
@@ -14,24 +15,31 @@
 //! All senders are on host1. What joins the ports to `uplink` is the backend's business. Numbers and
 //! addresses are said by [`layout`], how a namespace is set by [`node`].
 
+mod addresses;
 mod build;
 pub(crate) mod layout;
 mod node;
+mod possible;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use build::AGEING_SECONDS;
 pub(crate) use layout::Network;
 pub(crate) use node::Node;
+pub(crate) use possible::{impossible, impossible_feature};
 
 use crate::error::LabError;
-use crate::record::{BackendName, Encapsulation, FarEnd, Hop, Setting};
+use crate::record::{BackendName, FarEnd, Hop, Setting};
 use overlane_net::netns;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
 pub(crate) const UPLINK: &str = "uplink";
+/// The device of the second host in the physical network, where that host is a gateway.
+pub(crate) const LEG: &str = "leg0";
+/// Which host is a gateway.
+const GATEWAY: usize = 1;
 /// Where the uplink of a single host ends.
 const UNPLUGGED: &str = "unplugged";
 /// The namespace between more than two hosts, and the bridge in it.
@@ -59,8 +67,12 @@ pub(crate) struct Guest {
     /// Of its first device.
     pub(crate) address: IpAddr,
     pub(crate) ports: Vec<GuestPort>,
-    /// Which of the hosts it is on; `None` with `direct`, and for a tester.
+    /// The host that its cables end at; `None` with `direct`, and for a tester.
     pub(crate) host: Option<usize>,
+    /// It is a physical host behind a gateway: its cable is the gateway's leg, and no port.
+    pub(crate) is_physical: bool,
+    /// Where its frames for its partner go: the partner's MAC, or its router's.
+    pub(crate) next_mac: [u8; 6],
 }
 
 /// One network at a guest: a device, and the tag that the network has on it.
@@ -139,7 +151,7 @@ impl Topology {
 
     /// The networks, as the backends number them.
     pub(crate) fn networks(&self) -> impl Iterator<Item = Network> + use<'_> {
-        (0..self.setting.vnis.max(1)).map(|index| Network::of(&self.setting, index))
+        (0..layout::networks(&self.setting)).map(|index| Network::of(&self.setting, index))
     }
 
     /// A host's underlay address.
@@ -181,8 +193,16 @@ impl Topology {
     /// The guests' ports on a host.
     pub(crate) fn ports_on(&self, host: usize) -> impl Iterator<Item = (&Guest, &GuestPort)> {
         self.guests()
-            .filter(move |guest| guest.host == Some(host))
+            .filter(move |guest| guest.host == Some(host) && !guest.is_physical)
             .flat_map(|guest| guest.ports.iter().map(move |port| (guest, port)))
+    }
+
+    /// The gateway, and its device in the physical network.
+    pub(crate) fn leg(&self) -> Option<(&Node, &'static str)> {
+        let has = self.setting.feature.has_gateway();
+        has.then(|| self.hosts.get(GATEWAY))
+            .flatten()
+            .map(|host| (host, LEG))
     }
 
     /// The sending ends of all wires, where packets are counted; they add up: the first host's uplink; with `direct`, and with
@@ -292,30 +312,4 @@ fn each_port<'a>(
     guests: impl Iterator<Item = &'a Guest>,
 ) -> impl Iterator<Item = (&'a Guest, &'a GuestPort)> {
     guests.flat_map(|guest| guest.ports.iter().map(move |port| (guest, port)))
-}
-
-/// Why no topology of this setting can be built, whatever the backend.
-pub(crate) fn impossible(backend: BackendName, setting: &Setting) -> Option<String> {
-    let limit = |what: &str, value: u32, most: u32| {
-        (value == 0 || value > most)
-            .then(|| format!("{value} {what}: the laboratory has 1 to {most}"))
-    };
-    let tester = setting.far_end == FarEnd::Tester;
-    let vlan = backend.encapsulation() == Encapsulation::Vlan;
-    limit("hosts", setting.hosts, layout::MAX_HOSTS)
-        .or_else(|| limit("pairs", setting.pairs, layout::MAX_PAIRS))
-        .or_else(|| limit("VNIs", setting.vnis, layout::MAX_NETWORKS))
-        .or_else(|| {
-            (tester && setting.pairs > 1)
-                .then(|| "a bare tester is one guest: it takes a single pair".to_owned())
-        })
-        .or_else(|| {
-            (vlan && setting.vnis > layout::VLANS).then(|| {
-                format!(
-                    "{} networks: 802.1Q has {} VLANs",
-                    setting.vnis,
-                    layout::VLANS
-                )
-            })
-        })
 }

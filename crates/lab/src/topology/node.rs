@@ -89,22 +89,26 @@ impl Node {
         Ok(())
     }
 
-    /// Gives a device an address; IPv6, which is off in the laboratory's namespaces, begins on this device
-    /// alone.
+    /// Gives a device an address.
     pub(crate) fn add_address(
         &self,
         device: &str,
         address: IpAddr,
         prefix: u8,
     ) -> Result<(), LabError> {
-        if address.is_ipv6() {
-            let settings = QUIET_IPV6.iter().chain(&[("disable_ipv6", "0")]);
-            for (key, value) in settings {
-                let key = format!("net/ipv6/conf/{device}/{key}");
-                sysctl::set(&self.netns, &key, value)?;
-            }
-        }
+        self.speak(device, address)?;
         self.netlink.add_address(device, address, prefix)?;
+        Ok(())
+    }
+
+    /// Has a device speak the family of an address: IPv6, which is off in the laboratory's namespaces, begins on
+    /// this device alone.
+    pub(super) fn speak(&self, device: &str, address: IpAddr) -> Result<(), LabError> {
+        let settings = QUIET_IPV6.iter().chain(&[("disable_ipv6", "0")]);
+        for (key, value) in settings.filter(|_| address.is_ipv6()) {
+            let key = format!("net/ipv6/conf/{device}/{key}");
+            sysctl::set(&self.netns, &key, value)?;
+        }
         Ok(())
     }
 

@@ -62,7 +62,7 @@ fn prove(session: &Session, name: BackendName, setting: Setting) {
     let mut backend = backends::new(name);
     let built = backend.build(session, &topology);
     built.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let proof = proof::prove(session, &topology, backend.expected());
+    let proof = proof::prove(session, &topology, backend.as_ref());
     let proof = proof.unwrap_or_else(|error| panic!("{what}: {error}"));
     eprintln!("{what}: {}", proof.detail);
     assert!(proof.holds, "{what}: {}", proof.detail);
@@ -174,6 +174,67 @@ fn port_security_off() {
         feature: Feature::SecurityOff,
         ..Setting::default()
     });
+}
+
+#[test]
+fn routers_firewalls_and_gateways() {
+    let services = Feature::ALL.into_iter().filter(|f| f.is_service());
+    for feature in services {
+        for (inner, offload) in [(Family::Ipv4, true), (Family::Ipv6, false)] {
+            prove_all(Setting {
+                inner,
+                offload,
+                feature,
+                ..Setting::default()
+            });
+        }
+    }
+    prove_all(Setting {
+        feature: Feature::RoutingFirewall,
+        hosts: 3,
+        pairs: 4,
+        vnis: 2,
+        ..Setting::default()
+    });
+    prove_all(Setting {
+        feature: Feature::RoutingFirewall,
+        hosts: 1,
+        ..Setting::default()
+    });
+}
+
+#[test]
+fn a_feature_says_where_it_cannot_be() {
+    let reason = |name, setting| backends::unsupported(name, &setting).unwrap_or_default();
+    for feature in Feature::ALL.into_iter().filter(|f| f.is_service()) {
+        let usual = Setting {
+            feature,
+            ..Setting::default()
+        };
+        let others = BackendName::ALL.into_iter();
+        for name in others.filter(|name| !name.as_str().starts_with("overlane")) {
+            assert!(reason(name, usual).contains("Overlane alone"), "{name}");
+        }
+        let (vlan, vxlan) = (BackendName::OverlaneVlan, BackendName::OverlaneVxlan);
+        assert_eq!(reason(vxlan, usual) + &reason(vlan, usual), "");
+        let tester = Setting {
+            far_end: FarEnd::Tester,
+            ..usual
+        };
+        assert!(reason(vlan, tester).contains("bare tester"), "{feature}");
+        let trunk = Setting { vnis: 8, ..usual };
+        assert_eq!(reason(vxlan, trunk).is_empty(), !feature.is_routed());
+        for many in [Setting { pairs: 2, ..usual }, Setting { hosts: 3, ..usual }] {
+            assert_eq!(reason(vxlan, many).is_empty(), !feature.has_gateway());
+        }
+        let vnis = Setting {
+            pairs: 50,
+            vnis: 50,
+            hosts: 2,
+            ..usual
+        };
+        assert_eq!(reason(vlan, vnis).is_empty(), !feature.has_gateway());
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn one(r: &Report<'_>, view: &View) -> (&'static str, &'static str, Vec<Block>) 
         View::CpuSteps {
             baseline,
             steps,
+            features,
             at_gbps,
             cores,
         } => {
@@ -52,7 +53,7 @@ fn one(r: &Report<'_>, view: &View) -> (&'static str, &'static str, Vec<Block>) 
             (
                 "cpu-steps",
                 "What a step costs in CPU, in six lines",
-                cpu_steps::blocks(r, baseline, steps, scale),
+                cpu_steps::blocks(r, baseline, steps, features, scale),
             )
         }
         View::FrameTable { pairs } => (

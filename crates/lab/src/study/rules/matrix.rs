@@ -1,5 +1,7 @@
 //! Rules of a matrix: ranges, empty axes, sizes that no frame has, what contradicts each other.
 
+mod services;
+
 use crate::record::{BackendName, Family, FarEnd, MtuClass, Test};
 use crate::study::check::Found;
 use crate::study::{GroupAxes, Matrix, Repeat};
@@ -171,6 +173,7 @@ impl Group<'_> {
         self.packets_alone(found);
         self.trunks(found);
         self.tester(found);
+        self.services(found);
     }
 
     fn key(&self, key: &str) -> String {

@@ -1,7 +1,7 @@
 //! Rules of views and published figures: they have to find their cells.
 
 use crate::plan::Plan;
-use crate::record::{BackendName, CellKey};
+use crate::record::{BackendName, CellKey, Feature};
 use crate::results::Metric;
 use crate::study::check::Found;
 use crate::study::{Published, PublishedRatio, Selector, Study, View, near, tree};
@@ -41,11 +41,13 @@ fn look_at_view(path: &str, view: &View, cells: &[CellKey], found: &mut Vec<Foun
         View::CpuSteps {
             baseline,
             steps,
+            features,
             at_gbps,
             cores,
         } => {
             look_at_backends(&format!("{path}.baseline"), baseline, cells, found);
             look_at_backends(&format!("{path}.steps"), steps, cells, found);
+            look_at_features(&format!("{path}.features"), features, cells, found);
             if !(at_gbps.is_finite() && *at_gbps > 0.0) {
                 let message = format!("`{at_gbps}` is no rate");
                 found.push(Found::of(
@@ -134,6 +136,30 @@ fn look_at_backends(
             let message = format!("no cell of the matrix measures `{name}`");
             let help = "add it to the backends, or remove it here";
             found.push(Found::of(format!("{path}[{index}]"), message, help));
+        }
+    }
+}
+
+/// Features of TCP streams that are to be found in the matrix, beside the same network as it comes.
+fn look_at_features(path: &str, features: &[Feature], cells: &[CellKey], found: &mut Vec<Found>) {
+    for (index, &feature) in features.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        if feature == Feature::Default {
+            let message = "`default` is what each feature is held against";
+            found.push(Found::of(path, message, "remove it here"));
+            continue;
+        }
+        let has_step = |base: &CellKey| {
+            let group = base.group.with_feature(feature);
+            base.group.workload.test.is_tcp_stream() && cells.contains(&group.cell(base.backend))
+        };
+        let mut bases = cells.iter();
+        if !bases.any(|cell| cell.group.setting.feature == Feature::Default && has_step(cell)) {
+            let message = format!(
+                "no backend of the matrix has a TCP stream with `{feature}` and the same as it comes"
+            );
+            let help = "add it under `feature` to a group, or remove it here";
+            found.push(Found::of(path, message, help));
         }
     }
 }
