@@ -5,14 +5,21 @@ use std::time::Instant;
 
 use overlane_ebpf::Program;
 use overlane_ebpf::measure::{Bench, IFINDEX};
-use overlane_ebpf::tables::{Devices, PortDevice, encode};
+use overlane_ebpf::tables::{Devices, LegDevice, PortDevice, encode};
 use overlane_model::{Fabric, Tables};
 use overlane_pipeline::{Entry, Host, Packet, State};
+use overlane_wire::Mac;
 
 use crate::fabrics::{self, Axis, Underlay};
+use crate::logical;
 
 const UPLINK: u32 = 1_000_000;
 const MTU: u32 = 9000;
+const LEG: LegDevice = LegDevice {
+    ifindex: UPLINK + 2,
+    mac: Mac::new([2, 0, 0, 0xff, 0, 2]),
+    mtu: MTU,
+};
 const PAYLOAD: usize = 64;
 
 /// One way of a packet.
@@ -20,6 +27,32 @@ pub(crate) struct Cell {
     pub(crate) name: String,
     program: Program,
     bytes: Vec<u8>,
+    /// Every packet is of another flow: how many there were.
+    pub(crate) flows: Option<std::cell::Cell<u32>>,
+}
+
+impl Cell {
+    pub(crate) fn new(name: &str, program: Program, bytes: Vec<u8>) -> Self {
+        Self {
+            name: name.into(),
+            program,
+            bytes,
+            flows: None,
+        }
+    }
+
+    /// The next packet.
+    fn packet(&self) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        if let Some(flows) = &self.flows {
+            let flow = flows.replace(flows.get().wrapping_add(1)).to_be_bytes();
+            // Low bytes of the destination address, and the source port.
+            bytes[14 + 18] = flow[0];
+            bytes[14 + 19] = flow[1];
+            bytes[34..36].copy_from_slice(&flow[2..]);
+        }
+        bytes
+    }
 }
 
 /// Tables, and who runs packets on them.
@@ -48,7 +81,11 @@ impl Loaded {
         match &self.executor {
             Executor::Ebpf(bench) => {
                 let mut times: Vec<u32> = (0..runs)
-                    .map(|_| bench.run_ns(cell.program, &cell.bytes).expect("a test run"))
+                    .map(|_| {
+                        bench
+                            .run_ns(cell.program, &cell.packet())
+                            .expect("a test run")
+                    })
                     .collect();
                 times.sort_unstable();
                 f64::from(times[times.len() / 2])
@@ -72,7 +109,7 @@ fn reference_ns(host: &Host, cell: &Cell, runs: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / runs as f64
 }
 
-const VXLAN4: Underlay = Underlay {
+pub(crate) const VXLAN4: Underlay = Underlay {
     encapsulation: "vxlan",
     v6: false,
 };
@@ -123,6 +160,7 @@ pub(crate) fn load_all() -> Vec<Loaded> {
         vec![from_port("vlan_out", 1, 3)]
     }));
     sets.extend(capture_sets(&text));
+    sets.extend(logical::load_all());
     for (axis, what) in Axis::ALL {
         for count in [1, 100, 10_000] {
             let text = fabrics::text(&VXLAN4, PLAIN, "", Some((axis, count)));
@@ -159,7 +197,7 @@ fn tables(text: &str) -> Tables {
     fabric.compile("h1").expect("h1 is declared")
 }
 
-fn ebpf(name: &str, text: &str, cells: impl Fn(&Tables) -> Vec<Cell>) -> Loaded {
+pub(crate) fn ebpf(name: &str, text: &str, cells: impl Fn(&Tables) -> Vec<Cell>) -> Loaded {
     filled(
         name,
         Bench::load(true).expect("the programs load"),
@@ -202,6 +240,7 @@ fn devices(tables: &Tables) -> Devices {
         uplink_ifindex: UPLINK,
         underlay_mtu: MTU,
         segmenter_ifindex: UPLINK + 1,
+        legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
 }
 
@@ -209,11 +248,7 @@ fn tunnel_cells(tables: &Tables) -> Vec<Cell> {
     let out = encapsulated(tables);
     vec![
         from_port("encap", 1, 3),
-        Cell {
-            name: "decap".into(),
-            program: Program::FromUnderlay,
-            bytes: out,
-        },
+        Cell::new("decap", Program::FromUnderlay, out),
     ]
 }
 
@@ -225,33 +260,25 @@ fn other_cells(_: &Tables) -> Vec<Cell> {
     let mut ours_not = frame(1, 3);
     ours_not[14 + 9] = 6;
     vec![
-        Cell {
-            name: "floor".into(),
-            program: Program::FromGroDevice,
-            bytes: frame(1, 3),
-        },
+        Cell::new("floor", Program::FromGroDevice, frame(1, 3)),
         from_port("to_port", 1, 2),
         spoofed,
         unknown,
-        Cell {
-            name: "answer (ARP)".into(),
-            program: Program::FromPort,
-            bytes: arp_request(),
-        },
-        Cell {
-            name: "to_host".into(),
-            program: Program::FromUnderlay,
-            bytes: ours_not,
-        },
+        Cell::new("answer (ARP)", Program::FromPort, arp_request()),
+        Cell::new("to_host", Program::FromUnderlay, ours_not),
     ]
 }
 
 fn from_port(name: &str, from: usize, to: usize) -> Cell {
-    Cell {
-        name: name.into(),
-        program: Program::FromPort,
-        bytes: frame(from, to),
-    }
+    Cell::new(name, Program::FromPort, frame(from, to))
+}
+
+/// A UDP packet of the port under test, to any MAC and address.
+pub(crate) fn frame_to(mac: &str, address: [u8; 4]) -> Vec<u8> {
+    let mut bytes = frame(1, 3);
+    bytes[..6].copy_from_slice(&octets(mac));
+    bytes[14 + 16..14 + 20].copy_from_slice(&address);
+    bytes
 }
 
 /// A UDP packet between two stations.
@@ -281,9 +308,11 @@ fn arp_request() -> Vec<u8> {
 }
 
 fn station(number: usize) -> Vec<u8> {
-    let octets = fabrics::mac(number);
-    octets
-        .split(':')
+    octets(&fabrics::mac(number))
+}
+
+fn octets(mac: &str) -> Vec<u8> {
+    mac.split(':')
         .map(|octet| u8::from_str_radix(octet, 16).expect("an octet"))
         .collect()
 }

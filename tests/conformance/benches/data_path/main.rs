@@ -9,6 +9,7 @@
 
 mod cells;
 mod fabrics;
+mod logical;
 mod record;
 
 use std::collections::BTreeMap;
