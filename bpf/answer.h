@@ -100,8 +100,32 @@ static __always_inline bool router_address(const struct packet *p, struct addr *
 	return !is_zero(from);
 }
 
+/*
+ * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
+ * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
+ * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether
+ * it has one, and its sender is told nothing.
+ */
+static __always_inline long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
+{
+	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
+	__u32 cut = ctx->len - least;
+
+	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
+		return -1;
+	if ((p->l4_proto == IPPROTO_TCP || p->l4_proto == IPPROTO_UDP) && !p->is_fragment &&
+	    ctx->len <= p->l4_offset + least &&
+	    bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
+		return -1;
+	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
+		return -1;
+	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
+}
+
 /* The frame of the answer takes the place of the skb's, and none of its offloads. */
-static __always_inline long replace_frame(struct __sk_buff *ctx, const __u8 *frame, __u32 len)
+static __always_inline long replace_frame(struct __sk_buff *ctx, const struct packet *p,
+					  const __u8 *frame, __u32 len)
 {
 	/*
 	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL)
@@ -111,15 +135,18 @@ static __always_inline long replace_frame(struct __sk_buff *ctx, const __u8 *fra
 
 	if (len < ETH_HLEN || len > ANSWER_MOST)
 		return -1;
-	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0 ||
-	    bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0)
+	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0) {
+		if (resize_marked(ctx, p, len) < 0)
+			return -1;
+	} else if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0) {
 		return -1;
+	}
 	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
 }
 
 /*
- * Tells the sender of a packet that was dropped, unless about such a packet nobody is told. Global: it has a
- * stack of its own.
+ * Makes the answer to the sender of a packet that was dropped, unless about such a packet nobody is told.
+ * Whether there is one; main sends it back. Global: it has a stack of its own.
  */
 __noinline int answer(struct __sk_buff *ctx, struct packet *p)
 {
@@ -147,9 +174,8 @@ __noinline int answer(struct __sk_buff *ctx, struct packet *p)
 		return 0;
 	begin_reply(w, about, &from);
 	len = p->told == TELL_RESET ? write_reset(w, about, &tcp) : write_error(ctx, w, p, about);
-	if (!len || replace_frame(ctx, w->answer + ANSWER_AT, len) < 0)
+	if (!len || replace_frame(ctx, p, w->answer + ANSWER_AT, len) < 0)
 		return 0;
 	w->reply.len = w->reply.segment_len = len;
-	p->answered = send_back(ctx, p) == 0;
-	return 0;
+	return 1;
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "answer_bytes.h"
-#include "back.h"
 #include "decap.h"
 
 #define ARP_ETHERNET 1
@@ -93,13 +92,6 @@ static __always_inline bool find_owner(const struct packet *p, const struct addr
 	return true;
 }
 
-/* The frame is the reply now. */
-static __always_inline int answered(struct __sk_buff *ctx, struct packet *p)
-{
-	send_back(ctx, p);
-	return VERDICT_ANSWER;
-}
-
 static __always_inline bool is_arp_request(const struct arp_ipv4 *arp)
 {
 	return arp->hardware_type == bpf_htons(ARP_ETHERNET) &&
@@ -148,7 +140,7 @@ static __always_inline int answer_arp(struct __sk_buff *ctx, struct packet *p)
 	w->reply.len = w->reply.segment_len = p->len;
 	w->reply.flow = (struct flow){}; /* of a frame that is not IP: its header */
 	__builtin_memcpy(&w->reply.flow, &f->eth, ETH_HLEN);
-	return answered(ctx, p);
+	return VERDICT_ANSWER;
 }
 
 struct nd_frame {
@@ -235,10 +227,10 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 	r->l4_proto = IPPROTO_ICMPV6;
 	__builtin_memcpy(&r->flow.words[4], &f->ip.daddr, sizeof(f->ip.daddr));
 	r->flow.words[9] = IPPROTO_ICMPV6;
-	return answered(ctx, p);
+	return VERDICT_ANSWER;
 }
 
-/* VERDICT_ANSWER when answered, 0 to go on. Global: few packets are questions. */
+/* VERDICT_ANSWER when the skb is the answer, which main sends back; 0 to go on. Global: few packets are questions. */
 __noinline int answer_question(struct __sk_buff *ctx, struct packet *p)
 {
 	if (!p)

@@ -116,6 +116,8 @@ __noinline int send_back(struct __sk_buff *ctx, struct packet *p)
 		return DROP(NOT_CONFIGURED);
 	r = &w->reply;
 	p->action = TCX_DROP;
+	if (!r->len)
+		return DROP(ENCAP_FAILED);
 	p->dest_key = as_it_came(w, p)->source_key;
 	if (p->hook == HOOK_FROM_UNDERLAY)
 		return send_into_switch(ctx, s, p, r);

@@ -64,15 +64,14 @@ struct packet {
 	__u8 fragment;    /* an IPv4 fragment but the first */
 	struct port_id source;
 	__u32 switch_id;
-	int action; /* what the hook returns */
-	__u8 answered; /* dropped, and the skb became the answer: the hook returns the action all the same */
+	int action;       /* what the hook returns */
 	__u8 is_fragment; /* of either family, the first too */
 	__u8 routed; /* routers that forwarded it here; its headers are no longer those it came with */
 	__u8 translated;  /* nat changed it on its way in from the leg */
 	__u8 kept;        /* scratch.came has it as it was before routers */
 	__u8 from_tunnel; /* of the remote scratch.sender */
 	__u8 kept_l4;     /* bytes in scratch.came_l4 */
-	__u8 pad;
+	__u8 pad[2];
 	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
 	__u32 router;    /* the last router it came to; 0: none */
 	__u32 router_in; /* on this switch; SWITCH_ID_LEG: by the leg */

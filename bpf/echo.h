@@ -41,7 +41,7 @@ static __always_inline void turn_ip(struct scratch *w, const struct packet *r)
 	}
 }
 
-/* Whether it was answered; if the answer cannot be sent, nothing else becomes of the packet. Global like answer(). */
+/* Whether it is answered; main sends the answer back. Global like answer(). */
 __noinline int echo(struct __sk_buff *ctx, struct packet *p)
 {
 	struct scratch *w = get_scratch();
@@ -64,16 +64,17 @@ __noinline int echo(struct __sk_buff *ctx, struct packet *p)
 	r->l4_proto = about->l4_proto;
 	r->flow.words[9] = about->l4_proto;
 	turn_ip(w, r);
-	p->action = TCX_DROP;
-	if (restore(ctx, p) < 0 || bpf_skb_load_bytes(ctx, about->l4_offset, &h, sizeof(h)) < 0)
+	if (restore(ctx, p) < 0 || bpf_skb_load_bytes(ctx, about->l4_offset, &h, sizeof(h)) < 0) {
+		r->len = 0; /* not to be sent */
 		return true;
+	}
 	old = *(__u16 *)&h;
 	h.type = has_ipv4(r) ? ECHO_REPLY : ECHO_REPLY_V6;
 	new = *(__u16 *)&h;
 	h.checksum = csum_update(h.checksum, old, new);
 	/* The words that change and their checksum add up to what they did before. */
-	if (bpf_skb_store_bytes(ctx, about->l4_offset, &h, sizeof(h), 0) == 0 &&
-	    store_headers(ctx, r, w->ip) == 0)
-		send_back(ctx, p);
+	if (bpf_skb_store_bytes(ctx, about->l4_offset, &h, sizeof(h), 0) < 0 ||
+	    store_headers(ctx, r, w->ip) < 0)
+		r->len = 0;
 	return true;
 }

@@ -45,6 +45,8 @@ static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int r
 {
 	int verdict = result < 0 ? -result : result;
 
+	if (result == VERDICT_ANSWER)
+		send_back(ctx, p);
 	count_verdict(p, verdict);
 	report_verdict(verdict);
 	if (p->captured)
@@ -54,9 +56,7 @@ static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int r
 	if (result == DROP(FIREWALL_REJECT))
 		p->told =
 			p->l4_proto == IPPROTO_TCP && !p->is_fragment ? TELL_RESET : TELL_PROHIBITED;
-	if (p->told)
-		answer(ctx, p);
-	return p->answered ? p->action : TCX_DROP;
+	return p->told && answer(ctx, p) && send_back(ctx, p) == 0 ? p->action : TCX_DROP;
 }
 
 /* Stage port: the device, and on a trunk the tag, name the logical port. */
@@ -213,18 +213,19 @@ static __always_inline int from_underlay_stages(struct __sk_buff *ctx, struct pa
 	return result;
 }
 
-/* What is not the router's stays with the host. */
-static __always_inline int leg_stages(struct __sk_buff *ctx, struct packet *p)
+/* What is not the router's stays with the host. Global like port_stages(). */
+__noinline int leg_stages(struct __sk_buff *ctx, struct packet *p)
 {
 	struct settings *s = get_settings();
 	struct router *r;
 	__u32 *router;
 	int result;
 
-	p->action = TCX_NEXT;
+	if (!s || !p)
+		return VERDICT_TO_HOST;
 	p->source.ifindex = device_of_hook(ctx);
 	router = bpf_map_lookup_elem(&legs, &p->source.ifindex);
-	if (!s || !router)
+	if (!router)
 		return VERDICT_TO_HOST;
 	p->router = *router;
 	if (!leg_in(ctx, p))
@@ -238,7 +239,16 @@ static __always_inline int leg_stages(struct __sk_buff *ctx, struct packet *p)
 	r = bpf_map_lookup_elem(&routers, router);
 	if (r && r->flags & ROUTER_NAT)
 		result = nat_in(ctx, p, r);
-	return result < 0 ? result : route(ctx, p);
+	return result < 0 ? result : TO_ROUTER;
+}
+
+static __always_inline int from_leg_stages(struct __sk_buff *ctx, struct packet *p)
+{
+	int result;
+
+	p->action = TCX_NEXT;
+	result = leg_stages(ctx, p);
+	return result == TO_ROUTER ? route(ctx, p) : result;
 }
 
 static __always_inline int send_encapsulated(struct packet *p)
@@ -285,7 +295,7 @@ int from_leg(struct __sk_buff *ctx)
 {
 	struct packet *p = begin(ctx, HOOK_FROM_LEG);
 
-	return p ? finish(ctx, p, leg_stages(ctx, p)) : TCX_DROP;
+	return p ? finish(ctx, p, from_leg_stages(ctx, p)) : TCX_DROP;
 }
 
 SEC("classifier")

@@ -1,17 +1,21 @@
 //! A golden case: a fabric, packets that enter one of its hosts, and what must become of each. Read
 //! from `tests/cases/NAME/case.yaml` (its format stands in `tests/conformance/README.md`); every executor runs it.
 
+mod reader;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use overlane_model::{Attachment, DeviceName, Fabric, Name, Tables, Verdict};
+use overlane_model::{DeviceName, Fabric, Name, Tables, Verdict};
 use overlane_pipeline::{Entry, Packet};
+use overlane_wire::Mac;
 use thiserror::Error;
 
-use crate::compose::compose;
 use crate::document::{self, Count};
+
+use reader::Reader;
 
 /// What is wrong with a case, and where.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -47,8 +51,28 @@ pub struct Case {
     pub tables: Tables,
     /// Largest outer IP packet of its uplink.
     pub underlay_mtu: u32,
+    /// The devices of its gateways' legs.
+    pub leg: LegDevice,
     /// The packets, which enter in this order on one state.
     pub steps: Vec<Step>,
+}
+
+/// What the device of a leg is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LegDevice {
+    /// Its MAC.
+    pub mac: Mac,
+    /// Largest IP packet that it sends.
+    pub mtu: u32,
+}
+
+impl Default for LegDevice {
+    fn default() -> Self {
+        Self {
+            mac: Mac::new([2, 0, 0, 0, 0, 0xfd]),
+            mtu: 1500,
+        }
+    }
 }
 
 /// A packet and what must become of it.
@@ -68,6 +92,8 @@ pub struct Step {
     pub out: Vec<Left>,
     /// Packets that must be counted, besides the verdict.
     pub counts: BTreeMap<Counted, Count>,
+    /// Rules that must have written a record of it, in order, where the case says.
+    pub log: Option<Vec<Name>>,
 }
 
 /// A packet that must leave.
@@ -90,6 +116,8 @@ pub enum Destination {
     Segmenter,
     /// The host's own stack.
     Host,
+    /// A gateway's leg: by way of this address, or (an answer) straight back.
+    Leg(DeviceName, Option<IpAddr>),
 }
 
 /// What has counters of its own.
@@ -99,6 +127,8 @@ pub enum Counted {
     Port(Name),
     /// A VTEP.
     Remote(IpAddr),
+    /// A rule of the firewall.
+    Rule(Name),
 }
 
 /// The folder of all cases.
@@ -161,10 +191,11 @@ impl Case {
             fabric: &fabric,
             tables: &tables,
         };
-        let steps = document.packets.iter();
-        let steps = steps
-            .map(|packet| reader.step(packet.referenced.line(), &packet.value))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut steps = Vec::new();
+        for packet in &document.packets {
+            let step = reader.step(packet.referenced.line(), &packet.value)?;
+            steps.extend(std::iter::repeat_n(step, packet.value.times.unwrap_or(1)));
+        }
         if steps.is_empty() {
             return Err(CaseError::at(path, 1, "a case has at least one packet"));
         }
@@ -174,11 +205,22 @@ impl Case {
             path: path.to_owned(),
             title: document.title,
             underlay_mtu: document.underlay_mtu.unwrap_or(1500),
+            leg: leg_device(document.leg.as_ref()),
             fabric,
             fabric_text,
             tables,
             steps,
         })
+    }
+}
+
+fn leg_device(given: Option<&document::Leg>) -> LegDevice {
+    let default = LegDevice::default();
+    LegDevice {
+        mac: given
+            .and_then(|leg| leg.mac)
+            .map_or(default.mac, |mac| mac.0),
+        mtu: given.and_then(|leg| leg.mtu).unwrap_or(default.mtu),
     }
 }
 
@@ -196,155 +238,9 @@ impl CaseError {
     }
 }
 
-/// What names in a case mean.
-struct Reader<'a> {
-    path: &'a Path,
-    fabric: &'a Fabric,
-    tables: &'a Tables,
-}
-
-impl Reader<'_> {
-    fn step(&self, line: u64, packet: &document::Packet) -> Result<Step, CaseError> {
-        let fail = |message: String| CaseError::at(self.path, line, message);
-        let at = packet.at.unwrap_or(0.0);
-        if !(0.0..1e9).contains(&at) {
-            return Err(fail(format!("at: {at} is no time in seconds")));
-        }
-        let verdict = Verdict::ALL
-            .iter()
-            .find(|verdict| verdict.name() == packet.verdict);
-        let verdict =
-            *verdict.ok_or_else(|| fail(format!("no verdict is called `{}`", packet.verdict)))?;
-        let entered = self.packet(line, &packet.packet)?;
-        let out = match &packet.out {
-            Some(out) => out
-                .iter()
-                .map(|left| self.left(left.referenced.line(), &left.value, &entered))
-                .collect::<Result<_, _>>()?,
-            None if verdict.is_drop() => Vec::new(),
-            None if verdict == Verdict::ToHost => vec![Left {
-                to: Destination::Host,
-                packet: entered.clone(),
-            }],
-            None => {
-                return Err(fail(format!(
-                    "`out` is missing: what leaves with verdict {verdict}"
-                )));
-            }
-        };
-        let counts = packet.counters.iter().flatten();
-        Ok(Step {
-            line,
-            now_ns: (at * 1e9).round() as u64,
-            entry: self.entry(&packet.from).map_err(fail)?,
-            packet: entered,
-            verdict,
-            out,
-            counts: counts
-                .map(|(what, count)| Ok((self.counted(what)?, *count)))
-                .collect::<Result<_, _>>()
-                .map_err(fail)?,
-        })
-    }
-
-    fn packet(&self, line: u64, layers: &document::Layers) -> Result<Packet, CaseError> {
-        let plain: Vec<_> = layers.iter().map(|layer| layer.value.clone()).collect();
-        compose(&plain).map_err(|error| {
-            let line = layers
-                .get(error.index)
-                .map_or(line, |layer| layer.referenced.line());
-            CaseError::at(self.path, line, error)
-        })
-    }
-
-    fn left(&self, line: u64, left: &document::Left, entered: &Packet) -> Result<Left, CaseError> {
-        let packet = match (&left.packet, left.same.unwrap_or(false)) {
-            (Some(layers), false) => self.packet(line, layers)?,
-            (None, true) => entered.clone(),
-            _ => {
-                return Err(CaseError::at(
-                    self.path,
-                    line,
-                    "give either `packet` or `same: true`",
-                ));
-            }
-        };
-        let to = self.destination(&left.to);
-        let to = to.map_err(|message| CaseError::at(self.path, line, message))?;
-        Ok(Left { to, packet })
-    }
-
-    fn entry(&self, from: &str) -> Result<Entry, String> {
-        let words: Vec<&str> = from.split_whitespace().collect();
-        match words[..] {
-            ["underlay"] => Ok(Entry::Underlay),
-            ["port", port] => Ok(Entry::Port(self.attachment(port)?.device.clone())),
-            ["segmenter", port] => Ok(Entry::Segmenter(self.attachment(port)?.device.clone())),
-            ["device", device] => DeviceName::new(device)
-                .map(Entry::Port)
-                .map_err(|error| error.to_string()),
-            _ => Err(format!(
-                "from: `{from}` is none of `port NAME`, `device NAME`, `segmenter NAME`, `underlay`"
-            )),
-        }
-    }
-
-    fn destination(&self, to: &str) -> Result<Destination, String> {
-        let words: Vec<&str> = to.split_whitespace().collect();
-        match words[..] {
-            ["underlay"] => Ok(Destination::Underlay(None)),
-            ["underlay", host] => Ok(Destination::Underlay(Some(self.vtep(host)?))),
-            ["port", port] => self
-                .attachment(port)
-                .and_then(|_| name(port))
-                .map(Destination::Port),
-            ["segmenter"] => Ok(Destination::Segmenter),
-            ["host"] => Ok(Destination::Host),
-            _ => Err(format!(
-                "to: `{to}` is none of `port NAME`, `underlay`, `underlay HOST`, `segmenter`, `host`"
-            )),
-        }
-    }
-
-    fn counted(&self, what: &str) -> Result<Counted, String> {
-        let words: Vec<&str> = what.split_whitespace().collect();
-        match words[..] {
-            ["port", port] => self
-                .attachment(port)
-                .and_then(|_| name(port))
-                .map(Counted::Port),
-            ["remote", host] => self.vtep(host).map(Counted::Remote),
-            _ => Err(format!(
-                "counters: `{what}` is neither `port NAME` nor `remote HOST`"
-            )),
-        }
-    }
-
-    fn attachment(&self, port: &str) -> Result<&Attachment, String> {
-        let found = self
-            .tables
-            .ports
-            .iter()
-            .find(|known| known.name.as_str() == port);
-        found
-            .map(|port| &port.attachment)
-            .ok_or_else(|| format!("host {} has no port `{port}`", self.tables.host))
-    }
-
-    fn vtep(&self, host: &str) -> Result<IpAddr, String> {
-        let found = self.fabric.hosts().get(host);
-        found
-            .map(|host| host.underlay)
-            .ok_or_else(|| format!("the fabric has no host `{host}`"))
-    }
-}
-
-fn name(text: &str) -> Result<Name, String> {
-    Name::new(text).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::reader::name;
     use super::*;
 
     const CASE: &str = r#"title: a broadcast reaches the other port
@@ -442,6 +338,54 @@ packets:
             let outcomes = crate::reference::run(&case);
             let words = crate::compare::with_case(&case.steps[0], &outcomes[0]).join("\n");
             assert!(words.contains(found), "{wrong}: {words}");
+        }
+    }
+
+    const FIREWALL: &str = r#"title: a rule drops, counts and logs
+fabric:
+  version: 1
+  hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+  switches: { blue: { vni: 5001 } }
+  ports:
+    a1: { switch: blue, host: h1, device: v0, mac: "02:00:00:00:00:01" }
+    a2: { switch: blue, host: h1, device: v1, mac: "02:00:00:00:00:02" }
+  rules:
+    no: { ports: [a2], direction: to_port, action: drop, log: true }
+packets:
+  - from: port a1
+    times: 2
+    packet:
+      - eth: { src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02" }
+      - ip4: { src: 198.18.100.1, dst: 198.18.100.2 }
+    verdict: firewall_drop
+    counters:
+      rule no: { packets: 1 }
+    log: [no]
+"#;
+
+    #[test]
+    fn rules_count_and_log_each_time() {
+        let case = parse(FIREWALL).unwrap();
+        assert_eq!(case.steps.len(), 2);
+        for (step, outcome) in case.steps.iter().zip(crate::reference::run(&case)) {
+            assert!(crate::compare::with_case(step, &outcome).is_empty());
+        }
+        for (right, wrong, found) in [
+            ("packets: 1 }", "packets: 0 }", "1 and not 0"),
+            ("log: [no]", "log: []", "into the log"),
+        ] {
+            let case = parse(&FIREWALL.replacen(right, wrong, 1)).unwrap();
+            let outcomes = crate::reference::run(&case);
+            let words = crate::compare::with_case(&case.steps[0], &outcomes[0]).join("\n");
+            assert!(words.contains(found), "{wrong}: {words}");
+        }
+        for (right, wrong, found) in [
+            ("rule no:", "rule yes:", "no rule `yes`"),
+            ("log: [no]", "log: [yes]", "no rule `yes`"),
+            ("from: port a1", "from: leg phys0", "no leg `phys0`"),
+        ] {
+            let error = parse(&FIREWALL.replacen(right, wrong, 1)).unwrap_err();
+            assert!(error.to_string().contains(found), "{error}");
         }
     }
 

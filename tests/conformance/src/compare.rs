@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
+use std::net::IpAddr;
 
 use overlane_model::{DeviceName, Name, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
@@ -71,6 +72,12 @@ pub fn with_case(step: &Step, outcome: &Outcome) -> Vec<String> {
     for (what, count) in &step.counts {
         found.extend(counted(what, count, &outcome.counters));
     }
+    let logged: Vec<_> = outcome.log.iter().map(|record| &record.rule).collect();
+    if let Some(log) = &step.log
+        && !log.iter().eq(logged.iter().copied())
+    {
+        found.push(format!("rules {logged:?} wrote into the log, not {log:?}"));
+    }
     found
 }
 
@@ -90,7 +97,16 @@ pub fn with_reference(
         ));
     }
     found.extend(counters(&outcome.counters, &observed.counters));
-    let flooded = outcome.verdict == Verdict::Flood || outcome.verdict.is_drop();
+    let logged: Vec<_> = outcome.log.iter().map(|record| &record.rule).collect();
+    if !observed.log.iter().eq(logged.iter().copied()) {
+        found.push(format!(
+            "log: reference {logged:?}, eBPF {:?}",
+            observed.log
+        ));
+    }
+    // What is dropped with an answer leaves as the answer.
+    let answered = outcome.outputs.len() == 1 && observed.copies == 0;
+    let flooded = outcome.verdict == Verdict::Flood || outcome.verdict.is_drop() && !answered;
     if flooded {
         // A flooded frame ends at the hook; what travels are copies, which a test run counts.
         if observed.copies as usize != outcome.outputs.len() {
@@ -106,7 +122,10 @@ pub fn with_reference(
         return found;
     }
     let Some(output) = outcome.outputs.first() else {
-        found.push("reference: nothing leaves".into());
+        // An answer to somebody whom nobody knows.
+        if observed.to.is_some() {
+            found.push(format!("device: reference none, eBPF {:?}", observed.to));
+        }
         return found;
     };
     if !is_device(tables, output, outcome.verdict, observed.to.as_ref()) {
@@ -151,6 +170,7 @@ pub const fn packet_of(output: &Output) -> &Packet {
     match output {
         Output::Port { packet, .. }
         | Output::Underlay { packet, .. }
+        | Output::Leg { packet, .. }
         | Output::Segmenter { packet }
         | Output::Host { packet } => packet,
     }
@@ -165,6 +185,12 @@ fn goes_to(output: &Output, expected: &Destination) -> bool {
         (Output::Underlay { remote, .. }, Destination::Underlay(Some(addr))) => {
             *remote == Some(*addr)
         }
+        (
+            Output::Leg {
+                device, next_hop, ..
+            },
+            Destination::Leg(leg, by),
+        ) => device == leg && next_hop == by,
         _ => false,
     }
 }
@@ -180,7 +206,17 @@ pub fn place(output: &Output) -> String {
         Output::Underlay { remote: None, .. } => "underlay".into(),
         Output::Segmenter { .. } => "segmenter".into(),
         Output::Host { .. } => "host".into(),
+        Output::Leg {
+            device, next_hop, ..
+        } => leg(device, next_hop.as_ref()),
     }
+}
+
+fn leg(device: &DeviceName, next_hop: Option<&IpAddr>) -> String {
+    next_hop.map_or_else(
+        || format!("leg {device}"),
+        |next_hop| format!("leg {device} {next_hop}"),
+    )
 }
 
 impl Display for Destination {
@@ -191,6 +227,7 @@ impl Display for Destination {
             Self::Port(port) => write!(f, "port {port}"),
             Self::Segmenter => f.write_str("segmenter"),
             Self::Host => f.write_str("host"),
+            Self::Leg(device, next_hop) => f.write_str(&leg(device, next_hop.as_ref())),
         }
     }
 }
@@ -208,10 +245,13 @@ fn is_device(tables: &Tables, output: &Output, verdict: Verdict, found: Option<&
         | (Output::Underlay { .. }, Some(Device::Uplink))
         | (Output::Segmenter { .. }, Some(Device::Segmenter)) => true,
         // To be received anew: its protocol is still the inner frame's.
-        (Output::Underlay { .. }, Some(Device::Segmenter)) => verdict == Verdict::Encap,
+        (Output::Underlay { .. }, Some(Device::Segmenter)) => {
+            matches!(verdict, Verdict::Encap | Verdict::Answer)
+        }
         (Output::Port { port, .. }, Some(Device::Port(device))) => {
             device_of(tables, port) == Some(device)
         }
+        (Output::Leg { device, .. }, Some(Device::Leg(found))) => device == found,
         _ => false,
     }
 }
@@ -228,17 +268,21 @@ fn counted(what: &Counted, count: &Count, counters: &Counters) -> Vec<String> {
             packets(counters.from_port.get(port)),
             packets(counters.to_port.get(port)),
             packets(counters.port_dropped.get(port)),
+            0,
         ],
         Counted::Remote(remote) => [
             packets(counters.from_remote.get(remote)),
             packets(counters.to_remote.get(remote)),
             packets(counters.remote_dropped.get(remote)),
+            0,
         ],
+        Counted::Rule(rule) => [0, 0, 0, packets(counters.rules.get(rule))],
     };
     let wanted = [
         ("from", count.from),
         ("to", count.to),
         ("dropped", count.dropped),
+        ("packets", count.packets),
     ];
     let wrong = wanted
         .iter()
@@ -287,6 +331,7 @@ pub(crate) fn counters(reference: &Counters, ebpf: &Counters) -> Vec<String> {
         &ebpf.remote_dropped,
         &mut found,
     );
+    map("rule", &reference.rules, &ebpf.rules, &mut found);
     found
 }
 

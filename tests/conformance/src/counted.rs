@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use overlane_ebpf::abi;
 use overlane_ebpf::counters::Counters as MapCounters;
-use overlane_model::Tables;
+use overlane_model::{Name, Tables};
 use overlane_pipeline::{Counter, Counters};
 
 /// `after` less `before`. A port that is not in the tables is none of ours.
@@ -47,6 +47,23 @@ pub fn added(tables: &Tables, before: &MapCounters, after: &MapCounters) -> Coun
             new.from_remote,
         );
         put(&mut added.remote_dropped, remote, old.dropped, new.dropped);
+    }
+    added
+}
+
+/// Counters of rules by number.
+pub type RuleCounters = BTreeMap<u32, abi::Counter>;
+
+/// The same for the rules of the tables.
+pub fn added_rules(
+    tables: &Tables,
+    before: &RuleCounters,
+    after: &RuleCounters,
+) -> BTreeMap<Name, Counter> {
+    let mut added = BTreeMap::new();
+    for (number, rule) in (0..).zip(&tables.firewall.rules) {
+        let count = |counters: &RuleCounters| counters.get(&number).copied().unwrap_or_default();
+        put(&mut added, rule.name.clone(), count(before), count(after));
     }
     added
 }

@@ -1,6 +1,7 @@
 //! The reference executor and the eBPF programs on the same packets: the first difference, made small, as a
 //! case that shows it.
 
+mod connections;
 mod shrink;
 
 use std::collections::BTreeMap;
@@ -10,18 +11,30 @@ use std::net::IpAddr;
 use overlane_ebpf::learned::LearnedEntry;
 use overlane_ebpf::{EbpfError, abi};
 use overlane_model::{Fabric, Tables, Verdict};
-use overlane_pipeline::{Entry, Host, LearnedPlace, Outcome, State};
+use overlane_pipeline::{ConnectionState, Entry, LearnedPlace, Outcome, State, Zone};
 use overlane_wire::Mac;
 
 pub use shrink::shrink;
 
+use crate::case::LegDevice;
 use crate::compare;
 use crate::dissect::{dissect, text};
 use crate::generate::{Arrival, FabricSpec};
+use crate::reference;
 use crate::test_runner::{TestRunner, can_run};
 
-/// How often each verdict was seen.
-pub type Verdicts = BTreeMap<Verdict, u64>;
+/// So many connections have a place: few, so that now and then there is none. The kernel's programs must be
+/// [loaded](TestRunner::with_places) with as many.
+pub const PLACES: u32 = 8;
+
+/// What random packets met.
+#[derive(Clone, Default, Debug)]
+pub struct Met {
+    /// How often each verdict was seen.
+    pub verdicts: BTreeMap<Verdict, u64>,
+    /// How many connections were in each state after a sequence, ports' and (`true`) translations.
+    pub connections: BTreeMap<(bool, ConnectionState), u64>,
+}
 
 /// Packets on which the executors differ.
 #[derive(Clone, Debug)]
@@ -34,12 +47,10 @@ pub struct Difference {
     pub found: Vec<String>,
 }
 
-/// The tables of the first host; none where the fabric is refused.
-pub fn tables(spec: &FabricSpec) -> Option<Tables> {
-    Fabric::parse("random", &spec.yaml())
-        .ok()?
-        .compile("h1")
-        .ok()
+/// The tables of the first host; or why the fabric is refused.
+pub fn tables(spec: &FabricSpec) -> Result<Tables, String> {
+    let fabric = Fabric::parse("random", &spec.yaml()).map_err(|errors| errors.render(false))?;
+    fabric.compile("h1").map_err(|error| error.to_string())
 }
 
 /// Runs packets that follow each other on both executors, up to the first difference. Without a kernel, on the
@@ -48,31 +59,33 @@ pub fn run(
     kernel: Option<&mut TestRunner>,
     spec: &FabricSpec,
     arrivals: &[Arrival],
-    verdicts: &mut Verdicts,
+    met: &mut Met,
 ) -> Result<Option<Difference>, EbpfError> {
-    let Some(tables) = tables(spec) else {
+    let Ok(tables) = tables(spec) else {
         return Ok(None);
     };
-    let host = Host::new(tables.clone(), spec.underlay_mtu);
-    let mut state = State::new();
+    let host = reference::host(&tables, spec.underlay_mtu, LegDevice::default());
+    let mut state = State::with_places(PLACES);
     let Some(kernel) = kernel else {
         for arrival in arrivals {
             let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
-            *verdicts.entry(outcome.verdict).or_default() += 1;
+            *met.verdicts.entry(outcome.verdict).or_default() += 1;
         }
+        met.connections_of(&state);
         return Ok(None);
     };
-    kernel.set_host(&tables, spec.underlay_mtu)?;
+    kernel.set_host(&tables, spec.underlay_mtu, LegDevice::default())?;
     for (index, arrival) in arrivals.iter().enumerate() {
         if !can_run(&arrival.packet) {
             continue;
         }
         let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
-        *verdicts.entry(outcome.verdict).or_default() += 1;
+        *met.verdicts.entry(outcome.verdict).or_default() += 1;
         let observed = kernel.run(arrival.now_ns, &arrival.entry, &arrival.packet)?;
         let mut found = compare::with_reference(&tables, &arrival.packet, &outcome, &observed);
         if found.is_empty() && index + 1 == arrivals.len() {
             found = learned(&tables, &state, kernel)?;
+            found.extend(connections::differences(&tables, &state, kernel)?);
         }
         if !found.is_empty() {
             return Ok(Some(Difference {
@@ -82,7 +95,18 @@ pub fn run(
             }));
         }
     }
+    met.connections_of(&state);
     Ok(None)
+}
+
+impl Met {
+    fn connections_of(&mut self, state: &State) {
+        for (key, connection) in state.connections() {
+            let is_translation = matches!(key.zone, Zone::Router(_));
+            let kind = (is_translation, connection.state);
+            *self.connections.entry(kind).or_default() += 1;
+        }
+    }
 }
 
 /// (switch, MAC) → device and tag or VTEP, key, age, time.
@@ -178,11 +202,11 @@ impl Difference {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let Some(tables) = tables(&self.spec) else {
+        let Ok(tables) = tables(&self.spec) else {
             return Vec::new();
         };
-        let host = Host::new(tables, self.spec.underlay_mtu);
-        let mut state = State::new();
+        let host = reference::host(&tables, self.spec.underlay_mtu, LegDevice::default());
+        let mut state = State::with_places(PLACES);
         let arrivals = self.arrivals.iter();
         arrivals
             .map(|arrival| host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet))
@@ -202,6 +226,7 @@ impl Difference {
                 )
             }
             Entry::Underlay => "underlay".into(),
+            Entry::Leg(device) => format!("leg {device}"),
         }
     }
 }

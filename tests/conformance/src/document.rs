@@ -10,6 +10,7 @@ use serde_saphyr::Spanned;
 
 use crate::case::CaseError;
 use crate::layers::Layer;
+use crate::values::MacText;
 
 /// Layers, each with its line.
 pub(crate) type Layers = Vec<Spanned<Layer>>;
@@ -21,18 +22,29 @@ pub(crate) struct Document {
     pub(crate) fabric: FabricPlace,
     pub(crate) host: Option<String>,
     pub(crate) underlay_mtu: Option<u32>,
+    pub(crate) leg: Option<Leg>,
     pub(crate) packets: Vec<Spanned<Packet>>,
+}
+
+/// The device of a gateway's leg.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Leg {
+    pub(crate) mac: Option<MacText>,
+    pub(crate) mtu: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Packet {
     pub(crate) at: Option<f64>,
+    pub(crate) times: Option<usize>,
     pub(crate) from: String,
     pub(crate) packet: Layers,
     pub(crate) verdict: String,
     pub(crate) out: Option<Vec<Spanned<Left>>>,
     pub(crate) counters: Option<BTreeMap<String, Count>>,
+    pub(crate) log: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,7 +55,7 @@ pub(crate) struct Left {
     pub(crate) same: Option<bool>,
 }
 
-/// Packets counted at a port or remote: from it, to it, and dropped.
+/// Packets counted at a port or remote: from it, to it, and dropped; at a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
@@ -53,6 +65,8 @@ pub struct Count {
     pub to: Option<u64>,
     /// Dropped.
     pub dropped: Option<u64>,
+    /// That the rule let pass or stopped.
+    pub packets: Option<u64>,
 }
 
 /// Where a case's fabric stands.

@@ -1,19 +1,28 @@
 //! Random fabrics, and random packets that mean something in them: most would pass, the others are off by
 //! little. For the test that compares executors.
 
+mod conversation;
 mod fabric;
+mod firewall;
 mod guest;
 mod ipv6;
+mod routing;
 mod underlay;
 
 pub use fabric::{FabricSpec, PortSpec, SwitchSpec};
+pub use firewall::RuleSpec;
+pub use routing::{GatewaySpec, RouterSpec};
 
 use overlane_model::{DeviceName, Tables};
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag as BesideTag;
 use overlane_wire::{Mac, VlanTag};
 
+use conversation::Conversations;
+
+use crate::case::LegDevice;
 use crate::random::Random;
+use crate::reference;
 
 /// A packet that enters a host.
 #[derive(Clone, Debug)]
@@ -44,20 +53,29 @@ fn stranger(random: &mut Random) -> Mac {
 pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Arrival> {
     let mut now_ns = 0;
     let mut arrivals: Vec<Arrival> = Vec::new();
+    let host = reference::host(world.tables, world.spec.underlay_mtu, LegDevice::default());
+    let mut conversations = Conversations::new(world, host);
+    let talkative = if world.is_simple() { 15 } else { 70 };
     for _ in 0..length {
         now_ns += pause(random);
+        let talks = random.percent(talkative);
         let (entry, mut packet) = match random.below(100) {
+            _ if talks => conversations.next(random),
             0..50 => from_port(random, world),
             50..54 => from_segmenter(random, world),
             54..60 => underlay::plain(random, world),
             _ => underlay::tunnelled(random, world),
         };
-        mutate(random, &mut packet);
-        arrivals.push(Arrival {
+        if !talks || random.percent(12) {
+            mutate(random, &mut packet);
+        }
+        let arrival = Arrival {
             now_ns,
             entry,
             packet,
-        });
+        };
+        conversations.carry(&arrival);
+        arrivals.push(arrival);
     }
     arrivals
 }
@@ -65,14 +83,20 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
 /// Ages are whole seconds: the borders are what matters.
 fn pause(random: &mut Random) -> u64 {
     const SECOND: u64 = 1_000_000_000;
-    match random.below(12) {
+    match random.below(24) {
         0 => SECOND,
         1 => SECOND - 1,
         2 => SECOND + 1,
         3 => 2 * SECOND,
         4 => 2 * SECOND + 1,
-        5 => random.below(4_000_000_000) as u64,
-        6 => 300 * SECOND + random.below(3) as u64 - 1,
+        5 | 6 => random.below(4_000_000_000) as u64,
+        7 => 300 * SECOND + random.below(3) as u64 - 1,
+        8 => {
+            let seconds = random.of([10, 10, 30, 30, 60, 120, 180, 432_000]);
+            seconds * SECOND + random.below(3) as u64 - 1
+        }
+        9 => SECOND / 10 + random.below(3) as u64 - 1,
+        10..14 => 0,
         _ => random.below(50_000_000) as u64,
     }
 }
@@ -155,6 +179,14 @@ fn mutate(random: &mut Random, packet: &mut Packet) {
 }
 
 impl World<'_> {
+    /// Nothing in it routes or has a firewall.
+    fn is_simple(&self) -> bool {
+        let drops = |switch: &SwitchSpec| switch.drops != (false, false);
+        self.spec.routers.is_empty()
+            && self.spec.rules.is_empty()
+            && !self.spec.switches.iter().any(drops)
+    }
+
     /// The ports of a switch.
     fn members(&self, switch: usize) -> Vec<&PortSpec> {
         let ports = self.spec.ports.iter();

@@ -46,6 +46,7 @@ fn entrance(step: &Step) -> String {
         Entry::Port(device) => format!("device {device}"),
         Entry::Segmenter(device) => format!("segmenter, of device {device}"),
         Entry::Underlay => "underlay".into(),
+        Entry::Leg(device) => format!("leg {device}"),
     }
 }
 

@@ -1,15 +1,28 @@
 //! Runs a case on the reference executor.
 
+use overlane_model::{GatewayPlace, Tables};
 use overlane_pipeline::{Host, Outcome, State};
 
-use crate::case::Case;
+use crate::case::{Case, LegDevice};
 
 /// What becomes of each packet of a case, in order on one state.
 pub fn run(case: &Case) -> Vec<Outcome> {
-    let host = Host::new(case.tables.clone(), case.underlay_mtu);
+    let host = host(&case.tables, case.underlay_mtu, case.leg);
     let mut state = State::new();
     let steps = case.steps.iter();
     steps
         .map(|step| host.run(&mut state, step.now_ns, &step.entry, &step.packet))
         .collect()
+}
+
+/// A host whose legs are all alike.
+pub fn host(tables: &Tables, underlay_mtu: u32, leg: LegDevice) -> Host {
+    let mut host = Host::new(tables.clone(), underlay_mtu);
+    for router in &tables.routers {
+        let place = router.gateway.as_ref().map(|gateway| &gateway.place);
+        if let Some(GatewayPlace::Here { leg: Some(device) }) = place {
+            host = host.with_leg(device, leg.mac, leg.mtu);
+        }
+    }
+    host
 }

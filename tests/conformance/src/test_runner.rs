@@ -3,21 +3,24 @@
 
 use std::collections::BTreeMap;
 
+use overlane_ebpf::connections::ConnectionEntry;
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
-use overlane_ebpf::tables::{Devices, PortDevice, encode};
+use overlane_ebpf::tables::{Devices, LegDevice as LegNumbers, PortDevice, encode};
 use overlane_ebpf::test_run::{self, Beside, TestRun};
 use overlane_ebpf::{EbpfError, Program, preflight};
-use overlane_model::{DeviceName, Tables, Verdict};
-use overlane_pipeline::{Counters, Entry, Packet};
+use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
+use overlane_pipeline::{Counters, Entry, Packet, State};
 
-use crate::counted::added;
+use crate::case::LegDevice;
+use crate::counted::{self, added};
 
 /// Devices that are not there: the programs only compare the numbers.
 const UPLINK: u32 = 1_000_001;
 const SEGMENTER: u32 = 1_000_002;
 const NO_PORT: u32 = 1_000_009;
 const FIRST_PORT: u32 = 1_000_010;
+const FIRST_LEG: u32 = 1_100_000;
 
 /// The programs, with the tables of one host.
 #[derive(Debug)]
@@ -25,6 +28,7 @@ pub struct TestRunner {
     kernel: TestRun,
     tables: Option<Named>,
     counted: MapCounters,
+    counted_rules: counted::RuleCounters,
 }
 
 /// The tables, and the numbers of their devices.
@@ -32,6 +36,7 @@ pub struct TestRunner {
 struct Named {
     tables: Tables,
     devices: BTreeMap<DeviceName, u32>,
+    legs: BTreeMap<DeviceName, u32>,
 }
 
 /// What became of a packet.
@@ -47,6 +52,8 @@ pub struct Observed {
     pub packet: Packet,
     /// What was counted.
     pub counters: Counters,
+    /// The rules that wrote records of it.
+    pub log: Vec<Name>,
 }
 
 /// A device of the host.
@@ -58,6 +65,8 @@ pub enum Device {
     Segmenter,
     /// One with ports.
     Port(DeviceName),
+    /// A gateway's leg.
+    Leg(DeviceName),
     /// A number nobody has.
     Unknown(u32),
 }
@@ -78,16 +87,27 @@ pub fn can_run(packet: &Packet) -> bool {
 impl TestRunner {
     /// Loads the programs; once is enough for a process.
     pub fn load() -> Result<Self, EbpfError> {
-        let kernel = TestRun::load()?;
+        Self::with_places(State::MAX_CONNECTIONS)
+    }
+
+    /// The same with places for so many connections.
+    pub fn with_places(places: u32) -> Result<Self, EbpfError> {
+        let kernel = TestRun::load(places)?;
         Ok(Self {
             counted: kernel.counters()?,
+            counted_rules: kernel.rule_counters()?,
             kernel,
             tables: None,
         })
     }
 
-    /// Becomes a host with these tables, which has learned nothing.
-    pub fn set_host(&mut self, tables: &Tables, underlay_mtu: u32) -> Result<(), EbpfError> {
+    /// Becomes a host with these tables and with legs that are all alike, which has learned nothing.
+    pub fn set_host(
+        &mut self,
+        tables: &Tables,
+        underlay_mtu: u32,
+        leg: LegDevice,
+    ) -> Result<(), EbpfError> {
         let mut devices = BTreeMap::new();
         for port in &tables.ports {
             let next = FIRST_PORT + devices.len() as u32;
@@ -99,10 +119,16 @@ impl TestRunner {
             let peer = ifindex % 2 == 0; // both ways of delivery
             (name.clone(), PortDevice { ifindex, peer })
         });
+        let legs = legs(tables);
+        let numbers = legs.iter().map(|(name, &ifindex)| {
+            let LegDevice { mac, mtu } = leg;
+            (name.clone(), LegNumbers { ifindex, mac, mtu })
+        });
         let contents = encode(
             tables,
             &Devices {
                 ports: ports.collect(),
+                legs: numbers.collect(),
                 uplink_ifindex: UPLINK,
                 underlay_mtu,
                 segmenter_ifindex: SEGMENTER,
@@ -110,9 +136,12 @@ impl TestRunner {
         )?;
         self.kernel.set_tables(&contents)?;
         self.counted = self.kernel.counters()?;
+        self.counted_rules = self.kernel.rule_counters()?;
+        self.kernel.take_log();
         self.tables = Some(Named {
             tables: tables.clone(),
             devices,
+            legs,
         });
         Ok(())
     }
@@ -125,6 +154,11 @@ impl TestRunner {
     /// What is learned now.
     pub fn learned(&self) -> Result<Vec<LearnedEntry>, EbpfError> {
         self.kernel.learned()
+    }
+
+    /// The connections there are now.
+    pub fn connections(&self) -> Result<Vec<ConnectionEntry>, EbpfError> {
+        self.kernel.connections()
     }
 
     /// The device with a number that [`learned`](Self::learned) gave.
@@ -152,6 +186,10 @@ impl TestRunner {
             Entry::Port(device) => (Program::FromPort, named.ifindex(device), 0),
             Entry::Segmenter(device) => (Program::FromSegmenter, SEGMENTER, named.ifindex(device)),
             Entry::Underlay => (Program::FromUnderlay, UPLINK, 0),
+            Entry::Leg(device) => {
+                let leg = named.legs.get(device).copied();
+                (Program::FromLeg, leg.unwrap_or(NO_PORT), 0)
+            }
         };
         let beside = Beside {
             now_ns,
@@ -161,11 +199,20 @@ impl TestRunner {
         };
         let ran = self.kernel.run(program, &packet.bytes, beside)?;
         let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
+        let rules = self.kernel.rule_counters()?;
+        let rules_before = std::mem::replace(&mut self.counted_rules, rules);
+        let mut counters = added(&named.tables, &before, &self.counted);
+        counters.rules = counted::added_rules(&named.tables, &rules_before, &self.counted_rules);
+        let records = self.kernel.take_log();
         Ok(Observed {
+            log: records
+                .iter()
+                .filter_map(|record| named.rule(record.rule))
+                .collect(),
             verdict: ran.verdict,
             to: named.device(ran.ifindex),
             copies: ran.copies,
-            counters: added(&named.tables, &before, &self.counted),
+            counters,
             packet: Packet {
                 bytes: ran.bytes,
                 tag: ran.tag,
@@ -181,13 +228,32 @@ impl Named {
     }
 
     fn device(&self, ifindex: u32) -> Option<Device> {
-        let port = self.devices.iter().find(|(_, known)| **known == ifindex);
-        Some(match (ifindex, port) {
-            (0, _) => return None,
-            (UPLINK, _) => Device::Uplink,
-            (SEGMENTER, _) => Device::Segmenter,
-            (_, Some((name, _))) => Device::Port(name.clone()),
-            (other, None) => Device::Unknown(other),
+        let find = |devices: &BTreeMap<DeviceName, u32>| {
+            let found = devices.iter().find(|(_, known)| **known == ifindex);
+            found.map(|(name, _)| name.clone())
+        };
+        Some(match (ifindex, find(&self.devices), find(&self.legs)) {
+            (0, ..) => return None,
+            (UPLINK, ..) => Device::Uplink,
+            (SEGMENTER, ..) => Device::Segmenter,
+            (_, Some(name), _) => Device::Port(name),
+            (_, None, Some(name)) => Device::Leg(name),
+            (other, ..) => Device::Unknown(other),
         })
     }
+
+    fn rule(&self, number: u32) -> Option<Name> {
+        let rules = &self.tables.firewall.rules;
+        rules.get(number as usize).map(|rule| rule.name.clone())
+    }
+}
+
+/// Numbers for the legs that are here.
+fn legs(tables: &Tables) -> BTreeMap<DeviceName, u32> {
+    let gateways = tables.routers.iter().filter_map(|it| it.gateway.as_ref());
+    let devices = gateways.filter_map(|gateway| match &gateway.place {
+        GatewayPlace::Here { leg } => leg.clone(),
+        GatewayPlace::Remote(_) => None,
+    });
+    devices.zip(FIRST_LEG..).collect()
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use overlane_ebpf::{DataPath, EbpfError, preflight};
 use overlane_host::{HostError, paths};
-use overlane_model::{DeviceName, Tables};
+use overlane_model::{DeviceName, GatewayPlace, Tables};
 use overlane_net::NetError;
 use overlane_pipeline::{Counters, Entry, GsoKind, Host, Outcome, Packet, State};
 use overlane_wire::EtherType;
@@ -107,6 +107,15 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     let first = case.steps.first()?;
     if case.steps.iter().any(|step| step.now_ns != first.now_ns) {
         return Some("time passes");
+    }
+    let gateways = case
+        .tables
+        .routers
+        .iter()
+        .filter_map(|it| it.gateway.as_ref());
+    let has_leg = |place: &GatewayPlace| matches!(place, GatewayPlace::Here { leg: Some(_) });
+    if gateways.map(|gateway| &gateway.place).any(has_leg) {
+        return Some("it needs a leg");
     }
     case.steps
         .iter()
@@ -206,16 +215,12 @@ impl WireRunner {
     }
 
     fn build(&mut self, case: &Case) -> Result<(), WireError> {
-        let learns = case
-            .tables
-            .switches
-            .iter()
-            .any(|switch| switch.learn_age_s.is_some());
+        let learns = (case.tables.switches.iter()).any(|switch| switch.learn_age_s.is_some());
         let is_right = |(tables, mtu, _): &(Tables, u32, World)| {
             !learns && *tables == case.tables && *mtu == case.underlay_mtu
         };
         if self.world.as_ref().is_some_and(is_right) {
-            return Ok(());
+            return (self.world.as_ref()).map_or(Ok(()), |(.., world)| world.forget_connections());
         }
         self.world = None;
         self.built += 1;

@@ -66,7 +66,9 @@ fn every_case_on_the_ebpf_programs() {
             continue;
         }
         ran += 1;
-        runner.set_host(&case.tables, case.underlay_mtu).unwrap();
+        runner
+            .set_host(&case.tables, case.underlay_mtu, case.leg)
+            .unwrap();
         for (index, outcome) in reference::run(case).iter().enumerate() {
             let step = &case.steps[index];
             let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();

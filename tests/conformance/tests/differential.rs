@@ -1,5 +1,5 @@
 //! The reference executor and the eBPF programs decide the same about random packets in random fabrics:
-//! verdict, device, bytes, tag, every counter, and what is learned. Each kind of difference is shown once, as a
+//! verdict, device, bytes, tag, every counter, the log, what is learned, and every connection. Each kind of difference is shown once, as a
 //! case made small.
 //!
 //! `OVERLANE_SEED` chooses other packets, `OVERLANE_PACKETS` how many.
@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
-use overlane_conformance::differential::{self, Verdicts, shrink};
+use overlane_conformance::differential::{self, Met, PLACES, shrink};
 use overlane_conformance::generate::{FabricSpec, World, sequence};
 use overlane_conformance::random::Random;
 use overlane_conformance::test_runner::{TestRunner, obstacle};
 use overlane_model::Verdict;
 
 const SEQUENCES: usize = 8;
-const PACKETS: usize = 24;
+const PACKETS: usize = 40;
 
 /// So many kinds of difference are shown before the test ends.
 const KINDS: usize = 8;
@@ -59,17 +59,21 @@ fn both_executors_decide_the_same_about_random_packets() {
             ));
             None
         }
-        None => Some(TestRunner::load().unwrap_or_else(|error| panic!("{error}: {error:#?}"))),
+        None => {
+            let loaded = TestRunner::with_places(PLACES);
+            Some(loaded.unwrap_or_else(|error| panic!("{error}: {error:#?}")))
+        }
     };
-    let mut verdicts = Verdicts::new();
+    let mut met = Met::default();
     let (mut kinds, mut failures) = (BTreeSet::new(), Vec::new());
     let (mut packets, mut fabrics) = (0, 0);
     while packets < wanted {
         let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(fabrics));
         let spec = FabricSpec::random(&mut random);
         fabrics += 1;
-        let tables = differential::tables(&spec).unwrap_or_else(|| {
-            panic!("seed {seed}, fabric {fabrics} is refused:\n{}", spec.yaml())
+        let tables = differential::tables(&spec).unwrap_or_else(|error| {
+            let yaml = spec.yaml();
+            panic!("seed {seed}, fabric {fabrics} is refused:\n{error}\n{yaml}")
         });
         let world = World {
             spec: &spec,
@@ -79,7 +83,7 @@ fn both_executors_decide_the_same_about_random_packets() {
             let arrivals = sequence(&mut random, &world, PACKETS);
             packets += arrivals.len();
             let difference =
-                differential::run(kernel.as_mut(), &spec, &arrivals, &mut verdicts).unwrap();
+                differential::run(kernel.as_mut(), &spec, &arrivals, &mut met).unwrap();
             if let (Some(difference), Some(kernel)) = (difference, kernel.as_mut())
                 && kinds.insert(difference.kind())
             {
@@ -110,24 +114,39 @@ fn both_executors_decide_the_same_about_random_packets() {
     statistics(
         &format!("{packets} packets in {fabrics} fabrics (seed {seed}), {on}"),
         packets,
-        &verdicts,
+        &met,
     );
 }
 
 /// How often each verdict was met; none may be missed that can be met.
-fn statistics(words: &str, packets: usize, verdicts: &Verdicts) {
-    let counts: Vec<_> = verdicts
+fn statistics(words: &str, packets: usize, met: &Met) {
+    let counts: Vec<_> = met
+        .verdicts
         .iter()
         .map(|(verdict, count)| format!("{verdict} {count}"))
         .collect();
     say(&format!("{words}: {}", counts.join(", ")));
+    let connections = met
+        .connections
+        .iter()
+        .map(|((is_translation, state), count)| {
+            let kind = if *is_translation {
+                "translations"
+            } else {
+                "connections"
+            };
+            format!("{kind} {state} {count}")
+        });
+    let connections: Vec<_> = connections.collect();
+    say(&format!("left behind: {}", connections.join(", ")));
     if packets >= ENOUGH {
         let reachable = Verdict::ALL
             .iter()
             .filter(|verdict| !OUT_OF_REACH.iter().any(|(out, _)| out == *verdict));
         let missed: Vec<_> = reachable
-            .filter(|verdict| !verdicts.contains_key(verdict))
+            .filter(|verdict| !met.verdicts.contains_key(verdict))
             .collect();
         assert!(missed.is_empty(), "no packet met {missed:?}");
+        assert_eq!(met.connections.len(), 8, "each state of both kinds");
     }
 }

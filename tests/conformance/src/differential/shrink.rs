@@ -3,8 +3,8 @@
 
 use overlane_ebpf::EbpfError;
 
-use super::{Difference, Verdicts, run};
-use crate::generate::{Arrival, FabricSpec};
+use super::{Difference, Met, run};
+use crate::generate::{Arrival, FabricSpec, RouterSpec};
 use crate::test_runner::TestRunner;
 
 /// The most runs that are spent on it.
@@ -41,12 +41,7 @@ impl Shrinker<'_> {
             return Ok(false);
         }
         self.left -= 1;
-        let found = run(
-            Some(&mut *self.kernel),
-            spec,
-            arrivals,
-            &mut Verdicts::new(),
-        )?;
+        let found = run(Some(&mut *self.kernel), spec, arrivals, &mut Met::default())?;
         let found = found.filter(|found| found.kind() == self.best.kind());
         let differs = found.is_some();
         if let Some(found) = found {
@@ -149,7 +144,7 @@ impl Shrinker<'_> {
 /// A change by its number; none when there are no more.
 type Change = fn(&FabricSpec, usize) -> Option<FabricSpec>;
 
-const CHANGES: [Change; 4] = [
+const CHANGES: [Change; 9] = [
     |spec, index| {
         let mut spec = spec.clone();
         (index < spec.ports.len()).then(|| spec.ports.remove(index))?;
@@ -158,7 +153,10 @@ const CHANGES: [Change; 4] = [
     |spec, index| {
         // Only the last can go: ports know their switch by its place.
         let last = spec.switches.len() - 1;
-        let unused = spec.ports.iter().all(|port| port.switch != last);
+        let joined = |router: &RouterSpec| router.interfaces.iter().any(|it| it.0 == last);
+        let unused = spec.ports.iter().all(|port| port.switch != last)
+            && spec.rules.iter().all(|rule| rule.switch != Some(last))
+            && !spec.routers.iter().any(joined);
         (index == 0 && last > 0 && unused).then(|| {
             let mut spec = spec.clone();
             spec.switches.pop();
@@ -190,7 +188,54 @@ const CHANGES: [Change; 4] = [
                 .switches
                 .iter_mut()
                 .for_each(|switch| switch.is_transparent = false),
+            5 => spec
+                .switches
+                .iter_mut()
+                .for_each(|switch| switch.drops = (false, false)),
             _ => return None,
+        }
+        Some(spec)
+    },
+    |spec, index| {
+        let mut spec = spec.clone();
+        (index < spec.rules.len()).then(|| spec.rules.remove(index))?;
+        Some(spec)
+    },
+    |spec, index| {
+        let mut spec = spec.clone();
+        let rule = spec.rules.get_mut(index / 4)?;
+        match index % 4 {
+            0 => rule.log = false,
+            1 => rule.peers.clear(),
+            2 => rule.services.clear(),
+            _ => rule.ports.truncate(1),
+        }
+        Some(spec)
+    },
+    |spec, index| {
+        let mut spec = spec.clone();
+        (index < spec.routers.len()).then(|| spec.routers.remove(index))?;
+        Some(spec)
+    },
+    |spec, index| {
+        let mut spec = spec.clone();
+        let router = spec.routers.get_mut(index / 32)?;
+        let at = index % 32;
+        if at < 16 {
+            (at < router.routes.len()).then(|| router.routes.remove(at));
+        } else if let Some(gateway) = &mut router.gateway {
+            (at - 16 < gateway.nat.len()).then(|| gateway.nat.remove(at - 16));
+        }
+        Some(spec)
+    },
+    |spec, index| {
+        let mut spec = spec.clone();
+        let router = spec.routers.get_mut(index / 4)?;
+        let at = index % 4;
+        if at == 0 {
+            router.gateway = None;
+        } else if router.interfaces.len() > 1 {
+            (at <= router.interfaces.len()).then(|| router.interfaces.remove(at - 1));
         }
         Some(spec)
     },

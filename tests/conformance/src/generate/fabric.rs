@@ -1,9 +1,13 @@
-//! Random fabrics: a few hosts, switches of every kind, ports with every setting.
+//! Random fabrics: a few hosts, switches of every kind, ports with every setting; routers and rules of their own
+//! modules.
 
 use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use overlane_wire::Mac;
 
+use super::firewall::{self, RuleSpec};
+use super::routing::{self, RouterSpec};
 use crate::random::Random;
 
 /// A fabric; the packets enter its first host.
@@ -27,6 +31,10 @@ pub struct FabricSpec {
     pub switches: Vec<SwitchSpec>,
     /// Logical ports.
     pub ports: Vec<PortSpec>,
+    /// Logical routers.
+    pub routers: Vec<RouterSpec>,
+    /// Rules of the firewall.
+    pub rules: Vec<RuleSpec>,
 }
 
 /// A logical switch.
@@ -40,6 +48,10 @@ pub struct SwitchSpec {
     pub floods: bool,
     /// Carries guests' tags.
     pub is_transparent: bool,
+    /// Drops from ports, and to ports, what no rule allows.
+    pub drops: (bool, bool),
+    /// Lets packets pass that no connection has a place for.
+    pub allows_when_full: bool,
 }
 
 /// A logical port.
@@ -88,6 +100,8 @@ impl FabricSpec {
             underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
             switches,
             ports: Vec::new(),
+            routers: Vec::new(),
+            rules: Vec::new(),
         };
         for name in 0..3 + random.below(7) {
             // The first port is on the host that the packets enter.
@@ -99,6 +113,8 @@ impl FabricSpec {
             let port = port(random, &spec, name, host);
             spec.ports.push(port);
         }
+        spec.routers = routing::routers(random, &spec);
+        spec.rules = firewall::rules(random, &spec);
         spec
     }
 
@@ -132,8 +148,21 @@ impl FabricSpec {
         if !self.ports.is_empty() {
             out += "ports:\n";
         }
+
         for port in &self.ports {
             let _ = writeln!(out, "  p{}: {{ {} }}", port.name, port.yaml());
+        }
+        if !self.rules.is_empty() {
+            out += "rules:\n";
+        }
+        for rule in &self.rules {
+            let _ = writeln!(out, "  r{}: {{ {} }}", rule.name, rule.yaml());
+        }
+        if !self.routers.is_empty() {
+            out += "routers:\n";
+        }
+        for router in &self.routers {
+            out += &router.yaml();
         }
         out
     }
@@ -159,6 +188,8 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         },
         floods: random.percent(50),
         is_transparent: !is_vlan && random.percent(30),
+        drops: (random.percent(10), random.percent(15)),
+        allows_when_full: random.percent(20),
     }
 }
 
@@ -223,6 +254,13 @@ impl SwitchSpec {
         if self.is_transparent {
             out += ", vlan: transparent";
         }
+        let (from, to) = self.drops;
+        if from || to || self.allows_when_full {
+            let word = |drops| if drops { "drop" } else { "allow" };
+            let (from, to, full) = (word(from), word(to), word(!self.allows_when_full));
+            let policies = format!("from_port: {from}, to_port: {to}, when_full: {full}");
+            let _ = write!(out, ", firewall: {{ {policies} }}");
+        }
         out
     }
 }
@@ -230,12 +268,13 @@ impl SwitchSpec {
 impl PortSpec {
     /// Its IPv4 address, or one nobody has.
     pub fn v4(&self) -> [u8; 4] {
-        [198, 18, 100, self.address]
+        [198, 18, 100 + self.switch as u8, self.address]
     }
 
     /// Its IPv6 address, or one nobody has.
     pub fn v6(&self) -> [u8; 16] {
         let mut addr = [0x20, 1, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        addr[7] = self.switch as u8;
         addr[15] = self.address;
         addr
     }
@@ -253,8 +292,9 @@ impl PortSpec {
         if self.address != 0 {
             let _ = write!(
                 out,
-                ", addresses: [198.18.100.{0}, \"2001:2:1::{0:x}\"]",
-                self.address
+                ", addresses: [{}, \"{}\"]",
+                Ipv4Addr::from(self.v4()),
+                Ipv6Addr::from(self.v6())
             );
         }
         if let Some(vlan) = self.vlan {
@@ -267,5 +307,28 @@ impl PortSpec {
             let _ = write!(out, ", learning: {{ limit: {limit}, age: {age} }}");
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::FabricSpec;
+    use crate::differential::tables;
+    use crate::random::Random;
+
+    #[test]
+    fn random_fabrics_make_sense() {
+        let mut refused = BTreeMap::new();
+        for seed in 0..500 {
+            let spec = FabricSpec::random(&mut Random::new(seed));
+            if let Err(error) = tables(&spec) {
+                let kind = error.lines().next().unwrap_or_default().to_owned();
+                refused.insert(kind, error + &spec.yaml());
+            }
+        }
+        let refused: Vec<_> = refused.into_values().collect();
+        assert!(refused.is_empty(), "{}", refused.join("\n"));
     }
 }

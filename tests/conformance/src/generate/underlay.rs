@@ -210,3 +210,55 @@ fn geneve(random: &mut Random, vni: u32, from: u16, to: u16) -> Layer {
         reserved2: random.some(4, |random| random.number() as u8),
     })
 }
+
+/// The outer headers of a packet that another host sent whole.
+pub(super) fn clean_outer(random: &mut Random, world: &World<'_>, host: usize) -> Vec<Layer> {
+    let spec = world.spec;
+    let (src, dst) = (spec.vtep(host), spec.vtep(0));
+    let mut layers = vec![Layer::Eth(Eth {
+        src: Some(MacText(Mac::new([2, 0, 0, 0xff, 0, 2]))),
+        dst: Some(MacText(Mac::new([2, 0, 0, 0xff, 0, 1]))),
+        kind: None,
+    })];
+    let ecn = random.some(20, |random| random.below(4) as u8);
+    layers.push(if spec.is_v6 {
+        Layer::Ip6(Ip6 {
+            src: src.parse().ok(),
+            dst: dst.parse().ok(),
+            ecn,
+            ..Ip6::default()
+        })
+    } else {
+        Layer::Ip4(Ip4 {
+            src: src.parse().ok(),
+            dst: dst.parse().ok(),
+            ecn,
+            ..Ip4::default()
+        })
+    });
+    layers.push(Layer::Udp(Udp {
+        src: Some(random.number() as u16),
+        ..Udp::default()
+    }));
+    layers
+}
+
+/// With the keys of the ports, which a peer may not know.
+pub(super) fn clean_geneve(random: &mut Random, vni: u32, from: u16, to: u16) -> Layer {
+    let (from, to) = if random.percent(80) {
+        (from, to)
+    } else {
+        (0, 0)
+    };
+    Layer::Geneve(Geneve {
+        vni: Some(vni),
+        options: Some(vec![GeneveOption {
+            ovn: Some(Ovn {
+                from: Some(from),
+                to: Some(to),
+            }),
+            ..GeneveOption::default()
+        }]),
+        ..Geneve::default()
+    })
+}

@@ -85,6 +85,8 @@ impl Walk<'_> {
                         }
                     }
                 }
+                // No host here has a leg.
+                Output::Leg { .. } => {}
                 // Before its protocol handlers the kernel forgets a tag that no device of it stands for.
                 Output::Host { packet } => {
                     let untagged = Packet {
@@ -117,7 +119,7 @@ impl Expected {
 
 /// Of a flooded frame even a copy that is IP: the skb is not told where its inner headers are.
 fn is_received_anew(verdict: Verdict, packet: &Packet, tunnel: Encapsulation) -> bool {
-    verdict != Verdict::Encap || !frame::carries_ip(&packet.bytes, tunnel)
+    verdict == Verdict::Flood || !frame::carries_ip(&packet.bytes, tunnel)
 }
 
 fn is_uncounted(outcome: &Outcome) -> bool {

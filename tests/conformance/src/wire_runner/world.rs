@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use overlane_ebpf::DataPath;
+use overlane_ebpf::connections;
 use overlane_ebpf::counters::{self, Counters};
 use overlane_ebpf::maps::MapSet;
 use overlane_host::{ApplyRequest, RemoveRequest, apply, paths, remove};
@@ -169,6 +170,11 @@ impl World {
         Ok(counters::read(&self.maps)?)
     }
 
+    /// The next case has connections of its own.
+    pub(super) fn forget_connections(&self) -> Result<(), WireError> {
+        Ok(connections::forget(&self.maps)?)
+    }
+
     /// Lets a packet enter.
     pub(super) fn send(&self, entry: &Entry, packet: &ToSend) -> Result<(), WireError> {
         let sent = match entry {
@@ -177,6 +183,7 @@ impl World {
             }
             Entry::Port(device) => self.guest(device).and_then(|guest| write(guest, packet)),
             Entry::Segmenter(device) => self.send_into_segmenter(device, packet),
+            Entry::Leg(_) => Err(io::ErrorKind::Unsupported.into()),
         };
         sent.map(drop).map_err(io_error("send"))
     }

@@ -1,0 +1,155 @@
+//! The connections that both executors hold after a sequence: the same ones, in the same state, to the last
+//! number of a window.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use overlane_ebpf::EbpfError;
+use overlane_ebpf::abi::{Addr, firewall as abi};
+use overlane_ebpf::connections::ConnectionEntry;
+use overlane_model::{Name, Tables};
+use overlane_pipeline::{Connection, ConnectionKey, State, TcpEnd, Zone};
+
+use crate::test_runner::TestRunner;
+
+/// A connection in words that both executors know: number of the zone and key of the port; protocol; ends.
+type Key = (u32, u16, u8, (IpAddr, u16), (IpAddr, u16));
+
+/// All that is remembered of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Known {
+    begun_ns: u64,
+    seen_ns: u64,
+    rule: Option<Name>,
+    version: u32,
+    place: u32,
+    state: u8,
+    /// From the peer, adopted, answered.
+    flags: [bool; 3],
+    outside: Option<(IpAddr, u16)>,
+    local: End,
+    peer: End,
+}
+
+/// End, its most, window, scale; seen, FIN.
+type End = (u32, u32, u32, Option<u8>, bool, bool);
+
+/// In words; none: none.
+pub(super) fn differences(
+    tables: &Tables,
+    state: &State,
+    kernel: &TestRunner,
+) -> Result<Vec<String>, EbpfError> {
+    let ours: BTreeMap<Key, Known> = state
+        .connections()
+        .iter()
+        .map(|(key, connection)| (our_key(key), ours(connection)))
+        .collect();
+    let theirs: BTreeMap<Key, Known> = kernel
+        .connections()?
+        .iter()
+        .map(|entry| (their_key(entry), theirs(tables, entry)))
+        .collect();
+    let keys = ours
+        .keys()
+        .chain(theirs.keys().filter(|key| !ours.contains_key(key)));
+    let different = keys.filter(|key| ours.get(key) != theirs.get(key));
+    Ok(different
+        .map(|key| {
+            let (reference, ebpf) = (ours.get(key), theirs.get(key));
+            format!("connection:\n  {key:?}\n  reference {reference:?}\n  eBPF      {ebpf:?}")
+        })
+        .collect())
+}
+
+fn our_key(key: &ConnectionKey) -> Key {
+    let (zone, port) = match key.zone {
+        Zone::Port(switch, port) => (switch.number(), port.get()),
+        Zone::Router(router) => (abi::ZONE_ROUTER | router.get(), 0),
+    };
+    let (local, peer) = ((key.local, key.local_port), (key.peer, key.peer_port));
+    (zone, port, key.protocol, local, peer)
+}
+
+fn ours(connection: &Connection) -> Known {
+    Known {
+        begun_ns: connection.begun_ns,
+        seen_ns: connection.seen_ns,
+        rule: connection.rule.clone(),
+        version: connection.version,
+        place: connection.place,
+        state: connection.state as u8,
+        flags: [
+            connection.from_peer,
+            connection.adopted,
+            connection.answered,
+        ],
+        outside: connection.outside,
+        local: our_end(&connection.local),
+        peer: our_end(&connection.peer),
+    }
+}
+
+fn our_end(end: &TcpEnd) -> End {
+    (
+        end.end,
+        end.max_end,
+        end.max_window,
+        end.scale,
+        end.seen,
+        end.fin,
+    )
+}
+
+fn their_key(ConnectionEntry { key, .. }: &ConnectionEntry) -> Key {
+    // An IPv6 address may look like a mapped one.
+    let addr = |addr: Addr| match key.family {
+        4 => addr.into(),
+        _ => IpAddr::from(addr.bytes),
+    };
+    (
+        key.switch_id,
+        key.key,
+        key.protocol,
+        (addr(key.local), u16::from_be(key.local_port)),
+        (addr(key.peer), u16::from_be(key.peer_port)),
+    )
+}
+
+fn theirs(tables: &Tables, entry: &ConnectionEntry) -> Known {
+    let connection = &entry.value;
+    let rules = &tables.firewall.rules;
+    let is = |flag: u8| connection.flags & flag != 0;
+    let outside = IpAddr::from(connection.outside);
+    let is_translation = entry.key.router().is_some();
+    Known {
+        begun_ns: connection.begun,
+        seen_ns: connection.seen,
+        rule: rules
+            .get(connection.rule as usize)
+            .map(|rule| rule.name.clone()),
+        version: connection.version,
+        place: connection.place,
+        state: connection.state,
+        flags: [
+            is(abi::CONNECTION_FROM_PEER),
+            is(abi::CONNECTION_ADOPTED),
+            is(abi::CONNECTION_ANSWERED),
+        ],
+        outside: is_translation.then(|| (outside, u16::from_be(connection.outside_port))),
+        local: their_end(&connection.local),
+        peer: their_end(&connection.peer),
+    }
+}
+
+fn their_end(end: &abi::TcpEnd) -> End {
+    let is = |flag: u8| end.flags & flag != 0;
+    (
+        end.end,
+        end.max_end,
+        end.max_window,
+        is(abi::TCP_END_SCALE).then_some(end.scale),
+        is(abi::TCP_END_SEEN),
+        is(abi::TCP_END_FIN),
+    )
+}

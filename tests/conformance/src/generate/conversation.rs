@@ -1,0 +1,299 @@
+//! Packets that belong together: somebody opens a conversation, and who heard it answers, goes on, breaks off or
+//! complains. The reference executor carries them in the meantime, so that what is heard is what left it: routed,
+//! translated, encapsulated, answered.
+
+mod heard;
+mod open;
+mod reply;
+
+use overlane_model::{DeviceName, Name};
+use overlane_pipeline::{Entry, Host, Outcome, Output, Packet, State};
+use overlane_wire::ethernet::Tag as BesideTag;
+use overlane_wire::{Mac, VlanTag};
+
+use super::fabric::PortSpec;
+use super::{Arrival, World, tag, underlay};
+use crate::case::LegDevice;
+use crate::compose::compose;
+use crate::differential::PLACES;
+use crate::layers::{Eth, Layer, Raw, Vxlan};
+use crate::random::Random;
+use crate::values::{Hex, MacText};
+use heard::Heard;
+
+/// So many packets are remembered, to be answered.
+const MEMORY: usize = 12;
+
+/// Somebody in the physical network.
+const OUTSIDER: Mac = Mac::new([2, 0, 0, 0xee, 0, 9]);
+
+/// All who talk, and what carries it.
+pub(super) struct Conversations<'a> {
+    world: &'a World<'a>,
+    host: Host,
+    state: State,
+    heard: Vec<Heard>,
+    said: Vec<Arrival>,
+}
+
+/// Where somebody is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// At a port of this host, by its place in the fabric.
+    Port(usize),
+    /// In a switch, behind another host.
+    Remote {
+        /// By its place in the fabric.
+        switch: usize,
+        /// See `switch`.
+        host: usize,
+    },
+    /// In the physical network behind a router's leg.
+    Leg(usize),
+}
+
+impl<'a> Conversations<'a> {
+    pub(super) fn new(world: &'a World<'a>, host: Host) -> Self {
+        Self {
+            world,
+            host,
+            state: State::with_places(PLACES),
+            heard: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    /// The next packet of one of them, or of a new one.
+    pub(super) fn next(&self, random: &mut Random) -> (Entry, Packet) {
+        let heard = match self.heard.last() {
+            Some(last) if random.percent(60) => Some(last),
+            _ => random.pick(&self.heard),
+        };
+        let arrival = random.pick(&self.said);
+        match (random.below(100), heard, arrival) {
+            (0..56, Some(heard), _) => self.reply(random, heard),
+            (56..67, Some(heard), _) => self.complain(random, heard),
+            (67..74, _, Some(arrival)) => again(random, arrival),
+            (74..88, ..) => self.imitate(random).unwrap_or_else(|| self.open(random)),
+            _ => self.open(random),
+        }
+    }
+
+    /// Carries a packet, so that somebody hears it.
+    pub(super) fn carry(&mut self, arrival: &Arrival) {
+        let Arrival {
+            now_ns,
+            entry,
+            packet,
+        } = arrival;
+        let outcome = self.host.decide(&mut self.state, *now_ns, entry, packet);
+        self.listen(&outcome);
+        remember(&mut self.said, arrival.clone());
+    }
+
+    fn listen(&mut self, outcome: &Outcome) {
+        // Who answers a flooded frame is told apart by the one who hears it; one is enough.
+        for output in outcome.outputs.iter().take(2) {
+            let found = match output {
+                Output::Port { port, packet } => self
+                    .port(port)
+                    .and_then(|port| Heard::read(Place::Port(port), &packet.bytes)),
+                Output::Underlay {
+                    remote: Some(_),
+                    packet,
+                } => self.in_tunnel(&packet.bytes),
+                Output::Underlay {
+                    remote: None,
+                    packet,
+                } => self.on_vlan(packet),
+                Output::Leg { device, packet, .. } => self
+                    .leg(device)
+                    .and_then(|router| Heard::read(Place::Leg(router), &packet.bytes)),
+                Output::Host { .. } | Output::Segmenter { .. } => None,
+            };
+            if let Some(heard) = found {
+                remember(&mut self.heard, heard);
+            }
+        }
+    }
+
+    fn port(&self, name: &Name) -> Option<usize> {
+        let number: usize = name.as_str().strip_prefix('p')?.parse().ok()?;
+        let mut ports = self.world.spec.ports.iter();
+        ports.position(|port| port.name == number)
+    }
+
+    fn leg(&self, device: &DeviceName) -> Option<usize> {
+        let mut routers = self.world.spec.routers.iter();
+        routers.position(|router| router.leg() == device.as_str())
+    }
+
+    fn in_tunnel(&self, bytes: &[u8]) -> Option<Heard> {
+        let spec = self.world.spec;
+        let udp_at = 14 + if spec.is_v6 { 40 } else { 20 };
+        let vni_at = udp_at + 8 + 4;
+        let vni = bytes.get(vni_at..vni_at + 3)?;
+        let vni = vni.iter().fold(0, |vni, byte| vni << 8 | u32::from(*byte));
+        let mut switches = spec.switches.iter();
+        let switch =
+            switches.position(|switch| !switch.is_vlan && switch.number & 0xff_ffff == vni)?;
+        let inner_at = udp_at + 8 + if spec.is_geneve { 16 } else { 8 };
+        let inner = bytes.get(inner_at..)?;
+        Heard::read(self.elsewhere(switch, inner), inner)
+    }
+
+    fn on_vlan(&self, packet: &Packet) -> Option<Heard> {
+        let vid = u32::from(packet.tag?.tag.vid());
+        let mut switches = self.world.spec.switches.iter();
+        let switch = switches.position(|switch| switch.is_vlan && switch.number == vid)?;
+        Heard::read(self.elsewhere(switch, &packet.bytes), &packet.bytes)
+    }
+
+    /// Behind the host of the port that a frame is for.
+    fn elsewhere(&self, switch: usize, frame: &[u8]) -> Place {
+        let mac = frame.first_chunk::<6>().map(|mac| Mac::new(*mac));
+        let mut members = self.world.members(switch).into_iter();
+        let host = members
+            .find(|port| Some(port.mac) == mac)
+            .map_or(1, |port| port.host);
+        Place::Remote { switch, host }
+    }
+
+    /// A frame, entering where somebody is.
+    fn enter(
+        &self,
+        random: &mut Random,
+        place: Place,
+        source: Mac,
+        to: Mac,
+        body: Vec<Layer>,
+    ) -> (Entry, Packet) {
+        let mut layers = vec![Layer::Eth(Eth {
+            src: Some(MacText(source)),
+            dst: Some(MacText(to)),
+            kind: None,
+        })];
+        layers.extend(body);
+        let mut packet = compose(&layers).unwrap_or_else(|_| Packet::new(vec![0; 60]));
+        match place {
+            Place::Port(index) => {
+                let Some(port) = self.world.spec.ports.get(index) else {
+                    return (Entry::Underlay, packet);
+                };
+                if random.percent(85) {
+                    own_tag(port, &mut packet);
+                } else {
+                    tag(random, port, &mut packet);
+                }
+                (device_entry(&port.device), packet)
+            }
+            Place::Leg(router) => {
+                let router = self.world.spec.routers.get(router);
+                let leg = router.map_or_else(String::new, super::RouterSpec::leg);
+                if random.percent(1) {
+                    packet.tag = Some(untrusted_tag(random));
+                }
+                (
+                    DeviceName::new(&leg).map_or(Entry::Underlay, Entry::Leg),
+                    packet,
+                )
+            }
+            Place::Remote { switch, host } => self.by_the_uplink(random, switch, host, packet),
+        }
+    }
+
+    fn by_the_uplink(
+        &self,
+        random: &mut Random,
+        switch: usize,
+        host: usize,
+        mut packet: Packet,
+    ) -> (Entry, Packet) {
+        let spec = self.world.spec;
+        let number = spec
+            .switches
+            .get(switch)
+            .map_or(1, |switch| switch.number & 0xff_ffff);
+        if spec.switches.get(switch).is_some_and(|it| it.is_vlan) {
+            packet.tag = Some(BesideTag {
+                service: false,
+                tag: VlanTag::from_tci(number as u16),
+            });
+            return (Entry::Underlay, packet);
+        }
+        let mut layers = underlay::clean_outer(random, self.world, host);
+        layers.push(if spec.is_geneve {
+            let key = |mac: Option<&[u8]>| {
+                let mut entries = self.world.tables.fdb.iter();
+                entries
+                    .find(|it| it.switch.number() == number && mac == Some(&it.mac.get()[..]))
+                    .map_or(0, |it| it.key.get())
+            };
+            let (to, from) = (packet.bytes.get(..6), packet.bytes.get(6..12));
+            underlay::clean_geneve(random, number, key(from), key(to))
+        } else {
+            Layer::Vxlan(Vxlan {
+                vni: Some(number),
+                ..Vxlan::default()
+            })
+        });
+        layers.push(Layer::Raw(Raw {
+            hex: Some(Hex(packet.bytes)),
+        }));
+        let packet = compose(&layers).unwrap_or_else(|_| Packet::new(vec![0; 60]));
+        (Entry::Underlay, packet)
+    }
+
+    /// The MAC of a router with an interface on the switch; of another one now and then.
+    fn router_mac(&self, random: &mut Random, switch: usize) -> Option<Mac> {
+        let routers = &self.world.spec.routers;
+        let here: Vec<_> = routers
+            .iter()
+            .filter(|router| router.interfaces.iter().any(|&(on, ..)| on == switch))
+            .collect();
+        if random.percent(97) {
+            random.pick(&here).map(|router| router.mac())
+        } else {
+            random.pick(routers).map(super::RouterSpec::mac)
+        }
+    }
+}
+
+/// The MAC of every leg's device.
+fn leg_mac() -> Mac {
+    LegDevice::default().mac
+}
+
+fn device_entry(device: &str) -> Entry {
+    DeviceName::new(device).map_or(Entry::Underlay, Entry::Port)
+}
+
+fn own_tag(port: &PortSpec, packet: &mut Packet) {
+    packet.tag = port.vlan.map(|vlan| BesideTag {
+        service: false,
+        tag: VlanTag::from_tci(vlan),
+    });
+}
+
+fn untrusted_tag(random: &mut Random) -> BesideTag {
+    BesideTag {
+        service: random.percent(20),
+        tag: VlanTag::from_tci(random.of([0, 5, 100])),
+    }
+}
+
+/// The same packet, from the same place.
+fn again(random: &mut Random, arrival: &Arrival) -> (Entry, Packet) {
+    let mut packet = arrival.packet.clone();
+    if random.percent(15) {
+        super::mutate(random, &mut packet);
+    }
+    (arrival.entry.clone(), packet)
+}
+
+fn remember<T>(memory: &mut Vec<T>, what: T) {
+    if memory.len() == MEMORY {
+        memory.remove(0);
+    }
+    memory.push(what);
+}
