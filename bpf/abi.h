@@ -170,7 +170,7 @@ struct learned {
 	__u32 router;       /* 0 */
 	__u32 age;          /* seconds it is remembered */
 	__u32 pad;
-	__u64 seen;         /* bpf_ktime_get_ns() */
+	__u64 seen; /* bpf_ktime_get_ns() */
 };
 
 /*
@@ -189,7 +189,8 @@ struct neighbour_key {
 	struct addr addr;
 };
 
-#define NEIGHBOUR_ROUTER (1 << 0)    /* its port may advertise itself as a router, or is one's interface */
+#define NEIGHBOUR_ROUTER                                                                             \
+	(1 << 0) /* its port may advertise itself as a router, or is one's interface */
 #define NEIGHBOUR_INTERFACE (1 << 1) /* a logical router's interface: we are it */
 #define NEIGHBOUR_GATEWAY (1 << 2)   /* and this host is that router's gateway */
 
@@ -251,14 +252,14 @@ struct remote_counters {
 
 struct router {
 	struct mac mac;
-	struct mac leg_mac;   /* of the leg's device */
+	struct mac leg_mac; /* of the leg's device */
 	__u32 flags;
-	__u32 leg_ifindex;    /* 0: no leg, or on another host */
-	__u32 leg_mtu;        /* largest IP packet */
-	struct addr gateway;  /* VTEP of the gateway host; zero: here, or none */
-	struct addr leg_v4;   /* sources of ICMP errors into the physical network; zero: none */
+	__u32 leg_ifindex;   /* 0: no leg, or on another host */
+	__u32 leg_mtu;       /* largest IP packet */
+	struct addr gateway; /* VTEP of the gateway host; zero: here, or none */
+	struct addr leg_v4;  /* sources of ICMP errors into the physical network; zero: none */
 	struct addr leg_v6;
-	__u32 nat_rules;      /* entries 0..n of map nat_rules */
+	__u32 nat_rules; /* entries 0..n of map nat_rules */
 };
 
 /* Map legs: ifindex → router_id. */
@@ -443,10 +444,10 @@ struct nat_rule_key {
 struct nat_rule {
 	struct addr inside; /* address, or network of NAT_SOURCE */
 	struct addr outside;
-	__u32 inside_bits;  /* prefix length as of ::ffff:0:0/96 */
-	__u8 kind;          /* enum nat_kind */
+	__u32 inside_bits; /* prefix length as of ::ffff:0:0/96 */
+	__u8 kind;         /* enum nat_kind */
 	__u8 family;
-	__u8 protocol;      /* NAT_FORWARD */
+	__u8 protocol; /* NAT_FORWARD */
 	__u8 pad;
 	__u16 inside_port;  /* NAT_FORWARD; native */
 	__u16 outside_port; /* NAT_FORWARD; native */
@@ -475,7 +476,7 @@ struct limit_state {
 
 /* Ring rule_log: a packet that a rule with RULE_LOG decided. */
 struct log_record {
-	__u64 time; /* bpf_ktime_get_ns() */
+	__u64 time;                   /* bpf_ktime_get_ns() */
 	struct connection_key packet; /* its port, and its ends */
 	__u32 rule;
 	__u8 verdict_reason; /* enum verdict of a drop; 0: it passed */

@@ -114,11 +114,9 @@ static __always_inline long resize_marked(struct __sk_buff *ctx, const struct pa
 	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
 		return -1;
 	if ((p->l4_proto == IPPROTO_TCP || p->l4_proto == IPPROTO_UDP) && !p->is_fragment &&
-	    ctx->len <= p->l4_offset + least &&
-	    bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
+	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
 		return -1;
-	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC,
-				BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
+	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
 		return -1;
 	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
 }

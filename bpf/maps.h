@@ -63,8 +63,7 @@ ARRAY(rules, BPF_MAP_TYPE_ARRAY, struct rule, RULE_GENERATIONS *MAX_RULES);
 ARRAY(rule_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct counter, RULE_GENERATIONS *MAX_RULES);
 
 HASH(connections, BPF_MAP_TYPE_HASH, struct connection_key, struct connection, MAX_CONNECTIONS);
-HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key,
-     MAX_CONNECTIONS);
+HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key, MAX_CONNECTIONS);
 ARRAY(connection_ring, BPF_MAP_TYPE_ARRAY, struct connection_key, MAX_CONNECTIONS);
 ARRAY(ring_hand, BPF_MAP_TYPE_ARRAY, __u32, 1);
 ARRAY(limits, BPF_MAP_TYPE_ARRAY, struct limit_state, LIMIT_COUNT);

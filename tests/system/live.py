@@ -12,13 +12,15 @@ from overlane import PINS, STATE, binary
 class Live:
     """The command while the `with` block runs; standard output goes to a file meanwhile.
 
-    It is ended as a user does it (SIGINT) and must then have ended well.
+    It is ended as a user does it (SIGINT) and must then have ended well. `started` is in the first thing that
+    it says to standard error.
     """
 
-    def __init__(self, directory, *words, name="live"):
+    def __init__(self, directory, *words, name="live", started="capturing "):
         self.path = Path(directory) / f"{name}.out"
         self._errors = Path(directory) / f"{name}.err"
         self._command = [str(word) for word in (binary(), *words)]
+        self._sign = started
         self.process = None
 
     def __enter__(self):
@@ -33,7 +35,7 @@ class Live:
 
     def _started(self):
         assert self.process.poll() is None, f"{self._command} ended: {self.errors()}"
-        return "capturing " in self.errors()
+        return self._sign in self.errors()
 
     def __exit__(self, kind, *_):
         if self.process.poll() is None:

@@ -19,7 +19,7 @@ IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_PROBE = 10, 23, 3
 _BLOCK = random.Random(20240607).randbytes(MEBIBYTE)
 
 
-def _family(address):
+def socket_family(address):
     return socket.AF_INET6 if ":" in str(address) else socket.AF_INET
 
 
@@ -50,7 +50,7 @@ def pings(ns, address, count=1, size=56, timeout=2.0):
     identifier = random.getrandbits(16)
     answered = 0
     with ns.entered():
-        sock = socket.socket(_family(address), socket.SOCK_RAW, protocol)
+        sock = socket.socket(socket_family(address), socket.SOCK_RAW, protocol)
     with sock:
         if v6:
             sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, PMTUDISC_PROBE)
@@ -108,7 +108,7 @@ def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=2
 
     Returns the seconds it took.
     """
-    family = _family(server)
+    family = socket_family(server)
     errors = []
     with server_ns.entered():
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -126,12 +126,13 @@ def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=2
         far, _ = listener.accept()
         with far:
             far.settimeout(timeout)
-            _exchange(near, far, size, timeout, errors)
+            exchange(near, far, size, timeout, errors)
     assert not errors, f"TCP {client} ↔ {server}: {errors}"
     return time.monotonic() - started
 
 
-def _exchange(near, far, size, timeout, errors):
+def exchange(near, far, size, timeout, errors):
+    """`size` bytes each way at once over a connection that there is; what went wrong is added to `errors`."""
     out, back = payload(size, 1), payload(size, 2)
     digests = [hashlib.sha256(), hashlib.sha256()]
     received = [[0], [0]]
@@ -158,7 +159,7 @@ def _exchange(near, far, size, timeout, errors):
 
 def udp_socket(ns, address, port=0, timeout=2.0):
     with ns.entered():
-        sock = socket.socket(_family(address), socket.SOCK_DGRAM)
+        sock = socket.socket(socket_family(address), socket.SOCK_DGRAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         sock.bind((str(address), port))
         sock.settimeout(timeout)
