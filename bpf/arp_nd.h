@@ -198,6 +198,16 @@ static __always_inline void turn_nd(struct nd_frame *f, const struct packet *p,
 	f->nd.checksum = nd_checksum(f);
 }
 
+/* change_tail refuses what came out of a tunnel over a virtual wire; every byte is written anew anyway. */
+static __always_inline long resize_to_nd(struct __sk_buff *ctx)
+{
+	const int len = sizeof(struct nd_frame);
+
+	if ((int)ctx->len == len || bpf_skb_change_tail(ctx, len, 0) == 0)
+		return 0;
+	return bpf_skb_adjust_room(ctx, len - (int)ctx->len, BPF_ADJ_ROOM_MAC, 0);
+}
+
 static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 {
 	struct owner_found owner = {};
@@ -215,8 +225,7 @@ static __always_inline int answer_nd(struct __sk_buff *ctx, struct packet *p)
 	if (p->offset && (decap(ctx, p) < 0 || !is_solicitation(ctx, f, 0)))
 		return DROP(DECAP_FAILED);
 	turn_nd(f, p, &owner);
-	if (bpf_skb_change_tail(ctx, sizeof(*f), 0) < 0 ||
-	    bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
+	if (resize_to_nd(ctx) < 0 || bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
 		return DROP(ENCAP_FAILED);
 	begin_reply(w, p, &f->nd.target);
 	r = &w->reply;
