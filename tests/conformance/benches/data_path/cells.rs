@@ -50,6 +50,7 @@ impl Cell {
             bytes[14 + 18] = flow[0];
             bytes[14 + 19] = flow[1];
             bytes[34..36].copy_from_slice(&flow[2..]);
+            checksum_header(&mut bytes);
         }
         bytes
     }
@@ -210,10 +211,35 @@ fn filled(name: &str, bench: Bench, text: &str, cells: impl Fn(&Tables) -> Vec<C
     let tables = tables(text);
     let contents = encode(&tables, &devices(&tables)).expect("the tables fit");
     bench.fill(&contents).expect("the maps take them");
+    let cells = cells(&tables);
+    check(&tables, &cells);
     Loaded {
         name: name.to_owned(),
         executor: Executor::Ebpf(bench),
-        cells: cells(&tables),
+        cells,
+    }
+}
+
+/// A cell measures what its name says: the reference executor drops its packet only where it should.
+fn check(tables: &Tables, cells: &[Cell]) {
+    let leg = "leg0".parse().expect("a device");
+    let host = Host::new(tables.clone(), MTU).with_leg(&leg, LEG.mac, LEG.mtu);
+    for cell in cells {
+        let entry = match cell.program {
+            Program::FromUnderlay => Entry::Underlay,
+            Program::FromPort => Entry::Port("d1".parse().expect("a device")),
+            _ => continue,
+        };
+        let packet = Packet::new(cell.packet());
+        let verdict = host
+            .decide(&mut State::default(), 0, &entry, &packet)
+            .verdict;
+        assert_eq!(
+            verdict.is_drop(),
+            cell.name.starts_with("drop"),
+            "{}: {verdict}",
+            cell.name
+        );
     }
 }
 
@@ -278,7 +304,15 @@ pub(crate) fn frame_to(mac: &str, address: [u8; 4]) -> Vec<u8> {
     let mut bytes = frame(1, 3);
     bytes[..6].copy_from_slice(&octets(mac));
     bytes[14 + 16..14 + 20].copy_from_slice(&address);
+    checksum_header(&mut bytes);
     bytes
+}
+
+/// Of the IPv4 header, which routers look at.
+fn checksum_header(bytes: &mut [u8]) {
+    bytes[24..26].fill(0);
+    let sum = overlane_wire::checksum::checksum(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// A UDP packet between two stations.
@@ -290,6 +324,7 @@ fn frame(from: usize, to: usize) -> Vec<u8> {
     bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
     bytes.extend(ip(from));
     bytes.extend(ip(to));
+    checksum_header(&mut bytes);
     bytes.extend([0x9c, 0x40, 0x13, 0x89]);
     bytes.extend((8 + PAYLOAD as u16).to_be_bytes());
     bytes.extend([0, 0]);
