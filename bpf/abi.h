@@ -189,8 +189,7 @@ struct neighbour_key {
 	struct addr addr;
 };
 
-#define NEIGHBOUR_ROUTER                                                                             \
-	(1 << 0) /* its port may advertise itself as a router, or is one's interface */
+#define NEIGHBOUR_ROUTER (1 << 0)    /* may advertise itself as a router */
 #define NEIGHBOUR_INTERFACE (1 << 1) /* a logical router's interface: we are it */
 #define NEIGHBOUR_GATEWAY (1 << 2)   /* and this host is that router's gateway */
 
