@@ -190,7 +190,7 @@ def test_an_apply_that_runs_out_of_files_at_any_moment_puts_everything_back(scen
     scene.fabric.data["switches"]["blue"]["unknown_unicast"] = "flood"
     scene.fabric.data["tunnel"]["source_ports"] = "50000-50999"
     places = set()
-    for limit in range(4, 80, 2):
+    for limit in range(4, 160, 3):
         prefix = ("prlimit", f"--nofile={limit}")
         done = apply(scene.fabric.write(scene.lab.directory / "next.yaml"), host.name, host.netns,
                      "--dry-run", expect=None)
