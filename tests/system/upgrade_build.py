@@ -17,7 +17,7 @@ PATCHES = (
     ("bpf/abi.h", "struct lswitch {\n", "struct lswitch {\n\t__u32 enlarged;\n"),
     ("crates/ebpf/src/abi.rs", 'struct Switch = "lswitch" {\n',
      'struct Switch = "lswitch" {\n        enlarged: u32,\n'),
-    ("crates/ebpf/src/tables.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),
+    ("crates/ebpf/src/tables/ports.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),
 )
 COPIED = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "bpf", "crates", "docs", "studies",
           "tests/conformance")
