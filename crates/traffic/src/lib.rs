@@ -28,6 +28,7 @@ mod socket;
 mod sys;
 mod tally;
 mod tcp;
+mod ticks;
 mod udp;
 mod workers;
 

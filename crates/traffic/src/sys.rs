@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
 // ---- socket options ----
 
 /// Sets a socket option whose value is an `int`.
@@ -327,6 +329,22 @@ pub(crate) fn set_filter(socket: &impl AsFd, program: &[libc::sock_filter]) -> i
         )
     };
     outcome(code)
+}
+
+// ---- signals ----
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// From now on this signal does nothing but end the call that its thread blocks in (`EINTR`).
+pub(crate) fn interrupt_calls(signal: Signal) -> nix::Result<()> {
+    // Without SA_RESTART: the call is not to go on.
+    let action = SigAction::new(
+        SigHandler::Handler(nothing),
+        SaFlags::empty(),
+        SigSet::empty(),
+    );
+    // SAFETY: the handler touches nothing, so it may run at any moment.
+    unsafe { sigaction(signal, &action) }.map(drop)
 }
 
 fn outcome(code: libc::c_int) -> io::Result<()> {

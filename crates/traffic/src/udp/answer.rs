@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::error::TrafficError;
+use crate::ticks::Ticks;
 use crate::workers::{Hand, Worker};
 
 use super::ready::Ready;
@@ -30,6 +31,7 @@ impl Worker for Answerer {
             hand,
         };
         if let [flow] = &self.flows[..] {
+            let _ticks = Ticks::every(PATIENCE)?;
             while !hand.stopping() {
                 answering.answer(0, flow)?;
             }

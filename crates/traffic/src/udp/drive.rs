@@ -3,6 +3,7 @@
 
 use crate::error::TrafficError;
 use crate::pacing::now_ns;
+use crate::ticks::Ticks;
 use crate::workers::{Hand, Worker};
 
 use super::{Exchange, Flow};
@@ -21,6 +22,7 @@ impl Driver {
 
 impl Worker for Driver {
     fn run(self: Box<Self>, hand: &Hand) -> Result<(), TrafficError> {
+        let _ticks = Ticks::every(self.exchange.review())?;
         let mut dialogue = Dialogue::new(self.exchange, now_ns());
         let mut response = vec![0; self.exchange.response_bytes + 1];
         dialogue.ask(&self.flow, hand)?;

@@ -22,7 +22,7 @@ impl Drivers {
 
 impl Worker for Drivers {
     fn run(self: Box<Self>, hand: &Hand) -> Result<(), TrafficError> {
-        let review = self.exchange.patience() / 4;
+        let review = self.exchange.review();
         let mut ready = Ready::new(&self.flows, review)?;
         let mut dialogues: Vec<_> = (self.flows.iter())
             .map(|_| Dialogue::new(self.exchange, now_ns()))
@@ -43,7 +43,7 @@ impl Worker for Drivers {
             }
             let now_ns = now_ns();
             if now_ns >= next_review_ns {
-                next_review_ns = now_ns + review_ns;
+                next_review_ns += review_ns;
                 ask_again(&mut dialogues, &self.flows, now_ns, hand)?;
             }
         }

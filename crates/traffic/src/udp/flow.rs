@@ -101,7 +101,7 @@ fn check_peer(instances: u32, from: IpAddr, to: IpAddr, ports: &[u16]) -> Result
     Ok(())
 }
 
-/// A socket at a free port, whose calls end after [`PATIENCE`].
+/// A socket at a free port, whose sending ends after [`PATIENCE`].
 fn bound(address: IpAddr, buffer_bytes: Option<u32>) -> Result<UdpSocket, TrafficError> {
     let refused = |operation: &'static str| {
         move |error| TrafficError::refused(operation, format!("UDP, {address}"), error)
@@ -111,8 +111,7 @@ fn bound(address: IpAddr, buffer_bytes: Option<u32>) -> Result<UdpSocket, Traffi
         set_buffers(&socket, bytes)?;
     }
     socket
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)))
+        .set_write_timeout(Some(PATIENCE))
         .map_err(refused("set the time-out of a socket"))?;
     Ok(socket)
 }

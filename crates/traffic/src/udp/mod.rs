@@ -31,7 +31,7 @@ pub(crate) const MAX_DATAGRAM_BYTES: u32 = 65507;
 /// Most datagrams in a super-packet (UDP_MAX_SEGMENTS was 64 before Linux 6.9).
 const MAX_SEGMENTS: u32 = 64;
 
-/// How long a blocking call waits before it looks whether the job is to end.
+/// How long a thread waits before it looks whether the job is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Sets a UDP job up.
@@ -129,9 +129,9 @@ impl Exchange {
             .min(size_of::<u32>())
     }
 
-    /// How long a blocking call of the driver waits.
-    fn patience(self) -> Duration {
-        PATIENCE.min(Duration::from_nanos(self.timeout_ns))
+    /// How often a driver looks whether a response should have come.
+    fn review(self) -> Duration {
+        PATIENCE.min(Duration::from_nanos(self.timeout_ns)) / 4
     }
 }
 
@@ -199,13 +199,6 @@ fn serve_exchanges(exchange: Exchange, flows: Vec<Flow>) -> Result<Box<dyn Job>,
 }
 
 fn drive_exchanges(exchange: Exchange, flows: Vec<Flow>) -> Result<Box<dyn Job>, TrafficError> {
-    for flow in &flows {
-        flow.socket
-            .set_read_timeout(Some(exchange.patience()))
-            .map_err(|error| {
-                TrafficError::refused("set the time-out of a socket", flow.place(), error)
-            })?;
-    }
     let workers = shares(flows)
         .into_iter()
         .map(|mut flows| match flows.len() {

@@ -1,4 +1,4 @@
-//! Waiting for several sockets at once. Used by the loops of receivers, answerers and drivers.
+//! Waiting for several sockets at once, without an end of its own: a tick ends it. Used by the loops of receivers, answerers and drivers.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::error::TrafficError;
+use crate::ticks::Ticks;
 
 use super::Flow;
 
@@ -14,11 +15,11 @@ use super::Flow;
 pub(super) struct Ready {
     epoll: Epoll,
     events: Vec<EpollEvent>,
-    patience: EpollTimeout,
+    _ticks: Ticks,
 }
 
 impl Ready {
-    /// Waits for these sockets from now on, each time for at most `patience`.
+    /// Waits for these sockets from now on, in the thread that makes it, each time for about `patience` at most.
     pub(super) fn new(flows: &[Flow], patience: Duration) -> Result<Self, TrafficError> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(refused)?;
         for (position, flow) in flows.iter().enumerate() {
@@ -31,14 +32,13 @@ impl Ready {
         Ok(Self {
             epoll,
             events: vec![EpollEvent::empty(); flows.len()],
-            patience: EpollTimeout::try_from(patience.max(Duration::from_millis(1)))
-                .unwrap_or(EpollTimeout::ZERO),
+            _ticks: Ticks::every(patience)?,
         })
     }
 
     /// The positions of the sockets that have something; none after a while.
     pub(super) fn wait(&mut self) -> Result<impl Iterator<Item = usize> + '_, TrafficError> {
-        let ready = match self.epoll.wait(&mut self.events, self.patience) {
+        let ready = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => 0,
             Err(errno) => return Err(refused(errno)),

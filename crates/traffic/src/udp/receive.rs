@@ -5,6 +5,7 @@ use crate::incoming::{Drain, Judge};
 use crate::pacing::now_ns;
 use crate::sequence::Header;
 use crate::sys::ReceiveBatch;
+use crate::ticks::Ticks;
 use crate::workers::{Hand, Worker};
 
 use super::ready::Ready;
@@ -40,6 +41,7 @@ impl Worker for Receiver {
         let mut drain = Drain::new();
         match &self.flows[..] {
             [flow] => {
+                let _ticks = Ticks::every(PATIENCE)?;
                 while drain.goes_on(hand.stopping()) {
                     if receiving.take(flow, libc::MSG_WAITFORONE)? > 0 {
                         drain.came();
