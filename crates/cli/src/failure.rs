@@ -1,5 +1,5 @@
 //! Everything that ends a command early, how it is said, and with which exit code: 1 the operation
-//! failed, 2 wrong usage or wrong fabric file.
+//! failed, 2 wrong usage, or a wrong fabric or study file.
 
 use std::error::Error;
 use std::io;
@@ -118,6 +118,7 @@ fn is_wrong_request(error: &LabError) -> bool {
         LabError::UnknownStudy { .. }
             | LabError::UnknownBackend { .. }
             | LabError::Mistakes { .. }
+            | LabError::Unreadable { .. }
             | LabError::NotComparable { .. }
     )
 }

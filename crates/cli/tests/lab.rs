@@ -332,6 +332,23 @@ fn options_change_the_plan_and_nonsense_is_wrong_usage() {
 }
 
 #[test]
+fn a_study_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.yaml");
+    let large = folder.path().join("large.yaml");
+    fs::File::create(&large).unwrap().set_len(1 << 21).unwrap();
+    for (path, why) in [(&missing, "No such file"), (&large, "not a study file")] {
+        for verb in ["check", "plan", "run"] {
+            let output = run(&["lab", verb, path.to_str().unwrap()]);
+            assert_eq!(code(&output), 2, "{verb}: {}", err(&output));
+            let words = format!("cannot read {}", path.display());
+            assert!(err(&output).contains(&words), "{verb}: {}", err(&output));
+            assert!(err(&output).contains(why), "{verb}: {}", err(&output));
+        }
+    }
+}
+
+#[test]
 fn a_folder_without_a_result_is_named() {
     let empty = tempfile::tempdir().unwrap();
     let dir = empty.path().to_str().unwrap();

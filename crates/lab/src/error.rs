@@ -27,6 +27,14 @@ pub enum LabError {
         /// Every mistake that was found, in the order of their places.
         mistakes: Vec<crate::study::Mistake>,
     },
+    /// A study file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
     /// A file or folder could not be used.
     #[error("{action} {}: {source}", path.display())]
     Io {

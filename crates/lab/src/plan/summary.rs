@@ -69,7 +69,8 @@ pub struct PlanCell {
 }
 
 impl PlanSummary {
-    pub(crate) fn of(study: &Study, quick: bool) -> Self {
+    /// What the study would do.
+    pub fn of(study: &Study, quick: bool) -> Self {
         let plan = Plan::new(if quick { &study.quick } else { &study.matrix });
         let blocks = plan.blocks.iter().map(|block| plan.block(block));
         Self {

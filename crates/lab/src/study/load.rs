@@ -68,17 +68,16 @@ impl Study {
 }
 
 fn text(path: &Path) -> Result<String, LabError> {
-    let size = std::fs::metadata(path).map_err(LabError::io("reading", path))?;
+    let unreadable = |source| LabError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let size = std::fs::metadata(path).map_err(unreadable)?;
     if size.len() > MOST_BYTES {
-        return Err(LabError::Io {
-            action: "reading",
-            path: path.to_owned(),
-            source: std::io::Error::other(format!(
-                "larger than {MOST_BYTES} bytes: not a study file"
-            )),
-        });
+        let reason = format!("larger than {MOST_BYTES} bytes: not a study file");
+        return Err(unreadable(std::io::Error::other(reason)));
     }
-    std::fs::read_to_string(path).map_err(LabError::io("reading", path))
+    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 impl Selector {
