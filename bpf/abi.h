@@ -126,12 +126,18 @@ struct port {
 	__u32 learn_age;   /* seconds a MAC is remembered without a packet of it */
 	__u32 rules_from;  /* rule set of what comes from the port; 0: no rule */
 	__u32 rules_to;    /* the same of what goes to it */
+	__u32 counters;    /* its number in map port_counters: 1.. */
 };
 
-/* Map port_keys: (switch, key) → port_id. */
+/* Map port_keys: (switch, key) → port_place. */
 struct port_key {
 	__u32 switch_id;
 	__u32 key;
+};
+
+struct port_place {
+	struct port_id id;
+	__u32 counters; /* as in its port: here `apply` finds it, whatever else a port has in another build */
 };
 
 /* Map switches: switch_id → switch. */
@@ -217,7 +223,7 @@ struct flood_member {
 struct remote {
 	__u16 header_len; /* with the Ethernet header */
 	__u16 ip_csum;    /* IPv4: folded sum (not inverted) of the header with length 0; else 0 */
-	__u32 pad;
+	__u32 counters;   /* its number in map remote_counters: 1.. */
 	__u8 header[MAX_TEMPLATE];
 };
 
@@ -227,14 +233,17 @@ struct counter {
 	__u64 bytes;
 };
 
-/* Map port_counters (per CPU): (switch, key) → counters of one logical port. */
+/*
+ * Map port_counters (per CPU): number → counters of one logical port. 0 is nobody's. A port keeps its number
+ * while it exists; a new one's counters begin at zero.
+ */
 struct port_counters {
 	struct counter from_port;
 	struct counter to_port;
 	struct counter dropped; /* of what came from the port */
 };
 
-/* Map remote_counters (per CPU): VTEP address → counters of one remote. */
+/* Map remote_counters (per CPU): number → counters of one remote, likewise. */
 struct remote_counters {
 	struct counter to_remote;
 	struct counter from_remote;

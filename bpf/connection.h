@@ -86,14 +86,14 @@ static __always_inline bool is_expired(const struct connection_key *key, const s
 	return now > seen && now - seen > time_out(key, c->state) * SECOND;
 }
 
-/* What a translation is found by from outside. */
+/* What a translation is found by from outside: its outside end in place of the local one. */
 static __always_inline void set_outside_key(struct connection_key *outside,
-					    const struct connection_key *key,
-					    const struct connection *c)
+					    const struct connection_key *key, const struct addr *addr,
+					    __be16 port)
 {
 	*outside = *key;
-	outside->local = c->outside;
-	outside->local_port = c->outside_port;
+	outside->local = *addr;
+	outside->local_port = port;
 }
 
 /* With its translation, of a router's. */
@@ -103,13 +103,21 @@ static __always_inline void forget_connection(const struct connection_key *key,
 	struct tracking *t = get_tracking();
 
 	if (t && key->switch_id & ZONE_ROUTER) {
-		set_outside_key(&t->other, key, c);
+		set_outside_key(&t->other, key, &c->outside, c->outside_port);
 		bpf_map_delete_elem(&translations, &t->other);
 	}
 	bpf_map_delete_elem(&connections, key);
 }
 
-/* The live connection with this key. One that is too old is forgotten. */
+/* The live connection with this key. */
+static __always_inline struct connection *see_connection(const struct connection_key *key, __u64 now)
+{
+	struct connection *c = bpf_map_lookup_elem(&connections, key);
+
+	return c && !is_expired(key, c, now) ? c : NULL;
+}
+
+/* The same; one that is too old is forgotten. */
 static __always_inline struct connection *find_connection(const struct connection_key *key, __u64 now)
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);

@@ -166,10 +166,6 @@ __noinline int read_quoted(struct __sk_buff *ctx, const struct packet *p, __u32 
 static __always_inline bool is_related(struct __sk_buff *ctx, const struct packet *p,
 				       const struct tracking *t, bool from_peer)
 {
-	const struct connection *c;
-
-	if (t->l4.kind != L4_ERROR || !read_quoted(ctx, p, from_peer))
-		return false;
-	c = bpf_map_lookup_elem(&connections, &t->other);
-	return c && !is_expired(&t->other, c, t->now);
+	return t->l4.kind == L4_ERROR && read_quoted(ctx, p, from_peer) &&
+	       see_connection(&t->other, t->now);
 }

@@ -67,22 +67,24 @@ struct packet {
 	int action;       /* what the hook returns */
 	__u8 is_fragment; /* of either family, the first too */
 	__u8 routed; /* routers that forwarded it here; its headers are no longer those it came with */
-	__u8 translated;  /* nat changed it on its way in from the leg */
-	__u8 kept;        /* scratch.came has it as it was before routers */
-	__u8 from_tunnel; /* of the remote scratch.sender */
-	__u8 kept_l4;     /* bytes in scratch.came_l4 */
-	__u8 pad[2];
-	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
-	__u32 router;    /* the last router it came to; 0: none */
-	__u32 router_in; /* on this switch; SWITCH_ID_LEG: by the leg */
+	__u8 translated; /* nat changed it on its way in from the leg */
+	__u8 kept;       /* scratch.came has it as it was before routers */
+	__u8 kept_l4;    /* bytes in scratch.came_l4 */
+	__u8 pad[3];
+	__u32 source_counters; /* of the port it came from, */
+	__u32 sender_counters; /* of the remote whose tunnel brought it; 0: none did */
+	__u32 remote_counters; /* of the remote it goes to */
+	__u32 ip_len;          /* of the IP packet; what the frame has behind it is padding */
+	__u32 router;          /* the last router it came to; 0: none */
+	__u32 router_in;       /* on this switch; SWITCH_ID_LEG: by the leg */
 	__u32 told; /* the ICMP error that says why it was dropped, or TELL_RESET; 0: nobody is told */
 	__u32 told_rest; /* bytes 4 to 8 of that error */
 	struct flow flow;
 };
 
-/* An outer header being written. */
+/* An outer header being written, with the inner Ethernet header behind it. */
 struct outer {
-	__u8 bytes[MAX_TEMPLATE];
+	__u8 bytes[MAX_TEMPLATE + ETH_HLEN + VLAN_HLEN];
 };
 
 /* What nat gives a packet instead of its source or destination. */
@@ -113,7 +115,6 @@ struct scratch {
 	struct next_hop next;          /* where a router sends it */
 	struct route_key way;          /* what routes is asked for */
 	struct fdb_entry receiver;     /* of an answer */
-	struct addr sender;            /* VTEP that a tunnel packet is from */
 	struct nat_rule rule;          /* that makes a translation, */
 	struct nat_end to;             /* what it gives the packet, */
 	struct connection_key outside; /* and how it is found from outside */
@@ -133,6 +134,29 @@ static __always_inline struct scratch *get_scratch(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+/*
+ * Bytes of the packet, `len` a constant; negative: it is shorter. Headers are nearly always in the linear part,
+ * where reading them is free of the helper's call and its copy. The empty asm makes the compiler go on with the
+ * offset and the pointer that the verifier saw compared.
+ */
+#define MAX_DIRECT 1024
+static __always_inline long load_bytes(struct __sk_buff *ctx, __u32 at, void *to, __u32 len)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *from = (void *)(long)ctx->data;
+
+	asm volatile("" : "+r"(at));
+	if (at <= MAX_DIRECT) {
+		from += at;
+		asm volatile("" : "+r"(from));
+		if (from + len <= end) {
+			__builtin_memcpy(to, from, len);
+			return 0;
+		}
+	}
+	return bpf_skb_load_bytes(ctx, at, to, len);
 }
 
 static __always_inline bool is_group(const __u8 *mac)
@@ -176,6 +200,15 @@ static __always_inline bool is_mapped_v4(const struct addr *a)
 	return !__builtin_memcmp(a, &prefix, 12);
 }
 
+/* fe80::/64 and the modified EUI-64 of a MAC (RFC 4291 appendix A). */
+static __always_inline bool is_link_local_of(const __u8 *mac, const void *addr)
+{
+	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
+				       mac[3], mac[4], mac[5] } };
+
+	return !__builtin_memcmp(&own, addr, sizeof(own));
+}
+
 static __always_inline struct settings *get_settings(void)
 {
 	__u32 zero = 0;
@@ -204,10 +237,9 @@ static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
 
 enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
 
-static __always_inline void count_port(const struct packet *p, __u32 key, enum port_count which)
+static __always_inline void count_port(const struct packet *p, __u32 number, enum port_count which)
 {
-	struct port_key id = { .switch_id = p->switch_id, .key = key };
-	struct port_counters *c = bpf_map_lookup_elem(&port_counters, &id);
+	struct port_counters *c = bpf_map_lookup_elem(&port_counters, &number);
 
 	if (!c)
 		return;
@@ -221,10 +253,10 @@ static __always_inline void count_port(const struct packet *p, __u32 key, enum p
 
 enum remote_count { REMOTE_TO, REMOTE_FROM, REMOTE_DROPPED };
 
-static __always_inline void count_remote(const struct packet *p, const struct addr *remote,
+static __always_inline void count_remote(const struct packet *p, __u32 number,
 					 enum remote_count which)
 {
-	struct remote_counters *c = bpf_map_lookup_elem(&remote_counters, remote);
+	struct remote_counters *c = bpf_map_lookup_elem(&remote_counters, &number);
 
 	if (!c)
 		return;

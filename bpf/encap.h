@@ -82,7 +82,8 @@ static __always_inline void fill_outer(struct outer *o, const struct settings *s
 
 static __always_inline int store_outer(struct __sk_buff *ctx, const struct outer *o, __u32 len)
 {
-	if (len < ETH_HLEN || len > MAX_TEMPLATE)
+	asm volatile("" : "+r"(len)); /* one register with one bound */
+	if (len < ETH_HLEN || len > sizeof(o->bytes))
 		return DROP(ENCAP_FAILED);
 	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
 }
@@ -95,21 +96,29 @@ struct tagged_header {
 };
 
 /* The inner Ethernet header, with the tag of a transparent switch in it. */
-static __always_inline int store_inner(struct __sk_buff *ctx, const struct packet *p, __u32 at)
+static __always_inline void fill_inner(__u8 *at, const struct packet *p)
 {
 	struct tagged_header tagged;
-	long failed;
 
-	if (p->tag.proto) {
-		__builtin_memcpy(tagged.addresses, &p->eth, sizeof(tagged.addresses));
-		tagged.tag_type = p->tag.proto;
-		tagged.tci = bpf_htons(p->tag.tci);
-		tagged.ethertype = p->eth.h_proto;
-		failed = bpf_skb_store_bytes(ctx, at, &tagged, sizeof(tagged), 0);
-	} else {
-		failed = bpf_skb_store_bytes(ctx, at, &p->eth, ETH_HLEN, 0);
+	if (!p->tag.proto) {
+		__builtin_memcpy(at, &p->eth, ETH_HLEN);
+		return;
 	}
-	return failed ? DROP(ENCAP_FAILED) : 0;
+	__builtin_memcpy(tagged.addresses, &p->eth, sizeof(tagged.addresses));
+	tagged.tag_type = p->tag.proto;
+	tagged.tci = bpf_htons(p->tag.tci);
+	tagged.ethertype = p->eth.h_proto;
+	__builtin_memcpy(at, &tagged, sizeof(tagged));
+}
+
+/* Both headers at once. */
+static __always_inline int store_both(struct __sk_buff *ctx, struct outer *o, const struct packet *p,
+				      __u32 len)
+{
+	if (len > MAX_TEMPLATE)
+		return DROP(ENCAP_FAILED);
+	fill_inner(o->bytes + len, p);
+	return store_outer(ctx, o, len + ETH_HLEN + tag_len(p));
 }
 
 /* The kernel fills in the outer Ethernet header, and queues while it resolves the next hop. */
@@ -121,8 +130,7 @@ static __always_inline int send_by_neighbour(const struct settings *s, struct pa
 }
 
 static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct settings *s,
-					 const struct remote *r, struct packet *p,
-					 const struct outer *o)
+					 const struct remote *r, struct packet *p, struct outer *o)
 {
 	bool same_family = ctx->protocol == outer_ethertype(s);
 	int result;
@@ -131,9 +139,7 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 		return segment(ctx, s, p);
 	if (bpf_skb_change_head(ctx, r->header_len + tag_len(p), 0) < 0)
 		return DROP(ENCAP_FAILED);
-	result = store_outer(ctx, o, r->header_len);
-	if (result >= 0 && p->tag.proto)
-		result = store_inner(ctx, p, r->header_len);
+	result = store_both(ctx, o, p, r->header_len);
 	if (result < 0)
 		return result;
 	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
@@ -153,6 +159,7 @@ __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct pac
 	if (!s || !p || !remote || !w)
 		return DROP(NOT_CONFIGURED);
 	r = bpf_map_lookup_elem(&remotes, remote);
+	p->remote_counters = r ? r->counters : 0;
 	if (!r)
 		return DROP(UNKNOWN_REMOTE);
 	if (p->gso_size && p->l4_proto == IPPROTO_SCTP)
@@ -178,8 +185,6 @@ __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct pac
 		return encap_by_head(ctx, s, r, p, o);
 	if (room < 0)
 		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
-	result = store_outer(ctx, o, r->header_len);
-	if (result >= 0)
-		result = store_inner(ctx, p, r->header_len);
+	result = store_both(ctx, o, p, r->header_len);
 	return result < 0 ? result : send_by_neighbour(s, p);
 }

@@ -42,6 +42,7 @@ static __always_inline int copy_to_remote(struct __sk_buff *ctx, const struct se
 	struct outer *o = &w->outer;
 	int result;
 
+	w->flooded.remote_counters = r ? r->counters : 0;
 	if (!r)
 		return DROP(UNKNOWN_REMOTE);
 	fill_outer(o, s, r, &w->flooded, GENEVE_FLOOD_GROUP);
@@ -63,7 +64,8 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	result = copy_to_remote(ctx, s, w, &remote);
 	if (result < 0)
 		w->dropped = result;
-	count_remote(&w->flooded, &remote, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
+	count_remote(&w->flooded, w->flooded.remote_counters,
+		     result < 0 ? REMOTE_DROPPED : REMOTE_TO);
 	return 0;
 }
 
@@ -92,8 +94,12 @@ __noinline int flood_remotes(struct __sk_buff *ctx)
 		return DROP(PKT_TOO_BIG);
 	if (bpf_skb_change_head(ctx, r->header_len + tag_len(&w->flooded), 0) < 0)
 		return DROP(ENCAP_FAILED);
-	if (w->flooded.tag.proto && store_inner(ctx, &w->flooded, r->header_len) < 0)
-		return DROP(ENCAP_FAILED);
+	if (w->flooded.tag.proto) {
+		fill_inner(w->outer.bytes, &w->flooded);
+		if (bpf_skb_store_bytes(ctx, r->header_len, w->outer.bytes, ETH_HLEN + VLAN_HLEN, 0) <
+		    0)
+			return DROP(ENCAP_FAILED);
+	}
 	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS; i++) {
 		if (w->first_remote + i >= w->members)
 			break;

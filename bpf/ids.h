@@ -25,11 +25,11 @@ static __always_inline int router_of_key(struct packet *p, __u32 dest_key)
 static __always_inline int port_of_key(struct packet *p, __u32 dest_key, struct port_id *id)
 {
 	struct port_key key = { .switch_id = p->switch_id, .key = dest_key };
-	struct port_id *found = bpf_map_lookup_elem(&port_keys, &key);
+	struct port_place *found = bpf_map_lookup_elem(&port_keys, &key);
 
 	if (!found)
 		return router_of_key(p, dest_key);
-	*id = *found;
+	*id = found->id;
 	return 0;
 }
 

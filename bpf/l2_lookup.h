@@ -40,7 +40,7 @@ static __always_inline int to_remote(struct __sk_buff *ctx, const struct setting
 	int result = encap(ctx, s, p, remote, key);
 
 	if (result != VERDICT_SEGMENT)
-		count_remote(p, remote, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
+		count_remote(p, p->remote_counters, result < 0 ? REMOTE_DROPPED : REMOTE_TO);
 	return result;
 }
 

@@ -130,7 +130,7 @@ static __always_inline int read_tcp(struct __sk_buff *ctx, const struct packet *
 	__u8 flags;
 
 	if (p->l4_offset + sizeof(*h) > end ||
-	    bpf_skb_load_bytes(ctx, p->l4_offset, &tracking->header.tcp, sizeof(*h)) < 0)
+	    load_bytes(ctx, p->l4_offset, &tracking->header.tcp, sizeof(*h)) < 0)
 		return DROP(CONNECTION_INVALID);
 	header_len = (h->offset >> 4) * 4;
 	flags = h->flags;
@@ -188,7 +188,7 @@ static __always_inline void read_icmp(struct __sk_buff *ctx, const struct packet
 
 	l4->kind = L4_ICMP;
 	if (p->l4_offset + sizeof(h) > ETH_HLEN + p->ip_len ||
-	    bpf_skb_load_bytes(ctx, p->l4_offset, h, sizeof(h)) < 0)
+	    load_bytes(ctx, p->l4_offset, h, sizeof(h)) < 0)
 		return;
 	read_icmp_header(l4, h, p->eth.h_proto == ETHERTYPE_IPV4);
 }

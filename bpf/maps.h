@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every map of the data path. Tables are written by `apply` only, counters and what
- * was learned by the programs only.
+ * Every map of the data path. Tables are written by `apply` only, what was learned by the programs only. The
+ * programs count; `apply` sets the counters of a new number to zero, and takes counters along to another.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct {
 } settings SEC(".maps");
 
 HASH(ports, BPF_MAP_TYPE_HASH, struct port_id, struct port, MAX_PORTS);
-HASH(port_keys, BPF_MAP_TYPE_HASH, struct port_key, struct port_id, MAX_PORTS);
+HASH(port_keys, BPF_MAP_TYPE_HASH, struct port_key, struct port_place, MAX_PORTS);
 HASH(switches, BPF_MAP_TYPE_HASH, __u32, struct lswitch, MAX_SWITCHES);
 HASH(fdb, BPF_MAP_TYPE_HASH, struct fdb_key, struct fdb_entry, MAX_FDB);
 HASH(neighbours, BPF_MAP_TYPE_HASH, struct neighbour_key, struct neighbour, MAX_NEIGHBOURS);
@@ -73,8 +73,8 @@ struct {
 	__uint(max_entries, LOG_BYTES);
 } rule_log SEC(".maps");
 
-HASH(port_counters, BPF_MAP_TYPE_PERCPU_HASH, struct port_key, struct port_counters, MAX_PORTS);
-HASH(remote_counters, BPF_MAP_TYPE_PERCPU_HASH, struct addr, struct remote_counters, MAX_REMOTES);
+ARRAY(port_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct port_counters, 1 + MAX_PORTS);
+ARRAY(remote_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct remote_counters, 1 + MAX_REMOTES);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

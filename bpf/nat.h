@@ -20,27 +20,17 @@ __noinline int is_free_outside(void)
 {
 	struct tracking *t = get_tracking();
 	struct connection_key *inside;
-	struct connection *c;
 
 	if (!t)
 		return false;
 	inside = bpf_map_lookup_elem(&translations, &t->other);
 	if (!inside)
 		return true;
-	c = bpf_map_lookup_elem(&connections, inside);
-	if (c && !is_expired(inside, c, t->now))
+	if (see_connection(inside, t->now))
 		return false;
 	bpf_map_delete_elem(&connections, inside);
 	bpf_map_delete_elem(&translations, &t->other);
 	return true;
-}
-
-/* The outside key of tracking.key under scratch.to, in tracking.other. */
-static __always_inline void ask_outside(struct tracking *t, const struct scratch *w)
-{
-	t->other = t->key;
-	t->other.local = w->to.addr;
-	t->other.local_port = w->to.port;
 }
 
 /* A port of an address that others have too: its own if it is free with this peer. */
@@ -53,7 +43,7 @@ static __always_inline int share_address(struct scratch *w, struct tracking *t,
 	if (!(t->key.local_port | t->key.peer_port) || t->key.protocol == IPPROTO_SCTP)
 		return DROP(NAT_UNSUPPORTED);
 	w->to.port = t->key.local_port;
-	ask_outside(t, w);
+	set_outside_key(&t->other, &t->key, &w->to.addr, w->to.port);
 	for (__u32 i = 0; i < NAT_TRIES; i++) {
 		if (is_free_outside())
 			return 0;
@@ -82,7 +72,7 @@ static __always_inline int choose_outside(struct scratch *w, struct tracking *t,
 	if (moves_sctp(rule))
 		return DROP(NAT_UNSUPPORTED);
 	w->to.port = rule->kind == NAT_FORWARD ? bpf_htons(rule->outside_port) : t->key.local_port;
-	ask_outside(t, w);
+	set_outside_key(&t->other, &t->key, &w->to.addr, w->to.port);
 	return is_free_outside() ? 0 : DROP(NAT_EXHAUSTED);
 }
 
@@ -133,8 +123,8 @@ __noinline int nat_out(struct __sk_buff *ctx, struct packet *p, const struct rou
 	if (result < 0)
 		return result;
 	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
-		c = bpf_map_lookup_elem(&connections, &t->other);
-		if (c && !is_expired(&t->other, c, t->now)) {
+		c = see_connection(&t->other, t->now);
+		if (c) {
 			w->to.addr = c->outside;
 			w->to.port = c->outside_port;
 			return rewrite_error(ctx, w, p, &t->quoted, true);
@@ -203,9 +193,8 @@ static __always_inline int follow_from_leg(struct scratch *w, struct tracking *t
 static __always_inline bool find_quoted_inside(struct scratch *w, struct tracking *t)
 {
 	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->other);
-	struct connection *c = inside ? bpf_map_lookup_elem(&connections, inside) : NULL;
 
-	if (!c || is_expired(inside, c, t->now))
+	if (!inside || !see_connection(inside, t->now))
 		return false;
 	w->to.addr = inside->local;
 	w->to.port = inside->local_port;

@@ -28,14 +28,14 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
 
 	if (p->l4_proto != IPPROTO_TCP && p->l4_proto != IPPROTO_UDP && p->l4_proto != IPPROTO_SCTP)
 		return;
-	if (bpf_skb_load_bytes(ctx, at, &p->flow.words[8], sizeof(__u32)) < 0)
+	if (load_bytes(ctx, at, &p->flow.words[8], sizeof(__u32)) < 0)
 		p->flow.words[8] = 0;
 	if (!p->gso_size)
 		return;
 	if (p->l4_proto == IPPROTO_TCP) {
 		__u8 data_offset = 0;
 
-		bpf_skb_load_bytes(ctx, at + 12, &data_offset, sizeof(data_offset));
+		load_bytes(ctx, at + 12, &data_offset, sizeof(data_offset));
 		header_len = (data_offset >> 4) * 4;
 	}
 	p->segment_len = p->l4_offset + header_len + p->gso_size;
@@ -55,7 +55,7 @@ static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 	__u32 at = p->offset + ETH_HLEN, total_len, header_len;
 	struct iphdr ip;
 
-	if (bpf_skb_load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
 		return DROP(INNER_IP_HEADER);
 	header_len = ip.ihl * 4;
 	total_len = bpf_ntohs(ip.tot_len);
@@ -89,7 +89,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 	struct ipv6hdr ip;
 	__u8 next;
 
-	if (bpf_skb_load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
 		return DROP(INNER_IP_HEADER);
 	payload_len = bpf_ntohs(ip.payload_len);
 	if (ip.version != 6 || payload_len > p->len - ETH_HLEN - sizeof(ip))
@@ -107,7 +107,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 
 		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS)
 			break;
-		if (bpf_skb_load_bytes(ctx, at, extension, sizeof(extension)) < 0)
+		if (load_bytes(ctx, at, extension, sizeof(extension)) < 0)
 			break;
 		next = extension[0];
 		at += (extension[1] + 1) * 8;
@@ -140,7 +140,7 @@ static __always_inline int parse_inner_tag(struct __sk_buff *ctx, struct packet 
 {
 	struct tag_in_bytes tag;
 
-	if (bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &tag, sizeof(tag)) < 0)
+	if (load_bytes(ctx, p->offset + ETH_HLEN, &tag, sizeof(tag)) < 0)
 		return DROP(INNER_TOO_SMALL);
 	p->tag.proto = p->eth.h_proto;
 	p->tag.tci = bpf_ntohs(tag.tci);
@@ -190,8 +190,7 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 	p->len = ctx->len - p->offset;
 	p->segment_len = p->len;
 	p->gso_size = ctx->gso_size;
-	if (ctx->len < p->offset + ETH_HLEN ||
-	    bpf_skb_load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
+	if (ctx->len < p->offset + ETH_HLEN || load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
 		return DROP(INNER_TOO_SMALL);
 	result = parse_tags(ctx, p, sw && sw->flags & SWITCH_TRANSPARENT);
 	if (result < 0)

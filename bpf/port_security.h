@@ -32,20 +32,10 @@ static __always_inline enum ownership owner(const struct packet *p, const struct
 	return n->key == p->source_key ? OWNED_BY_PORT : OWNED_BY_OTHER;
 }
 
-/* fe80::/64 and the modified EUI-64 of the frame's source (RFC 4291 appendix A). */
-static __always_inline bool is_own_link_local(const struct packet *p, const struct addr *addr)
-{
-	const __u8 *mac = p->eth.h_source;
-	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
-				       mac[3], mac[4], mac[5] } };
-
-	return !__builtin_memcmp(&own, addr, sizeof(own));
-}
-
 /* The same for IPv6, where the link-local address of the frame's source is the port's too. */
 static __always_inline enum ownership owner_v6(const struct packet *p, const struct addr *addr)
 {
-	if (is_own_link_local(p, addr))
+	if (is_link_local_of(p->eth.h_source, addr))
 		return OWNED_BY_PORT;
 	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, addr);
 }
@@ -99,32 +89,31 @@ static __always_inline struct l4_ports udp_ports(struct __sk_buff *ctx, const st
 {
 	struct l4_ports found = {};
 
-	if (p->l4_proto == IPPROTO_UDP && !p->fragment &&
-	    bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
+	if (p->l4_proto != IPPROTO_UDP || p->fragment)
+		return found;
+	if (!p->is_fragment)
+		__builtin_memcpy(&found, &p->flow.words[8], sizeof(found));
+	else if (bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
 		found = (struct l4_ports){};
 	return found;
 }
 
-static __always_inline int check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
+/* Of IPv4 as ::ffff:a.b.c.d. */
+static __always_inline const struct addr *source_address(const struct packet *p)
 {
-	struct l4_ports udp = udp_ports(ctx, p);
-	struct addr source;
-	__be32 ip;
-
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct iphdr, saddr), &ip, sizeof(ip)) < 0)
-		return DROP(SPOOFED_IP);
-	source = mapped_v4(ip);
-	if (owner(p, &source) == OWNED_BY_PORT)
-		return 0;
-	return !ip && udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT ?
-		       0 :
-		       DROP(SPOOFED_IP);
+	return (const struct addr *)&p->flow.words[0];
 }
 
-static __always_inline long load_ipv6_source(struct __sk_buff *ctx, struct addr *source)
+static __always_inline int check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
 {
-	return bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, saddr), source,
-				  sizeof(*source));
+	struct l4_ports udp;
+
+	if (owner(p, source_address(p)) == OWNED_BY_PORT)
+		return 0;
+	udp = udp_ports(ctx, p);
+	return !p->flow.words[3] && udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT ?
+		       0 :
+		       DROP(SPOOFED_IP);
 }
 
 static __always_inline bool is_unspecified(const struct addr *addr)
@@ -134,15 +123,13 @@ static __always_inline bool is_unspecified(const struct addr *addr)
 	return !__builtin_memcmp(addr, &unspecified, sizeof(*addr));
 }
 
-static __always_inline int check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+static __always_inline int check_ipv6_source(const struct packet *p)
 {
-	struct addr source;
+	const struct addr *source = source_address(p);
 
-	if (load_ipv6_source(ctx, &source) < 0)
-		return DROP(SPOOFED_IP);
-	if (owner_v6(p, &source) == OWNED_BY_PORT)
+	if (owner_v6(p, source) == OWNED_BY_PORT)
 		return 0;
-	return p->l4_proto == IPPROTO_ICMPV6 && is_unspecified(&source) ? 0 : DROP(SPOOFED_IP);
+	return p->l4_proto == IPPROTO_ICMPV6 && is_unspecified(source) ? 0 : DROP(SPOOFED_IP);
 }
 
 static __always_inline int check_dhcp(const struct port *port, struct l4_ports udp, bool is_ipv4)
@@ -229,8 +216,8 @@ static __always_inline int check_nd_options(struct __sk_buff *ctx, const struct 
 static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *p,
 				    const struct port *port)
 {
+	struct addr target;
 	__u32 fixed, end;
-	struct addr target, source;
 	__be16 payload_len;
 	__u8 type;
 
@@ -248,14 +235,13 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 	if (p->l4_offset + fixed > end)
 		return DROP(SPOOFED_ND);
 	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {
-		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0 ||
-		    load_ipv6_source(ctx, &source) < 0)
+		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0)
 			return DROP(SPOOFED_ND);
 		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
 		if (type == ND_SOLICITATION && port->flags & PORT_CHECK_ADDRESSES &&
-		    is_unspecified(&source) && owner_v6(p, &target) == OWNED_BY_NOBODY)
+		    is_unspecified(source_address(p)) && owner_v6(p, &target) == OWNED_BY_NOBODY)
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
@@ -290,7 +276,7 @@ __noinline int port_security(struct __sk_buff *ctx, const struct packet *p, cons
 	if (port->flags & PORT_CHECK_ADDRESSES && is_ipv4)
 		result = check_ipv4_source(ctx, p);
 	else if (port->flags & PORT_CHECK_ADDRESSES && is_ipv6)
-		result = check_ipv6_source(ctx, p);
+		result = check_ipv6_source(p);
 	if (result < 0)
 		return result;
 	if (!is_ipv4 && !is_ipv6)

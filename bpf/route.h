@@ -34,12 +34,9 @@ static __always_inline bool is_routable(const struct packet *p)
 /* The link-local address made from the router's MAC, which its IPv6 interfaces have. */
 static __always_inline bool is_own_link_local_of(const struct packet *p, const struct router *r)
 {
-	const __u8 *mac = r->mac.bytes;
-	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
-				       mac[3], mac[4], mac[5] } };
 	struct router_interface *i;
 
-	if (__builtin_memcmp(&own, &p->flow.words[4], sizeof(own)))
+	if (!is_link_local_of(r->mac.bytes, &p->flow.words[4]))
 		return false;
 	i = interface_on(p->router, p->router_in);
 	return i && !is_zero(&i->v6);

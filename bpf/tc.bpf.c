@@ -91,13 +91,14 @@ __noinline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifinde
 		return DROP(NO_PORT);
 	p->switch_id = port->switch_id;
 	p->source_key = port->key;
+	p->source_counters = port->counters;
 	sw = bpf_map_lookup_elem(&switches, &p->switch_id);
 	if (!sw)
 		return DROP(UNKNOWN_SWITCH);
 
 	result = parse(ctx, s, p, sw);
 	if (p->hook == HOOK_FROM_PORT)
-		count_port(p, p->source_key, PORT_FROM);
+		count_port(p, p->source_counters, PORT_FROM);
 	if (result >= 0)
 		result = port_security(ctx, p, port);
 	if (result >= 0)
@@ -110,7 +111,7 @@ __noinline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifinde
 	if (!result)
 		result = l2_from_port(ctx, s, p, sw);
 	if (result < 0)
-		count_port(p, p->source_key, PORT_DROPPED);
+		count_port(p, p->source_counters, PORT_DROPPED);
 	return result;
 }
 
@@ -126,7 +127,7 @@ static __always_inline int from_port_stages(struct __sk_buff *ctx, struct packet
 	result = route(ctx, p);
 	if (result < 0) {
 		came = as_it_came(w, p);
-		count_port(came, came->source_key, PORT_DROPPED);
+		count_port(came, came->source_counters, PORT_DROPPED);
 	}
 	return result;
 }
@@ -154,16 +155,14 @@ static __always_inline int inner_stages(struct __sk_buff *ctx, const struct sett
 static __always_inline int tunnel_stages(struct __sk_buff *ctx, const struct settings *s,
 					 struct packet *p)
 {
-	struct scratch *w = get_scratch();
 	struct outer_view o = {};
 	int result = vtep_check(ctx, s, &o);
 
-	if (result == NOT_OURS || !w)
+	if (result == NOT_OURS)
 		return VERDICT_TO_HOST;
 	if (result < 0)
 		return result;
-	w->sender = o.source;
-	p->from_tunnel = 1;
+	p->sender_counters = o.counters;
 	result = tunnel(ctx, s, &o);
 	if (result < 0)
 		return result;
@@ -201,15 +200,14 @@ __noinline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
 
 static __always_inline int from_underlay_stages(struct __sk_buff *ctx, struct packet *p)
 {
-	struct scratch *w = get_scratch();
 	int result;
 
 	p->action = TCX_NEXT;
 	result = underlay_stages(ctx, p);
 	if (result == TO_ROUTER)
 		result = route(ctx, p);
-	if (p->from_tunnel && w)
-		count_remote(p, &w->sender, result < 0 ? REMOTE_DROPPED : REMOTE_FROM);
+	if (p->sender_counters)
+		count_remote(p, p->sender_counters, result < 0 ? REMOTE_DROPPED : REMOTE_FROM);
 	return result;
 }
 

@@ -37,7 +37,7 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 	}
 	if (put_tag(ctx, tag) < 0)
 		return DROP(DECAP_FAILED);
-	count_port(p, port->key, PORT_TO);
+	count_port(p, port->counters, PORT_TO);
 	report_device(id.ifindex);
 	if (!tag.proto && port->flags & PORT_PEER && same_mac(port->mac.bytes, p->eth.h_dest) &&
 	    ctx->protocol == p->eth.h_proto && bpf_skb_change_type(ctx, PACKET_HOST) == 0)
@@ -67,7 +67,7 @@ static __always_inline void copy_to_port(struct __sk_buff *ctx, struct packet *p
 	if (put_tag(ctx, tag) < 0)
 		return;
 	if (send_copy(ctx, id->ifindex) == 0)
-		count_port(p, port->key, PORT_TO);
+		count_port(p, port->counters, PORT_TO);
 	if (tag.proto)
 		take_tag(ctx);
 }

@@ -46,7 +46,7 @@ static __always_inline int read_vxlan(struct __sk_buff *ctx, const struct settin
 {
 	struct vxlan_header h;
 
-	if (o->tunnel + sizeof(h) > o->end || bpf_skb_load_bytes(ctx, o->tunnel, &h, sizeof(h)) < 0)
+	if (o->tunnel + sizeof(h) > o->end || load_bytes(ctx, o->tunnel, &h, sizeof(h)) < 0)
 		return DROP(TUNNEL_HEADER);
 	if (!(h.flags & VXLAN_FLAG_VNI))
 		return DROP(VXLAN_FLAGS);
@@ -88,7 +88,7 @@ static __always_inline int read_geneve(struct __sk_buff *ctx, const struct setti
 	struct geneve_header h;
 	__u32 at, end;
 
-	if (o->tunnel + sizeof(h) > o->end || bpf_skb_load_bytes(ctx, o->tunnel, &h, sizeof(h)) < 0)
+	if (o->tunnel + sizeof(h) > o->end || load_bytes(ctx, o->tunnel, &h, sizeof(h)) < 0)
 		return DROP(TUNNEL_HEADER);
 	if (h.version_len >> 6)
 		return DROP(GENEVE_VERSION);

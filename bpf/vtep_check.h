@@ -11,8 +11,9 @@
 /* An outer header, as far as it is read. Offsets are from the start of the skb. */
 struct outer_view {
 	struct addr source;
-	__u32 tunnel; /* of the VXLAN or Geneve header */
-	__u32 end;    /* of the UDP payload */
+	__u32 counters; /* of the remote that this is */
+	__u32 tunnel;   /* of the VXLAN or Geneve header */
+	__u32 end;      /* of the UDP payload */
 	__u32 vni;
 	__u32 source_key; /* from the Geneve option; 0: none */
 	__u32 dest_key;
@@ -25,8 +26,7 @@ struct outer_view {
 static __always_inline int check_udp(struct __sk_buff *ctx, const struct settings *s, __u32 at,
 				     struct udphdr *udp)
 {
-	if (bpf_skb_load_bytes(ctx, at, udp, sizeof(*udp)) < 0 ||
-	    udp->dest != bpf_htons(s->tunnel_port))
+	if (load_bytes(ctx, at, udp, sizeof(*udp)) < 0 || udp->dest != bpf_htons(s->tunnel_port))
 		return NOT_OURS;
 	return 0;
 }
@@ -53,7 +53,7 @@ static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settin
 	struct udphdr udp;
 	struct iphdr ip;
 
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
 		return NOT_OURS;
 	header_len = ip.ihl * 4;
 	o->source = mapped_v4(ip.saddr);
@@ -84,14 +84,14 @@ static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settin
 	struct udphdr udp;
 	struct ipv6hdr ip;
 
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0)
 		return NOT_OURS;
 	__builtin_memcpy(&o->source, &ip.saddr, sizeof(o->source));
 	o->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
 	if (ip.version != 6 || __builtin_memcmp(&ip.daddr, &s->vtep, sizeof(ip.daddr)))
 		return NOT_OURS;
 	if (ip.nexthdr == IPPROTO_FRAGMENT) {
-		if (bpf_skb_load_bytes(ctx, udp_at, &fragment, sizeof(fragment)) < 0 ||
+		if (load_bytes(ctx, udp_at, &fragment, sizeof(fragment)) < 0 ||
 		    fragment.next != IPPROTO_UDP || fragment.offset & bpf_htons(0xfff8))
 			return NOT_OURS;
 		udp_at += sizeof(fragment);
@@ -110,6 +110,7 @@ static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settin
 static __always_inline int vtep_check(struct __sk_buff *ctx, const struct settings *s,
 				      struct outer_view *o)
 {
+	struct remote *r;
 	int result;
 
 	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
@@ -117,5 +118,9 @@ static __always_inline int vtep_check(struct __sk_buff *ctx, const struct settin
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
 	if (result)
 		return result;
-	return bpf_map_lookup_elem(&remotes, &o->source) ? 0 : DROP(UNKNOWN_VTEP);
+	r = bpf_map_lookup_elem(&remotes, &o->source);
+	if (!r)
+		return DROP(UNKNOWN_VTEP);
+	o->counters = r->counters;
+	return 0;
 }

@@ -140,11 +140,16 @@ abi! {
         learn_age: u32,
         rules_from: u32,
         rules_to: u32,
+        counters: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {
         switch_id: u32,
         key: u32,
+    }
+    struct PortPlace = "port_place" {
+        id: PortId,
+        counters: u32,
     }
     struct Switch = "lswitch" {
         flood_members: u32,
@@ -197,7 +202,7 @@ abi! {
     struct Remote = "remote" {
         header_len: u16,
         ip_csum: u16,
-        pad: u32,
+        counters: u32,
         header: [u8; MAX_TEMPLATE],
     }
     #[derive(Default)]

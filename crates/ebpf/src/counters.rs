@@ -4,18 +4,79 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use overlane_model::{Hook, Verdict};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
 use crate::abi::{self, Counter};
 use crate::maps::MapSet;
-use crate::tables::{Entries, Table};
+use crate::sys::RawMap;
+use crate::tables::{self, Contents, Table};
 
-/// Map of the verdict counters: written by the programs only, so no [`Table`].
+/// Map of the verdict counters.
 pub(crate) const VERDICT_COUNTERS: &str = "verdict_counters";
 
-/// Map of the rules' counters, likewise.
-const RULE_COUNTERS: &str = "rule_counters";
+/// What has counters with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    /// Logical ports.
+    Ports,
+    /// Remotes.
+    Remotes,
+    /// Rules.
+    Rules,
+}
+
+/// Which counters get which number: the old one, if they had one, and the new one.
+pub type Moves = Vec<(Option<u32>, u32)>;
+
+impl Counted {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Ports, Self::Remotes, Self::Rules];
+
+    /// The map's name.
+    pub(crate) const fn map(self) -> &'static str {
+        match self {
+            Self::Ports => "port_counters",
+            Self::Remotes => "remote_counters",
+            Self::Rules => "rule_counters",
+        }
+    }
+
+    /// Bytes of a value of one CPU.
+    pub(crate) const fn value_size(self) -> usize {
+        match self {
+            Self::Ports => size_of::<abi::PortCounters>(),
+            Self::Remotes => size_of::<abi::RemoteCounters>(),
+            Self::Rules => size_of::<Counter>(),
+        }
+    }
+
+    /// What has a number in these entries, by key, and the number. Rules have names, which are not here. 0 is no
+    /// number: a build that gave none has it there.
+    fn numbers(self, contents: &Contents) -> BTreeMap<Vec<u8>, u32> {
+        let mut numbers: BTreeMap<Vec<u8>, u32> = match self {
+            Self::Ports => tables::port_numbers(contents)
+                .map(|(key, number)| (key.as_bytes().to_vec(), number))
+                .collect(),
+            Self::Remotes => tables::remote_numbers(contents)
+                .map(|(addr, number)| (addr.as_bytes().to_vec(), number))
+                .collect(),
+            Self::Rules => BTreeMap::new(),
+        };
+        numbers.retain(|_, number| *number != 0);
+        numbers
+    }
+
+    /// What ports or remotes have another number than before, or are new.
+    pub fn moves(self, old: &Contents, new: &Contents) -> Moves {
+        let old = self.numbers(old);
+        let moves = self.numbers(new).into_iter();
+        moves
+            .map(|(key, number)| (old.get(&key).copied(), number))
+            .filter(|(old, new)| *old != Some(*new))
+            .collect()
+    }
+}
 
 /// All counters of one data path.
 #[derive(Debug, Clone, Default)]
@@ -44,31 +105,18 @@ pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
             counters.verdicts.push((hook, verdict, sum));
         }
     }
-    for (key, value) in values(maps, Table::PortCounters)? {
-        let Ok(key) = abi::PortKey::read_from_bytes(&key) else {
-            continue;
-        };
-        counters.ports.insert(
-            (key.switch_id, key.key),
-            sum(
-                &value,
-                abi::PortCounters::default(),
-                abi::PortCounters::plus,
-            ),
-        );
+    let known = numbered(maps)?;
+    for (key, number) in tables::port_numbers(&known) {
+        let value = get(maps, Counted::Ports, number)?;
+        let zero = abi::PortCounters::default();
+        let sum = sum(&value, zero, abi::PortCounters::plus);
+        counters.ports.insert((key.switch_id, key.key), sum);
     }
-    for (key, value) in values(maps, Table::RemoteCounters)? {
-        let Ok(key) = abi::Addr::read_from_bytes(&key) else {
-            continue;
-        };
-        counters.remotes.insert(
-            key.into(),
-            sum(
-                &value,
-                abi::RemoteCounters::default(),
-                abi::RemoteCounters::plus,
-            ),
-        );
+    for (addr, number) in tables::remote_numbers(&known) {
+        let value = get(maps, Counted::Remotes, number)?;
+        let zero = abi::RemoteCounters::default();
+        let sum = sum(&value, zero, abi::RemoteCounters::plus);
+        counters.remotes.insert(addr.into(), sum);
     }
     Ok(counters)
 }
@@ -78,59 +126,54 @@ pub fn rules(
     maps: &MapSet,
     numbers: impl IntoIterator<Item = u32>,
 ) -> Result<BTreeMap<u32, Counter>, EbpfError> {
-    let map = maps.map(RULE_COUNTERS)?;
     let count = |number: u32| {
-        let value = map
-            .get(&number.to_ne_bytes())
-            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", RULE_COUNTERS))?;
-        let value = value.unwrap_or_default();
+        let value = get(maps, Counted::Rules, number)?;
         Ok((number, sum(&value, Counter::default(), Counter::plus)))
     };
     numbers.into_iter().map(count).collect()
 }
 
-/// Gives rules the counters that they had under other numbers, maybe in another set; those without one begin
-/// at zero. What is counted under an old number meanwhile is lost to the counters.
-pub fn move_rules(
+/// Gives ports, remotes or rules the counters that they had under other numbers, maybe in another set; those
+/// without one begin at zero, and so does everything where the other set counts in another form. What is
+/// counted under an old number meanwhile is lost to the counters.
+pub fn move_to(
+    what: Counted,
     old: &MapSet,
     new: &MapSet,
-    moves: impl IntoIterator<Item = (Option<u32>, u32)>,
+    moves: &[(Option<u32>, u32)],
 ) -> Result<(), EbpfError> {
-    let (old, new) = (old.map(RULE_COUNTERS)?, new.map(RULE_COUNTERS)?);
-    let same_size = old.stride == new.stride;
+    let map = new.map(what.map())?;
+    let form = |map: &RawMap| (map.layout.kind, map.layout.key_size, map.stride);
+    let same_form = form(old.map(what.map())?) == form(map);
     let mut values = Vec::new();
     for (from, to) in moves {
-        let value = match from.filter(|_| same_size) {
-            Some(from) => old
-                .get(&from.to_ne_bytes())
-                .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", RULE_COUNTERS))?,
-            None => None,
+        let value = match from.filter(|_| same_form) {
+            Some(from) => get(old, what, from)?,
+            None => vec![0; map.stride],
         };
-        values.push((to, value.unwrap_or_else(|| vec![0; new.stride])));
+        values.push((to, value));
     }
     // All were read before any is written: numbers may change places.
     for (to, value) in values {
-        new.put(&to.to_ne_bytes(), &value)
-            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", RULE_COUNTERS))?;
+        map.put(&to.to_ne_bytes(), &value)
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", what.map()))?;
     }
     Ok(())
 }
 
-/// Takes the counters of `old` over into `new`, where `new` has the same entry of the same size. What the
-/// old programs count between this and their replacement is lost to the counters, not to the network.
+/// Takes the counters of `old` over into `new`, which is empty but for the entries of the tables: of verdicts,
+/// and of ports and remotes that are in both. What the old programs count between this and their replacement is
+/// lost to the counters, not to the network.
 pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
-    for table in [Table::PortCounters, Table::RemoteCounters] {
-        if old.map(table.name())?.layout.value_size != new.map(table.name())?.layout.value_size {
-            continue;
-        }
-        for (key, value) in values(old, table)? {
-            if new.get(table, &key)?.is_some() {
-                new.put(table, &key, &value)?;
-            }
-        }
+    let (before, after) = (numbered(old)?, numbered(new)?);
+    for what in [Counted::Ports, Counted::Remotes] {
+        let (before, after) = (what.numbers(&before), what.numbers(&after));
+        let both = after.into_iter();
+        let both = both.filter_map(|(key, number)| Some((Some(*before.get(&key)?), number)));
+        move_to(what, old, new, &both.collect::<Moves>())?;
     }
     let (old, new) = (old.map(VERDICT_COUNTERS)?, new.map(VERDICT_COUNTERS)?);
-    if old.layout.value_size != new.layout.value_size {
+    if (old.layout.kind, old.stride) != (new.layout.kind, new.stride) {
         return Ok(());
     }
     for slot in 0..old.layout.max_entries.min(new.layout.max_entries) {
@@ -146,14 +189,21 @@ pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
     Ok(())
 }
 
-fn values(maps: &MapSet, table: Table) -> Result<Entries, EbpfError> {
-    let mut found = Entries::new();
-    for key in maps.entries(table)?.into_keys() {
-        if let Some(value) = maps.get(table, &key)? {
-            found.insert(key, value);
-        }
-    }
-    Ok(found)
+/// The tables that say which number belongs to what.
+fn numbered(maps: &MapSet) -> Result<Contents, EbpfError> {
+    [Table::PortKeys, Table::Remotes]
+        .into_iter()
+        .map(|table| Ok((table, maps.entries(table)?)))
+        .collect()
+}
+
+/// The counters under a number, of all CPUs.
+fn get(maps: &MapSet, what: Counted, number: u32) -> Result<Vec<u8>, EbpfError> {
+    let map = maps.map(what.map())?;
+    let value = map
+        .get(&number.to_ne_bytes())
+        .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", what.map()))?;
+    Ok(value.unwrap_or_else(|| vec![0; map.stride]))
 }
 
 /// Adds up the values of all CPUs, which lie one after the other on 8-byte borders.

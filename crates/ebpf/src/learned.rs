@@ -178,6 +178,7 @@ mod tests {
             learn_age: 60,
             rules_from: 0,
             rules_to: 0,
+            counters: 0,
         };
         let plain = abi::PortId { vlan: 11, ..HERE };
         let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();

@@ -12,10 +12,6 @@ use crate::sys::{self, RawMap};
 use crate::tables::{Contents, Entries, Table};
 use crate::{EbpfError, Layout};
 
-/// How often, and with what pause, an update is tried again for which the kernel had no memory at once.
-const MEMORY_ATTEMPTS: u32 = 100;
-const MEMORY_PAUSE: Duration = Duration::from_millis(2);
-
 /// Layout of every map, by name.
 pub type Layouts = BTreeMap<String, Layout>;
 
@@ -78,7 +74,7 @@ impl MapSet {
         Ok(())
     }
 
-    /// Everything `apply` wrote. Of counters only the keys: their values are empty here.
+    /// Everything `apply` wrote.
     pub fn contents(&self) -> Result<Contents, EbpfError> {
         Table::ALL
             .into_iter()
@@ -86,21 +82,11 @@ impl MapSet {
             .collect()
     }
 
-    /// One value as the kernel holds it, of all CPUs for a per-CPU map.
-    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, EbpfError> {
-        self.map(table.name())?
-            .get(key)
-            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", table.name()))
-    }
-
-    /// Writes one entry. A counter starts from zero on every CPU when `value` is that of one CPU.
+    /// Writes one entry.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EbpfError> {
-        let map = self.map(table.name())?;
-        let call = EbpfError::call("BPF_MAP_UPDATE_ELEM", table.name());
-        if table.is_counters() && value.len() != map.stride {
-            return put_patiently(map, key, &vec![0; map.stride]).map_err(call);
-        }
-        map.put(key, value).map_err(call)
+        self.map(table.name())?
+            .put(key, value)
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", table.name()))
     }
 
     /// Deletes one entry, if it is there.
@@ -130,7 +116,7 @@ impl MapSet {
             .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", name))
     }
 
-    /// Entries of one map. Of counters only the keys: their values are empty here. Of an array all.
+    /// Entries of one map. Of an array all.
     pub fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
         let mut entries = Entries::new();
         if table.is_array() {
@@ -144,12 +130,7 @@ impl MapSet {
             return Ok(entries);
         }
         self.walk(table.name(), |key, value| {
-            let value = if table.is_counters() {
-                Vec::new()
-            } else {
-                value.to_vec()
-            };
-            entries.insert(key.to_vec(), value);
+            entries.insert(key.to_vec(), value.to_vec());
         })?;
         Ok(entries)
     }
@@ -216,16 +197,4 @@ fn raw_map(name: &str, fd: OwnedFd) -> Result<RawMap, EbpfError> {
         source,
     })?;
     RawMap::new(fd, cpus).map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", name))
-}
-
-/// Memory of each CPU comes in portions that the kernel makes ready beside (mm/percpu.c): who writes thousands of
-/// counters in a row outruns it, and is served a moment later.
-fn put_patiently(map: &RawMap, key: &[u8], value: &[u8]) -> io::Result<()> {
-    for _ in 0..MEMORY_ATTEMPTS {
-        match map.put(key, value) {
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(MEMORY_PAUSE),
-            outcome => return outcome,
-        }
-    }
-    map.put(key, value)
 }

@@ -9,6 +9,8 @@ use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::EbpfSectionKind;
 
+use crate::abi::Counter;
+use crate::counters::{Counted, VERDICT_COUNTERS};
 use crate::links::HeldProgram;
 use crate::maps::{Layouts, MapSet};
 use crate::tables::Table;
@@ -248,13 +250,15 @@ const fn map_data(map: &Map) -> Option<&MapData> {
 }
 
 fn check_sizes(layouts: &Layouts) -> Result<(), EbpfError> {
-    for table in Table::ALL {
-        let name = table.name();
+    const WORD: usize = size_of::<u32>();
+    let tables = Table::ALL.map(|table| (table.name(), table.sizes()));
+    let counters = Counted::ALL.map(|what| (what.map(), (WORD, what.value_size())));
+    let verdicts = (VERDICT_COUNTERS, (WORD, size_of::<Counter>()));
+    for (name, (key, value)) in tables.into_iter().chain(counters).chain([verdicts]) {
         let layout = layouts.get(name).ok_or_else(|| EbpfError::Missing {
             kind: "map",
             name: name.to_owned(),
         })?;
-        let (key, value) = table.sizes();
         for (field, found, expected) in [
             ("key size", layout.key_size as usize, key),
             ("value size", layout.value_size as usize, value),

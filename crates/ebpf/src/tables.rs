@@ -21,6 +21,8 @@ mod rules;
 mod table;
 
 pub use capacity::check_capacity;
+pub(crate) use ports::port_numbers;
+pub(crate) use remotes::remote_numbers;
 pub use rules::{is_of_generation, rule_number, rules_generation};
 pub use table::Table;
 
@@ -70,8 +72,8 @@ pub fn encode(tables: &Tables, devices: &Devices) -> Result<Contents, EbpfError>
     encode_beside(tables, devices, &Contents::new())
 }
 
-/// Compiles tables to map entries for maps that have the entries `current`: rules and next hops keep their
-/// numbers, and what is new gets others, so that no packet meets a mixture (`bpf/abi.h`, struct rule_set).
+/// Compiles tables to map entries for maps that have the entries `current`: what has a number keeps
+/// it, and what is new gets others, so that no packet meets a mixture (`bpf/abi.h`, struct rule_set).
 pub fn encode_beside(
     tables: &Tables,
     devices: &Devices,
@@ -81,10 +83,10 @@ pub fn encode_beside(
     let mut contents = Contents::new();
     let classifier = Classifier::new(&tables.firewall)?;
     let rules = rules::rules(tables, &classifier, current, &mut contents);
-    ports::ports(tables, devices, &rules, &mut contents)?;
+    ports::ports(tables, devices, &rules, current, &mut contents)?;
     ports::switches(tables, devices, &mut contents)?;
     addresses::addresses(tables, devices, &mut contents)?;
-    remotes::remotes(tables, &mut contents)?;
+    remotes::remotes(tables, current, &mut contents)?;
     routers::routers(tables, devices, current, &mut contents)?;
     contents.insert(Table::Settings, settings(tables, devices));
     for table in Table::ALL {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
-use overlane_ebpf::{Loaded, Program, counters, learned};
+use overlane_ebpf::{Loaded, Program, learned};
 use overlane_net::Netlink;
 
 use crate::journal::Journal;
@@ -77,7 +78,7 @@ impl<'a> Executor<'a> {
                 Step::Manage(next_hop) => self.manage(next_hop)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { old } => self.settings(old.as_deref())?,
-                Step::MoveRuleCounters => self.move_rule_counters(plan)?,
+                Step::MoveCounters(what) => self.move_counters(*what, self.maps, plan)?,
                 Step::Settle => settle(),
                 Step::CarryCounters { from } => self.carry_counters(from, plan)?,
                 Step::Clear(folder) => self.clear(folder)?,
@@ -208,12 +209,17 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Has no way back, and needs none: the numbers that rules are given are not in use before, or those of
-    /// rules that have changed places.
-    fn move_rule_counters(&mut self, plan: &Plan) -> Result<(), HostError> {
+    /// Has no way back, and needs none: the numbers that are given are not in use before, or those of rules that
+    /// have changed places.
+    fn move_counters(
+        &mut self,
+        what: Counted,
+        from: &MapSet,
+        plan: &Plan,
+    ) -> Result<(), HostError> {
         self.journal.before()?;
-        let moves = plan.rule_moves.iter().copied();
-        Ok(counters::move_rules(self.maps, self.maps, moves)?)
+        let moves = plan.moves.get(&what).map_or(&[][..], Vec::as_slice);
+        Ok(counters::move_to(what, from, self.maps, moves)?)
     }
 
     /// Encoded again, because the segmenter may be younger than the plan.
@@ -238,8 +244,7 @@ impl<'a> Executor<'a> {
         match MapSet::open_any(from, self.target.data_path.layouts()) {
             Ok(Some(old)) => {
                 counters::carry_over(&old, self.maps)?;
-                let moves = plan.rule_moves.iter().copied();
-                Ok(counters::move_rules(&old, self.maps, moves)?)
+                self.move_counters(Counted::Rules, &old, plan)
             }
             Ok(None) => Ok(()),
             Err(error) => Err(error.into()),
@@ -334,15 +339,9 @@ impl<'a> Executor<'a> {
         let maps = self.maps;
         for entry in entries {
             self.journal.before()?;
-            // Of counters the plan knows only the key.
-            let old = if table.is_counters() {
-                maps.get(table, &entry.key)?
-            } else {
-                entry.old.clone()
-            };
             maps.delete(table, &entry.key)?;
             self.journal
-                .push(move || put_back(maps, table, &entry.key, old.as_deref()));
+                .push(move || put_back(maps, table, &entry.key, entry.old.as_deref()));
         }
         Ok(())
     }

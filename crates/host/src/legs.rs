@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::tables::LegDevice;
-use overlane_model::{DeviceName, GatewayPlace, RouterTable, Side, Tables, Way};
+use overlane_model::{DeviceName, RouterTable, Side, Tables, Way};
 use overlane_net::{Netlink, Nud};
 use overlane_wire::Mac;
 
@@ -15,13 +15,8 @@ use crate::{HostError, Note};
 
 /// The routers whose gateway with a leg is this host, and the legs.
 pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
-    tables
-        .routers
-        .iter()
-        .filter_map(|router| match &router.gateway.as_ref()?.place {
-            GatewayPlace::Here { leg } => Some((router, leg.as_ref()?)),
-            GatewayPlace::Remote(_) => None,
-        })
+    let routers = tables.routers.iter();
+    routers.filter_map(|router| Some((router, router.leg()?)))
 }
 
 /// The devices that are there; the others are added to `missing`.

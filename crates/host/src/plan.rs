@@ -4,9 +4,10 @@
 mod entries;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use overlane_ebpf::counters::{Counted, Moves};
 use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{DataPath, Program};
 use overlane_model::{Encapsulation, Tables};
@@ -42,8 +43,8 @@ pub(crate) enum Step {
     Manage(NextHop),
     /// Write entries, new or changed.
     Put { table: Table, entries: Vec<Entry> },
-    /// Give rules the counters that they had under other numbers.
-    MoveRuleCounters,
+    /// Give counters their new numbers; what is new begins at zero.
+    MoveCounters(Counted),
     /// Wait until no packet is at work with what was just replaced.
     Settle,
     /// Write the settings, with the segmenter as it is by now.
@@ -97,8 +98,8 @@ pub(crate) struct Plan {
     pub(crate) load: BTreeSet<Program>,
     /// The maps are new.
     pub(crate) new_set: bool,
-    /// Rules whose number is another than before: the old one, if they had one, and the new one.
-    pub(crate) rule_moves: Vec<(Option<u32>, u32)>,
+    /// Which counters get another number.
+    pub(crate) moves: BTreeMap<Counted, Moves>,
 }
 
 /// What should be.
@@ -120,7 +121,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         changes: Vec::new(),
         load: BTreeSet::new(),
         new_set: current.maps.is_none(),
-        rule_moves: entries::rule_moves(target, current),
+        moves: entries::moves(target, current),
     };
     let fresh = plan_devices(target, current, &mut plan);
     if target.promiscuous.switch_on {

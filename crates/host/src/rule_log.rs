@@ -57,8 +57,6 @@ pub struct Session {
     signals: Signals,
     clock: Clock,
     looked: Instant,
-    /// What came before the session was asked for is old.
-    since_ns: u64,
     lock: Option<Lock>,
 }
 
@@ -79,7 +77,6 @@ impl Session {
             log,
             state,
             signals,
-            since_ns: clock.monotonic_ns,
             clock,
             looked: Instant::now(),
             lock: Some(lock),
@@ -112,19 +109,14 @@ impl Session {
     /// The next record that waits.
     #[expect(clippy::should_implement_trait, reason = "more may come after None")]
     pub fn next(&mut self) -> Option<Record> {
-        loop {
-            let record = self.log.next()?;
-            if record.time < self.since_ns {
-                continue;
-            }
-            // Rules have other numbers after an `apply`.
-            let is_known = (self.state.rules.iter()).any(|rule| rule.number == record.rule);
-            if !is_known && record.rule != RULE_DEFAULT {
-                // A file that cannot be read now is looked at again by `wait`.
-                let _ = self.look();
-            }
-            return Some(named(&self.state, &record, &self.clock));
+        let record = self.log.next()?;
+        // Rules have other numbers after an `apply`.
+        let is_known = (self.state.rules.iter()).any(|rule| rule.number == record.rule);
+        if !is_known && record.rule != RULE_DEFAULT {
+            // A file that cannot be read now is looked at again by `wait`.
+            let _ = self.look();
         }
+        Some(named(&self.state, &record, &self.clock))
     }
 
     /// Takes over what an `apply` has changed. False when the maps of this session are nobody's any more.

@@ -273,6 +273,13 @@ fn what_is_seen_is_what_is_there() {
         observe::counters(&host).unwrap().ports[0].from_port,
         observe::Count::default()
     );
+    // Now the number that the first one had is free again: whoever gets it does not get what it counted.
+    let third = text.replace("key: 7", "key: 9");
+    world.apply(&third, 1).unwrap();
+    assert_eq!(
+        observe::counters(&host).unwrap().ports[0].from_port,
+        observe::Count::default()
+    );
 }
 
 #[test]

@@ -126,6 +126,8 @@ fn another_build_with_other_maps_loses_nothing() {
     let world = World::new(2);
     let host = world.host(1);
     let text = world.fabric("vxlan", 4789, "");
+    // The counters of the port get the second number; in a new set they will have the first.
+    world.apply(&text.replace("key: 7", "key: 6"), 1).unwrap();
     world.apply(&text, 1).unwrap();
     world.apply(&text, 2).unwrap();
     assert!(world.ping(1, 2, 3));
@@ -163,6 +165,45 @@ fn another_build_with_other_maps_loses_nothing() {
     }
     let (sent, answered) = stream.stop();
     assert!(sent > 50 && sent - answered <= 1, "{answered} of {sent}");
+}
+
+/// As builds had it whose counters had the address for a key and no number.
+#[test]
+fn counters_of_another_form_begin_anew() {
+    if !can_run("counters_of_another_form") {
+        return;
+    }
+    let other = other_build();
+    let world = World::new(2);
+    let host = world.host(1);
+    let text = world.fabric("vxlan", 4789, "");
+    let testing = Testing {
+        object: Some(&other),
+        ..Testing::default()
+    };
+    world.apply_with(&text, 1, false, testing).unwrap();
+    world.apply(&text, 2).unwrap();
+    assert!(world.ping(1, 2, 3));
+    let pins = std::fs::read_dir(paths::pins(&host)).unwrap();
+    let mut folders = pins.map(|entry| entry.unwrap().path());
+    let is_set = |path: &Path| path.join("remote_counters").exists();
+    let set = folders.find(|path| is_set(path)).unwrap();
+    let map = set.join("remote_counters");
+    std::fs::remove_file(&map).unwrap();
+    let created = Command::new("bpftool")
+        .args(["map", "create"])
+        .arg(&map)
+        .args(["type", "percpu_hash", "key", "16", "value", "72"])
+        .args(["entries", "1024", "name", "remote_counters"])
+        .status()
+        .unwrap();
+    assert!(created.success());
+
+    world.apply(&text, 1).unwrap();
+    let counters = observe::counters(&host).unwrap();
+    assert_eq!(counters.remotes[0].to_remote, observe::Count::default());
+    assert!(counters.ports[0].from_port.packets >= 3, "{counters:?}");
+    assert!(world.ping(1, 2, 3));
 }
 
 #[test]

@@ -22,8 +22,8 @@ mod switch;
 
 pub use firewall::{Group, Network, Peer, PortSet, Rule};
 pub use port::{Allow, Port, Security};
+pub(crate) use router::derived_mac;
 pub use router::{GatewayHost, Interface, Router, StaticRoute};
-pub(crate) use router::{derived_mac, link_local};
 pub use switch::{GuestVlan, Policy, Switch, SwitchFirewall, UnknownUnicast};
 
 /// The most that is read of a fabric file.

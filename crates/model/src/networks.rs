@@ -127,14 +127,11 @@ pub(crate) fn socket(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned
     Some(Spanned::new((addr.value, found.port()), node.at))
 }
 
-/// Which the parser of packets has no name for: it treats it like UDP.
-const SCTP: u8 = 132;
-
 /// The protocols that have ports, as the fabric file writes them.
 pub(crate) const WITH_PORTS: [(&str, u8); 3] = [
     ("tcp", protocol::TCP),
     ("udp", protocol::UDP),
-    ("sctp", SCTP),
+    ("sctp", protocol::SCTP),
 ];
 const WITH_TYPES: [(&str, u8); 2] = [("icmp", protocol::ICMP), ("icmp6", protocol::ICMPV6)];
 const BY_NUMBER: &str = "protocol";

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use overlane_model::{GatewayPlace, Neighbour, RouterTable, SwitchTable, Verdict};
+use overlane_model::{Neighbour, RouterTable, SwitchTable, Verdict};
 use overlane_wire::checksum::Sum;
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION};
@@ -112,18 +112,13 @@ pub(crate) fn from_underlay(
     let neighbour = cx.host.neighbour(switch.id, question.target());
     let is_asked = |neighbour: &&Neighbour| {
         let router = neighbour.router.and_then(|id| cx.host.router(id));
-        let is_here = router.is_some_and(is_gateway_here);
+        let is_here = router.is_some_and(RouterTable::is_gateway_here);
         is_here && (frame.destination.is_group() || frame.destination == neighbour.mac)
     };
     match neighbour.filter(is_asked) {
         Some(neighbour) => answer(cx, neighbour, &question, frame, back),
         None => Stage::Continue(()),
     }
-}
-
-fn is_gateway_here(router: &RouterTable) -> bool {
-    let gateway = router.gateway.as_ref();
-    gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
 }
 
 fn answer(

@@ -24,7 +24,6 @@ use crate::port::Source;
 use crate::{Output, Packet};
 
 const STAGE: &str = "encap";
-const SCTP: u8 = 132;
 const OUTER_MAX_LEN: usize = 65_535;
 const ECN_BITS: u8 = 3;
 
@@ -91,7 +90,7 @@ fn check_super_packet(cx: &mut Context<'_>, frame: &Frame<'_>) -> Stage {
     }
     match frame.protocol() {
         Some(protocol::TCP | protocol::UDP) => Stage::Continue(()),
-        Some(SCTP) => cx.end(
+        Some(protocol::SCTP) => cx.end(
             STAGE,
             Verdict::GsoUnsupported,
             || "the kernel does not segment SCTP under a second header",

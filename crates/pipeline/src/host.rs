@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{
-    Attachment, DeviceName, FdbEntry, GatewayPlace, Neighbour, PortTable, Remote, RouterId,
-    RouterTable, SwitchId, SwitchTable, Tables, VlanId,
+    Attachment, DeviceName, FdbEntry, Neighbour, PortTable, Remote, RouterId, RouterTable,
+    SwitchId, SwitchTable, Tables, VlanId,
 };
 use overlane_wire::Mac;
 
@@ -41,8 +41,7 @@ impl Host {
         }
         let mut legs = HashMap::new();
         for (i, router) in tables.routers.iter().enumerate() {
-            let place = router.gateway.as_ref().map(|gateway| &gateway.place);
-            if let Some(GatewayPlace::Here { leg: Some(device) }) = place {
+            if let Some(device) = router.leg() {
                 legs.insert(device.clone(), (i, Leg::default()));
             }
         }

@@ -27,6 +27,9 @@ const STAGE: &str = "nat";
 /// An address and port, or ICMP identifier.
 type Place = (IpAddr, u16);
 
+/// Puts a place at one end of a packet.
+type Write = fn(&mut [u8], &Ip, &L4, End, Place);
+
 /// A packet at a gateway that translates.
 struct Passing<'a> {
     router: &'a RouterTable,
@@ -52,7 +55,7 @@ pub(crate) fn out(
             .get(&key)
             .and_then(|known| known.outside);
         return Stage::Continue(match outside {
-            Some(outside) => passing.rewrite_error(cx, frame, &key, outside),
+            Some(outside) => passing.rewrite(cx, frame, &key, outside, rewrite::error),
             None => owned(frame),
         });
     }
@@ -67,13 +70,13 @@ pub(crate) fn out(
             .get(&key)
             .and_then(|known| known.outside)
     {
-        return Stage::Continue(passing.rewrite(cx, frame, &key, outside));
+        return Stage::Continue(passing.rewrite(cx, frame, &key, outside, rewrite::packet));
     }
     let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? else {
         return Stage::Continue(owned(frame));
     };
     passing.begin(cx, &key, outside)?;
-    Stage::Continue(passing.rewrite(cx, frame, &key, outside))
+    Stage::Continue(passing.rewrite(cx, frame, &key, outside, rewrite::packet))
 }
 
 /// From the leg: the destination becomes the inside one.
@@ -88,7 +91,7 @@ pub(crate) fn from_leg(
     if let Some(outside) = passing.related(cx) {
         let key = cx.state.translations.get(&outside).copied();
         let inside = key.map_or((outside.local, outside.local_port), local);
-        return Stage::Continue(passing.rewrite_error(cx, frame, &outside, inside));
+        return Stage::Continue(passing.rewrite(cx, frame, &outside, inside, rewrite::error));
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
     let Some(outside) = outside else {
@@ -97,7 +100,7 @@ pub(crate) fn from_leg(
     if let Some(key) = cx.state.translations.get(&outside).copied()
         && let Followed::Passes { .. } = passing.follow(cx, &key)?
     {
-        return Stage::Continue(passing.rewrite(cx, frame, &key, local(key)));
+        return Stage::Continue(passing.rewrite(cx, frame, &key, local(key), rewrite::packet));
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
         return Stage::Continue(owned(frame));
@@ -107,7 +110,7 @@ pub(crate) fn from_leg(
         return passing.exhausted(cx, inside);
     }
     passing.begin(cx, &key, local(outside))?;
-    Stage::Continue(passing.rewrite(cx, frame, &key, inside))
+    Stage::Continue(passing.rewrite(cx, frame, &key, inside, rewrite::packet))
 }
 
 fn owned(frame: &Frame<'_>) -> Frame<'static> {
@@ -177,33 +180,18 @@ impl Passing<'_> {
         conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
     }
 
+    /// `write`: [`rewrite::packet`], or [`rewrite::error`] of an ICMP error and what it quotes.
     fn rewrite(
         &self,
         cx: &mut Context<'_>,
         frame: &Frame<'_>,
         key: &ConnectionKey,
         to: Place,
+        write: Write,
     ) -> Frame<'static> {
         let mut frame = owned(frame);
         let mut bytes = frame.bytes.into_owned();
-        rewrite::packet(&mut bytes, &self.ip, &self.l4, self.end(), to);
-        frame.bytes = bytes.into();
-        self.readdress(&mut frame, to.0);
-        self.explain(cx, key, to);
-        frame
-    }
-
-    /// An ICMP error and what it quotes: that went the other way.
-    fn rewrite_error(
-        &self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-        key: &ConnectionKey,
-        to: Place,
-    ) -> Frame<'static> {
-        let mut frame = owned(frame);
-        let mut bytes = frame.bytes.into_owned();
-        rewrite::error(&mut bytes, &self.ip, &self.l4, self.end(), to);
+        write(&mut bytes, &self.ip, &self.l4, self.end(), to);
         frame.bytes = bytes.into();
         self.readdress(&mut frame, to.0);
         self.explain(cx, key, to);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_model::{Name, Verdict};
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, Mac, arp, ethernet};
+use overlane_wire::{EtherType, arp, ethernet};
 
 use crate::bytes::{array, be16};
 use crate::context::{Context, Stage};
@@ -115,7 +115,7 @@ enum Owner<'a> {
 }
 
 fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpAddr) -> Owner<'a> {
-    if addr == link_local(frame.source) {
+    if addr == frame.source.link_local() {
         return Owner::Port;
     }
     match cx.host.neighbour(source.port.switch, addr) {
@@ -148,13 +148,6 @@ fn refuse_claim(
         Owner::Other(port) => format!("{what} {addr}, an address of port {port}, refused at"),
         Owner::Port | Owner::Nobody => format!("{what} {addr}, which is no address of"),
     })
-}
-
-/// fe80::/64 and the modified EUI-64 of the MAC (RFC 4291 appendix A).
-fn link_local(mac: Mac) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.get();
-    let eui = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
-    Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(u64::from_be_bytes(eui)))
 }
 
 /// Ports of a UDP header that is there: also of a first fragment.
@@ -203,18 +196,4 @@ fn refuse<T: Into<String>>(
         let name = &source.port.name;
         Found::by_port(format!("{} port {name}", why().into()), name)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn link_local_address_of_a_mac() {
-        // RFC 4291 appendix A: the universal/local bit is inverted.
-        let mac = Mac::new([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
-        assert_eq!(link_local(mac).to_string(), "fe80::3656:78ff:fe9a:bcde");
-        let mac = Mac::new([0x02, 0, 0, 0, 0, 0x11]);
-        assert_eq!(link_local(mac).to_string(), "fe80::ff:fe00:11");
-    }
 }

@@ -23,6 +23,8 @@ pub mod protocol {
     pub const NO_NEXT_HEADER: u8 = 59;
     /// IPv6 destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
     /// Mobility header.
     pub const MOBILITY: u8 = 135;
     /// Host identity protocol.

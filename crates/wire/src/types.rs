@@ -3,6 +3,7 @@
 //! both speak in these types.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::str::FromStr;
 
@@ -74,6 +75,13 @@ impl Mac {
     /// All octets are zero.
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
+    }
+
+    /// fe80::/64 and the modified EUI-64 of the MAC (RFC 4291 appendix A).
+    pub fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0;
+        let eui = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+        Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(u64::from_be_bytes(eui)))
     }
 }
 
@@ -336,6 +344,15 @@ impl VlanTag {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_local_address_of_a_mac() {
+        // RFC 4291 appendix A: the universal/local bit is inverted.
+        let mac = Mac::new([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
+        assert_eq!(mac.link_local().to_string(), "fe80::3656:78ff:fe9a:bcde");
+        let mac = Mac::new([0x02, 0, 0, 0, 0, 0x11]);
+        assert_eq!(mac.link_local().to_string(), "fe80::ff:fe00:11");
+    }
 
     #[test]
     fn mac_text() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use overlane_model::{GatewayPlace, Place, RouterId, Tables};
+use overlane_model::{Place, RouterId, Tables};
 
 use super::{Contents, Devices, Table, flags, put};
 use crate::EbpfError;
@@ -70,10 +70,9 @@ pub(super) fn addresses(
 
 /// The routers whose gateway this host is.
 fn gateways_here(tables: &Tables) -> BTreeSet<RouterId> {
-    let is_here = |router: &&overlane_model::RouterTable| {
-        let gateway = router.gateway.as_ref();
-        gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
-    };
-    let here = tables.routers.iter().filter(is_here);
+    let here = tables
+        .routers
+        .iter()
+        .filter(|router| router.is_gateway_here());
     here.map(|router| router.id).collect()
 }

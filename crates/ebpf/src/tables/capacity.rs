@@ -1,6 +1,6 @@
 //! Whether tables fit into their maps. The classifier's own maps are looked at where it is built.
 
-use overlane_model::{GatewayPlace, Tables, Way};
+use overlane_model::{Tables, Way};
 
 use crate::EbpfError;
 use crate::abi::{self, firewall, router};
@@ -86,8 +86,10 @@ fn ports(tables: &Tables) -> [Count; 7] {
 fn routers(tables: &Tables) -> [Count; 6] {
     let routers = &tables.routers;
     let gateways = || routers.iter().filter_map(|router| router.gateway.as_ref());
-    let here = gateways()
-        .filter(|gateway| matches!(gateway.place, GatewayPlace::Here { leg: Some(_) }))
+    let here = routers
+        .iter()
+        .filter(|router| router.leg().is_some())
+        .filter_map(|router| router.gateway.as_ref())
         .map(|gateway| gateway.addresses.len() + gateway.nat.len());
     let hops = routers.iter().flat_map(|router| &router.routes);
     let hops = hops.map(|route| match &route.way {

@@ -25,6 +25,17 @@ impl<T: Ord> Numbering<T> {
         }
     }
 
+    /// Begins with contents that each have their own number.
+    pub(super) fn keep(known: impl IntoIterator<Item = (T, u32)>) -> Self {
+        let known: BTreeMap<T, u32> = known.into_iter().collect();
+        let taken = known.values().copied().collect();
+        Self {
+            known,
+            taken,
+            next: 1,
+        }
+    }
+
     /// The number of `content`, a new one if need be.
     pub(super) fn number(&mut self, content: T) -> u32 {
         if let Some(&number) = self.known.get(&content) {

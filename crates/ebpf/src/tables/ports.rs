@@ -2,8 +2,9 @@
 
 use overlane_model::{Direction, FloodMember, PortTable, Tables};
 
+use super::numbering::Numbering;
 use super::rules::PortRules;
-use super::{Contents, Devices, PortDevice, Table, flags, put};
+use super::{Contents, Devices, PortDevice, Table, flags, put, read};
 use crate::EbpfError;
 use crate::abi;
 
@@ -12,14 +13,17 @@ pub(super) fn ports(
     tables: &Tables,
     devices: &Devices,
     rules: &PortRules,
+    current: &Contents,
     contents: &mut Contents,
 ) -> Result<(), EbpfError> {
+    let mut numbering = Numbering::keep(port_numbers(current));
     for port in &tables.ports {
         let id = devices.id(&port.attachment)?;
         let key = abi::PortKey {
             switch_id: port.switch.number(),
             key: port.key.get().into(),
         };
+        let counters = numbering.number(key);
         let value = abi::Port {
             switch_id: port.switch.number(),
             key: port.key.get(),
@@ -29,17 +33,23 @@ pub(super) fn ports(
             learn_age: port.learning.map_or(0, |learning| learning.age_s),
             rules_from: rules.set(port, Direction::FromPort),
             rules_to: rules.set(port, Direction::ToPort),
+            counters,
         };
         put(contents, Table::Ports, &id, &value);
-        put(contents, Table::PortKeys, &key, &id);
         put(
             contents,
-            Table::PortCounters,
+            Table::PortKeys,
             &key,
-            &abi::PortCounters::default(),
+            &abi::PortPlace { id, counters },
         );
     }
     Ok(())
+}
+
+/// The number of each port's counters.
+pub(crate) fn port_numbers(contents: &Contents) -> impl Iterator<Item = (abi::PortKey, u32)> {
+    let places = read::<abi::PortKey, abi::PortPlace>(contents, Table::PortKeys);
+    places.map(|(key, place)| (key, place.counters))
 }
 
 fn port_flags(port: &PortTable, device: PortDevice) -> u32 {

@@ -4,12 +4,18 @@ use std::net::IpAddr;
 
 use overlane_model::{Dscp, Encapsulation, Tables};
 
-use super::{Contents, Devices, Table, put};
+use super::numbering::Numbering;
+use super::{Contents, Devices, Table, put, read};
 use crate::EbpfError;
 use crate::abi;
 
 /// Remotes.
-pub(super) fn remotes(tables: &Tables, contents: &mut Contents) -> Result<(), EbpfError> {
+pub(super) fn remotes(
+    tables: &Tables,
+    current: &Contents,
+    contents: &mut Contents,
+) -> Result<(), EbpfError> {
+    let mut numbering = Numbering::keep(remote_numbers(current));
     for remote in &tables.remotes {
         let (len, limit) = (remote.header.len(), abi::MAX_TEMPLATE);
         if len > limit {
@@ -19,6 +25,7 @@ pub(super) fn remotes(tables: &Tables, contents: &mut Contents) -> Result<(), Eb
                 limit,
             });
         }
+        let addr = abi::Addr::from(remote.addr);
         let mut header = [0; abi::MAX_TEMPLATE];
         header[..len].copy_from_slice(&remote.header);
         let value = abi::Remote {
@@ -28,23 +35,18 @@ pub(super) fn remotes(tables: &Tables, contents: &mut Contents) -> Result<(), Eb
             } else {
                 0
             },
-            pad: 0,
+            counters: numbering.number(addr),
             header,
         };
-        put(
-            contents,
-            Table::Remotes,
-            &abi::Addr::from(remote.addr),
-            &value,
-        );
-        put(
-            contents,
-            Table::RemoteCounters,
-            &abi::Addr::from(remote.addr),
-            &abi::RemoteCounters::default(),
-        );
+        put(contents, Table::Remotes, &addr, &value);
     }
     Ok(())
+}
+
+/// The number of each remote's counters.
+pub(crate) fn remote_numbers(contents: &Contents) -> impl Iterator<Item = (abi::Addr, u32)> {
+    let remotes = read::<abi::Addr, abi::Remote>(contents, Table::Remotes);
+    remotes.map(|(addr, remote)| (addr, remote.counters))
 }
 
 /// What holds for the host.

@@ -56,14 +56,10 @@ pub(super) fn rules<'a>(
     contents: &mut Contents,
 ) -> PortRules<'a> {
     let known = current.get(&Table::RuleSets).into_iter().flatten();
-    let known: Vec<_> = known
-        .filter_map(|(key, set)| {
-            let number = <[u8; 4]>::try_from(key.as_slice()).ok()?;
-            Some((set.clone(), u32::from_ne_bytes(number)))
-        })
-        .collect();
-    let taken: Vec<u32> = known.iter().map(|(_, number)| *number).collect();
-    let mut numbering = Numbering::beside(known, taken);
+    let mut numbering = Numbering::keep(known.filter_map(|(key, set)| {
+        let number = <[u8; 4]>::try_from(key.as_slice()).ok()?;
+        Some((set.clone(), u32::from_ne_bytes(number)))
+    }));
     let mut numbers = vec![0];
     for set in classifier.sets.iter().skip(1) {
         let number = numbering.number(set.as_bytes().to_vec());

@@ -6,13 +6,9 @@ use crate::abi::{self, firewall, router};
 /// half-made fabric: what is referred to comes before what refers to it. Deletion goes the other way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// Counters of each logical port; `apply` makes and deletes the entries, programs count.
-    PortCounters,
-    /// Counters of each remote; likewise.
-    RemoteCounters,
     /// VTEP address → outer header template.
     Remotes,
-    /// (switch, key) → where the port is.
+    /// (switch, key) → where the port is, and its counters.
     PortKeys,
     /// (switch, index) → receiver of a flooded frame.
     Flood,
@@ -52,9 +48,7 @@ pub enum Table {
 
 impl Table {
     /// All, in the order of adding.
-    pub const ALL: [Self; 21] = [
-        Self::PortCounters,
-        Self::RemoteCounters,
+    pub const ALL: [Self; 19] = [
         Self::Remotes,
         Self::PortKeys,
         Self::Flood,
@@ -79,8 +73,6 @@ impl Table {
     /// The map's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::PortCounters => "port_counters",
-            Self::RemoteCounters => "remote_counters",
             Self::Remotes => "remotes",
             Self::PortKeys => "port_keys",
             Self::Flood => "flood",
@@ -103,11 +95,6 @@ impl Table {
         }
     }
 
-    /// Only which keys exist is `apply`'s business; the values belong to the programs.
-    pub const fn is_counters(self) -> bool {
-        matches!(self, Self::PortCounters | Self::RemoteCounters)
-    }
-
     /// An array: every entry exists from the beginning, as zeros, and none can be deleted. Entries that the
     /// tables do not name are nobody's.
     pub const fn is_array(self) -> bool {
@@ -127,10 +114,8 @@ impl Table {
     pub const fn sizes(self) -> (usize, usize) {
         const WORD: usize = size_of::<u32>();
         match self {
-            Self::PortCounters => (size_of::<abi::PortKey>(), size_of::<abi::PortCounters>()),
-            Self::RemoteCounters => (size_of::<abi::Addr>(), size_of::<abi::RemoteCounters>()),
             Self::Remotes => (size_of::<abi::Addr>(), size_of::<abi::Remote>()),
-            Self::PortKeys => (size_of::<abi::PortKey>(), size_of::<abi::PortId>()),
+            Self::PortKeys => (size_of::<abi::PortKey>(), size_of::<abi::PortPlace>()),
             Self::Flood => (size_of::<abi::FloodKey>(), size_of::<abi::FloodMember>()),
             Self::Switches => (WORD, size_of::<abi::Switch>()),
             Self::RuleSets => (WORD, size_of::<firewall::RuleSet>()),

@@ -1,5 +1,6 @@
 //! `encode` on a small fabric, and what does not fit.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use overlane_model::{Dscp, Fabric};
@@ -103,6 +104,7 @@ fn ports_become_numbers() {
         learn_age: 0,
         rules_from: 0,
         rules_to: 0,
+        counters: port.counters,
     };
     assert_eq!(port, expected);
     // A trunk: two ports of one device.
@@ -122,9 +124,47 @@ fn ports_become_numbers() {
         switch_id: 5001,
         key: 9,
     };
-    let place: abi::PortId = value(&contents, Table::PortKeys, &key);
-    assert_eq!(place, port_id(4, 10));
-    assert!(contents[&Table::PortCounters].contains_key(&key.key()));
+    let place: abi::PortPlace = value(&contents, Table::PortKeys, &key);
+    assert_eq!(
+        (place.id, place.counters),
+        (port_id(4, 10), tagged.counters)
+    );
+}
+
+#[test]
+fn counters_keep_their_numbers_and_what_is_new_takes_none_of_them() {
+    let before = encode(&tables(), &devices()).unwrap();
+    let numbers = |contents: &Contents| -> BTreeMap<abi::PortKey, u32> {
+        read::<abi::PortKey, abi::PortPlace>(contents, Table::PortKeys)
+            .map(|(key, place)| (key, place.counters))
+            .collect()
+    };
+    let known = numbers(&before);
+    assert_eq!(known.values().collect::<BTreeSet<_>>().len(), known.len());
+    assert!(!known.values().any(|&number| number == 0));
+
+    // The first port goes, another comes: the others count where they did.
+    let mut changed = tables();
+    let gone = changed.ports.remove(0);
+    let mut new = gone.clone();
+    new.key = 99u32.try_into().unwrap();
+    changed.ports.push(new);
+    let after = numbers(&encode_beside(&changed, &devices(), &before).unwrap());
+    for (key, number) in &after {
+        match known.get(key) {
+            Some(before) => assert_eq!(number, before),
+            None => assert!(!known.values().any(|taken| taken == number)),
+        }
+    }
+    assert_eq!(after.len(), known.len());
+    // Every port says the same as its key.
+    for (_, port) in read::<abi::PortId, abi::Port>(&before, Table::Ports) {
+        let key = abi::PortKey {
+            switch_id: port.switch_id,
+            key: port.key.into(),
+        };
+        assert_eq!(known[&key], port.counters);
+    }
 }
 
 #[test]

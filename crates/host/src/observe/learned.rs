@@ -219,6 +219,7 @@ ports:
             learn_age: 60,
             rules_from: 0,
             rules_to: 0,
+            counters: 0,
         }
     }
 

@@ -1,7 +1,10 @@
 //! The part of the plan that is about map entries. Rules change in an order of their own, so that no packet
 //! meets a mixture of old and new ones (`bpf/abi.h`, struct rule_set).
 
+use std::collections::BTreeMap;
+
 use overlane_ebpf::abi;
+use overlane_ebpf::counters::{Counted, Moves};
 use overlane_ebpf::tables::{Entries, Table, is_of_generation, rules_generation};
 use zerocopy::FromBytes;
 
@@ -10,8 +13,20 @@ use crate::current::Current;
 use crate::paths::SEGMENTER;
 use crate::state::State;
 
-/// Rules that have, or had, another number; a rule is known by its name.
-pub(super) fn rule_moves(target: &Target<'_>, current: &Current) -> Vec<(Option<u32>, u32)> {
+/// Counters of everything that has, or had, another number. Of a new set only those of rules: what else the old
+/// one counted is found there.
+pub(super) fn moves(target: &Target<'_>, current: &Current) -> BTreeMap<Counted, Moves> {
+    let mut moves = BTreeMap::from([(Counted::Rules, rule_moves(target, current))]);
+    if current.maps.is_some() {
+        for what in [Counted::Ports, Counted::Remotes] {
+            moves.insert(what, what.moves(&current.contents, target.contents));
+        }
+    }
+    moves
+}
+
+/// A rule is known by its name.
+fn rule_moves(target: &Target<'_>, current: &Current) -> Moves {
     let old = current.state.as_ref();
     let should = State::rules_of(target.tables, target.contents);
     let old = |name: &str| {
@@ -27,6 +42,7 @@ pub(super) fn rule_moves(target: &Target<'_>, current: &Current) -> Vec<(Option<
 
 pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
     discard_leftovers(target, current, plan);
+    plan_moves(&[Counted::Ports, Counted::Remotes], plan);
     let none = Entries::new();
     for table in Table::ALL {
         let (should, is) = (
@@ -46,17 +62,12 @@ pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh
             continue;
         }
         // The ports are what changes over to the new rules.
-        if table == Table::Ports && !plan.rule_moves.is_empty() && !plan.new_set {
-            plan.steps.push(Step::MoveRuleCounters);
+        if table == Table::Ports {
+            plan_moves(&[Counted::Rules], plan);
         }
-        let differs = |key: &[u8], new: &Vec<u8>| match is.get(key) {
-            Some(_) if table.is_counters() => false,
-            Some(old) => old != new,
-            None => true,
-        };
         let entries: Vec<Entry> = should
             .iter()
-            .filter(|(key, new)| differs(key, new))
+            .filter(|(key, new)| is.get(*key) != Some(*new))
             .map(|(key, new)| Entry {
                 key: key.clone(),
                 old: is.get(key).cloned(),
@@ -66,6 +77,16 @@ pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh
         if !entries.is_empty() {
             plan.steps.push(Step::Put { table, entries });
         }
+    }
+}
+
+/// A new set has nothing to move.
+fn plan_moves(counted: &[Counted], plan: &mut Plan) {
+    let is_moved = |what: &&Counted| plan.moves.get(what).is_some_and(|moves| !moves.is_empty());
+    if !plan.new_set {
+        let moved = counted.iter().filter(is_moved);
+        plan.steps
+            .extend(moved.map(|what| Step::MoveCounters(*what)));
     }
 }
 

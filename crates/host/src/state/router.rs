@@ -1,6 +1,6 @@
 //! What the kernel cannot tell of routers: names, and which device is whose leg.
 
-use overlane_model::{GatewayPlace, RouterTable};
+use overlane_model::RouterTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,16 +20,12 @@ pub(crate) struct RouterState {
 impl RouterState {
     pub(super) fn of(router: &RouterTable) -> Self {
         let gateway = router.gateway.as_ref();
-        let leg = gateway.and_then(|gateway| match &gateway.place {
-            GatewayPlace::Here { leg } => leg.as_ref(),
-            GatewayPlace::Remote(_) => None,
-        });
         Self {
             name: router.name.to_string(),
             id: router.id.get(),
             mac: router.mac.to_string(),
             gateway: gateway.map(|gateway| gateway.host.to_string()),
-            leg: leg.map(ToString::to_string),
+            leg: router.leg().map(ToString::to_string),
             digest: super::digest(&without_lines(router)),
         }
     }

@@ -217,8 +217,8 @@ pub fn changes(report: &Report) -> Vec<String> {
     report.changes.iter().map(ToString::to_string).collect()
 }
 
-/// Everything `apply` may touch, as text: pins, links with program and device, maps' contents (of counters
-/// which entries there are), devices with all settings, managed neighbours, state and lock.
+/// Everything `apply` may touch, as text: pins, links with program and device, maps' contents (not
+/// what is counted), devices with all settings, managed neighbours, state and lock.
 pub fn snapshot(world: &World, n: usize) -> String {
     let netns = world.ns(n);
     let mut text = String::new();

@@ -8,7 +8,7 @@ use overlane_wire::{Mac, PortKey};
 use super::{Claims, quoted};
 use crate::decode::{Draft, InterfaceDraft, RouterDraft};
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{derived_mac, link_local};
+use crate::fabric::derived_mac;
 use crate::keys;
 use crate::render::printable;
 
@@ -145,7 +145,7 @@ fn link_local_taken(
     let (What::Mac(mac) | What::DerivedMac(mac)) = what else {
         return;
     };
-    let addr = link_local(mac);
+    let addr = mac.link_local();
     let switch = interface.switch.text;
     let Some((place, other)) = claims.get(&(switch, What::Address(addr.into()))) else {
         return;

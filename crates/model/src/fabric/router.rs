@@ -30,15 +30,14 @@ pub struct Router {
 impl Router {
     /// Its address on each link where it has an IPv6 address: made from its MAC (RFC 4291 appendix A).
     pub fn link_local(&self) -> Ipv6Addr {
-        link_local(self.mac)
+        self.mac.link_local()
     }
-}
 
-/// The link-local address made from a MAC (RFC 4291 appendix A).
-pub(crate) fn link_local(mac: Mac) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.get();
-    let eui = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
-    Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(u64::from_be_bytes(eui)))
+    /// Where it meets the physical network: its gateway's host and device there.
+    pub fn leg(&self) -> Option<(&Name, &DeviceName)> {
+        let gateway = self.gateway.as_ref()?;
+        Some((&gateway.host, gateway.device.as_ref()?))
+    }
 }
 
 /// The MAC of a router that declares none.

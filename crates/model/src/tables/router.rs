@@ -56,6 +56,22 @@ pub struct RouterTable {
     pub gateway: Option<Gateway>,
 }
 
+impl RouterTable {
+    /// Whether this host is its gateway.
+    pub fn is_gateway_here(&self) -> bool {
+        let gateway = self.gateway.as_ref();
+        gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
+    }
+
+    /// Its gateway's device in the physical network, when that is on this host.
+    pub fn leg(&self) -> Option<&DeviceName> {
+        match &self.gateway.as_ref()?.place {
+            GatewayPlace::Here { leg } => leg.as_ref(),
+            GatewayPlace::Remote(_) => None,
+        }
+    }
+}
+
 /// A router's place on a logical switch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RouterInterface {

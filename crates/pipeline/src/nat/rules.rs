@@ -12,7 +12,6 @@ use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::parse::{Frame, Marks};
 
-const SCTP: u8 = 132;
 /// Outside ports that are looked at for one translation.
 const TRIES: u32 = 32;
 
@@ -137,7 +136,7 @@ impl Passing<'_> {
     /// SCTP's CRC is over its ports, and is not written anew.
     fn check_sctp(&self, cx: &mut Context<'_>, is_same_port: bool) -> Stage {
         match self.l4.ends.protocol {
-            SCTP if !is_same_port => self.unsupported(cx, "SCTP keeps its port"),
+            protocol::SCTP if !is_same_port => self.unsupported(cx, "SCTP keeps its port"),
             _ => Stage::Continue(()),
         }
     }

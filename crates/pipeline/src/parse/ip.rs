@@ -7,7 +7,6 @@ use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
 use overlane_wire::{ipv4, ipv6};
 
-use super::l4::SCTP;
 use super::{Frame, STAGE};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
@@ -39,7 +38,7 @@ impl Ip {
     /// Source and destination port, of protocols that begin with them.
     fn ports(&self, bytes: &[u8]) -> Option<[u8; 4]> {
         match self.protocol {
-            protocol::TCP | protocol::UDP | SCTP => array(bytes, self.l4_at),
+            protocol::TCP | protocol::UDP | protocol::SCTP => array(bytes, self.l4_at),
             _ => None,
         }
     }
@@ -52,7 +51,7 @@ impl Ip {
             protocol::UDP => "UDP".to_owned(),
             protocol::ICMP => "ICMP".to_owned(),
             protocol::ICMPV6 => "ICMPv6".to_owned(),
-            SCTP => "SCTP".to_owned(),
+            protocol::SCTP => "SCTP".to_owned(),
             number => format!("protocol {number}"),
         };
         let ports = self.ports(bytes).filter(|_| !self.later_fragment);
@@ -197,7 +196,7 @@ fn transport(frame: &mut Frame<'_>, ip: &Ip) -> [u8; 4] {
         protocol::TCP => {
             byte(&frame.bytes, ip.l4_at + 12).map_or(0, |len| usize::from(len >> 4) * 4)
         }
-        protocol::UDP | SCTP => 8,
+        protocol::UDP | protocol::SCTP => 8,
         _ => return [0; 4],
     };
     if frame.gso.is_some() {

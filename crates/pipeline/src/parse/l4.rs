@@ -10,7 +10,6 @@ use overlane_wire::{ipv4, ipv6};
 use super::{Frame, Ip, Segment, is_extension};
 use crate::bytes::{array, be16, byte};
 
-pub(crate) const SCTP: u8 = 132;
 /// Of an ICMP message, and of what an ICMP error quotes behind the IP header.
 const ICMP_LEN: usize = 8;
 const FRAGMENT_LEN: usize = 8;
@@ -133,7 +132,7 @@ enum Kind {
 impl Kind {
     fn of(protocol: u8, is_v6: bool) -> Self {
         match protocol {
-            protocol::TCP | protocol::UDP | SCTP => Self::Ports,
+            protocol::TCP | protocol::UDP | protocol::SCTP => Self::Ports,
             protocol::ICMP if !is_v6 => Self::Icmp,
             protocol::ICMPV6 if is_v6 => Self::Icmp,
             _ => Self::Other,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{GatewayPlace, SwitchId, Verdict};
+use overlane_model::{SwitchId, Verdict};
 use overlane_wire::{Mac, ethernet};
 
 use super::{At, Hop, Ingress, STAGE, header, interface_key, leave, refuse};
@@ -67,8 +67,7 @@ pub(super) fn by_leg<'a>(
     frame: &Frame<'_>,
     next_hop: IpAddr,
 ) -> Stage<Hop<'a>> {
-    let gateway = at.router.gateway.as_ref().map(|gateway| &gateway.place);
-    let Some(GatewayPlace::Here { leg: Some(device) }) = gateway else {
+    let Some(device) = at.router.leg() else {
         return refuse(
             cx,
             at,
