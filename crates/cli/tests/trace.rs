@@ -5,58 +5,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod place;
+#[path = "place/traced.rs"]
+mod traced;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
 
 use serde_json::{Value, json};
 
 use place::{Place, code, err, out};
+use traced::hooks;
 
 impl Place {
-    fn trace(&self, port: &str, packet: &str, more: &[&str]) -> Output {
-        self.run(&[&["trace", "fabric.yaml", "--port", port, packet], more].concat())
-    }
-
-    /// The only packet's trace.
-    fn json(&self, port: &str, packet: &str) -> Value {
-        let output = self.trace(port, packet, &["--json"]);
-        assert_eq!(code(&output), 0, "{packet}: {}", err(&output));
-        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(all.as_array().unwrap().len(), 1);
-        all[0].clone()
-    }
-
-    fn text(&self, port: &str, packet: &str) -> String {
-        let output = self.trace(port, packet, &[]);
-        assert_eq!(code(&output), 0, "{packet}: {}", err(&output));
-        assert_eq!(err(&output), "");
-        out(&output).to_owned()
-    }
-
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).unwrap();
         path
     }
-}
-
-/// Verdicts of all hooks, in the order of the text: host, hook, verdict.
-fn hooks(hop: &Value) -> Vec<String> {
-    let word = |name: &str| hop[name].as_str().unwrap();
-    let mut found = vec![format!(
-        "{} {} {}",
-        word("host"),
-        word("hook"),
-        word("verdict")
-    )];
-    for output in hop["outputs"].as_array().unwrap() {
-        for next in output["then"].as_array().unwrap() {
-            found.extend(hooks(next));
-        }
-    }
-    found
 }
 
 fn receivers(trace: &Value) -> Vec<String> {

@@ -4,13 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod place;
+#[path = "place/traced.rs"]
+mod traced;
 
 use std::fs;
-use std::process::Output;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use place::{Place, code, err, out};
+use traced::hooks;
 
 /// A router between two switches, a gateway, and a firewall; line numbers count from 1.
 const ROUTED: &str = r#"version: 1
@@ -37,42 +39,6 @@ fn routed() -> Place {
     let place = Place::new("geneve");
     fs::write(place.folder.path().join("fabric.yaml"), ROUTED).unwrap();
     place
-}
-
-impl Place {
-    fn trace(&self, port: &str, packet: &str, more: &[&str]) -> Output {
-        self.run(&[&["trace", "fabric.yaml", "--port", port, packet], more].concat())
-    }
-
-    fn json(&self, port: &str, packet: &str) -> Value {
-        let output = self.trace(port, packet, &["--json"]);
-        assert_eq!(code(&output), 0, "{packet}: {}", err(&output));
-        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-        all[0].clone()
-    }
-
-    fn text(&self, port: &str, packet: &str) -> String {
-        let output = self.trace(port, packet, &[]);
-        assert_eq!(code(&output), 0, "{packet}: {}", err(&output));
-        out(&output).to_owned()
-    }
-}
-
-/// Verdicts of all hooks, in the order of the text: host, hook, verdict.
-fn hooks(hop: &Value) -> Vec<String> {
-    let word = |name: &str| hop[name].as_str().unwrap();
-    let mut found = vec![format!(
-        "{} {} {}",
-        word("host"),
-        word("hook"),
-        word("verdict")
-    )];
-    for output in hop["outputs"].as_array().unwrap() {
-        for next in output["then"].as_array().unwrap() {
-            found.extend(hooks(next));
-        }
-    }
-    found
 }
 
 #[test]
@@ -137,4 +103,56 @@ fn what_leaves_by_a_gateway_says_where() {
         text.ends_with("sent: into the physical network, by the leg of h2\n"),
         "{text}"
     );
+}
+
+#[test]
+fn from_outside_to_the_leg_of_a_router() {
+    let place = routed();
+    let from_leg = |packet: &[&str]| {
+        let arguments = [&["trace", "fabric.yaml", "--from-leg"], packet].concat();
+        place.run(&arguments)
+    };
+    let to_db = ["core", "ip4.src=192.0.2.9", "ip4.dst=db", "tcp.dport=5432"];
+    let output = from_leg(&to_db);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    assert!(
+        text.starts_with("from outside to the leg of router core on host h2 (fabric.yaml:15), "),
+        "{text}"
+    );
+    assert!(text.contains("host h2, from_leg\n"), "{text}");
+    assert!(text.contains("db on h2"), "{text}");
+    let expects = |packet: &[&str], verdict: &str| {
+        let output = from_leg(&[packet, &["--expect", verdict]].concat());
+        assert_eq!(code(&output), 0, "{packet:?}: {}", err(&output));
+    };
+    expects(&to_db, "delivered");
+    // Nobody asked for it, and only db-sql lets in.
+    expects(
+        &["core", "ip4.src=192.0.2.9", "ip4.dst=db", "tcp.dport=80"],
+        "firewall_drop",
+    );
+    // The router's own address there; and what is no business of the router's.
+    expects(
+        &["core", "ip4.src=192.0.2.9", "ip4.dst=198.19.0.2"],
+        "answer",
+    );
+    expects(
+        &["core", "ip4.src=192.0.2.9", "ip4.dst=203.0.113.1"],
+        "to_host",
+    );
+    expects(&["core", "arp.tpa=198.19.0.2"], "answer");
+    for (wrong, words) in [
+        (&["cor", "ip4.dst=db"][..], "did you mean `core`"),
+        (&["core", "ip4.dst=db"], "ip4.src"),
+        (&["core", "ip4.src=192.0.2.9"], "nothing says where"),
+        (
+            &["core", "ip4.dst=db", "--port", "web"],
+            "cannot be used with",
+        ),
+    ] {
+        let output = from_leg(wrong);
+        assert_eq!(code(&output), 2, "{wrong:?}: {}", out(&output));
+        assert!(err(&output).contains(words), "{wrong:?}: {}", err(&output));
+    }
 }

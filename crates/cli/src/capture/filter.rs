@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_host::capture::Packet;
 use overlane_model::{Hook, Verdict};
+use overlane_wire::ip::protocol;
 use overlane_wire::packet::Header;
 use overlane_wire::{Mac, nd};
 use thiserror::Error;
@@ -255,8 +256,12 @@ impl Wanted {
 fn is(header: &Header<'_>, word: &str) -> bool {
     match header {
         Header::Arp(_) => word == "arp",
-        Header::Ipv4(view) => word == "ip4" || (word == "sctp" && view.protocol() == SCTP),
-        Header::Ipv6(view) => word == "ip6" || (word == "sctp" && view.protocol() == SCTP),
+        Header::Ipv4(view) => {
+            word == "ip4" || (word == "sctp" && view.protocol() == protocol::SCTP)
+        }
+        Header::Ipv6(view) => {
+            word == "ip6" || (word == "sctp" && view.protocol() == protocol::SCTP)
+        }
         Header::Tcp(_) => word == "tcp",
         Header::Udp(_) => word == "udp",
         Header::Icmp(view) => match view.version() {
@@ -267,8 +272,6 @@ fn is(header: &Header<'_>, word: &str) -> bool {
         Header::Ethernet(_) | Header::Vxlan(_) | Header::Geneve(_) => false,
     }
 }
-
-const SCTP: u8 = 132;
 
 /// What a header says in this field, if it is one of its own.
 fn value(header: &Header<'_>, field: &str) -> Option<Found> {

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::{Fabric, Name, Port};
+use overlane_model::{Fabric, Name, Port, Router};
 use overlane_pipeline::{Gso, GsoKind, Packet};
 use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
@@ -20,13 +20,64 @@ use super::transport;
 const EXPERIMENTAL: EtherType = EtherType(0x88b5);
 /// Payload that makes such a frame as long as Ethernet asks.
 const EXPERIMENTAL_SIZE: u32 = 46;
+/// A station in the physical network: locally administered, in nobody's way.
+const OUTSIDE: Mac = Mac::new([0x02, 0, 0, 0xff, 0xff, 0xfe]);
 const TTL: u8 = 64;
 /// ND is only believed with this hop limit (RFC 4861 section 7.1).
 const ND_HOP_LIMIT: u8 = 255;
 
-/// The packet that `port` sends.
-pub(crate) fn packet(fabric: &Fabric, port: &Port, wish: &Wish) -> Result<Packet, PacketError> {
-    let build = Build { fabric, port, wish };
+/// Who sends the packet.
+#[derive(Clone, Copy)]
+pub(crate) enum Sender<'a> {
+    /// A logical port.
+    Port(&'a Port),
+    /// Somebody in the physical network, to the leg of this router: it has the router's MAC, as the file does not
+    /// say the device's.
+    Outside(&'a Router),
+}
+
+impl<'a> Sender<'a> {
+    fn mac(self) -> Mac {
+        match self {
+            Self::Port(port) => port.mac,
+            Self::Outside(_) => OUTSIDE,
+        }
+    }
+
+    fn addresses(self) -> &'a [IpAddr] {
+        match self {
+            Self::Port(port) => &port.addresses,
+            Self::Outside(_) => &[],
+        }
+    }
+
+    fn switch(self) -> Option<&'a Name> {
+        match self {
+            Self::Port(port) => Some(&port.switch),
+            Self::Outside(_) => None,
+        }
+    }
+
+    /// Why it has no address of a family.
+    fn no_address(self, family: &str) -> String {
+        match self {
+            Self::Port(port) => format!("port {} has no {family} address in the fabric", port.name),
+            Self::Outside(_) => "the fabric does not know who sends from outside".to_owned(),
+        }
+    }
+}
+
+/// The packet that somebody sends.
+pub(crate) fn packet(
+    fabric: &Fabric,
+    sender: Sender<'_>,
+    wish: &Wish,
+) -> Result<Packet, PacketError> {
+    let build = Build {
+        fabric,
+        sender,
+        wish,
+    };
     let (destination, ethertype, payload) = match build.network()? {
         Network::Arp => build.arp()?,
         Network::Ip4 => build.ip4()?,
@@ -53,7 +104,7 @@ type Frame = (Mac, EtherType, Vec<u8>);
 
 pub(super) struct Build<'a> {
     fabric: &'a Fabric,
-    port: &'a Port,
+    sender: Sender<'a>,
     pub(super) wish: &'a Wish,
 }
 
@@ -75,18 +126,20 @@ impl<'a> Build<'a> {
                 help: "add ip4.dst, ip6.dst, or eth.dst of a port that has addresses".to_owned(),
             });
         };
-        if first_ip4(self.port).is_some() && first_ip4(owner).is_some() {
+        if first_ip4(self.sender.addresses()).is_some() && first_ip4(&owner.addresses).is_some() {
             return Ok(Network::Ip4);
         }
-        if first_ip6(owner).is_some() {
+        if first_ip6(&owner.addresses).is_some() {
             return Ok(Network::Ip6);
         }
         Err(PacketError::Missing {
             field: "ip4.dst",
-            why: format!(
-                "ports {} and {} share no family",
-                self.port.name, owner.name
-            ),
+            why: match self.sender {
+                Sender::Port(port) => {
+                    format!("ports {} and {} share no family", port.name, owner.name)
+                }
+                Sender::Outside(_) => self.sender.no_address("IP"),
+            },
             help: "add ip4.src and ip4.dst, or ip6.dst".to_owned(),
         })
     }
@@ -115,7 +168,7 @@ impl<'a> Build<'a> {
         let asked = given.and_then(|mac| self.owner_of_mac(mac));
         let target = self
             .given_ip4("arp.tpa")?
-            .or_else(|| asked.and_then(first_ip4))
+            .or_else(|| asked.and_then(|owner| first_ip4(&owner.addresses)))
             .ok_or_else(|| PacketError::Missing {
                 field: "arp.tpa",
                 why: "nothing says which address is asked for".to_owned(),
@@ -129,7 +182,9 @@ impl<'a> Build<'a> {
                 None => self.mac_of(target.into())?,
             },
         };
-        let sender = self.given_ip4("arp.spa")?.or_else(|| first_ip4(self.port));
+        let sender = self
+            .given_ip4("arp.spa")?
+            .or_else(|| first_ip4(self.sender.addresses()));
         let header = arp::Header {
             operation,
             sender_mac: match self.given_mac("arp.sha")? {
@@ -150,14 +205,14 @@ impl<'a> Build<'a> {
         let owner = given.and_then(|mac| self.owner_of_mac(mac));
         let destination = self
             .given_ip4("ip4.dst")?
-            .or_else(|| owner.and_then(first_ip4))
+            .or_else(|| owner.and_then(|owner| first_ip4(&owner.addresses)))
             .ok_or_else(|| no_destination("ip4.dst"))?;
         let source = self
             .given_ip4("ip4.src")?
-            .or_else(|| first_ip4(self.port))
+            .or_else(|| first_ip4(self.sender.addresses()))
             .ok_or_else(|| PacketError::Missing {
                 field: "ip4.src",
-                why: format!("port {} has no IPv4 address in the fabric", self.port.name),
+                why: self.sender.no_address("IPv4"),
                 help: "add ip4.src".to_owned(),
             })?;
         let mac = match given {
@@ -198,7 +253,7 @@ impl<'a> Build<'a> {
             None => nd.map_or(Ok(None), |kind| self.nd_destination(kind))?,
         };
         let destination = destination
-            .or_else(|| owner.and_then(first_ip6))
+            .or_else(|| owner.and_then(|owner| first_ip6(&owner.addresses)))
             .ok_or_else(|| no_destination("ip6.dst"))?;
         let source = self.source_ip6(destination)?;
         let mac = match given {
@@ -235,11 +290,19 @@ impl<'a> Build<'a> {
         if let Some(address) = self.given_ip6("ip6.src")? {
             return Ok(address);
         }
-        let link_local = transport::link_local(self.source_mac()?);
+        let link_local = self.source_mac()?.link_local();
         if destination.is_unicast_link_local() {
             return Ok(link_local);
         }
-        Ok(first_ip6(self.port).unwrap_or(link_local))
+        match (first_ip6(self.sender.addresses()), self.sender) {
+            (Some(address), _) => Ok(address),
+            (None, Sender::Port(_)) => Ok(link_local),
+            (None, Sender::Outside(_)) => Err(PacketError::Missing {
+                field: "ip6.src",
+                why: self.sender.no_address("IPv6"),
+                help: "add ip6.src".to_owned(),
+            }),
+        }
     }
 
     /// The protocol behind IP and its bytes; a ping if none was named.
@@ -254,7 +317,10 @@ impl<'a> Build<'a> {
 
     /// The tag on the device: of the port if it is on a trunk, or as the user says.
     fn tag(&self) -> Option<Tag> {
-        let of_port = self.port.attachment.vlan.map(|vlan| vlan.get());
+        let of_port = match self.sender {
+            Sender::Port(port) => port.attachment.vlan.map(|vlan| vlan.get()),
+            Sender::Outside(_) => None,
+        };
         let priority = self.wish.octet("vlan.pcp");
         let id = self.wish.short("vlan.id").or(of_port);
         // A priority alone is a tag with VLAN 0 (IEEE 802.1Q).
@@ -284,12 +350,12 @@ impl<'a> Build<'a> {
     }
 
     pub(super) fn source_mac(&self) -> Result<Mac, PacketError> {
-        Ok(self.given_mac("eth.src")?.unwrap_or(self.port.mac))
+        Ok(self.given_mac("eth.src")?.unwrap_or(self.sender.mac()))
     }
 
     /// The port's first IPv6 address, or its link-local one.
     pub(super) fn own_ip6(&self) -> Ipv6Addr {
-        first_ip6(self.port).unwrap_or(transport::link_local(self.port.mac))
+        first_ip6(self.sender.addresses()).unwrap_or(self.sender.mac().link_local())
     }
 
     /// Where a packet for this address goes on Ethernet.
@@ -297,9 +363,12 @@ impl<'a> Build<'a> {
         if let Some(mac) = transport::group_mac(address) {
             return Ok(mac);
         }
+        let port = match self.sender {
+            Sender::Port(port) => port,
+            Sender::Outside(router) => return Ok(router.mac),
+        };
         let owns = |port: &&Port| {
-            port.addresses.contains(&address)
-                || IpAddr::V6(transport::link_local(port.mac)) == address
+            port.addresses.contains(&address) || IpAddr::V6(port.mac.link_local()) == address
         };
         let owner = self.neighbours().find(owns).map(|port| port.mac);
         owner
@@ -308,7 +377,7 @@ impl<'a> Build<'a> {
                 field: "eth.dst",
                 why: format!(
                     "no port of switch {} has {address}, and no router there leads to it",
-                    self.port.switch
+                    port.switch
                 ),
                 help: "add eth.dst: the name of a port that routes, for example".to_owned(),
             })
@@ -321,7 +390,8 @@ impl<'a> Build<'a> {
             let routers = self.fabric.routers().values();
             routers.filter_map(|router| {
                 let mut interfaces = router.interfaces.iter();
-                let here = interfaces.find(|interface| interface.switch == self.port.switch)?;
+                let here =
+                    interfaces.find(|interface| Some(&interface.switch) == self.sender.switch())?;
                 Some((router, &here.addresses))
             })
         };
@@ -345,9 +415,9 @@ impl<'a> Build<'a> {
 
     /// The ports of the same switch, this one included.
     fn neighbours(&self) -> impl Iterator<Item = &'a Port> {
-        let switch = &self.port.switch;
+        let switch = self.sender.switch();
         let ports = self.fabric.ports().values();
-        ports.filter(move |port| port.switch == *switch)
+        ports.filter(move |port| Some(&port.switch) == switch)
     }
 
     fn owner_of_mac(&self, mac: Mac) -> Option<&'a Port> {
@@ -361,11 +431,15 @@ impl<'a> Build<'a> {
     }
 
     fn given_ip4(&self, field: &'static str) -> Result<Option<Ipv4Addr>, PacketError> {
-        self.given(field, self.wish.ip4(field), Takes::Ip4, first_ip4)
+        self.given(field, self.wish.ip4(field), Takes::Ip4, |port| {
+            first_ip4(&port.addresses)
+        })
     }
 
     pub(super) fn given_ip6(&self, field: &'static str) -> Result<Option<Ipv6Addr>, PacketError> {
-        self.given(field, self.wish.ip6(field), Takes::Ip6, first_ip6)
+        self.given(field, self.wish.ip6(field), Takes::Ip6, |port| {
+            first_ip6(&port.addresses)
+        })
     }
 
     /// What the user gave, the name of a port replaced by what is meant of it.
@@ -424,15 +498,15 @@ fn no_destination(field: &'static str) -> PacketError {
     }
 }
 
-fn first_ip4(port: &Port) -> Option<Ipv4Addr> {
-    port.addresses.iter().find_map(|address| match address {
+fn first_ip4(addresses: &[IpAddr]) -> Option<Ipv4Addr> {
+    addresses.iter().find_map(|address| match address {
         IpAddr::V4(address) => Some(*address),
         IpAddr::V6(_) => None,
     })
 }
 
-fn first_ip6(port: &Port) -> Option<Ipv6Addr> {
-    port.addresses.iter().find_map(|address| match address {
+fn first_ip6(addresses: &[IpAddr]) -> Option<Ipv6Addr> {
+    addresses.iter().find_map(|address| match address {
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => Some(*address),
     })

@@ -31,7 +31,7 @@ fn fabric() -> Fabric {
 fn build(port: &str, text: &str) -> Result<Packet, PacketError> {
     let fabric = fabric();
     let wish = Wish::parse(text)?;
-    packet(&fabric, &fabric.ports()[port], &wish)
+    packet(&fabric, Sender::Port(&fabric.ports()[port]), &wish)
 }
 
 fn right(port: &str, text: &str) -> Packet {

@@ -47,6 +47,9 @@ pub(crate) enum PacketError {
     /// No such port in the fabric.
     #[error("the fabric has no port `{name}`")]
     UnknownPort { name: String, help: Option<String> },
+    /// No such router in the fabric, or it has no leg.
+    #[error("the fabric has no router `{name}` with a leg")]
+    UnknownLeg { name: String, help: Option<String> },
     /// No such switch in the fabric.
     #[error("the fabric has no switch `{name}`")]
     UnknownSwitch { name: String, help: Option<String> },
@@ -85,6 +88,7 @@ impl PacketError {
             Self::UnknownField { help, .. } | Self::Missing { help, .. } => Some(help.clone()),
             Self::Value { help, .. }
             | Self::UnknownPort { help, .. }
+            | Self::UnknownLeg { help, .. }
             | Self::UnknownSwitch { help, .. } => help.clone(),
             Self::NoValue(field) => Some(format!("write {field}=VALUE")),
             Self::TakesNoValue(word) => {

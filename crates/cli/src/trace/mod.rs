@@ -17,11 +17,12 @@ mod walk;
 use std::path::Path;
 use std::time::Duration;
 
-use overlane_model::{CompileError, Fabric, Name, Port, Verdict};
+use overlane_model::{CompileError, DeviceName, Fabric, Name, Port, Router, Verdict};
 use overlane_pipeline::{Entry, Packet};
-use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
+use overlane_wire::{EtherType, Mac};
 
+use self::build::Sender;
 use self::expression::Wish;
 use self::json::Traced;
 use self::pcap::Captured;
@@ -116,6 +117,14 @@ fn is(hop: &Hop, expected: &str) -> bool {
 enum Start<'f> {
     Port(&'f Port),
     Underlay(&'f Name),
+    Leg(Leg<'f>),
+}
+
+/// A router's gateway and its device in the physical network.
+struct Leg<'f> {
+    router: &'f Router,
+    host: &'f Name,
+    device: &'f DeviceName,
 }
 
 impl<'f> Start<'f> {
@@ -130,6 +139,9 @@ impl<'f> Start<'f> {
                 }
                 .into()),
             };
+        }
+        if let Some(router) = &args.from_leg {
+            return Ok(Self::Leg(leg(fabric, router)?));
         }
         let name = args.port.as_deref().unwrap_or_default();
         let found = fabric.ports().get(name).map(Self::Port);
@@ -147,6 +159,7 @@ impl<'f> Start<'f> {
         match self {
             Self::Port(port) => &port.host,
             Self::Underlay(host) => host,
+            Self::Leg(leg) => leg.host,
         }
     }
 
@@ -154,6 +167,7 @@ impl<'f> Start<'f> {
         match self {
             Self::Port(port) => Entry::Port(port.attachment.device.clone()),
             Self::Underlay(_) => Entry::Underlay,
+            Self::Leg(leg) => Entry::Leg(leg.device.clone()),
         }
     }
 
@@ -167,8 +181,34 @@ impl<'f> Start<'f> {
                 places.line(port.line)
             ),
             Self::Underlay(host) => format!("from the underlay to host {host}"),
+            Self::Leg(leg) => format!(
+                "from outside to the leg of router {} on host {} ({})",
+                leg.router.name,
+                leg.host,
+                places.line(leg.router.line)
+            ),
         }
     }
+}
+
+fn leg<'f>(fabric: &'f Fabric, name: &str) -> Result<Leg<'f>, PacketError> {
+    let leg = |router: &'f Router| {
+        let (host, device) = router.leg()?;
+        Some(Leg {
+            router,
+            host,
+            device,
+        })
+    };
+    let mut legs = fabric.routers().values().filter_map(leg);
+    legs.find(|leg| leg.router.name.as_str() == name)
+        .ok_or_else(|| {
+            let known = fabric.routers().values().filter_map(leg);
+            PacketError::UnknownLeg {
+                name: printable(name),
+                help: did_you_mean(name, known.map(|leg| leg.router.name.as_str())),
+            }
+        })
 }
 
 /// A packet to trace.
@@ -182,24 +222,41 @@ fn packets(args: &Trace, fabric: &Fabric, start: &Start<'_>) -> Result<Vec<Sent>
     if let Some(path) = &args.pcap {
         return captured(path, start);
     }
-    let Start::Port(port) = start else {
-        return Ok(Vec::new());
+    let sender = match start {
+        Start::Port(port) => Sender::Port(port),
+        Start::Leg(leg) => Sender::Outside(leg.router),
+        Start::Underlay(_) => return Ok(Vec::new()),
     };
     let wish = Wish::parse(&args.packet.join(" "))?;
     Ok(vec![Sent {
         at: Duration::ZERO,
         cut: false,
-        packet: build::packet(fabric, port, &wish)?,
+        packet: build::packet(fabric, sender, &wish)?,
     }])
 }
 
 fn captured(path: &Path, start: &Start<'_>) -> Result<Vec<Sent>, PacketError> {
     let port = match start {
         Start::Port(port) => Some(*port),
-        Start::Underlay(_) => None,
+        Start::Underlay(_) | Start::Leg(_) => None,
     };
     let frames = pcap::read(path)?.into_iter();
-    Ok(frames.map(|frame| sent(frame, port)).collect())
+    let mut all: Vec<Sent> = frames.map(|frame| sent(frame, port)).collect();
+    if let Start::Leg(leg) = start {
+        for sent in &mut all {
+            to_leg(&mut sent.packet, leg.router);
+        }
+    }
+    Ok(all)
+}
+
+/// The file does not say which MAC the leg has: what was for a station was for the leg.
+fn to_leg(packet: &mut Packet, router: &Router) {
+    if let Some(destination) = packet.bytes.first_chunk_mut::<6>()
+        && !Mac::new(*destination).is_group()
+    {
+        *destination = *router.mac.bytes();
+    }
 }
 
 /// A frame of a capture as the kernel would hand it over: the outermost tag beside the bytes. What a

@@ -15,7 +15,6 @@ use super::fields::Transport;
 /// Types of ND messages, redirect included (RFC 4861 section 4).
 pub(super) const ND: RangeInclusive<u8> = nd::ROUTER_SOLICITATION..=REDIRECT;
 const REDIRECT: u8 = 137;
-const SCTP: u8 = 132;
 const SOURCE_PORT: u16 = 40_000;
 const HTTP: u16 = 80;
 const DISCARD: u16 = 9;
@@ -33,7 +32,7 @@ pub(super) fn bytes(
     match transport {
         Transport::Tcp => (protocol::TCP, tcp_bytes(wish, source, destination)),
         Transport::Udp => (protocol::UDP, udp_bytes(wish, source, destination)),
-        Transport::Sctp => (SCTP, sctp_bytes(wish)),
+        Transport::Sctp => (protocol::SCTP, sctp_bytes(wish)),
         Transport::Icmp4 | Transport::Icmp6 => {
             let (version, name, echo, number) = match transport {
                 Transport::Icmp4 => (IpVersion::V4, "icmp4", 8, protocol::ICMP),
@@ -233,22 +232,6 @@ fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | high & 0xff, low)
 }
 
-/// The link-local address made from a MAC (RFC 4291 appendix A).
-pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.get();
-    let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
-    Ipv6Addr::new(
-        0xfe80,
-        0,
-        0,
-        0,
-        word(a ^ 2, b),
-        word(c, 0xff),
-        word(0xfe, d),
-        word(e, f),
-    )
-}
-
 /// The MAC of a group (RFC 1112 section 6.4, RFC 2464 section 7) or of everybody.
 pub(super) fn group_mac(address: IpAddr) -> Option<Mac> {
     match address {
@@ -274,7 +257,7 @@ mod tests {
         let address = |text: &str| text.parse::<Ipv6Addr>().unwrap();
         let mac = |text: &str| text.parse::<Mac>().unwrap();
         assert_eq!(
-            link_local(mac("02:00:00:00:00:01")),
+            mac("02:00:00:00:00:01").link_local(),
             address("fe80::ff:fe00:1")
         );
         assert_eq!(

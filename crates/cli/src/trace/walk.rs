@@ -16,6 +16,17 @@ const MOST_HOPS: u32 = 8;
 /// The stage that tells the sender of a dropped packet.
 const ANSWER: &str = "answer";
 
+/// Of a leg; the file does not say it.
+const ETHERNET_MTU: u32 = 1500;
+
+/// The legs of a host, each with its router's MAC in place of its own, which the file does not say.
+fn legs<'f>(fabric: &'f Fabric, host: &Name) -> impl Iterator<Item = (&'f DeviceName, Mac)> {
+    fabric.routers().values().filter_map(move |router| {
+        let (at, device) = router.leg()?;
+        (at == host).then_some((device, router.mac))
+    })
+}
+
 /// All hosts of a fabric, each with what it has learned so far.
 pub(crate) struct Network<'f> {
     fabric: &'f Fabric,
@@ -68,6 +79,9 @@ impl<'f> Network<'f> {
             btree_map::Entry::Vacant(new) => {
                 let tables = self.fabric.compile(name.as_str())?;
                 let host = pipeline::Host::new(tables, self.underlay_mtu);
+                let host = legs(self.fabric, name).fold(host, |host, (device, mac)| {
+                    host.with_leg(device, mac, ETHERNET_MTU)
+                });
                 new.insert((host, State::new()))
             }
         };
