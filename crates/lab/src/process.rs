@@ -252,7 +252,7 @@ mod tests {
             .err()
             .unwrap();
         assert!(late.to_string().contains("took longer"), "{late}");
-        assert!(began.elapsed() < second);
+        assert!(began.elapsed() < Duration::from_secs(30), "not after its 60 s");
     }
 
     #[test]
