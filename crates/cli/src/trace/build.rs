@@ -1,71 +1,29 @@
 //! [`Wish`] + fabric → the packet as the port's device hands it over. What the user left out follows
-//! from the fabric (addresses, owners of addresses) or is what a guest would send. Before it:
+//! from the fabric ([`stations`](super::stations)) or is what a guest would send. Before it:
 //! [`expression`](super::expression); [`transport`](super::transport) writes what stands behind IP.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
-use overlane_model::{Fabric, Name, Port, Router};
+use overlane_model::Fabric;
 use overlane_pipeline::{Gso, GsoKind, Packet};
 use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
 use overlane_wire::ipv6_extension::Extensions;
 use overlane_wire::{Ecn, Emit as _, EtherType, Mac, VlanTag, arp, ethernet, ipv4, ipv6};
 
-use super::error::{PacketError, did_you_mean};
-use super::expression::{Of, Wish};
-use super::fields::{Layer, Network, Takes, Transport};
+use super::error::PacketError;
+use super::expression::Wish;
+use super::fields::{Layer, Network, Transport};
+use super::stations::{Sender, first_ip4, first_ip6};
 use super::transport;
 
 /// Type of a frame of which nothing but Ethernet was said: "local experimental" (IEEE 802).
 const EXPERIMENTAL: EtherType = EtherType(0x88b5);
 /// Payload that makes such a frame as long as Ethernet asks.
 const EXPERIMENTAL_SIZE: u32 = 46;
-/// A station in the physical network: locally administered, in nobody's way.
-const OUTSIDE: Mac = Mac::new([0x02, 0, 0, 0xff, 0xff, 0xfe]);
 const TTL: u8 = 64;
 /// ND is only believed with this hop limit (RFC 4861 section 7.1).
 const ND_HOP_LIMIT: u8 = 255;
-
-/// Who sends the packet.
-#[derive(Clone, Copy)]
-pub(crate) enum Sender<'a> {
-    /// A logical port.
-    Port(&'a Port),
-    /// Somebody in the physical network, to the leg of this router: it has the router's MAC, as the file does not
-    /// say the device's.
-    Outside(&'a Router),
-}
-
-impl<'a> Sender<'a> {
-    fn mac(self) -> Mac {
-        match self {
-            Self::Port(port) => port.mac,
-            Self::Outside(_) => OUTSIDE,
-        }
-    }
-
-    fn addresses(self) -> &'a [IpAddr] {
-        match self {
-            Self::Port(port) => &port.addresses,
-            Self::Outside(_) => &[],
-        }
-    }
-
-    fn switch(self) -> Option<&'a Name> {
-        match self {
-            Self::Port(port) => Some(&port.switch),
-            Self::Outside(_) => None,
-        }
-    }
-
-    /// Why it has no address of a family.
-    fn no_address(self, family: &str) -> String {
-        match self {
-            Self::Port(port) => format!("port {} has no {family} address in the fabric", port.name),
-            Self::Outside(_) => "the fabric does not know who sends from outside".to_owned(),
-        }
-    }
-}
 
 /// The packet that somebody sends.
 pub(crate) fn packet(
@@ -103,8 +61,8 @@ pub(crate) fn packet(
 type Frame = (Mac, EtherType, Vec<u8>);
 
 pub(super) struct Build<'a> {
-    fabric: &'a Fabric,
-    sender: Sender<'a>,
+    pub(super) fabric: &'a Fabric,
+    pub(super) sender: Sender<'a>,
     pub(super) wish: &'a Wish,
 }
 
@@ -285,26 +243,6 @@ impl<'a> Build<'a> {
         Ok((mac, EtherType::IPV6, bytes))
     }
 
-    /// Link-local to link-local, else the port's first address.
-    pub(super) fn source_ip6(&self, destination: Ipv6Addr) -> Result<Ipv6Addr, PacketError> {
-        if let Some(address) = self.given_ip6("ip6.src")? {
-            return Ok(address);
-        }
-        let link_local = self.source_mac()?.link_local();
-        if destination.is_unicast_link_local() {
-            return Ok(link_local);
-        }
-        match (first_ip6(self.sender.addresses()), self.sender) {
-            (Some(address), _) => Ok(address),
-            (None, Sender::Port(_)) => Ok(link_local),
-            (None, Sender::Outside(_)) => Err(PacketError::Missing {
-                field: "ip6.src",
-                why: self.sender.no_address("IPv6"),
-                help: "add ip6.src".to_owned(),
-            }),
-        }
-    }
-
     /// The protocol behind IP and its bytes; a ping if none was named.
     fn behind_ip(&self, source: IpAddr, destination: IpAddr) -> Result<(u8, Vec<u8>), PacketError> {
         let ping = match source {
@@ -349,129 +287,6 @@ impl<'a> Build<'a> {
         })
     }
 
-    pub(super) fn source_mac(&self) -> Result<Mac, PacketError> {
-        Ok(self.given_mac("eth.src")?.unwrap_or(self.sender.mac()))
-    }
-
-    /// The port's first IPv6 address, or its link-local one.
-    pub(super) fn own_ip6(&self) -> Ipv6Addr {
-        first_ip6(self.sender.addresses()).unwrap_or(self.sender.mac().link_local())
-    }
-
-    /// Where a packet for this address goes on Ethernet.
-    fn mac_of(&self, address: IpAddr) -> Result<Mac, PacketError> {
-        if let Some(mac) = transport::group_mac(address) {
-            return Ok(mac);
-        }
-        let port = match self.sender {
-            Sender::Port(port) => port,
-            Sender::Outside(router) => return Ok(router.mac),
-        };
-        let owns = |port: &&Port| {
-            port.addresses.contains(&address) || IpAddr::V6(port.mac.link_local()) == address
-        };
-        let owner = self.neighbours().find(owns).map(|port| port.mac);
-        owner
-            .or_else(|| self.router_for(address))
-            .ok_or_else(|| PacketError::Missing {
-                field: "eth.dst",
-                why: format!(
-                    "no port of switch {} has {address}, and no router there leads to it",
-                    port.switch
-                ),
-                help: "add eth.dst: the name of a port that routes, for example".to_owned(),
-            })
-    }
-
-    /// The MAC of a router of the switch: the one whose address it is; else, for an address that is not
-    /// on the switch itself, the first that has an address of its family there.
-    fn router_for(&self, address: IpAddr) -> Option<Mac> {
-        let routers = || {
-            let routers = self.fabric.routers().values();
-            routers.filter_map(|router| {
-                let mut interfaces = router.interfaces.iter();
-                let here =
-                    interfaces.find(|interface| Some(&interface.switch) == self.sender.switch())?;
-                Some((router, &here.addresses))
-            })
-        };
-        let own = routers().find(|(router, networks)| {
-            let mut networks = networks.iter();
-            IpAddr::V6(router.link_local()) == address
-                || networks.any(|network| network.addr() == address)
-        });
-        let is_on_the_switch = routers().any(|(_, networks)| {
-            let mut networks = networks.iter();
-            networks.any(|network| network.contains(&address))
-        });
-        let way_out = routers()
-            .filter(|_| !is_on_the_switch)
-            .find(|(_, networks)| {
-                let mut networks = networks.iter();
-                networks.any(|network| network.addr().is_ipv4() == address.is_ipv4())
-            });
-        own.or(way_out).map(|(router, _)| router.mac)
-    }
-
-    /// The ports of the same switch, this one included.
-    fn neighbours(&self) -> impl Iterator<Item = &'a Port> {
-        let switch = self.sender.switch();
-        let ports = self.fabric.ports().values();
-        ports.filter(move |port| Some(&port.switch) == switch)
-    }
-
-    fn owner_of_mac(&self, mac: Mac) -> Option<&'a Port> {
-        self.neighbours().find(|port| port.mac == mac)
-    }
-
-    pub(super) fn given_mac(&self, field: &'static str) -> Result<Option<Mac>, PacketError> {
-        self.given(field, self.wish.station(field), Takes::Station, |port| {
-            Some(port.mac)
-        })
-    }
-
-    fn given_ip4(&self, field: &'static str) -> Result<Option<Ipv4Addr>, PacketError> {
-        self.given(field, self.wish.ip4(field), Takes::Ip4, |port| {
-            first_ip4(&port.addresses)
-        })
-    }
-
-    pub(super) fn given_ip6(&self, field: &'static str) -> Result<Option<Ipv6Addr>, PacketError> {
-        self.given(field, self.wish.ip6(field), Takes::Ip6, |port| {
-            first_ip6(&port.addresses)
-        })
-    }
-
-    /// What the user gave, the name of a port replaced by what is meant of it.
-    fn given<T: Copy>(
-        &self,
-        field: &'static str,
-        value: Option<&Of<T>>,
-        takes: Takes,
-        of_port: impl Fn(&Port) -> Option<T>,
-    ) -> Result<Option<T>, PacketError> {
-        let name = match value {
-            None => return Ok(None),
-            Some(Of::Given(value)) => return Ok(Some(*value)),
-            Some(Of::Port(name)) => name,
-        };
-        let ports = self.fabric.ports();
-        let found = ports.get(name);
-        if let Some(value) = found.and_then(of_port) {
-            return Ok(Some(value));
-        }
-        let help = match found {
-            Some(_) => Some(format!("port {name} has no such address in the fabric")),
-            None => did_you_mean(name.as_str(), ports.keys().map(Name::as_str)),
-        };
-        Err(PacketError::Value {
-            field,
-            value: name.to_string(),
-            allowed: takes.describe(),
-            help,
-        })
-    }
-
     /// The number of the ND message that was asked for, if one was.
     fn nd_kind(&self) -> Result<Option<u8>, PacketError> {
         let by_type = self.wish.octet("icmp6.type");
@@ -496,20 +311,6 @@ fn no_destination(field: &'static str) -> PacketError {
         why: "nothing says where the packet goes".to_owned(),
         help: format!("add {field}: an address or the name of a port"),
     }
-}
-
-fn first_ip4(addresses: &[IpAddr]) -> Option<Ipv4Addr> {
-    addresses.iter().find_map(|address| match address {
-        IpAddr::V4(address) => Some(*address),
-        IpAddr::V6(_) => None,
-    })
-}
-
-fn first_ip6(addresses: &[IpAddr]) -> Option<Ipv6Addr> {
-    addresses.iter().find_map(|address| match address {
-        IpAddr::V4(_) => None,
-        IpAddr::V6(address) => Some(*address),
-    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use overlane_wire::packet::{Header, TunnelPorts, walk};
 use overlane_wire::{nd, tcp};
 
 use super::*;
-use crate::trace::fields::FIELDS;
+use crate::trace::fields::{FIELDS, Takes};
 
 const FABRIC: &str = r#"
 version: 1

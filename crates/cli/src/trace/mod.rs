@@ -11,6 +11,7 @@ pub(crate) mod fields;
 mod json;
 mod pcap;
 mod render;
+mod stations;
 mod transport;
 mod walk;
 
@@ -22,10 +23,10 @@ use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag;
 use overlane_wire::{EtherType, Mac};
 
-use self::build::Sender;
 use self::expression::Wish;
 use self::json::Traced;
 use self::pcap::Captured;
+use self::stations::Sender;
 use self::walk::{Hop, Network};
 use crate::args::Trace;
 use crate::check;
