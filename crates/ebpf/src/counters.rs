@@ -26,7 +26,7 @@ pub enum Counted {
     Rules,
 }
 
-/// Which counters get which number: the old one, if they had one, and the new one.
+/// Which number counters have: the old one, if they had one, and the new one.
 pub type Moves = Vec<(Option<u32>, u32)>;
 
 impl Counted {
@@ -67,13 +67,11 @@ impl Counted {
         numbers
     }
 
-    /// What ports or remotes have another number than before, or are new.
+    /// The numbers of all ports or remotes in `new`, with those that they have in `old`.
     pub fn moves(self, old: &Contents, new: &Contents) -> Moves {
         let old = self.numbers(old);
-        let moves = self.numbers(new).into_iter();
-        moves
-            .map(|(key, number)| (old.get(&key).copied(), number))
-            .filter(|(old, new)| *old != Some(*new))
+        let new = self.numbers(new).into_iter();
+        new.map(|(key, number)| (old.get(&key).copied(), number))
             .collect()
     }
 }
@@ -167,10 +165,7 @@ pub fn move_to(
 pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
     let (before, after) = (numbered(old)?, numbered(new)?);
     for what in [Counted::Ports, Counted::Remotes] {
-        let (before, after) = (what.numbers(&before), what.numbers(&after));
-        let both = after.into_iter();
-        let both = both.filter_map(|(key, number)| Some((Some(*before.get(&key)?), number)));
-        move_to(what, old, new, &both.collect::<Moves>())?;
+        move_to(what, old, new, &what.moves(&before, &after))?;
     }
     let (old, new) = (old.map(VERDICT_COUNTERS)?, new.map(VERDICT_COUNTERS)?);
     if (old.layout.kind, old.stride) != (new.layout.kind, new.stride) {

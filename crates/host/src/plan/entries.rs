@@ -16,11 +16,19 @@ use crate::state::State;
 /// Counters of everything that has, or had, another number. Of a new set only those of rules: what else the old
 /// one counted is found there.
 pub(super) fn moves(target: &Target<'_>, current: &Current) -> BTreeMap<Counted, Moves> {
-    let mut moves = BTreeMap::from([(Counted::Rules, rule_moves(target, current))]);
-    if current.maps.is_some() {
-        for what in [Counted::Ports, Counted::Remotes] {
-            moves.insert(what, what.moves(&current.contents, target.contents));
-        }
+    let mut rules = rule_moves(target, current);
+    if current.maps.is_none() {
+        rules.retain(|(old, _)| old.is_some());
+        return BTreeMap::from([(Counted::Rules, rules)]);
+    }
+    let other = |what: Counted| (what, what.moves(&current.contents, target.contents));
+    let mut moves = BTreeMap::from([
+        (Counted::Rules, rules),
+        other(Counted::Ports),
+        other(Counted::Remotes),
+    ]);
+    for moves in moves.values_mut() {
+        moves.retain(|(old, new)| *old != Some(*new));
     }
     moves
 }
@@ -34,10 +42,7 @@ fn rule_moves(target: &Target<'_>, current: &Current) -> Moves {
         Some(rules.find(|rule| rule.name == name)?.number)
     };
     let moves = should.iter().map(|rule| (old(&rule.name), rule.number));
-    if current.maps.is_none() {
-        return moves.filter(|(old, _)| old.is_some()).collect();
-    }
-    moves.filter(|(old, new)| *old != Some(*new)).collect()
+    moves.collect()
 }
 
 pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
