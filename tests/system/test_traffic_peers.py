@@ -166,7 +166,10 @@ def test_paced_datagrams_arrive_at_the_rate_that_iperf3s_do(lab):
     def ours():
         driver, server = wire.run(udp(1000, 2000.0), seconds=0.7)
         assert server.total["received_packets"] == driver.total["sent_packets"]
-        return server.window["received_packets"] / server.seconds
+        # What a stall of more than 10 ms kept from being sent is told, never made up for: iperf3 makes up for it.
+        sender = driver.window
+        missed = sender["due_packets"] - sender["sent_packets"] - sender["refused_packets"]
+        return server.window["received_packets"] / server.seconds + missed / driver.seconds
 
     agree(ours, iperf3, 2000.0, pairs=2)
 
