@@ -252,7 +252,10 @@ mod tests {
             .err()
             .unwrap();
         assert!(late.to_string().contains("took longer"), "{late}");
-        assert!(began.elapsed() < Duration::from_secs(30), "not after its 60 s");
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "not after its 60 s"
+        );
     }
 
     #[test]
