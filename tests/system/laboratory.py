@@ -200,9 +200,9 @@ def names(directory):
 
 
 def left(directory):
-    """Names that are there, without those that a living study has made: they end with its process."""
+    """Names that are there, without those of a living study or cargo test: they end with its process."""
     def ends(name):
-        owner = re.match(r"lab(\d+)-|\d+T\d+Z-(\d+)$", name)
+        owner = re.match(r"(?:lab|ove)(\d+)-|\d+T\d+Z-(\d+)$", name)
         return not (owner and os.path.exists(f"/proc/{owner[1] or owner[2]}"))
 
     return {name for name in names(directory) if ends(name)}
