@@ -35,14 +35,14 @@ pub(super) fn moves(target: &Target<'_>, current: &Current) -> BTreeMap<Counted,
 
 /// A rule is known by its name.
 fn rule_moves(target: &Target<'_>, current: &Current) -> Moves {
-    let old = current.state.as_ref();
+    let old = current.state.iter().flat_map(|state| &state.rules);
+    let old: BTreeMap<&str, u32> = old.map(|rule| (rule.name.as_str(), rule.number)).collect();
     let should = State::rules_of(target.tables, target.contents);
-    let old = |name: &str| {
-        let mut rules = old?.rules.iter();
-        Some(rules.find(|rule| rule.name == name)?.number)
-    };
-    let moves = should.iter().map(|rule| (old(&rule.name), rule.number));
-    moves.collect()
+    let known = |name: &str| old.get(name).copied();
+    should
+        .iter()
+        .map(|rule| (known(&rule.name), rule.number))
+        .collect()
 }
 
 pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {

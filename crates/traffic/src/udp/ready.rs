@@ -1,4 +1,5 @@
-//! Waiting for several sockets at once, without an end of its own: a tick ends it. Used by the loops of receivers, answerers and drivers.
+//! Waiting for several sockets at once, without an end of its own: a tick ends it. Used by the loops of
+//! receivers, answerers and drivers.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
