@@ -8,8 +8,8 @@ use common::{World, assert_same, can_run, changes, snapshot};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, abi, events};
 use overlane_host::{ApplyRequest, HostError, Note, Testing, apply, capture, observe, paths};
-use overlane_net::Vxlan;
 use overlane_net::netns::{self, Netns};
+use overlane_net::{Netlink, Vxlan};
 
 #[test]
 fn guests_reach_each_other_and_a_second_apply_finds_nothing_to_do() {
@@ -263,7 +263,13 @@ fn what_is_seen_is_what_is_there() {
             .iter()
             .any(|applied| applied.host == host && !applied.in_progress)
     );
-    // A new port's counters begin at zero, a deleted one's are gone.
+    // A new port's counters begin at zero, a deleted one's are gone. The guests are unplugged: they would ask
+    // again, some seconds after the ping, whether the neighbour is there.
+    for n in 1..=2 {
+        let guest = Netns::open(&world.guest(n)).unwrap();
+        let netlink = Netlink::in_netns(&guest).unwrap();
+        netlink.set_down("eth0").unwrap();
+    }
     let without = text.replace(
         "addresses: [198.18.100.1], key: 7",
         "addresses: [198.18.100.1], key: 8",

@@ -27,8 +27,8 @@ use overlane_host::{
     ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove,
 };
 use overlane_model::{Fabric, Tables};
-use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
+use overlane_net::{Netlink, sysctl};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -83,13 +83,16 @@ impl World {
         world
     }
 
-    /// The port's cable to the guest; also after it was deleted.
+    /// The port's cable to the guest; also after it was deleted. The guest says nothing unasked: IPv6 would
+    /// announce itself for seconds, and tests count packets.
     pub fn add_port(&self, n: usize) {
         let guest = Netns::open(&self.guest(n)).unwrap();
         let host = self.netlink(n);
         host.add_veth(&format!("web{n}"), "eth0", Some(&guest))
             .unwrap();
         host.set_up(&format!("web{n}")).unwrap();
+        let silent = "net.ipv6.conf.eth0.disable_ipv6";
+        sysctl::set(&guest, silent, "1").unwrap();
         let netlink = Netlink::in_netns(&guest).unwrap();
         netlink.set_mac("eth0", [2, 0, 0, 0, 0, n as u8]).unwrap();
         netlink.add_address("eth0", inner(n), 24).unwrap();
