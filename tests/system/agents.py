@@ -191,8 +191,13 @@ class Wire:
 
     def dropped(self, end=0):
         """What the bottleneck had no room for."""
+        return self.limited(end)[1]
+
+    def limited(self, end=0):
+        """Packets that the bottleneck let through, and those it had no room for: the kernel's own count."""
         shown = self.ends[end].run(["tc", "-s", "-json", "qdisc", "show", "dev", "eth0"]).stdout
-        return json.loads(shown)[0]["drops"]
+        counted = json.loads(shown)[0]
+        return counted["packets"], counted["drops"]
 
 
 def _count(began_ns, first, second, done):

@@ -87,15 +87,14 @@ def in_turn(ours, theirs, pairs=PAIRS):
     return tuple(statistics.median(row) for row in rows)
 
 
-def agree(ours, theirs, truth, pairs=PAIRS, **within):
+def agree(ours, theirs, truth, pairs=PAIRS):
     """Both medians are what the bottleneck lets through, and each other, within 5 %."""
     said = []
     for _ in range(ATTEMPTS):
         mine, other = in_turn(ours, theirs, pairs)
         said.append(f"ours {mine:.6g}, theirs {other:.6g}, true {truth:.6g}")
-        limits = within or {"rel": WITHIN}
-        if (mine == pytest.approx(truth, **limits) and other == pytest.approx(truth, **limits)
-                and mine == pytest.approx(other, **limits)):
+        if (mine == pytest.approx(truth, rel=WITHIN) and other == pytest.approx(truth, rel=WITHIN)
+                and mine == pytest.approx(other, rel=WITHIN)):
             print(said[-1])
             return
     raise AssertionError("; ".join(said))
@@ -175,24 +174,36 @@ def test_paced_datagrams_arrive_at_the_rate_that_iperf3s_do(lab):
 
 
 @pytest.mark.needs("iperf3", "tc", "taskset", "ss")
-def test_loss_at_a_bottleneck_is_what_iperf3_finds(lab):
-    """Twice the rate that passes is offered: half of it is lost, in per cent of what was sent."""
+def test_loss_at_a_bottleneck_is_what_the_kernel_counts_and_iperf3_finds(lab):
+    """Twice the rate that passes is offered, and about half of it lost; how much, the kernel's counters say.
+
+    They are the truth of each run, not 50 %: a sender that has waited for a processor sends its packets too close
+    together, or leaves them out, and the bottleneck then stood idle for a while.
+    """
     wire = Wire(lab, prefixes=pinned(first=True))
     tools = Tools(wire)
     offered_pps, passes_bps = 2000, 1000 * 8 * (1000 + 42)
 
     def ours():
-        # A queue of a few packets, filled at once: what stands in it at the end is less than 1 %.
-        wire.limit(f"{passes_bps}bit", backlog=6000)
         driver, server = wire.run(udp(1000, float(offered_pps)), seconds=0.7)
         sent = driver.total["sent_packets"] + driver.total["refused_packets"]
         return 100 * (1 - server.total["received_packets"] / sent)
 
     def iperf3():
-        wire.limit(f"{passes_bps}bit", backlog=6000)
         return tools.iperf3(1, "--udp", "--bitrate", "16M", "--length", "1000")["sum"]["lost_percent"]
 
-    agree(ours, iperf3, 50.0, pairs=2, abs=2.5)
+    # iperf3 also has a TCP connection through the bottleneck: some packets that are none of its datagrams.
+    for tool, within in ((ours, 1.0), (iperf3, 2.5)) * 2:
+        # A queue of a few packets: what stands in it at the end is less than 1 %.
+        wire.limit(f"{passes_bps}bit", backlog=6000)
+        before = wire.limited()
+        told = tool()
+        passed, lost = (after - first for after, first in zip(wire.limited(), before))
+        counted = 100 * lost / (passed + lost)
+        said = f"{tool.__name__}: {told:.4g} % lost, the kernel counts {counted:.4g} %"
+        print(said)
+        assert told == pytest.approx(counted, abs=within), said
+        assert 40 < counted < 75, said
 
 
 @pytest.mark.skipif(not os.environ.get(SPEED),
