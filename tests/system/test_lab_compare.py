@@ -76,6 +76,8 @@ def two_networks(worse, directory):
     assert row["method"] == "paired" and row["pairs"] == 6
     done = overlane("lab", "compare", directory, "--networks", "bridge,ovs-vxlan", expect=None)
     assert done.returncode in (1, 2) and "no ovs-vxlan" in done.stderr
+    done = overlane("lab", "compare", directory, "--networks", f"bridge,{WORSE}+routing", expect=None)
+    assert done.returncode in (1, 2) and f"no {WORSE}+routing (it has bridge, {WORSE})" in done.stderr
 
 
 def less_than_before(result, tmp_path):

@@ -117,6 +117,7 @@ fn is_wrong_request(error: &LabError) -> bool {
         error,
         LabError::UnknownStudy { .. }
             | LabError::UnknownBackend { .. }
+            | LabError::UnknownFeature { .. }
             | LabError::Mistakes { .. }
             | LabError::Unreadable { .. }
             | LabError::NotComparable { .. }

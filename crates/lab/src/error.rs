@@ -21,6 +21,14 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
+    /// No feature has that name.
+    #[error("there is no feature `{name}` (known: {known})")]
+    UnknownFeature {
+        /// The name that was asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
     /// A study says something that cannot be run.
     #[error("{}", crate::study::told(mistakes))]
     Mistakes {

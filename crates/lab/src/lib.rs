@@ -52,5 +52,6 @@ pub use api::{
 pub use error::LabError;
 pub use plan::{PlanBlock, PlanCell, PlanSummary};
 pub use results::compare::{
-    CompareReport, CompareRequest, CompareRow, MissingCell, Side as CompareSide,
+    CompareReport, CompareRequest, CompareRow, MissingCell, Network as CompareNetwork,
+    Side as CompareSide,
 };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use overlane_lab::CompareNetwork;
 use overlane_lab::record::{BackendName, Family};
 
 /// Measure overlays on this machine, in network namespaces.
@@ -195,6 +196,7 @@ Examples:
   overlane lab compare results/monday results/tuesday
   overlane lab compare results/monday results/tuesday --threshold 5
   overlane lab compare results/monday --networks kernel-vxlan,overlane-vxlan --json
+  overlane lab compare results/monday --networks overlane-vxlan,overlane-vxlan+routing-firewall
 
 The second is held against the first. Networks of one run are compared by the ratios of their rounds; two
 runs are no pairs, and their machines are compared with them.
@@ -206,9 +208,9 @@ pub(crate) struct LabCompare {
     /// The other result folder
     #[arg(value_name = "B", value_hint = ValueHint::DirPath, required_unless_present = "networks", conflicts_with = "networks")]
     pub(crate) b: Option<PathBuf>,
-    /// Two networks within A, the second held against the first
+    /// Two networks within A, the second held against the first: NAME, or NAME+FEATURE
     #[arg(long, value_name = "A,B", value_parser = two_networks)]
-    pub(crate) networks: Option<(BackendName, BackendName)>,
+    pub(crate) networks: Option<(CompareNetwork, CompareNetwork)>,
     /// How many per cent worse is no regression yet
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub(crate) threshold: f64,
@@ -217,12 +219,12 @@ pub(crate) struct LabCompare {
     pub(crate) json: bool,
 }
 
-/// `kernel-vxlan,overlane-vxlan`
-fn two_networks(text: &str) -> Result<(BackendName, BackendName), String> {
+/// `kernel-vxlan,overlane-vxlan+routing`
+fn two_networks(text: &str) -> Result<(CompareNetwork, CompareNetwork), String> {
     let (a, b) = text
         .split_once(',')
         .ok_or("two networks with a comma between them")?;
-    let network = |name: &str| name.trim().parse::<BackendName>();
+    let network = |name: &str| name.trim().parse::<CompareNetwork>();
     match (network(a), network(b)) {
         (Ok(a), Ok(b)) => Ok((a, b)),
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),

@@ -3,8 +3,12 @@
 //! Each feature is a network of its own. It is held against the same backend as it comes, and against the feature that it
 //! contains: NAT against the gateway without it.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
 
 /// What the network does besides switching.
 #[derive(
@@ -151,6 +155,18 @@ impl fmt::Display for Feature {
     }
 }
 
+impl FromStr for Feature {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        found.ok_or_else(|| LabError::UnknownFeature {
+            name: text.to_owned(),
+            known: Self::ALL.map(Self::as_str).join(", "),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +177,7 @@ mod tests {
         for feature in Feature::ALL {
             let name = serde_json::to_value(feature).unwrap();
             assert_eq!(name, feature.as_str(), "{feature:?}");
+            assert_eq!(feature.as_str().parse::<Feature>().unwrap(), feature);
         }
         let labels: BTreeSet<_> = Feature::ALL.iter().map(|f| f.label()).collect();
         assert_eq!(labels.len(), Feature::ALL.len());

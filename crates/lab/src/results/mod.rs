@@ -28,7 +28,7 @@ mod tests;
 pub use analysis::{Analysis, Discarded};
 pub use axis::Axis;
 pub use cell::{CellFigures, LatencyCurve, Precision};
-pub use compare::{CompareReport, CompareRequest, CompareRow, MissingCell, Side};
+pub use compare::{CompareReport, CompareRequest, CompareRow, MissingCell, Network, Side};
 pub use comparisons::Compared;
 pub(crate) use json::status;
 pub use metric::Metric;

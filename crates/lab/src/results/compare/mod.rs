@@ -5,6 +5,7 @@
 //! the network (the machine, its load, its kernel) is in the ratio: [`machines`] names what can be seen of it.
 
 mod machines;
+mod network;
 mod pairs;
 #[cfg(test)]
 mod tests;
@@ -13,13 +14,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+pub use self::network::Network;
+use self::network::{check, sides};
 use self::pairs::{Pair, pairs};
 use super::cell::is_measured;
 use super::folder;
 use super::json::status;
 use super::metric::Metric;
 use crate::error::LabError;
-use crate::record::{BackendName, Cell, CellKey, Run};
+use crate::record::{Cell, CellKey, Run};
 use crate::stats::{self, Better, Comparison, Method, Verdict};
 
 /// What to compare: two result folders, or two networks.
@@ -30,7 +33,8 @@ pub struct CompareRequest {
     /// The candidate's result folder; `None`: the same.
     pub b: Option<PathBuf>,
     /// (baseline, candidate): these networks' cells, group by group; `None`: the same cells of both folders.
-    pub networks: Option<(BackendName, BackendName)>,
+    /// Where one of them names a feature, the other one is as it comes unless it names one too.
+    pub networks: Option<(Network, Network)>,
     /// From how many per cent on a cell that is worse is a regression.
     pub threshold_percent: f64,
 }
@@ -43,7 +47,7 @@ pub struct Side {
     /// The study.
     pub study: String,
     /// The network; null: every one.
-    pub network: Option<BackendName>,
+    pub network: Option<Network>,
     /// Start of the run, in ms since 1970 (UTC).
     pub started_unix_ms: u64,
     /// Version of the program that measured.
@@ -129,24 +133,25 @@ pub(crate) fn compare(request: &CompareRequest) -> Result<CompareReport, LabErro
             reason: format!("a threshold of {threshold} % is none; give 0 or more per cent"),
         });
     }
+    let networks = request.networks.map(sides);
     let same = request.b.as_ref().is_none_or(|b| is_same(b, &request.a));
     let baseline = folder::load(&request.a)?;
     if same {
-        let Some(networks) = request.networks else {
+        let Some((a, b)) = networks else {
             return Err(LabError::NotComparable {
                 reason: "give two result folders, or one and two networks".to_owned(),
             });
         };
-        check_network(&baseline, networks.0)?;
-        check_network(&baseline, networks.1)?;
-        return report(request, &baseline, None);
+        check(&baseline, a)?;
+        check(&baseline, b)?;
+        return report(request, networks, &baseline, None);
     }
     let candidate = folder::load(request.b.as_deref().unwrap_or(&request.a))?;
-    if let Some((a, b)) = request.networks {
-        check_network(&baseline, a)?;
-        check_network(&candidate, b)?;
+    if let Some((a, b)) = networks {
+        check(&baseline, a)?;
+        check(&candidate, b)?;
     }
-    report(request, &baseline, Some(&candidate))
+    report(request, networks, &baseline, Some(&candidate))
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
@@ -156,34 +161,21 @@ fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-fn check_network(run: &Run, network: BackendName) -> Result<(), LabError> {
-    if run.cells.iter().any(|cell| cell.key.backend == network) {
-        return Ok(());
-    }
-    let known: Vec<&str> = BackendName::ALL
-        .into_iter()
-        .filter(|name| run.cells.iter().any(|cell| cell.key.backend == *name))
-        .map(BackendName::as_str)
-        .collect();
-    Err(LabError::NotComparable {
-        reason: format!("the result has no {network} (it has {})", known.join(", ")),
-    })
-}
-
 /// `candidate` is `None` where both sides are of one run.
 fn report(
     request: &CompareRequest,
+    networks: Option<(Network, Network)>,
     baseline: &Run,
     candidate: Option<&Run>,
 ) -> Result<CompareReport, LabError> {
     let threshold = request.threshold_percent;
     let other = candidate.unwrap_or(baseline);
     let mut report = CompareReport {
-        a: side(baseline, &request.a, request.networks.map(|n| n.0)),
+        a: side(baseline, &request.a, networks.map(|n| n.0)),
         b: side(
             other,
             request.b.as_ref().unwrap_or(&request.a),
-            request.networks.map(|n| n.1),
+            networks.map(|n| n.1),
         ),
         threshold_percent: threshold,
         rows: Vec::new(),
@@ -196,7 +188,7 @@ fn report(
         regressions: 0,
         failed: false,
     };
-    for pair in pairs(baseline, candidate, request.networks) {
+    for pair in pairs(baseline, candidate, networks) {
         compare_cells(&pair, candidate.is_none(), threshold, &mut report);
     }
     if report.rows.is_empty() && report.missing.is_empty() {
@@ -209,7 +201,7 @@ fn report(
     Ok(report)
 }
 
-fn side(run: &Run, dir: &Path, network: Option<BackendName>) -> Side {
+fn side(run: &Run, dir: &Path, network: Option<Network>) -> Side {
     Side {
         dir: dir.to_owned(),
         study: run.study.name.clone(),

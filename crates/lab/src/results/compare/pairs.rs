@@ -1,6 +1,7 @@
 //! Which cells of the two sides belong together.
 
-use crate::record::{BackendName, Cell, CellKey, Run};
+use super::network::Network;
+use crate::record::{Cell, CellKey, Feature, Run};
 
 /// Two cells that belong together; `None` where a plan does not have it.
 pub(super) struct Pair<'a> {
@@ -13,21 +14,26 @@ pub(super) struct Pair<'a> {
 pub(super) fn pairs<'a>(
     baseline: &'a Run,
     candidate: Option<&'a Run>,
-    networks: Option<(BackendName, BackendName)>,
+    networks: Option<(Network, Network)>,
 ) -> Vec<Pair<'a>> {
     let other = candidate.unwrap_or(baseline);
-    let is_of = |network: Option<BackendName>| {
-        move |cell: &&Cell| network.is_none_or(|n| cell.key.backend == n && cell.key.copy == 0)
+    let is_of = |network: Option<Network>| {
+        move |cell: &&Cell| network.is_none_or(|n| n.has(&cell.key) && cell.key.copy == 0)
     };
+    // What both sides share: not the network, nor its feature where the sides name theirs.
     let name = |key: CellKey| match networks {
-        Some(_) => key.group.to_string(),
+        Some((a, _)) => {
+            let mut group = key.group;
+            if a.feature.is_some() {
+                group.setting.feature = Feature::Default;
+            }
+            group.to_string()
+        }
         None => key.to_string(),
     };
     let find = |run: &'a Run, key: CellKey| run.cells.iter().find(|cell| cell.key == key);
-    let counterpart = |key: CellKey, network: Option<BackendName>| match network {
-        Some(backend) => CellKey { backend, ..key },
-        None => key,
-    };
+    let counterpart =
+        |key: CellKey, network: Option<Network>| network.map_or(key, |n| n.counterpart(key));
     let (to_a, to_b) = networks.unzip();
     // A network against itself within one run: its second copy stands for the candidate.
     let copy = u8::from(candidate.is_none() && to_a == to_b);

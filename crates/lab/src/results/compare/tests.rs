@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::super::fixture;
 use super::*;
-use crate::record::CellStatus;
+use crate::record::{BackendName, CellStatus, Feature};
 use crate::results::folder::Folder;
 
 fn saved(run: &Run) -> TempDir {
@@ -29,15 +29,15 @@ fn folders(a: &Run, b: &Run, threshold_percent: f64) -> CompareReport {
 
 fn networks(
     run: &Run,
-    a: BackendName,
-    b: BackendName,
+    a: &str,
+    b: &str,
     threshold_percent: f64,
 ) -> Result<CompareReport, LabError> {
     let dir = saved(run);
     compare(&CompareRequest {
         a: dir.path().to_owned(),
         b: None,
-        networks: Some((a, b)),
+        networks: Some((a.parse().unwrap(), b.parse().unwrap())),
         threshold_percent,
     })
 }
@@ -104,32 +104,62 @@ fn what_is_worse_beyond_the_threshold_is_a_regression() {
 #[test]
 fn two_networks_of_one_run_are_compared_in_pairs() {
     let run = fixture::guests();
-    let report = networks(
-        &run,
-        BackendName::OverlaneVxlan,
-        BackendName::KernelVxlan,
-        5.0,
-    )
-    .unwrap();
+    let report = networks(&run, "overlane-vxlan", "kernel-vxlan", 5.0).unwrap();
     let first = &report.rows[0];
     assert_eq!((first.method, first.pairs), (Method::Paired, 6));
     assert!((first.median_ratio.unwrap() - 0.55 / 0.86).abs() < 0.02);
     assert!(first.regression && report.failed);
     assert!(!first.name.contains("vxlan"), "{}", first.name);
+    let report = networks(&run, "kernel-vxlan", "overlane-vxlan", 5.0).unwrap();
+    assert_eq!(report.rows[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn a_feature_is_held_against_the_same_network_without_and_against_another() {
+    let run = fixture::cost();
+    let report = networks(&run, "overlane-vxlan", "overlane-vxlan+routing", 0.0).unwrap();
+    assert!(report.missing.is_empty());
+    // The study has both tests with routing.
+    assert_eq!(report.rows.iter().filter(|row| row.primary).count(), 2);
+    for row in &report.rows {
+        let feature = |key: CellKey| key.group.setting.feature;
+        assert_eq!(feature(row.cell_a), Feature::Default);
+        assert_eq!(feature(row.cell_b), Feature::Routing);
+        assert_eq!(row.method, Method::Paired);
+        assert!(!row.name.contains("routing"), "{}", row.name);
+    }
+    assert_eq!(report.rows[0].verdict, Verdict::Worse);
+    let names = |side: &Side| serde_json::to_value(side).unwrap()["network"].clone();
+    assert_eq!(names(&report.a), "overlane-vxlan");
+    assert_eq!(names(&report.b), "overlane-vxlan+routing");
+
     let report = networks(
         &run,
-        BackendName::KernelVxlan,
-        BackendName::OverlaneVxlan,
-        5.0,
-    )
-    .unwrap();
-    assert_eq!(report.rows[0].verdict, Verdict::Better);
+        "overlane-vxlan+gateway",
+        "overlane-vxlan+gateway-nat",
+        0.0,
+    );
+    assert_eq!(
+        report.unwrap().rows[0].cell_a.group.setting.feature,
+        Feature::Gateway
+    );
+
+    let error = networks(&run, "overlane-vxlan", "overlane-vxlan+security-off", 0.0);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("no overlane-vxlan+security-off (it has ")
+            && error.contains(", overlane-vxlan, ")
+            && error.contains(", overlane-vxlan+routing,"),
+        "{error}"
+    );
+    let error = "overlane-vxlan+routin".parse::<Network>().unwrap_err();
+    assert!(error.to_string().contains("routing"), "{error}");
 }
 
 #[test]
 fn a_network_against_itself_is_its_second_copy() {
     let run = fixture::itself();
-    let report = networks(&run, BackendName::Bridge, BackendName::Bridge, 5.0).unwrap();
+    let report = networks(&run, "bridge", "bridge", 5.0).unwrap();
     assert!(
         report
             .rows
@@ -178,7 +208,7 @@ fn a_cell_that_one_side_lacks_is_named_and_fails() {
 #[test]
 fn groups_that_the_study_gives_one_network_only_are_not_missing() {
     let run = fixture::frames();
-    let report = networks(&run, BackendName::OvsVxlan, BackendName::OverlaneVxlan, 5.0).unwrap();
+    let report = networks(&run, "ovs-vxlan", "overlane-vxlan", 5.0).unwrap();
     let missing: Vec<_> = report.missing.iter().map(|m| m.reason.as_str()).collect();
     assert_eq!(missing, ["not measured before the run was broken off"]);
     assert!(report.warnings[0].contains("broken off"));
@@ -210,8 +240,9 @@ fn other_machines_are_named() {
 fn what_cannot_be_compared_says_what_to_give() {
     let run = fixture::guests();
     let dir = saved(&run);
-    let ask = |b: Option<PathBuf>, networks, threshold_percent| {
+    let ask = |b: Option<PathBuf>, networks: Option<(&str, &str)>, threshold_percent| {
         let a = dir.path().to_owned();
+        let networks = networks.map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()));
         let request = CompareRequest {
             a,
             b,
@@ -220,11 +251,11 @@ fn what_cannot_be_compared_says_what_to_give() {
         };
         compare(&request).unwrap_err().to_string()
     };
-    let both = Some((BackendName::Bridge, BackendName::OvsGeneve));
+    let both = Some(("bridge", "ovs-geneve"));
     assert!(ask(None, None, 5.0).contains("two networks"));
     assert!(ask(Some(dir.path().join(".")), None, 5.0).contains("two networks"));
     assert!(ask(None, both, 5.0).contains("no ovs-geneve (it has bridge"));
     assert!(ask(None, both, f64::NAN).contains("threshold"));
     assert!(ask(Some(dir.path().join("none")), None, 5.0).contains("none"));
-    assert!(ask(None, Some((BackendName::Bridge, BackendName::Bridge)), 5.0).contains("no cell"));
+    assert!(ask(None, Some(("bridge", "bridge")), 5.0).contains("no cell"));
 }
