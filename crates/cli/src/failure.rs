@@ -116,8 +116,7 @@ fn is_wrong_request(error: &LabError) -> bool {
     matches!(
         error,
         LabError::UnknownStudy { .. }
-            | LabError::UnknownBackend { .. }
-            | LabError::UnknownFeature { .. }
+            | LabError::UnknownName { .. }
             | LabError::Mistakes { .. }
             | LabError::Unreadable { .. }
             | LabError::NotComparable { .. }

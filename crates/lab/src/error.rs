@@ -13,17 +13,11 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
-    /// No backend has that name.
-    #[error("there is no backend `{name}` (known: {known})")]
-    UnknownBackend {
-        /// The name that was asked for.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// No feature has that name.
-    #[error("there is no feature `{name}` (known: {known})")]
-    UnknownFeature {
+    /// No backend, or no feature, has that name.
+    #[error("there is no {what} `{name}` (known: {known})")]
+    UnknownName {
+        /// `backend` or `feature`.
+        what: &'static str,
         /// The name that was asked for.
         name: String,
         /// The names that exist.

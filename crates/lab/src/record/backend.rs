@@ -104,11 +104,7 @@ impl FromStr for BackendName {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|name| name.as_str() == text);
-        found.ok_or_else(|| LabError::UnknownBackend {
-            name: text.to_owned(),
-            known: Self::ALL.map(Self::as_str).join(", "),
-        })
+        super::named("backend", &Self::ALL, Self::as_str, text)
     }
 }
 

@@ -159,11 +159,7 @@ impl FromStr for Feature {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|name| name.as_str() == text);
-        found.ok_or_else(|| LabError::UnknownFeature {
-            name: text.to_owned(),
-            known: Self::ALL.map(Self::as_str).join(", "),
-        })
+        super::named("feature", &Self::ALL, Self::as_str, text)
     }
 }
 

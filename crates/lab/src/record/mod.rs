@@ -21,11 +21,33 @@ pub use sample::{
 };
 pub use workload::{Test, Workload};
 
+use crate::error::LabError;
 use crate::study::Study;
 use serde::{Deserialize, Serialize};
 
 /// Version of the result folder's format; `Run::schema` holds it.
 pub const SCHEMA: &str = "overlane-lab/2";
+
+/// The one of `all` that is called `text`.
+///
+/// Errors: none is; the message has the names there are.
+fn named<T: Copy>(
+    what: &'static str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    text: &str,
+) -> Result<T, LabError> {
+    let found = all.iter().copied().find(|one| name(*one) == text);
+    found.ok_or_else(|| LabError::UnknownName {
+        what,
+        name: text.to_owned(),
+        known: all
+            .iter()
+            .map(|one| name(*one))
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
 
 /// How a cell ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -133,25 +133,28 @@ pub(crate) fn compare(request: &CompareRequest) -> Result<CompareReport, LabErro
             reason: format!("a threshold of {threshold} % is none; give 0 or more per cent"),
         });
     }
-    let networks = request.networks.map(sides);
+    let request = &CompareRequest {
+        networks: request.networks.map(sides),
+        ..request.clone()
+    };
     let same = request.b.as_ref().is_none_or(|b| is_same(b, &request.a));
     let baseline = folder::load(&request.a)?;
     if same {
-        let Some((a, b)) = networks else {
+        let Some((a, b)) = request.networks else {
             return Err(LabError::NotComparable {
                 reason: "give two result folders, or one and two networks".to_owned(),
             });
         };
         check(&baseline, a)?;
         check(&baseline, b)?;
-        return report(request, networks, &baseline, None);
+        return report(request, &baseline, None);
     }
     let candidate = folder::load(request.b.as_deref().unwrap_or(&request.a))?;
-    if let Some((a, b)) = networks {
+    if let Some((a, b)) = request.networks {
         check(&baseline, a)?;
         check(&candidate, b)?;
     }
-    report(request, networks, &baseline, Some(&candidate))
+    report(request, &baseline, Some(&candidate))
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
@@ -164,18 +167,17 @@ fn is_same(a: &Path, b: &Path) -> bool {
 /// `candidate` is `None` where both sides are of one run.
 fn report(
     request: &CompareRequest,
-    networks: Option<(Network, Network)>,
     baseline: &Run,
     candidate: Option<&Run>,
 ) -> Result<CompareReport, LabError> {
     let threshold = request.threshold_percent;
     let other = candidate.unwrap_or(baseline);
     let mut report = CompareReport {
-        a: side(baseline, &request.a, networks.map(|n| n.0)),
+        a: side(baseline, &request.a, request.networks.map(|n| n.0)),
         b: side(
             other,
             request.b.as_ref().unwrap_or(&request.a),
-            networks.map(|n| n.1),
+            request.networks.map(|n| n.1),
         ),
         threshold_percent: threshold,
         rows: Vec::new(),
@@ -188,7 +190,7 @@ fn report(
         regressions: 0,
         failed: false,
     };
-    for pair in pairs(baseline, candidate, networks) {
+    for pair in pairs(baseline, candidate, request.networks) {
         compare_cells(&pair, candidate.is_none(), threshold, &mut report);
     }
     if report.rows.is_empty() && report.missing.is_empty() {

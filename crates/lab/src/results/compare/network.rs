@@ -1,5 +1,6 @@
 //! A side of a comparison within one result: which network.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use crate::error::LabError;
 use crate::record::{BackendName, CellKey, Feature, Run};
 
 /// A network as one names it: `overlane-vxlan`, or `overlane-vxlan+routing`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
     /// The backend.
     pub backend: BackendName,
@@ -52,16 +53,12 @@ pub(super) fn check(run: &Run, network: Network) -> Result<(), LabError> {
     if run.cells.iter().any(|cell| network.has(&cell.key)) {
         return Ok(());
     }
-    let all = BackendName::ALL.into_iter().flat_map(|backend| {
-        Feature::ALL.map(|feature| Network {
-            backend,
-            feature: Some(feature),
-        })
+    let all = run.cells.iter().map(|cell| Network {
+        backend: cell.key.backend,
+        feature: Some(cell.key.group.setting.feature),
     });
-    let known: Vec<String> = all
-        .filter(|network| run.cells.iter().any(|cell| network.has(&cell.key)))
-        .map(|network| network.to_string())
-        .collect();
+    let all: BTreeSet<Network> = all.collect();
+    let known: Vec<String> = all.iter().map(Network::to_string).collect();
     Err(LabError::NotComparable {
         reason: format!("the result has no {network} (it has {})", known.join(", ")),
     })
