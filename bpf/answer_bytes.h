@@ -122,7 +122,7 @@ static __always_inline __u32 write_error_of(struct __sk_buff *ctx, struct scratc
 	struct icmp_header *h = (struct icmp_header *)message;
 	__u32 len = about->ip_len, most = ipv4 ? QUOTE_V4 : QUOTE_V6, sum;
 
-	asm volatile("" : "+r"(len)); /* one register with one bound */
+	KEEP_BOUNDS(len);
 	if (len > most)
 		len = most;
 	if (len < sizeof(struct iphdr) || bpf_skb_load_bytes(ctx, ETH_HLEN, quote, len) < 0)

@@ -104,7 +104,7 @@ static __always_inline long keep(struct __sk_buff *ctx, struct scratch *w, struc
 	p->translated = 1;
 	if (p->l4_offset >= ETH_HLEN + p->ip_len)
 		return 0;
-	asm volatile("" : "+r"(len)); /* one register with one bound */
+	KEEP_BOUNDS(len);
 	if (len > sizeof(w->came_l4))
 		len = sizeof(w->came_l4);
 	if (!len || bpf_skb_load_bytes(ctx, p->l4_offset, w->came_l4, len) < 0)
@@ -122,7 +122,7 @@ __noinline int restore(struct __sk_buff *ctx, struct packet *p)
 	if (!w || !p || !p->kept)
 		return 0;
 	len = p->kept_l4;
-	asm volatile("" : "+r"(len));
+	KEEP_BOUNDS(len);
 	if (len > sizeof(w->came_l4))
 		return -1;
 	if (len &&

@@ -15,8 +15,8 @@ static __always_inline const struct rule_set *get_rule_set(const __u32 *number)
 }
 
 /*
- * The number of the lowest bit that is set: the count of the ones below it, without a table. The empty asm
- * keeps the bound, which the compiler knows and the verifier does not.
+ * The number of the lowest bit that is set: the count of the ones below it, without a table. The compiler
+ * knows the bound and would leave the mask out; the verifier does not.
  */
 static __always_inline __u32 lowest_bit(__u64 bits)
 {
@@ -26,7 +26,7 @@ static __always_inline __u32 lowest_bit(__u64 bits)
 	below = (below & 0x3333333333333333ull) + (below >> 2 & 0x3333333333333333ull);
 	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0full;
 	below = below * 0x0101010101010101ull >> 56;
-	asm volatile("" : "+r"(below));
+	KEEP_BOUNDS(below);
 	return below & 63;
 }
 

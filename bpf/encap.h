@@ -82,8 +82,11 @@ static __always_inline void fill_outer(struct outer *o, const struct settings *s
 
 static __always_inline int store_outer(struct __sk_buff *ctx, const struct outer *o, __u32 len)
 {
-	asm volatile("" : "+r"(len)); /* one register with one bound */
-	if (len < ETH_HLEN || len > sizeof(o->bytes))
+	KEEP_BOUNDS(len);
+	if (len < ETH_HLEN)
+		return DROP(ENCAP_FAILED);
+	KEEP_BOUNDS(len);
+	if (len > sizeof(o->bytes))
 		return DROP(ENCAP_FAILED);
 	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : 0;
 }

@@ -95,7 +95,10 @@ __noinline int tcp_scale_option(struct __sk_buff *ctx, __u32 offset, __u32 len)
 	int scale = -1;
 	__u8 *options;
 
-	if (!t || !len || len > TCP_MAX_OPTIONS)
+	if (!t || !len)
+		return -1;
+	KEEP_BOUNDS(len);
+	if (len > TCP_MAX_OPTIONS)
 		return -1;
 	options = t->header.tcp_options;
 	if (bpf_skb_load_bytes(ctx, offset, options, len) < 0)

@@ -199,7 +199,7 @@ static __always_inline long rewrite_quoted(struct __sk_buff *ctx, struct scratch
 	if (later)
 		return 0;
 	len = end - l4_at;
-	asm volatile("" : "+r"(len));
+	KEEP_BOUNDS(len);
 	if (len > QUOTED_MOST)
 		len = QUOTED_MOST;
 	if (len < QUOTED_L4_LEN || bpf_skb_load_bytes(ctx, l4_at, q->l4, len) < 0)
