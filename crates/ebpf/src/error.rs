@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::preflight::{self, OLDEST_TESTED};
+
 /// Any failure of this crate.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EbpfError {
     /// The kernel has no tcx.
-    #[error("Linux {running} is too old: 6.6 or newer is needed")]
+    #[error("Linux {running} is too old: it has no tcx, where the data path attaches")]
     KernelTooOld {
         /// Release of the running kernel.
         running: String,
@@ -105,12 +107,22 @@ pub enum EbpfError {
     /// The ring of what rules log cannot be read.
     #[error("cannot read the log of rules")]
     LogRing(#[source] aya::maps::MapError),
-    /// The verifier refused a program.
-    #[error("the kernel refused program {name}")]
+    /// The kernel's verifier refused a program.
+    #[error("Linux {running} refused program {program}: {}", reason(log))]
+    Refused {
+        /// The program.
+        program: &'static str,
+        /// Release of the running kernel.
+        running: String,
+        /// All that the verifier said.
+        log: String,
+    },
+    /// A program could not be loaded, and the verifier did not say why.
+    #[error("cannot load program {name}")]
     Program {
         /// The program.
         name: &'static str,
-        /// The verifier's words.
+        /// What failed.
         #[source]
         source: aya::programs::ProgramError,
     },
@@ -133,7 +145,13 @@ impl EbpfError {
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::KernelTooOld { .. } => "boot a kernel ≥ 6.6 (it brings tcx, where the data path attaches)".into(),
+            Self::KernelTooOld { .. } => format!("boot Linux {OLDEST_TESTED} or newer"),
+            Self::Refused { running, .. } if preflight::is_tested(running) => {
+                "this is a mistake of Overlane, not yours: please report it, with all that the verifier said".into()
+            }
+            Self::Refused { .. } => {
+                format!("this kernel is too old: boot Linux {OLDEST_TESTED}, the oldest that is tested, or newer")
+            }
             Self::Rights { .. } => "run it as root (sudo); in a container these capabilities must be granted".into(),
             Self::NoBpffs { path } => format!("mount it: mount -t bpf bpf {}", path.display()),
             Self::TooMany { shrink, .. } => format!("shrink the fabric: {shrink}"),
@@ -149,5 +167,72 @@ impl EbpfError {
             }
             _ => return None,
         })
+    }
+}
+
+/// What the verifier minded: its last line before the account of what it did.
+fn reason(log: &str) -> &str {
+    const ACCOUNT: [&str; 2] = ["verification time ", "processed "];
+    // Of a loop that does not end, the registers follow the reason.
+    const DETAILS: [&str; 2] = ["cur state:", "old state:"];
+    let begins = |line: &str, with: [&str; 2]| with.iter().any(|words| line.starts_with(words));
+    log.lines()
+        .map(str::trim)
+        .take_while(|line| !begins(line, ACCOUNT))
+        .filter(|line| !line.is_empty() && !begins(line, DETAILS))
+        .last()
+        .unwrap_or("no reason given")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of Linux 6.12, about a length of which it had lost the lower bound.
+    const LOG: &str = "\
+func#0 @0
+; if (bpf_skb_load_bytes(ctx, offset, options, len) < 0) @ l4.h:91
+33: (85) call bpf_skb_load_bytes#26
+R4 invalid zero-sized read: u64=[0,40]
+verification time 1337 usec
+stack depth 0+0
+processed 4711 insns (limit 1000000) max_states_per_insn 4 total_states 97 peak_states 97 mark_read 0
+
+";
+
+    fn refused(running: &str, log: &str) -> EbpfError {
+        EbpfError::Refused {
+            program: "from_port",
+            running: running.into(),
+            log: log.into(),
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_program_kernel_and_reason() {
+        assert_eq!(
+            refused("6.12.95+deb12-amd64", LOG).to_string(),
+            "Linux 6.12.95+deb12-amd64 refused program from_port: R4 invalid zero-sized read: u64=[0,40]"
+        );
+        let endless = "infinite loop detected at insn 5\ncur state: R0=1\nold state: R0=1\nprocessed 9 insns\n";
+        let endless = refused("7.3.4", endless).to_string();
+        assert!(
+            endless.ends_with("infinite loop detected at insn 5"),
+            "{endless}"
+        );
+        let silent = refused("6.12.95", "processed 0 insns\n").to_string();
+        assert!(silent.ends_with("no reason given"), "{silent}");
+    }
+
+    #[test]
+    fn a_refusal_is_our_mistake_on_a_tested_kernel_and_else_the_kernels_age() {
+        for tested in ["6.12.95+deb12-amd64", "7.3.4", "6.18.44-fc"] {
+            let help = refused(tested, LOG).help().unwrap();
+            assert!(help.contains("mistake of Overlane"), "{help}");
+        }
+        for old in ["6.6.0", "6.8.0-45-generic", "6.11.1"] {
+            let help = refused(old, LOG).help().unwrap();
+            assert!(help.contains("too old") && help.contains("6.12"), "{help}");
+        }
     }
 }

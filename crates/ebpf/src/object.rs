@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use aya::maps::{Map, MapData};
-use aya::programs::SchedClassifier;
+use aya::programs::{ProgramError, SchedClassifier};
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::EbpfSectionKind;
 
@@ -14,7 +14,7 @@ use crate::counters::{Counted, VERDICT_COUNTERS};
 use crate::links::HeldProgram;
 use crate::maps::{Layouts, MapSet};
 use crate::tables::Table;
-use crate::{EbpfError, Layout};
+use crate::{EbpfError, Layout, preflight};
 
 /// `bpf/tc.bpf.c`, compiled by build.rs.
 static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
@@ -220,12 +220,45 @@ fn load_program(ebpf: &mut Ebpf, program: Program) -> Result<HeldProgram, EbpfEr
         kind: "program",
         name: name.to_owned(),
     };
-    let refused = |source| EbpfError::Program { name, source };
+    let failed = |source| EbpfError::Program { name, source };
     let found = ebpf.program_mut(name).ok_or_else(missing)?;
-    let classifier: &mut SchedClassifier = found.try_into().map_err(refused)?;
-    classifier.load().map_err(refused)?;
-    let fd = duplicate(classifier.fd().map_err(refused)?, name)?;
+    let classifier: &mut SchedClassifier = found.try_into().map_err(failed)?;
+    classifier.load().map_err(|error| refusal(name, error))?;
+    let fd = duplicate(classifier.fd().map_err(failed)?, name)?;
     HeldProgram::new(fd, name)
+}
+
+/// How the verifier refuses (kernel/bpf/verifier.c). It may have spoken before the kernel stopped for another
+/// reason: memory, descriptors, a signal.
+const REFUSALS: [i32; 6] = [
+    libc::EACCES,
+    libc::EINVAL,
+    libc::EPERM,
+    libc::E2BIG,
+    libc::EFAULT,
+    libc::EOPNOTSUPP,
+];
+
+/// What the verifier refuses has a log. Without one it was the rights, or the call.
+fn refusal(name: &'static str, error: ProgramError) -> EbpfError {
+    match error {
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => {
+            let log = verifier_log.to_string();
+            let errno = io_error.raw_os_error().unwrap_or_default();
+            if log.trim().is_empty() || !REFUSALS.contains(&errno) {
+                return EbpfError::call("BPF_PROG_LOAD", name)(io_error);
+            }
+            EbpfError::Refused {
+                program: name,
+                running: preflight::running_kernel().unwrap_or_else(|_| "(release unknown)".into()),
+                log,
+            }
+        }
+        source => EbpfError::Program { name, source },
+    }
 }
 
 fn duplicate(fd: &impl AsFd, name: &str) -> Result<OwnedFd, EbpfError> {
@@ -289,4 +322,36 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    fn answer(errno: i32, log: &str) -> EbpfError {
+        let error = ProgramError::LoadError {
+            io_error: Error::from_raw_os_error(errno),
+            verifier_log: aya_obj::VerifierLog::new(log.to_owned()),
+        };
+        refusal("from_port", error)
+    }
+
+    #[test]
+    fn only_the_verifier_refuses_a_program() {
+        const LOG: &str = "R4 invalid zero-sized read\nprocessed 7 insns\n";
+        for errno in [libc::EACCES, libc::EINVAL, libc::E2BIG, libc::EPERM] {
+            assert!(matches!(answer(errno, LOG), EbpfError::Refused { .. }));
+        }
+        let others = [libc::ENOMEM, libc::EMFILE, libc::EINTR].map(|errno| (errno, LOG));
+        for (errno, log) in others
+            .into_iter()
+            .chain([(libc::EPERM, ""), (libc::EINVAL, "\n")])
+        {
+            let error = answer(errno, log);
+            assert!(matches!(error, EbpfError::Call { .. }), "{error:?}");
+        }
+        assert!(answer(libc::EPERM, "").help().unwrap().contains("root"));
+    }
 }

@@ -1,12 +1,19 @@
 //! What must hold before anything is loaded: a kernel with tcx, the rights, and a BPF file system.
 
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use crate::{EbpfError, sys};
 
-/// First kernel with tcx.
-const KERNEL_MIN: (u32, u32) = (6, 6);
+/// A kernel's version: 6.12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion(u32, u32);
+
+/// The oldest kernel that the tests boot and pass on (`tests/kernels/`). Older ones may do, and nobody has tried.
+pub const OLDEST_TESTED: KernelVersion = KernelVersion(6, 12);
+
+/// First kernel with tcx, without which nothing attaches.
+const FIRST_WITH_TCX: KernelVersion = KernelVersion(6, 6);
 
 /// Number and name of each capability we use (linux/capability.h): attach and devices, everything that
 /// CAP_BPF does not cover (namespaces, objects by id), maps and programs.
@@ -16,14 +23,26 @@ const CAPABILITIES: [(u32, &str); 3] = [
     (39, "CAP_BPF"),
 ];
 
-/// The running kernel is ≥ 6.6.
+/// The running kernel has tcx.
 pub fn check_kernel() -> Result<(), EbpfError> {
+    check_release(&running_kernel()?)
+}
+
+/// The release of the running kernel if it is older than [`OLDEST_TESTED`].
+pub fn untested_kernel() -> Result<Option<String>, EbpfError> {
+    Ok(Some(running_kernel()?).filter(|release| !is_tested(release)))
+}
+
+/// Release of the running kernel, as `uname -r` prints it.
+pub(crate) fn running_kernel() -> Result<String, EbpfError> {
     let path = Path::new("/proc/sys/kernel/osrelease");
-    check_release(
-        fs::read_to_string(path)
-            .map_err(EbpfError::path("read", path))?
-            .trim(),
-    )
+    let text = fs::read_to_string(path).map_err(EbpfError::path("read", path))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Whether a kernel with this release is new enough to count as tested.
+pub(crate) fn is_tested(release: &str) -> bool {
+    version(release) >= OLDEST_TESTED
 }
 
 /// This process has the capabilities.
@@ -46,17 +65,26 @@ pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
     }
 }
 
-fn check_release(release: &str) -> Result<(), EbpfError> {
+fn version(release: &str) -> KernelVersion {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|part| part.parse().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= KERNEL_MIN {
+    KernelVersion(numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn check_release(release: &str) -> Result<(), EbpfError> {
+    if version(release) >= FIRST_WITH_TCX {
         Ok(())
     } else {
         Err(EbpfError::KernelTooOld {
             running: release.to_owned(),
         })
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
     }
 }
 
@@ -84,13 +112,23 @@ mod tests {
 
     #[test]
     fn old_kernels_are_refused_by_name() {
-        for good in ["6.6.0", "6.18.44-fc", "7.0.0-rc1", "6.6-generic", "10.1"] {
-            check_release(good).unwrap();
+        for with_tcx in ["6.6.0", "6.18.44-fc", "7.0.0-rc1", "6.6-generic", "10.1"] {
+            check_release(with_tcx).unwrap();
         }
         for old in ["6.5.13-generic", "5.15.0", "6.1.0-30-amd64", "4.19"] {
             let error = check_release(old).unwrap_err();
             assert!(error.to_string().contains(old), "{error}");
-            assert!(error.help().unwrap().contains("6.6"));
+            assert!(error.help().unwrap().contains("6.12"));
+        }
+    }
+
+    #[test]
+    fn kernels_that_nobody_tried_are_known() {
+        for tested in ["6.12.0", "6.12.95+deb12-amd64", "6.18.44-fc", "7.0.0-rc1"] {
+            assert!(is_tested(tested), "{tested}");
+        }
+        for untested in ["6.6.0", "6.8.0-45-generic", "6.11.11"] {
+            assert!(!is_tested(untested), "{untested}");
         }
     }
 

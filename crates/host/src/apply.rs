@@ -1,7 +1,11 @@
 //! `apply`: makes this machine carry the tables of one host, changing only what differs.
 
+use std::fs;
+use std::path::PathBuf;
+
+use overlane_ebpf::preflight::OLDEST_TESTED;
 use overlane_ebpf::tables::encode_beside;
-use overlane_ebpf::{DataPath, Loaded};
+use overlane_ebpf::{DataPath, EbpfError, Loaded};
 use overlane_model::Tables;
 use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
@@ -128,6 +132,7 @@ impl Job<'_> {
         let plan = plan(&target, &current);
 
         let mut notes = resolved.notes.clone();
+        notes.extend(untested_kernel()?);
         if current
             .state
             .as_ref()
@@ -259,11 +264,41 @@ fn decide_promiscuous(
     )
 }
 
+fn untested_kernel() -> Result<Option<Note>, HostError> {
+    let running = overlane_ebpf::preflight::untested_kernel()?;
+    Ok(running.map(|running| Note::KernelUntested {
+        running,
+        oldest_tested: OLDEST_TESTED.to_string(),
+    }))
+}
+
+/// Leaves the verifier's log behind when it refuses a program, until a later load succeeds.
 fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
-    let pins = paths::map_set(target.tables.host.as_str(), target.data_path.signature());
-    Ok(target
-        .data_path
-        .load(&plan.load, (!plan.new_set).then_some(pins.as_path()))?)
+    let host = target.tables.host.as_str();
+    let pins = paths::map_set(host, target.data_path.signature());
+    let pins = (!plan.new_set).then_some(pins.as_path());
+    let log = paths::verifier_log(host);
+    match target.data_path.load(&plan.load, pins) {
+        Ok(loaded) => {
+            let _ = fs::remove_file(log);
+            Ok(loaded)
+        }
+        Err(cause) => Err(with_log(cause, log)),
+    }
+}
+
+/// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
+fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
+    if let EbpfError::Refused { log: text, .. } = &cause {
+        match fs::write(&log, text) {
+            Ok(()) => {
+                let cause = Box::new(cause);
+                return HostError::Refused { cause, log };
+            }
+            Err(_) => drop(fs::remove_file(&log)),
+        }
+    }
+    cause.into()
 }
 
 /// A dry run cannot try; what the kernel refused the last time is told as it was then.

@@ -17,6 +17,14 @@ pub enum HostError {
     /// The data path or its rights.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),
+    /// The kernel's verifier refused a program; all that it said is in a file.
+    #[error("{cause} (verifier's log: {})", log.display())]
+    Refused {
+        /// Which program, which kernel, why.
+        cause: Box<EbpfError>,
+        /// The file.
+        log: PathBuf,
+    },
     /// Devices, neighbours, namespaces.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -223,6 +231,7 @@ impl HostError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Ebpf(error) => return error.help(),
+            Self::Refused { cause, .. } => return cause.help(),
             Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
             Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
             Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),

@@ -52,6 +52,11 @@ pub fn state(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.json"))
 }
 
+/// What the kernel's verifier said when it refused a program of a host.
+pub fn verifier_log(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.verifier"))
+}
+
 /// Who works on a host.
 pub fn lock(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.lock"))

@@ -70,12 +70,19 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     // Left by a capture that was killed; one that runs ends by itself.
     let _ = fs::remove_file(paths::capture_lock(host));
     let _ = fs::remove_file(paths::log_lock(host));
+    let _ = fs::remove_file(paths::verifier_log(host));
     lock.remove_file();
     Ok(removal)
 }
 
 fn is_known(host: &str) -> bool {
-    paths::state(host).exists() || paths::lock(host).exists() || paths::pins(host).exists()
+    let known = [
+        paths::state(host),
+        paths::lock(host),
+        paths::pins(host),
+        paths::verifier_log(host),
+    ];
+    known.iter().any(|path| path.exists())
 }
 
 /// Links first: with the last of them the data path stops, and the maps are nobody's.

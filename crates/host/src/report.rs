@@ -82,6 +82,13 @@ pub enum Note {
         /// The kernel's answer.
         reason: String,
     },
+    /// The running kernel is older than any that is tested.
+    KernelUntested {
+        /// Its release.
+        running: String,
+        /// Version of the oldest tested one.
+        oldest_tested: String,
+    },
     /// An earlier `apply` was interrupted; this one completed or repaired it.
     Interrupted,
     /// Something that is no longer needed could not be taken away; the next `apply` tries again.
@@ -149,6 +156,13 @@ impl fmt::Display for Note {
                 f,
                 "received tunnel packets are not coalesced: a VXLAN device on UDP port {port} could not be created ({reason}); \
                  everything works, with a lower receive rate"
+            ),
+            Self::KernelUntested {
+                running,
+                oldest_tested,
+            } => write!(
+                f,
+                "Linux {running} is not tested; the oldest tested kernel is {oldest_tested}"
             ),
             Self::Interrupted => {
                 f.write_str("an earlier apply was interrupted; its remains were repaired")

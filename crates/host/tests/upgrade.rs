@@ -8,44 +8,16 @@ mod common;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{World, assert_same, can_run, changes, snapshot};
+use common::{World, assert_same, build_with, can_run, changes, snapshot};
 use overlane_host::{HostError, Testing, observe, paths};
 use overlane_net::netns::Netns;
 
 /// The data path with a larger value in one map: what another release may bring.
 fn other_build() -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
-    let mut enlarged = false;
-    for entry in std::fs::read_dir(sources).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let other = text.replace(
-            "struct scratch {\n",
-            "struct scratch {\n\t__u64 enlarged;\n",
-        );
-        enlarged |= other != text;
-        std::fs::write(folder.path().join(path.file_name().unwrap()), other).unwrap();
-    }
-    assert!(enlarged, "no struct scratch in bpf/");
-    let object = folder.path().join("tc.bpf.o");
-    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
-        "clang-19"
-    } else {
-        "clang"
-    };
-    let status = Command::new(clang)
-        .args([
-            "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c",
-        ])
-        .arg(folder.path().join("tc.bpf.c"))
-        .arg("-o")
-        .arg(&object)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    std::fs::read(object).unwrap()
+    build_with(
+        "struct scratch {\n",
+        "struct scratch {\n\t__u64 enlarged;\n",
+    )
 }
 
 /// A stream of echo requests from guest 1 to guest 2, 500 a second, until told to stop.

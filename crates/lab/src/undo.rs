@@ -123,7 +123,7 @@ fn stop(pid: u32, start_time: u64) -> Result<(), LabError> {
 fn forget_fabric(host: &str) -> Result<Option<String>, LabError> {
     let pins = Path::new(PINS).join(host);
     let mut found = remove_tree(&pins)?;
-    for ending in ["json", "lock"] {
+    for ending in ["json", "lock", "verifier"] {
         let path = PathBuf::from(STATE).join(format!("{host}.{ending}"));
         match fs::remove_file(&path) {
             Ok(()) => found = true,

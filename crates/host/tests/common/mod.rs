@@ -16,7 +16,7 @@
 )]
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,11 +40,44 @@ pub fn can_run(test: &str) -> bool {
         eprintln!("skipped: {test}: needs root");
         return false;
     }
-    if overlane_ebpf::preflight::check_bpffs(std::path::Path::new(paths::BPFFS)).is_err() {
+    if overlane_ebpf::preflight::check_bpffs(Path::new(paths::BPFFS)).is_err() {
         eprintln!("skipped: {test}: no BPF file system ({BPFFS_HELP})");
         return false;
     }
     true
+}
+
+/// The data path, built from sources in which `old` is replaced by `new`.
+pub fn build_with(old: &str, new: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let mut replaced = false;
+    for entry in std::fs::read_dir(sources).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        replaced |= text.contains(old);
+        let file = folder.path().join(path.file_name().unwrap());
+        std::fs::write(file, text.replace(old, new)).unwrap();
+    }
+    assert!(replaced, "bpf/ has no {old}");
+    let object = folder.path().join("tc.bpf.o");
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
+        "clang-19"
+    } else {
+        "clang"
+    };
+    let status = Command::new(clang)
+        .args([
+            "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c",
+        ])
+        .arg(folder.path().join("tc.bpf.c"))
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    std::fs::read(object).unwrap()
 }
 
 /// Hosts and guests; removed with everything in them when dropped.
@@ -284,14 +317,14 @@ pub fn assert_same(before: &str, after: &str, what: &str) {
     assert!(before == after, "{what}: gone {gone:#?}\ncome {come:#?}");
 }
 
-fn sets(pins: &std::path::Path) -> Vec<PathBuf> {
+fn sets(pins: &Path) -> Vec<PathBuf> {
     pinned(pins)
         .into_iter()
         .filter(|path| path.to_string_lossy().contains("/maps-"))
         .collect()
 }
 
-fn pinned(folder: &std::path::Path) -> Vec<PathBuf> {
+fn pinned(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
         .unwrap_or_default();

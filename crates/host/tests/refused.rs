@@ -1,0 +1,74 @@
+//! The kernel's verifier refuses a program: the host stays as it is, and the error says all that a report needs.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+
+use common::{World, assert_same, build_with, can_run, snapshot};
+use overlane_host::{HostError, Testing, paths};
+
+/// A mistake that every verifier finds: a length without a bound.
+fn wrong_build() -> Vec<u8> {
+    build_with("if (len > sizeof(o->bytes))", "if (false)")
+}
+
+#[test]
+fn a_refused_program_changes_nothing_and_leaves_the_verifiers_log() {
+    if !can_run("a_refused_program") {
+        return;
+    }
+    let wrong = wrong_build();
+    let testing = Testing {
+        object: Some(&wrong),
+        ..Testing::default()
+    };
+    let world = World::new(2);
+    let text = world.fabric("vxlan", 4789, "");
+    let host = world.host(1);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+
+    // On an empty host, and on one that carries traffic.
+    for is_applied in [false, true] {
+        if is_applied {
+            world.apply(&text, 1).unwrap();
+            world.apply(&text, 2).unwrap();
+        }
+        let before = snapshot(&world, 1);
+        let error = world.apply_with(&text, 1, false, testing).unwrap_err();
+        assert_same(&before, &snapshot(&world, 1), "a refused program");
+        assert!(matches!(error, HostError::Refused { .. }), "{error:?}");
+
+        let said = error.to_string();
+        let log = paths::verifier_log(&host);
+        assert!(!said.contains('\n'), "{said}");
+        for part in [
+            release.trim(),
+            " refused program from_",
+            &log.display().to_string(),
+        ] {
+            assert!(said.contains(part), "no {part}: {said}");
+        }
+        assert!(error.help().unwrap().contains("mistake of Overlane"));
+        let log = fs::read_to_string(log).unwrap();
+        // The reason is in both.
+        let (_, reason) = said.split_once(": ").unwrap();
+        let (reason, _) = reason.split_once(" (verifier's log").unwrap();
+        assert!(log.lines().any(|line| line.trim() == reason), "{said}");
+        assert!(log.contains("processed "), "{log}");
+    }
+    assert!(world.ping(1, 2, 3));
+
+    // What loads afterwards makes the log meaningless.
+    let other = build_with(
+        "if (len > sizeof(o->bytes))",
+        "if (len >= sizeof(o->bytes) + 1)",
+    );
+    let testing = Testing {
+        object: Some(&other),
+        ..Testing::default()
+    };
+    world.apply_with(&text, 1, false, testing).unwrap();
+    assert!(!paths::verifier_log(&host).exists());
+}
