@@ -122,14 +122,31 @@ def test_without_bpffs_the_mount_command_is_named(scene):
     assert "mount -t bpf bpf /sys/fs/bpf" in refused(scene, prefix=prefix)
 
 
+def on_kernel(scene, release):
+    """A prefix that lets the program see another release of the kernel."""
+    file = scene.lab.directory / "osrelease"
+    file.write_text(f"{release}\n")
+    return in_mount_namespace(f"mount --bind {file} /proc/sys/kernel/osrelease")
+
+
 @pytest.mark.needs("unshare")
 def test_an_old_kernel_is_refused_before_all_else(scene):
-    release = scene.lab.directory / "osrelease"
-    release.write_text("6.1.0-30-amd64\n")
-    prefix = in_mount_namespace(f"mount --bind {release} /proc/sys/kernel/osrelease")
+    prefix = on_kernel(scene, "6.1.0-30-amd64")
     path = scene.lab.directory / "not-even-there.yaml"
     said = refused(scene, path=path, prefix=prefix)
-    assert "6.1.0-30-amd64" in said and "6.6" in said
+    assert "6.1.0-30-amd64" in said and "6.12" in said
+
+
+@pytest.mark.needs("unshare")
+def test_a_kernel_that_nobody_tried_is_tried_with_a_note(lab):
+    scene = Scene(lab, GENEVE, 4)
+    host = scene.hosts[0]
+    path = scene.fabric.write(lab.directory / "f.yaml")
+    lab.defer(remove, host.name, host.netns, expect=None)
+    done = apply(path, host.name, host.netns, prefix=on_kernel(scene, "6.8.0-45-generic"))
+    assert "note: Linux 6.8.0-45-generic is not tested" in done.stderr and "6.12" in done.stderr
+    done = apply(path, host.name, host.netns)
+    assert "not tested" not in done.stderr
 
 
 def test_a_second_namespace_for_an_applied_host_is_refused(lab):

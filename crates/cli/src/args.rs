@@ -82,7 +82,7 @@ Examples:
   overlane apply fabric.yaml --host h1
   overlane apply fabric.yaml --host h1 --netns blue  the host lives in network namespace 'blue'
 
-Needs root, Linux 6.6 or newer, and the BPF file system on /sys/fs/bpf.
+Needs root, Linux 6.12 or newer, and the BPF file system on /sys/fs/bpf.
 Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong
 fabric file.")]
 pub(crate) struct Apply {

@@ -40,6 +40,10 @@ pub(crate) fn doctor() -> Result<Doctor, LabError> {
     })
 }
 
+/// As `overlane apply` has them (`crates/ebpf/src/preflight.rs`), of which this crate knows nothing.
+const FIRST_WITH_TCX: (u32, u32) = (6, 6);
+const OLDEST_TESTED: (u32, u32) = (6, 12);
+
 fn item(what: &str, state: DoctorState, detail: String, help: &str) -> DoctorItem {
     DoctorItem {
         what: what.to_owned(),
@@ -51,18 +55,22 @@ fn item(what: &str, state: DoctorState, detail: String, help: &str) -> DoctorIte
 
 fn kernel() -> DoctorItem {
     let release = environment::kernel_release();
-    match environment::version_of(&release) {
-        Some(version) if version < (6, 6) => {
-            let help = "boot Linux 6.6 or newer: Overlane's data path attaches by tcx";
-            item(
-                "kernel",
-                DoctorState::Missing,
-                format!("Linux {release}"),
-                help,
-            )
-        }
-        _ => item("kernel", DoctorState::Ok, format!("Linux {release}"), ""),
-    }
+    let detail = format!("Linux {release}");
+    let (major, minor) = OLDEST_TESTED;
+    let (state, help) = match environment::version_of(&release) {
+        Some(version) if version < FIRST_WITH_TCX => (
+            DoctorState::Missing,
+            format!(
+                "boot Linux {major}.{minor} or newer: this one has no tcx, where Overlane's data path attaches"
+            ),
+        ),
+        Some(version) if version < OLDEST_TESTED => (
+            DoctorState::Limited,
+            format!("boot Linux {major}.{minor} or newer: older ones are not tested"),
+        ),
+        _ => (DoctorState::Ok, String::new()),
+    };
+    item("kernel", state, detail, &help)
 }
 
 fn rights() -> DoctorItem {
