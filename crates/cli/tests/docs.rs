@@ -114,3 +114,28 @@ fn a_wrong_page_is_found() {
         assert_eq!(faults(&format!("{head}{row}\n"), &root()), [""; 0], "{row}");
     }
 }
+
+/// The oldest kernel that is promised is the oldest one that the tests boot, wherever it is named.
+#[test]
+fn the_oldest_kernel_is_named_alike_everywhere() {
+    let oldest = overlane_ebpf::preflight::OLDEST_TESTED.to_string();
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let kernels = read("tests/kernels/kernels.toml");
+    let series = kernels.lines().find(|line| line.starts_with("series"));
+    assert_eq!(series, Some(format!("series = \"{oldest}\"").as_str()));
+    for (file, words) in [
+        ("README.md", format!("**Linux ≥ {oldest}**")),
+        ("docs/cli.md", format!("Linux {oldest} is the oldest")),
+        ("scripts/setup", format!("kernel_wanted={oldest}\n")),
+        ("crates/cli/src/args.rs", format!("Linux {oldest} or newer")),
+        (
+            "crates/lab/src/doctor.rs",
+            format!(
+                "OLDEST_TESTED: (u32, u32) = ({})",
+                oldest.replace('.', ", ")
+            ),
+        ),
+    ] {
+        assert!(read(file).contains(&words), "{file} does not say: {words}");
+    }
+}

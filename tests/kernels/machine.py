@@ -1,0 +1,210 @@
+"""Boots a kernel in QEMU over this machine's root file system, and runs one command there.
+
+The virtual machine sees every program and build of this machine, and nothing that it writes lasts: its
+root is read-only under a layer in memory. It has no network device.
+"""
+
+import contextlib
+import functools
+import lzma
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import debian
+from debian import HERE, Unavailable
+
+QEMU = "qemu-system-x86_64"
+#: It ends with this process, however that ends.
+TIED = ["setpriv", "--pdeathsig", "KILL", QEMU]
+TOOLS = {QEMU: "qemu-system-x86", "cpio": "cpio", "depmod": "kmod", "setpriv": "util-linux"}
+
+KVM = ["-accel", "kvm", "-cpu", "host"]
+#: 5-level page tables cost the emulation a tenth of its speed.
+EMULATION = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+#: A boot sector that ends QEMU by a port of ours: `mov al, 0x10; out 0xf4, al; hlt`.
+PROBE = bytes([0xB0, 0x10, 0xE6, 0xF4, 0xF4]).ljust(510, b"\0") + b"\x55\xaa"
+PROBE_PORT = "isa-debug-exit,iobase=0xf4,iosize=0x04"
+PROBE_CODE = 0x10 << 1 | 1
+#: The smallest disk that the BIOS boots from.
+PROBE_DISK = 1 << 20
+
+#: Modules that the initial RAM disk needs to find the root file system.
+ROOT_MODULES = ("9pnet_virtio", "9p", "overlay")
+#: The watchdogs are off: under emulation they measure how slow this machine is.
+KERNEL_OPTIONS = ("console=ttyS0", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off",
+                  "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1")
+#: What a kernel prints when it finds a mistake, its own or one that we led it to.
+COMPLAINT = re.compile(r"WARNING: |BUG: |Oops|Kernel panic|Call Trace|refcount_t|KASAN|UBSAN")
+#: What `init` prints: without it the console says nothing, and its silence proves nothing.
+CONSOLE_WORKS = "root file system: mounted"
+
+
+class MachineFailed(Exception):
+    """The virtual machine did not come to its end as it should; the text has its console's words."""
+
+
+def check():
+    """Raises Unavailable where none can be booted."""
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        raise Unavailable(f"not installed: {', '.join(missing)}",
+                          f"apt-get install {' '.join(missing)}")
+
+
+def run(kernel, command, seconds, memory_mib=4096, out=None):
+    """Run a shell command as root on this kernel, and return its exit code.
+
+    What it prints is written to `out` as it comes.
+    """
+    out = out or sys.stdout
+    with debian.workspace("machine") as share:
+        (share / "command").write_text(command)
+        (share / "modules").write_text(str(kernel.modules))
+        (share / "output").touch()
+        (share / "console").touch()
+        shutil.copy(HERE / "start", share / "start")
+        arguments = _arguments(kernel, share, memory_mib)
+        with open(share / "qemu", "wb") as errors, _ended(subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)) as qemu:
+            ended = _follow(qemu, share / "output", out, seconds)
+        console = (share / "console").read_text(errors="replace")
+        _no_complaint(console)
+        if not (share / "code").exists():
+            why = "it ended without an answer" if ended else f"it was not done in {seconds} s"
+            raise MachineFailed(f"{why}; its console:\n{_last(console)}\n"
+                                + _last((share / "qemu").read_text(errors="replace")))
+        if CONSOLE_WORKS not in console:
+            raise MachineFailed("its console shows nothing")
+        return int((share / "code").read_text())
+
+
+def _no_complaint(console):
+    lines = console.splitlines()
+    for number, line in enumerate(lines):
+        if COMPLAINT.search(line):
+            said = "\n".join(lines[number:number + 60])
+            raise MachineFailed(f"its kernel complained:\n{said}")
+
+
+def _arguments(kernel, share, memory_mib):
+    def path(path):
+        """QEMU ends an option at a comma, and takes two for one."""
+        return str(path).replace(",", ",,")
+
+    virtfs = "local,security_model=none"
+    return [
+        *TIED, "-machine", "q35", *accelerator(), "-smp", "2", "-m", str(memory_mib),
+        "-nodefaults", "-display", "none", "-no-reboot",
+        "-chardev", f"file,id=console,path={path(share)}/console", "-serial", "chardev:console",
+        "-device", "virtio-rng-pci",
+        "-kernel", str(kernel.folder / "vmlinuz"), "-initrd", str(_initrd(kernel)),
+        "-append", " ".join(KERNEL_OPTIONS),
+        "-virtfs", f"{virtfs},path=/,mount_tag=root,readonly=on,multidevs=remap",
+        "-virtfs", f"{virtfs},path={path(share)},mount_tag=share",
+    ]
+
+
+@functools.cache
+def accelerator():
+    """KVM where it really runs a program, else emulation: /dev/kvm alone proves nothing."""
+    return KVM if runs_with(KVM) else EMULATION
+
+
+def runs_with(accelerator):
+    """Whether QEMU runs a few instructions so."""
+    with debian.workspace("probe") as folder:
+        disk = folder / "disk"
+        disk.write_bytes(PROBE.ljust(PROBE_DISK, b"\0"))
+        command = [*TIED, "-machine", "q35", *accelerator, "-m", "64", "-nodefaults",
+                   "-display", "none", "-device", PROBE_PORT,
+                   "-drive", "format=raw,file=" + str(disk).replace(",", ",,")]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                  timeout=10, check=False)
+            return done.returncode == PROBE_CODE
+    return False
+
+
+def _initrd(kernel):
+    """The initial RAM disk of a kernel, made anew when its contents change."""
+    path = kernel.folder / "initrd"
+    sources = [HERE / "init", Path(__file__), debian.busybox()]
+    if path.exists() and all(path.stat().st_mtime > each.stat().st_mtime for each in sources):
+        return path
+    with debian.workspace("initrd") as work:
+        root = work / "root"
+        for folder in ("proc", "sys", "dev", "below", "upper", "root", "modules"):
+            (root / folder).mkdir(parents=True)
+        shutil.copy(debian.busybox(), root / "busybox")
+        shutil.copy(HERE / "init", root / "init")
+        for file in ("busybox", "init"):
+            (root / file).chmod(0o755)
+        for number, module in enumerate(_with_dependencies(kernel)):
+            (root / "modules" / f"{number:02}").write_bytes(_decompressed(module))
+        names = "\n".join(str(each.relative_to(root)) for each in sorted(root.rglob("*")))
+        with open(work / "initrd", "wb") as file:
+            subprocess.run(["cpio", "--create", "--format=newc", "--quiet"], input=names.encode(),
+                           stdout=file, cwd=root, check=True)
+        (work / "initrd").rename(path)
+    return path
+
+
+def _with_dependencies(kernel):
+    """Files of the modules that the root file system needs, in the order to load them."""
+    lines = (kernel.modules / "modules.dep").read_text().splitlines()
+    files = {}
+    for line in lines:
+        name, _, needs = line.partition(":")
+        files[re.sub(r"\.ko(\.\w+)?$", "", Path(name).name)] = [name, *needs.split()]
+    ordered = []
+    for module in ROOT_MODULES:
+        # modules.dep lists what a module needs, the last one to be loaded first.
+        for name in reversed(files.get(module, [])):
+            if name not in ordered:
+                ordered.append(name)
+    return [kernel.modules / name for name in ordered]
+
+
+def _decompressed(module):
+    data = module.read_bytes()
+    return lzma.decompress(data) if module.suffix == ".xz" else data
+
+
+@contextlib.contextmanager
+def _ended(process):
+    """Whatever happens, the process is gone afterwards."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+
+
+def _follow(process, path, out, seconds):
+    """Copy what is appended to a file until the process ends; False when the time was over first."""
+    deadline = time.monotonic() + seconds
+    with open(path, encoding="utf-8", errors="replace") as file:
+        while True:
+            ended = process.poll() is not None
+            if text := file.read():
+                out.write(text)
+                out.flush()
+            elif ended:
+                return True
+            if not ended and time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+
+
+def _last(text, count=20):
+    return "\n".join(text.strip().splitlines()[-count:])
