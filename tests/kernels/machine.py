@@ -92,21 +92,22 @@ def _no_complaint(console):
 
 
 def _arguments(kernel, share, memory_mib):
-    def path(path):
-        """QEMU ends an option at a comma, and takes two for one."""
-        return str(path).replace(",", ",,")
-
     virtfs = "local,security_model=none"
     return [
         *TIED, "-machine", "q35", *accelerator(), "-smp", "2", "-m", str(memory_mib),
         "-nodefaults", "-display", "none", "-no-reboot",
-        "-chardev", f"file,id=console,path={path(share)}/console", "-serial", "chardev:console",
+        "-chardev", f"file,id=console,path={_value(share)}/console", "-serial", "chardev:console",
         "-device", "virtio-rng-pci",
         "-kernel", str(kernel.folder / "vmlinuz"), "-initrd", str(_initrd(kernel)),
         "-append", " ".join(KERNEL_OPTIONS),
         "-virtfs", f"{virtfs},path=/,mount_tag=root,readonly=on,multidevs=remap",
-        "-virtfs", f"{virtfs},path={path(share)},mount_tag=share",
+        "-virtfs", f"{virtfs},path={_value(share)},mount_tag=share",
     ]
+
+
+def _value(path):
+    """A path in an option of QEMU, which ends a value at a comma and takes two for one."""
+    return str(path).replace(",", ",,")
 
 
 @functools.cache
@@ -122,7 +123,7 @@ def runs_with(accelerator):
         disk.write_bytes(PROBE.ljust(PROBE_DISK, b"\0"))
         command = [*TIED, "-machine", "q35", *accelerator, "-m", "64", "-nodefaults",
                    "-display", "none", "-device", PROBE_PORT,
-                   "-drive", "format=raw,file=" + str(disk).replace(",", ",,")]
+                   "-drive", f"format=raw,file={_value(disk)}"]
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
                                   timeout=10, check=False)
