@@ -53,7 +53,7 @@ fn every_case_on_the_ebpf_programs() {
     let cases = cases();
     if let Some(obstacle) = obstacle() {
         say(&format!(
-            "skipped: every_case_on_the_ebpf_programs: {obstacle}"
+            "SKIPPED every_case_on_the_ebpf_programs: {obstacle}"
         ));
         return;
     }

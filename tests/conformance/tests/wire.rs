@@ -37,7 +37,7 @@ fn failures(case: &Case, ran: &[Ran]) -> Vec<String> {
 #[test]
 fn cases_on_a_wire() {
     if let Some(obstacle) = obstacle() {
-        say(&format!("skipped: cases_on_a_wire: {obstacle}"));
+        say(&format!("SKIPPED cases_on_a_wire: {obstacle}"));
         return;
     }
     let cases = cases();

@@ -15,6 +15,7 @@
     reason = "shared by tests that each use a part"
 )]
 
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,14 +38,19 @@ pub const BPFFS_HELP: &str = "mount -t bpf bpf /sys/fs/bpf";
 /// True when the test can run; else says why it does not.
 pub fn can_run(test: &str) -> bool {
     if overlane_ebpf::preflight::check_rights().is_err() {
-        eprintln!("skipped: {test}: needs root");
+        skipped(test, "needs root");
         return false;
     }
     if overlane_ebpf::preflight::check_bpffs(Path::new(paths::BPFFS)).is_err() {
-        eprintln!("skipped: {test}: no BPF file system ({BPFFS_HELP})");
+        skipped(test, &format!("no BPF file system ({BPFFS_HELP})"));
         return false;
     }
     true
+}
+
+/// Past the capture of the test harness: a skipped test must be seen.
+fn skipped(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
 /// The data path, built from sources in which `old` is replaced by `new`.

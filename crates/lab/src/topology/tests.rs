@@ -8,6 +8,7 @@ use crate::proof;
 use crate::record::{Family, Feature, MtuClass};
 use crate::session::Session;
 use nix::unistd::geteuid;
+use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 fn session() -> Option<(MutexGuard<'static, ()>, Session)> {
     if !geteuid().is_root() {
-        eprintln!("left out: needs root");
+        // Past the capture of the test harness: a skipped test must be seen.
+        let _ = writeln!(std::io::stderr(), "SKIPPED lab topology: needs root");
         return None;
     }
     let guard = MACHINE
