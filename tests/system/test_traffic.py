@@ -131,7 +131,12 @@ def test_super_packets_count_as_the_datagrams_that_they_are(lab):
     assert 1000 < server.total["received_packets"] <= sent
     packets = device["rx"]["packets"]
     assert packets < sent / 2, "the kernel got them one by one"
-    assert device["rx"]["bytes"] == sent * 64 + packets * UDP_HEADERS[4]
+    # Where the far end has no room for more, the cable drops whole super-packets. The sending device counts each once.
+    arrived, rest = divmod(device["rx"]["bytes"] - packets * UDP_HEADERS[4], 64)
+    assert rest == 0
+    lost = wire.counters(0)["tx"]["dropped"]
+    assert lost <= sent - arrived <= 32 * lost
+    assert server.total["received_packets"] <= arrived
 
 
 @BOTH_FAMILIES
