@@ -1,18 +1,17 @@
 """No packet is lost while the fabric, or the program itself, is replaced under traffic."""
 
 import copy
-import shutil
 
 import pytest
 
 import state
 import traffic
-import upgrade_build
+import second_build
 from net import wait_until
 from overlane import GENEVE, VXLAN, apply, hook_sum, verdicts
 from topology import Scene, add_guest
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow]
+pytestmark = pytest.mark.needs_overlane
 
 ROUNDS = 50
 
@@ -52,9 +51,11 @@ def test_fifty_changes_of_the_fabric_lose_no_packet(lab, encapsulation, family):
     assert not drops
 
 
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo for a second build")
+@pytest.mark.thorough
 def test_another_build_with_a_larger_map_value_takes_over_without_loss(lab):
-    second = upgrade_build.build()
+    second = second_build.program()
+    if second is None:
+        pytest.skip("needs a second build of the program: tests/system/second_build.py")
     scene = Scene(lab, GENEVE, 4).apply()
     near, far = scene.guests
     host = scene.hosts[0]
