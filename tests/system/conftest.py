@@ -16,13 +16,15 @@ import net  # noqa: E402
 from overlane import GENEVE, VXLAN, binary, overlane  # noqa: E402
 from topology import WIRES  # noqa: E402
 
+pytest_plugins = ["selection"]
+
 TOOLS = ("ip", "ethtool", "tcpdump", "bpftool")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
-    config.addinivalue_line("markers", "slow: takes more than ten seconds")
+    config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
 
 
 def _missing():
@@ -71,9 +73,9 @@ def lab(machine, tmp_path):
     made.close()
 
 
-@pytest.fixture
-def only_one_lab():
-    """The laboratory runs once per machine, however many workers there are."""
+@pytest.fixture(scope="module")
+def only_one_lab(machine):
+    """The laboratory runs once per machine. Files that ask for this share a worker, and wait for other test runs."""
     with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")

@@ -191,7 +191,6 @@ def test_a_locked_host_is_waited_for_and_the_holder_named(lab):
     assert process.returncode == 0 and "applied" in out
 
 
-@pytest.mark.slow
 def test_a_host_locked_for_too_long_is_refused(lab):
     scene = Scene(lab, GENEVE, 4)
     with lock_as(scene.hosts[0].name, f"{os.getpid()} the test itself\n"):

@@ -6,7 +6,7 @@ import pytest
 
 from laboratory import group, run_study, write_study
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 BACKENDS = ("bridge", "kernel-vxlan", "overlane-vxlan", "overlane-geneve")
 #: `host1 uplink tx_dropped`, `host2 softnet dropped`, `guest2 UdpRcvbufErrors`, `host1 overlane unknown_vni`

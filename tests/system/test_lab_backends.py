@@ -8,7 +8,7 @@ from laboratory import Result, group, is_as_before, leftovers, run_study, write_
 from overlane import overlane
 from peers import ovs
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 #: Network → words of the proof of its path.
 PROOFS = {

@@ -8,7 +8,7 @@ from laboratory import Study, alive, descendants, is_as_before, leftovers, settl
 from net import run, wait_until
 from overlane import overlane
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 
 def ids(kind):

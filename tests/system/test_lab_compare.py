@@ -8,7 +8,7 @@ import pytest
 from laboratory import group, run_study, write_study
 from overlane import overlane
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 WORSE = "overlane-vxlan"
 

@@ -11,7 +11,7 @@ from laboratory import (Result, Study, alive, descendants, group, is_as_before, 
 from overlane import overlane
 from peers import ovs
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 SAMPLES = 4
 

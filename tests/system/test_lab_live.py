@@ -16,7 +16,7 @@ import pytest
 from laboratory import Result, group, is_as_before, leftovers, write_study
 from overlane import binary, overlane
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow, pytest.mark.usefixtures("only_one_lab")]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([a-zA-Z])|\x1b[()][A-Z0-9]|\x1b[=>78]")

@@ -1,7 +1,6 @@
 """The report of a run in a real browser: no error on its console, a picture in every chart, tables that
 sort, and nothing wider than a phone. The browser is headless Chromium over WebDriver; it loads one file."""
 
-import fcntl
 import json
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 from net import wait_until
 from overlane import overlane
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("chromium", "chromedriver"), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("chromium", "chromedriver")]
 
 #: A run as short as a run can be: two networks, streams and transactions.
 STUDY = """
@@ -76,17 +75,12 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def report(machine, tmp_path_factory):
-    """A finished run, measured once for all tests of this file. The laboratory runs once per machine."""
+def report(only_one_lab, tmp_path_factory):
+    """A finished run, measured once for all tests of this file."""
     directory = tmp_path_factory.mktemp("report")
     study, result = directory / "tiny.yaml", directory / "result"
     study.write_text(STUDY.replace("MATRIX", MATRIX))
-    with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
-        if active:
-            pytest.skip(f"somebody else's study is running on this machine (process {active})")
-        overlane("lab", "run", study, "--no-tty", "--out", result, timeout=180)
+    overlane("lab", "run", study, "--no-tty", "--out", result, timeout=180)
     return result / "report.html"
 
 

@@ -17,7 +17,7 @@ import pytest
 from agents import Wire, pinned
 from net import stop, wait_until
 
-pytestmark = [pytest.mark.needs_overlane, pytest.mark.slow]
+pytestmark = pytest.mark.needs_overlane
 
 WITHIN = 0.05
 PAIRS = 3
