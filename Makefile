@@ -9,10 +9,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The scripts and the tests look for target/release/overlane.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
-.PHONY: help setup build demo test check unit system fuzz soak bench fmt deny clean
+.PHONY: help setup build demo test test-all check unit system fuzz soak bench fmt deny clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: ## check prerequisites, install what building and the laboratory need
 	@scripts/setup demo
@@ -23,8 +23,11 @@ build: ## target/release/overlane
 demo: setup build ## set-up, build, then the quick study: two hosts, five networks, one table and a report
 	@target/release/overlane lab run jumbo-vxlan --quick
 
-test: ## everything: set-up, check, cargo tests, system tests with real peers, a minute of fuzzing
-	@scripts/test
+test: ## minutes: set-up, lints, cargo tests, the oldest kernel in QEMU, each system test once
+	@scripts/test short
+
+test-all: ## everything: all system tests, the upgrade, a million random packets, fuzzing
+	@scripts/test all
 
 check: ## formatting, lints, rules of the house
 	@scripts/check
@@ -33,14 +36,13 @@ unit: ## cargo tests only
 	@cargo test --workspace --locked
 
 system: build ## system tests only; pass arguments with ARGS="-k vxlan"
-	@scripts/system-tests 4 $(ARGS)
+	@scripts/system-tests all 4 $(ARGS)
 
 fuzz: ## fuzz every target; FUZZ_SECONDS=60 in all
 	@fuzz/run $(or $(FUZZ_SECONDS),60)
 
 soak: ## random packets on both executors: PACKETS=1000000, SEED=… repeats a run
-	@OVERLANE_PACKETS=$(or $(PACKETS),1000000) OVERLANE_SEED=$(or $(SEED),$(shell date +%s)) \
-		cargo test --release --locked -p overlane-conformance --test differential -- --nocapture
+	@scripts/soak $(or $(PACKETS),1000000) $(SEED)
 
 bench: ## what a packet costs, on each executor: ARGS="--against results/…-bench" compares
 	@scripts/bench $(ARGS)

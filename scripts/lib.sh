@@ -17,19 +17,6 @@ fail() {
 	exit 1
 }
 
-# once_more_alone CODE COMMAND TEST...: tests that failed beside others run again by COMMAND, which ends the script if
-# one of them fails. Up to three: a machine's load is no excuse for more, and no test is none. Those end it with CODE.
-once_more_alone() {
-	local code=$1 command=$2
-	shift 2
-	if [ $# -eq 0 ] || [ $# -gt 3 ]; then
-		exit "$code"
-	fi
-	say "once more, alone: $*"
-	"$command" "$@"
-	say "passed alone, but failed beside others: $*"
-}
-
 # 75 → 1m15s
 took() {
 	if [ "$1" -ge 60 ]; then
