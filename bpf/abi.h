@@ -539,7 +539,7 @@ struct event {
 
 /*
  * Map test_io: one entry, used only by programs loaded with test_mode set (BPF_PROG_TEST_RUN says
- * neither where a packet would go nor takes a tag or a clock).
+ * neither where a packet would go nor takes a tag, a clock or all that makes a super-packet).
  */
 struct test_io {
 	__u64 now;         /* in: instead of bpf_ktime_get_ns() */
@@ -551,6 +551,6 @@ struct test_io {
 	__u16 out_tci;     /* out */
 	__u32 verdict;     /* out */
 	__u32 out_ifindex; /* out: the device it was sent to; 0: none */
-	__u32 copies;      /* out: of a flooded frame, that could be sent */
-	__u32 pad;
+	__u32 gso_size;    /* in: payload of a segment; 0: no super-packet */
+	__u32 gso_segs;    /* in */
 };

@@ -3,6 +3,7 @@
  * Not a stage: shows packets to `overlane capture` while somebody asks for it. A packet is copied when it
  * enters the hook, and goes into the ring with its verdict when it leaves; one that left as something else
  * is shown again as it left. While nobody looks this is one map lookup per packet, which is inlined.
+ * In a test run, where nothing is sent, the same ring shows the copies of a flooded frame.
  */
 #pragma once
 
@@ -133,4 +134,27 @@ static __noinline int capture_left(struct __sk_buff *ctx, struct packet *p, int 
 	b->event.phase = EVENT_LEFT;
 	send_event(b, c);
 	return 0;
+}
+
+/* Called in a test run only. */
+static __noinline int show_copy(struct __sk_buff *ctx, __u32 ifindex)
+{
+	struct event_buffer *b = get_event_buffer();
+	struct capture *c = get_capture();
+	struct test_io *io = get_test_io();
+
+	if (!b || !c || !io)
+		return 0;
+	snap(ctx, MAX_SNAP);
+	b->event.ifindex = ifindex;
+	b->event.vlan_proto = io->out_proto;
+	b->event.vlan_tci = io->out_tci;
+	send_event(b, c);
+	return 0;
+}
+
+/* One copy of a flooded frame; the skb stays ours. 0: sent. */
+static __always_inline long send_copy(struct __sk_buff *ctx, __u32 ifindex)
+{
+	return test_mode ? show_copy(ctx, ifindex) : bpf_clone_redirect(ctx, ifindex, 0);
 }

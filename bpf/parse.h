@@ -189,7 +189,7 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 
 	p->len = ctx->len - p->offset;
 	p->segment_len = p->len;
-	p->gso_size = ctx->gso_size;
+	p->gso_size = gso_size_of(ctx);
 	if (ctx->len < p->offset + ETH_HLEN || load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
 		return DROP(INNER_TOO_SMALL);
 	result = parse_tags(ctx, p, sw && sw->flags & SWITCH_TRANSPARENT);

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "came.h"
+#include "capture.h"
 
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */
 #define MARK_ENCAPSULATED 0x80000000u

@@ -24,6 +24,7 @@
 static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hook)
 {
 	struct scratch *w = get_scratch();
+	__u32 segments = gso_segs_of(ctx);
 	struct packet *p;
 
 	if (!w)
@@ -32,7 +33,7 @@ static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hoo
 	*p = (struct packet){
 		.hook = hook,
 		.len = ctx->len,
-		.segments = ctx->gso_segs ? ctx->gso_segs : 1,
+		.segments = segments ? segments : 1,
 		.action = TCX_DROP,
 		.in_tag = read_tag(ctx),
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What BPF_PROG_TEST_RUN cannot do: it takes no device of our choice, no tag and no clock, and does not
- * say where a packet went. With test_mode set at load time these come from and go to the map test_io;
- * without, the verifier removes every trace of it.
+ * What BPF_PROG_TEST_RUN cannot do: it takes no device of our choice, no tag and no clock, no super-packet
+ * that the helpers would grow, and does not say where a packet went. With test_mode set at load time these
+ * come from and go to the map test_io; without, the verifier removes every trace of it.
  */
 #pragma once
 
@@ -70,6 +70,32 @@ static __always_inline __u32 mark_of_packet(struct __sk_buff *ctx)
 	return mark;
 }
 
+static __always_inline __u32 gso_size_of(struct __sk_buff *ctx)
+{
+	__u32 size = ctx->gso_size;
+
+	asm volatile("" : "+r"(size));
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		return io ? io->gso_size : 0;
+	}
+	return size;
+}
+
+static __always_inline __u32 gso_segs_of(struct __sk_buff *ctx)
+{
+	__u32 segs = ctx->gso_segs;
+
+	asm volatile("" : "+r"(segs));
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		return io ? io->gso_segs : 0;
+	}
+	return segs;
+}
+
 /* Every redirect says here where to. */
 static __always_inline void report_device(__u32 ifindex)
 {
@@ -89,17 +115,4 @@ static __always_inline void report_verdict(__u32 verdict)
 		if (io)
 			io->verdict = verdict;
 	}
-}
-
-/* One copy of a flooded frame; the skb stays ours. 0: sent. */
-static __always_inline long send_copy(struct __sk_buff *ctx, __u32 ifindex)
-{
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		if (io)
-			io->copies++;
-		return 0;
-	}
-	return bpf_clone_redirect(ctx, ifindex, 0);
 }

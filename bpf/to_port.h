@@ -6,6 +6,7 @@
 #pragma once
 
 #include "acl.h"
+#include "capture.h"
 
 #define PACKET_HOST 0
 

@@ -258,8 +258,8 @@ abi! {
         out_tci: u16,
         verdict: u32,
         out_ifindex: u32,
-        copies: u32,
-        pad: u32,
+        gso_size: u32,
+        gso_segs: u32,
     }
 }
 

@@ -4,10 +4,10 @@
 //! on and off, is decided one crate up.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use aya::maps::{Map, MapData, RingBuf};
+use aya::maps::{Map, MapData, MapError, RingBuf};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
@@ -46,10 +46,20 @@ pub struct Events {
 impl Events {
     /// Opens the ring pinned in the folder of a map set.
     pub fn open(set: &Path) -> Result<Self, EbpfError> {
-        let data = MapData::from_pin(set.join(EVENTS)).map_err(EbpfError::Ring)?;
-        let map = Map::from_map_data(data).map_err(EbpfError::Ring)?;
-        let ring = RingBuf::try_from(map).map_err(EbpfError::Ring)?;
-        Ok(Self { ring })
+        Self::new(MapData::from_pin(set.join(EVENTS)))
+    }
+
+    /// The ring of maps that are not pinned.
+    pub(crate) fn of(ring: OwnedFd) -> Result<Self, EbpfError> {
+        Self::new(MapData::from_fd(ring))
+    }
+
+    fn new(data: Result<MapData, MapError>) -> Result<Self, EbpfError> {
+        let map = Map::from_map_data(data.map_err(EbpfError::Ring)?);
+        let ring = map.and_then(RingBuf::try_from);
+        Ok(Self {
+            ring: ring.map_err(EbpfError::Ring)?,
+        })
     }
 
     /// Takes the oldest event, with the bytes of its packet, if one is there.

@@ -444,8 +444,9 @@ pub(crate) fn test_run_ns(program: &OwnedFd, data: &[u8]) -> io::Result<u32> {
     Ok(attr.duration)
 }
 
-/// Runs a program once on a packet, which is on no device, and returns what it made of the bytes.
-pub(crate) fn test_run(program: &OwnedFd, data: &[u8], room: usize) -> io::Result<Vec<u8>> {
+/// Runs a program once on a packet, which is on no device; returns what the program returned, and what it made
+/// of the bytes.
+pub(crate) fn test_run(program: &OwnedFd, data: &[u8], room: usize) -> io::Result<(i32, Vec<u8>)> {
     let mut out = vec![0u8; room];
     let mut attr = TestRunAttr {
         prog_fd: raw(program),
@@ -459,7 +460,7 @@ pub(crate) fn test_run(program: &OwnedFd, data: &[u8], room: usize) -> io::Resul
     // SAFETY: the kernel reads `data_size_in` bytes and writes at most `data_size_out`.
     unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
     out.truncate(attr.data_size_out as usize);
-    Ok(out)
+    Ok((attr.retval as i32, out))
 }
 
 /// Attaches a program to the tcx ingress hook of a device in the namespace of this thread, last in line.

@@ -3,7 +3,8 @@
 //! (`bpf/test_mode.h`), and then send nothing.
 //!
 //! What the kernel cannot run this way: packets of at most 14 bytes or above [`MAX_LEN`], IP packets without
-//! a whole header ([`can_run`]), and super-packets.
+//! a whole header ([`can_run`]). That a packet is a super-packet only our programs believe; to the kernel's
+//! helpers it is a long one.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::abi::firewall::LogRecord;
 use crate::connections::{self, ConnectionEntry};
 use crate::counters::{self, Counters};
+use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
 use crate::rule_log::RuleLog;
 use crate::tables::{Contents, Table};
@@ -49,6 +51,7 @@ pub struct TestRun {
     loaded: Loaded,
     written: Contents,
     rule_log: RuleLog,
+    copies: Events,
 }
 
 /// What the kernel keeps beside a packet's bytes, and when it enters.
@@ -62,17 +65,49 @@ pub struct Beside {
     pub mark: u32,
     /// VLAN tag.
     pub tag: Option<Tag>,
+    /// Payload of a segment; 0: no super-packet.
+    pub gso_size: u32,
+    /// Segments of a super-packet.
+    pub gso_segs: u32,
+}
+
+/// One copy of a flooded frame, as it would be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The device.
+    pub ifindex: u32,
+    /// Its tag.
+    pub tag: Option<Tag>,
+    /// Its length.
+    pub len: usize,
+    /// Its first bytes, at most [`abi::MAX_SNAP`].
+    pub bytes: Vec<u8>,
+}
+
+/// What a program tells its hook to do with the packet (linux/bpf.h, `enum tcx_action_base`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It goes on as if no program were there.
+    Next,
+    /// It ends here.
+    Drop,
+    /// It goes where the program sent it.
+    Redirect,
+    /// None of these.
+    Other(i32),
 }
 
 /// What became of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
+    /// What the hook does with it.
+    pub action: Action,
     /// Its verdict; none when the program gave a number that is none.
     pub verdict: Option<Verdict>,
     /// The device it was sent to; 0: none.
     pub ifindex: u32,
-    /// Copies that were sent of a flooded frame.
-    pub copies: u32,
+    /// Copies of a flooded frame, in their order.
+    pub copies: Vec<Sent>,
     /// Its tag now.
     pub tag: Option<Tag>,
     /// Its bytes now.
@@ -80,14 +115,16 @@ pub struct Ran {
 }
 
 impl TestRun {
-    /// Loads the programs this program was built with, with places for so many connections: at most the map's.
-    pub fn load(places: u32) -> Result<Self, EbpfError> {
-        let loaded = DataPath::embedded()?.load_for_tests(places)?;
+    /// Loads the programs of a build, with places for so many connections: at most the map's.
+    pub fn load(build: &DataPath<'_>, places: u32) -> Result<Self, EbpfError> {
+        let loaded = build.load_for_tests(places)?;
         let rule_log = RuleLog::of(loaded.maps.duplicate("rule_log")?)?;
+        let copies = Events::of(loaded.maps.duplicate("events")?)?;
         Ok(Self {
             loaded,
             written: Contents::new(),
             rule_log,
+            copies,
         })
     }
 
@@ -152,7 +189,12 @@ impl TestRun {
     }
 
     /// Runs one program on one packet, of which [`can_run`] is true.
-    pub fn run(&self, program: Program, bytes: &[u8], beside: Beside) -> Result<Ran, EbpfError> {
+    pub fn run(
+        &mut self,
+        program: Program,
+        bytes: &[u8],
+        beside: Beside,
+    ) -> Result<Ran, EbpfError> {
         const NAME: &str = "test_io";
         let (proto, tci) = beside
             .tag
@@ -161,6 +203,8 @@ impl TestRun {
             now: beside.now_ns,
             ifindex: beside.ifindex,
             mark: beside.mark,
+            gso_size: beside.gso_size,
+            gso_segs: beside.gso_segs,
             vlan_proto: proto,
             vlan_tci: tci,
             // Until the program takes it off, the packet has the tag it came with.
@@ -174,7 +218,7 @@ impl TestRun {
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", NAME))?;
         let program_name = program.name();
         let program = self.loaded.program(program)?;
-        let bytes = sys::test_run(program.fd(), bytes, ROOM)
+        let (returned, bytes) = sys::test_run(program.fd(), bytes, ROOM)
             .map_err(EbpfError::call("BPF_PROG_TEST_RUN", program_name))?;
         let io = map
             .get(&key)
@@ -182,10 +226,11 @@ impl TestRun {
             .and_then(|value| abi::TestIo::read_from_bytes(&value).ok())
             .unwrap_or_default();
         Ok(Ran {
+            action: Action::from(returned),
             verdict: Verdict::from_number(io.verdict),
             ifindex: io.out_ifindex,
-            copies: io.copies,
-            tag: Tag::of(EtherType(u16::from_be(io.out_proto)), io.out_tci),
+            copies: std::iter::from_fn(|| self.copies.next(Sent::new)).collect(),
+            tag: tag(io.out_proto, io.out_tci),
             bytes,
         })
     }
@@ -194,4 +239,30 @@ impl TestRun {
     pub fn counters(&self) -> Result<Counters, EbpfError> {
         counters::read(&self.loaded.maps)
     }
+}
+
+impl Sent {
+    fn new(event: abi::Event, bytes: &[u8]) -> Self {
+        Self {
+            ifindex: event.ifindex,
+            tag: tag(event.vlan_proto, event.vlan_tci),
+            len: event.len as usize,
+            bytes: bytes.to_vec(),
+        }
+    }
+}
+
+impl From<i32> for Action {
+    fn from(returned: i32) -> Self {
+        match returned {
+            -1 => Self::Next,
+            2 => Self::Drop,
+            7 => Self::Redirect,
+            other => Self::Other(other),
+        }
+    }
+}
+
+fn tag(proto: u16, tci: u16) -> Option<Tag> {
+    Tag::of(EtherType(u16::from_be(proto)), tci)
 }

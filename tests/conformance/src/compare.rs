@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 use std::net::IpAddr;
 
+use overlane_ebpf::test_run::Action;
 use overlane_model::{DeviceName, Name, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
 
 use crate::Count;
 use crate::case::{Case, Counted, Destination, Left, Step};
 use crate::dissect::{difference, dissect, text};
-use crate::test_runner::{Device, Observed};
+use crate::test_runner::{Device, LeftBy, Observed};
 
 /// What a test says of a case whose packet `index` differs from what it must be.
 pub fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
@@ -104,52 +105,74 @@ pub fn with_reference(
             observed.log
         ));
     }
-    // What is dropped with an answer leaves as the answer.
-    let answered = outcome.outputs.len() == 1 && observed.copies == 0;
-    let flooded = outcome.verdict == Verdict::Flood || outcome.verdict.is_drop() && !answered;
-    if flooded {
-        // A flooded frame ends at the hook; what travels are copies, which a test run counts.
-        if observed.copies as usize != outcome.outputs.len() {
-            found.push(format!(
-                "copies: reference {}, eBPF {}",
-                outcome.outputs.len(),
-                observed.copies
-            ));
-        }
-        if observed.to.is_some() {
-            found.push(format!("device: reference none, eBPF {:?}", observed.to));
-        }
-        return found;
+    // What the host keeps leaves by no device.
+    let leaves = |output: &&Output| !matches!(output, Output::Host { .. });
+    let outputs: Vec<_> = outcome.outputs.iter().filter(leaves).collect();
+    let is_for_host = outputs.len() < outcome.outputs.len();
+    if is_for_host && !is_same(entered, &observed.packet) {
+        found.push(changed(entered, &observed.packet));
     }
-    let Some(output) = outcome.outputs.first() else {
-        // An answer to somebody whom nobody knows.
-        if observed.to.is_some() {
-            found.push(format!("device: reference none, eBPF {:?}", observed.to));
-        }
-        return found;
+    let action = match observed.redirected {
+        true => Action::Redirect,
+        false if is_for_host => Action::Next,
+        false => Action::Drop,
     };
-    if !is_device(tables, output, outcome.verdict, observed.to.as_ref()) {
+    if observed.action != action {
+        found.push(format!("action: {action:?}, eBPF {:?}", observed.action));
+    }
+    if outputs.len() != observed.left.len() {
+        let (expected, devices) = (outputs.len(), observed.left.iter().map(|left| &left.device));
+        let devices: Vec<_> = devices.collect();
+        found.push(format!(
+            "packets that leave: reference {expected}, eBPF {}: {devices:?}",
+            devices.len()
+        ));
+    }
+    for (output, left) in outputs.into_iter().zip(&observed.left) {
+        found.extend(left_otherwise(tables, output, outcome.verdict, left));
+        if matches!(output, Output::Segmenter { .. }) && packet_of(output) != entered {
+            found.push("reference: the packet did not stay as it came".into());
+        }
+    }
+    found
+}
+
+fn left_otherwise(
+    tables: &Tables,
+    output: &Output,
+    verdict: Verdict,
+    left: &LeftBy,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    if !is_device(tables, output, verdict, &left.device) {
         found.push(format!(
             "device: reference {}, eBPF {:?}",
             place(output),
-            observed.to
+            left.device
         ));
     }
-    let expected = packet_of(output);
-    if expected.bytes != observed.packet.bytes || expected.tag != observed.packet.tag {
-        let mut diff = difference(expected, &observed.packet);
-        if expected.tag != observed.packet.tag {
-            diff += &format!(
-                "  tag {:?} and not {:?}\n",
-                observed.packet.tag, expected.tag
-            );
-        }
-        found.push(format!("packet (- reference, + eBPF):\n{diff}"));
-    }
-    if matches!(output, Output::Host { .. } | Output::Segmenter { .. }) && expected != entered {
-        found.push("reference: the packet did not stay as it came".into());
+    // Of a copy only the first bytes are known.
+    let (mut expected, len) = (packet_of(output).clone(), packet_of(output).bytes.len());
+    expected.bytes.truncate(left.packet.bytes.len());
+    if len != left.len {
+        found.push(format!("length: reference {len}, eBPF {}", left.len));
+    } else if !is_same(&expected, &left.packet) {
+        found.push(changed(&expected, &left.packet));
     }
     found
+}
+
+/// What makes a super-packet is not seen of one that left.
+fn is_same(expected: &Packet, observed: &Packet) -> bool {
+    (&expected.bytes, expected.tag) == (&observed.bytes, observed.tag)
+}
+
+fn changed(expected: &Packet, observed: &Packet) -> String {
+    let mut diff = difference(expected, observed);
+    if expected.tag != observed.tag {
+        diff += &format!("  tag {:?} and not {:?}\n", observed.tag, expected.tag);
+    }
+    format!("packet (- reference, + eBPF):\n{diff}")
 }
 
 /// What a failure shows of an outcome: as a case would write it.
@@ -239,19 +262,19 @@ impl Left {
     }
 }
 
-fn is_device(tables: &Tables, output: &Output, verdict: Verdict, found: Option<&Device>) -> bool {
+fn is_device(tables: &Tables, output: &Output, verdict: Verdict, found: &Device) -> bool {
     match (output, found) {
-        (Output::Host { .. }, None)
-        | (Output::Underlay { .. }, Some(Device::Uplink))
-        | (Output::Segmenter { .. }, Some(Device::Segmenter)) => true,
+        (Output::Underlay { .. }, Device::Uplink)
+        | (Output::Segmenter { .. }, Device::Segmenter) => true,
         // To be received anew: its protocol is still the inner frame's.
-        (Output::Underlay { .. }, Some(Device::Segmenter)) => {
-            matches!(verdict, Verdict::Encap | Verdict::Answer)
+        (Output::Underlay { .. }, Device::Segmenter) => {
+            verdict.is_drop()
+                || matches!(verdict, Verdict::Encap | Verdict::Answer | Verdict::Flood)
         }
-        (Output::Port { port, .. }, Some(Device::Port(device))) => {
+        (Output::Port { port, .. }, Device::Port(device)) => {
             device_of(tables, port) == Some(device)
         }
-        (Output::Leg { device, .. }, Some(Device::Leg(found))) => device == found,
+        (Output::Leg { device, .. }, Device::Leg(found)) => device == found,
         _ => false,
     }
 }

@@ -7,6 +7,7 @@ mod firewall;
 mod guest;
 mod ipv6;
 mod routing;
+mod super_packet;
 mod underlay;
 
 pub use fabric::{FabricSpec, PortSpec, SwitchSpec};
@@ -69,6 +70,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
         if !talks || random.percent(12) {
             mutate(random, &mut packet);
         }
+        super_packet::now_and_then(random, world, &mut packet);
         let arrival = Arrival {
             now_ns,
             entry,
@@ -191,6 +193,12 @@ impl World<'_> {
     fn members(&self, switch: usize) -> Vec<&PortSpec> {
         let ports = self.spec.ports.iter();
         ports.filter(|port| port.switch == switch).collect()
+    }
+
+    /// Payload bytes behind `headers` for a long frame: one as long as the underlay takes, or much longer.
+    fn long(&self, random: &mut Random, headers: usize) -> usize {
+        let size = self.border(random, headers);
+        if random.percent(40) { 3 * size } else { size }.min(3000)
     }
 
     /// Payload bytes behind `headers` that make a frame as long as the underlay takes, or nearly.

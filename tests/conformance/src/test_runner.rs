@@ -7,8 +7,8 @@ use overlane_ebpf::connections::ConnectionEntry;
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
 use overlane_ebpf::tables::{Devices, LegDevice as LegNumbers, PortDevice, encode};
-use overlane_ebpf::test_run::{self, Beside, TestRun};
-use overlane_ebpf::{EbpfError, Program, preflight};
+use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
+use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
 use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
 use overlane_pipeline::{Counters, Entry, Packet, State};
 
@@ -44,16 +44,29 @@ struct Named {
 pub struct Observed {
     /// Its verdict.
     pub verdict: Option<Verdict>,
-    /// Where it went, unless it stayed or was flooded.
-    pub to: Option<Device>,
-    /// Copies of a flooded frame.
-    pub copies: u32,
-    /// The packet as it left.
+    /// What the hook does with the packet.
+    pub action: Action,
+    /// Whether the packet itself is among those that left.
+    pub redirected: bool,
+    /// All that left, in order: copies of a flooded frame, then the packet itself.
+    pub left: Vec<LeftBy>,
+    /// The packet at the program's end, wherever it went.
     pub packet: Packet,
     /// What was counted.
     pub counters: Counters,
     /// The rules that wrote records of it.
     pub log: Vec<Name>,
+}
+
+/// A packet that left.
+#[derive(Debug)]
+pub struct LeftBy {
+    /// Where.
+    pub device: Device,
+    /// Without what makes it a super-packet; of a copy only the first bytes.
+    pub packet: Packet,
+    /// Its length.
+    pub len: usize,
 }
 
 /// A device of the host.
@@ -81,7 +94,20 @@ pub fn obstacle() -> Option<String> {
 
 /// Whether the kernel can run this packet on no device.
 pub fn can_run(packet: &Packet) -> bool {
-    packet.gso.is_none() && test_run::can_run(&packet.bytes)
+    test_run::can_run(&packet.bytes)
+}
+
+/// The build that `OVERLANE_OBJECT` names instead of ours: one with a bug planted (tests/mutants).
+fn object() -> Result<Option<Vec<u8>>, EbpfError> {
+    let Some(path) = std::env::var_os("OVERLANE_OBJECT") else {
+        return Ok(None);
+    };
+    let read = std::fs::read(&path).map(Some);
+    read.map_err(|source| EbpfError::Call {
+        call: "read",
+        what: format!("OVERLANE_OBJECT={}", path.display()),
+        source,
+    })
 }
 
 impl TestRunner {
@@ -92,7 +118,10 @@ impl TestRunner {
 
     /// The same with places for so many connections.
     pub fn with_places(places: u32) -> Result<Self, EbpfError> {
-        let kernel = TestRun::load(places)?;
+        let kernel = match object()? {
+            Some(object) => TestRun::load(&DataPath::new(&object)?, places)?,
+            None => TestRun::load(&DataPath::embedded()?, places)?,
+        };
         Ok(Self {
             counted: kernel.counters()?,
             counted_rules: kernel.rule_counters()?,
@@ -196,6 +225,8 @@ impl TestRunner {
             ifindex,
             mark,
             tag: packet.tag,
+            gso_size: packet.gso.map_or(0, |gso| gso.size.into()),
+            gso_segs: packet.gso.map_or(0, |gso| gso.segments),
         };
         let ran = self.kernel.run(program, &packet.bytes, beside)?;
         let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
@@ -204,20 +235,28 @@ impl TestRunner {
         let mut counters = added(&named.tables, &before, &self.counted);
         counters.rules = counted::added_rules(&named.tables, &rules_before, &self.counted_rules);
         let records = self.kernel.take_log();
+        let packet = Packet {
+            bytes: ran.bytes,
+            tag: ran.tag,
+            gso: None,
+        };
+        let copies = ran.copies.into_iter().map(|copy| named.copy(copy));
+        let itself = named.device(ran.ifindex).map(|device| LeftBy {
+            device,
+            len: packet.bytes.len(),
+            packet: packet.clone(),
+        });
         Ok(Observed {
             log: records
                 .iter()
                 .filter_map(|record| named.rule(record.rule))
                 .collect(),
             verdict: ran.verdict,
-            to: named.device(ran.ifindex),
-            copies: ran.copies,
+            action: ran.action,
+            redirected: itself.is_some(),
+            left: copies.chain(itself).collect(),
             counters,
-            packet: Packet {
-                bytes: ran.bytes,
-                tag: ran.tag,
-                gso: None,
-            },
+            packet,
         })
     }
 }
@@ -240,6 +279,18 @@ impl Named {
             (_, None, Some(name)) => Device::Leg(name),
             (other, ..) => Device::Unknown(other),
         })
+    }
+
+    fn copy(&self, copy: Sent) -> LeftBy {
+        LeftBy {
+            device: self.device(copy.ifindex).unwrap_or(Device::Unknown(0)),
+            len: copy.len,
+            packet: Packet {
+                bytes: copy.bytes,
+                tag: copy.tag,
+                gso: None,
+            },
+        }
     }
 
     fn rule(&self, number: u32) -> Option<Name> {

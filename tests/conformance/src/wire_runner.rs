@@ -1,9 +1,9 @@
 //! Runs cases through the real thing: programs that `apply` attached to the devices of a host in a network
 //! namespace, packets that travel through the kernel, and everything that comes out of it.
 //!
-//! A test run of the programs ([`test_runner`](crate::test_runner)) takes neither super-packets nor tags
-//! beside the bytes, sees no copies of a flooded frame, and never shows what the kernel itself does: routes,
-//! neighbours, segmentation, delivery into a guest's namespace. This does; it cannot turn the clock.
+//! A test run of the programs ([`test_runner`](crate::test_runner)) tells them of tags and super-packets, and
+//! never shows what the kernel itself does: tags beside the bytes, routes, neighbours, copies, segmentation,
+//! delivery into a guest's namespace. This does; it cannot turn the clock.
 
 mod expected;
 mod frame;

@@ -84,6 +84,7 @@ impl Shrinker<'_> {
     fn bytes(&mut self) -> Result<bool, EbpfError> {
         let mut smaller = false;
         for index in 0..self.best.arrivals.len() {
+            smaller |= self.plain(index)?;
             smaller |= self.cut(index)?;
             smaller |= self.clear(index)?;
         }
@@ -102,6 +103,16 @@ impl Shrinker<'_> {
     fn bytes_of(&self, index: usize) -> Vec<u8> {
         let arrival = self.best.arrivals.get(index);
         arrival.map_or_else(Vec::new, |arrival| arrival.packet.bytes.clone())
+    }
+
+    /// No super-packet.
+    fn plain(&mut self, index: usize) -> Result<bool, EbpfError> {
+        let mut arrivals = self.best.arrivals.clone();
+        match arrivals.get_mut(index) {
+            Some(arrival) if arrival.packet.gso.is_some() => arrival.packet.gso = None,
+            _ => return Ok(false),
+        }
+        self.differs(&self.best.spec.clone(), &arrivals)
     }
 
     /// Shorter by halves.

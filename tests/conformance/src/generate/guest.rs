@@ -173,10 +173,10 @@ impl Talk<'_> {
 
     /// Short mostly; now and then as long as the underlay takes.
     pub(super) fn payload(&self, random: &mut Random, headers: usize) -> Layer {
-        if random.percent(8) {
-            let size = self.world.border(random, headers + 14 + 8);
+        if random.percent(10) {
+            let size = self.world.long(random, headers + 14 + 8);
             return Layer::Payload(Payload {
-                size: Some(size.min(3000)),
+                size: Some(size),
                 ..Payload::default()
             });
         }

@@ -36,8 +36,8 @@ impl Conversations<'_> {
             .unwrap_or_else(leg_mac);
         let mut body = vec![ip(random, source, to)];
         transport(random, &mut body, is_v6);
-        let size = if random.percent(6) {
-            self.world.border(random, 60).min(3000)
+        let size = if random.percent(9) {
+            self.world.long(random, 60)
         } else {
             random.below(20)
         };
