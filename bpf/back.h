@@ -101,8 +101,10 @@ static __always_inline int send_into_switch(struct __sk_buff *ctx, const struct 
 			return DROP(UNKNOWN_UNICAST);
 		result = encap(ctx, s, r, &to->remote, to->key);
 	}
+	if (result < 0)
+		return result;
 	p->action = r->action;
-	return result < 0 ? result : 0;
+	return 0;
 }
 
 /* scratch.reply describes the frame. 0: it is sent; else it must not go anywhere. */

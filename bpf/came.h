@@ -49,7 +49,7 @@ static __always_inline long read_ip(struct __sk_buff *ctx, struct scratch *w, st
 	if (!p->kept) {
 		w->came = *p;
 		__builtin_memcpy(w->came_ip, w->ip, sizeof(w->came_ip));
-		p->kept = 1;
+		p->kept = true;
 	}
 	return failed;
 }
@@ -101,7 +101,7 @@ static __always_inline long keep(struct __sk_buff *ctx, struct scratch *w, struc
 
 	if (read_ip(ctx, w, p) < 0)
 		return -1;
-	p->translated = 1;
+	p->translated = true;
 	if (p->l4_offset >= ETH_HLEN + p->ip_len)
 		return 0;
 	KEEP_BOUNDS(len);

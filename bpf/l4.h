@@ -169,7 +169,7 @@ static __always_inline void read_icmp_header(struct l4 *l4, const __u8 *h, bool 
 {
 	__u8 type = h[0];
 
-	l4->has_type = 1;
+	l4->has_type = true;
 	l4->type = type;
 	l4->code = h[1];
 	__builtin_memcpy(&l4->id, h + 4, sizeof(l4->id));

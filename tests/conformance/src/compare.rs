@@ -5,8 +5,10 @@ use std::fmt::{Debug, Display};
 use std::net::IpAddr;
 
 use overlane_ebpf::test_run::Action;
-use overlane_model::{DeviceName, Name, Tables, Verdict};
+use overlane_model::{DeviceName, Encapsulation, Hook, Name, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
+
+use overlane_wire::{EtherType, ethernet, geneve, ipv4, ipv6, udp, vxlan};
 
 use crate::Count;
 use crate::case::{Case, Counted, Destination, Left, Step};
@@ -129,7 +131,7 @@ pub fn with_reference(
         ));
     }
     for (output, left) in outputs.into_iter().zip(&observed.left) {
-        found.extend(left_otherwise(tables, output, outcome.verdict, left));
+        found.extend(left_otherwise(tables, outcome.hook, output, left));
         if matches!(output, Output::Segmenter { .. }) && packet_of(output) != entered {
             found.push("reference: the packet did not stay as it came".into());
         }
@@ -137,14 +139,9 @@ pub fn with_reference(
     found
 }
 
-fn left_otherwise(
-    tables: &Tables,
-    output: &Output,
-    verdict: Verdict,
-    left: &LeftBy,
-) -> Vec<String> {
+fn left_otherwise(tables: &Tables, hook: Hook, output: &Output, left: &LeftBy) -> Vec<String> {
     let mut found = Vec::new();
-    if !is_device(tables, output, verdict, &left.device) {
+    if !is_device(tables, hook, output, left) {
         found.push(format!(
             "device: reference {}, eBPF {:?}",
             place(output),
@@ -262,21 +259,61 @@ impl Left {
     }
 }
 
-fn is_device(tables: &Tables, output: &Output, verdict: Verdict, found: &Device) -> bool {
-    match (output, found) {
+fn is_device(tables: &Tables, hook: Hook, output: &Output, left: &LeftBy) -> bool {
+    match (output, &left.device) {
+        // The kernel has to receive it anew where the protocol that it knows is not the outer header's: that of
+        // the frame that came, or what decap made of it (IPv4 unless it is IPv6).
+        (
+            Output::Underlay {
+                remote: Some(remote),
+                packet,
+            },
+            found,
+        ) => {
+            let from_tunnel = hook == Hook::FromUnderlay && remote.is_ipv4();
+            let tunnel = tables.tunnel.encapsulation;
+            let anew = left.is_copy || !from_tunnel && !carries_ip(&packet.bytes, tunnel);
+            *found
+                == if anew {
+                    Device::Segmenter
+                } else {
+                    Device::Uplink
+                }
+        }
         (Output::Underlay { .. }, Device::Uplink)
         | (Output::Segmenter { .. }, Device::Segmenter) => true,
-        // To be received anew: its protocol is still the inner frame's.
-        (Output::Underlay { .. }, Device::Segmenter) => {
-            verdict.is_drop()
-                || matches!(verdict, Verdict::Encap | Verdict::Answer | Verdict::Flood)
-        }
         (Output::Port { port, .. }, Device::Port(device)) => {
             device_of(tables, port) == Some(device)
         }
         (Output::Leg { device, .. }, Device::Leg(found)) => device == found,
         _ => false,
     }
+}
+
+/// Whether the frame in a tunnel packet of ours is an IP packet.
+fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
+    let version = bytes.get(ethernet::LEN).map(|first| first >> 4);
+    let ip_len = if version == Some(6) {
+        ipv6::LEN
+    } else {
+        ipv4::LEN
+    };
+    let tunnel_at = ethernet::LEN + ip_len + udp::LEN;
+    let options = |first: &u8| usize::from(first & 0x3f) * 4;
+    let tunnel_len = match tunnel {
+        Encapsulation::Vxlan => vxlan::LEN,
+        Encapsulation::Geneve => geneve::BASE_LEN + bytes.get(tunnel_at).map_or(0, options),
+    };
+    let kind = |at: usize| {
+        let [high, low] = *bytes.get(at..at + 2)?.first_chunk()?;
+        Some(EtherType(u16::from_be_bytes([high, low])))
+    };
+    let at = tunnel_at + tunnel_len + 12;
+    let kind = match kind(at) {
+        Some(tag) if tag.is_vlan() => kind(at + ethernet::TAG_LEN),
+        kind => kind,
+    };
+    kind.is_some_and(|kind| [EtherType::IPV4, EtherType::IPV6].contains(&kind))
 }
 
 fn device_of<'a>(tables: &'a Tables, port: &Name) -> Option<&'a DeviceName> {

@@ -67,6 +67,8 @@ pub struct LeftBy {
     pub packet: Packet,
     /// Its length.
     pub len: usize,
+    /// Of a flooded frame, and not the packet itself.
+    pub is_copy: bool,
 }
 
 /// A device of the host.
@@ -97,17 +99,18 @@ pub fn can_run(packet: &Packet) -> bool {
     test_run::can_run(&packet.bytes)
 }
 
-/// The build that `OVERLANE_OBJECT` names instead of ours: one with a bug planted (tests/mutants).
-fn object() -> Result<Option<Vec<u8>>, EbpfError> {
+/// Our build of the programs, or the one that `OVERLANE_OBJECT` names: with a bug planted (tests/mutants).
+pub fn data_path() -> Result<DataPath<'static>, EbpfError> {
     let Some(path) = std::env::var_os("OVERLANE_OBJECT") else {
-        return Ok(None);
+        return DataPath::embedded();
     };
-    let read = std::fs::read(&path).map(Some);
-    read.map_err(|source| EbpfError::Call {
+    let read = std::fs::read(&path).map_err(|source| EbpfError::Call {
         call: "read",
         what: format!("OVERLANE_OBJECT={}", path.display()),
         source,
-    })
+    });
+    // Once in a process, as the embedded one.
+    DataPath::new(read?.leak())
 }
 
 impl TestRunner {
@@ -118,10 +121,7 @@ impl TestRunner {
 
     /// The same with places for so many connections.
     pub fn with_places(places: u32) -> Result<Self, EbpfError> {
-        let kernel = match object()? {
-            Some(object) => TestRun::load(&DataPath::new(&object)?, places)?,
-            None => TestRun::load(&DataPath::embedded()?, places)?,
-        };
+        let kernel = TestRun::load(&data_path()?, places)?;
         Ok(Self {
             counted: kernel.counters()?,
             counted_rules: kernel.rule_counters()?,
@@ -245,6 +245,7 @@ impl TestRunner {
             device,
             len: packet.bytes.len(),
             packet: packet.clone(),
+            is_copy: false,
         });
         Ok(Observed {
             log: records
@@ -285,6 +286,7 @@ impl Named {
         LeftBy {
             device: self.device(copy.ifindex).unwrap_or(Device::Unknown(0)),
             len: copy.len,
+            is_copy: true,
             packet: Packet {
                 bytes: copy.bytes,
                 tag: copy.tag,

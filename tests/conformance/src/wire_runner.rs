@@ -31,6 +31,7 @@ use crate::case::{Case, Step};
 use crate::compare;
 use crate::counted::added;
 use crate::dissect::{difference, dissect, text};
+use crate::test_runner::data_path;
 
 use expected::{Expected, Place, Walk};
 use world::World;
@@ -187,7 +188,7 @@ impl WireRunner {
     pub fn new() -> Result<Self, WireError> {
         world::remove_left_over()?;
         Ok(Self {
-            data_path: DataPath::embedded()?,
+            data_path: data_path()?,
             built: 0,
             world: None,
         })
