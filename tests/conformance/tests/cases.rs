@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use overlane_conformance::case::{Case, wanted};
 use overlane_conformance::compare::{self, failure};
@@ -22,6 +24,41 @@ fn cases() -> Vec<Case> {
 
 /// So many failures are shown.
 const MANY: usize = 20;
+
+/// A case with more rules than anybody writes down: 64 words of 64 bits have one summary, and these go beyond.
+fn many_rules() -> Case {
+    const RULES: usize = 64 * 64 + 130;
+    let mut text = r#"title: each of very many rules decides
+fabric:
+  version: 1
+  hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+  switches: { blue: { vni: 5001 } }
+  ports:
+    a1: { switch: blue, host: h1, device: a1, mac: "02:00:00:00:00:01", addresses: [198.18.100.1] }
+    a2: { switch: blue, host: h1, device: a2, mac: "02:00:00:00:00:02", addresses: [198.18.100.2] }
+  rules:
+"#
+    .to_owned();
+    for number in 1..=RULES {
+        writeln!(text, "    r{number}: {{ ports: [a2], direction: to_port, action: drop, services: [udp/{number}] }}").unwrap();
+    }
+    text += "packets:\n";
+    for number in [1, 64, 65, 4096, 4097, 4160, 4161, RULES] {
+        write!(
+            text,
+            r#"  - from: port a1
+    packet:
+      - eth: {{ src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02" }}
+      - ip4: {{ src: 198.18.100.1, dst: 198.18.100.2 }}
+      - udp: {{ src: 1000, dst: {number} }}
+    verdict: firewall_drop
+    counters: {{ rule r{number}: {{ packets: 1 }} }}
+"#
+        )
+        .unwrap();
+    }
+    Case::parse(Path::new("many-rules/case.yaml"), &text).unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// Past the test harness, which shows nothing of a test that passes.
 fn say(line: &str) {
@@ -40,7 +77,7 @@ fn report(failures: &[String]) {
 #[test]
 fn every_case_on_the_reference_executor() {
     let mut failures = Vec::new();
-    for case in cases() {
+    for case in cases().into_iter().chain([many_rules()]) {
         for (index, outcome) in reference::run(&case).iter().enumerate() {
             let found = compare::with_case(&case.steps[index], outcome);
             if !found.is_empty() {
@@ -63,7 +100,7 @@ fn every_case_on_the_ebpf_programs() {
     let mut runner = TestRunner::load().unwrap_or_else(|error| panic!("{error}: {error:#?}"));
     let mut failures = Vec::new();
     let mut ran = 0;
-    for case in &cases {
+    for case in cases.iter().chain([&many_rules()]) {
         // What is learned goes from packet to packet: all of them, or none.
         if !case.steps.iter().all(|step| can_run(&step.packet)) {
             continue;
@@ -71,7 +108,7 @@ fn every_case_on_the_ebpf_programs() {
         if failures.len() >= MANY {
             break;
         }
-        ran += 1;
+        ran += usize::from(case.name != "many-rules");
         runner
             .set_host(&case.tables, case.underlay_mtu, case.leg)
             .unwrap();

@@ -69,6 +69,8 @@ mod tests {
     #[test]
     fn mostly_equal_samples_fall_back_on_the_mean_deviation() {
         assert_eq!(outliers(&[5.0, 5.0, 5.0, 5.0, 5.0, 9.0]), [5]);
+        // Mean deviation 1.6; score of 9: 4 / (1.6 · 1.2533) = 2.
+        assert!(outliers(&[5.0, 5.0, 5.0, 9.0, 9.0]).is_empty());
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn samples_for(row: &[f64], wanted_percent: f64) -> usize {
         Some(width) if width <= wanted_percent => row.len(),
         Some(width) => {
             let factor = (width / wanted_percent).powi(2).min(1e6);
-            ((row.len() as f64 * factor).ceil() as usize).max(row.len() + 1)
+            (row.len() as f64 * factor).ceil() as usize
         }
         None => row.len() + 1,
     }

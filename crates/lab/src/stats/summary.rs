@@ -156,6 +156,13 @@ mod tests {
     }
 
     #[test]
+    fn half_the_interval_as_a_share_of_the_mean() {
+        // Deviation 1, t(2) = 4.3027: 4.3027 / √3 / 10.
+        let summary = Summary::of([9.0, 10.0, 11.0]).unwrap();
+        close(summary.relative_half_width().unwrap(), 0.248_414);
+    }
+
+    #[test]
     fn the_published_row_of_study_a() {
         // VXLAN, 1500, 1 stream; the study prints the mean as 4.60.
         let row = [4.53, 4.61, 4.63, 4.60, 4.64];

@@ -1,0 +1,112 @@
+"""Bugs in the Rust crates that decide without devices: cargo-mutants plants them."""
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+
+from jobs import ROOT, Broken, Tally, known
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sources, and the tests that must find what is planted in them."""
+
+    crate: str
+    sources: str
+    golden_cases: bool
+    only: str = ""  # tests with this in their name
+
+    @property
+    def packages(self):
+        return [f"overlane-{self.crate}", *["overlane-conformance"] * self.golden_cases]
+
+    @property
+    def tests(self):
+        """Arguments for `cargo test`: nothing that needs root or the kernel."""
+        folder = ROOT / "crates" / self.crate / "tests"
+        names = [path.stem for path in folder.glob("*.rs")] + [path.parent.name for path in folder.glob("*/main.rs")]
+        names = sorted(names) * (not self.only) + ["cases"] * self.golden_cases
+        targets = [argument for name in names for argument in ("--test", name)]
+        skipped = ["--skip", "every_case_on_the_ebpf", "--skip", "capture_files"] * self.golden_cases
+        return ["--lib", *targets, "--", *skipped, *[self.only] * bool(self.only)]
+
+
+PARTS = [
+    Part("pipeline", "crates/pipeline/src/**", golden_cases=True),
+    Part("model", "crates/model/src/**", golden_cases=True),
+    Part("lab", "crates/lab/src/stats/**", golden_cases=False, only="stats::"),
+]
+#: No test runs longer than this for a bug that makes a loop endless.
+SECONDS = 120
+
+
+def run(room, seed, count):
+    tally = Tally("Rust")
+    if not shutil.which("cargo-mutants"):
+        raise Broken("no cargo-mutants here", "scripts/setup mutants", 77)
+    everything = {part: names(room, part) for part in PARTS}
+    total = sum(len(found) for found in everything.values())
+    listed = {name(text) for found in everything.values() for text in found}
+    explained = {it["bug"]: it["why"] for it in known("rust")}
+    if gone := explained.keys() - listed:
+        raise Broken(f"known.toml explains bugs that cargo-mutants does not plant: {sorted(gone)}",
+                     "take them out of tests/mutants/known.toml")
+    # One of so many shards, of every part.
+    shards = max(1, round(total / count)) if count else 1
+    print(f"{total} places in {', '.join(part.sources for part in PARTS)}: shard {seed % shards} of {shards}",
+          flush=True)
+    for part in PARTS:
+        outcomes = tested(room, part, f"{seed % shards}/{shards}")
+        for outcome in outcomes:
+            count_outcome(outcome, explained, tally)
+    return tally
+
+
+def command(part, *more):
+    return ["cargo", "mutants", "--package", part.packages[0], "--file", part.sources, "--no-config", *more]
+
+
+def names(room, part):
+    code, out = room.run(command(part, "--list", "--json", "--colors=never"), 120, cwd=ROOT)
+    if code != 0:
+        raise Broken(f"cargo-mutants does not list its bugs:\n{out[-2000:]}", "scripts/setup mutants")
+    return [it["name"] for it in json.loads(out)]
+
+
+def name(text):
+    """Without line and column, which move."""
+    return re.sub(r":\d+:\d+: ", ": ", text)
+
+
+def tested(room, part, shard):
+    """cargo-mutants copies the tree into our folder, and builds there."""
+    out = room.folder / part.crate
+    settings = {"TMPDIR": str(room.folder), "CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_BUILD_JOBS": "2"}
+    env = {**os.environ, **settings}
+    env.pop("CARGO_TARGET_DIR", None)
+    code, text = room.run(
+        command(part, "--shard", shard, "--sharding", "round-robin", "--jobs", "1", "--output", out,
+                "--test-package", ",".join(part.packages), "--timeout", str(SECONDS), "--colors=never",
+                "--cargo-arg=--locked", "--", *part.tests),
+        None, cwd=ROOT, env=env)
+    found = out / "mutants.out" / "outcomes.json"
+    if code not in (0, 2, 3) or not found.exists():
+        raise Broken(f"cargo-mutants failed ({code}):\n{text[-3000:]}", "the lines above say why")
+    return [it for it in json.loads(found.read_text())["outcomes"] if it["scenario"] != "Baseline"]
+
+
+def count_outcome(outcome, explained, tally):
+    what = outcome["scenario"]["Mutant"]["name"]
+    summary = outcome["summary"]
+    if summary in ("CaughtMutant", "Timeout"):
+        tally.killed += 1
+    elif summary == "Unviable":
+        tally.refused += 1
+    elif name(what) in explained:
+        tally.explained += 1
+        print(f"explained: {what}\n    {explained[name(what)]}", flush=True)
+    else:
+        tally.new += 1
+        print(f"SURVIVED: {what}", flush=True)
