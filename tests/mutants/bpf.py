@@ -8,7 +8,7 @@ import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from jobs import ROOT, Broken, Tally, known
+from jobs import ROOT, Broken, Tally, end, known
 from plant import bugs, plant
 
 WORKERS = 2
@@ -55,7 +55,7 @@ def run(room, seed, count):
             # The pool waits for what runs: that ends now.
             room.closing.set()
             for process in list(room.running):
-                process.kill()
+                end(process)
             pool.shutdown(cancel_futures=True)
             raise
     return tally

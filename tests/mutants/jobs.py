@@ -72,11 +72,14 @@ def end_with_parent():
 
 
 def end(process):
-    """Ends it, and what it started."""
-    if process.poll() is None:
+    """Ends it, and what it started: cargo-mutants ends its own, whose groups are others, when it is asked to."""
+    for how, seconds in (signal.SIGINT, 10), (signal.SIGKILL, None):
+        if process.poll() is not None:
+            return
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
+            os.killpg(process.pid, how)
+            process.wait(seconds)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
             pass
 
 

@@ -71,7 +71,7 @@ def bugs(folder):
 
 def changes(line):
     """(from, to, instead) in a line without comments."""
-    if NO_CODE.match(line) or DECLARATION.fullmatch(line):
+    if NO_CODE.match(line) or DECLARATION.fullmatch(line) or line.endswith("\\"):
         return
     for pattern, new in OPERATORS:
         for match in pattern.finditer(line):
