@@ -62,7 +62,8 @@ static __always_inline bool find_owner_on_leg(const struct packet *p, const stru
 	__u32 *id = bpf_map_lookup_elem(&leg_addresses, &key);
 	struct router *r = id ? bpf_map_lookup_elem(&routers, id) : NULL;
 
-	if (!r || !(is_group(p->eth.h_dest) || same_mac(p->eth.h_dest, r->leg_mac.bytes)))
+	/* leg_in has seen that it is for everybody, or for the leg. */
+	if (!r)
 		return false;
 	found->mac = r->leg_mac;
 	found->is_router = true;

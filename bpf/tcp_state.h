@@ -46,7 +46,7 @@ static __always_inline struct tcp_end tcp_first_sight(const struct tcp_segment *
 	struct tcp_end end = { .end = t->seq_end, .max_end = t->seq_end, .flags = TCP_END_SEEN };
 
 	end.max_window = t->window ? t->window : 1;
-	if (t->flags & TCP_SYN && t->scale >= 0) {
+	if (t->scale >= 0) {
 		end.scale = t->scale;
 		end.flags |= TCP_END_SCALE;
 	}
