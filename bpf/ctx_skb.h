@@ -107,6 +107,7 @@ struct scratch {
 	struct packet flooded;         /* the packet whose copies are being sent */
 	__u32 members;                 /* length of its flood list */
 	__u32 first_remote;            /* where the remotes begin in it */
+	__u32 room;                    /* made for the outer header of its copies; 0: none yet */
 	int dropped;                   /* reason of a copy that could not be sent */
 	struct packet came;            /* before the first router: what an answer is about */
 	__u8 came_ip[40];              /* its IP header, */

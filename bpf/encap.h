@@ -51,6 +51,7 @@ static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, con
 	udp[12] = p->switch_id >> 16;
 	udp[13] = p->switch_id >> 8;
 	udp[14] = p->switch_id;
+	/* Where a remote gets no options, this lies behind the header: the inner frame is written over it. */
 	if (s->encapsulation == ENCAPSULATION_GENEVE) {
 		*(__be16 *)(udp + 20) = bpf_htons(p->source_key);
 		*(__be16 *)(udp + 22) = bpf_htons(dest_key);

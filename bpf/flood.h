@@ -2,7 +2,8 @@
 /*
  * Stage flood: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each
  * local port of the switch but the source, then one for each remote that has ports of it (ingress
- * replication): the outer header is pushed once and rewritten for each. Instead of to_port or encap.
+ * replication): room for the outer header is made once, and again where headers become longer, in
+ * whose order the remotes are; the header is rewritten for each. Instead of to_port or encap.
  */
 #pragma once
 
@@ -35,21 +36,48 @@ __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 	return 1;
 }
 
+static __always_inline int flood_room(struct __sk_buff *ctx, const struct settings *s,
+				      struct scratch *w, __u32 header_len)
+{
+	__u32 tag = tag_len(&w->flooded);
+	__u32 more = header_len - w->room;
+
+	if (header_len - ETH_HLEN + tag + w->flooded.len > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	/* Shorter than the one before: `apply` is just changing it. */
+	if (header_len < w->room)
+		return DROP(ENCAP_FAILED);
+	if (bpf_skb_change_head(ctx, w->room ? more : more + tag, 0) < 0)
+		return DROP(ENCAP_FAILED);
+	if (!w->room && tag) {
+		fill_inner(w->outer.bytes, &w->flooded);
+		if (bpf_skb_store_bytes(ctx, header_len, w->outer.bytes, ETH_HLEN + VLAN_HLEN, 0) < 0)
+			return DROP(ENCAP_FAILED);
+	}
+	w->room = header_len;
+	return 0;
+}
+
 static __always_inline int copy_to_remote(struct __sk_buff *ctx, const struct settings *s,
 					  struct scratch *w, const struct addr *remote)
 {
 	struct remote *r = bpf_map_lookup_elem(&remotes, remote);
 	struct outer *o = &w->outer;
-	int result;
+	int result = 0;
 
 	w->flooded.remote_counters = r ? r->counters : 0;
 	if (!r)
 		return DROP(UNKNOWN_REMOTE);
+	if (r->header_len != w->room)
+		result = flood_room(ctx, s, w, r->header_len);
+	if (result < 0)
+		return result;
 	fill_outer(o, s, r, &w->flooded, GENEVE_FLOOD_GROUP);
 	result = store_outer(ctx, o, r->header_len);
 	return result < 0 ? result : retype_copy(ctx, s);
 }
 
+/* Returns 0 when the frame is too large for this remote, and so for those after it: none counts it. */
 __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
@@ -59,14 +87,16 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	int result;
 
 	if (!m || !s || m->port.ifindex)
-		return 0;
+		return 1;
 	remote = m->remote;
 	result = copy_to_remote(ctx, s, w, &remote);
 	if (result < 0)
 		w->dropped = result;
+	if (result == DROP(PKT_TOO_BIG))
+		return 0;
 	count_remote(&w->flooded, w->flooded.remote_counters,
 		     result < 0 ? REMOTE_DROPPED : REMOTE_TO);
-	return 0;
+	return 1;
 }
 
 /* Copies for the ports of this host; says where the remotes begin. */
@@ -83,27 +113,16 @@ static __always_inline void flood_ports(struct __sk_buff *ctx, struct scratch *w
 
 __noinline int flood_remotes(struct __sk_buff *ctx)
 {
-	struct settings *s = get_settings();
 	struct scratch *w = get_scratch();
-	struct flood_member *m = w ? get_flood_member(w->flooded.switch_id, w->first_remote) : NULL;
-	struct remote *r = m ? bpf_map_lookup_elem(&remotes, &m->remote) : NULL;
 
-	if (!r || !w || !s)
-		return DROP(UNKNOWN_REMOTE);
-	if (r->header_len - ETH_HLEN + tag_len(&w->flooded) + w->flooded.len > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
-	if (bpf_skb_change_head(ctx, r->header_len + tag_len(&w->flooded), 0) < 0)
-		return DROP(ENCAP_FAILED);
-	if (w->flooded.tag.proto) {
-		fill_inner(w->outer.bytes, &w->flooded);
-		if (bpf_skb_store_bytes(ctx, r->header_len, w->outer.bytes, ETH_HLEN + VLAN_HLEN, 0) <
-		    0)
-			return DROP(ENCAP_FAILED);
-	}
+	if (!w)
+		return DROP(NOT_CONFIGURED);
+	w->room = 0;
 	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS; i++) {
 		if (w->first_remote + i >= w->members)
 			break;
-		flood_to_remote(ctx, w->first_remote + i);
+		if (!flood_to_remote(ctx, w->first_remote + i))
+			break;
 	}
 	return w->dropped;
 }

@@ -11,14 +11,16 @@ use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDr
 use crate::fabric::{Allow, Fabric, Host, Port, Switch};
 use crate::keys;
 use crate::names::Name;
-use crate::tables::{Attachment, Encapsulation, SwitchId, Tunnel};
+use crate::tables::{Attachment, Encapsulation, GeneveOptions, SwitchId, Tunnel};
 
 mod firewall;
 mod routers;
 
 /// The fabric of a draft in which nothing is missing.
 pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
-    let hosts = draft.hosts.iter().map(host).collect::<Option<Vec<_>>>()?;
+    let options = draft.tunnel.options.map(|at| at.value).unwrap_or_default();
+    let hosts = draft.hosts.iter().map(|draft| host(draft, options));
+    let hosts = hosts.collect::<Option<Vec<_>>>()?;
     let switches = draft
         .switches
         .iter()
@@ -67,11 +69,13 @@ fn tunnel(draft: &TunnelDraft) -> Tunnel {
     }
 }
 
-fn host(draft: &HostDraft<'_>) -> Option<Host> {
+/// `options`: of a host that says nothing else.
+fn host(draft: &HostDraft<'_>, options: GeneveOptions) -> Option<Host> {
     Some(Host {
         name: draft.name.name.clone()?,
         underlay: draft.underlay?.value,
         uplink: draft.uplink.as_ref()?.value.clone(),
+        options: draft.options.map_or(options, |at| at.value),
         line: draft.name.at.line,
     })
 }

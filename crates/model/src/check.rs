@@ -16,6 +16,7 @@ use crate::fabric::Fabric;
 use crate::record::NameDraft;
 use crate::render::printable;
 use crate::scalar::Spanned;
+use crate::tables::Encapsulation;
 
 mod devices;
 mod members;
@@ -28,6 +29,7 @@ mod vlans;
 /// Reports everything that does not fit together; the fabric, if all of it was there.
 pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     underlays(draft, sink);
+    geneve_options(draft, sink);
     switch_ids(&draft.switches, sink);
     vlans::guest_vlans(draft, sink);
     references::references(draft, sink);
@@ -131,6 +133,21 @@ fn zero_checksum(tunnel: &TunnelDraft, underlay: Span, sink: &mut Sink) {
                 unprotected, which RFC 6936 allows for tunnels on a network that rarely corrupts \
                 packets and whose receivers accept it: set it to true if yours is one";
     sink.error(at, message, help);
+}
+
+/// VXLAN has no options.
+fn geneve_options(draft: &Draft<'_>, sink: &mut Sink) {
+    let encapsulation = draft.tunnel.encapsulation;
+    let Some(vxlan) = encapsulation.filter(|at| at.value == Encapsulation::Vxlan) else {
+        return;
+    };
+    let of_hosts = draft.hosts.iter().filter_map(|host| host.options);
+    for options in draft.tunnel.options.into_iter().chain(of_hosts) {
+        let message = "VXLAN has no options".into();
+        let help = "remove `options`, or write `encapsulation: geneve`";
+        let place = (vxlan.at, "the encapsulation is VXLAN here".into());
+        sink.conflict(options.at, message, help, place);
+    }
 }
 
 /// What tells a switch apart on the underlay is its own.

@@ -15,8 +15,8 @@ use crate::fabric::{
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    FdbEntry, FloodMember, Neighbour, Place, PortSecurity, PortTable, Remote, RouterTable,
-    SwitchTable, Tables,
+    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Place, PortSecurity, PortTable,
+    Remote, RouterTable, SwitchTable, Tables,
 };
 use crate::template;
 
@@ -196,10 +196,17 @@ impl<'f> View<'f> {
         let elsewhere = elsewhere.iter().filter(|_| tunnelled);
         let hosts: BTreeSet<&Name> = elsewhere.map(|port| &port.host).collect();
         let remotes = hosts.iter().filter_map(|&host| self.fabric.hosts.get(host));
+        let mut remotes: Vec<&Host> = remotes.collect();
+        // The data path makes room for the outer header once, and more where it becomes longer.
+        remotes.sort_by_key(|remote| remote.options);
         local
             .iter()
             .map(|port| FloodMember::Local(port.attachment.clone()))
-            .chain(remotes.map(|remote| FloodMember::Remote(remote.underlay)))
+            .chain(
+                remotes
+                    .iter()
+                    .map(|remote| FloodMember::Remote(remote.underlay)),
+            )
             .collect()
     }
 
@@ -277,7 +284,14 @@ impl<'f> View<'f> {
             .map(|remote| Remote {
                 name: remote.name.clone(),
                 addr: remote.underlay,
-                header: template::outer(&self.fabric.tunnel, self.host.underlay, remote.underlay),
+                header: template::outer(
+                    &self.fabric.tunnel,
+                    remote.options,
+                    self.host.underlay,
+                    remote.underlay,
+                ),
+                names_ports: self.fabric.tunnel.encapsulation == Encapsulation::Geneve
+                    && remote.options == GeneveOptions::Ovn,
             })
             .collect()
     }

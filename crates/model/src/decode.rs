@@ -15,7 +15,7 @@ use crate::names::DeviceName;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
-use crate::tables::{Dscp, Encapsulation, Learning, VlanId};
+use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, VlanId};
 use crate::values::{address, addresses, device, dscp, permissions, port_range, station, vlan};
 use crate::yaml::{Kind, Node, Value, resolve};
 
@@ -48,6 +48,7 @@ pub(crate) struct TunnelDraft {
     pub(crate) strict: Option<Spanned<bool>>,
     pub(crate) udp6_zero_checksum: Option<Spanned<bool>>,
     pub(crate) dscp: Option<Spanned<Dscp>>,
+    pub(crate) options: Option<Spanned<GeneveOptions>>,
 }
 
 #[derive(Debug)]
@@ -55,6 +56,7 @@ pub(crate) struct HostDraft<'n> {
     pub(crate) name: NameDraft<'n>,
     pub(crate) underlay: Option<Spanned<IpAddr>>,
     pub(crate) uplink: Option<Spanned<DeviceName>>,
+    pub(crate) options: Option<Spanned<GeneveOptions>>,
 }
 
 #[derive(Debug)]
@@ -105,17 +107,19 @@ const FILE: [Key; 9] = [
     optional("rules"),
     optional("routers"),
 ];
-const TUNNEL: [Key; 6] = [
+const TUNNEL: [Key; 7] = [
     optional("encapsulation"),
     optional("port"),
     optional("source_ports"),
     optional("strict"),
     optional("udp6_zero_checksum"),
     optional("dscp"),
+    optional("options"),
 ];
-const HOST: [Key; 2] = [
+const HOST: [Key; 3] = [
     required("underlay", "underlay: 198.18.0.1"),
     required("uplink", "uplink: eth1"),
+    optional("options"),
 ];
 /// Of the first two a switch has one.
 const SWITCH: [Key; 5] = [
@@ -191,6 +195,7 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
         strict,
         udp6_zero_checksum,
         dscp_node,
+        options_node,
     ] = record(node, node.at, "tunnel", &TUNNEL, sink);
     TunnelDraft {
         encapsulation: encapsulation
@@ -207,17 +212,23 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
         udp6_zero_checksum: udp6_zero_checksum
             .and_then(|node| boolean(node, "`udp6_zero_checksum`", sink)),
         dscp: dscp_node.and_then(|node| dscp(node, sink)),
+        options: options_node.and_then(|node| options(node, sink)),
     }
 }
 
 fn decode_host<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> HostDraft<'n> {
     let what = format!("host `{}`", printable(name.text));
-    let [underlay, uplink] = record(node, name.at, &what, &HOST, sink);
+    let [underlay, uplink, options_node] = record(node, name.at, &what, &HOST, sink);
     HostDraft {
         name,
         underlay: underlay.and_then(|node| address(node, "`underlay`", sink)),
         uplink: uplink.and_then(|node| device(node, "`uplink`", sink)),
+        options: options_node.and_then(|node| options(node, sink)),
     }
+}
+
+fn options(node: &Node, sink: &mut Sink) -> Option<Spanned<GeneveOptions>> {
+    choice(node, "`options`", &GeneveOptions::ALL, sink)
 }
 
 fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> SwitchDraft<'n> {

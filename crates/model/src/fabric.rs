@@ -12,7 +12,7 @@ use crate::decode;
 use crate::diagnostic::{FabricErrors, Sink, Span};
 use crate::names::{DeviceName, Name};
 use crate::render::Report;
-use crate::tables::Tunnel;
+use crate::tables::{GeneveOptions, Tunnel};
 use crate::yaml;
 
 mod firewall;
@@ -51,6 +51,8 @@ pub struct Host {
     pub underlay: IpAddr,
     /// Its underlay device.
     pub uplink: DeviceName,
+    /// What the Geneve header of a packet to it carries; without meaning in VXLAN.
+    pub options: GeneveOptions,
     /// Where the file declares it.
     pub line: u32,
 }

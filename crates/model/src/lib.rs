@@ -41,9 +41,9 @@ pub use render::Report;
 pub use schema::schema;
 pub use tables::{
     Action, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
-    Gateway, GatewayPlace, Learning, NatKind, NatRule, Neighbour, NextHop, Place, PortFirewall,
-    PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface, RouterTable, RuleTable,
-    Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId, Way,
+    Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Place,
+    PortFirewall, PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface, RouterTable,
+    RuleTable, Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId, Way,
 };
 pub use verdict::{Hook, Verdict};
 

@@ -91,6 +91,9 @@ struct TunnelSettings {
     /// DSCP of the outer header: a code point, or `copy` for that of the inner header.
     #[schemars(default)]
     dscp: Dscp,
+    /// What the Geneve header of packets to hosts carries that say nothing else. Not with VXLAN.
+    #[schemars(default)]
+    options: GeneveOptions,
 }
 
 /// A code point, or that of the inner header.
@@ -128,9 +131,20 @@ fn source_ports() -> String {
 enum Encapsulation {
     /// RFC 7348.
     Vxlan,
-    /// RFC 8926, with OVN's option.
+    /// RFC 8926.
     #[default]
     Geneve,
+}
+
+/// What a Geneve header carries besides the VNI.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum GeneveOptions {
+    /// OVN's option with the logical ports. Who does not know it drops the packet.
+    #[default]
+    Ovn,
+    /// Nothing.
+    None,
 }
 
 /// One host (chassis).
@@ -141,6 +155,13 @@ struct Host {
     underlay: Address,
     /// Its device towards the underlay.
     uplink: Device,
+    /// What the Geneve header of packets to it carries. Default: that of `tunnel`.
+    #[schemars(
+        with = "GeneveOptions",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    options: Option<GeneveOptions>,
 }
 
 /// A logical switch: in tunnels (`vni`) or on a VLAN of the uplink (`uplink_vlan`).

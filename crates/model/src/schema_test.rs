@@ -49,10 +49,10 @@ fn full() -> Value {
     json!({
         "version": 1,
         "tunnel": {
-            "encapsulation": "vxlan", "port": 4789, "source_ports": "50000-60000", "strict": true,
-            "udp6_zero_checksum": true, "dscp": 46,
+            "encapsulation": "geneve", "port": 6081, "source_ports": "50000-60000", "strict": true,
+            "udp6_zero_checksum": true, "dscp": 46, "options": "none",
         },
-        "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1" } },
+        "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1", "options": "ovn" } },
         "switches": {
             "s": {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",

@@ -197,7 +197,7 @@ impl Tunnel {
 pub enum Encapsulation {
     /// RFC 7348.
     Vxlan,
-    /// RFC 8926, with OVN's option.
+    /// RFC 8926, with [options](GeneveOptions).
     Geneve,
 }
 
@@ -223,6 +223,35 @@ impl Encapsulation {
 }
 
 impl fmt::Display for Encapsulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What the Geneve header of a packet to a host carries besides the VNI.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum GeneveOptions {
+    /// Nothing: 8 bytes, which every Geneve device takes.
+    None,
+    /// OVN's option with the logical ports: 16 bytes. It is critical: who does not know it drops the packet.
+    #[default]
+    Ovn,
+}
+
+impl GeneveOptions {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ovn, Self::None];
+
+    /// As the fabric file writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Ovn => "ovn",
+        }
+    }
+}
+
+impl fmt::Display for GeneveOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -319,8 +348,8 @@ pub struct SwitchTable {
     /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports,
     /// here or elsewhere. `None`: it has none, and nothing is learned.
     pub learn_age_s: Option<u32>,
-    /// Receivers of a flooded frame: local ports by name, then each remote once, by name. A switch on a
-    /// VLAN has no remotes: its frames go out of the uplink once.
+    /// Receivers of a flooded frame: local ports by name, then each remote once, those with the shorter outer
+    /// header first, by name. A switch on a VLAN has no remotes: its frames go out of the uplink once.
     pub flood: Vec<FloodMember>,
 }
 
@@ -391,4 +420,6 @@ pub struct Remote {
     /// DSCP and ECN, lengths, IPv4 checksum, source port, VNI and option data are zero; the data path
     /// writes them per packet.
     pub header: Vec<u8>,
+    /// The header has OVN's option, which says the logical ports.
+    pub names_ports: bool,
 }

@@ -5,7 +5,7 @@
 //! ```text
 //! +--------------+-------------------+-----+------------------------------+
 //! | Ethernet: 14 | IPv4: 20, IPv6: 40| UDP | VXLAN: 8, or                 |
-//! | zero bytes   | DF, TTL 64        |  8  | Geneve: 8 + OVN's option: 8  |
+//! | zero bytes   | DF, TTL 64        |  8  | Geneve: 8, OVN's option: 8   |
 //! +--------------+-------------------+-----+------------------------------+
 //! ```
 
@@ -17,7 +17,7 @@ use overlane_wire::ip::protocol;
 use overlane_wire::ipv6_extension::Extensions;
 use overlane_wire::{Ecn, Emit, Vni, ethernet, geneve, geneve_option, ipv4, ipv6, udp, vxlan};
 
-use crate::tables::{Encapsulation, Tunnel};
+use crate::tables::{Encapsulation, GeneveOptions, Tunnel};
 
 const TTL: u8 = 64;
 /// Of the IPv4 header.
@@ -26,7 +26,12 @@ const CHECKSUM: Range<usize> = 10..12;
 const VNI: Range<usize> = 4..7;
 
 /// The header from `source` to `destination`, which are of one family.
-pub(crate) fn outer(tunnel: &Tunnel, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+pub(crate) fn outer(
+    tunnel: &Tunnel,
+    options: GeneveOptions,
+    source: IpAddr,
+    destination: IpAddr,
+) -> Vec<u8> {
     let mut out = vec![0; ethernet::LEN];
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => ipv4(source, destination, &mut out),
@@ -43,7 +48,7 @@ pub(crate) fn outer(tunnel: &Tunnel, source: IpAddr, destination: IpAddr) -> Vec
     .emit_to(&mut out);
     match tunnel.encapsulation {
         Encapsulation::Vxlan => vxlan(&mut out),
-        Encapsulation::Geneve => geneve(&mut out),
+        Encapsulation::Geneve => geneve(options, &mut out),
     }
     out
 }
@@ -88,10 +93,14 @@ fn vxlan(out: &mut Vec<u8>) {
 }
 
 /// The C bit follows from OVN's option, which is critical.
-fn geneve(out: &mut Vec<u8>) {
-    let option = geneve_option::GeneveOption::new(OVN_CLASS, OVN_KIND, &[0; 4]);
-    let option = option.map(|option| option.to_bytes()).unwrap_or_default();
-    let options = geneve_option::Options::new(&option);
+fn geneve(options: GeneveOptions, out: &mut Vec<u8>) {
+    let bytes = match options {
+        GeneveOptions::None => Vec::new(),
+        GeneveOptions::Ovn => geneve_option::GeneveOption::new(OVN_CLASS, OVN_KIND, &[0; 4])
+            .map(|option| option.to_bytes())
+            .unwrap_or_default(),
+    };
+    let options = geneve_option::Options::new(&bytes);
     if let (Ok(options), Ok(vni)) = (options, Vni::new(Vni::MAX)) {
         emit_blank(&geneve::Header::ethernet(vni, options), VNI, out);
     }
@@ -111,7 +120,12 @@ mod tests {
     use super::*;
     use crate::tables::Dscp;
 
-    fn template(encapsulation: Encapsulation, source: &str, destination: &str) -> String {
+    fn template(
+        encapsulation: Encapsulation,
+        options: GeneveOptions,
+        source: &str,
+        destination: &str,
+    ) -> String {
         let tunnel = Tunnel {
             encapsulation,
             port: encapsulation.default_port(),
@@ -123,6 +137,7 @@ mod tests {
         };
         let bytes = outer(
             &tunnel,
+            options,
             source.parse().unwrap(),
             destination.parse().unwrap(),
         );
@@ -140,6 +155,7 @@ mod tests {
     const V6: &str =
         "60000000 0000 11 40 20010002000000000000000000000001 20010002000000000000000000000002";
     const VXLAN: &str = "0000 12b5 0000 0000 08000000 000000 00";
+    const PLAIN_GENEVE: &str = "0000 17c1 0000 0000 00 00 6558 000000 00";
     const GENEVE: &str = "0000 17c1 0000 0000 02 40 6558 000000 00 0102 80 01 00000000";
 
     fn golden(ip: &str, tunnel: &str) -> String {
@@ -150,10 +166,13 @@ mod tests {
     fn golden_bytes() {
         let (v4, v6) = (("198.18.0.1", "198.18.0.2"), ("2001:2::1", "2001:2::2"));
         let (vxlan, geneve) = (Encapsulation::Vxlan, Encapsulation::Geneve);
-        assert_eq!(template(vxlan, v4.0, v4.1), golden(V4, VXLAN));
-        assert_eq!(template(vxlan, v6.0, v6.1), golden(V6, VXLAN));
-        assert_eq!(template(geneve, v4.0, v4.1), golden(V4, GENEVE));
-        assert_eq!(template(geneve, v6.0, v6.1), golden(V6, GENEVE));
+        let (ovn, none) = (GeneveOptions::Ovn, GeneveOptions::None);
+        assert_eq!(template(vxlan, ovn, v4.0, v4.1), golden(V4, VXLAN));
+        assert_eq!(template(vxlan, ovn, v6.0, v6.1), golden(V6, VXLAN));
+        assert_eq!(template(geneve, ovn, v4.0, v4.1), golden(V4, GENEVE));
+        assert_eq!(template(geneve, ovn, v6.0, v6.1), golden(V6, GENEVE));
+        assert_eq!(template(geneve, none, v4.0, v4.1), golden(V4, PLAIN_GENEVE));
+        assert_eq!(template(geneve, none, v6.0, v6.1), golden(V6, PLAIN_GENEVE));
     }
 
     #[test]
@@ -167,11 +186,15 @@ mod tests {
             hash_seed: 0,
             dscp: Dscp::default(),
         };
-        let header = outer(&tunnel, source, destination);
+        let ovn = GeneveOptions::Ovn;
+        let header = outer(&tunnel, ovn, source, destination);
         assert_eq!(header.len(), 14 + 20 + 8 + 16);
         assert_eq!(header[36..38], 7000_u16.to_be_bytes());
         tunnel.encapsulation = Encapsulation::Vxlan;
-        assert_eq!(outer(&tunnel, source, destination).len(), 14 + 20 + 8 + 8);
-        assert!(outer(&tunnel, source, "::1".parse().unwrap()).is_empty());
+        assert_eq!(
+            outer(&tunnel, ovn, source, destination).len(),
+            14 + 20 + 8 + 8
+        );
+        assert!(outer(&tunnel, ovn, source, "::1".parse().unwrap()).is_empty());
     }
 }

@@ -342,6 +342,32 @@ fn defaults() {
     assert_eq!((tunnel.source_ports, tunnel.strict), (49152..=65535, false));
 }
 
+#[test]
+fn options_are_those_of_the_host_that_is_sent_to() {
+    let text = "version: 1
+tunnel: { options: none }
+hosts:
+  a: { underlay: 198.18.0.1, uplink: eth1 }
+  b: { underlay: 198.18.0.2, uplink: eth1, options: ovn }
+  c: { underlay: 198.18.0.3, uplink: eth1 }
+switches: { s: { vni: 1 } }
+ports:
+  pa: { switch: s, host: a, device: d, mac: \"02:00:00:00:00:01\" }
+  pb: { switch: s, host: b, device: d, mac: \"02:00:00:00:00:02\" }
+  pc: { switch: s, host: c, device: d, mac: \"02:00:00:00:00:03\" }
+";
+    let tables = fabric(text).compile("a").unwrap();
+    let remotes = tables.remotes.iter();
+    let remotes = remotes.map(|to| (to.name.as_str(), to.names_ports, to.header.len()));
+    let (with, without) = (14 + 20 + 8 + 16, 14 + 20 + 8 + 8);
+    let expected = [("b", true, with), ("c", false, without)];
+    assert_eq!(remotes.collect::<Vec<_>>(), expected);
+    // The shorter header first.
+    assert_eq!(flood(&tables), ["s VNI 1 false d 198.18.0.3 198.18.0.2"]);
+    let tables = fabric(text).compile("b").unwrap();
+    assert!(tables.remotes.iter().all(|remote| !remote.names_ports));
+}
+
 /// A port of a generated fabric; which switch, host and whether it has a key are drawn.
 #[derive(Clone, Debug)]
 struct Drawn {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | Ethernet: 14, | IP: 20 or 40 | UDP: 8 | VXLAN: 8,    | inner Ethernet, | the rest of |
-//! | no addresses  |              |        | Geneve: 16   | with a tag      | the frame   |
+//! | no addresses  |              |        | Geneve: 8, 16| with a tag      | the frame   |
 //! ```
 //!
 //! The header is the remote's template (`overlane_model`); written per packet are lengths, DSCP and ECN,
@@ -76,8 +76,14 @@ pub(crate) fn encap(
     cx.step(STAGE, || {
         let tunnel = cx.host.tables().tunnel.encapsulation;
         let port = source_port(frame.flow_hash, &cx.host.tables().tunnel.source_ports);
+        let without = match tunnel {
+            Encapsulation::Geneve if !remote.names_ports => " without options",
+            Encapsulation::Geneve | Encapsulation::Vxlan => "",
+        };
         let (id, name, addr) = (origin.switch, &remote.name, remote.addr);
-        let text = format!("sent to host {name} ({addr}) over {tunnel}, {id}, source port {port}");
+        let text = format!(
+            "sent to host {name} ({addr}) over {tunnel}{without}, {id}, source port {port}"
+        );
         Found::by_host(text, name)
     });
     Stage::Continue(Verdict::Encap)
@@ -193,7 +199,7 @@ pub(crate) fn send(
     key: u16,
 ) {
     let mut bytes = remote.header.clone();
-    fill(cx, origin.into(), frame, &mut bytes, key);
+    fill(cx, origin.into(), frame, remote, &mut bytes, key);
     let tagged = frame.tag.and_then(|tag| tag.insert(&frame.bytes));
     bytes.extend_from_slice(tagged.as_deref().unwrap_or(&frame.bytes));
     cx.send(Output::Underlay {
@@ -207,7 +213,14 @@ pub(crate) fn send(
 }
 
 /// What differs from packet to packet.
-fn fill(cx: &Context<'_>, origin: Origin, frame: &Frame<'_>, outer: &mut [u8], key: u16) {
+fn fill(
+    cx: &Context<'_>,
+    origin: Origin,
+    frame: &Frame<'_>,
+    remote: &Remote,
+    outer: &mut [u8],
+    key: u16,
+) {
     let tables = cx.host.tables();
     let traffic_class = traffic_class(tables.tunnel.dscp, frame);
     let ip_at = ethernet::LEN;
@@ -245,7 +258,7 @@ fn fill(cx: &Context<'_>, origin: Origin, frame: &Frame<'_>, outer: &mut [u8], k
     if let SwitchId::Vni(vni) = origin.switch {
         put(outer, tunnel_at + 4, &vni.bytes());
     }
-    if tables.tunnel.encapsulation == Encapsulation::Geneve {
+    if remote.names_ports {
         put16(outer, tunnel_at + 12, origin.key);
         put16(outer, tunnel_at + 14, key);
     }

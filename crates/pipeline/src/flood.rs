@@ -74,15 +74,19 @@ fn to_ports(
     copies
 }
 
-/// The outer header is of one length towards all, so what is too large is too large for all, and no
-/// remote counts it.
+/// The outer headers come in the order of their length, so what is too large for one is too large for
+/// those after it, and none of them counts it.
 fn to_remotes(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage<usize> {
     let host = cx.host;
-    if let Some(any) = remotes(source.switch).find_map(|remote| host.remote(remote)) {
-        encap::check_mtu(cx, STAGE, any, frame, frame.len())?;
-    }
     let (mut copies, mut last_reason) = (0, None);
     for remote in remotes(source.switch) {
+        if let Some(known) = host.remote(remote)
+            && let ControlFlow::Break(reason) =
+                encap::check_mtu(cx, STAGE, known, frame, frame.len())
+        {
+            last_reason = Some(reason);
+            break;
+        }
         match copy(cx, source, frame, remote) {
             ControlFlow::Continue(()) => copies += 1,
             ControlFlow::Break(reason) => last_reason = Some(reason),

@@ -204,7 +204,8 @@ impl World<'_> {
     /// Payload bytes behind `headers` that make a frame as long as the underlay takes, or nearly.
     fn border(&self, random: &mut Random, headers: usize) -> usize {
         let outer = if self.spec.is_v6 { 40 } else { 20 };
-        let tunnel = if self.spec.is_geneve { 16 } else { 8 };
+        let with_option = self.spec.is_geneve && random.percent(70);
+        let tunnel = if with_option { 16 } else { 8 };
         let room = self.spec.underlay_mtu as usize;
         let most = if random.percent(80) {
             room.saturating_sub(outer + 8 + tunnel)

@@ -7,8 +7,8 @@ mod text;
 use std::net::IpAddr;
 
 use overlane_model::{
-    Attachment, CompileError, Dscp, Fabric, FloodMember, GuestVlan, Name, Place, Port, PortTable,
-    Security, Switch, SwitchId, Tables, UnknownUnicast,
+    Attachment, CompileError, Dscp, Encapsulation, Fabric, FloodMember, GuestVlan, Name, Place,
+    Port, PortTable, Security, Switch, SwitchId, Tables, UnknownUnicast,
 };
 use serde::Serialize;
 
@@ -105,6 +105,8 @@ struct EncapRule {
     source: IpAddr,
     destination: IpAddr,
     encapsulation: &'static str,
+    /// Of Geneve: OVN's option with the logical ports, or none.
+    options: Option<&'static str>,
     vni: u32,
     port: u16,
     source_ports: [u16; 2],
@@ -340,6 +342,8 @@ impl<'a> Collector<'a> {
                     source: from.vtep,
                     destination: remote.addr,
                     encapsulation: tunnel.encapsulation.name(),
+                    options: (tunnel.encapsulation == Encapsulation::Geneve)
+                        .then_some(host.options.name()),
                     vni: vni.get(),
                     port: tunnel.port,
                     source_ports: [*tunnel.source_ports.start(), *tunnel.source_ports.end()],

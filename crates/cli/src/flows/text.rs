@@ -225,6 +225,10 @@ fn encap(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> Rows {
             source_ports: [first, last],
             ..
         } = rule;
+        let tunnel = match rule.options {
+            Some("none") => format!("{} without options", rule.encapsulation),
+            _ => rule.encapsulation.to_owned(),
+        };
         let dscp = rule
             .dscp
             .map_or_else(|| "inner".to_owned(), |dscp| dscp.to_string());
@@ -233,7 +237,7 @@ fn encap(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> Rows {
             text(&rule.to),
             text(format!("{source} → {destination}")),
             text(format!("{first}-{last} → {port}")),
-            text(format!("{} VNI {}", rule.encapsulation, rule.vni)),
+            text(format!("{tunnel} VNI {}", rule.vni)),
             text(dscp),
             text(places.line(rule.line)),
         ]);

@@ -137,7 +137,11 @@ impl<'a> Conversations<'a> {
         let mut switches = spec.switches.iter();
         let switch =
             switches.position(|switch| !switch.is_vlan && switch.number & 0xff_ffff == vni)?;
-        let inner_at = udp_at + 8 + if spec.is_geneve { 16 } else { 8 };
+        let options = match bytes.get(udp_at + 8) {
+            Some(first) if spec.is_geneve => usize::from(first & 0x3f) * 4,
+            _ => 0,
+        };
+        let inner_at = udp_at + 8 + 8 + options;
         let inner = bytes.get(inner_at..)?;
         Heard::read(self.elsewhere(switch, inner), inner)
     }

@@ -15,6 +15,8 @@ use crate::random::Random;
 pub struct FabricSpec {
     /// Geneve instead of VXLAN.
     pub is_geneve: bool,
+    /// Geneve options of the tunnel and of each host, where the file says.
+    pub options: (Option<&'static str>, Vec<Option<&'static str>>),
     /// IPv6 underlay.
     pub is_v6: bool,
     /// Reserved bits must be zero.
@@ -88,8 +90,17 @@ impl FabricSpec {
         let switches: Vec<_> = (0..random.of([1, 1, 2, 3]))
             .map(|index| switch(random, index))
             .collect();
+        let is_geneve = random.percent(50);
+        let options = |random: &mut Random| {
+            let percent = if is_geneve { 30 } else { 0 };
+            random.some(percent, |random| random.of(["none", "none", "ovn"]))
+        };
         let mut spec = Self {
-            is_geneve: random.percent(50),
+            is_geneve,
+            options: (
+                options(random),
+                (0..hosts).map(|_| options(random)).collect(),
+            ),
             is_v6: random.percent(40),
             strict: random.percent(25),
             dscp: random.of(["0", "0", "46", "63", "copy", "copy"]).to_owned(),
@@ -129,6 +140,10 @@ impl FabricSpec {
         if let Some((first, last)) = self.source_ports {
             let _ = write!(tunnel, ", source_ports: {first}-{last}");
         }
+        let options = |options: Option<&str>| {
+            options.map_or_else(String::new, |options| format!(", options: {options}"))
+        };
+        tunnel += &options(self.options.0);
         if self.is_v6 {
             tunnel += ", udp6_zero_checksum: true";
         }
@@ -136,9 +151,10 @@ impl FabricSpec {
         for host in 0..self.hosts {
             let _ = writeln!(
                 out,
-                "  h{}: {{ underlay: \"{}\", uplink: eth1 }}",
+                "  h{}: {{ underlay: \"{}\", uplink: eth1{} }}",
                 host + 1,
-                self.vtep(host)
+                self.vtep(host),
+                options(self.options.1[host])
             );
         }
         out += "switches:\n";

@@ -72,7 +72,7 @@ impl Walk<'_> {
                     packet,
                 } => {
                     let tunnel = self.host.tables().tunnel.encapsulation;
-                    if is_received_anew(outcome.verdict, packet, tunnel) {
+                    if is_received_anew(&outcome, packet, tunnel) {
                         into.count_anew(packet);
                     }
                     into.put(Place::Wire, packet.segments_in(tunnel));
@@ -117,9 +117,12 @@ impl Expected {
     }
 }
 
-/// Of a flooded frame even a copy that is IP: the skb is not told where its inner headers are.
-fn is_received_anew(verdict: Verdict, packet: &Packet, tunnel: Encapsulation) -> bool {
-    verdict == Verdict::Flood || !frame::carries_ip(&packet.bytes, tunnel)
+/// Of a flooded frame even a copy that is IP: the skb is not told where its inner headers are. What leaves for a
+/// remote although the packet of a port was dropped are copies, too: those that were not too large.
+fn is_received_anew(outcome: &Outcome, packet: &Packet, tunnel: Encapsulation) -> bool {
+    let is_from_port = matches!(outcome.hook, Hook::FromPort | Hook::FromSegmenter);
+    let is_copy = outcome.verdict == Verdict::Flood || is_from_port && outcome.verdict.is_drop();
+    is_copy || !frame::carries_ip(&packet.bytes, tunnel)
 }
 
 fn is_uncounted(outcome: &Outcome) -> bool {
