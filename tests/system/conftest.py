@@ -1,6 +1,7 @@
 """Fixtures of the system tests: what a test may ask for, and what must be there to run at all."""
 
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -20,11 +21,18 @@ pytest_plugins = ["selection"]
 
 TOOLS = ("ip", "ethtool", "tcpdump", "bpftool")
 
+#: What shows that the kernel has a thing: a command in an empty network namespace.
+KERNEL = {
+    "geneve": "ip link add probe type geneve external",
+    "openvswitch": "ovs-dpctl add-dp probe",
+}
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
+    config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of KERNEL")
 
 
 def _missing():
@@ -54,6 +62,12 @@ def machine():
     net.sweep_stale(alive=lambda pid: pid != os.getpid())
 
 
+@functools.cache
+def _kernel_has(thing):
+    return not subprocess.run(["unshare", "--net", *KERNEL[thing].split()], check=False,
+                              capture_output=True).returncode
+
+
 @pytest.fixture(autouse=True)
 def capabilities(request):
     """Skips by name what this machine cannot run."""
@@ -61,6 +75,10 @@ def capabilities(request):
         for tool in marker.args:
             if shutil.which(tool) is None:
                 pytest.skip(f"needs `{tool}`, which is not installed")
+    for marker in request.node.iter_markers("needs_kernel"):
+        for thing in marker.args:
+            if not _kernel_has(thing):
+                pytest.skip(f"this kernel has no {thing}")
     if request.node.get_closest_marker("needs_overlane") and not binary().exists():
         pytest.skip(f"needs the built program ({binary()}; `cargo build --release`)")
 

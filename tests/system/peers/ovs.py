@@ -1,4 +1,4 @@
-"""Open vSwitch with its userspace datapath as the other host.
+"""Open vSwitch as the other host, with its userspace datapath or (`join_kernel`) with the kernel's.
 
 Database, daemon and run directory belong to the test; both processes run in the host's namespace
 and are ended by pid. The bridge `br-phy` takes the uplink over and carries the tunnel's address,
@@ -87,6 +87,18 @@ class OpenVSwitch:
             # nor cuts its super-packets, so its own guests must do without offloads.
             guest.ns.ethtool("eth0", off=("tx", "tso", "gso", "tx-udp-segmentation"))
         wait_until(lambda: self._route_is_known(remote), what=f"Open vSwitch's route to {remote}")
+
+    def join_kernel(self, remote, vni, encapsulation, guests, **options):
+        """The same with the kernel's datapath: the uplink stays the kernel's, guests keep their offloads."""
+        settings = [f"options:{name}={value}" for name, value in
+                    {"remote_ip": remote, "local_ip": self.host.address, "key": vni,
+                     **options}.items()]
+        self.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=system",
+                   "--", "add-port", "br-int", "tunnel", "--", "set", "interface", "tunnel",
+                   f"type={encapsulation}", f"ofport_request={TUNNEL_PORT}", *settings)
+        for guest in guests:
+            self.vsctl("add-port", "br-int", guest.device, "--", "set", "interface", guest.device,
+                       f"ofport_request={guest.number}")
 
     def _route_is_known(self, remote):
         try:
