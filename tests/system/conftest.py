@@ -1,7 +1,6 @@
 """Fixtures of the system tests: what a test may ask for, and what must be there to run at all."""
 
 import fcntl
-import functools
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import net  # noqa: E402
+from modules import kernel_has  # noqa: E402
 from overlane import GENEVE, VXLAN, binary, overlane  # noqa: E402
 from topology import WIRES  # noqa: E402
 
@@ -21,18 +21,13 @@ pytest_plugins = ["selection"]
 
 TOOLS = ("ip", "ethtool", "tcpdump", "bpftool")
 
-#: What shows that the kernel has a thing: a command in an empty network namespace.
-KERNEL = {
-    "geneve": "ip link add probe type geneve external",
-    "openvswitch": "ovs-dpctl add-dp probe",
-}
-
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
     config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of KERNEL")
+    config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of modules.py")
 
 
 def _missing():
@@ -62,12 +57,6 @@ def machine():
     net.sweep_stale(alive=lambda pid: pid != os.getpid())
 
 
-@functools.cache
-def _kernel_has(thing):
-    return not subprocess.run(["unshare", "--net", *KERNEL[thing].split()], check=False,
-                              capture_output=True).returncode
-
-
 @pytest.fixture(autouse=True)
 def capabilities(request):
     """Skips by name what this machine cannot run."""
@@ -77,7 +66,7 @@ def capabilities(request):
                 pytest.skip(f"needs `{tool}`, which is not installed")
     for marker in request.node.iter_markers("needs_kernel"):
         for thing in marker.args:
-            if not _kernel_has(thing):
+            if not kernel_has(thing):
                 pytest.skip(f"this kernel has no {thing}")
     if request.node.get_closest_marker("needs_overlane") and not binary().exists():
         pytest.skip(f"needs the built program ({binary()}; `cargo build --release`)")

@@ -34,7 +34,7 @@ pub fn untested_kernel() -> Result<Option<String>, EbpfError> {
 }
 
 /// Release of the running kernel, as `uname -r` prints it.
-pub(crate) fn running_kernel() -> Result<String, EbpfError> {
+pub fn running_kernel() -> Result<String, EbpfError> {
     let path = Path::new("/proc/sys/kernel/osrelease");
     let text = fs::read_to_string(path).map_err(EbpfError::path("read", path))?;
     Ok(text.trim().to_owned())

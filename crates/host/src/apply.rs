@@ -303,10 +303,7 @@ fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
 
 /// A dry run cannot try; what the kernel refused the last time is told as it was then.
 fn forget_refused_gro(report: &mut Report, plan: &Plan, before: Option<&State>, tables: &Tables) {
-    let planned = plan
-        .steps
-        .iter()
-        .any(|step| matches!(step, Step::Gro { .. }));
+    let planned = plan.steps.iter().any(|step| matches!(step, Step::Gro));
     let reason = before
         .and_then(|state| state.gro_refused.clone())
         .filter(|_| planned);

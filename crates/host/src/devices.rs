@@ -1,9 +1,10 @@
 //! The devices `apply` makes for itself. The segmenter: a veth pair whose GSO limits make the kernel cut
-//! every super-packet that is sent into it. The GRO device: a kernel VXLAN device that never carries a
+//! every super-packet that is sent into it. The GRO device: a kernel VXLAN or Geneve device that never carries a
 //! packet; while it is up its UDP port is registered for receive coalescing.
 
+use overlane_model::{Encapsulation, Tunnel};
 use overlane_net::netns::Netns;
-use overlane_net::{Link, NetError, Netlink, Vxlan, sysctl};
+use overlane_net::{Geneve, Link, NetError, Netlink, Vxlan, sysctl};
 
 use crate::paths::{GRO, SEGMENTER, SEGMENTER_OUT};
 
@@ -30,14 +31,9 @@ pub(crate) fn segmenter_is_right(seg: Option<&Link>, out: Option<&Link>) -> bool
             .all(|link| link.up && link.mtu == SEGMENTER_MTU)
 }
 
-/// Whether the GRO device is as [`finish_gro`] makes it, its port apart.
-pub(crate) fn gro_is_right(link: Option<&Link>) -> bool {
-    link.is_some_and(|link| link.kind.as_deref() == Some("vxlan") && link.up)
-}
-
-/// Whether the GRO device only is down.
-pub(crate) fn gro_can_be_raised(link: Option<&Link>) -> bool {
-    link.is_some_and(|link| link.kind.as_deref() == Some("vxlan") && !link.up)
+/// Whether the GRO device is of the tunnel's kind and port, up or not.
+pub(crate) fn gro_is_of(link: &Link, tunnel: &Tunnel) -> bool {
+    link.kind.as_deref() == Some(tunnel.encapsulation.name()) && link.udp_port == Some(tunnel.port)
 }
 
 /// Creates the pair; [`finish_segmenter`] must follow.
@@ -58,18 +54,31 @@ pub(crate) fn finish_segmenter(netlink: &Netlink) -> Result<(), NetError> {
 }
 
 /// Creates the GRO device for the tunnel's port; [`finish_gro`] must follow.
-pub(crate) fn add_gro(netlink: &Netlink, port: u16, ipv6: bool) -> Result<(), NetError> {
-    let vxlan = Vxlan {
-        vni: None,
-        external: true,
-        local: None,
-        remote: None,
-        port,
-        learning: false,
-        udp6_zero_csum: ipv6,
-        device: None,
-    };
-    netlink.add_vxlan(GRO, &vxlan)
+pub(crate) fn add_gro(netlink: &Netlink, tunnel: &Tunnel, ipv6: bool) -> Result<(), NetError> {
+    let (port, udp6_zero_csum) = (tunnel.port, ipv6);
+    match tunnel.encapsulation {
+        Encapsulation::Vxlan => {
+            let vxlan = Vxlan {
+                vni: None,
+                external: true,
+                local: None,
+                remote: None,
+                port,
+                learning: false,
+                udp6_zero_csum,
+                device: None,
+            };
+            netlink.add_vxlan(GRO, &vxlan)
+        }
+        Encapsulation::Geneve => {
+            let geneve = Geneve {
+                to: None,
+                port,
+                udp6_zero_csum,
+            };
+            netlink.add_geneve(GRO, &geneve)
+        }
+    }
 }
 
 /// Brings the GRO device up, quietly. Here the kernel opens the UDP port.

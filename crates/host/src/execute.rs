@@ -72,7 +72,7 @@ impl<'a> Executor<'a> {
                 Step::Discard(name) => self.discard(name)?,
                 Step::Aside { name, to } => self.aside(name, to)?,
                 Step::Segmenter => self.segmenter()?,
-                Step::Gro { port, ipv6 } => self.gro(*port, *ipv6, notes)?,
+                Step::Gro => self.gro(notes)?,
                 Step::RaiseGro => self.raise_gro()?,
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
@@ -133,15 +133,18 @@ impl<'a> Executor<'a> {
         Ok(devices::finish_segmenter(self.netlink)?)
     }
 
-    fn gro(&mut self, port: u16, ipv6: bool, notes: &mut Vec<Note>) -> Result<(), HostError> {
+    /// Whatever the kernel answers is no reason to give up. EPERM here does not mean that rights are missing: the
+    /// kernel refuses a Geneve device in external mode beside another one on its port, whose namespace may be another.
+    fn gro(&mut self, notes: &mut Vec<Note>) -> Result<(), HostError> {
         self.journal.before()?;
-        let netlink = self.netlink;
+        let (netlink, tables) = (self.netlink, self.target.tables);
+        let (tunnel, ipv6) = (&tables.tunnel, tables.vtep.is_ipv6());
         let result =
-            devices::add_gro(netlink, port, ipv6).and_then(|()| devices::finish_gro(netlink));
+            devices::add_gro(netlink, tunnel, ipv6).and_then(|()| devices::finish_gro(netlink));
         match result {
             Ok(()) => self.journal.push(move || Ok(netlink.delete(GRO)?)),
-            Err(error) if error.is_permission() => return Err(error.into()),
             Err(error) => {
+                let port = tunnel.port;
                 let reason = error.to_string();
                 // Created, but its port could not be opened.
                 let _ = netlink.delete(GRO);

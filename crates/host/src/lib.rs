@@ -18,6 +18,7 @@
 mod apply;
 pub mod capture;
 mod clock;
+mod coalescing;
 mod current;
 mod devices;
 mod error;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use overlane_ebpf::counters::{Counted, Moves};
 use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{DataPath, Program};
-use overlane_model::{Encapsulation, Tables};
+use overlane_model::Tables;
 
 use crate::current::Current;
 use crate::devices;
@@ -33,8 +33,8 @@ pub(crate) enum Step {
     },
     /// Create the segmenter.
     Segmenter,
-    /// Create the GRO device for a port.
-    Gro { port: u16, ipv6: bool },
+    /// Create the GRO device.
+    Gro,
     /// Bring the GRO device up again.
     RaiseGro,
     /// Promiscuous mode of a device.
@@ -162,37 +162,23 @@ fn plan_devices(target: &Target<'_>, current: &Current, plan: &mut Plan) -> Fres
 fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
     let tunnel = &target.tables.tunnel;
     let gro = current.devices.get(GRO);
-    if tunnel.encapsulation != Encapsulation::Vxlan {
+    if !target.resolved.coalescing {
         plan.cleanups
             .extend(gro.map(|_| Cleanup::Device(GRO.to_owned())));
         return;
     }
-    // The kernel does not tell a device's port; without a state file ours is taken to be right.
-    let same_port = current.state.as_ref().is_none_or(|state| {
-        state.tunnel_port == tunnel.port && state.encapsulation == Encapsulation::Vxlan.name()
-    });
-    if same_port && devices::gro_is_right(gro) {
-        return;
+    match gro {
+        Some(gro) if devices::gro_is_of(gro, tunnel) => {
+            if !gro.up {
+                plan.steps.push(Step::RaiseGro);
+            }
+            return;
+        }
+        // One port cannot have two.
+        Some(gro) if gro.udp_port == Some(tunnel.port) => plan.steps.push(Step::Discard(GRO)),
+        _ => put_aside(current, plan, &[GRO]),
     }
-    if same_port && devices::gro_can_be_raised(gro) {
-        plan.steps.push(Step::RaiseGro);
-        return;
-    }
-    // After an interrupted run the device may have the new port already, and one port cannot have two.
-    if gro.is_some()
-        && current
-            .state
-            .as_ref()
-            .is_some_and(|state| state.in_progress)
-    {
-        plan.steps.push(Step::Discard(GRO));
-    } else {
-        put_aside(current, plan, &[GRO]);
-    }
-    plan.steps.push(Step::Gro {
-        port: tunnel.port,
-        ipv6: target.tables.vtep.is_ipv6(),
-    });
+    plan.steps.push(Step::Gro);
     fresh.insert(GRO);
 }
 
@@ -251,7 +237,7 @@ fn plan_links(
         SEGMENTER_OUT.to_owned(),
         index(SEGMENTER_OUT),
     )];
-    if target.tables.tunnel.encapsulation == Encapsulation::Vxlan {
+    if target.resolved.coalescing {
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
     // A device once, whatever number of ports it is.

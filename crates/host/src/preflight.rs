@@ -12,6 +12,7 @@ use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
 use overlane_net::{Link, Netlink, Nud};
 
+use crate::coalescing;
 use crate::error::{MissingDevice, UsedAs};
 use crate::legs;
 use crate::state::{self, NextHop, State};
@@ -44,6 +45,8 @@ pub(crate) struct Resolved {
     pub(crate) next_hops: BTreeSet<NextHop>,
     /// Those of them that the kernel does not keep resolved.
     pub(crate) unmanaged: BTreeSet<NextHop>,
+    /// `apply` makes a device for receive coalescing.
+    pub(crate) coalescing: bool,
     /// The uplink is in promiscuous mode already.
     pub(crate) uplink_promiscuous: bool,
     pub(crate) notes: Vec<Note>,
@@ -118,6 +121,8 @@ pub(crate) fn resolve(
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
     }
+    let (coalescing, told) = coalescing::decide(tables, &links, netlink)?;
+    notes.extend(told);
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
         return Err(HostError::MissingDevices {
@@ -143,6 +148,7 @@ pub(crate) fn resolve(
         devices,
         next_hops,
         unmanaged,
+        coalescing,
         uplink_promiscuous,
         notes,
     })

@@ -75,12 +75,21 @@ pub enum Note {
         /// The leg.
         device: String,
     },
-    /// The receive-side helper device could not be created; reception works, with more packets per second.
+    /// There is no receive-side helper device; reception works, with more packets per second.
     NoGro {
         /// The tunnel's UDP port.
         port: u16,
-        /// The kernel's answer.
+        /// The kernel's answer, or what is wrong with the kernel.
         reason: String,
+    },
+    /// A tunnel device of somebody else has the tunnel's UDP port.
+    OtherTunnel {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u16,
+        /// It makes the kernel coalesce received tunnel packets, as the helper device would.
+        coalesces: bool,
     },
     /// The running kernel is older than any that is tested.
     KernelUntested {
@@ -154,9 +163,20 @@ impl fmt::Display for Note {
             ),
             Self::NoGro { port, reason } => write!(
                 f,
-                "received tunnel packets are not coalesced: a VXLAN device on UDP port {port} could not be created ({reason}); \
-                 everything works, with a lower receive rate"
+                "received packets to UDP port {port} are not coalesced: {reason}; everything works, with a lower receive rate"
             ),
+            Self::OtherTunnel {
+                device,
+                port,
+                coalesces,
+            } => {
+                write!(f, "device {device} has UDP port {port} too; ")?;
+                f.write_str(if *coalesces {
+                    "while it is up, the kernel coalesces received tunnel packets"
+                } else {
+                    "received tunnel packets are not coalesced, and everything works, with a lower receive rate"
+                })
+            }
             Self::KernelUntested {
                 running,
                 oldest_tested,

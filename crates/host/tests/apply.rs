@@ -343,7 +343,7 @@ fn a_taken_tunnel_port_costs_coalescing_only() {
             report
                 .notes
                 .iter()
-                .any(|note| matches!(note, Note::NoGro { port: 4789, .. })),
+                .any(|note| matches!(note, Note::OtherTunnel { port: 4789, .. })),
             "{time}"
         );
         assert!(

@@ -68,12 +68,13 @@ fn an_applied_host_stays_applied() {
     let operations = fail_everywhere(&world, &second, None);
     assert!(operations > 20, "{operations}");
 
-    // To Geneve: the GRO device goes.
+    // To Geneve: the GRO device is another, or goes where the kernel has no Geneve.
     let third = world.fabric("geneve", 6081, "");
     fail_everywhere(&world, &third, None);
     world.apply(&third, 2).unwrap();
     assert!(world.ping(1, 2, 3));
-    assert!(world.netlink(1).link("ovl-gro").is_err());
+    let gro = world.netlink(1).link("ovl-gro");
+    assert!(gro.is_err() || gro.is_ok_and(|gro| gro.kind.as_deref() == Some("geneve")));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoGeneve, InfoKind, InfoVeth, InfoVlan, InfoVxlan, LinkAttribute,
     LinkInfo, LinkMessage,
 };
+use nix::errno::Errno;
 
 use crate::error::NetError;
 use crate::link::device_name;
@@ -37,13 +38,11 @@ pub struct Vxlan {
     pub device: Option<u32>,
 }
 
-/// A Geneve device of the kernel, with one other end.
+/// A Geneve device of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geneve {
-    /// Network identifier.
-    pub vni: u32,
-    /// The other end.
-    pub remote: IpAddr,
+    /// Network identifier and the other end; none for external mode, where these come with each packet.
+    pub to: Option<(u32, IpAddr)>,
     /// UDP port.
     pub port: u16,
     /// Send and accept a zero UDP checksum over IPv6 (RFC 6936).
@@ -113,17 +112,23 @@ impl Netlink {
 
     /// Creates a Geneve device.
     pub fn add_geneve(&self, name: &str, geneve: &Geneve) -> Result<(), NetError> {
-        let data = InfoData::Geneve(vec![
-            InfoGeneve::Id(geneve.vni),
-            match geneve.remote {
-                IpAddr::V4(address) => InfoGeneve::Remote(address),
-                IpAddr::V6(address) => InfoGeneve::Remote6(address),
-            },
+        let mut attributes = vec![
             InfoGeneve::Port(geneve.port),
             InfoGeneve::UdpZeroCsum6Tx(geneve.udp6_zero_csum),
             InfoGeneve::UdpZeroCsum6Rx(geneve.udp6_zero_csum),
-        ]);
-        let operation = format!("create the Geneve device to {}", geneve.remote);
+        ];
+        match geneve.to {
+            None => attributes.push(InfoGeneve::CollectMetadata),
+            Some((vni, remote)) => attributes.extend([
+                InfoGeneve::Id(vni),
+                match remote {
+                    IpAddr::V4(address) => InfoGeneve::Remote(address),
+                    IpAddr::V6(address) => InfoGeneve::Remote6(address),
+                },
+            ]),
+        }
+        let data = InfoData::Geneve(attributes);
+        let operation = format!("create the Geneve device on port {}", geneve.port);
         self.add(operation, name, InfoKind::Geneve, Some(data))
     }
 
@@ -132,6 +137,18 @@ impl Netlink {
         let data = InfoData::Vxlan(vxlan_attributes(vxlan));
         let operation = format!("create the VXLAN device on port {}", vxlan.port);
         self.add(operation, name, InfoKind::Vxlan, Some(data))
+    }
+
+    /// Whether the kernel has devices of a kind that cannot be created without parameters (`vxlan`, `geneve`).
+    pub fn has_kind(&self, kind: &str) -> Result<bool, NetError> {
+        let operation = format!("ask for {kind} devices");
+        // It has no parameters, so a kernel that knows the kind says that they are missing.
+        match self.add(operation, "probe", InfoKind::from(kind), None) {
+            Err(error) if error.is_unsupported() => Ok(false),
+            Err(error) if error.errno() == Some(Errno::EINVAL as i32) => Ok(true),
+            Err(error) => Err(error),
+            Ok(()) => self.delete("probe").map(|()| true),
+        }
     }
 
     /// Deletes a device; of a veth pair, both ends.

@@ -3,8 +3,8 @@
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoKind, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, Stats64,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoKind, InfoVxlan,
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
 };
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -36,6 +36,8 @@ pub struct Link {
     pub peer_index: Option<u32>,
     /// For a veth: the other end is in another namespace.
     pub peer_in_other_netns: bool,
+    /// Of a VXLAN or Geneve device: its UDP port.
+    pub udp_port: Option<u16>,
     /// The bridge or other master it belongs to.
     pub master: Option<u32>,
     /// Largest super-packet the device is given, IPv6 and others.
@@ -301,6 +303,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,
                 });
+                link.udp_port = infos.iter().find_map(udp_port);
             }
             _ => {}
         }
@@ -312,6 +315,20 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         link.peer_in_other_netns = false;
     }
     Some(link)
+}
+
+fn udp_port(info: &LinkInfo) -> Option<u16> {
+    match info {
+        LinkInfo::Data(InfoData::Vxlan(infos)) => infos.iter().find_map(|info| match info {
+            InfoVxlan::Port(port) => Some(*port),
+            _ => None,
+        }),
+        LinkInfo::Data(InfoData::Geneve(infos)) => infos.iter().find_map(|info| match info {
+            InfoGeneve::Port(port) => Some(*port),
+            _ => None,
+        }),
+        _ => None,
+    }
 }
 
 impl From<Stats64> for LinkStats {

@@ -30,8 +30,7 @@ impl Backend for KernelGeneve {
                     let device = device(network.index, peer);
                     let remote = topology.host_address(peer);
                     let geneve = Geneve {
-                        vni: network.vni,
-                        remote,
+                        to: Some((network.vni, remote)),
                         port: PORT,
                         udp6_zero_csum: remote.is_ipv6(),
                     };
@@ -72,8 +71,7 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
         return Ok(Some(reason));
     }
     let geneve = Geneve {
-        vni: layout::FIRST_VNI,
-        remote: layout::host_address(Family::Ipv4, 1),
+        to: Some((layout::FIRST_VNI, layout::host_address(Family::Ipv4, 1))),
         port: PORT,
         udp6_zero_csum: false,
     };

@@ -47,7 +47,7 @@ pub(super) fn machine(
             }
             Step::Replace { .. } => replaced += 1,
             Step::Segmenter => lines.push(device(current, SEGMENTER, "segmenter")),
-            Step::Gro { .. } => lines.push(device(current, GRO, "receive coalescing")),
+            Step::Gro => lines.push(device(current, GRO, "receive coalescing")),
             Step::RaiseGro => lines.push(Change::modify(format!("device {GRO}: up"))),
             Step::Discard(name) => lines.push(Change::remove(format!(
                 "device {name} of an interrupted run"
