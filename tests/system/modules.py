@@ -2,11 +2,15 @@
 
 import functools
 import subprocess
+import sys
+from pathlib import Path
 
 #: What shows that the kernel has a thing: a command in an empty network namespace.
 PROBES = {
     "geneve": "ip link add probe type geneve external",
+    "netkit": f"{sys.executable} {Path(__file__).parent}/netkit.py",
     "openvswitch": "ovs-dpctl add-dp probe",
+    "wireguard": "ip link add probe type wireguard",
 }
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import netkit
 import state
 import traffic
 from net import run
@@ -50,6 +51,34 @@ def test_a_missing_device_is_named_with_its_port(scene):
 def test_a_missing_uplink_is_named(scene):
     scene.fabric.data["hosts"][scene.hosts[0].name]["uplink"] = "eth9"
     assert "eth9" in refused(scene)
+
+
+#: What makes a layer-3 device `l3`, in a namespace of its own.
+LAYER3 = [pytest.param(line, id=kind, marks=pytest.mark.needs_kernel(kind) if kind != "tun" else ())
+          for kind, line in (("tun", "tuntap add l3 mode tun"), ("wireguard", "link add l3 type wireguard"))]
+
+
+@pytest.mark.parametrize("line", LAYER3)
+def test_a_layer_3_device_is_refused_as_port_and_as_uplink(scene, line):
+    host = scene.hosts[0]
+    host.ns.ip(line, f"address add {host.address}/32 dev l3", "link set l3 up")
+    scene.fabric.port("port9", "blue", host.name, "l3", "02:00:00:00:00:09", key=9)
+    said = refused(scene)
+    for word in ("layer-3 device: l3 (port port9)", host.netns, "help: "):
+        assert word in said
+    del scene.fabric.data["ports"]["port9"]
+    scene.fabric.data["hosts"][host.name]["uplink"] = "l3"
+    assert "layer-3 device: l3 (uplink)" in refused(scene)
+
+
+@pytest.mark.needs_kernel("netkit")
+def test_netkit_in_l3_mode_is_refused(scene):
+    host = scene.hosts[0]
+    with host.ns.entered():
+        netkit.create("nk0", "nk1", netkit.L3)
+    scene.fabric.port("port9", "blue", host.name, "nk0", "02:00:00:00:00:09", key=9)
+    said = refused(scene)
+    assert "layer-3 device: nk0 (port port9)" in said and "mode l2" in said
 
 
 def test_an_uplink_without_the_underlay_address_is_refused(scene):

@@ -93,7 +93,15 @@ pub enum HostError {
     #[error("no such device: {} ({})", list(devices), of(namespace.as_deref()))]
     MissingDevices {
         /// Each with what it is for.
-        devices: Vec<MissingDevice>,
+        devices: Vec<UnfitDevice>,
+        /// The namespace; none for the one of this process.
+        namespace: Option<String>,
+    },
+    /// Devices of the fabric that carry no Ethernet frames.
+    #[error("layer-3 device: {} ({})", list(devices), of(namespace.as_deref()))]
+    Layer3Devices {
+        /// Each with what it is for.
+        devices: Vec<UnfitDevice>,
         /// The namespace; none for the one of this process.
         namespace: Option<String>,
     },
@@ -180,9 +188,9 @@ pub enum HostError {
     Injected(usize),
 }
 
-/// A device the fabric names and the namespace lacks.
+/// A device the fabric names and the namespace lacks, or has of the wrong kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingDevice {
+pub struct UnfitDevice {
     /// Its name.
     pub device: String,
     /// What it should be.
@@ -200,7 +208,7 @@ pub enum UsedAs {
     Leg(String),
 }
 
-impl std::fmt::Display for MissingDevice {
+impl std::fmt::Display for UnfitDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.used_as {
             UsedAs::Uplink => write!(f, "{} (uplink)", self.device),
@@ -248,6 +256,10 @@ impl HostError {
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
             Self::MissingDevices { .. } => {
                 "create the devices first, or correct the names in the fabric file; nothing was changed".into()
+            }
+            Self::Layer3Devices { .. } => {
+                "Overlane carries Ethernet frames: take a veth, TAP or physical device, or create netkit with `mode l2`; nothing was changed"
+                    .into()
             }
             Self::NoVtepAddress { uplink, address, .. } => {
                 let prefix = if address.is_ipv4() { 24 } else { 64 };

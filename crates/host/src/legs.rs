@@ -8,7 +8,7 @@ use overlane_model::{DeviceName, RouterTable, Side, Tables, Way};
 use overlane_net::{Netlink, Nud};
 use overlane_wire::Mac;
 
-use crate::error::{MissingDevice, UsedAs};
+use crate::error::{UnfitDevice, UsedAs};
 use crate::preflight::Links;
 use crate::state::NextHop;
 use crate::{HostError, Note};
@@ -23,7 +23,7 @@ pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &Devi
 pub(crate) fn devices(
     tables: &Tables,
     links: &Links<'_>,
-    missing: &mut Vec<MissingDevice>,
+    missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, LegDevice> {
     let mut devices = BTreeMap::new();
     for (router, device) in legs(tables) {
@@ -35,7 +35,7 @@ pub(crate) fn devices(
             };
             devices.insert(device.clone(), leg);
         } else {
-            missing.push(MissingDevice {
+            missing.push(UnfitDevice {
                 device: device.to_string(),
                 used_as: UsedAs::Leg(router.name.to_string()),
             });

@@ -13,7 +13,7 @@ use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
 use overlane_net::{Link, Netlink, Nud};
 
 use crate::coalescing;
-use crate::error::{MissingDevice, UsedAs};
+use crate::error::{UnfitDevice, UsedAs};
 use crate::legs;
 use crate::state::{self, NextHop, State};
 use crate::{HostError, Note, paths};
@@ -106,7 +106,7 @@ pub(crate) fn resolve(
     let mut missing = Vec::new();
     let uplink = links.get(tables.uplink.as_str());
     if uplink.is_none() {
-        missing.push(MissingDevice {
+        missing.push(UnfitDevice {
             device: tables.uplink.to_string(),
             used_as: UsedAs::Uplink,
         });
@@ -130,6 +130,7 @@ pub(crate) fn resolve(
             namespace,
         });
     };
+    check_layer3(tables, &links, namespace.as_deref())?;
     check_address(tables, namespace)?;
     check_mtu(tables, uplink.mtu, overhead)?;
     devices.uplink_ifindex = uplink.index;
@@ -154,11 +155,47 @@ pub(crate) fn resolve(
     })
 }
 
+/// Programs and templates begin with an Ethernet header.
+fn check_layer3(
+    tables: &Tables,
+    links: &Links<'_>,
+    namespace: Option<&str>,
+) -> Result<(), HostError> {
+    let uplink = std::iter::once((&tables.uplink, UsedAs::Uplink));
+    let ports = tables.ports.iter().map(|port| {
+        let used_as = UsedAs::Port(port.name.to_string());
+        (&port.attachment.device, used_as)
+    });
+    let legs = legs::legs(tables);
+    let legs = legs.map(|(router, device)| (device, UsedAs::Leg(router.name.to_string())));
+    let is_layer3 = |device: &DeviceName| {
+        links
+            .get(device.as_str())
+            .is_some_and(|link| link.is_layer3)
+    };
+    let unfit = uplink
+        .chain(ports)
+        .chain(legs)
+        .filter(|(device, _)| is_layer3(device));
+    let unfit = unfit.map(|(device, used_as)| UnfitDevice {
+        device: device.to_string(),
+        used_as,
+    });
+    let devices: Vec<_> = unfit.collect();
+    if devices.is_empty() {
+        return Ok(());
+    }
+    Err(HostError::Layer3Devices {
+        devices,
+        namespace: namespace.map(str::to_owned),
+    })
+}
+
 /// The ports' devices that are there; the others are added to `missing`.
 fn port_devices(
     tables: &Tables,
     links: &Links<'_>,
-    missing: &mut Vec<MissingDevice>,
+    missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, PortDevice> {
     let mut devices = BTreeMap::new();
     for port in &tables.ports {
@@ -169,7 +206,7 @@ fn port_devices(
             devices.insert(device.clone(), PortDevice { ifindex, peer });
         } else if !missing.iter().any(|known| known.device == device.as_str()) {
             // A trunk is missed once, whatever number of ports it is.
-            missing.push(MissingDevice {
+            missing.push(UnfitDevice {
                 device: device.to_string(),
                 used_as: UsedAs::Port(port.name.to_string()),
             });

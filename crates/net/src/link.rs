@@ -3,8 +3,8 @@
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoKind, InfoVxlan,
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoKind, InfoNetkit,
+    InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, NetkitMode, Stats64,
 };
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -32,6 +32,8 @@ pub struct Link {
     pub carrier: bool,
     /// Kind of virtual device (`veth`, `bridge`, `vxlan`, `tun` …).
     pub kind: Option<String>,
+    /// Its packets have no Ethernet header, or one that nobody reads (netkit in L3 mode).
+    pub is_layer3: bool,
     /// For a veth: the index of the other end, in the other end's namespace.
     pub peer_index: Option<u32>,
     /// For a veth: the other end is in another namespace.
@@ -281,6 +283,10 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         up: flags.contains(LinkFlags::Up),
         promiscuous: flags.contains(LinkFlags::Promisc),
         carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        is_layer3: !matches!(
+            message.header.link_layer_type,
+            LinkLayerType::Ether | LinkLayerType::Loopback
+        ),
         ..Link::default()
     };
     let mut lower = None;
@@ -304,6 +310,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
                     _ => None,
                 });
                 link.udp_port = infos.iter().find_map(udp_port);
+                link.is_layer3 |= infos.iter().any(is_netkit_without_ethernet);
             }
             _ => {}
         }
@@ -315,6 +322,12 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         link.peer_in_other_netns = false;
     }
     Some(link)
+}
+
+/// Such a device says that it is Ethernet, and gives its packets a header without addresses.
+fn is_netkit_without_ethernet(info: &LinkInfo) -> bool {
+    let l3 = InfoNetkit::Mode(NetkitMode::L3);
+    matches!(info, LinkInfo::Data(InfoData::Netkit(infos)) if infos.contains(&l3))
 }
 
 fn udp_port(info: &LinkInfo) -> Option<u16> {
