@@ -105,7 +105,7 @@ struct port_id {
 };
 
 /* Map ports: port_id → port. */
-#define PORT_PEER (1 << 0)            /* a veth, its peer in another namespace: redirect_peer works */
+#define PORT_PEER (1 << 0)            /* its peer is in another namespace: redirect_peer works */
 #define PORT_CHECK_MAC (1 << 1)       /* port security: MAC, ARP and ND, DHCP servers, routers */
 #define PORT_CHECK_ADDRESSES (1 << 2) /* port security: addresses too */
 #define PORT_DHCP_SERVER (1 << 3)     /* may answer as a DHCP server */

@@ -20,7 +20,7 @@ static __always_inline struct tag tag_at(const struct packet *p, const struct po
  * bpf_redirect_peer() enters the peer's namespace without a trip through the backlog, but nothing looks
  * at the Ethernet header again: only right for unicast to the port's own address (then pkt_type is set
  * here) of an untagged frame whose type the kernel knows already (decap cannot make it ARP). All else, a
- * device of another kind, and a veth whose peer is in this namespace get an ordinary transmit.
+ * device without a peer, and one whose peer is in this namespace get an ordinary transmit.
  */
 static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, struct port_id id)
 {

@@ -201,9 +201,11 @@ fn port_devices(
     for port in &tables.ports {
         let device = &port.attachment.device;
         if let Some(link) = links.get(device.as_str()) {
-            let peer = link.kind.as_deref() == Some("veth") && link.peer_in_other_netns;
-            let ifindex = link.index;
-            devices.insert(device.clone(), PortDevice { ifindex, peer });
+            let port = PortDevice {
+                ifindex: link.index,
+                peer: link.peer_in_other_netns,
+            };
+            devices.insert(device.clone(), port);
         } else if !missing.iter().any(|known| known.device == device.as_str()) {
             // A trunk is missed once, whatever number of ports it is.
             missing.push(UnfitDevice {

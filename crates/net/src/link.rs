@@ -3,8 +3,8 @@
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoKind, InfoNetkit,
-    InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, NetkitMode, Stats64,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoNetkit, InfoVxlan,
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, NetkitMode, Stats64,
 };
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -34,9 +34,9 @@ pub struct Link {
     pub kind: Option<String>,
     /// Its packets have no Ethernet header, or one that nobody reads (netkit in L3 mode).
     pub is_layer3: bool,
-    /// For a veth: the index of the other end, in the other end's namespace.
+    /// For a veth or netkit: the index of the other end, in the other end's namespace.
     pub peer_index: Option<u32>,
-    /// For a veth: the other end is in another namespace.
+    /// For a veth or netkit: the other end is in another namespace.
     pub peer_in_other_netns: bool,
     /// Of a VXLAN or Geneve device: its UDP port.
     pub udp_port: Option<u16>,
@@ -316,7 +316,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         }
     }
     // IFLA_LINK of other kinds is the device below, which is no peer.
-    if link.kind == Some(InfoKind::Veth.to_string()) {
+    if matches!(link.kind.as_deref(), Some("veth" | "netkit")) {
         link.peer_index = lower;
     } else {
         link.peer_in_other_netns = false;
