@@ -89,12 +89,12 @@ struct settings {
 	__u16 tunnel_port;
 	__u16 source_port_min;
 	__u16 source_port_max;
-	__u8 encapsulation; /* enum encapsulation */
-	__u8 family;        /* of the underlay: 4 or 6 */
-	__u8 strict;        /* 1: reserved bits must be zero */
-	__u8 dscp;          /* of the outer header, 0..63 */
-	__u8 copy_dscp;     /* 1: the inner one instead */
-	__u8 pad[1];
+	__u8 encapsulation;  /* enum encapsulation */
+	__u8 family;         /* of the underlay: 4 or 6 */
+	__u8 strict;         /* 1: reserved bits must be zero */
+	__u8 dscp;           /* of the outer header, 0..63 */
+	__u8 copy_dscp;      /* 1: the inner one instead */
+	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
 };
 

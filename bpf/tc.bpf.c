@@ -135,13 +135,13 @@ static __always_inline int from_port_stages(struct __sk_buff *ctx, struct packet
 
 static __always_inline int inner_stages(struct __sk_buff *ctx, const struct settings *s,
 					struct packet *p, const struct outer_view *o,
-					__u32 tunnel_len)
+					const struct lswitch *sw, __u32 tunnel_len)
 {
-	struct lswitch *sw = bpf_map_lookup_elem(&switches, &p->switch_id);
 	int result;
 
-	if (!sw)
-		return DROP(UNKNOWN_VNI);
+	/* Padding behind the packet is not part of the inner frame. */
+	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
+		return DROP(DECAP_FAILED);
 	p->offset = o->tunnel + tunnel_len;
 	result = parse(ctx, s, p, sw);
 	if (result >= 0)
@@ -157,6 +157,7 @@ static __always_inline int tunnel_stages(struct __sk_buff *ctx, const struct set
 					 struct packet *p)
 {
 	struct outer_view o = {};
+	struct lswitch *sw = NULL;
 	int result = vtep_check(ctx, s, &o);
 
 	if (result == NOT_OURS)
@@ -165,11 +166,18 @@ static __always_inline int tunnel_stages(struct __sk_buff *ctx, const struct set
 		return result;
 	p->sender_counters = o.counters;
 	result = tunnel(ctx, s, &o);
-	if (result < 0)
-		return result;
-	p->switch_id = o.vni;
-	p->source_key = o.source_key;
-	return inner_stages(ctx, s, p, &o, result);
+	if (result >= 0) {
+		p->switch_id = o.vni;
+		p->source_key = o.source_key;
+		sw = bpf_map_lookup_elem(&switches, &p->switch_id);
+	}
+	if (sw)
+		return inner_stages(ctx, s, p, &o, sw, result);
+	if (s->port_shared && !has_our_vni(ctx, &o)) {
+		p->sender_counters = 0;
+		return VERDICT_TO_HOST;
+	}
+	return result < 0 ? result : DROP(UNKNOWN_VNI);
 }
 
 static __always_inline int vlan_stages(struct __sk_buff *ctx, const struct settings *s,

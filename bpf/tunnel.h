@@ -113,6 +113,18 @@ static __always_inline int read_geneve(struct __sk_buff *ctx, const struct setti
 	return end - o->tunnel;
 }
 
+/* Both headers have the VNI in the same place, whatever else may be wrong with them. */
+static __always_inline bool has_our_vni(struct __sk_buff *ctx, const struct outer_view *o)
+{
+	struct vxlan_header h;
+	__u32 vni;
+
+	if (o->tunnel + sizeof(h) > o->end || load_bytes(ctx, o->tunnel, &h, sizeof(h)) < 0)
+		return false;
+	vni = vni_of(h.vni);
+	return bpf_map_lookup_elem(&switches, &vni);
+}
+
 /* Returns the length of the tunnel header. */
 static __always_inline int tunnel(struct __sk_buff *ctx, const struct settings *s,
 				  struct outer_view *o)

@@ -40,9 +40,6 @@ static __always_inline int check_lengths(struct __sk_buff *ctx, struct outer_vie
 	o->end = udp_at + udp_len;
 	if (udp_len != ip_payload_len || udp_len < sizeof(*udp) || o->end > ctx->len)
 		return DROP(OUTER_LENGTH);
-	/* Padding behind the packet is not part of the inner frame. */
-	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
-		return DROP(DECAP_FAILED);
 	return 0;
 }
 
@@ -116,9 +113,13 @@ static __always_inline int vtep_check(struct __sk_buff *ctx, const struct settin
 	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return NOT_OURS;
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
-	if (result)
+	if (result == NOT_OURS)
 		return result;
 	r = bpf_map_lookup_elem(&remotes, &o->source);
+	if (!r && s->port_shared)
+		return NOT_OURS;
+	if (result < 0)
+		return result;
 	if (!r)
 		return DROP(UNKNOWN_VTEP);
 	o->counters = r->counters;

@@ -47,7 +47,7 @@ def test_segments_are_joined(lab, encapsulation, family):
 def test_another_geneve_device_does_it_for_us(lab):
     scene = segmented(lab, GENEVE)
     said = apply_beside(scene, "link add g0 type geneve id 7 remote 198.18.0.9", "link set g0 up")
-    assert "device g0 has UDP port 6081 too; while it is up" in said
+    assert "device g0 has UDP port 6081 too: " in said and "while it is up, the kernel" in said
     assert GRO not in scene.hosts[1].ns.links()
     assert joined(scene) > 5
 
@@ -56,7 +56,7 @@ def test_another_geneve_device_does_it_for_us(lab):
 def test_a_device_that_is_down_does_not(lab):
     scene = segmented(lab, GENEVE)
     said = apply_beside(scene, "link add g0 type geneve id 7 remote 198.18.0.9")
-    assert "device g0 has UDP port 6081 too; received tunnel packets are not coalesced" in said
+    assert "received tunnel packets are not coalesced, " in said
     assert joined(scene) < 2
 
 

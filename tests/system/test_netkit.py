@@ -23,15 +23,15 @@ def put_on_netkit(guest):
                 f"address add {guest.v4}/24 dev eth0", f"address add {guest.v6}/64 dev eth0 nodad")
 
 
-def netkit_scene(lab, encapsulation, family, wire):
-    scene = Scene(lab, encapsulation, family, wire)
+def netkit_scene(lab, encapsulation, wire):
+    scene = Scene(lab, encapsulation, 4, wire)
     for guest in scene.guests:
         put_on_netkit(guest)
     return scene.apply()
 
 
-def test_ping_tcp_and_udp_both_ways(lab, encapsulation, family, wire):
-    scene = netkit_scene(lab, encapsulation, family, wire)
+def test_ping_tcp_and_udp_both_ways(lab, encapsulation, wire):
+    scene = netkit_scene(lab, encapsulation, wire)
     near, far = scene.guests
     for a, b in zip(near.addresses, far.addresses):
         traffic.ping(near.ns, b)
@@ -42,7 +42,7 @@ def test_ping_tcp_and_udp_both_ways(lab, encapsulation, family, wire):
 
 def test_frames_enter_the_guests_namespace_without_a_transmit(lab, encapsulation):
     """The host's end of the pair counts what it transmits: not what bpf_redirect_peer() hands over."""
-    scene = netkit_scene(lab, encapsulation, 4, "whole")
+    scene = netkit_scene(lab, encapsulation, "whole")
     near, far = scene.guests
 
     def counted():

@@ -123,7 +123,7 @@ abi! {
         strict: u8,
         dscp: u8,
         copy_dscp: u8,
-        pad: [u8; 1],
+        port_shared: u8,
         rules_version: u32,
     }
     #[derive(Default, Hash, PartialOrd, Ord)]

@@ -45,6 +45,8 @@ pub struct Devices {
     pub underlay_mtu: u32,
     /// Index of the end of the segmenter to send into; 0: none.
     pub segmenter_ifindex: u32,
+    /// Another device has the tunnel's port: what is not ours is left to it.
+    pub port_shared: bool,
 }
 
 /// One port's device.
@@ -52,7 +54,7 @@ pub struct Devices {
 pub struct PortDevice {
     /// Its index.
     pub ifindex: u32,
-    /// A veth whose peer is in another namespace.
+    /// A veth or netkit whose peer is in another namespace.
     pub peer: bool,
 }
 

@@ -135,6 +135,9 @@ pub(crate) fn resolve(
     check_mtu(tables, uplink.mtu, overhead)?;
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
+    devices.port_shared = notes
+        .iter()
+        .any(|note| matches!(note, Note::OtherTunnel { .. }));
     let uplink_promiscuous = uplink.promiscuous;
     let mut next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
     next_hops.extend(legs::next_hops(tables, netlink)?);

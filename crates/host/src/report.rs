@@ -82,7 +82,7 @@ pub enum Note {
         /// The kernel's answer, or what is wrong with the kernel.
         reason: String,
     },
-    /// A tunnel device of somebody else has the tunnel's UDP port.
+    /// A tunnel device of somebody else has the tunnel's UDP port. It keeps what is not the fabric's.
     OtherTunnel {
         /// The device.
         device: String,
@@ -170,7 +170,11 @@ impl fmt::Display for Note {
                 port,
                 coalesces,
             } => {
-                write!(f, "device {device} has UDP port {port} too; ")?;
+                write!(
+                    f,
+                    "device {device} has UDP port {port} too: packets of other senders than the fabric's hosts, and with other VNIs than \
+                     this host's switches have, are left to it, and all others are Overlane's now; "
+                )?;
                 f.write_str(if *coalesces {
                     "while it is up, the kernel coalesces received tunnel packets"
                 } else {

@@ -356,7 +356,13 @@ fn a_taken_tunnel_port_costs_coalescing_only() {
     // The port is free again: the device comes without being asked for.
     world.netlink(1).delete("taken").unwrap();
     let report = world.apply(&text, 1).unwrap();
-    assert_eq!(changes(&report), ["+ device ovl-gro (receive coalescing)"]);
+    assert_eq!(
+        changes(&report),
+        [
+            "~ another device on the tunnel port true → false",
+            "+ device ovl-gro (receive coalescing)"
+        ]
+    );
     assert_eq!(report.notes, []);
 }
 

@@ -120,6 +120,9 @@ fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
 fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
     let outer = vtep_check::vtep_check(cx)?;
     let verdict = ended(behind_outer(cx, &outer));
+    if verdict == Verdict::ToHost {
+        return Stage::Continue(verdict);
+    }
     let which = match verdict.is_drop() {
         true => RemoteCount::Dropped,
         false => RemoteCount::From,

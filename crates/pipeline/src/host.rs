@@ -20,6 +20,7 @@ use crate::{Entry, Outcome, Packet, State, hooks};
 pub struct Host {
     tables: Tables,
     underlay_mtu: u32,
+    shares_port: bool,
     devices: HashMap<DeviceName, BTreeMap<Option<VlanId>, usize>>,
     port_keys: HashMap<(SwitchId, u16), usize>,
     switches: HashMap<SwitchId, usize>,
@@ -47,6 +48,7 @@ impl Host {
         }
         Self {
             underlay_mtu,
+            shares_port: false,
             legs,
             devices,
             port_keys: index(&tables.ports, |port| (port.switch, port.key.get())),
@@ -67,6 +69,17 @@ impl Host {
             *leg = Leg { mac, mtu };
         }
         self
+    }
+
+    /// Says whether another device of the machine has the tunnel's port: what is not ours is left to it.
+    #[must_use]
+    pub fn with_shared_port(mut self, shared: bool) -> Self {
+        self.shares_port = shared;
+        self
+    }
+
+    pub(crate) fn shares_port(&self) -> bool {
+        self.shares_port
     }
 
     /// What it was made of.

@@ -46,6 +46,12 @@ struct Keys {
 pub(crate) fn tunnel<'a>(cx: &mut Context<'a>, outer: &Outer<'_>) -> Stage<Tunnel<'a>> {
     let payload = cx.entered.bytes.get(outer.tunnel_at..outer.end);
     let payload = payload.unwrap_or_default();
+    if cx.host.shares_port() && !has_our_vni(cx, payload) {
+        return cx.end(STAGE, Verdict::ToHost, || {
+            let port = cx.host.tables().tunnel.port;
+            format!("no VNI of a switch here, and another device has UDP port {port} too")
+        });
+    }
     let header = match cx.host.tables().tunnel.encapsulation {
         Encapsulation::Vxlan => read_vxlan(cx, payload)?,
         Encapsulation::Geneve => read_geneve(cx, payload)?,
@@ -77,6 +83,15 @@ pub(crate) fn tunnel<'a>(cx: &mut Context<'a>, outer: &Outer<'_>) -> Stage<Tunne
         source_key: header.keys.source,
         dest_key: header.keys.dest,
     })
+}
+
+/// Both headers have the VNI in the same place, whatever else may be wrong with them.
+fn has_our_vni(cx: &Context<'_>, payload: &[u8]) -> bool {
+    let vni = array::<4>(payload, 4).and_then(|[a, b, c, _]| {
+        let number = u32::from_be_bytes([0, a, b, c]);
+        Vni::new(number).ok()
+    });
+    vni.is_some_and(|vni| cx.host.switch(SwitchId::Vni(vni)).is_some())
 }
 
 fn read_vxlan(cx: &mut Context<'_>, payload: &[u8]) -> Stage<Header> {

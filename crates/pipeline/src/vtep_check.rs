@@ -50,9 +50,16 @@ pub(crate) fn vtep_check<'a>(cx: &mut Context<'a>) -> Stage<Outer<'a>> {
             format!("not a packet to UDP port {port} of {vtep}")
         });
     };
-    check(cx, &header)?;
     let source = header.source;
-    let Some(remote) = cx.host.remote(source) else {
+    let remote = cx.host.remote(source);
+    if remote.is_none() && cx.host.shares_port() {
+        return cx.end(STAGE, Verdict::ToHost, || {
+            let port = cx.host.tables().tunnel.port;
+            format!("{source} is not of the fabric, and another device has UDP port {port} too")
+        });
+    }
+    check(cx, &header)?;
+    let Some(remote) = remote else {
         return cx.end(STAGE, Verdict::UnknownVtep, || {
             format!("{source} is no tunnel end point of the fabric")
         });

@@ -49,12 +49,31 @@ pub struct Case {
     pub fabric_text: String,
     /// The fabric compiled for the host the packets enter.
     pub tables: Tables,
-    /// Largest outer IP packet of its uplink.
-    pub underlay_mtu: u32,
-    /// The devices of its gateways' legs.
-    pub leg: LegDevice,
+    /// What that host is like besides.
+    pub machine: Machine,
     /// The packets, which enter in this order on one state.
     pub steps: Vec<Step>,
+}
+
+/// What the fabric does not say of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Largest outer IP packet of its uplink.
+    pub underlay_mtu: u32,
+    /// Another device has the tunnel's port.
+    pub port_shared: bool,
+    /// The devices of its gateways' legs.
+    pub leg: LegDevice,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            underlay_mtu: 1500,
+            port_shared: false,
+            leg: LegDevice::default(),
+        }
+    }
 }
 
 /// What the device of a leg is like.
@@ -203,14 +222,22 @@ impl Case {
         Ok(Self {
             name: folder.to_string_lossy().into_owned(),
             path: path.to_owned(),
-            title: document.title,
-            underlay_mtu: document.underlay_mtu.unwrap_or(1500),
-            leg: leg_device(document.leg.as_ref()),
+            title: document.title.clone(),
+            machine: machine(&document),
             fabric,
             fabric_text,
             tables,
             steps,
         })
+    }
+}
+
+fn machine(document: &document::Document) -> Machine {
+    let default = Machine::default();
+    Machine {
+        underlay_mtu: document.underlay_mtu.unwrap_or(default.underlay_mtu),
+        port_shared: document.port_shared.unwrap_or(default.port_shared),
+        leg: leg_device(document.leg.as_ref()),
     }
 }
 
@@ -279,7 +306,10 @@ packets:
     #[test]
     fn a_case_means_what_it_says() {
         let case = parse(CASE).unwrap();
-        assert_eq!((case.name.as_str(), case.underlay_mtu), ("some-case", 1500));
+        assert_eq!(
+            (case.name.as_str(), case.machine),
+            ("some-case", Machine::default())
+        );
         let [flood, host] = &case.steps[..] else {
             panic!("two packets");
         };

@@ -16,7 +16,6 @@ use overlane_wire::Mac;
 
 pub use shrink::shrink;
 
-use crate::case::LegDevice;
 use crate::compare;
 use crate::dissect::{dissect, text};
 use crate::generate::{Arrival, FabricSpec};
@@ -64,7 +63,7 @@ pub fn run(
     let Ok(tables) = tables(spec) else {
         return Ok(None);
     };
-    let host = reference::host(&tables, spec.underlay_mtu, LegDevice::default());
+    let host = reference::host(&tables, spec.machine());
     let mut state = State::with_places(PLACES);
     let Some(kernel) = kernel else {
         for arrival in arrivals {
@@ -74,7 +73,7 @@ pub fn run(
         met.connections_of(&state);
         return Ok(None);
     };
-    kernel.set_host(&tables, spec.underlay_mtu, LegDevice::default())?;
+    kernel.set_host(&tables, spec.machine())?;
     for (index, arrival) in arrivals.iter().enumerate() {
         if !can_run(&arrival.packet) {
             continue;
@@ -185,7 +184,8 @@ impl Difference {
         for line in self.spec.yaml().lines() {
             let _ = writeln!(out, "  {line}");
         }
-        let _ = writeln!(out, "underlay_mtu: {}\npackets:", self.spec.underlay_mtu);
+        let _ = writeln!(out, "underlay_mtu: {}", self.spec.underlay_mtu);
+        let _ = writeln!(out, "port_shared: {}\npackets:", self.spec.port_shared);
         let outcomes = self.outcomes();
         for (arrival, outcome) in self.arrivals.iter().zip(&outcomes) {
             let seconds = arrival.now_ns as f64 / 1e9;
@@ -205,7 +205,7 @@ impl Difference {
         let Ok(tables) = tables(&self.spec) else {
             return Vec::new();
         };
-        let host = reference::host(&tables, self.spec.underlay_mtu, LegDevice::default());
+        let host = reference::host(&tables, self.spec.machine());
         let mut state = State::with_places(PLACES);
         let arrivals = self.arrivals.iter();
         arrivals

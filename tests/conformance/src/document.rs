@@ -22,6 +22,7 @@ pub(crate) struct Document {
     pub(crate) fabric: FabricPlace,
     pub(crate) host: Option<String>,
     pub(crate) underlay_mtu: Option<u32>,
+    pub(crate) port_shared: Option<bool>,
     pub(crate) leg: Option<Leg>,
     pub(crate) packets: Vec<Spanned<Packet>>,
 }

@@ -21,7 +21,6 @@ use overlane_wire::{Mac, VlanTag};
 
 use conversation::Conversations;
 
-use crate::case::LegDevice;
 use crate::random::Random;
 use crate::reference;
 
@@ -54,7 +53,7 @@ fn stranger(random: &mut Random) -> Mac {
 pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Arrival> {
     let mut now_ns = 0;
     let mut arrivals: Vec<Arrival> = Vec::new();
-    let host = reference::host(world.tables, world.spec.underlay_mtu, LegDevice::default());
+    let host = reference::host(world.tables, world.spec.machine());
     let mut conversations = Conversations::new(world, host);
     let talkative = if world.is_simple() { 15 } else { 70 };
     for _ in 0..length {

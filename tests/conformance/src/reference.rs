@@ -3,11 +3,11 @@
 use overlane_model::{GatewayPlace, Tables};
 use overlane_pipeline::{Host, Outcome, State};
 
-use crate::case::{Case, LegDevice};
+use crate::case::{Case, Machine};
 
 /// What becomes of each packet of a case, in order on one state.
 pub fn run(case: &Case) -> Vec<Outcome> {
-    let host = host(&case.tables, case.underlay_mtu, case.leg);
+    let host = host(&case.tables, case.machine);
     let mut state = State::new();
     let steps = case.steps.iter();
     steps
@@ -16,8 +16,10 @@ pub fn run(case: &Case) -> Vec<Outcome> {
 }
 
 /// A host whose legs are all alike.
-pub fn host(tables: &Tables, underlay_mtu: u32, leg: LegDevice) -> Host {
-    let mut host = Host::new(tables.clone(), underlay_mtu);
+pub fn host(tables: &Tables, machine: Machine) -> Host {
+    let leg = machine.leg;
+    let host = Host::new(tables.clone(), machine.underlay_mtu);
+    let mut host = host.with_shared_port(machine.port_shared);
     for router in &tables.routers {
         let place = router.gateway.as_ref().map(|gateway| &gateway.place);
         if let Some(GatewayPlace::Here { leg: Some(device) }) = place {

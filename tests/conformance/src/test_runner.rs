@@ -12,7 +12,7 @@ use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
 use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
 use overlane_pipeline::{Counters, Entry, Packet, State};
 
-use crate::case::LegDevice;
+use crate::case::{LegDevice, Machine};
 use crate::counted::{self, added};
 
 /// Devices that are not there: the programs only compare the numbers.
@@ -131,12 +131,7 @@ impl TestRunner {
     }
 
     /// Becomes a host with these tables and with legs that are all alike, which has learned nothing.
-    pub fn set_host(
-        &mut self,
-        tables: &Tables,
-        underlay_mtu: u32,
-        leg: LegDevice,
-    ) -> Result<(), EbpfError> {
+    pub fn set_host(&mut self, tables: &Tables, machine: Machine) -> Result<(), EbpfError> {
         let mut devices = BTreeMap::new();
         for port in &tables.ports {
             let next = FIRST_PORT + devices.len() as u32;
@@ -150,7 +145,7 @@ impl TestRunner {
         });
         let legs = legs(tables);
         let numbers = legs.iter().map(|(name, &ifindex)| {
-            let LegDevice { mac, mtu } = leg;
+            let LegDevice { mac, mtu } = machine.leg;
             (name.clone(), LegNumbers { ifindex, mac, mtu })
         });
         let contents = encode(
@@ -159,8 +154,9 @@ impl TestRunner {
                 ports: ports.collect(),
                 legs: numbers.collect(),
                 uplink_ifindex: UPLINK,
-                underlay_mtu,
+                underlay_mtu: machine.underlay_mtu,
                 segmenter_ifindex: SEGMENTER,
+                port_shared: machine.port_shared,
             },
         )?;
         self.kernel.set_tables(&contents)?;

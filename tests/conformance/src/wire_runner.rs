@@ -109,6 +109,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.steps.iter().any(|step| step.now_ns != first.now_ns) {
         return Some("time passes");
     }
+    if case.machine.port_shared {
+        return Some("another device has the tunnel's port");
+    }
     let gateways = case
         .tables
         .routers
@@ -201,7 +204,7 @@ impl WireRunner {
         let Some((_, _, world)) = &mut self.world else {
             return Ok(Vec::new());
         };
-        let host = Host::new(case.tables.clone(), case.underlay_mtu);
+        let host = Host::new(case.tables.clone(), case.machine.underlay_mtu);
         let mut state = State::new();
         let mut ran = Vec::new();
         for step in &case.steps {
@@ -218,15 +221,20 @@ impl WireRunner {
     fn build(&mut self, case: &Case) -> Result<(), WireError> {
         let learns = (case.tables.switches.iter()).any(|switch| switch.learn_age_s.is_some());
         let is_right = |(tables, mtu, _): &(Tables, u32, World)| {
-            !learns && *tables == case.tables && *mtu == case.underlay_mtu
+            !learns && *tables == case.tables && *mtu == case.machine.underlay_mtu
         };
         if self.world.as_ref().is_some_and(is_right) {
             return (self.world.as_ref()).map_or(Ok(()), |(.., world)| world.forget_connections());
         }
         self.world = None;
         self.built += 1;
-        let world = World::build(self.built, &case.tables, case.underlay_mtu, &self.data_path)?;
-        self.world = Some((case.tables.clone(), case.underlay_mtu, world));
+        let world = World::build(
+            self.built,
+            &case.tables,
+            case.machine.underlay_mtu,
+            &self.data_path,
+        )?;
+        self.world = Some((case.tables.clone(), case.machine.underlay_mtu, world));
         Ok(())
     }
 }

@@ -109,9 +109,7 @@ fn every_case_on_the_ebpf_programs() {
             break;
         }
         ran += usize::from(case.name != "many-rules");
-        runner
-            .set_host(&case.tables, case.underlay_mtu, case.leg)
-            .unwrap();
+        runner.set_host(&case.tables, case.machine).unwrap();
         for (index, outcome) in reference::run(case).iter().enumerate() {
             let step = &case.steps[index];
             let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();

@@ -22,7 +22,7 @@ fn cases() -> Vec<Case> {
     let mut cases = wanted().unwrap_or_else(|error| panic!("{error}"));
     cases.sort_by_cached_key(|case| {
         let host = case.tables.host.to_string();
-        (case.fabric_text.clone(), host, case.underlay_mtu)
+        (case.fabric_text.clone(), host, case.machine.underlay_mtu)
     });
     cases
 }

@@ -76,7 +76,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
             Dscp::Copy => 0,
         },
         copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
-        pad: [0],
+        port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
     }
 }

@@ -52,6 +52,7 @@ fn devices() -> Devices {
         uplink_ifindex: 2,
         underlay_mtu: 1600,
         segmenter_ifindex: 9,
+        port_shared: true,
     }
 }
 
@@ -241,6 +242,7 @@ fn settings_become_numbers() {
         (found.family, found.strict, found.tunnel_port),
         (4, 1, 4789)
     );
+    assert_eq!(found.port_shared, 1);
     assert_eq!((found.dscp, found.copy_dscp), (46, 0));
     tables.tunnel.dscp = Dscp::Copy;
     let found = settings(&tables);

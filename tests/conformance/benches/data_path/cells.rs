@@ -266,6 +266,7 @@ fn devices(tables: &Tables) -> Devices {
         uplink_ifindex: UPLINK,
         underlay_mtu: MTU,
         segmenter_ifindex: UPLINK + 1,
+        port_shared: false,
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
 }

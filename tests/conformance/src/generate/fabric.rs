@@ -8,6 +8,7 @@ use overlane_wire::Mac;
 
 use super::firewall::{self, RuleSpec};
 use super::routing::{self, RouterSpec};
+use crate::case::Machine;
 use crate::random::Random;
 
 /// A fabric; the packets enter its first host.
@@ -29,6 +30,8 @@ pub struct FabricSpec {
     pub hosts: usize,
     /// Largest outer IP packet of the first host's uplink.
     pub underlay_mtu: u32,
+    /// Another device of the first host has the tunnel's port.
+    pub port_shared: bool,
     /// Logical switches.
     pub switches: Vec<SwitchSpec>,
     /// Logical ports.
@@ -108,6 +111,7 @@ impl FabricSpec {
                 random.of([(1024, 1024), (50_000, 50_003), (1, 65_535)])
             }),
             hosts,
+            port_shared: random.percent(25),
             underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
             switches,
             ports: Vec::new(),
@@ -181,6 +185,15 @@ impl FabricSpec {
             out += &router.yaml();
         }
         out
+    }
+
+    /// What the first host is like.
+    pub fn machine(&self) -> Machine {
+        Machine {
+            underlay_mtu: self.underlay_mtu,
+            port_shared: self.port_shared,
+            ..Machine::default()
+        }
     }
 
     /// Address of a host's VTEP; of one past the last, nobody's.

@@ -122,7 +122,7 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
     if old.uplink_ifindex == 0 {
         return;
     }
-    let fields: [(&str, String, String); 8] = [
+    let fields: [(&str, String, String); 9] = [
         ("tunnel end point", address(old.vtep), address(new.vtep)),
         (
             "underlay MTU",
@@ -146,6 +146,11 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
             (new.strict != 0).to_string(),
         ),
         ("DSCP", dscp(&old), dscp(&new)),
+        (
+            "another device on the tunnel port",
+            (old.port_shared != 0).to_string(),
+            (new.port_shared != 0).to_string(),
+        ),
         (
             "uplink index",
             old.uplink_ifindex.to_string(),
