@@ -26,7 +26,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
-    config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of KERNEL")
     config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of modules.py")
 
 

@@ -1,5 +1,6 @@
 """Which system tests run, and which skips are red: the rules of selection.py."""
 
+import re
 import subprocess
 import sys
 
@@ -53,17 +54,16 @@ def test_the_whole_run_has_everything(tmp_path):
 
 
 def test_a_skip_that_nobody_expected_is_red_and_named(tmp_path):
-    for workers in ("0", "1"):
-        for reason, code in (("no tool here", 1), (ALLOWED, 0)):
-            done = pytest_run(tmp_path, reason, "--tests", "each", "--strict-skips", "-n", workers)
-            assert done.returncode == code, done.stdout
-            assert ("test_skipped: no tool here" in done.stdout) == bool(code)
-        lenient = pytest_run(tmp_path, "no tool here", "--tests", "each", "-n", workers)
-        assert lenient.returncode == 0, lenient.stdout
+    for workers, reason, code in (("0", "no tool here", 1), ("1", "no tool here", 1), ("1", ALLOWED, 0)):
+        done = pytest_run(tmp_path, reason, "--tests", "each", "--strict-skips", "-n", workers)
+        assert done.returncode == code, done.stdout
+        assert ("test_skipped: no tool here" in done.stdout) == bool(code)
+    lenient = pytest_run(tmp_path, "no tool here", "--tests", "each", "-n", "0")
+    assert lenient.returncode == 0, lenient.stdout
 
 
 def test_every_allowed_reason_is_one_that_a_test_gives():
     sources = "\n".join(file.read_text() for file in (ROOT / "tests" / "system").glob("*.py"))
     for pattern in allowed_skips():
-        words = pattern.pattern.split("; ")[0]
+        words = re.split("[;(]", pattern.pattern)[0]
         assert words in sources, f"skips.txt allows what no test says: {pattern.pattern}"
