@@ -124,7 +124,7 @@ fn flows_for_programs() {
         json!({
             "from": "h1", "to": "h2", "source": "198.18.0.1", "destination": "198.18.0.2",
             "encapsulation": "vxlan", "vni": 5001, "port": 4789, "source_ports": [49152, 65535],
-            "dscp": 0, "line": 5,
+            "options": null, "dscp": 0, "line": 5,
         })
     );
     assert_eq!(
