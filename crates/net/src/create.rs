@@ -17,6 +17,9 @@ use crate::link::device_name;
 use crate::netlink::Netlink;
 use crate::netns::Netns;
 
+/// Nobody else's device has this name.
+const PROBE: &str = "ovl-probe";
+
 /// A VXLAN device of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vxlan {
@@ -143,11 +146,11 @@ impl Netlink {
     pub fn has_kind(&self, kind: &str) -> Result<bool, NetError> {
         let operation = format!("ask for {kind} devices");
         // It has no parameters, so a kernel that knows the kind says that they are missing.
-        match self.add(operation, "probe", InfoKind::from(kind), None) {
+        match self.add(operation, PROBE, InfoKind::from(kind), None) {
             Err(error) if error.is_unsupported() => Ok(false),
             Err(error) if error.errno() == Some(Errno::EINVAL as i32) => Ok(true),
             Err(error) => Err(error),
-            Ok(()) => self.delete("probe").map(|()| true),
+            Ok(()) => self.delete(PROBE).map(|()| true),
         }
     }
 
