@@ -20,7 +20,7 @@ def segmented(lab, encapsulation, family=4):
 
 
 def joined(scene):
-    """Segments in each packet that the far guest gets, on average."""
+    """Segments in each packet that the far guest gets, on average: 1 without joining. How many else, the load decides."""
     near, far = scene.guests
     before = port_counters(scene.hosts[1].name, "port2")["to_port"]
     traffic.tcp_equal(near.ns, near.v4, far.ns, far.v4, size=16 * traffic.MEBIBYTE, timeout=60)
@@ -40,7 +40,7 @@ def apply_beside(scene, *lines):
 def test_segments_are_joined(lab, encapsulation, family):
     scene = segmented(lab, encapsulation, family).apply()
     assert GRO in scene.hosts[1].ns.links()
-    assert joined(scene) > 5
+    assert joined(scene) > 2
 
 
 @WITH_GENEVE
@@ -49,7 +49,7 @@ def test_another_geneve_device_does_it_for_us(lab):
     said = apply_beside(scene, "link add g0 type geneve id 7 remote 198.18.0.9", "link set g0 up")
     assert "device g0 has UDP port 6081 too: " in said and "while it is up, the kernel" in said
     assert GRO not in scene.hosts[1].ns.links()
-    assert joined(scene) > 5
+    assert joined(scene) > 2
 
 
 @WITH_GENEVE
