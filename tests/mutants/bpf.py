@@ -92,7 +92,7 @@ class Tests:
         self.plain = program(object_file)
         for test, seconds, name in self.tests:
             code, out = self.run(test, object_file, seconds, name)
-            if skipped := re.search(r"^skipped: .*", out, re.M):
+            if skipped := re.search(r"^SKIPPED .*", out, re.M):
                 raise Broken(skipped[0], "root, and a kernel with tcx", 77)
             if code != 0:
                 raise Broken(f"{name} fails without any bug planted:\n{out[-2000:]}",

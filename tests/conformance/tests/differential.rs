@@ -74,7 +74,7 @@ fn both_executors_decide_the_same_about_random_packets() {
     let mut kernel = match obstacle() {
         Some(obstacle) => {
             say(&format!(
-                "skipped: both_executors_decide_the_same_about_random_packets on eBPF: {obstacle}"
+                "SKIPPED both_executors_decide_the_same_about_random_packets on eBPF: {obstacle}"
             ));
             None
         }
