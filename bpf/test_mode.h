@@ -42,59 +42,25 @@ static __always_inline __u64 coarse_now_ns(void)
 	return test_mode ? now_ns() : bpf_ktime_get_coarse_ns();
 }
 
-/* The empty asm keeps the compiler from moving a load of the context's member behind the branch, where it
- * would become pointer arithmetic on the context, which the verifier refuses. */
-static __always_inline __u32 device_of_hook(struct __sk_buff *ctx)
-{
-	__u32 ifindex = ctx->ifindex;
-
-	asm volatile("" : "+r"(ifindex));
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		return io ? io->ifindex : 0;
+/* A member of the context; in a test run the one of that name in test_io. The empty asm keeps the compiler
+ * from moving the load of the context's member behind the branch, where it would become pointer arithmetic
+ * on the context, which the verifier refuses. */
+#define FROM_CONTEXT(function, member)                                                               \
+	static __always_inline __u32 function(struct __sk_buff *ctx)                                 \
+	{                                                                                            \
+		__u32 value = ctx->member;                                                           \
+		asm volatile("" : "+r"(value));                                                      \
+		if (test_mode) {                                                                     \
+			struct test_io *io = get_test_io();                                          \
+			return io ? io->member : 0;                                                  \
+		}                                                                                    \
+		return value;                                                                        \
 	}
-	return ifindex;
-}
 
-static __always_inline __u32 mark_of_packet(struct __sk_buff *ctx)
-{
-	__u32 mark = ctx->mark;
-
-	asm volatile("" : "+r"(mark));
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		return io ? io->mark : 0;
-	}
-	return mark;
-}
-
-static __always_inline __u32 gso_size_of(struct __sk_buff *ctx)
-{
-	__u32 size = ctx->gso_size;
-
-	asm volatile("" : "+r"(size));
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		return io ? io->gso_size : 0;
-	}
-	return size;
-}
-
-static __always_inline __u32 gso_segs_of(struct __sk_buff *ctx)
-{
-	__u32 segs = ctx->gso_segs;
-
-	asm volatile("" : "+r"(segs));
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		return io ? io->gso_segs : 0;
-	}
-	return segs;
-}
+FROM_CONTEXT(device_of_hook, ifindex)
+FROM_CONTEXT(mark_of_packet, mark)
+FROM_CONTEXT(gso_size_of, gso_size)
+FROM_CONTEXT(gso_segs_of, gso_segs)
 
 /* Every redirect says here where to. */
 static __always_inline void report_device(__u32 ifindex)
