@@ -74,15 +74,8 @@ class OpenVSwitch:
             host.ns.sysctl("net.ipv6.conf.br-phy.disable_ipv6", 1)
         host.ns.ip("link set br-phy addrgenmode none up",
                    *address_lines("br-phy", host.address, host.number))
-        settings = [f"options:remote_ip={remote}", f"options:local_ip={host.address}",
-                    f"options:key={'flow' if flow_key else vni}"]
-        settings += [f"options:{name}={value}" for name, value in options.items()]
-        self.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev",
-                   "--", "add-port", "br-int", "tunnel", "--", "set", "interface", "tunnel",
-                   f"type={encapsulation}", f"ofport_request={TUNNEL_PORT}", *settings)
+        self._join("netdev", remote, "flow" if flow_key else vni, encapsulation, guests, options)
         for guest in guests:
-            self.vsctl("add-port", "br-int", guest.device, "--", "set", "interface", guest.device,
-                       f"ofport_request={guest.number}")
             # Open vSwitch reads and writes plain frames: it neither finishes a guest's checksum
             # nor cuts its super-packets, so its own guests must do without offloads.
             guest.ns.ethtool("eth0", off=("tx", "tso", "gso", "tx-udp-segmentation"))
@@ -90,10 +83,14 @@ class OpenVSwitch:
 
     def join_kernel(self, remote, vni, encapsulation, guests, **options):
         """The same with the kernel's datapath: the uplink stays the kernel's, guests keep their offloads."""
+        self._join("system", remote, vni, encapsulation, guests, options)
+
+    def _join(self, datapath, remote, key, encapsulation, guests, options):
+        """br-int with a tunnel towards `remote` and the guests."""
         settings = [f"options:{name}={value}" for name, value in
-                    {"remote_ip": remote, "local_ip": self.host.address, "key": vni,
+                    {"remote_ip": remote, "local_ip": self.host.address, "key": key,
                      **options}.items()]
-        self.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=system",
+        self.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", f"datapath_type={datapath}",
                    "--", "add-port", "br-int", "tunnel", "--", "set", "interface", "tunnel",
                    f"type={encapsulation}", f"ofport_request={TUNNEL_PORT}", *settings)
         for guest in guests:
