@@ -1,5 +1,6 @@
 """`apply` and `remove`: what they change, and that they change nothing else."""
 
+import json
 import signal
 import subprocess
 import time
@@ -196,6 +197,32 @@ def test_remove_works_when_the_namespace_is_gone(lab):
     subprocess.run(["ip", "netns", "delete", host.netns], check=True)
     overlane("remove", "--host", host.name)
     assert state.pins(host.name) == [] and state.state_files(host.name) == {}
+
+
+def test_a_namespace_with_the_inode_of_one_that_is_gone_is_another(lab):
+    """The kernel gives inodes again at once; only the cookie tells the two apart."""
+    scene = Scene(lab, VXLAN, 4).apply()
+    host = scene.hosts[0]
+    before = state.devices(host.ns)
+    left = json.loads((STATE / f"{host.name}.json").read_text())
+    gone = f"{host.name}gone"
+    file = STATE / f"{gone}.json"
+    path = lab.directory / "fabric.yaml"
+    try:
+        left |= {"host": gone, "netns": f"{host.netns}gone"}
+        file.write_text(json.dumps(left))
+        refused = apply(path, host.name, host.netns, expect=1)
+        assert f"host {gone} is applied in this namespace already" in refused.stderr
+        left["netns_cookie"] += 1
+        file.write_text(json.dumps(left))
+        assert "nothing differs" in apply(path, host.name, host.netns).stdout
+        overlane("remove", "--host", gone)
+        assert not file.exists()
+    finally:
+        file.unlink(missing_ok=True)
+    assert state.devices(host.ns) == before
+    near, far = scene.guests
+    traffic.ping(near.ns, far.v4)
 
 
 def test_the_host_may_be_applied_again_in_a_new_namespace_of_the_same_name(lab):

@@ -19,7 +19,7 @@ use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
-use crate::state::{self, State};
+use crate::state::{self, NetnsId, State};
 use crate::{Holder, HostError, Note, Report, capture, devices, preflight};
 
 /// What to apply, and how.
@@ -252,7 +252,7 @@ fn decide_promiscuous(
     tables: &Tables,
     resolved: &Resolved,
     current: &Current,
-    netns_id: (u64, u64),
+    netns_id: NetnsId,
 ) -> Promiscuous {
     let before = current.state.as_ref();
     let before = before.filter(|state| state.netns_id == netns_id);

@@ -19,7 +19,7 @@ use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::preflight::Resolved;
 use crate::promiscuous::Promiscuous;
 use crate::report::Change;
-use crate::state::NextHop;
+use crate::state::{NetnsId, NextHop};
 
 /// One thing to do. Devices are looked up when a step runs: earlier steps may have created them.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ pub(crate) struct Target<'a> {
     /// With the segmenter's index if the right one exists, else 0.
     pub(crate) contents: &'a Contents,
     pub(crate) data_path: &'a DataPath<'a>,
-    pub(crate) netns_id: (u64, u64),
+    pub(crate) netns_id: NetnsId,
     pub(crate) promiscuous: &'a Promiscuous,
 }
 

@@ -26,14 +26,14 @@ pub(crate) use router::RouterState;
 const SCHEMA: u32 = 3;
 
 /// Contents of `/run/overlane/<host>.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) schema: u32,
     pub(crate) host: String,
     /// Name of the namespace; none for the one `apply` ran in.
     pub(crate) netns: Option<String>,
-    /// Device and inode of the namespace: a name can be given to another one.
-    pub(crate) netns_id: (u64, u64),
+    #[serde(flatten)]
+    pub(crate) netns_id: NetnsId,
     /// True while `apply` works, and after it was killed.
     pub(crate) in_progress: bool,
     /// Which build of the data path is attached.
@@ -63,6 +63,35 @@ pub(crate) struct State {
     pub(crate) rules: Vec<RuleState>,
     #[serde(default)]
     pub(crate) routers: Vec<RouterState>,
+}
+
+/// Which namespace it is: a name can be given to another one, and so can an inode when its namespace is gone.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct NetnsId {
+    /// Device and inode of its file.
+    #[serde(rename = "netns_id")]
+    file: (u64, u64),
+    /// The kernel's number for it, never given again. Files of earlier versions have none.
+    #[serde(rename = "netns_cookie", default)]
+    cookie: Option<u64>,
+}
+
+impl NetnsId {
+    /// Whether a namespace of this name exists, and is the one.
+    fn is_named(self, name: &str) -> bool {
+        let file = file_id(&Path::new("/run/netns").join(name));
+        // Only who has entered a namespace can ask for its cookie.
+        let id = || Netns::open(name).ok()?.run(netns_id).ok()?.ok();
+        file.is_ok_and(|file| file == self.file) && id() == Some(self)
+    }
+}
+
+impl PartialEq for NetnsId {
+    /// Without a cookie on one side the file decides.
+    fn eq(&self, other: &Self) -> bool {
+        let cookies = self.cookie.zip(other.cookie);
+        self.file == other.file && cookies.is_none_or(|(one, two)| one == two)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -187,7 +216,7 @@ impl State {
             schema: SCHEMA,
             host: tables.host.to_string(),
             netns: None,
-            netns_id: (0, 0),
+            netns_id: NetnsId::default(),
             in_progress: false,
             object_digest: String::new(),
             map_signature: String::new(),
@@ -224,7 +253,7 @@ impl State {
         // It may have been given a name after it was applied by none.
         let names = self.netns.iter().cloned().chain(netns::list()?);
         for name in names {
-            if named_netns_id(&name) == Some(self.netns_id) {
+            if self.netns_id.is_named(&name) {
                 return Ok(Some(Netns::open(&name)?));
             }
         }
@@ -233,9 +262,10 @@ impl State {
 
     /// Whether that namespace can be seen to exist still: by its name, or as that of the first process.
     pub(crate) fn lives_elsewhere(&self) -> bool {
-        let named = self.netns.as_deref().and_then(named_netns_id);
-        let first = file_id(Path::new("/proc/1/ns/net")).ok();
-        [named, first].contains(&Some(self.netns_id))
+        let id = self.netns_id;
+        let first = file_id(Path::new("/proc/1/ns/net"));
+        self.netns.as_deref().is_some_and(|name| id.is_named(name))
+            || first.is_ok_and(|file| file == id.file)
     }
 
     /// Writes the file in one step: a reader sees the old or the new one.
@@ -257,13 +287,11 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 }
 
 /// Identity of the namespace of this thread.
-pub(crate) fn netns_id() -> Result<(u64, u64), HostError> {
-    file_id(Path::new("/proc/thread-self/ns/net"))
-}
-
-/// Identity of a named namespace, if it exists.
-pub(crate) fn named_netns_id(name: &str) -> Option<(u64, u64)> {
-    file_id(&Path::new("/run/netns").join(name)).ok()
+pub(crate) fn netns_id() -> Result<NetnsId, HostError> {
+    Ok(NetnsId {
+        file: file_id(Path::new("/proc/thread-self/ns/net"))?,
+        cookie: Some(netns::current_cookie()?),
+    })
 }
 
 fn file_id(path: &Path) -> Result<(u64, u64), HostError> {
@@ -368,6 +396,24 @@ mod tests {
         assert!(state.promiscuous.is_empty());
         let again = serde_json::to_vec(&state).unwrap();
         assert_eq!(decode(&again).unwrap(), state);
+    }
+
+    #[test]
+    fn an_inode_that_was_given_again_is_another_namespace() {
+        let state = decode(FIRST.as_bytes()).unwrap();
+        let id = |inode, cookie| NetnsId {
+            file: (4, inode),
+            cookie,
+        };
+        assert_eq!(state.netns_id, id(4_026_531_840, Some(7)));
+        assert_ne!(state.netns_id, id(4_026_531_841, Some(7)));
+        assert_ne!(id(5, Some(7)), id(5, Some(8)));
+        let text = FIRST.replace("4026531840]", "4026531840], \"netns_cookie\": 7");
+        let state = decode(text.as_bytes()).unwrap();
+        assert_eq!(state.netns_id, id(4_026_531_840, Some(7)));
+        assert_ne!(state.netns_id, id(4_026_531_840, Some(8)));
+        let again = serde_json::to_vec(&state).unwrap();
+        assert_ne!(decode(&again).unwrap().netns_id, id(4_026_531_840, Some(8)));
     }
 
     #[test]

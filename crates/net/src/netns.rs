@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -168,6 +169,21 @@ pub fn list() -> Result<Vec<String>, NetError> {
         .map_err(|error| refused("list the namespaces", "any", errno_of(&error)))?;
     names.sort();
     Ok(names)
+}
+
+/// The cookie of the namespace of the calling thread: a number that no other namespace has, or gets before the
+/// machine starts anew. An inode is given again as soon as its namespace is gone.
+pub fn current_cookie() -> Result<u64, NetError> {
+    UnixDatagram::unbound()
+        .map_err(|error| errno_of(&error))
+        .and_then(|socket| sys::netns_cookie(&socket))
+        .map_err(|errno| {
+            refused(
+                "ask for the cookie of the namespace",
+                "of this thread",
+                errno,
+            )
+        })
 }
 
 /// The identity of the calling thread's namespace.

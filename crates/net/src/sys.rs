@@ -1,5 +1,5 @@
-//! The system calls without a safe wrapper: the ethtool and TUN ioctls, and the hook between fork and
-//! exec that moves a child into a namespace. Nothing above this file is unsafe.
+//! The system calls without a safe wrapper: the ethtool and TUN ioctls, the cookie of a namespace, and the
+//! hook between fork and exec that moves a child into a namespace. Nothing above this file is unsafe.
 
 use std::fs::File;
 use std::io;
@@ -45,6 +45,23 @@ pub(crate) fn enter_before_exec(command: &mut Command, netns: Arc<File>) {
     unsafe {
         command.pre_exec(move || setns(&*netns, CloneFlags::CLONE_NEWNET).map_err(io::Error::from));
     }
+}
+
+/// `SO_NETNS_COOKIE` (net/core/sock.c): the number of the namespace that a socket belongs to.
+pub(crate) fn netns_cookie(socket: &impl AsRawFd) -> Result<u64, Errno> {
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of the u64 on this stack frame.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    Errno::result(code).map(|_| cookie)
 }
 
 /// One `SIOCETHTOOL` request. `buffer` is the structure of the command in its first word, and is overwritten
