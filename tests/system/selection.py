@@ -23,6 +23,7 @@ def pytest_addoption(parser):
                      help="a skip whose reason is not in skips.txt fails the run")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook, too
 def pytest_collection_modifyitems(config, items):
     for item in items:
         if "only_one_lab" in item.fixturenames:

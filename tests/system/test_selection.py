@@ -53,6 +53,18 @@ def test_the_whole_run_has_everything(tmp_path):
     assert "1 failed, 6 passed, 1 skipped" in done.stdout
 
 
+def test_tests_of_the_laboratory_share_a_worker(tmp_path):
+    """xdist writes the group behind a test's name, and sends a group to one worker."""
+    names = [f"test_study_{letter}" for letter in "abcdef"]
+    text = "import pytest\n\n@pytest.fixture\ndef only_one_lab():\n    pass\n"
+    text += "".join(f"\ndef {name}(only_one_lab):\n    pass\n" for name in names)
+    (tmp_path / "test_studies.py").write_text(text)
+    done = pytest_run(tmp_path, ALLOWED, "--tests", "each", "-v", "-n", "3", "--dist", "loadgroup")
+    ran = re.findall(r"^\[(gw\d)\].* PASSED \S*test_studies.py::(\w+)@laboratory", done.stdout, re.MULTILINE)
+    assert sorted(name for _, name in ran) == names, done.stdout
+    assert len({worker for worker, _ in ran}) == 1, done.stdout
+
+
 def test_a_skip_that_nobody_expected_is_red_and_named(tmp_path):
     for workers, reason, code in (("0", "no tool here", 1), ("1", "no tool here", 1), ("1", ALLOWED, 0)):
         done = pytest_run(tmp_path, reason, "--tests", "each", "--strict-skips", "-n", workers)
