@@ -5,15 +5,14 @@ use std::fmt::{Debug, Display};
 use std::net::IpAddr;
 
 use overlane_ebpf::test_run::Action;
-use overlane_model::{DeviceName, Encapsulation, Hook, Name, Tables, Verdict};
+use overlane_model::{DeviceName, Hook, Name, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
-
-use overlane_wire::{EtherType, ethernet, geneve, ipv4, ipv6, udp, vxlan};
 
 use crate::Count;
 use crate::case::{Case, Counted, Destination, Left, Step};
 use crate::dissect::{difference, dissect, text};
 use crate::test_runner::{Device, LeftBy, Observed};
+use crate::wire_runner::carries_ip;
 
 /// What a test says of a case whose packet `index` differs from what it must be.
 pub fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
@@ -288,32 +287,6 @@ fn is_device(tables: &Tables, hook: Hook, output: &Output, left: &LeftBy) -> boo
         (Output::Leg { device, .. }, Device::Leg(found)) => device == found,
         _ => false,
     }
-}
-
-/// Whether the frame in a tunnel packet of ours is an IP packet.
-fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
-    let version = bytes.get(ethernet::LEN).map(|first| first >> 4);
-    let ip_len = if version == Some(6) {
-        ipv6::LEN
-    } else {
-        ipv4::LEN
-    };
-    let tunnel_at = ethernet::LEN + ip_len + udp::LEN;
-    let options = |first: &u8| usize::from(first & 0x3f) * 4;
-    let tunnel_len = match tunnel {
-        Encapsulation::Vxlan => vxlan::LEN,
-        Encapsulation::Geneve => geneve::BASE_LEN + bytes.get(tunnel_at).map_or(0, options),
-    };
-    let kind = |at: usize| {
-        let [high, low] = *bytes.get(at..at + 2)?.first_chunk()?;
-        Some(EtherType(u16::from_be_bytes([high, low])))
-    };
-    let at = tunnel_at + tunnel_len + 12;
-    let kind = match kind(at) {
-        Some(tag) if tag.is_vlan() => kind(at + ethernet::TAG_LEN),
-        kind => kind,
-    };
-    kind.is_some_and(|kind| [EtherType::IPV4, EtherType::IPV6].contains(&kind))
 }
 
 fn device_of<'a>(tables: &'a Tables, port: &Name) -> Option<&'a DeviceName> {

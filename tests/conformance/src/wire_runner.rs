@@ -34,6 +34,7 @@ use crate::dissect::{difference, dissect, text};
 use crate::test_runner::data_path;
 
 use expected::{Expected, Place, Walk};
+pub(crate) use frame::carries_ip;
 use world::World;
 
 /// Everything that must come has come by then.

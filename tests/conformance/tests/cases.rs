@@ -6,13 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use overlane_conformance::case::{Case, wanted};
 use overlane_conformance::compare::{self, failure};
 use overlane_conformance::pcap::pcap;
 use overlane_conformance::reference;
+use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
 use overlane_conformance::wire_runner::cannot_run;
 
@@ -58,11 +58,6 @@ fabric:
         .unwrap();
     }
     Case::parse(Path::new("many-rules/case.yaml"), &text).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Past the test harness, which shows nothing of a test that passes.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn report(failures: &[String]) {

@@ -8,12 +8,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::process::Command;
 
 use overlane_conformance::differential::{self, Met, PLACES, shrink};
 use overlane_conformance::generate::{FabricSpec, World, sequence};
 use overlane_conformance::random::Random;
+use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, obstacle};
 use overlane_model::Verdict;
 
@@ -60,10 +60,6 @@ fn seed() -> (u64, String) {
         Some((number, start)) => (number.into(), format!("of commit {start}")),
         None => (1, "fixed: git names no commit here".into()),
     }
-}
-
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[test]

@@ -5,17 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::Write as _;
-
 use overlane_conformance::case::{Case, wanted};
 use overlane_conformance::compare::failure;
+use overlane_conformance::say;
 use overlane_conformance::test_runner::can_run;
 use overlane_conformance::wire_runner::{Ran, WireRunner, cannot_run, obstacle};
-
-/// Past the test harness, which shows nothing of a test that passes.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
 
 /// Cases of one host follow each other, for they share it.
 fn cases() -> Vec<Case> {

@@ -155,12 +155,7 @@ pub(super) fn untagged(mut packet: Packet) -> Packet {
 
 /// The IP header of the frame at `at`, behind at most one tag.
 pub(super) fn ip(bytes: &[u8], at: usize) -> Option<Ip> {
-    let mut at = at + ethernet::LEN;
-    let mut kind = EtherType(be16(bytes, at - 2)?);
-    if kind.is_vlan() {
-        at += ethernet::TAG_LEN;
-        kind = EtherType(be16(bytes, at - 2)?);
-    }
+    let (kind, at) = payload(bytes, at)?;
     match kind {
         EtherType::IPV4 => Some(Ip {
             at,
@@ -183,10 +178,21 @@ pub(super) fn ip(bytes: &[u8], at: usize) -> Option<Ip> {
     }
 }
 
-/// Whether the frame in a tunnel packet is IP.
-pub(super) fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
-    let inner = || ip(bytes, inner_at(bytes, &ip(bytes, 0)?, tunnel)?);
-    inner().is_some()
+/// What the frame at `at` carries behind at most one tag, and where.
+fn payload(bytes: &[u8], at: usize) -> Option<(EtherType, usize)> {
+    let at = at + ethernet::LEN;
+    let kind = EtherType(be16(bytes, at - 2)?);
+    if !kind.is_vlan() {
+        return Some((kind, at));
+    }
+    let at = at + ethernet::TAG_LEN;
+    Some((EtherType(be16(bytes, at - 2)?), at))
+}
+
+/// Whether the frame in a tunnel packet says that it carries IP.
+pub(crate) fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
+    let inner = || payload(bytes, inner_at(bytes, &ip(bytes, 0)?, tunnel)?);
+    inner().is_some_and(|(kind, _)| [EtherType::IPV4, EtherType::IPV6].contains(&kind))
 }
 
 pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
