@@ -5,15 +5,15 @@ use std::{fmt, fs};
 
 use crate::{EbpfError, sys};
 
-/// A kernel's version: 6.12.
+/// A kernel's version: 6.12.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion(u32, u32);
+pub struct KernelVersion(pub u32, pub u32, pub u32);
 
 /// The oldest kernel that the tests boot and pass on (`tests/kernels/`). Older ones may do, and nobody has tried.
-pub const OLDEST_TESTED: KernelVersion = KernelVersion(6, 12);
+pub const OLDEST_TESTED: KernelVersion = KernelVersion(6, 12, 0);
 
 /// First kernel with tcx, without which nothing attaches.
-const FIRST_WITH_TCX: KernelVersion = KernelVersion(6, 6);
+const FIRST_WITH_TCX: KernelVersion = KernelVersion(6, 6, 0);
 
 /// Number and name of each capability we use (linux/capability.h): attach and devices, everything that
 /// CAP_BPF does not cover (namespaces, objects by id), maps and programs.
@@ -42,7 +42,7 @@ pub fn running_kernel() -> Result<String, EbpfError> {
 
 /// Whether a kernel with this release is new enough to count as tested.
 pub(crate) fn is_tested(release: &str) -> bool {
-    version(release) >= OLDEST_TESTED
+    KernelVersion::of(release) >= OLDEST_TESTED
 }
 
 /// This process has the capabilities.
@@ -65,15 +65,19 @@ pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
     }
 }
 
-fn version(release: &str) -> KernelVersion {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().unwrap_or(0));
-    KernelVersion(numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+impl KernelVersion {
+    /// The version that a release begins with; what it does not say is 0.
+    pub fn of(release: &str) -> Self {
+        let mut numbers = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map(|part| part.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Self(next(), next(), next())
+    }
 }
 
 fn check_release(release: &str) -> Result<(), EbpfError> {
-    if version(release) >= FIRST_WITH_TCX {
+    if KernelVersion::of(release) >= FIRST_WITH_TCX {
         Ok(())
     } else {
         Err(EbpfError::KernelTooOld {
@@ -82,6 +86,7 @@ fn check_release(release: &str) -> Result<(), EbpfError> {
     }
 }
 
+/// The series.
 impl fmt::Display for KernelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0, self.1)

@@ -1,7 +1,7 @@
 //! Receive coalescing (GRO): the kernel joins tunnel packets only of a UDP port that some tunnel device has. That
 //! is ours (`ovl-gro`), unless another device has the port already, or the kernel does it wrongly.
 
-use overlane_ebpf::preflight::running_kernel;
+use overlane_ebpf::preflight::{KernelVersion, running_kernel};
 use overlane_model::{Encapsulation, Tables};
 use overlane_net::{Link, Netlink};
 
@@ -9,12 +9,21 @@ use crate::paths;
 use crate::preflight::Links;
 use crate::{HostError, Note};
 
-/// Whether `apply` makes its device, and what there is to tell.
+/// What there is to do for it.
+pub(crate) enum Coalescing {
+    /// `apply` makes its device.
+    OwnDevice,
+    /// Another device has the tunnel's port. There is no room for ours.
+    OtherDevice(Note),
+    /// There is none.
+    None(Note),
+}
+
 pub(crate) fn decide(
     tables: &Tables,
     links: &Links<'_>,
     netlink: &Netlink,
-) -> Result<(bool, Option<Note>), HostError> {
+) -> Result<Coalescing, HostError> {
     let (kind, port) = (tables.tunnel.encapsulation.name(), tables.tunnel.port);
     if let Some(other) = other(links, port) {
         let note = Note::OtherTunnel {
@@ -22,19 +31,24 @@ pub(crate) fn decide(
             port,
             coalesces: other.up && other.kind.as_deref() == Some(kind),
         };
-        return Ok((false, Some(note)));
+        return Ok(Coalescing::OtherDevice(note));
     }
     let running = running_kernel()?;
     if tables.tunnel.encapsulation == Encapsulation::Geneve && is_unsafe(&running) {
         let reason =
             format!("Linux {running} does it wrongly for Geneve: CVE-2026-72408, mended in 7.1.5");
-        return Ok((false, Some(Note::NoGro { port, reason })));
+        return Ok(Coalescing::None(Note::NoGro { port, reason }));
     }
-    if !netlink.has_kind(kind)? {
+    // Ours is there on all but the first run.
+    let has_kind = || match links.get(paths::GRO) {
+        Some(ours) if ours.kind.as_deref() == Some(kind) => Ok(true),
+        _ => netlink.has_kind(kind),
+    };
+    if !has_kind()? {
         let reason = format!("this kernel has no {kind} devices");
-        return Ok((false, Some(Note::NoGro { port, reason })));
+        return Ok(Coalescing::None(Note::NoGro { port, reason }));
     }
-    Ok((true, None))
+    Ok(Coalescing::OwnDevice)
 }
 
 /// Another device than ours on the tunnel's port; first one that is up.
@@ -51,11 +65,8 @@ fn other<'a>(links: &Links<'a>, port: u16) -> Option<&'a Link> {
 
 /// On these kernels a packet's own hint decides how it is joined, before any program of ours sees it.
 fn is_unsafe(release: &str) -> bool {
-    let numbers = release.split(|c: char| !c.is_ascii_digit());
-    let mut numbers = numbers.map(|number| number.parse::<u32>().unwrap_or(0));
-    let mut next = || numbers.next().unwrap_or(0);
-    let version = (next(), next(), next());
-    ((7, 0, 0)..(7, 1, 5)).contains(&version)
+    let wrong = KernelVersion(7, 0, 0)..KernelVersion(7, 1, 5);
+    wrong.contains(&KernelVersion::of(release))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
 use overlane_net::{Link, Netlink, Nud};
 
-use crate::coalescing;
+use crate::coalescing::{self, Coalescing};
 use crate::error::{UnfitDevice, UsedAs};
 use crate::legs;
 use crate::state::{self, NextHop, State};
@@ -121,8 +121,6 @@ pub(crate) fn resolve(
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
     }
-    let (coalescing, told) = coalescing::decide(tables, &links, netlink)?;
-    notes.extend(told);
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
         return Err(HostError::MissingDevices {
@@ -135,9 +133,15 @@ pub(crate) fn resolve(
     check_mtu(tables, uplink.mtu, overhead)?;
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
-    devices.port_shared = notes
-        .iter()
-        .any(|note| matches!(note, Note::OtherTunnel { .. }));
+    let coalescing = coalescing::decide(tables, &links, netlink)?;
+    devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
+    let coalescing = match coalescing {
+        Coalescing::OwnDevice => true,
+        Coalescing::OtherDevice(note) | Coalescing::None(note) => {
+            notes.push(note);
+            false
+        }
+    };
     let uplink_promiscuous = uplink.promiscuous;
     let mut next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
     next_hops.extend(legs::next_hops(tables, netlink)?);

@@ -19,7 +19,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use overlane_ebpf::{DataPath, EbpfError, preflight};
+use overlane_ebpf::preflight::{self, KernelVersion};
+use overlane_ebpf::{DataPath, EbpfError};
 use overlane_host::{HostError, paths};
 use overlane_model::{DeviceName, GatewayPlace, Tables};
 use overlane_net::NetError;
@@ -170,12 +171,8 @@ fn to_send(tables: &Tables, step: &Step) -> Option<frame::ToSend> {
 }
 
 fn taps_take_tunnels() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|number| number.parse().unwrap_or(0));
-    let version: [u32; 2] = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
-    version >= [6, 17]
+    preflight::running_kernel()
+        .is_ok_and(|release| KernelVersion::of(&release) >= KernelVersion(6, 17, 0))
 }
 
 const fn is_length_of_a_device(packet: &Packet) -> bool {
