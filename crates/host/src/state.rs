@@ -77,12 +77,13 @@ pub(crate) struct NetnsId {
 }
 
 impl NetnsId {
-    /// Whether a namespace of this name exists, and is the one.
-    fn is_named(self, name: &str) -> bool {
-        let file = file_id(&Path::new("/run/netns").join(name));
+    /// The namespace of this name, if it exists and is the one.
+    fn named(self, name: &str) -> Option<Netns> {
+        let file = file_id(&Path::new("/run/netns").join(name)).ok()?;
         // Only who has entered a namespace can ask for its cookie.
-        let id = || Netns::open(name).ok()?.run(netns_id).ok()?.ok();
-        file.is_ok_and(|file| file == self.file) && id() == Some(self)
+        let netns = (file == self.file).then(|| Netns::open(name).ok())??;
+        let id = netns.run(netns_id).ok()?.ok()?;
+        (id == self).then_some(netns)
     }
 }
 
@@ -251,21 +252,16 @@ impl State {
             return Ok(Some(Netns::current()?));
         }
         // It may have been given a name after it was applied by none.
-        let names = self.netns.iter().cloned().chain(netns::list()?);
-        for name in names {
-            if self.netns_id.is_named(&name) {
-                return Ok(Some(Netns::open(&name)?));
-            }
-        }
-        Ok(None)
+        let mut names = self.netns.iter().cloned().chain(netns::list()?);
+        Ok(names.find_map(|name| self.netns_id.named(&name)))
     }
 
     /// Whether that namespace can be seen to exist still: by its name, or as that of the first process.
     pub(crate) fn lives_elsewhere(&self) -> bool {
         let id = self.netns_id;
         let first = file_id(Path::new("/proc/1/ns/net"));
-        self.netns.as_deref().is_some_and(|name| id.is_named(name))
-            || first.is_ok_and(|file| file == id.file)
+        let named = self.netns.as_deref().and_then(|name| id.named(name));
+        named.is_some() || first.is_ok_and(|file| file == id.file)
     }
 
     /// Writes the file in one step: a reader sees the old or the new one.
