@@ -7,12 +7,12 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use aya::maps::{Map, MapData, MapError, RingBuf};
+use aya::maps::{MapData, MapError, RingBuf};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
 use crate::abi::{Capture, EVENT_BYTES, Event};
-use crate::maps::MapSet;
+use crate::maps::{self, MapSet};
 
 const CAPTURE: &str = "capture";
 const EVENTS: &str = "events";
@@ -55,11 +55,8 @@ impl Events {
     }
 
     fn new(data: Result<MapData, MapError>) -> Result<Self, EbpfError> {
-        let map = Map::from_map_data(data.map_err(EbpfError::Ring)?);
-        let ring = map.and_then(RingBuf::try_from);
-        Ok(Self {
-            ring: ring.map_err(EbpfError::Ring)?,
-        })
+        let ring = maps::ring(data).map_err(EbpfError::Ring)?;
+        Ok(Self { ring })
     }
 
     /// Takes the oldest event, with the bytes of its packet, if one is there.

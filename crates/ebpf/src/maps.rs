@@ -8,12 +8,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use aya::maps::{Map, MapData, MapError, RingBuf};
+
 use crate::sys::{self, RawMap};
 use crate::tables::{Contents, Entries, Table};
 use crate::{EbpfError, Layout};
 
 /// Layout of every map, by name.
 pub type Layouts = BTreeMap<String, Layout>;
+
+/// The reading end of a ring.
+pub(crate) fn ring(data: Result<MapData, MapError>) -> Result<RingBuf<MapData>, MapError> {
+    RingBuf::try_from(Map::from_map_data(data?)?)
+}
 
 /// The maps of one data path.
 #[derive(Debug)]

@@ -5,11 +5,12 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use aya::maps::{Map, MapData, MapError, RingBuf};
+use aya::maps::{MapData, MapError, RingBuf};
 use zerocopy::FromBytes;
 
 use crate::EbpfError;
 use crate::abi::firewall::{LOG_BYTES, LogRecord};
+use crate::maps;
 
 const RULE_LOG: &str = "rule_log";
 
@@ -30,11 +31,8 @@ impl RuleLog {
     }
 
     fn new(data: Result<MapData, MapError>) -> Result<Self, EbpfError> {
-        let map = Map::from_map_data(data.map_err(EbpfError::LogRing)?);
-        let ring = map.and_then(RingBuf::try_from);
-        Ok(Self {
-            ring: ring.map_err(EbpfError::LogRing)?,
-        })
+        let ring = maps::ring(data).map_err(EbpfError::LogRing)?;
+        Ok(Self { ring })
     }
 
     /// Takes the oldest record, if one is there.
