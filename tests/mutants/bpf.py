@@ -8,7 +8,7 @@ import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from jobs import ROOT, Broken, Tally, end, known
+from jobs import ROOT, Broken, Tally, known
 from plant import bugs, plant
 
 WORKERS = 2
@@ -53,9 +53,7 @@ def run(room, seed, count):
                     print(f"  … {done} of {len(chosen)}", flush=True)
         except BaseException:
             # The pool waits for what runs: that ends now.
-            room.closing.set()
-            for process in list(room.running):
-                end(process)
+            room.close()
             pool.shutdown(cancel_futures=True)
             raise
     return tally

@@ -43,10 +43,14 @@ class Room:
         return self
 
     def __exit__(self, *_):
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self):
+        """Ends what runs; nothing new begins."""
         self.closing.set()
         for process in list(self.running):
             end(process)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, command, seconds, **more):
         """(code, output) of a command; code None: it took longer."""
