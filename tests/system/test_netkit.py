@@ -32,12 +32,7 @@ def netkit_scene(lab, encapsulation, wire):
 
 def test_ping_tcp_and_udp_both_ways(lab, encapsulation, wire):
     scene = netkit_scene(lab, encapsulation, wire)
-    near, far = scene.guests
-    for a, b in zip(near.addresses, far.addresses):
-        traffic.ping(near.ns, b)
-        traffic.tcp_equal(near.ns, a, far.ns, b, size=4 * traffic.MEBIBYTE)
-        traffic.tcp_equal(far.ns, b, near.ns, a, size=4 * traffic.MEBIBYTE, port=5301)
-        traffic.udp_equal(near.ns, a, far.ns, b)
+    traffic.speak(*scene.guests, size=4 * traffic.MEBIBYTE)
 
 
 def test_frames_enter_the_guests_namespace_without_a_transmit(lab, encapsulation):

@@ -40,20 +40,10 @@ OPEN_VSWITCH = pytest.param(open_vswitch, id="ovs", marks=[
 PEERS = pytest.mark.parametrize("join", [KERNEL_DEVICE, OPEN_VSWITCH])
 
 
-def reach(scene, near, far):
-    for a, b in zip(near.addresses, far.addresses):
-        traffic.ping(near.ns, b)
-        traffic.ping(far.ns, a)
-        traffic.tcp_equal(near.ns, a, far.ns, b, size=4 * traffic.MEBIBYTE)
-        traffic.tcp_equal(far.ns, b, near.ns, a, size=4 * traffic.MEBIBYTE, port=5301)
-
-
 @PEERS
 def test_ping_and_tcp_both_ways(lab, family, join):
     scene = scene_with(lab, family, join)
-    near, far = scene.guests
-    reach(scene, near, far)
-    traffic.udp_equal(near.ns, near.v4, far.ns, far.v4)
+    traffic.speak(*scene.guests, size=4 * traffic.MEBIBYTE)
     counts = verdicts(scene.hosts[0].name)
     assert counts["from_underlay", "to_port"] > 100
     assert not [key for key in counts if "geneve" in key[1] or "unknown" in key[1]], counts
@@ -62,8 +52,7 @@ def test_ping_and_tcp_both_ways(lab, family, join):
 @PEERS
 def test_super_packets_are_cut_right_behind_the_shorter_header(lab, join):
     scene = scene_with(lab, 4, join, wire="segmented")
-    near, far = scene.guests
-    reach(scene, near, far)
+    traffic.speak(*scene.guests, size=4 * traffic.MEBIBYTE)
 
 
 @PEERS

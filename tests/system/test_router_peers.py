@@ -20,16 +20,6 @@ pytestmark = pytest.mark.needs_overlane
 OTHER_TUNNEL = 101
 
 
-def speak(near, far, size=traffic.MEBIBYTE):
-    """Two machines in different switches, both ways, over both families."""
-    for a, b in zip(near.addresses, far.addresses):
-        traffic.ping(near.ns, b)
-        traffic.ping(far.ns, a)
-        traffic.tcp_equal(near.ns, a, far.ns, b, size=size)
-        traffic.tcp_equal(far.ns, b, near.ns, a, size=size, port=5301)
-        traffic.udp_equal(near.ns, a, far.ns, b)
-
-
 def the_router_is_there(guest, segment):
     """Found by the guest's own questions, answered by nobody but the gateway."""
     for router, address in zip(segment.router, guest.addresses):
@@ -50,8 +40,8 @@ def test_a_guest_of_a_kernels_vxlan_device_uses_the_router(lab, family, wire_mod
     kernel.join(peer, gateway.address, 5001, [stranger], mtu=estate.mtu)
     estate.apply()
     the_router_is_there(stranger, estate.segments["front"])
-    speak(stranger, here)
-    speak(stranger, there)
+    traffic.speak(stranger, here)
+    traffic.speak(stranger, there)
     for mine, router, target in zip(stranger.addresses, estate.segments["front"].router, there.addresses):
         assert probes.route_of(stranger.ns, target, source=mine) == [router, target]
         assert ask(stranger.ns, target) == probes.Refusal(PORT_UNREACHABLE[probes.family_of(target)], target)
@@ -109,8 +99,8 @@ def test_a_guest_of_open_vswitch_uses_the_router(lab, family):
     ):
         switch.ofctl("add-flow", flow)
     the_router_is_there(stranger, estate.segments["front"])
-    speak(stranger, here)
-    speak(stranger, there)
+    traffic.speak(stranger, here)
+    traffic.speak(stranger, there)
     assert switch.flow_packets("cookie=0x1") > 100 and switch.flow_packets("cookie=0x3") > 100
     assert switch.flow_packets("cookie=0x4") == 0, "something came that is not the router's"
     counts = verdicts(gateway.name)
@@ -133,7 +123,7 @@ def test_a_peer_that_sends_no_option_finds_the_router_too(lab):
     switch.join(estate.hosts[0].address, 5001, GENEVE, [stranger])
     switch.ofctl("add-tlv-map", "{class=0x102,type=0x80,len=4}->tun_metadata0")
     the_router_is_there(stranger, estate.segments["front"])
-    speak(stranger, here)
+    traffic.speak(stranger, here)
 
 
 @pytest.mark.needs(*access.TOOLS)

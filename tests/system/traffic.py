@@ -178,6 +178,16 @@ def udp_equal(client_ns, client, server_ns, server, sizes=(1, 64, 512, 1300), po
             assert near.recv(65535) == data[::-1], f"datagram of {size} bytes back differs"
 
 
+def speak(near, far, size=MEBIBYTE):
+    """Two machines both ways, over both families: pings, `size` bytes of TCP each way at once, UDP."""
+    for a, b in zip(near.addresses, far.addresses):
+        ping(near.ns, b)
+        ping(far.ns, a)
+        tcp_equal(near.ns, a, far.ns, b, size=size)
+        tcp_equal(far.ns, b, near.ns, a, size=size, port=5301)
+        udp_equal(near.ns, a, far.ns, b)
+
+
 class PacedUdp:
     """Numbered datagrams at a steady rate until stopped; `lost()` names what did not arrive."""
 
