@@ -27,7 +27,7 @@
 #define MAX_NEIGHBOURS 131072
 #define MAX_REMOTES 1024
 #define MAX_FLOOD 262144
-#define MAX_FLOOD_MEMBERS 1024 /* of one switch: bounds the loop */
+#define MAX_FLOOD_MEMBERS 1024 /* of one switch */
 #define MAX_LEARNED 262144
 #define MAX_LEARNED_FROM_UNDERLAY 4096 /* of one switch */
 #define EVENT_BYTES 1048576            /* of the ring of captured packets: a power of two */

@@ -99,31 +99,48 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	return 1;
 }
 
+struct flooding {
+	struct __sk_buff *ctx;
+	__u32 first_remote;
+};
+
+/* For bpf_loop(): the verifier looks at it once, and not at every member. 1: it was the last. */
+static long flood_next_port(__u32 index, struct flooding *f)
+{
+	if (flood_to_port(f->ctx, index))
+		return 0;
+	f->first_remote = index;
+	return 1;
+}
+
+static long flood_next_remote(__u32 index, struct flooding *f)
+{
+	int more = flood_to_remote(f->ctx, f->first_remote + index);
+
+	/* clang knows what it returns, and the verifier does not. */
+	KEEP_BOUNDS(more);
+	return !more;
+}
+
 /* Copies for the ports of this host; says where the remotes begin. */
 static __always_inline void flood_ports(struct __sk_buff *ctx, struct scratch *w)
 {
-	w->first_remote = w->members;
-	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS && i < w->members; i++) {
-		if (!flood_to_port(ctx, i)) {
-			w->first_remote = i;
-			break;
-		}
-	}
+	struct flooding f = { .ctx = ctx, .first_remote = w->members };
+
+	bpf_loop(w->members, flood_next_port, &f, 0);
+	w->first_remote = f.first_remote;
 }
 
 __noinline int flood_remotes(struct __sk_buff *ctx)
 {
 	struct scratch *w = get_scratch();
+	struct flooding f = { .ctx = ctx };
 
 	if (!w)
 		return DROP(NOT_CONFIGURED);
 	w->room = 0;
-	for (__u32 i = 0; i < MAX_FLOOD_MEMBERS; i++) {
-		if (w->first_remote + i >= w->members)
-			break;
-		if (!flood_to_remote(ctx, w->first_remote + i))
-			break;
-	}
+	f.first_remote = w->first_remote;
+	bpf_loop(w->members - w->first_remote, flood_next_remote, &f, 0);
 	return w->dropped;
 }
 

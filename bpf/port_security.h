@@ -218,7 +218,6 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 {
 	struct addr target;
 	__u32 fixed, end;
-	__be16 payload_len;
 	__u8 type;
 
 	if (bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
@@ -228,10 +227,7 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 	fixed = nd_fixed_len(type);
 	if (!fixed)
 		return 0;
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN + offsetof(struct ipv6hdr, payload_len), &payload_len,
-			       sizeof(payload_len)) < 0)
-		return DROP(SPOOFED_ND);
-	end = ETH_HLEN + sizeof(struct ipv6hdr) + bpf_ntohs(payload_len);
+	end = ETH_HLEN + p->ip_len;
 	if (p->l4_offset + fixed > end)
 		return DROP(SPOOFED_ND);
 	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {

@@ -111,7 +111,7 @@ verdicts! {
     22 Hairpin "hairpin" drop "the destination is the port it came from";
     23 PktTooBig "pkt_too_big" drop "a segment would exceed the underlay MTU";
     24 GsoUnsupported "gso_unsupported" drop "a super-packet of a kind that cannot be encapsulated";
-    27 EncapFailed "encap_failed" drop "the kernel refused to make room for the outer header";
+    27 EncapFailed "encap_failed" drop "the kernel refused to make room for the outer header, or to take the encapsulated packet";
     28 UnknownRemote "unknown_remote" drop "the FDB names a remote that is not in the table";
     29 OuterFragment "outer_fragment" drop "a fragment of a tunnel packet";
     30 OuterIpCsum "outer_ip_csum" drop "the outer IPv4 header checksum is wrong";

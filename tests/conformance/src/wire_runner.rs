@@ -86,6 +86,7 @@ pub struct Ran {
 /// Hosts on this machine, one at a time.
 pub struct WireRunner {
     data_path: DataPath<'static>,
+    kernel_counts: bool,
     built: u32,
     world: Option<(Tables, u32, World)>,
 }
@@ -171,8 +172,15 @@ fn to_send(tables: &Tables, step: &Step) -> Option<frame::ToSend> {
 }
 
 fn taps_take_tunnels() -> bool {
-    preflight::running_kernel()
-        .is_ok_and(|release| KernelVersion::of(&release) >= KernelVersion(6, 17, 0))
+    kernel_is_at_least(KernelVersion(6, 17, 0))
+}
+
+fn kernel_counts_segments() -> bool {
+    kernel_is_at_least(KernelVersion(6, 19, 0))
+}
+
+fn kernel_is_at_least(version: KernelVersion) -> bool {
+    preflight::running_kernel().is_ok_and(|release| KernelVersion::of(&release) >= version)
 }
 
 const fn is_length_of_a_device(packet: &Packet) -> bool {
@@ -190,6 +198,7 @@ impl WireRunner {
         world::remove_left_over()?;
         Ok(Self {
             data_path: data_path()?,
+            kernel_counts: kernel_counts_segments(),
             built: 0,
             world: None,
         })
@@ -210,6 +219,7 @@ impl WireRunner {
                 host: &host,
                 state: &mut state,
                 now_ns: step.now_ns,
+                kernel_counts: self.kernel_counts,
             };
             ran.push(run_step(world, walk, step)?);
         }

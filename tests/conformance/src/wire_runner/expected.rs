@@ -4,7 +4,8 @@
 //! - A super-packet that leaves whole is as good as its segments: all is compared by segments.
 //! - What goes into the segmenter (verdict `segment`) comes back as segments, each with a verdict of its own.
 //! - A super-packet from a TAP does not know how many segments it is (`SKB_GSO_DODGY`): before `parse` has seen
-//!   its transport header it counts as one.
+//!   its transport header it counts as one. From Linux 6.19 on the kernel counts them before the hook
+//!   (net/core/dev.c, `qdisc_pkt_len_segs_init`).
 //! - An encapsulated packet whose `skb->protocol` still is the inner one (anything but IP, and every copy of
 //!   a flooded frame) is received anew by way of the segmenter's devices, and counted there as `encap`.
 
@@ -38,6 +39,8 @@ pub(super) struct Walk<'a> {
     pub(super) host: &'a Host,
     pub(super) state: &'a mut State,
     pub(super) now_ns: u64,
+    /// Whether the kernel counts the segments of a super-packet from a TAP.
+    pub(super) kernel_counts: bool,
 }
 
 impl Walk<'_> {
@@ -50,7 +53,7 @@ impl Walk<'_> {
 
     fn enter(&mut self, entry: &Entry, packet: &Packet, into: &mut Expected) -> Outcome {
         let mut outcome = self.host.run(self.state, self.now_ns, entry, packet);
-        if *entry == Entry::Underlay && is_uncounted(&outcome) {
+        if *entry == Entry::Underlay && !self.kernel_counts && is_uncounted(&outcome) {
             one_segment(&mut outcome.counters);
         }
         add(&mut into.counters, &outcome.counters);
