@@ -8,8 +8,8 @@ use crate::EbpfError;
 use crate::abi::firewall::{self as abi, Connection, ConnectionKey, LimitState};
 use crate::maps::MapSet;
 
-const CONNECTIONS: &str = "connections";
-const TRANSLATIONS: &str = "translations";
+pub(crate) const CONNECTIONS: &str = "connections";
+pub(crate) const TRANSLATIONS: &str = "translations";
 const RING_HAND: &str = "ring_hand";
 const LIMITS: &str = "limits";
 
@@ -38,16 +38,8 @@ pub fn entries(maps: &MapSet) -> Result<Vec<ConnectionEntry>, EbpfError> {
 /// Forgets all connections and starts the ring anew, for tests. Keys that are left in the ring are no
 /// connection's, and their places count as free.
 pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
-    for name in [CONNECTIONS, TRANSLATIONS] {
-        let map = maps.map(name)?;
-        while let Some(key) = map
-            .next_key(None)
-            .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))?
-        {
-            map.delete(&key)
-                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
-        }
-    }
+    maps.clear(CONNECTIONS)?;
+    maps.clear(TRANSLATIONS)?;
     let limits = (0..abi::LIMIT_COUNT as u32).map(|limit| (LIMITS, limit, size_of::<LimitState>()));
     for (name, entry, len) in limits.chain([(RING_HAND, 0, size_of::<u32>())]) {
         maps.map(name)?

@@ -10,7 +10,7 @@ use crate::abi;
 use crate::maps::MapSet;
 use crate::tables::{Contents, Table, read};
 
-const LEARNED: &str = "learned";
+pub(crate) const LEARNED: &str = "learned";
 const LEARNING: &str = "learning";
 
 /// One learned address.
@@ -46,6 +46,12 @@ pub fn counts(maps: &MapSet) -> Result<BTreeMap<abi::PortKey, abi::Learning>, Eb
         }
     })?;
     Ok(counts)
+}
+
+/// Forgets all of it, for tests.
+pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
+    maps.clear(LEARNED)?;
+    maps.clear(LEARNING)
 }
 
 /// Forgets what the tables no longer bear: addresses whose switch no longer learns, whose port is gone or

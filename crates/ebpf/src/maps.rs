@@ -116,6 +116,19 @@ impl MapSet {
         })
     }
 
+    /// Deletes all entries of a hash map.
+    pub(crate) fn clear(&self, name: &str) -> Result<(), EbpfError> {
+        let map = self.map(name)?;
+        while let Some(key) = map
+            .next_key(None)
+            .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))?
+        {
+            map.delete(&key)
+                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
+        }
+        Ok(())
+    }
+
     /// Shows all entries of a hash map that programs may write meanwhile.
     pub(crate) fn walk(&self, name: &str, each: impl FnMut(&[u8], &[u8])) -> Result<(), EbpfError> {
         self.map(name)?

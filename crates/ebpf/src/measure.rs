@@ -25,7 +25,7 @@ impl Bench {
         let can_capture = [u8::from(can_capture)];
         let constants: [(_, &[u8]); 1] = [("can_capture", &can_capture)];
         let programs = BTreeSet::from(Program::ALL);
-        let loaded = DataPath::embedded()?.load_with(&programs, None, &constants)?;
+        let loaded = DataPath::embedded()?.load_with(&programs, None, &constants, &[])?;
         Ok(Self { loaded })
     }
 
@@ -65,8 +65,6 @@ impl Bench {
 
     /// The size of a program.
     pub fn size(&self, program: Program) -> Result<ProgramSize, EbpfError> {
-        let held = self.loaded.program(program)?;
-        sys::program_size(held.fd())
-            .map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", program.name()))
+        self.loaded.size(program)
     }
 }

@@ -10,11 +10,13 @@ use aya::{Ebpf, EbpfLoader};
 use aya_obj::EbpfSectionKind;
 
 use crate::abi::Counter;
+use crate::connections::{CONNECTIONS, TRANSLATIONS};
 use crate::counters::{Counted, VERDICT_COUNTERS};
+use crate::learned::LEARNED;
 use crate::links::HeldProgram;
 use crate::maps::{Layouts, MapSet};
 use crate::tables::Table;
-use crate::{EbpfError, Layout, preflight};
+use crate::{EbpfError, Layout, ProgramSize, preflight, sys};
 
 /// `bpf/tc.bpf.c`, compiled by build.rs.
 static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
@@ -142,7 +144,7 @@ impl<'a> DataPath<'a> {
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
     ) -> Result<Loaded, EbpfError> {
-        self.load_with(programs, pins, &[])
+        self.load_with(programs, pins, &[], &[])
     }
 
     /// Loads all programs for [`TestRun`](crate::test_run::TestRun): they take device, tag and clock from
@@ -150,19 +152,24 @@ impl<'a> DataPath<'a> {
     pub(crate) fn load_for_tests(&self, places: u32) -> Result<Loaded, EbpfError> {
         let constants: [(_, &[u8]); 2] =
             [("test_mode", &[1]), ("ring_places", &places.to_ne_bytes())];
-        self.load_with(&BTreeSet::from(Program::ALL), None, &constants)
+        let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED].map(|map| (map, 4096));
+        self.load_with(&BTreeSet::from(Program::ALL), None, &constants, &sizes)
     }
 
-    /// The same with other values of constants in `.rodata`.
+    /// The same with other values of constants in `.rodata`, and other numbers of entries of maps.
     pub(crate) fn load_with(
         &self,
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
         constants: &[(&'static str, &[u8])],
+        sizes: &[(&'static str, u32)],
     ) -> Result<Loaded, EbpfError> {
         let mut loader = EbpfLoader::new();
         for (name, value) in constants {
             loader.override_global(name, *value, true);
+        }
+        for (map, entries) in sizes {
+            loader.map_max_entries(map, *entries);
         }
         // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
         loader.btf(None);
@@ -211,6 +218,13 @@ impl Loaded {
                 kind: "program",
                 name: program.name().to_owned(),
             })
+    }
+
+    /// How large the kernel says that it is.
+    pub fn size(&self, program: Program) -> Result<ProgramSize, EbpfError> {
+        let held = self.program(program)?;
+        sys::program_size(held.fd())
+            .map_err(EbpfError::call("BPF_OBJ_GET_INFO_BY_FD", program.name()))
     }
 }
 

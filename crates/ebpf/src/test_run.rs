@@ -42,9 +42,6 @@ pub fn can_run(bytes: &[u8]) -> bool {
 /// Room for what encapsulation adds.
 const ROOM: usize = MAX_LEN + 2 * abi::MAX_TEMPLATE;
 
-/// Maps that the programs write themselves.
-const STATE: [&str; 2] = ["learned", "learning"];
-
 /// The programs and their maps, for this process only.
 #[derive(Debug)]
 pub struct TestRun {
@@ -153,16 +150,7 @@ impl TestRun {
 
     /// Forgets what the programs learned, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
-        for name in STATE {
-            let map = self.loaded.maps.map(name)?;
-            while let Some(key) = map
-                .next_key(None)
-                .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))?
-            {
-                map.delete(&key)
-                    .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
-            }
-        }
+        learned::forget(&self.loaded.maps)?;
         connections::forget(&self.loaded.maps)
     }
 

@@ -303,6 +303,9 @@ fn vxlan_external_and_its_fdb() {
         assert!(fdb.contains(line), "{line}: {fdb}");
     }
     assert_eq!(fdb.matches("00:00:00:00:00:00").count(), 2, "{fdb}");
+    // What it was given before it is up, it keeps.
+    netlink.set_up("vx").unwrap();
+    assert_eq!(a.output("bridge", &["fdb", "show", "dev", "vx"]), fdb);
 }
 
 #[test]
