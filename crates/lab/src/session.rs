@@ -87,10 +87,18 @@ impl Session {
         &self,
         attempt: impl FnOnce(&Netlink) -> Result<T, NetError>,
     ) -> Result<Result<T, NetError>, LabError> {
+        self.in_new_netns(|netns| Ok(attempt(&Netlink::in_netns(netns)?)))
+    }
+
+    /// Does something in a namespace of its own, which is gone afterwards.
+    pub(crate) fn in_new_netns<T>(
+        &self,
+        attempt: impl FnOnce(&Netns) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
         let netns = self.create_netns("try")?;
-        let tried = attempt(&Netlink::in_netns(&netns)?);
+        let tried = attempt(&netns);
         netns::delete(netns.name())?;
-        Ok(tried)
+        tried
     }
 
     /// Starts a child that goes on running.

@@ -63,7 +63,6 @@ fn add_tunnel(
         ..tunnel(network.vni, topology.host_address(index))
     };
     host.netlink.add_vxlan(device, &tunnel)?;
-    host.raise(device, topology.guest_mtu())?;
     for peer in topology.peers(index) {
         let address = topology.host_address(peer);
         host.netlink.add_bridge_fdb(device, FLOOD, address)?;
@@ -73,7 +72,8 @@ fn add_tunnel(
             }
         }
     }
-    Ok(())
+    // Only now: a device that is up learns from the other hosts' frames, and what it has learned is not added again.
+    host.raise(device, topology.guest_mtu())
 }
 
 fn tunnel(vni: u32, local: IpAddr) -> Vxlan {

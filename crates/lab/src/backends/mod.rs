@@ -21,6 +21,7 @@ use crate::proof::Expected;
 use crate::record::{BackendName, Encapsulation, FarEnd, Feature, Setting};
 use crate::session::Session;
 use crate::topology::{self, Network, Topology};
+use ovs_switch::Datapath;
 use std::collections::BTreeMap;
 
 /// What joins the guests of one topology.
@@ -64,9 +65,12 @@ pub(crate) fn new(name: BackendName) -> Box<dyn Backend> {
         BackendName::KernelVlan => Box::new(kernel_vlan::KernelVlan),
         BackendName::KernelVxlan => Box::new(kernel_vxlan::KernelVxlan),
         BackendName::KernelGeneve => Box::new(kernel_geneve::KernelGeneve),
-        BackendName::OvsVlan => Box::new(ovs_vlan::OvsVlan::default()),
-        BackendName::OvsVxlan => Box::new(ovs::Ovs::vxlan()),
-        BackendName::OvsGeneve => Box::new(ovs::Ovs::geneve()),
+        BackendName::OvsVlan => Box::new(ovs_vlan::OvsVlan::new(Datapath::Userspace)),
+        BackendName::OvsVxlan => Box::new(ovs::Ovs::vxlan(Datapath::Userspace)),
+        BackendName::OvsGeneve => Box::new(ovs::Ovs::geneve(Datapath::Userspace)),
+        BackendName::OvsKernelVlan => Box::new(ovs_vlan::OvsVlan::new(Datapath::Kernel)),
+        BackendName::OvsKernelVxlan => Box::new(ovs::Ovs::vxlan(Datapath::Kernel)),
+        BackendName::OvsKernelGeneve => Box::new(ovs::Ovs::geneve(Datapath::Kernel)),
         BackendName::OverlaneVlan => Box::new(overlane_vlan::backend()),
         BackendName::OverlaneVxlan => Box::new(overlane::Overlane::vxlan()),
         BackendName::OverlaneGeneve => Box::new(overlane::Overlane::geneve()),
@@ -85,9 +89,27 @@ pub(crate) fn check(session: &Session, name: BackendName) -> Result<Option<Strin
         BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve => {
             Ok(ovs_switch::check())
         }
+        BackendName::OvsKernelVlan => ovs_switch::check_kernel(session),
+        BackendName::OvsKernelVxlan => either(ovs_switch::check_kernel(session)?, || {
+            kernel_vxlan::check(session)
+        }),
+        BackendName::OvsKernelGeneve => either(ovs_switch::check_kernel(session)?, || {
+            kernel_geneve::check(session)
+        }),
         BackendName::OverlaneVlan | BackendName::OverlaneVxlan | BackendName::OverlaneGeneve => {
             Ok(overlane::check())
         }
+    }
+}
+
+/// The first reason of two.
+fn either(
+    first: Option<String>,
+    second: impl FnOnce() -> Result<Option<String>, LabError>,
+) -> Result<Option<String>, LabError> {
+    match first {
+        Some(reason) => Ok(Some(reason)),
+        None => second(),
     }
 }
 

@@ -1,7 +1,8 @@
-//! `ovs-vxlan` and `ovs-geneve`: Open vSwitch in userspace with a tunnel to each other host.
+//! `ovs-vxlan`, `ovs-geneve`, `ovs-kernel-vxlan`, `ovs-kernel-geneve`: Open vSwitch with a tunnel to each other host.
 //!
 //! ```text
-//! port0 ── br-int ── tunnel ⇢ br-phys (internal port holds the underlay address) ── uplink
+//! userspace   port0 ── br-int ── tunnel ⇢ br-phys (internal port holds the underlay address) ── uplink
+//! kernel      port0 ── br-int ── tunnel (vxlan_sys_4789, genev_sys_6081) ⇢ uplink (holds the underlay address)
 //! ```
 //!
 //! Userspace tunnelling finds the outer path by the kernel's routes: the underlay address therefore
@@ -10,7 +11,7 @@
 
 use super::Backend;
 use super::ovs_flows::{self, Carrier};
-use super::ovs_switch::{self, Switches};
+use super::ovs_switch::{self, Datapath, Switches};
 use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
@@ -23,35 +24,40 @@ const OUTER: &str = "br-phys";
 
 pub(super) struct Ovs {
     kind: &'static str,
+    /// The one device that the kernel's datapath has for all tunnels.
+    device: &'static str,
     expected: Expected,
     switches: Switches,
 }
 
 impl Ovs {
-    pub(super) fn vxlan() -> Self {
+    pub(super) fn vxlan(datapath: Datapath) -> Self {
         Self {
             kind: "vxlan",
+            device: "vxlan_sys_4789",
             expected: Expected::Vxlan,
-            switches: Switches::default(),
+            switches: Switches::new(datapath),
         }
     }
 
-    pub(super) fn geneve() -> Self {
+    pub(super) fn geneve(datapath: Datapath) -> Self {
         Self {
             kind: "geneve",
+            device: "genev_sys_6081",
             expected: Expected::Geneve { ovn: false },
-            switches: Switches::default(),
+            switches: Switches::new(datapath),
         }
     }
 
     /// Bridges, uplink, tunnels and the guests' ports.
     fn script(&self, topology: &Topology, host: usize) -> String {
-        let mut script = ovs_switch::bridge(INNER);
-        if topology.has_underlay() {
+        let datapath = self.switches.datapath();
+        let mut script = ovs_switch::bridge(INNER, datapath);
+        if topology.has_underlay() && datapath == Datapath::Userspace {
             let mtu = topology.setting.mtu_class.underlay_mtu();
             script += &format!(
                 " -- {} -- set interface {OUTER} mtu_request={mtu} -- add-port {OUTER} {UPLINK}",
-                ovs_switch::bridge(OUTER)
+                ovs_switch::bridge(OUTER, datapath)
             );
         }
         let guest_mtu = topology.guest_mtu();
@@ -105,17 +111,23 @@ fn tag(topology: &Topology, network: u32) -> String {
 
 impl Backend for Ovs {
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
-        Switches::prepare(topology)?;
+        self.switches.prepare(topology)?;
+        let datapath = self.switches.datapath();
         for (index, host) in topology.hosts.iter().enumerate() {
             let script = self.script(topology, index);
             let instance = self.switches.start(session, topology, host)?;
             instance.configure(session, host, &script)?;
             if topology.has_underlay() {
                 let (own, prefix) = (topology.host_address(index), topology.underlay_prefix());
-                host.add_address(OUTER, own, prefix)?;
-                host.netlink.set_up(OUTER)?;
-                let network = layout::underlay_network(topology.setting.underlay);
-                instance.add_route(session, host, network, OUTER)?;
+                match datapath {
+                    Datapath::Userspace => {
+                        host.add_address(OUTER, own, prefix)?;
+                        host.netlink.set_up(OUTER)?;
+                        let network = layout::underlay_network(topology.setting.underlay);
+                        instance.add_route(session, host, network, OUTER)?;
+                    }
+                    Datapath::Kernel => host.add_address(UPLINK, own, prefix)?,
+                }
             }
             host.netlink.set_up(INNER)?;
             if topology.setting.is_trunk() {
@@ -130,6 +142,15 @@ impl Backend for Ovs {
         self.expected
     }
 
+    fn devices(&self, topology: &Topology) -> Vec<(usize, String)> {
+        if self.switches.datapath() == Datapath::Userspace || !topology.has_underlay() {
+            return Vec::new();
+        }
+        (0..topology.hosts.len())
+            .map(|host| (host, self.device.to_owned()))
+            .collect()
+    }
+
     fn counters(
         &self,
         session: &Session,
@@ -139,7 +160,7 @@ impl Backend for Ovs {
     }
 
     fn notes(&self) -> Vec<String> {
-        ovs_switch::notes()
+        ovs_switch::notes(self.switches.datapath())
     }
 
     fn tear_down(&mut self, _session: &Session, _topology: &Topology) -> Result<(), LabError> {

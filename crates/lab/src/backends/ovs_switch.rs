@@ -1,6 +1,6 @@
-//! Open vSwitch in userspace (`datapath_type=netdev`): one instance per virtual host with its own
-//! database and sockets, and what its version asks of the devices around it. What the instances do is
-//! said by [`ovs`](super::ovs) (tunnels) and [`ovs_vlan`](super::ovs_vlan), flows of trunks by
+//! Open vSwitch with one of its datapaths, userspace (`datapath_type=netdev`) or the kernel's (`system`): one
+//! instance per virtual host with its own database and sockets, and what its version asks of the devices around
+//! it. What the instances do is said by [`ovs`](super::ovs) (tunnels) and [`ovs_vlan`](super::ovs_vlan), flows of trunks by
 //! [`ovs_flows`](super::ovs_flows).
 
 use crate::error::LabError;
@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "ovsdb-tool",
     "ovsdb-server",
     "ovs-vswitchd",
     "ovs-vsctl",
     "ovs-ofctl",
     "ovs-appctl",
+    "ovs-dpctl",
 ];
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const STEP: Duration = Duration::from_secs(15);
@@ -36,16 +37,40 @@ const OFFLOADS_OFF: [(&str, bool); 5] = [
     ("gro", false),
 ];
 
+/// What forwards the packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Datapath {
+    /// The daemon itself.
+    Userspace,
+    /// The kernel's module; the daemon decides about the first packet of a flow.
+    Kernel,
+}
+
 /// The daemons of a topology's hosts; they end with it.
-#[derive(Default)]
 pub(super) struct Switches {
+    datapath: Datapath,
     daemons: Vec<Process>,
     instances: Vec<Instance>,
 }
 
 impl Switches {
+    pub(super) const fn new(datapath: Datapath) -> Self {
+        Self {
+            datapath,
+            daemons: Vec::new(),
+            instances: Vec::new(),
+        }
+    }
+
+    pub(super) const fn datapath(&self) -> Datapath {
+        self.datapath
+    }
+
     /// Sets the devices of all hosts and guests as this version of Open vSwitch needs them.
-    pub(super) fn prepare(topology: &Topology) -> Result<(), LabError> {
+    pub(super) fn prepare(&self, topology: &Topology) -> Result<(), LabError> {
+        if self.datapath == Datapath::Kernel {
+            return Ok(());
+        }
         for guest in topology.guests() {
             for port in &guest.ports {
                 guest.node.set_features(&port.device, &OFFLOADS_OFF)?;
@@ -86,7 +111,10 @@ impl Switches {
         })?;
         session.run(instance.vsctl(host, &["--no-wait", "init"]), STEP)?;
         let mut switch = instance.command(host, "ovs-vswitchd");
-        switch.arg(instance.socket()).arg("--disable-system");
+        switch.arg(instance.socket());
+        if self.datapath == Datapath::Userspace {
+            switch.arg("--disable-system");
+        }
         self.daemons.push(session.start(switch, &host.cpus)?);
         self.instances.push(instance);
         Ok(&self.instances[self.instances.len() - 1])
@@ -100,6 +128,15 @@ impl Switches {
     ) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         for (host, instance) in topology.hosts.iter().zip(&self.instances) {
+            if self.datapath == Datapath::Kernel {
+                let said = session
+                    .run(instance.appctl(host, &["dpctl/show"]), STEP)?
+                    .stdout;
+                let lost = lost_upcalls(&String::from_utf8_lossy(&said));
+                let lost = lost.ok_or_else(|| unreadable(host, "the datapath"))?;
+                counters.insert(format!("{} ovs upcalls lost", host.place), lost);
+                continue;
+            }
             let ask = [
                 "--format=json",
                 "--columns=name,statistics",
@@ -107,12 +144,8 @@ impl Switches {
                 "interface",
             ];
             let said = session.run(instance.vsctl(host, &ask), STEP)?.stdout;
-            counters.extend(
-                drops_of(&host.place, &said).ok_or_else(|| LabError::System {
-                    action: format!("reading the interfaces of Open vSwitch on {}", host.place),
-                    source: ErrorKind::InvalidData.into(),
-                })?,
-            );
+            let drops = drops_of(&host.place, &said);
+            counters.extend(drops.ok_or_else(|| unreadable(host, "the interfaces"))?);
         }
         Ok(counters)
     }
@@ -122,6 +155,25 @@ impl Switches {
         self.daemons.clear();
         self.instances.clear();
     }
+}
+
+fn unreadable(host: &Node, what: &str) -> LabError {
+    LabError::System {
+        action: format!("reading {what} of Open vSwitch on {}", host.place),
+        source: ErrorKind::InvalidData.into(),
+    }
+}
+
+/// First packets of flows that the daemon never saw (`lookups: hit:5 missed:3 lost:0`). What else the kernel's
+/// datapath drops, its devices count.
+fn lost_upcalls(shown: &str) -> Option<u64> {
+    let words = shown
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("lookups:"))?;
+    let lost = words
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("lost:"))?;
+    lost.parse().ok()
 }
 
 /// The counters of drops in a table of interfaces: rows of a name and `["map", [[key, value] …]]`
@@ -143,15 +195,26 @@ fn drops_of(place: &str, table: &[u8]) -> Option<BTreeMap<String, u64>> {
     Some(drops)
 }
 
-/// The words that make a userspace bridge, which forgets as late as it can.
-pub(super) fn bridge(name: &str) -> String {
+/// The words that make a bridge, which forgets as late as it can.
+pub(super) fn bridge(name: &str, datapath: Datapath) -> String {
+    let kind = match datapath {
+        Datapath::Userspace => "netdev",
+        Datapath::Kernel => "system",
+    };
     format!(
-        "add-br {name} -- set bridge {name} datapath_type=netdev other-config:mac-aging-time=3600"
+        "add-br {name} -- set bridge {name} datapath_type={kind} other-config:mac-aging-time=3600"
     )
 }
 
 /// What a reader of the cells of any of these backends has to know.
-pub(super) fn notes() -> Vec<String> {
+pub(super) fn notes(datapath: Datapath) -> Vec<String> {
+    if datapath == Datapath::Kernel {
+        return vec![
+            "Open vSwitch forwards in the kernel (system datapath); one daemon per virtual host, on \
+             that host's CPUs, decides about the first packet of each flow."
+                .to_owned(),
+        ];
+    }
     vec![
         "Open vSwitch runs in userspace (netdev datapath), one instance per virtual host, on that \
          host's CPUs."
@@ -200,13 +263,8 @@ impl Instance {
         network: &str,
         bridge: &str,
     ) -> Result<(), LabError> {
-        let socket = self.path("ovs-vswitchd.ctl");
         session.wait_until("Open vSwitch to know the underlay", STEP, || {
-            let mut command = self.command(host, "ovs-appctl");
-            command
-                .arg("-t")
-                .arg(&socket)
-                .args(["ovs/route/add", network, bridge]);
+            let command = self.appctl(host, &["ovs/route/add", network, bridge]);
             Ok(session.run(command, STEP).is_ok())
         })
     }
@@ -265,6 +323,13 @@ impl Instance {
         command
     }
 
+    fn appctl(&self, host: &Node, arguments: &[&str]) -> Command {
+        let mut command = self.command(host, "ovs-appctl");
+        command.arg("-t").arg(self.path("ovs-vswitchd.ctl"));
+        command.args(arguments);
+        command
+    }
+
     fn vsctl(&self, host: &Node, arguments: &[&str]) -> Command {
         let mut command = self.command(host, "ovs-vsctl");
         command
@@ -274,6 +339,26 @@ impl Instance {
     }
 }
 
+/// Why this machine cannot run Open vSwitch with the kernel's datapath.
+pub(super) fn check_kernel(session: &Session) -> Result<Option<String>, LabError> {
+    if let Some(reason) = check() {
+        return Ok(Some(reason));
+    }
+    let tried = session.in_new_netns(|netns| {
+        let mut command = netns.command("ovs-dpctl");
+        command.args(["-vconsole:off", "add-dp", "try"]);
+        Ok(session.run(command, STEP))
+    })?;
+    match tried {
+        Ok(_) => Ok(None),
+        Err(LabError::Interrupted) => Err(LabError::Interrupted),
+        Err(error) => Ok(Some(format!(
+            "the kernel has no datapath for Open vSwitch (CONFIG_OPENVSWITCH): {error}"
+        ))),
+    }
+}
+
+/// Why this machine cannot run Open vSwitch in userspace.
 pub(super) fn check() -> Option<String> {
     if let Some(missing) = PROGRAMS
         .iter()
@@ -290,4 +375,16 @@ pub(super) fn check() -> Option<String> {
         return Some("the kernel has no TAP devices (/dev/net/tun)".to_owned());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_upcalls_are_read() {
+        let shown = "system@ovs-system:\n  lookups: hit:5 missed:3 lost:2\n  flows: 1\n";
+        assert_eq!(lost_upcalls(shown), Some(2));
+        assert_eq!(lost_upcalls("system@ovs-system:\n  flows: 1\n"), None);
+    }
 }

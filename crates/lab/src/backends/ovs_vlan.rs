@@ -1,4 +1,4 @@
-//! `ovs-vlan`: Open vSwitch in userspace without a tunnel: each guest is an access port of its network's
+//! `ovs-vlan`, `ovs-kernel-vlan`: Open vSwitch without a tunnel: each guest is an access port of its network's
 //! VLAN, the uplink a trunk that carries these VLANs alone.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 
 use super::Backend;
 use super::ovs_flows::{self, Carrier};
-use super::ovs_switch::{self, Switches};
+use super::ovs_switch::{self, Datapath, Switches};
 use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
@@ -19,15 +19,22 @@ use std::collections::BTreeMap;
 
 const BRIDGE: &str = "br0";
 
-#[derive(Default)]
 pub(super) struct OvsVlan {
     switches: Switches,
 }
 
+impl OvsVlan {
+    pub(super) const fn new(datapath: Datapath) -> Self {
+        Self {
+            switches: Switches::new(datapath),
+        }
+    }
+}
+
 /// One bridge with all ports; the switch takes each device's MTU as it finds it.
-fn script(topology: &Topology, host: usize) -> String {
+fn script(topology: &Topology, host: usize, datapath: Datapath) -> String {
     let trunk = topology.setting.is_trunk();
-    let mut script = ovs_switch::bridge(BRIDGE);
+    let mut script = ovs_switch::bridge(BRIDGE, datapath);
     for (_, port) in topology.ports_on(host) {
         let vlan = Network::of(&topology.setting, port.networks.start).vlan;
         script += &port_words(&port.host_device, vlan, trunk);
@@ -59,10 +66,11 @@ fn uplink_words(vlans: &[u16], trunk: bool) -> String {
 
 impl Backend for OvsVlan {
     fn build(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
-        Switches::prepare(topology)?;
+        self.switches.prepare(topology)?;
+        let datapath = self.switches.datapath();
         for (index, host) in topology.hosts.iter().enumerate() {
             let instance = self.switches.start(session, topology, host)?;
-            instance.configure(session, host, &script(topology, index))?;
+            instance.configure(session, host, &script(topology, index, datapath))?;
             if topology.setting.is_trunk() {
                 let carrier = Carrier::Vlan { uplink: UPLINK };
                 let flows = ovs_flows::flows(topology, index, carrier);
@@ -85,7 +93,7 @@ impl Backend for OvsVlan {
     }
 
     fn notes(&self) -> Vec<String> {
-        ovs_switch::notes()
+        ovs_switch::notes(self.switches.datapath())
     }
 
     fn tear_down(&mut self, _session: &Session, _topology: &Topology) -> Result<(), LabError> {

@@ -25,6 +25,12 @@ pub enum BackendName {
     OvsVxlan,
     /// Open vSwitch in userspace, Geneve.
     OvsGeneve,
+    /// Open vSwitch with the kernel's datapath, a VLAN on the underlay: no overlay.
+    OvsKernelVlan,
+    /// Open vSwitch with the kernel's datapath, VXLAN.
+    OvsKernelVxlan,
+    /// Open vSwitch with the kernel's datapath, Geneve.
+    OvsKernelGeneve,
     /// Overlane's eBPF data path, a VLAN on the underlay: no overlay.
     OverlaneVlan,
     /// Overlane's eBPF data path, VXLAN.
@@ -35,7 +41,7 @@ pub enum BackendName {
 
 impl BackendName {
     /// Every backend, in the order in which tables show them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Direct,
         Self::Bridge,
         Self::KernelVlan,
@@ -44,6 +50,9 @@ impl BackendName {
         Self::OvsVlan,
         Self::OvsVxlan,
         Self::OvsGeneve,
+        Self::OvsKernelVlan,
+        Self::OvsKernelVxlan,
+        Self::OvsKernelGeneve,
         Self::OverlaneVlan,
         Self::OverlaneVxlan,
         Self::OverlaneGeneve,
@@ -60,6 +69,9 @@ impl BackendName {
             Self::OvsVlan => "ovs-vlan",
             Self::OvsVxlan => "ovs-vxlan",
             Self::OvsGeneve => "ovs-geneve",
+            Self::OvsKernelVlan => "ovs-kernel-vlan",
+            Self::OvsKernelVxlan => "ovs-kernel-vxlan",
+            Self::OvsKernelGeneve => "ovs-kernel-geneve",
             Self::OverlaneVlan => "overlane-vlan",
             Self::OverlaneVxlan => "overlane-vxlan",
             Self::OverlaneGeneve => "overlane-geneve",
@@ -70,9 +82,15 @@ impl BackendName {
     pub fn encapsulation(self) -> Encapsulation {
         match self {
             Self::Direct | Self::Bridge => Encapsulation::None,
-            Self::KernelVlan | Self::OvsVlan | Self::OverlaneVlan => Encapsulation::Vlan,
-            Self::KernelVxlan | Self::OvsVxlan | Self::OverlaneVxlan => Encapsulation::Vxlan,
-            Self::KernelGeneve | Self::OvsGeneve | Self::OverlaneGeneve => Encapsulation::Geneve,
+            Self::KernelVlan | Self::OvsVlan | Self::OvsKernelVlan | Self::OverlaneVlan => {
+                Encapsulation::Vlan
+            }
+            Self::KernelVxlan | Self::OvsVxlan | Self::OvsKernelVxlan | Self::OverlaneVxlan => {
+                Encapsulation::Vxlan
+            }
+            Self::KernelGeneve | Self::OvsGeneve | Self::OvsKernelGeneve | Self::OverlaneGeneve => {
+                Encapsulation::Geneve
+            }
         }
     }
 

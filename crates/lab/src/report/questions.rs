@@ -103,7 +103,7 @@ pub(super) const QUESTIONS: [Question; 14] = [
         },
     },
     Question {
-        title: "And Open vSwitch in userspace?",
+        title: "And Open vSwitch?",
         note: "",
         first: |_| false,
         keep: |c| between(c) && is_ovs(c.a.backend) && c.b.backend == BackendName::KernelVxlan,
@@ -138,14 +138,13 @@ fn is_ours(backend: BackendName) -> bool {
 }
 
 fn is_ovs(backend: BackendName) -> bool {
-    matches!(
-        backend,
-        BackendName::OvsVlan | BackendName::OvsVxlan | BackendName::OvsGeneve
-    )
+    matches!(switch(backend), "ovs" | "ovs-kernel")
 }
 
+/// The name without its encapsulation.
 fn switch(backend: BackendName) -> &'static str {
-    backend.as_str().split('-').next().unwrap_or_default()
+    let name = backend.as_str();
+    name.rsplit_once('-').map_or(name, |(switch, _)| switch)
 }
 
 fn same_switch(a: BackendName, b: BackendName) -> bool {

@@ -260,6 +260,11 @@ pub(super) const fn describe(backend: BackendName) -> &'static str {
         BackendName::OvsVlan => "Open vSwitch in userspace, a VLAN on the underlay, no overlay",
         BackendName::OvsVxlan => "Open vSwitch in userspace, VXLAN",
         BackendName::OvsGeneve => "Open vSwitch in userspace, Geneve",
+        BackendName::OvsKernelVlan => {
+            "Open vSwitch with the kernel’s datapath, a VLAN on the underlay, no overlay"
+        }
+        BackendName::OvsKernelVxlan => "Open vSwitch with the kernel’s datapath, VXLAN",
+        BackendName::OvsKernelGeneve => "Open vSwitch with the kernel’s datapath, Geneve",
         BackendName::OverlaneVlan => {
             "Overlane’s eBPF data path, a VLAN on the underlay, no overlay"
         }

@@ -34,15 +34,18 @@ const BASELINES: [BackendName; 3] = [
 ];
 
 /// The same switch with another encapsulation: Geneve against VXLAN, and each tunnel against a VLAN.
-const ENCAPSULATIONS: [(BackendName, BackendName); 9] = [
+const ENCAPSULATIONS: [(BackendName, BackendName); 12] = [
     (BackendName::KernelVxlan, BackendName::KernelVlan),
     (BackendName::KernelGeneve, BackendName::KernelVlan),
     (BackendName::OvsVxlan, BackendName::OvsVlan),
     (BackendName::OvsGeneve, BackendName::OvsVlan),
+    (BackendName::OvsKernelVxlan, BackendName::OvsKernelVlan),
+    (BackendName::OvsKernelGeneve, BackendName::OvsKernelVlan),
     (BackendName::OverlaneVxlan, BackendName::OverlaneVlan),
     (BackendName::OverlaneGeneve, BackendName::OverlaneVlan),
     (BackendName::KernelGeneve, BackendName::KernelVxlan),
     (BackendName::OvsGeneve, BackendName::OvsVxlan),
+    (BackendName::OvsKernelGeneve, BackendName::OvsKernelVxlan),
     (BackendName::OverlaneGeneve, BackendName::OverlaneVxlan),
 ];
 
