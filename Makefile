@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The scripts and the tests look for target/release/overlane.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
-.PHONY: help setup build demo test test-all check unit system fuzz soak mutants bench fmt deny clean
+.PHONY: help setup build demo test test-all check unit system fuzz soak kernels mutants bench fmt deny clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,10 @@ fuzz: ## fuzz every target; FUZZ_SECONDS=60 in all
 
 soak: ## random packets on both executors: PACKETS=1000000, SEED=… repeats a run
 	@scripts/soak $(or $(PACKETS),1000000) $(SEED)
+
+kernels: ## golden cases and system tests on each of Debian's kernels, in QEMU; writes docs/kernels.md
+	@scripts/setup test
+	@tests/kernels/run.py suite --write $(KERNELS)
 
 mutants: ## plant small bugs, one by one: do the tests find them? SEED=… MUTANTS=300 RUST=100
 	@scripts/setup mutants

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +51,7 @@ class Kernel:
     series: str
     suite: str
     packages: tuple
+    known_complaints: tuple = ()
 
     @property
     def folder(self):
@@ -74,7 +75,8 @@ class Kernel:
 def pinned():
     """The kernels of kernels.toml, oldest first."""
     table = tomllib.loads((HERE / "kernels.toml").read_text())["kernel"]
-    return [Kernel(row["series"], row["suite"], tuple(row["packages"])) for row in table]
+    return [Kernel(row["series"], row["suite"], tuple(row["packages"]),
+                   tuple(row.get("known_complaints", ()))) for row in table]
 
 
 def fetch(kernel):
@@ -154,7 +156,7 @@ def successor(names, kernel):
     old = kernel.series + rest.partition("+")[0]
     packages = tuple(name.replace(old, newest["version"]) for name in kernel.packages)
     print(f"note: {kernel.packages[0]} has left the archive; {packages[0]} is taken", flush=True)
-    return Kernel(kernel.series, kernel.suite, packages)
+    return replace(kernel, packages=packages)
 
 
 def _unpack_kernel(apt, kernel):

@@ -24,8 +24,8 @@ TIED = ["setpriv", "--pdeathsig", "KILL", QEMU]
 TOOLS = {QEMU: "qemu-system-x86", "cpio": "cpio", "depmod": "kmod", "setpriv": "util-linux"}
 
 KVM = ["-accel", "kvm", "-cpu", "host"]
-#: 5-level page tables cost the emulation a tenth of its speed.
-EMULATION = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+#: 5-level page tables cost the emulation a tenth of its speed, and string instructions that it runs byte by byte, half.
+EMULATION = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off"]
 #: A boot sector that ends QEMU by a port of ours: `mov al, 0x10; out 0xf4, al; hlt`.
 PROBE = bytes([0xB0, 0x10, 0xE6, 0xF4, 0xF4]).ljust(510, b"\0") + b"\x55\xaa"
 PROBE_PORT = "isa-debug-exit,iobase=0xf4,iosize=0x04"
@@ -35,9 +35,10 @@ PROBE_DISK = 1 << 20
 
 #: Modules that the initial RAM disk needs to find the root file system.
 ROOT_MODULES = ("9pnet_virtio", "9p", "overlay")
-#: The watchdogs are off: under emulation they measure how slow this machine is.
+#: The watchdogs are off: under emulation they measure how slow this machine is. Nothing waits for RCU longer than it
+#: must: every namespace that is taken down does. `rep_good` is a string instruction, too.
 KERNEL_OPTIONS = ("console=ttyS0", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off",
-                  "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1")
+                  "nowatchdog", "clearcpuid=rep_good", "rcupdate.rcu_expedited=1", "rcupdate.rcu_cpu_stall_suppress=1")
 #: What a kernel prints when it finds a mistake, its own or one that we led it to.
 COMPLAINT = re.compile(r"WARNING: |BUG: |Oops|Kernel panic|Call Trace|refcount_t|KASAN|UBSAN")
 #: What `init` prints: without it the console says nothing, and its silence proves nothing.
@@ -73,7 +74,7 @@ def run(kernel, command, seconds, memory_mib=4096, out=None):
                 arguments, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)) as qemu:
             ended = _follow(qemu, share / "output", out, seconds)
         console = (share / "console").read_text(errors="replace")
-        _no_complaint(console)
+        _no_complaint(console, kernel.known_complaints)
         if not (share / "code").exists():
             why = "it ended without an answer" if ended else f"it was not done in {seconds} s"
             raise MachineFailed(f"{why}; its console:\n{_last(console)}\n"
@@ -83,12 +84,18 @@ def run(kernel, command, seconds, memory_mib=4096, out=None):
         return int((share / "code").read_text())
 
 
-def _no_complaint(console):
+def _no_complaint(console, known=()):
+    """Raises for the first complaint that is none of the known ones: parts of a WARNING line."""
     lines = console.splitlines()
+    passed_over = False
     for number, line in enumerate(lines):
-        if COMPLAINT.search(line):
+        if "WARNING: " in line:
+            passed_over = any(each in line for each in known)
+        if COMPLAINT.search(line) and not passed_over:
             said = "\n".join(lines[number:number + 60])
             raise MachineFailed(f"its kernel complained:\n{said}")
+        if "---[ end trace" in line:
+            passed_over = False
 
 
 def _arguments(kernel, share, memory_mib):

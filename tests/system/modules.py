@@ -5,17 +5,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: What shows that the kernel has a thing: a command in an empty network namespace.
+#: What shows that the kernel has a thing: a shell command in an empty network namespace.
 PROBES = {
     "geneve": "ip link add probe type geneve external",
+    "netem": "tc qdisc add dev lo root netem loss 1%",
     "netkit": f"{sys.executable} {Path(__file__).parent}/netkit.py",
     "openvswitch": "ovs-dpctl add-dp probe",
+    "tunnel_key": "tc qdisc add dev lo clsact && tc filter add dev lo ingress flower enc_key_id 1"
+                  " action tunnel_key set src_ip 198.18.0.1 dst_ip 198.18.0.2 id 1"
+                  " action mirred egress redirect dev lo",
+    "vlan": "ip link add below type veth && ip link add link below name probe type vlan id 5",
     "wireguard": "ip link add probe type wireguard",
 }
 
 
 @functools.cache
 def kernel_has(thing):
-    done = subprocess.run(["unshare", "--net", *PROBES[thing].split()], check=False,
+    done = subprocess.run(["unshare", "--net", "sh", "-c", PROBES[thing]], check=False,
                           capture_output=True)
     return done.returncode == 0
+
+
+if __name__ == "__main__":
+    for name in PROBES:
+        if not kernel_has(name):
+            print(f"lacks {name}")

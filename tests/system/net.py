@@ -19,6 +19,9 @@ NETNS_DIR = Path("/run/netns")
 _libc = ctypes.CDLL(None, use_errno=True)
 _numbers = itertools.count(1)
 
+#: How many times longer than on a common machine something may take before it has failed. An emulated one is slow.
+PATIENCE = float(os.environ.get("OVERLANE_TEST_PATIENCE", "1"))
+
 #: First part of every name of this process: the pid lets a later run sweep what a killed one left.
 RUN_ID = f"ovt{os.getpid()}"
 
@@ -30,7 +33,7 @@ class CommandFailed(AssertionError):
 def run(command, *, check=True, timeout=60, text=True, **options):
     """Run a command and return it with its output; a failure shows both."""
     command = [str(word) for word in command]
-    done = subprocess.run(command, capture_output=True, text=text, timeout=timeout, **options)
+    done = subprocess.run(command, capture_output=True, text=text, timeout=timeout * PATIENCE, **options)
     if check and done.returncode != 0:
         raise CommandFailed(
             f"{' '.join(command)} → {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -44,6 +47,7 @@ def unique(label=""):
 
 def wait_until(condition, timeout=10.0, interval=0.02, what="condition"):
     """Poll until `condition()` is true and return its value; fail by name otherwise."""
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -111,15 +115,29 @@ class Namespace:
 
     def ip(self, *lines):
         """One or more `ip` commands in one batch."""
-        batch = "\n".join(lines) + "\n"
-        try:
-            return run(["ip", "-n", self.name, "-batch", "-"], input=batch).stdout
-        except CommandFailed as error:
-            raise CommandFailed(f"in {self.name}:\n{batch}{error}") from None
+        return self._batch("ip", lines)
 
     def json(self, command):
         """What `ip -json COMMAND` prints, parsed."""
-        out = run(["ip", "-n", self.name, "-json", *command.split()]).stdout
+        return self._json("ip", command)
+
+    def tc(self, *lines):
+        """One or more `tc` commands in one batch."""
+        return self._batch("tc", lines)
+
+    def tc_json(self, command):
+        """What `tc -s -json COMMAND` prints, parsed."""
+        return self._json("tc", f"-s {command}")
+
+    def _batch(self, tool, lines):
+        batch = "\n".join(lines) + "\n"
+        try:
+            return run([tool, "-n", self.name, "-batch", "-"], input=batch).stdout
+        except CommandFailed as error:
+            raise CommandFailed(f"in {self.name}:\n{batch}{error}") from None
+
+    def _json(self, tool, command):
+        out = run([tool, "-n", self.name, "-json", *command.split()]).stdout
         return json.loads(out or "[]")
 
     def sysctl(self, key, value):
@@ -178,6 +196,7 @@ class Lab:
 
 def stop(process, timeout=5):
     """End one process of ours: politely, then not."""
+    timeout *= PATIENCE
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

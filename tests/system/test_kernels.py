@@ -1,5 +1,6 @@
 """The tools that boot other kernels (tests/kernels): what they decide without booting one."""
 
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ sys.path.insert(0, str(KERNELS))
 
 import debian  # noqa: E402
 import machine  # noqa: E402
+import suite  # noqa: E402
+import table  # noqa: E402
 
 TWO_PACKAGES = debian.Kernel("7.3", "suite", ("linux-binary-7.3.4+deb13-amd64",
                                               "linux-modules-7.3.4+deb13-amd64"))
@@ -56,9 +59,26 @@ def test_a_kernel_that_complains_has_failed():
             machine._no_complaint(f"{quiet}[ 9.2] {line}\n{quiet}")
 
 
+WARNED = """[ 9.2] ------------[ cut here ]------------
+[ 9.2] WARNING: CPU: 0 PID: 167 at include/net/ip_tunnels.h:684 geneve_udp_encap_recv+0x84c/0x8c0 [geneve]
+[ 9.2] Call Trace:
+[ 9.2] ---[ end trace 0000000000000000 ]---
+"""
+
+
+def test_a_known_complaint_is_passed_over_and_no_other_one():
+    known = ["at include/net/ip_tunnels.h:684 geneve_udp_encap_recv"]
+    machine._no_complaint(WARNED, known)
+    other = WARNED.replace("ip_tunnels.h:684", "ip_tunnels.h:700")
+    for console in (WARNED + other, other + WARNED, WARNED + "[ 9.3] Call Trace:\n", WARNED[:-40] + "BUG: bad\n" + other):
+        with pytest.raises(machine.MachineFailed, match="complained"):
+            machine._no_complaint(console, known)
+    with pytest.raises(machine.MachineFailed, match="ip_tunnels.h:684"):
+        machine._no_complaint(WARNED)
+
+
 def test_every_test_of_the_smoke_test_exists():
-    lines = (KERNELS / "smoke.txt").read_text().splitlines()
-    tests = [f"tests/system/{line}" for line in lines if line and not line.startswith("#")]
+    tests = suite.smoke_tests()
     found = run([sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
                  *tests], cwd=ROOT).stdout
     assert tests and [line for line in found.splitlines() if "::" in line] == tests
@@ -74,3 +94,101 @@ def test_without_qemu_the_smoke_test_is_skipped_by_name_and_never_in_ci(tmp_path
         assert "help: apt-get install" in done.stderr
     else:
         assert done.returncode == 77 and "SKIPPED: kernel smoke: not installed" in done.stdout
+
+
+GREEN = """\
+== part lacks
+lacks netkit
+== exit code 0
+== part programs
+program from_port 139699
+program from_underlay 178789
+program from_segmenter 140585
+program from_gro_device 11208
+program from_leg 89716
+== exit code 0
+== part cases
+859 cases: reference 859, test-run 804, wire 707 (tests/wire.rs)
+== exit code 0
+== part wire
+wire: 707 cases
+== exit code 0
+== part system
+........s...
+============ 283 passed, 12 skipped in 3012.04s (0:50:12) ============
+== exit code 0
+"""
+
+
+def test_what_the_suite_says_is_read():
+    found = suite.read("6.12.95+deb12-amd64", GREEN)
+    assert found.passed and found.failed == [] and found.lacks == ["netkit"]
+    assert suite.read("6.12.95+deb12-amd64", GREEN, may_lack=False).failed == ["lacks"]
+    assert (found.test_run, found.wire) == (804, 707)
+    assert found.system == {"passed": 283, "skipped": 12}
+    assert table.row(found) == (
+        "6.12.95+deb12-amd64", "139 699", "140 585", "178 789", "11 208", "89 716", "804", "707",
+        "283 passed, 12 skipped", "netkit")
+
+
+@pytest.mark.parametrize("old, new, part", [
+    ("program from_port 139699\n", "program from_port refused: invalid argument\n", "programs"),
+    ("wire: 707 cases\n== exit code 0", "case x: failed\n== exit code 101", "wire"),
+    ("283 passed, 12 skipped in 3012.04s (0:50:12) ============\n== exit code 0\n", "", "system"),
+    ("== exit code 0\n== part wire", "== part wire", "cases"),
+    ("859 cases: reference 859, test-run 804, wire 707 (tests/wire.rs)", "running 0 tests", "cases"),
+    ("wire: 707 cases", "SKIPPED cases_on_a_wire: no TAP devices (/dev/net/tun)", "wire"),
+    ("283 passed, ", "", "system"),
+])
+def test_a_part_that_fails_or_does_not_end_is_red(old, new, part):
+    assert old in GREEN
+    found = suite.read("6.12.95+deb12-amd64", GREEN.replace(old, new))
+    assert not found.passed and found.failed == [part]
+
+
+def test_a_kernel_that_complains_is_red_though_all_passed():
+    assert not suite.read("6.12.95+deb12-amd64", GREEN, complaint="its kernel complained").passed
+
+
+def test_the_script_says_how_each_part_ended(tmp_path):
+    """With programs in place of the real ones: one of them fails, and the others still run."""
+    built = {name: "true" for name in suite.BUILT} | {"wire": "false"}
+    commands = suite.script(built, tmp_path / "overlane", "each").replace(" -m pytest ", " -c pass ")
+    done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True, timeout=60, check=False)
+    found = suite.read("6.12", done.stdout)
+    assert done.returncode == 1
+    assert {name: part.code for name, part in found.parts.items()} == {
+        "lacks": 0, "programs": 0, "cases": 0, "wire": 1, "system": 0}
+
+
+def test_a_row_takes_the_place_of_the_one_of_its_series(tmp_path, monkeypatch):
+    page = tmp_path / "kernels.md"
+    page.write_text(f"Before.\n{table.BEGIN}\n{table.END}\nAfter.\n")
+    monkeypatch.setattr(table, "PAGE", page)
+    for releases in (["7.3.4"], ["6.12.95", "6.2.1"], ["7.3.5"]):
+        table.write([suite.read(release, GREEN) for release in releases])
+    text = page.read_text()
+    assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
+    assert re.findall(r"^\| ([\d.]+) ", text, re.MULTILINE) == ["6.2.1", "6.12.95", "7.3.5"]
+
+
+def test_rows_of_the_page_are_of_the_kernels_that_are_booted():
+    """Whoever names another kernel in kernels.toml runs `make kernels` on it."""
+    rows = {table.series(row): row for row in re.findall(r"^\| (\d\S+) ", table.PAGE.read_text(), re.MULTILINE)}
+    for kernel in debian.pinned():
+        release = re.search(r"\d+\.\d+\.\d+\+\w+-amd64", kernel.packages[0])[0]
+        assert rows.get(table.series(release), release) == release
+
+
+@pytest.mark.parametrize("old, new", [
+    (table.BEGIN, ""), (table.END, ""), (table.BEGIN, f"{table.END}\n{table.BEGIN}"),
+    ("| 7.3.4 |", "<<<<<<< HEAD\n| 7.3.4 |")])
+def test_a_page_that_is_half_written_is_refused_before_anything_runs(tmp_path, monkeypatch, old, new):
+    page = tmp_path / "kernels.md"
+    page.write_text(f"{table.BEGIN}\n{table.END}\n")
+    monkeypatch.setattr(table, "PAGE", page)
+    table.write([suite.read("7.3.4", GREEN)])
+    table.check()
+    page.write_text(page.read_text().replace(old, new))
+    with pytest.raises(debian.Unavailable, match="kernels.md"):
+        table.check()
