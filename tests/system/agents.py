@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from net import run, stop, veth, wait_until
+from net import PATIENCE, run, stop, veth, wait_until
 from overlane import binary
 
 #: What the kernel has in front of a payload on Ethernet: 14 + IP + transport, TCP with time stamps.
@@ -52,7 +52,7 @@ class Agent:
 
     def answer(self, wanted, timeout=20, **fields):
         """The next answer but for `interval`, which comes at any time; it has to be the one that is wanted."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while True:
             try:
                 answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))

@@ -62,6 +62,13 @@ def tshark_fields(path, fields, decode_as=(), display=""):
     return [dict(zip(fields, row.split("\t"))) for row in rows]
 
 
+def outer_checksums(path, mac):
+    """The checksums of the outer UDP headers that this station sent, of a capture with the filter `udp`: an ICMP
+    error quotes them too."""
+    rows = tshark_fields(path, ["udp.checksum"], display=f"eth.src == {mac} && (vxlan || geneve)")
+    return {row["udp.checksum"] for row in rows}
+
+
 def tshark_count(path, display):
     """How many packets of a capture match a display filter."""
     command = ["tshark", "-n", "-r", path, *PREFERENCES, "-Y", display]

@@ -1,5 +1,6 @@
 """Fixtures of the system tests: what a test may ask for, and what must be there to run at all."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -26,6 +27,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
+    config.addinivalue_line("markers", "overloads: sends more than the machine carries, so it runs alone on it")
     config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of modules.py")
 
 
@@ -71,6 +73,40 @@ def capabilities(request):
         pytest.skip(f"needs the built program ({binary()}; `cargo build --release`)")
 
 
+@contextlib.contextmanager
+def locked(name, kind=fcntl.LOCK_EX):
+    """Holds a lock that all test runs of this machine share."""
+    with open(f"/tmp/overlane-tests-{name}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, kind)
+        yield lock
+
+
+@pytest.fixture(autouse=True)
+def share_of_the_machine(request):
+    """What overloads a CPU fills its packet queue (net.core.netdev_max_backlog), and the kernel has one for all
+    namespaces: frames of a test beside it would be lost. So it runs alone, whichever run it belongs to. Who waits
+    to be alone holds the gate, so that nobody else begins."""
+    alone = request.node.get_closest_marker("overloads")
+    with locked("gate") as gate, locked("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        request.node.softnet_dropped = softnet_dropped()
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure says whether the machine lost packets meanwhile."""
+    report = (yield).get_result()
+    before = getattr(item, "softnet_dropped", None)
+    if report.failed and before is not None and (dropped := softnet_dropped() - before):
+        report.sections.append(("packets dropped meanwhile", f"{dropped} at full packet queues of the CPUs"))
+
+
+def softnet_dropped():
+    """Packets that found the queue of a CPU full, on the whole machine."""
+    return sum(int(line.split()[1], 16) for line in Path("/proc/net/softnet_stat").read_text().splitlines())
+
+
 @pytest.fixture
 def lab(machine, tmp_path):
     """What this test makes; taken down whatever happens."""
@@ -82,8 +118,7 @@ def lab(machine, tmp_path):
 @pytest.fixture(scope="module")
 def only_one_lab(machine):
     """The laboratory runs once per machine. Files that ask for this share a worker, and wait for other test runs."""
-    with open("/tmp/overlane-tests-lab.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked("lab"):
         active = json.loads(overlane("lab", "cleanup", "--json").stdout).get("active")
         if active:
             pytest.skip(f"somebody else's study is running on this machine (process {active})")

@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from net import NETNS_DIR, run, wait_until
+from net import NETNS_DIR, PATIENCE, run, wait_until
 from overlane import PINS, ROOT, STATE, binary, overlane
 
 SCHEMA = json.loads((ROOT / "docs" / "result.schema.json").read_text())
@@ -117,7 +117,7 @@ class Study:
     def end(self, timeout=90):
         """Wait for its end; the exit code."""
         try:
-            return self.process.wait(timeout)
+            return self.process.wait(timeout * PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout} s:\n{self.text()}") from None
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from net import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 PINS = Path("/sys/fs/bpf/overlane")
 STATE = Path("/run/overlane")
@@ -28,7 +30,7 @@ def binary():
 def overlane(*words, expect=0, timeout=60, program=None, prefix=()):
     """Run the program; `expect` is the exit code it must have, None for any."""
     command = [str(word) for word in (*prefix, program or binary(), *words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout * PATIENCE)
     assert expect is None or done.returncode == expect, \
         f"{' '.join(command)} → {done.returncode}, expected {expect}\n{done.stdout}\n{done.stderr}"
     return done

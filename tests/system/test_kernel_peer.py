@@ -3,24 +3,58 @@
 import pytest
 
 import traffic
-from capture import Capture, tshark_count
+from capture import Capture, outer_checksums, tshark_count
 from overlane import VXLAN, verdicts
 from peers import kernel
-from topology import UPLINK, Scene
+from topology import PLAIN, UPLINK, WIRES, Scene
 
 pytestmark = pytest.mark.needs_overlane
 
+#: What becomes of a good packet of the underlay; `to_host` is the hosts' own.
+DELIVERED = ("to_port", "flood", "to_host")
+CHECKSUMS = pytest.mark.parametrize("checksum", [False, True], ids=["no-checksum", "checksum"])
 
-def scene_with_kernel(lab, family, wire, **options):
+
+def scene_with_kernel(lab, family, wire, checksum=False, **options):
     scene = Scene(lab, VXLAN, family, wire, peers=[2], **options)
     one, two = scene.hosts
-    kernel.join(two, one.address, scene.vni, two.guests, mtu=scene.mtu)
+    kernel.join(two, one.address, scene.vni, two.guests, mtu=scene.mtu, checksum=checksum)
     return scene.apply()
 
 
 def test_tcp_both_ways_with_offloads_on(lab, family, wire):
     scene = scene_with_kernel(lab, family, wire)
     traffic.speak(*scene.guests, size=8 * traffic.MEBIBYTE)
+
+
+@pytest.mark.parametrize("wire", (*WIRES, PLAIN))
+def test_a_kernel_that_sends_outer_checksums_is_understood(lab, family, wire):
+    """Overlane sends none, and takes those of others: over both families, whole and cut."""
+    scene = scene_with_kernel(lab, family, wire, checksum=True)
+    near, far = scene.guests
+    path = lab.directory / "u.pcap"
+    with Capture(scene.hosts[0].ns, UPLINK, path, "udp"):
+        traffic.ping(near.ns, far.v4)
+        traffic.udp_equal(near.ns, near.v6, far.ns, far.v6)
+    ours, theirs = (outer_checksums(path, host.ns.mac(UPLINK)) for host in scene.hosts)
+    assert ours == {"0x0000"} and theirs and "0x0000" not in theirs
+    traffic.speak(near, far, size=8 * traffic.MEBIBYTE)
+    traffic.fragments_equal(near, far)
+    counts = verdicts(scene.hosts[0].name)
+    assert not [key for key in counts if key[0] == "from_underlay" and key[1] not in DELIVERED], counts
+
+
+@CHECKSUMS
+def test_guests_find_each_other_by_broadcast(lab, family, checksum):
+    scene = scene_with_kernel(lab, family, "whole", checksum, declared=False)
+    traffic.find_each_other(*scene.guests)
+    counts = verdicts(scene.hosts[0].name)
+    assert counts["from_port", "flood"] >= 1 and counts["from_underlay", "flood"] >= 1
+
+
+def test_fragments_arrive(lab, family, wire):
+    scene = scene_with_kernel(lab, family, wire)
+    traffic.fragments_equal(*scene.guests)
 
 
 def test_udp_and_pings_of_every_size_that_fits(lab, family):
@@ -43,8 +77,9 @@ def test_a_guest_behind_the_kernel_is_found_by_its_own_arp(lab, family):
     assert verdicts(scene.hosts[0].name)["from_underlay", "flood"] >= 1
 
 
-def test_super_packets_from_the_kernel_arrive_whole(lab, family):
-    scene = scene_with_kernel(lab, family, "whole")
+@CHECKSUMS
+def test_super_packets_from_the_kernel_arrive_whole(lab, family, checksum):
+    scene = scene_with_kernel(lab, family, "whole", checksum)
     near, far = scene.guests
     with Capture(near.ns, "eth0", lab.directory / "g.pcap", "tcp", direction="in") as capture:
         traffic.tcp_equal(far.ns, far.v4, near.ns, near.v4)

@@ -93,6 +93,7 @@ def test_a_switch_that_is_taken_away_behind_its_back_fails_its_cell_alone(tmp_pa
         assert len(found["overlane-vxlan"]["reason"]) > 20
 
 
+@pytest.mark.thorough
 @pytest.mark.needs(*ovs.TOOLS)
 def test_an_ovs_that_dies_fails_its_cell_alone(tmp_path, before):
     with Study(streams(tmp_path, "bridge", "ovs-vxlan"), tmp_path / "result") as study:
@@ -142,6 +143,7 @@ def test_a_study_that_is_killed_is_completed_from_its_folder(tmp_path, before):
         kept_and_completed(study, kept)
 
 
+@pytest.mark.thorough
 def test_a_study_that_is_interrupted_is_completed_from_its_folder(tmp_path, before):
     with Study(streams(tmp_path, "bridge", "overlane-vxlan"), tmp_path / "result") as study:
         study.until(study.has_samples(5), "two rounds")

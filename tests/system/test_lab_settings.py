@@ -9,6 +9,8 @@ from overlane import overlane
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 RATE = 4000
+#: Bytes of a frame of 256 bytes, which are 252 without its check sequence; a tag travels beside its frame over a veth.
+ON_THE_WIRE = {"bridge": 252, "overlane-vlan": 252, "overlane-geneve": 252 + 14 + 20 + 8 + 8 + 8}
 
 
 def all_measured(result, count):
@@ -27,15 +29,17 @@ def mean(cell, quantity):
     return cell["figures"][quantity]["mean"]
 
 
-def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_path):
+@pytest.mark.overloads
+@pytest.mark.parametrize("backend", ["kernel-vxlan", "overlane-geneve"])
+def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_path, backend):
     """Options of the command line, in place of what the study says."""
-    study = write_study(tmp_path, ["kernel-vxlan", "overlane-geneve"], [
+    study = write_study(tmp_path, [backend], [
         group("tcp_stream", 16384), group("tcp_bidirec", 16384), group("tcp_rr", 64, instances=[4]),
         group("tcp_crr", 64), group("udp_rr", 64), group("udp_stream", 200, rate_pps=[RATE]),
     ], seconds=0.3)
     options = ("--hosts", 3, "--pairs", 2, "--inner", "ipv6", "--underlay", "ipv6")
     result = run_study(study, tmp_path / "result", *options)
-    data = all_measured(result, 12)
+    data = all_measured(result, 6)
     for cell in data["cells"]:
         said = {key: cell[key] for key in ("hosts", "pairs", "inner", "underlay", "vnis", "mtu")}
         assert said == {"hosts": 3, "pairs": 2, "inner": "ipv6", "underlay": "ipv6", "vnis": 1, "mtu": 1500}
@@ -72,24 +76,27 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
         assert each["verdict"] in ("better", "worse", "cannot_tell") and 0 < each["p"] <= 1
 
 
+@pytest.mark.overloads
 def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vlan", "overlane-geneve"], [
-        group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], backends=["overlane-vlan", "overlane-geneve"]),
-        group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], backends=["bridge", "overlane-vlan"]),
+        group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], backends=["overlane-geneve"]),
+        group("frame_stream", 256, vnis=[64], rate_pps=[RATE], backends=["overlane-vlan"]),
+        group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], backends=["bridge"]),
     ])
-    data = all_measured(run_study(study, tmp_path / "result"), 6)
+    data = all_measured(run_study(study, tmp_path / "result"), 4)
     for cell in data["cells"]:
         found = cell["accounting"]
         assert found["sent"] > 100 and found["duplicates"] == 0, (cell["name"], found)
         assert found["sent"] == found["received"] + sum(found["lost"].values()) + found["unexplained"]
         assert found["unexplained"] == 0, (cell["name"], found)
-        # Frames on the underlay: with a tag or a tunnel at least what was sent.
-        assert mean(cell, "underlay_packet_bytes") >= 252
-    vnis = {cell["vnis"] for cell in data["cells"] if cell["backend"] == "overlane-geneve"}
-    assert vnis == {1, 64}
-    assert {cell["far_end"] for cell in data["cells"] if cell["backend"] == "bridge"} == {"tester"}
+        # A frame, with its tag or tunnel. A question of ARP may be among them.
+        assert mean(cell, "underlay_packet_bytes") == pytest.approx(ON_THE_WIRE[cell["backend"]], rel=0.005), cell["name"]
+    assert {(cell["backend"], cell["vnis"], cell["far_end"]) for cell in data["cells"]} == {
+        ("overlane-geneve", 1, "host"), ("overlane-geneve", 64, "host"), ("overlane-vlan", 64, "host"),
+        ("bridge", 1, "tester")}
 
 
+@pytest.mark.overloads
 def test_a_search_brackets_the_rate_that_it_finds(tmp_path):
     study = write_study(tmp_path, ["bridge"], [group("udp_stream", 1450, search="brief")])
     data = all_measured(run_study(study, tmp_path / "result", timeout=240), 1)

@@ -11,6 +11,8 @@ import struct
 import threading
 import time
 
+from net import PATIENCE
+
 MEBIBYTE = 1 << 20
 
 # linux/in.h, linux/in6.h: not in the socket module.
@@ -67,7 +69,7 @@ def pings(ns, address, count=1, size=56, timeout=2.0):
 
 
 def _echo_reply(sock, request, v6, timeout):
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * PATIENCE
     while (left := deadline - time.monotonic()) > 0:
         sock.settimeout(left)
         try:
@@ -109,6 +111,7 @@ def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=2
     Returns the seconds it took.
     """
     family = socket_family(server)
+    timeout *= PATIENCE
     errors = []
     with server_ns.entered():
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -162,7 +165,7 @@ def udp_socket(ns, address, port=0, timeout=2.0):
         sock = socket.socket(socket_family(address), socket.SOCK_DGRAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         sock.bind((str(address), port))
-        sock.settimeout(timeout)
+        sock.settimeout(timeout * PATIENCE)
     return sock
 
 
@@ -186,6 +189,18 @@ def speak(near, far, size=MEBIBYTE):
         tcp_equal(near.ns, a, far.ns, b, size=size)
         tcp_equal(far.ns, b, near.ns, a, size=size, port=5301)
         udp_equal(near.ns, a, far.ns, b)
+
+
+def fragments_equal(near, far):
+    """Datagrams larger than any MTU on the way, which the sender's kernel cuts, both ways over both families."""
+    for a, b in zip(near.addresses, far.addresses):
+        udp_equal(near.ns, a, far.ns, b, sizes=(2000, 20_000))
+
+
+def find_each_other(near, far):
+    """Two machines that know of each other nothing but the IP addresses: each of them asks once, by ARP or ND."""
+    ping(near.ns, far.v4)
+    ping(far.ns, near.v6)
 
 
 class PacedUdp:

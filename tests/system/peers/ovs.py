@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 
-from net import run, stop, wait_until
+from net import run, wait_until
 from topology import address_lines
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -30,7 +30,7 @@ class OpenVSwitch:
         lab.defer(shutil.rmtree, self.directory, ignore_errors=True)
         self._environment = {**os.environ, "OVS_RUNDIR": self.directory,
                              "OVS_LOGDIR": self.directory, "OVS_DBDIR": self.directory}
-        self._database = f"unix:{self.directory}/db.sock"
+        self.database = f"unix:{self.directory}/db.sock"
         self._start(lab)
 
     def _start(self, lab):
@@ -39,23 +39,19 @@ class OpenVSwitch:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL,
                  "env": self._environment}
         log = ["-vconsole:off", "-vsyslog:off", "-vfile:info"]
-        self._spawn(lab, ["ovsdb-server", file, f"--remote=p{self._database}", *log,
-                          f"--log-file={self.directory}/ovsdb.log"], quiet)
+        lab.spawn(self.host.ns, ["ovsdb-server", file, f"--remote=p{self.database}", *log,
+                                 f"--log-file={self.directory}/ovsdb.log"], **quiet)
         wait_until(lambda: os.path.exists(f"{self.directory}/db.sock"), what="ovsdb-server")
         self.vsctl("--no-wait", "init")
-        self._spawn(lab, ["ovs-vswitchd", self._database, *log,
-                          f"--unixctl={self.directory}/vswitchd.ctl",
-                          f"--log-file={self.directory}/vswitchd.log"], quiet)
-
-    def _spawn(self, lab, command, options):
-        process = self.host.ns.popen(command, **options)
-        lab.defer(stop, process)
+        lab.spawn(self.host.ns, ["ovs-vswitchd", self.database, *log,
+                                 f"--unixctl={self.directory}/vswitchd.ctl",
+                                 f"--log-file={self.directory}/vswitchd.log"], **quiet)
 
     def _tool(self, *words):
         return self.host.ns.run(words, env=self._environment).stdout
 
     def vsctl(self, *words):
-        return self._tool("ovs-vsctl", f"--db={self._database}", "--timeout=20", *words)
+        return self._tool("ovs-vsctl", f"--db={self.database}", "--timeout=20", *words)
 
     def ofctl(self, *words):
         return self._tool("ovs-ofctl", words[0], f"{self.directory}/br-int.mgmt", *words[1:])
@@ -63,8 +59,15 @@ class OpenVSwitch:
     def appctl(self, *words):
         return self._tool("ovs-appctl", "-t", f"{self.directory}/vswitchd.ctl", *words)
 
-    def join(self, remote, vni, encapsulation, guests, flow_key=False, **options):
+    def join(self, remote, vni, encapsulation, guests, **options):
         """Move the uplink into br-phy and tie the guests to a tunnel towards `remote`."""
+        self.take_uplink()
+        self._join("netdev", remote, vni, encapsulation, guests, **options)
+        without_offloads(guests)
+        wait_until(lambda: self.route_is_known(remote), what=f"Open vSwitch's route to {remote}")
+
+    def take_uplink(self):
+        """Move the uplink and the tunnel's address into br-phy: the userspace datapath reads frames there."""
         host, uplink = self.host, self.host.uplink
         mac = host.ns.mac(uplink)
         self.vsctl("add-br", "br-phy", "--", "set", "bridge", "br-phy", "datapath_type=netdev",
@@ -74,21 +77,15 @@ class OpenVSwitch:
             host.ns.sysctl("net.ipv6.conf.br-phy.disable_ipv6", 1)
         host.ns.ip("link set br-phy addrgenmode none up",
                    *address_lines("br-phy", host.address, host.number))
-        self._join("netdev", remote, "flow" if flow_key else vni, encapsulation, guests, options)
-        for guest in guests:
-            # Open vSwitch reads and writes plain frames: it neither finishes a guest's checksum
-            # nor cuts its super-packets, so its own guests must do without offloads.
-            guest.ns.ethtool("eth0", off=("tx", "tso", "gso", "tx-udp-segmentation"))
-        wait_until(lambda: self._route_is_known(remote), what=f"Open vSwitch's route to {remote}")
 
     def join_kernel(self, remote, vni, encapsulation, guests, **options):
         """The same with the kernel's datapath: the uplink stays the kernel's, guests keep their offloads."""
-        self._join("system", remote, vni, encapsulation, guests, options)
+        self._join("system", remote, vni, encapsulation, guests, **options)
 
-    def _join(self, datapath, remote, key, encapsulation, guests, options):
-        """br-int with a tunnel towards `remote` and the guests."""
+    def _join(self, datapath, remote, vni, encapsulation, guests, flow_key=False, **options):
+        """br-int with a tunnel towards `remote` and the guests. `flow_key`: flows say which VNI."""
         settings = [f"options:{name}={value}" for name, value in
-                    {"remote_ip": remote, "local_ip": self.host.address, "key": key,
+                    {"remote_ip": remote, "local_ip": self.host.address, "key": "flow" if flow_key else vni,
                      **options}.items()]
         self.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", f"datapath_type={datapath}",
                    "--", "add-port", "br-int", "tunnel", "--", "set", "interface", "tunnel",
@@ -97,7 +94,8 @@ class OpenVSwitch:
             self.vsctl("add-port", "br-int", guest.device, "--", "set", "interface", guest.device,
                        f"ofport_request={guest.number}")
 
-    def _route_is_known(self, remote):
+    def route_is_known(self, remote):
+        """Whether packets to a VTEP would leave by br-phy."""
         try:
             return "br-phy" in self.appctl("ovs/route/lookup", remote)
         except AssertionError:
@@ -117,3 +115,10 @@ class OpenVSwitch:
     def log(self):
         with open(f"{self.directory}/vswitchd.log", encoding="utf-8") as file:
             return file.read()
+
+
+def without_offloads(guests):
+    """Open vSwitch reads and writes plain frames: it neither finishes a guest's checksum nor cuts its
+    super-packets, so its own guests must do without offloads."""
+    for guest in guests:
+        guest.ns.ethtool("eth0", off=("tx", "tso", "gso", "tx-udp-segmentation"))
