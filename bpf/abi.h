@@ -83,8 +83,9 @@ struct mac {
 struct settings {
 	struct addr vtep; /* our tunnel end point */
 	__u32 uplink_ifindex;
-	__u32 segmenter_ifindex; /* the end that segments; 0: none */
-	__u32 underlay_mtu;      /* largest outer IP packet */
+	__u32 segmenter_ifindex;     /* the end that segments; 0: none */
+	__u32 segmenter_out_ifindex; /* the end where the segments come out */
+	__u32 underlay_mtu;          /* largest outer IP packet */
 	__u32 hash_seed;
 	__u16 tunnel_port;
 	__u16 source_port_min;

@@ -83,13 +83,36 @@ static __always_inline int parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 	return 0;
 }
 
+/* Where the headers behind the IPv6 header have led so far. */
+struct extension_walk {
+	struct __sk_buff *ctx;
+	__u32 at;
+	__u8 next;
+};
+
+static __always_inline bool is_extension(__u8 next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
+}
+
+static long skip_extension(__u32 number __attribute__((unused)), struct extension_walk *w)
+{
+	__u8 extension[2];
+
+	if (load_bytes(w->ctx, w->at, extension, sizeof(extension)) < 0)
+		return 1;
+	w->next = extension[0];
+	w->at += (extension[1] + 1) * 8;
+	return !is_extension(w->next);
+}
+
 static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 {
-	__u32 at = p->offset + ETH_HLEN, payload_len;
+	struct extension_walk walk = { .ctx = ctx, .at = p->offset + ETH_HLEN };
 	struct ipv6hdr ip;
-	__u8 next;
+	__u32 payload_len;
 
-	if (load_bytes(ctx, at, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, walk.at, &ip, sizeof(ip)) < 0)
 		return DROP(INNER_IP_HEADER);
 	payload_len = bpf_ntohs(ip.payload_len);
 	if (ip.version != 6 || payload_len > p->len - ETH_HLEN - sizeof(ip))
@@ -100,22 +123,14 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 	p->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
 	__builtin_memcpy(&p->flow.words[0], &ip.saddr, sizeof(ip.saddr));
 	__builtin_memcpy(&p->flow.words[4], &ip.daddr, sizeof(ip.daddr));
-	next = ip.nexthdr;
-	at += sizeof(ip);
-	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
-		__u8 extension[2];
-
-		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS)
-			break;
-		if (load_bytes(ctx, at, extension, sizeof(extension)) < 0)
-			break;
-		next = extension[0];
-		at += (extension[1] + 1) * 8;
-	}
-	p->flow.words[9] = next;
-	p->l4_proto = next;
-	p->l4_offset = at - p->offset;
-	p->is_fragment = next == IPPROTO_FRAGMENT;
+	walk.next = ip.nexthdr;
+	walk.at += sizeof(ip);
+	if (is_extension(walk.next))
+		bpf_loop(MAX_EXTENSION_HEADERS, skip_extension, &walk, 0);
+	p->flow.words[9] = walk.next;
+	p->l4_proto = walk.next;
+	p->l4_offset = walk.at - p->offset;
+	p->is_fragment = walk.next == IPPROTO_FRAGMENT;
 	p->ip_len = sizeof(ip) + payload_len;
 	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS) /* BIG TCP */
 		p->ip_len = p->len - ETH_HLEN;
@@ -181,9 +196,14 @@ static __always_inline bool is_reserved_group(const __u8 *mac)
 	return !__builtin_memcmp(mac, first, ETH_ALEN - 1) && mac[ETH_ALEN - 1] <= 0x0f;
 }
 
+/* The hash of the flow that parse found: encap and route ask for it. */
+static __always_inline void hash_flow(const struct settings *s, struct packet *p)
+{
+	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
+}
+
 /* p->offset, p->hook and the tags are set by the caller; sw NULL: on a leg. */
-static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				 const struct lswitch *sw)
+static __always_inline int parse(struct __sk_buff *ctx, struct packet *p, const struct lswitch *sw)
 {
 	int result;
 
@@ -213,7 +233,5 @@ static __always_inline int parse(struct __sk_buff *ctx, const struct settings *s
 
 		p->segments = (p->len - headers + p->gso_size - 1) / p->gso_size;
 	}
-	if (p->hook != HOOK_FROM_UNDERLAY) /* only encap and route ask for it */
-		p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 	return result;
 }

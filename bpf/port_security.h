@@ -140,11 +140,6 @@ static __always_inline int check_dhcp(const struct port *port, struct l4_ports u
 	return server && !(port->flags & PORT_DHCP_SERVER) ? DROP(DHCP_SERVER) : 0;
 }
 
-static __always_inline bool is_extension(__u8 next)
-{
-	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
-}
-
 static __always_inline bool is_nd(__u8 type)
 {
 	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;

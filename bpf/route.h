@@ -166,8 +166,8 @@ __noinline int route(struct __sk_buff *ctx, struct packet *p)
 
 	if (!p || !s)
 		return DROP(NOT_CONFIGURED);
-	if (p->hook == HOOK_FROM_UNDERLAY) /* parse did not: most packets from there need none */
-		p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
+	if (p->hook == HOOK_FROM_UNDERLAY) /* most packets from there need none */
+		hash_flow(s, p);
 	for (int i = 0; i < MOST_ROUTERS; i++) {
 		result = route_here(ctx, p);
 		if (result != FORWARDED)

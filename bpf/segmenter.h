@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The segmenter: a pair of devices that apply creates. What is sent out of one end comes back at the
- * other, in the program from_segmenter, as the kernel sees a packet from a wire. Two things need that:
+ * other, at hook from_segmenter, as the kernel sees a packet from a wire. Two things need that:
  *
  *   segment  A super-packet that cannot travel whole: too long for the outer lengths, flooded, or
  *            already encapsulated by the guest in a way the kernel cannot segment under a second

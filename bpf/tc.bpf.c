@@ -5,8 +5,8 @@
  *
  *   from_port        port → parse → port_security → learn → arp_nd → conntrack → acl → l2_lookup
  *                    → (to_port | encap | vlan_out | flood | route)
- *   from_segmenter   the same, for the segments of a super-packet that could not travel whole;
- *                    and the way out for what is encapsulated already
+ *                    Where the segmenter's segments come out it is hook from_segmenter: the same for them,
+ *                    and the way out for what is encapsulated already.
  *   from_underlay    vtep_check → tunnel → parse → ecn → learn → arp_nd → ids → decap
  *                    → (to_port | flood | route),
  *                    or vlan_in → parse → learn → arp_nd → l2_lookup → (to_port | flood | route)
@@ -41,17 +41,20 @@ static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hoo
 	return p;
 }
 
-/* result: a verdict, or a negated drop reason, which the sender may be told. */
-static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int result)
+static __always_inline void judged(struct __sk_buff *ctx, struct packet *p, int verdict)
 {
-	int verdict = result < 0 ? -result : result;
-
-	if (result == VERDICT_ANSWER)
-		send_back(ctx, p);
 	count_verdict(p, verdict);
 	report_verdict(verdict);
 	if (p->captured)
 		capture_left(ctx, p, verdict);
+}
+
+/* result: a verdict, or a negated drop reason, which the sender may be told. */
+static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int result)
+{
+	if (result == VERDICT_ANSWER)
+		send_back(ctx, p);
+	judged(ctx, p, result < 0 ? -result : result);
 	if (result >= 0)
 		return p->action;
 	if (result == DROP(FIREWALL_REJECT))
@@ -97,11 +100,13 @@ __noinline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifinde
 	if (!sw)
 		return DROP(UNKNOWN_SWITCH);
 
-	result = parse(ctx, s, p, sw);
+	result = parse(ctx, p, sw);
 	if (p->hook == HOOK_FROM_PORT)
 		count_port(p, p->source_counters, PORT_FROM);
-	if (result >= 0)
+	if (result >= 0) {
+		hash_flow(s, p);
 		result = port_security(ctx, p, port);
+	}
 	if (result >= 0)
 		result = learn_from_port(p, port);
 	if (result >= 0)
@@ -133,78 +138,65 @@ static __always_inline int from_port_stages(struct __sk_buff *ctx, struct packet
 	return result;
 }
 
-static __always_inline int inner_stages(struct __sk_buff *ctx, const struct settings *s,
-					struct packet *p, const struct outer_view *o,
-					const struct lswitch *sw, __u32 tunnel_len)
+/* Finds the switch, and where the frame begins (p->offset). Negative: a drop reason; no switch: the host's. */
+static __always_inline int tunnel_in(struct __sk_buff *ctx, const struct settings *s,
+				     struct packet *p, struct outer_view *o, struct lswitch **sw)
 {
-	int result;
-
-	/* Padding behind the packet is not part of the inner frame. */
-	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
-		return DROP(DECAP_FAILED);
-	p->offset = o->tunnel + tunnel_len;
-	result = parse(ctx, s, p, sw);
-	if (result >= 0)
-		result = ecn(p, o->tos);
-	if (result < 0)
-		return result;
-	learn_from_underlay(p, sw, &o->source);
-	result = arp_nd(ctx, p);
-	return result ? result : ids(ctx, p, o, sw);
-}
-
-static __always_inline int tunnel_stages(struct __sk_buff *ctx, const struct settings *s,
-					 struct packet *p)
-{
-	struct outer_view o = {};
-	struct lswitch *sw = NULL;
-	int result = vtep_check(ctx, s, &o);
+	int result = vtep_check(ctx, s, o);
 
 	if (result == NOT_OURS)
 		return VERDICT_TO_HOST;
 	if (result < 0)
 		return result;
-	p->sender_counters = o.counters;
-	result = tunnel(ctx, s, &o);
+	p->sender_counters = o->counters;
+	result = tunnel(ctx, s, o);
 	if (result >= 0) {
-		p->switch_id = o.vni;
-		p->source_key = o.source_key;
-		sw = bpf_map_lookup_elem(&switches, &p->switch_id);
+		p->switch_id = o->vni;
+		p->source_key = o->source_key;
+		*sw = bpf_map_lookup_elem(&switches, &p->switch_id);
 	}
-	if (sw)
-		return inner_stages(ctx, s, p, &o, sw, result);
-	if (s->port_shared && !has_our_vni(ctx, &o)) {
+	if (!*sw && s->port_shared && !has_our_vni(ctx, o)) {
 		p->sender_counters = 0;
 		return VERDICT_TO_HOST;
 	}
-	return result < 0 ? result : DROP(UNKNOWN_VNI);
-}
-
-static __always_inline int vlan_stages(struct __sk_buff *ctx, const struct settings *s,
-				       struct packet *p)
-{
-	struct lswitch *sw = vlan_in(p);
-	const struct addr nobody = {};
-	int result;
-
-	if (!sw)
-		return VERDICT_TO_HOST;
-	result = parse(ctx, s, p, sw);
-	if (result < 0)
-		return result;
-	learn_from_underlay(p, sw, &nobody);
-	result = arp_nd(ctx, p);
-	return result ? result : l2_from_vlan(ctx, p, sw);
+	if (!*sw)
+		return result < 0 ? result : DROP(UNKNOWN_VNI);
+	/* Padding behind the packet is not part of the inner frame. */
+	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
+		return DROP(DECAP_FAILED);
+	p->offset = o->tunnel + result;
+	return 0;
 }
 
 /* Global like port_stages(). */
 __noinline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
 {
 	struct settings *s = get_settings();
+	struct outer_view o = {};
+	struct lswitch *sw = NULL;
+	bool in_tunnel;
+	int result = VERDICT_TO_HOST;
 
 	if (!s || !p)
 		return VERDICT_TO_HOST;
-	return p->in_tag.proto ? vlan_stages(ctx, s, p) : tunnel_stages(ctx, s, p);
+	in_tunnel = !p->in_tag.proto;
+	if (in_tunnel)
+		result = tunnel_in(ctx, s, p, &o, &sw);
+	else
+		sw = vlan_in(p);
+	if (result < 0 || !sw)
+		return result;
+
+	result = parse(ctx, p, sw);
+	if (result >= 0 && in_tunnel)
+		result = ecn(p, o.tos);
+	if (result < 0)
+		return result;
+	learn_from_underlay(p, sw, &o.source);
+	result = arp_nd(ctx, p);
+	if (result)
+		return result;
+	return in_tunnel ? ids(ctx, p, &o, sw) : l2_from_vlan(ctx, p, sw);
 }
 
 static __always_inline int from_underlay_stages(struct __sk_buff *ctx, struct packet *p)
@@ -237,9 +229,10 @@ __noinline int leg_stages(struct __sk_buff *ctx, struct packet *p)
 	p->router = *router;
 	if (!leg_in(ctx, p))
 		return VERDICT_TO_HOST;
-	result = parse(ctx, s, p, NULL);
+	result = parse(ctx, p, NULL);
 	if (result < 0)
 		return result;
+	hash_flow(s, p);
 	result = arp_nd(ctx, p);
 	if (result)
 		return result;
@@ -268,25 +261,20 @@ static __always_inline int send_encapsulated(struct packet *p)
 SEC("classifier")
 int from_port(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_PORT);
+	struct settings *s = get_settings();
+	__u32 device = device_of_hook(ctx);
+	bool segmented = s && device == s->segmenter_out_ifindex;
+	struct packet *p = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
 
 	if (!p)
 		return TCX_DROP;
-	return finish(ctx, p, from_port_stages(ctx, p, device_of_hook(ctx)));
-}
-
-SEC("classifier")
-int from_segmenter(struct __sk_buff *ctx)
-{
-	struct packet *p = begin(ctx, HOOK_FROM_SEGMENTER);
-	__u32 mark = mark_of_packet(ctx);
-
-	if (!p)
-		return TCX_DROP;
-	ctx->mark = 0;
-	if (mark == MARK_ENCAPSULATED)
+	if (segmented) {
+		device = mark_of_packet(ctx);
+		ctx->mark = 0;
+	}
+	if (device == MARK_ENCAPSULATED)
 		return finish(ctx, p, send_encapsulated(p));
-	return finish(ctx, p, from_port_stages(ctx, p, mark));
+	return finish(ctx, p, from_port_stages(ctx, p, device));
 }
 
 SEC("classifier")
@@ -310,7 +298,9 @@ int from_gro_device(struct __sk_buff *ctx)
 {
 	struct packet *p = begin(ctx, HOOK_FROM_GRO_DEVICE);
 
-	return p ? finish(ctx, p, DROP(OUTER_DEVICE)) : TCX_DROP;
+	if (p)
+		judged(ctx, p, -DROP(OUTER_DEVICE));
+	return TCX_DROP;
 }
 
 char _license[] SEC("license") = "GPL";

@@ -82,6 +82,23 @@ static __always_inline int read_geneve_option(struct __sk_buff *ctx, struct oute
 	return len;
 }
 
+struct option_walk {
+	struct __sk_buff *ctx;
+	struct outer_view *outer;
+	__u32 at;
+	__u32 end;
+	int result;
+};
+
+static long read_next_option(__u32 number __attribute__((unused)), struct option_walk *w)
+{
+	w->result = read_geneve_option(w->ctx, w->outer, w->at, w->end);
+	if (w->result < 0)
+		return 1;
+	w->at += w->result;
+	return w->at >= w->end;
+}
+
 static __always_inline int read_geneve(struct __sk_buff *ctx, const struct settings *s,
 				       struct outer_view *o)
 {
@@ -102,12 +119,12 @@ static __always_inline int read_geneve(struct __sk_buff *ctx, const struct setti
 		return DROP(GENEVE_PROTOCOL);
 	if (s->strict && (h.flags & GENEVE_RESERVED_BITS || h.reserved))
 		return DROP(RESERVED_BITS);
-	for (int i = 0; i < GENEVE_MAX_OPTIONS && at < end; i++) {
-		int len = read_geneve_option(ctx, o, at, end);
+	if (at < end) {
+		struct option_walk walk = { .ctx = ctx, .outer = o, .at = at, .end = end };
 
-		if (len < 0)
-			return len;
-		at += len;
+		bpf_loop(GENEVE_MAX_OPTIONS, read_next_option, &walk, 0);
+		if (walk.result < 0)
+			return walk.result;
 	}
 	o->vni = vni_of(h.vni);
 	return end - o->tunnel;

@@ -20,7 +20,7 @@ BEGINS, ENDED = "== part ", "== exit code "
 CONFORMANCE = ROOT / "tests" / "conformance"
 BUILT = ("cases", "wire", "program_sizes")
 #: Programs by the order in which a packet meets them.
-PROGRAMS = ("from_port", "from_segmenter", "from_underlay", "from_gro_device", "from_leg")
+PROGRAMS = ("from_port", "from_underlay", "from_gro_device", "from_leg")
 
 
 @dataclass

@@ -113,6 +113,7 @@ abi! {
         vtep: Addr,
         uplink_ifindex: u32,
         segmenter_ifindex: u32,
+        segmenter_out_ifindex: u32,
         underlay_mtu: u32,
         hash_seed: u32,
         tunnel_port: u16,

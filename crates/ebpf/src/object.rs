@@ -24,12 +24,10 @@ static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/
 /// The programs of the data path, each for one tcx ingress hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Program {
-    /// On every port's device.
+    /// On every port's device, and where segments come out of the segmenter.
     FromPort,
     /// On the uplink.
     FromUnderlay,
-    /// On the receiving end of the segmenter.
-    FromSegmenter,
     /// On the device that registers the tunnel's port for GRO.
     FromGroDevice,
     /// On a gateway's leg.
@@ -38,10 +36,9 @@ pub enum Program {
 
 impl Program {
     /// All.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 4] = [
         Self::FromPort,
         Self::FromUnderlay,
-        Self::FromSegmenter,
         Self::FromGroDevice,
         Self::FromLeg,
     ];
@@ -51,7 +48,6 @@ impl Program {
         match self {
             Self::FromPort => "from_port",
             Self::FromUnderlay => "from_underlay",
-            Self::FromSegmenter => "from_segmenter",
             Self::FromGroDevice => "from_gro_device",
             Self::FromLeg => "from_leg",
         }

@@ -45,6 +45,8 @@ pub struct Devices {
     pub underlay_mtu: u32,
     /// Index of the end of the segmenter to send into; 0: none.
     pub segmenter_ifindex: u32,
+    /// Index of the end where the segments come out; 0: none.
+    pub segmenter_out_ifindex: u32,
     /// Another device has the tunnel's port: what is not ours is left to it.
     pub port_shared: bool,
 }

@@ -115,8 +115,10 @@ impl Job<'_> {
 
         let mut with_segmenter = resolved.devices.clone();
         let seg = current.devices.get(SEGMENTER);
-        if devices::segmenter_is_right(seg, current.devices.get(SEGMENTER_OUT)) {
+        let out = current.devices.get(SEGMENTER_OUT);
+        if devices::segmenter_is_right(seg, out) {
             with_segmenter.segmenter_ifindex = seg.map_or(0, |link| link.index);
+            with_segmenter.segmenter_out_ifindex = out.map_or(0, |link| link.index);
         }
         let contents = encode_beside(tables, &with_segmenter, &current.contents)?;
         let netns_id = state::netns_id()?;
@@ -230,7 +232,7 @@ impl Job<'_> {
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
             .chain(legs)
             .chain([
-                paths::link(overlane_ebpf::Program::FromSegmenter, SEGMENTER_OUT),
+                paths::link(overlane_ebpf::Program::FromPort, SEGMENTER_OUT),
                 paths::link(overlane_ebpf::Program::FromGroDevice, GRO),
                 paths::link(
                     overlane_ebpf::Program::FromUnderlay,

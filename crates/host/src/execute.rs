@@ -11,7 +11,7 @@ use overlane_ebpf::{Loaded, Program, learned};
 use overlane_net::Netlink;
 
 use crate::journal::Journal;
-use crate::paths::{self, GRO, SEGMENTER};
+use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
 use crate::state::{self, NextHop, State};
 use crate::{HostError, Note, devices};
@@ -229,6 +229,7 @@ impl<'a> Executor<'a> {
     fn settings(&mut self, old: Option<&'a [u8]>) -> Result<(), HostError> {
         let mut devices = self.target.resolved.devices.clone();
         devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;
+        devices.segmenter_out_ifindex = self.netlink.link(SEGMENTER_OUT)?.index;
         let settings = tables::settings(self.target.tables, &devices);
         let maps = self.maps;
         for (key, value) in &settings {

@@ -233,7 +233,7 @@ fn plan_links(
     let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
     // First the devices of ours: ports send into them.
     let mut wanted: Vec<(Program, String, u32)> = vec![(
-        Program::FromSegmenter,
+        Program::FromPort,
         SEGMENTER_OUT.to_owned(),
         index(SEGMENTER_OUT),
     )];

@@ -191,7 +191,7 @@ fn a_trunk_is_one_device_and_several_ports() {
     let links: Vec<_> = std::fs::read_dir(paths::links(&host))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.starts_with("from_port-"))
+        .filter(|name| name.ends_with("-web1"))
         .collect();
     assert_eq!(links, ["from_port-web1"], "attached once");
     assert_eq!(

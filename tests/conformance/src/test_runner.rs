@@ -18,6 +18,7 @@ use crate::counted::{self, added};
 /// Devices that are not there: the programs only compare the numbers.
 const UPLINK: u32 = 1_000_001;
 const SEGMENTER: u32 = 1_000_002;
+const SEGMENTER_OUT: u32 = 1_000_003;
 const NO_PORT: u32 = 1_000_009;
 const FIRST_PORT: u32 = 1_000_010;
 const FIRST_LEG: u32 = 1_100_000;
@@ -156,6 +157,7 @@ impl TestRunner {
                 uplink_ifindex: UPLINK,
                 underlay_mtu: machine.underlay_mtu,
                 segmenter_ifindex: SEGMENTER,
+                segmenter_out_ifindex: SEGMENTER_OUT,
                 port_shared: machine.port_shared,
             },
         )?;
@@ -209,7 +211,7 @@ impl TestRunner {
         };
         let (program, ifindex, mark) = match entry {
             Entry::Port(device) => (Program::FromPort, named.ifindex(device), 0),
-            Entry::Segmenter(device) => (Program::FromSegmenter, SEGMENTER, named.ifindex(device)),
+            Entry::Segmenter(device) => (Program::FromPort, SEGMENTER_OUT, named.ifindex(device)),
             Entry::Underlay => (Program::FromUnderlay, UPLINK, 0),
             Entry::Leg(device) => {
                 let leg = named.legs.get(device).copied();

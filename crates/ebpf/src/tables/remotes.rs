@@ -56,6 +56,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         vtep: tables.vtep.into(),
         uplink_ifindex: devices.uplink_ifindex,
         segmenter_ifindex: devices.segmenter_ifindex,
+        segmenter_out_ifindex: devices.segmenter_out_ifindex,
         underlay_mtu: devices.underlay_mtu,
         hash_seed: tunnel.hash_seed,
         tunnel_port: tunnel.port,

@@ -52,6 +52,7 @@ fn devices() -> Devices {
         uplink_ifindex: 2,
         underlay_mtu: 1600,
         segmenter_ifindex: 9,
+        segmenter_out_ifindex: 10,
         port_shared: true,
     }
 }

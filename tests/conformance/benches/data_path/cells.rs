@@ -266,6 +266,7 @@ fn devices(tables: &Tables) -> Devices {
         uplink_ifindex: UPLINK,
         underlay_mtu: MTU,
         segmenter_ifindex: UPLINK + 1,
+        segmenter_out_ifindex: UPLINK + 3,
         port_shared: false,
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
