@@ -187,7 +187,13 @@ fn apply_without_rights_says_so() {
     // The test may run as root; the program then runs as nobody, and must be able to read.
     let mut command = if is_root() {
         let program = folder.path().join("overlane");
-        fs::copy(env!("CARGO_BIN_EXE_overlane"), &program).unwrap();
+        // Not by this process: a test beside this one forks, and its child would keep the file open for writing.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_overlane"))
+            .arg(&program)
+            .status()
+            .unwrap();
+        assert!(copied.success());
         open_to_all(folder.path());
         let mut command = Command::new("setpriv");
         command

@@ -212,6 +212,10 @@ ports:
     /// Whether guest `from` reaches guest `to`: `count` packets, all answered.
     pub fn ping(&self, from: usize, to: usize, count: u32) -> bool {
         let guest = Netns::open(&self.guest(from)).unwrap();
+        // A question that an earlier ping asked in vain fails three seconds later, with all that waits for its answer.
+        let _ = Netlink::in_netns(&guest)
+            .unwrap()
+            .delete_neighbour("eth0", inner(to));
         let output = guest
             .command("ping")
             .args([
