@@ -202,7 +202,7 @@ static __always_inline void hash_flow(const struct settings *s, struct packet *p
 	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 }
 
-/* p->offset, p->hook and the tags are set by the caller; sw NULL: on a leg. */
+/* p->offset and the tags are set by the caller; sw NULL: on a leg. */
 static __always_inline int parse(struct __sk_buff *ctx, struct packet *p, const struct lswitch *sw)
 {
 	int result;

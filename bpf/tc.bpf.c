@@ -41,7 +41,7 @@ static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hoo
 	return p;
 }
 
-static __always_inline void judged(struct __sk_buff *ctx, struct packet *p, int verdict)
+static __always_inline void record_verdict(struct __sk_buff *ctx, struct packet *p, int verdict)
 {
 	count_verdict(p, verdict);
 	report_verdict(verdict);
@@ -54,7 +54,7 @@ static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int r
 {
 	if (result == VERDICT_ANSWER)
 		send_back(ctx, p);
-	judged(ctx, p, result < 0 ? -result : result);
+	record_verdict(ctx, p, result < 0 ? -result : result);
 	if (result >= 0)
 		return p->action;
 	if (result == DROP(FIREWALL_REJECT))
@@ -299,7 +299,7 @@ int from_gro_device(struct __sk_buff *ctx)
 	struct packet *p = begin(ctx, HOOK_FROM_GRO_DEVICE);
 
 	if (p)
-		judged(ctx, p, -DROP(OUTER_DEVICE));
+		record_verdict(ctx, p, VERDICT_OUTER_DEVICE);
 	return TCX_DROP;
 }
 
