@@ -3,14 +3,17 @@
 One shell script does it, in a virtual machine or on this machine itself, and what it prints is read here.
 """
 
-import json
 import os
 import re
 import shlex
-import subprocess
+import sys
 from dataclasses import dataclass, field
 
 from debian import HERE, ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from built import executables  # noqa: E402
 
 #: How many times longer than on a common machine anything may take.
 PATIENCE = 5
@@ -153,12 +156,7 @@ def smoke_tests():
 
 def build():
     """Builds what the script runs. Returns the files by name, and the program that is tested."""
-    messages = subprocess.run(
-        ["cargo", "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"],
-        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    artifacts = [message for message in map(json.loads, messages.splitlines())
-                 if message["reason"] == "compiler-artifact" and message.get("executable")]
-    built = {artifact["target"]["name"]: artifact["executable"] for artifact in artifacts
-             if artifact["manifest_path"] == str(CONFORMANCE / "Cargo.toml")}
+    built = {message["target"]["name"]: message["executable"] for message in executables()
+             if message["manifest_path"] == str(CONFORMANCE / "Cargo.toml")}
     program = os.environ.get("OVERLANE") or ROOT / "target" / "debug" / "overlane"
     return {name: built[name] for name in BUILT}, program
