@@ -1,4 +1,5 @@
-//! What was added between two readings of the data path's counters, in the words of the reference executor.
+//! What was added between two readings of the data path's counters, in the words of the reference executor,
+//! and what several packets have counted together.
 
 use std::collections::BTreeMap;
 
@@ -66,6 +67,31 @@ pub fn added_rules(
         put(&mut added, rule.name.clone(), count(before), count(after));
     }
     added
+}
+
+/// Counts what another packet has counted, too.
+pub fn add(into: &mut Counters, more: &Counters) {
+    each(&mut into.verdicts, &more.verdicts);
+    each(&mut into.from_port, &more.from_port);
+    each(&mut into.to_port, &more.to_port);
+    each(&mut into.port_dropped, &more.port_dropped);
+    each(&mut into.to_remote, &more.to_remote);
+    each(&mut into.from_remote, &more.from_remote);
+    each(&mut into.remote_dropped, &more.remote_dropped);
+    each(&mut into.rules, &more.rules);
+}
+
+fn each<K: Ord + Clone>(into: &mut BTreeMap<K, Counter>, more: &BTreeMap<K, Counter>) {
+    for (key, counter) in more {
+        plus(into.entry(key.clone()).or_default(), *counter);
+    }
+}
+
+/// The same of one counter.
+pub const fn plus(into: &mut Counter, more: Counter) {
+    into.packets += more.packets;
+    into.segments += more.segments;
+    into.bytes += more.bytes;
 }
 
 fn put<K: Ord>(into: &mut BTreeMap<K, Counter>, key: K, old: abi::Counter, new: abi::Counter) {

@@ -11,12 +11,13 @@ use std::net::IpAddr;
 use overlane_ebpf::learned::LearnedEntry;
 use overlane_ebpf::{EbpfError, abi};
 use overlane_model::{Fabric, Tables, Verdict};
-use overlane_pipeline::{ConnectionState, Entry, LearnedPlace, Outcome, State, Zone};
+use overlane_pipeline::{ConnectionState, Counters, Entry, LearnedPlace, Outcome, State, Zone};
 use overlane_wire::Mac;
 
 pub use shrink::shrink;
 
 use crate::compare;
+use crate::counted;
 use crate::dissect::{dissect, text};
 use crate::generate::{Arrival, FabricSpec};
 use crate::reference;
@@ -63,9 +64,9 @@ pub fn run(
     let Ok(tables) = tables(spec) else {
         return Ok(None);
     };
-    let host = reference::host(&tables, spec.machine());
-    let mut state = State::with_places(PLACES);
     let Some(kernel) = kernel else {
+        let host = reference::host(&tables, spec.machine());
+        let mut state = State::with_places(PLACES);
         for arrival in arrivals {
             let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
             *met.verdicts.entry(outcome.verdict).or_default() += 1;
@@ -73,29 +74,72 @@ pub fn run(
         met.connections_of(&state);
         return Ok(None);
     };
-    kernel.set_host(&tables, spec.machine())?;
-    for (index, arrival) in arrivals.iter().enumerate() {
+    let first = on_both(kernel, spec, &tables, arrivals, Counted::Together, met)?;
+    if first.is_none() {
+        return Ok(None);
+    }
+    // Which packet it was that was counted otherwise.
+    let exact = on_both(
+        kernel,
+        spec,
+        &tables,
+        arrivals,
+        Counted::Each,
+        &mut Met::default(),
+    )?;
+    Ok(exact.or(first))
+}
+
+/// When the counters of the executors are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// After each packet.
+    Each,
+    /// After the last one, which takes half the time.
+    Together,
+}
+
+fn on_both(
+    kernel: &mut TestRunner,
+    spec: &FabricSpec,
+    tables: &Tables,
+    arrivals: &[Arrival],
+    when: Counted,
+    met: &mut Met,
+) -> Result<Option<Difference>, EbpfError> {
+    let host = reference::host(tables, spec.machine());
+    let mut state = State::with_places(PLACES);
+    let mut counters = Counters::default();
+    let difference = |packets: usize, found: Vec<String>| {
+        (!found.is_empty()).then(|| Difference {
+            spec: spec.clone(),
+            arrivals: arrivals[..packets].to_vec(),
+            found,
+        })
+    };
+    kernel.set_host(tables, spec.machine())?;
+    for (packets, arrival) in (1..).zip(arrivals) {
         if !can_run(&arrival.packet) {
             continue;
         }
         let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
         *met.verdicts.entry(outcome.verdict).or_default() += 1;
         let observed = kernel.run(arrival.now_ns, &arrival.entry, &arrival.packet)?;
-        let mut found = compare::with_reference(&tables, &arrival.packet, &outcome, &observed);
-        if found.is_empty() && index + 1 == arrivals.len() {
-            found = learned(&tables, &state, kernel)?;
-            found.extend(connections::differences(&tables, &state, kernel)?);
+        let mut found = compare::with_reference(tables, &arrival.packet, &outcome, &observed);
+        counted::add(&mut counters, &outcome.counters);
+        if when == Counted::Each {
+            let expected = std::mem::take(&mut counters);
+            found.extend(compare::counters(&expected, &kernel.counted()?));
         }
-        if !found.is_empty() {
-            return Ok(Some(Difference {
-                spec: spec.clone(),
-                arrivals: arrivals[..=index].to_vec(),
-                found,
-            }));
+        if let Some(difference) = difference(packets, found) {
+            return Ok(Some(difference));
         }
     }
+    let mut found = compare::counters(&counters, &kernel.counted()?);
+    found.extend(learned(tables, &state, kernel)?);
+    found.extend(connections::differences(tables, &state, kernel)?);
     met.connections_of(&state);
-    Ok(None)
+    Ok(difference(arrivals.len(), found))
 }
 
 impl Met {

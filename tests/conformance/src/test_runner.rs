@@ -53,8 +53,6 @@ pub struct Observed {
     pub left: Vec<LeftBy>,
     /// The packet at the program's end, wherever it went.
     pub packet: Packet,
-    /// What was counted.
-    pub counters: Counters,
     /// The rules that wrote records of it.
     pub log: Vec<Name>,
 }
@@ -196,6 +194,19 @@ impl TestRunner {
         }
     }
 
+    /// What was counted since the last call, or since the tables were set.
+    pub fn counted(&mut self) -> Result<Counters, EbpfError> {
+        let Some(named) = &self.tables else {
+            return Ok(Counters::default());
+        };
+        let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
+        let rules = self.kernel.rule_counters()?;
+        let rules_before = std::mem::replace(&mut self.counted_rules, rules);
+        let mut counters = added(&named.tables, &before, &self.counted);
+        counters.rules = counted::added_rules(&named.tables, &rules_before, &self.counted_rules);
+        Ok(counters)
+    }
+
     /// Runs one packet, which [`can_run`].
     pub fn run(
         &mut self,
@@ -227,11 +238,6 @@ impl TestRunner {
             gso_segs: packet.gso.map_or(0, |gso| gso.segments),
         };
         let ran = self.kernel.run(program, &packet.bytes, beside)?;
-        let before = std::mem::replace(&mut self.counted, self.kernel.counters()?);
-        let rules = self.kernel.rule_counters()?;
-        let rules_before = std::mem::replace(&mut self.counted_rules, rules);
-        let mut counters = added(&named.tables, &before, &self.counted);
-        counters.rules = counted::added_rules(&named.tables, &rules_before, &self.counted_rules);
         let records = self.kernel.take_log();
         let packet = Packet {
             bytes: ran.bytes,
@@ -254,7 +260,6 @@ impl TestRunner {
             action: ran.action,
             redirected: itself.is_some(),
             left: copies.chain(itself).collect(),
-            counters,
             packet,
         })
     }

@@ -108,7 +108,9 @@ fn every_case_on_the_ebpf_programs() {
         for (index, outcome) in reference::run(case).iter().enumerate() {
             let step = &case.steps[index];
             let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();
-            let found = compare::with_reference(&case.tables, &step.packet, outcome, &observed);
+            let mut found = compare::with_reference(&case.tables, &step.packet, outcome, &observed);
+            let counted = runner.counted().unwrap();
+            found.extend(compare::counters(&outcome.counters, &counted));
             if !found.is_empty() {
                 failures.push(failure(case, index, &found, outcome));
             }

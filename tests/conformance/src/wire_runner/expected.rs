@@ -15,6 +15,7 @@ use overlane_model::{DeviceName, Encapsulation, Hook, Tables, Verdict};
 use overlane_pipeline::{Counter, Counters, Entry, Host, Outcome, Output, Packet, State};
 
 use super::frame;
+use crate::counted::{add, plus};
 
 /// Where packets come out.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -48,6 +49,8 @@ impl Walk<'_> {
     pub(super) fn expect(&mut self, entry: &Entry, packet: &Packet) -> (Outcome, Expected) {
         let mut expected = Expected::default();
         let outcome = self.enter(entry, packet, &mut expected);
+        // What rules count is read in a test run only.
+        expected.counters.rules.clear();
         (outcome, expected)
     }
 
@@ -151,26 +154,4 @@ fn device_of<'a>(tables: &'a Tables, port: &str) -> Option<&'a DeviceName> {
         .iter()
         .find(|known| known.name.as_str() == port);
     found.map(|port| &port.attachment.device)
-}
-
-fn add(into: &mut Counters, more: &Counters) {
-    map(&mut into.verdicts, &more.verdicts);
-    map(&mut into.from_port, &more.from_port);
-    map(&mut into.to_port, &more.to_port);
-    map(&mut into.port_dropped, &more.port_dropped);
-    map(&mut into.to_remote, &more.to_remote);
-    map(&mut into.from_remote, &more.from_remote);
-    map(&mut into.remote_dropped, &more.remote_dropped);
-}
-
-fn map<K: Ord + Clone>(into: &mut BTreeMap<K, Counter>, more: &BTreeMap<K, Counter>) {
-    for (key, counter) in more {
-        plus(into.entry(key.clone()).or_default(), *counter);
-    }
-}
-
-fn plus(into: &mut Counter, more: Counter) {
-    into.packets += more.packets;
-    into.segments += more.segments;
-    into.bytes += more.bytes;
 }
