@@ -62,8 +62,7 @@ static __always_inline __u32 write_ip(struct scratch *w, __u8 protocol, __u32 le
 	r->flow.words[9] = protocol;
 	__builtin_memcpy(frame, &r->eth, ETH_HLEN);
 	if (!has_ipv4(r)) {
-		__builtin_memset(ip6, 0, 4);
-		ip6->version = 6;
+		*(__be32 *)ip6 = bpf_htonl(6u << 28); /* version; no traffic class or flow label */
 		ip6->payload_len = bpf_htons(len);
 		ip6->nexthdr = protocol;
 		ip6->hop_limit = ANSWER_TTL;

@@ -102,8 +102,6 @@ static __always_inline long keep(struct __sk_buff *ctx, struct scratch *w, struc
 	if (read_ip(ctx, w, p) < 0)
 		return -1;
 	p->translated = true;
-	if (p->l4_offset >= ETH_HLEN + p->ip_len)
-		return 0;
 	KEEP_BOUNDS(len);
 	if (len > sizeof(w->came_l4))
 		len = sizeof(w->came_l4);

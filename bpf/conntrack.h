@@ -101,8 +101,8 @@ static __always_inline bool read_quoted_ipv4(struct __sk_buff *ctx, struct track
 {
 	struct iphdr *ip = &t->header.quoted_ipv4;
 
-	if (at + sizeof(*ip) > end || bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 ||
-	    ip->version != 4 || ip->ihl < 5 || at + ip->ihl * 4 + QUOTED_L4_LEN > end)
+	if (bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 4 || ip->ihl < 5 ||
+	    at + ip->ihl * 4 + QUOTED_L4_LEN > end)
 		return false;
 	t->other.local = mapped_v4(ip->saddr);
 	t->other.peer = mapped_v4(ip->daddr);

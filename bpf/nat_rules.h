@@ -28,7 +28,7 @@ static __always_inline bool is_in_network(const struct addr *addr, const struct 
 
 	for (__u32 i = 0; i < 4; i++) {
 		__u32 most = bits > 32 * i ? bits - 32 * i : 0;
-		__u32 mask = most >= 32 ? ~0u : most ? ~0u << (32 - (most & 31)) : 0;
+		__u32 mask = ~0ull << (32 - (most < 32 ? most : 32));
 
 		if ((a[i] ^ n[i]) & bpf_htonl(mask))
 			return false;

@@ -198,8 +198,7 @@ static __always_inline int check_nd_options(struct __sk_buff *ctx, const struct 
 		if (at == end)
 			return 0;
 		if (at + sizeof(option) > end ||
-		    bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0 || !option.len ||
-		    at + option.len * 8 > end)
+		    bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0 || !option.len)
 			return DROP(SPOOFED_ND);
 		if (option.type == own && !same_mac(option.mac, p->eth.h_source))
 			return DROP(SPOOFED_ND);

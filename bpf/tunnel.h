@@ -10,7 +10,6 @@
 #define VXLAN_FLAG_VNI 0x08
 #define GENEVE_CONTROL_BIT 0x80
 #define GENEVE_RESERVED_BITS 0x3f
-#define GENEVE_MAX_OPTIONS 63
 #define GENEVE_CRITICAL_BIT 0x80
 #define OVN_CLASS bpf_htons(0x0102)
 #define OVN_TYPE 0x80
@@ -122,7 +121,8 @@ static __always_inline int read_geneve(struct __sk_buff *ctx, const struct setti
 	if (at < end) {
 		struct option_walk walk = { .ctx = ctx, .outer = o, .at = at, .end = end };
 
-		bpf_loop(GENEVE_MAX_OPTIONS, read_next_option, &walk, 0);
+		/* No option is shorter than its header. */
+		bpf_loop((end - at) / sizeof(struct geneve_option), read_next_option, &walk, 0);
 		if (walk.result < 0)
 			return walk.result;
 	}

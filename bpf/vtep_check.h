@@ -46,7 +46,7 @@ static __always_inline int check_lengths(struct __sk_buff *ctx, struct outer_vie
 static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settings *s,
 				      struct outer_view *o)
 {
-	__u32 header_len, total_len, udp_at;
+	__u32 header_len, udp_at;
 	struct udphdr udp;
 	struct iphdr ip;
 
@@ -67,10 +67,8 @@ static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settin
 		return DROP(OUTER_FRAGMENT);
 	if (header_len == sizeof(ip) && csum_ipv4_header(&ip) != 0xffff)
 		return DROP(OUTER_IP_CSUM);
-	total_len = bpf_ntohs(ip.tot_len);
-	if (total_len < header_len)
-		return DROP(OUTER_LENGTH);
-	return check_lengths(ctx, o, udp_at, &udp, total_len - header_len);
+	/* One that is shorter than its own header leaves a length that UDP cannot have. */
+	return check_lengths(ctx, o, udp_at, &udp, bpf_ntohs(ip.tot_len) - header_len);
 }
 
 static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settings *s,
