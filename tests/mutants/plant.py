@@ -15,6 +15,8 @@ OPERATORS = [(re.compile(rf"(?<=\s){re.escape(old)}(?=\s)"), new) for old, new i
 NOT = re.compile(r"(?<![=\w])!(?=[\w(*])")
 MINUS = re.compile(r"(?<=[\s(,])-(?=[\w(])")
 CONDITION = re.compile(r"\bif \((?P<condition>[^!].*)\)(?P<rest>$| \{$)")
+#: `< 7` and `< 8` in its place: that is `<= 7`, which is planted as an operator. So with `>=`.
+BOUND = re.compile(r"(?<!<)(<|>=) $"), re.compile(r"[);]| (&&|\|\||\?)|$")
 NUMBER = re.compile(r"(?<![\w.\"])(0x[0-9a-fA-F]+|\d+)(u|ull)?(?=[^\w.\"]|$)")
 
 #: Who asks a function that says how it went looks at the sign, or whether it is 0.
@@ -87,7 +89,8 @@ def changes(line):
         return
     unseen = {match.start(match.lastindex) for match in UNSEEN.finditer(line)}
     for match in NUMBER.finditer(line):
-        if match.start() in unseen:
+        is_bound = BOUND[0].search(line[:match.start()]) and BOUND[1].match(line[match.end():])
+        if match.start() in unseen or is_bound:
             continue
         number = match[1]
         more = hex(int(number, 16) + 1) if number.startswith("0x") else str(int(number) + 1)
