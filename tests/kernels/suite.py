@@ -17,6 +17,8 @@ from built import executables  # noqa: E402
 
 #: How many times longer than on a common machine anything may take.
 PATIENCE = 5
+#: Tests wait more than they compute: with four of them an emulated machine with two processors is idle for a third.
+WORKERS = 6
 #: What the script prints around each part.
 BEGINS, ENDED = "== part ", "== exit code "
 #: The tests of a crate, and examples, that the script runs.
@@ -117,7 +119,7 @@ SCRIPT = {
     "cases": "env -C {conformance} {cases} --nocapture every_case_on_the_ebpf_programs",
     "wire": "env -C {conformance} {wire} --nocapture",
     "system": "/usr/bin/python3 -m pytest tests/system -q -rs --tb=short -p no:cacheprovider --strict-skips "
-              "-n 4 --dist loadgroup --tests {tests} --deselect " + PAGE_TEST,
+              f"-n {WORKERS} --dist loadgroup --tests {{tests}} --deselect " + PAGE_TEST,
 }
 
 

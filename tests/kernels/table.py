@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 
 from debian import ROOT, Unavailable
 from suite import PROGRAMS
@@ -9,7 +10,7 @@ from suite import PROGRAMS
 PAGE = ROOT / "docs" / "kernels.md"
 BEGIN, END = "<!-- make kernels writes from here -->", "<!-- to here -->"
 COLUMNS = ("Linux", *(f"`{program}`" for program in PROGRAMS), "cases in a test run", "cases on a wire",
-           "system tests", "the kernel lacks")
+           "system tests", "the kernel lacks", "at commit")
 
 
 def row(found):
@@ -22,6 +23,16 @@ def row(found):
         ", ".join(f"{count} {word}" for word, count in found.system.items()),
         ", ".join(found.lacks) or "nothing",
     )
+
+
+def commit():
+    """What was tested: rows may be of several runs. `+`: with changes that are in no commit."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.run([*git, "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
+    if name.returncode:
+        return "unknown"
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "bpf", "crates", "tests"]).returncode
+    return name.stdout.strip() + ("+" if changed else "")
 
 
 def markdown(rows):
@@ -44,7 +55,8 @@ def write(found):
     check()
     text = PAGE.read_text(encoding="utf-8")
     rows = {series(cells[0]): cells for cells in map(cells_of, old_rows(text))}
-    rows |= {series(each.release): row(each) for each in found}
+    at = commit()
+    rows |= {series(each.release): (*row(each), at) for each in found}
     table = markdown([rows[key] for key in sorted(rows)])
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     new = PAGE.with_suffix(".new")

@@ -169,6 +169,7 @@ def test_a_row_takes_the_place_of_the_one_of_its_series(tmp_path, monkeypatch):
     text = page.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
     assert re.findall(r"^\| ([\d.]+) ", text, re.MULTILINE) == ["6.2.1", "6.12.95", "7.3.5"]
+    assert len(re.findall(rf" {re.escape(table.commit())} \|$", text, re.MULTILINE)) == 3
 
 
 def test_rows_of_the_page_are_of_the_kernels_that_are_booted():
