@@ -125,10 +125,9 @@ impl TestRun {
         })
     }
 
-    /// Makes these the tables, and forgets what the programs learned and their connections. Writes only what differs from the
-    /// tables before.
+    /// Makes these the tables. Writes only what differs from the tables before. What the programs learned and their
+    /// connections stay: [`forget`](Self::forget).
     pub fn set_tables(&mut self, contents: &Contents) -> Result<(), EbpfError> {
-        self.forget()?;
         let nothing = BTreeMap::new();
         for table in Table::ALL {
             let old = self.written.get(&table).unwrap_or(&nothing);

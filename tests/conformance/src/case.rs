@@ -49,6 +49,8 @@ pub struct Case {
     pub fabric_text: String,
     /// The fabric compiled for the host the packets enter.
     pub tables: Tables,
+    /// The same of the fabric that the case's first one changes to, if it does.
+    pub changed: Option<Tables>,
     /// What that host is like besides.
     pub machine: Machine,
     /// The packets, which enter in this order on one state.
@@ -99,6 +101,8 @@ impl Default for LegDevice {
 pub struct Step {
     /// Where the file says it.
     pub line: u64,
+    /// The fabric has changed before it.
+    pub changed: bool,
     /// Nanoseconds since the state was empty.
     pub now_ns: u64,
     /// Where it enters.
@@ -200,19 +204,34 @@ impl Case {
     /// Reads a case from its text, as if it stood in `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CaseError> {
         let document = document::parse(path, text)?;
-        let (fabric, fabric_text) = document::fabric(path, text, &document)?;
+        let (fabric, fabric_text) = document::fabric(path, text, "fabric", &document.fabric)?;
         let host = document.host.as_deref().unwrap_or("h1");
         let tables = fabric
             .compile(host)
             .map_err(|error| CaseError::at(path, 1, error))?;
+        let changed = match &document.changed {
+            None => None,
+            Some(place) => {
+                let (fabric, _) = document::fabric(path, text, "changed", place)?;
+                let tables = fabric.compile(host);
+                let mut tables = tables.map_err(|error| CaseError::at(path, 1, error))?;
+                tables.firewall.version += 1;
+                Some(tables)
+            }
+        };
         let reader = Reader {
             path,
             fabric: &fabric,
             tables: &tables,
         };
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         for packet in &document.packets {
-            let step = reader.step(packet.referenced.line(), &packet.value)?;
+            let line = packet.referenced.line();
+            let mut step = reader.step(line, &packet.value)?;
+            step.changed |= steps.last().is_some_and(|step| step.changed);
+            if step.changed && changed.is_none() {
+                return Err(CaseError::at(path, line, "`changed` names no fabric"));
+            }
             steps.extend(std::iter::repeat_n(step, packet.value.times.unwrap_or(1)));
         }
         if steps.is_empty() {
@@ -227,8 +246,15 @@ impl Case {
             fabric,
             fabric_text,
             tables,
+            changed,
             steps,
         })
+    }
+
+    /// The tables that the host has when a packet enters.
+    pub fn tables_of(&self, step: &Step) -> &Tables {
+        let changed = self.changed.as_ref().filter(|_| step.changed);
+        changed.unwrap_or(&self.tables)
     }
 }
 

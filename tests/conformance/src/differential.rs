@@ -107,9 +107,14 @@ fn on_both(
     when: Counted,
     met: &mut Met,
 ) -> Result<Option<Difference>, EbpfError> {
-    let host = reference::host(tables, spec.machine());
+    let mut host = reference::host(tables, spec.machine());
     let mut state = State::with_places(PLACES);
-    let mut counters = Counters::default();
+    let (mut ours, mut theirs) = (Counters::default(), Counters::default());
+    let turned = match arrivals.iter().any(|arrival| arrival.turned) {
+        true => turned(spec, tables),
+        false => None,
+    };
+    let mut now = tables;
     let difference = |packets: usize, found: Vec<String>| {
         (!found.is_empty()).then(|| Difference {
             spec: spec.clone(),
@@ -122,24 +127,42 @@ fn on_both(
         if !can_run(&arrival.packet) {
             continue;
         }
+        if let Some(turned) = turned.as_ref().filter(|_| arrival.turned)
+            && now.firewall.version != turned.firewall.version
+        {
+            now = turned;
+            counted::add(&mut theirs, &kernel.counted()?);
+            kernel.change_host(now, spec.machine())?;
+            host = reference::host(now, spec.machine());
+        }
         let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
         *met.verdicts.entry(outcome.verdict).or_default() += 1;
         let observed = kernel.run(arrival.now_ns, &arrival.entry, &arrival.packet)?;
-        let mut found = compare::with_reference(tables, &arrival.packet, &outcome, &observed);
-        counted::add(&mut counters, &outcome.counters);
+        let mut found = compare::with_reference(now, &arrival.packet, &outcome, &observed);
+        counted::add(&mut ours, &outcome.counters);
         if when == Counted::Each {
-            let expected = std::mem::take(&mut counters);
-            found.extend(compare::counters(&expected, &kernel.counted()?));
+            counted::add(&mut theirs, &kernel.counted()?);
+            found.extend(compare::counters(&ours, &theirs));
         }
         if let Some(difference) = difference(packets, found) {
             return Ok(Some(difference));
         }
     }
-    let mut found = compare::counters(&counters, &kernel.counted()?);
-    found.extend(learned(tables, &state, kernel)?);
-    found.extend(connections::differences(tables, &state, kernel)?);
+    counted::add(&mut theirs, &kernel.counted()?);
+    let mut found = compare::counters(&ours, &theirs);
+    found.extend(learned(now, &state, kernel)?);
+    let both = [Some(tables), turned.as_ref()];
+    let both: Vec<_> = both.into_iter().flatten().collect();
+    found.extend(connections::differences(&both, &state, kernel)?);
     met.connections_of(&state);
     Ok(difference(arrivals.len(), found))
+}
+
+/// The tables after the rules have [turned](FabricSpec::turned).
+fn turned(spec: &FabricSpec, before: &Tables) -> Option<Tables> {
+    let mut tables = tables(&spec.turned()).ok()?;
+    tables.firewall.version = before.firewall.version + 1;
+    Some(tables)
 }
 
 impl Met {
@@ -229,7 +252,15 @@ impl Difference {
             let _ = writeln!(out, "  {line}");
         }
         let _ = writeln!(out, "underlay_mtu: {}", self.spec.underlay_mtu);
-        let _ = writeln!(out, "port_shared: {}\npackets:", self.spec.port_shared);
+        let _ = writeln!(out, "port_shared: {}", self.spec.port_shared);
+        let mut turned = self.arrivals.iter().any(|arrival| arrival.turned);
+        if turned {
+            out += "changed:\n";
+            for line in self.spec.turned().yaml().lines() {
+                let _ = writeln!(out, "  {line}");
+            }
+        }
+        out += "packets:\n";
         let outcomes = self.outcomes();
         for (arrival, outcome) in self.arrivals.iter().zip(&outcomes) {
             let seconds = arrival.now_ns as f64 / 1e9;
@@ -238,6 +269,9 @@ impl Difference {
                 "  - at: {seconds:.9}\n    from: {}",
                 self.entrance(&arrival.entry)
             );
+            if arrival.turned && std::mem::take(&mut turned) {
+                out += "    changed: true\n";
+            }
             out += "    packet:\n";
             out += &text(&dissect(&arrival.packet), "      ");
             out += &compare::outcome_text(outcome);
@@ -250,10 +284,15 @@ impl Difference {
             return Vec::new();
         };
         let host = reference::host(&tables, self.spec.machine());
+        let turned =
+            turned(&self.spec, &tables).map(|it| reference::host(&it, self.spec.machine()));
         let mut state = State::with_places(PLACES);
         let arrivals = self.arrivals.iter();
         arrivals
-            .map(|arrival| host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet))
+            .map(|arrival| {
+                let host = turned.as_ref().filter(|_| arrival.turned).unwrap_or(&host);
+                host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet)
+            })
             .collect()
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct Document {
     pub(crate) underlay_mtu: Option<u32>,
     pub(crate) port_shared: Option<bool>,
     pub(crate) leg: Option<Leg>,
+    pub(crate) changed: Option<FabricPlace>,
     pub(crate) packets: Vec<Spanned<Packet>>,
 }
 
@@ -40,6 +41,7 @@ pub(crate) struct Leg {
 pub(crate) struct Packet {
     pub(crate) at: Option<f64>,
     pub(crate) times: Option<usize>,
+    pub(crate) changed: Option<bool>,
     pub(crate) from: String,
     pub(crate) packet: Layers,
     pub(crate) verdict: String,
@@ -109,11 +111,12 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Document, CaseError> {
     })
 }
 
-/// The fabric of a case, and its text.
+/// The fabric of a case under a key, and its text.
 pub(crate) fn fabric(
     path: &Path,
     text: &str,
-    document: &Document,
+    key: &str,
+    place: &FabricPlace,
 ) -> Result<(Fabric, String), CaseError> {
     let wrong = |error: FabricErrors| {
         let line = error
@@ -122,8 +125,8 @@ pub(crate) fn fabric(
             .map_or(1, |first| u64::from(first.line));
         CaseError::at(path, line, error.render(false))
     };
-    let (name, text) = match &document.fabric {
-        FabricPlace::Inline => (path.to_owned(), only_fabric(text)),
+    let (name, text) = match place {
+        FabricPlace::Inline => (path.to_owned(), only(text, key)),
         FabricPlace::Named(name) => {
             let cases = path.parent().and_then(Path::parent).unwrap_or(path);
             let file = cases.join("fabrics").join(format!("{name}.yaml"));
@@ -138,14 +141,15 @@ pub(crate) fn fabric(
     Ok((fabric, text))
 }
 
-/// The value of the key `fabric`, with all its lines and columns where they were: messages about it name the
-/// place in the case.
-fn only_fabric(text: &str) -> String {
+/// The value of a key, with all its lines and columns where they were: messages about it name the place in the
+/// case.
+fn only(text: &str, key: &str) -> String {
     let mut inside = false;
     let lines = text.lines().map(|line| {
-        if let Some(rest) = line.strip_prefix("fabric:") {
+        let value = line.strip_prefix(key);
+        if let Some(rest) = value.and_then(|rest| rest.strip_prefix(':')) {
             inside = true;
-            return format!("       {rest}");
+            return format!("{}{rest}", " ".repeat(key.len() + 1));
         }
         let belongs = line.starts_with(' ') || line.starts_with('}') || line.is_empty();
         inside = inside && belongs;
@@ -166,12 +170,16 @@ mod tests {
     fn an_inline_fabric_keeps_its_place() {
         let text = "title: x\nfabric:\n  version: 1\n  hosts:\n    h1: {}\npackets: []\n";
         assert_eq!(
-            only_fabric(text),
+            only(text, "fabric"),
             "\n       \n  version: 1\n  hosts:\n    h1: {}\n\n"
         );
         assert_eq!(
-            only_fabric("fabric: { a: 1 }\ntitle: x\n"),
+            only("fabric: { a: 1 }\nchanged: { a: 2 }\n", "fabric"),
             "        { a: 1 }\n\n"
+        );
+        assert_eq!(
+            only("fabric: { a: 1 }\nchanged: { a: 2 }\n", "changed"),
+            "\n         { a: 2 }\n"
         );
     }
 }

@@ -33,6 +33,8 @@ pub struct Arrival {
     pub entry: Entry,
     /// What.
     pub packet: Packet,
+    /// The rules have [turned](FabricSpec::turned) before it.
+    pub turned: bool,
 }
 
 /// Where packets are made for.
@@ -56,7 +58,11 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
     let host = reference::host(world.tables, world.spec.machine());
     let mut conversations = Conversations::new(world, host);
     let talkative = if world.is_simple() { 15 } else { 70 };
-    for _ in 0..length {
+    let has_rules = !world.spec.rules.is_empty();
+    let turn = random.some(if has_rules { 40 } else { 0 }, |random| {
+        random.below(length)
+    });
+    for index in 0..length {
         now_ns += pause(random);
         let talks = random.percent(talkative);
         let (entry, mut packet) = match random.below(100) {
@@ -74,6 +80,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
             now_ns,
             entry,
             packet,
+            turned: turn.is_some_and(|turn| index >= turn),
         };
         conversations.carry(&arrival);
         arrivals.push(arrival);

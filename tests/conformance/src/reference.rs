@@ -7,11 +7,16 @@ use crate::case::{Case, Machine};
 
 /// What becomes of each packet of a case, in order on one state.
 pub fn run(case: &Case) -> Vec<Outcome> {
-    let host = host(&case.tables, case.machine);
+    let first = host(&case.tables, case.machine);
+    let changed = case.changed.as_ref().map(|it| host(it, case.machine));
     let mut state = State::new();
     let steps = case.steps.iter();
     steps
-        .map(|step| host.run(&mut state, step.now_ns, &step.entry, &step.packet))
+        .map(|step| {
+            let host = changed.as_ref().filter(|_| step.changed);
+            let host = host.unwrap_or(&first);
+            host.run(&mut state, step.now_ns, &step.entry, &step.packet)
+        })
         .collect()
 }
 

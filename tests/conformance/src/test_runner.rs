@@ -131,6 +131,12 @@ impl TestRunner {
 
     /// Becomes a host with these tables and with legs that are all alike, which has learned nothing.
     pub fn set_host(&mut self, tables: &Tables, machine: Machine) -> Result<(), EbpfError> {
+        self.kernel.forget()?;
+        self.change_host(tables, machine)
+    }
+
+    /// The host gets other tables, and knows what it knew.
+    pub fn change_host(&mut self, tables: &Tables, machine: Machine) -> Result<(), EbpfError> {
         let mut devices = BTreeMap::new();
         for port in &tables.ports {
             let next = FIRST_PORT + devices.len() as u32;

@@ -112,6 +112,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.steps.iter().any(|step| step.now_ns != first.now_ns) {
         return Some("time passes");
     }
+    if case.changed.is_some() {
+        return Some("the fabric changes");
+    }
     if case.machine.port_shared {
         return Some("another device has the tunnel's port");
     }

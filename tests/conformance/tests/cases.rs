@@ -107,8 +107,12 @@ fn every_case_on_the_ebpf_programs() {
         runner.set_host(&case.tables, case.machine).unwrap();
         for (index, outcome) in reference::run(case).iter().enumerate() {
             let step = &case.steps[index];
+            let tables = case.tables_of(step);
+            if step.changed && (index == 0 || !case.steps[index - 1].changed) {
+                runner.change_host(tables, case.machine).unwrap();
+            }
             let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();
-            let mut found = compare::with_reference(&case.tables, &step.packet, outcome, &observed);
+            let mut found = compare::with_reference(tables, &step.packet, outcome, &observed);
             let counted = runner.counted().unwrap();
             found.extend(compare::counters(&outcome.counters, &counted));
             if !found.is_empty() {

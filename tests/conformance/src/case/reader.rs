@@ -52,6 +52,7 @@ impl Reader<'_> {
         Ok(Step {
             log: log.transpose().map_err(fail)?,
             line,
+            changed: packet.changed.unwrap_or(false),
             now_ns: (at * 1e9).round() as u64,
             entry: self.entry(&packet.from).map_err(fail)?,
             packet: entered,

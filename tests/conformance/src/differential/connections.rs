@@ -34,9 +34,9 @@ struct Known {
 /// End, its most, window, scale; seen, FIN.
 type End = (u32, u32, u32, Option<u8>, bool, bool);
 
-/// In words; none: none.
+/// In words; none: none. The tables of each version of the rules.
 pub(super) fn differences(
-    tables: &Tables,
+    tables: &[&Tables],
     state: &State,
     kernel: &TestRunner,
 ) -> Result<Vec<String>, EbpfError> {
@@ -116,9 +116,12 @@ fn their_key(ConnectionEntry { key, .. }: &ConnectionEntry) -> Key {
     )
 }
 
-fn theirs(tables: &Tables, entry: &ConnectionEntry) -> Known {
+fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
     let connection = &entry.value;
-    let rules = &tables.firewall.rules;
+    let of_version = tables
+        .iter()
+        .find(|it| it.firewall.version == connection.version);
+    let rules = of_version.map_or_else(Default::default, |it| &*it.firewall.rules);
     let is = |flag: u8| connection.flags & flag != 0;
     let outside = IpAddr::from(connection.outside);
     let is_translation = entry.key.router().is_some();

@@ -85,6 +85,7 @@ impl<'a> Conversations<'a> {
             now_ns,
             entry,
             packet,
+            ..
         } = arrival;
         let outcome = self.host.decide(&mut self.state, *now_ns, entry, packet);
         self.listen(&outcome);

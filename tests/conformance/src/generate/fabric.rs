@@ -187,6 +187,18 @@ impl FabricSpec {
         out
     }
 
+    /// The same, where every second rule says the opposite: as after a change of the rules.
+    pub fn turned(&self) -> Self {
+        let mut spec = self.clone();
+        for rule in spec.rules.iter_mut().filter(|rule| rule.name % 2 == 0) {
+            rule.action = match rule.action {
+                "allow" | "allow_stateless" => "drop",
+                _ => "allow",
+            };
+        }
+        spec
+    }
+
     /// What the first host is like.
     pub fn machine(&self) -> Machine {
         Machine {
