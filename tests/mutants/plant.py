@@ -26,7 +26,7 @@ UNSEEN = re.compile(r"\bbpf_\w+\([^;]*, (0)\)|\bpad = (0);")
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 #: Lines without code: their numbers are sizes, names or text.
-NO_CODE = re.compile(r"\s*(#(?!define \w+ [^\\]*$)|__uint\(|__type\(|SEC\(|asm\b|static_assert)|.*\bSEC\(")
+NO_CODE = re.compile(r"\s*(#(?!define \w+ [^\\]*$)|__uint\(|__type\(|SEC\(|asm\b|_Static_assert)|.*\bSEC\(")
 #: The first line of one, for a bug's name.
 FUNCTION = re.compile(r"[a-z_][^=;#]*?(\w+)\([^=;]*$")
 #: A declaration without a value.
