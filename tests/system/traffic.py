@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 
-from net import PATIENCE
+from net import PATIENCE, SO_RCVBUFFORCE
 
 MEBIBYTE = 1 << 20
 
@@ -163,7 +163,7 @@ def exchange(near, far, size, timeout, errors):
 def udp_socket(ns, address, port=0, timeout=2.0):
     with ns.entered():
         sock = socket.socket(socket_family(address), socket.SOCK_DGRAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         sock.bind((str(address), port))
         sock.settimeout(timeout * PATIENCE)
     return sock
