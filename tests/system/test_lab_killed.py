@@ -65,6 +65,7 @@ def test_an_agent_that_is_killed_once_costs_a_warning(tmp_path, before):
         assert "overlane-vxlan" in warning and "agent in guest" in warning and "signal: 9" in warning
 
 
+@pytest.mark.thorough
 def test_an_agent_that_is_killed_again_and_again_fails_its_cell_alone(tmp_path, before):
     with Study(streams(tmp_path, "bridge", "overlane-vxlan"), tmp_path / "result") as study:
         study.until(study.has_samples(3), "samples of both")
@@ -81,6 +82,7 @@ def test_an_agent_that_is_killed_again_and_again_fails_its_cell_alone(tmp_path, 
         assert "agent in guest" in found["overlane-vxlan"]["reason"], found["overlane-vxlan"]["reason"]
 
 
+@pytest.mark.thorough
 def test_a_switch_that_is_taken_away_behind_its_back_fails_its_cell_alone(tmp_path, before):
     with Study(streams(tmp_path, "bridge", "overlane-vxlan"), tmp_path / "result") as study:
         study.until(study.has_samples(3), "samples of both")
@@ -157,6 +159,7 @@ def test_a_study_that_is_interrupted_is_completed_from_its_folder(tmp_path, befo
         kept_and_completed(study, study.result.samples)
 
 
+@pytest.mark.thorough
 def test_a_last_line_that_was_cut_off_is_measured_again(tmp_path, before):
     """As a machine that lost its power leaves it."""
     with Study(streams(tmp_path, "bridge", samples=3), tmp_path / "result") as study:
