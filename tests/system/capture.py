@@ -1,12 +1,13 @@
 """Captures inside a namespace, read back with Scapy or tshark."""
 
+import os
 import subprocess
 import time
 
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapReader
 
-from net import run, stop
+from net import PATIENCE, run, stop
 
 
 #: Header checksums are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
@@ -35,8 +36,15 @@ class Capture:
         raise AssertionError(f"tcpdump on {self.device} in {self.ns.name} did not start")
 
     def __exit__(self, *_):
-        time.sleep(0.15)
+        self._settle()
         stop(self._process)
+
+    def _settle(self):
+        """tcpdump forgets what it has not read when it is stopped: its file must grow no more."""
+        size, until = -1, time.monotonic() + 5 * PATIENCE
+        while (now := os.stat(self.path).st_size) != size and time.monotonic() < until:
+            size = now
+            time.sleep(0.15 * PATIENCE)
 
     def raw(self):
         """Every frame as bytes."""

@@ -66,7 +66,8 @@ class Network:
 
     def gateway(self):
         """Which host is the gateway of the router's port on green."""
-        bound = self.ovn.sbctl("--bare", "--columns=chassis", "list", "port_binding", "cr-core-green").strip()
+        bound = self.ovn.sbctl("--bare", "--columns=chassis", "find", "port_binding",
+                               "logical_port=cr-core-green").strip()
         return bound and self.ovn.sbctl("get", "chassis", bound, "name").strip().strip('"')
 
     def gateways(self, *priorities):
