@@ -63,7 +63,8 @@ static __always_inline int read_geneve_option(struct __sk_buff *ctx, struct oute
 	__be16 keys[2];
 	__u32 len;
 
-	if (at + sizeof(option) > end || bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0)
+	/* `end` is a whole number of words behind `at`. */
+	if (bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0)
 		return DROP(GENEVE_OPTIONS);
 	len = sizeof(option) + (option.len & 0x1f) * 4;
 	if (at + len > end)
