@@ -105,6 +105,9 @@ class Underlay:
     def _configure(self, host):
         host.ns.ip(f"link set {UPLINK} address 02:00:5e:00:00:{host.number:02x} mtu {self.mtu} up",
                    *address_lines(UPLINK, host.address, host.number))
+        # The kernel asks a neighbour again seconds after it was last sure of it; tests count frames.
+        for family in ("ipv4", "ipv6"):
+            host.ns.sysctl(f"net.{family}.neigh.{UPLINK}.delay_first_probe_time", 1_000_000)
         set_wire(host.ns, UPLINK, self.wire)
 
 
