@@ -147,7 +147,7 @@ impl<'a> DataPath<'a> {
     /// the map `test_io` and say there what became of the packet. The ring of connections has so many places.
     ///
     /// What the programs remember has small maps: to read an empty hash table the kernel walks all its buckets, and a
-    /// test run reads these after each packet.
+    /// test run reads these again and again.
     pub(crate) fn load_for_tests(&self, places: u32) -> Result<Loaded, EbpfError> {
         let constants: [(_, &[u8]); 2] =
             [("test_mode", &[1]), ("ring_places", &places.to_ne_bytes())];
