@@ -13,6 +13,7 @@
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
 #define MAX_EXTENSION_HEADERS 6
+#define MAX_LEN_WITH_JUMBO 65536 /* GRO_LEGACY_MAX_SIZE */
 
 struct ipv6_fragment {
 	__u8 next;
@@ -135,8 +136,10 @@ static __always_inline int parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS) /* BIG TCP */
 		p->ip_len = p->len - ETH_HLEN;
 	parse_l4(ctx, p);
-	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS)
-		p->segment_len -= 8; /* BIG TCP: segmentation removes the jumbo option */
+	/* Segmentation removes the jumbo option, but from no shorter packet (include/net/ipv6.h). */
+	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS &&
+	    p->ip_len > MAX_LEN_WITH_JUMBO)
+		p->segment_len -= 8;
 	return 0;
 }
 

@@ -28,8 +28,10 @@ use crate::{GsoKind, Packet};
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 /// Hop-by-hop header with nothing but a jumbo payload (RFC 2675): how the kernel writes BIG TCP.
-const JUMBO_LEN: usize = 8;
+pub(crate) const JUMBO_LEN: usize = 8;
 const JUMBO: u8 = 0xc2;
+/// The longest IP packet whose segments keep the jumbo payload (`GRO_LEGACY_MAX_SIZE`).
+pub(crate) const MAX_LEN_WITH_JUMBO: usize = 65_536;
 
 impl Packet {
     /// The packets that a wire without super-packets carries instead of this one. What is no super-packet,
@@ -217,8 +219,8 @@ fn behind_tunnel(bytes: &[u8], at: usize, tunnel: Encapsulation) -> Option<usize
     }
 }
 
-/// BIG TCP over IPv6 says its length in a hop-by-hop header, which segments do not need
-/// (include/net/ipv6.h, `ipv6_hopopt_jumbo_remove`).
+/// BIG TCP over IPv6 says its length in a hop-by-hop header, which segments do not need. A packet that
+/// is not so long keeps it (include/net/ipv6.h, `ipv6_has_hopopt_jumbo`).
 fn without_jumbo(bytes: &[u8], frame_at: usize) -> Cow<'_, [u8]> {
     let jumbo = || {
         let (ethertype, at) = network_header(bytes, frame_at)?;
@@ -228,7 +230,7 @@ fn without_jumbo(bytes: &[u8], frame_at: usize) -> Cow<'_, [u8]> {
         let is_jumbo = ethertype == EtherType::IPV6
             && [l0, l1, next, len, kind] == [0, 0, protocol::HOP_BY_HOP, 0, JUMBO];
         let end = option_at + JUMBO_LEN;
-        (is_jumbo && bytes.len() >= end).then_some((at, option_at..end, behind))
+        (is_jumbo && bytes.len() - at > MAX_LEN_WITH_JUMBO).then_some((at, option_at..end, behind))
     };
     let Some((ip_at, option, behind)) = jumbo() else {
         return Cow::Borrowed(bytes);

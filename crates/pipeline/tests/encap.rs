@@ -353,8 +353,8 @@ fn big_tcp_of_both_families() {
         outcome.counters.verdicts.values().next().unwrap().segments,
         50
     );
-    let jumbo = |size| {
-        let tcp = tcp(1, 2, 3, 0x10, &vec![7; 70_000]);
+    let jumbo = |len, size| {
+        let tcp = tcp(1, 2, 3, 0x10, &vec![7; len]);
         let mut payload = vec![6, 0, 0xc2, 4];
         payload.extend((tcp.len() as u32 + 8).to_be_bytes());
         payload.extend(tcp);
@@ -366,8 +366,20 @@ fn big_tcp_of_both_families() {
         };
         Net::new().run(&port("v1"), &packet).verdict
     };
-    // Segments are without the jumbo option: 14 + 40 + 20 + 1390 = 1464.
-    assert_eq!([jumbo(1390), jumbo(1391)], [Segment, PktTooBig]);
+    // Segments are without the jumbo option: 14 + 40 + 20 + 1390 = 1464. They keep it of an IP packet of
+    // 65 536 bytes: 40 + 8 + 20 + 65 468.
+    assert_eq!(
+        [jumbo(70_000, 1390), jumbo(70_000, 1391)],
+        [Segment, PktTooBig]
+    );
+    assert_eq!(
+        [jumbo(65_469, 1390), jumbo(65_469, 1391)],
+        [Segment, PktTooBig]
+    );
+    assert_eq!(
+        [jumbo(65_468, 1382), jumbo(65_468, 1383)],
+        [Segment, PktTooBig]
+    );
 }
 
 #[test]

@@ -185,17 +185,30 @@ fn with_a_tag_inside_and_over_ipv6_outside() {
 
 #[test]
 fn big_tcp_loses_its_jumbo_option() {
-    let tcp = tcp(1, 2, 0, 0x10, &payload(1500));
-    let mut jumbo = vec![6, 0, 0xc2, 4];
-    jumbo.extend((tcp.len() as u32 + 8).to_be_bytes());
-    let mut ip = ip6("2001:2::1", "2001:2::2", 0, &[jumbo, tcp.clone()].concat());
-    ip[4..6].fill(0);
-    let packet = |ip: &[u8]| Packet {
-        gso: tcp_gso(1000, 2),
-        ..Packet::new(eth(A1, B1, 0x86dd, ip))
+    let segments = |len: usize, jumbo: bool| {
+        let tcp = tcp(1, 2, 0, 0x10, &payload(len));
+        let mut option = vec![6, 0, 0xc2, 4];
+        option.extend((tcp.len() as u32 + 8).to_be_bytes());
+        let mut ip = match jumbo {
+            true => ip6("2001:2::1", "2001:2::2", 0, &[option, tcp].concat()),
+            false => ip6("2001:2::1", "2001:2::2", 6, &tcp),
+        };
+        ip[4..6].fill(0);
+        let packet = Packet {
+            gso: tcp_gso(40_000, 2),
+            ..Packet::new(eth(A1, B1, 0x86dd, &ip))
+        };
+        packet.segments()
     };
-    let plain = packet(&ip6("2001:2::1", "2001:2::2", 6, &tcp));
-    assert_eq!(packet(&ip).segments(), plain.segments());
+    let len = |segments: &[Packet]| {
+        segments
+            .iter()
+            .map(|segment| segment.bytes.len())
+            .collect::<Vec<_>>()
+    };
+    // An IP packet of 65 537 bytes, and one of 65 536.
+    assert_eq!(segments(65_469, true), segments(65_469, false));
+    assert_eq!(len(&segments(65_468, true)), [40_082, 25_550]);
 }
 
 #[test]

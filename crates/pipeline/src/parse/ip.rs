@@ -11,6 +11,7 @@ use super::{Frame, STAGE};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
 use crate::flow_hash::Flow;
+use crate::segments::{JUMBO_LEN, MAX_LEN_WITH_JUMBO};
 
 /// Extension headers that are passed over.
 const MAX_EXTENSIONS: usize = 6;
@@ -166,8 +167,8 @@ pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
     };
     frame.ip = Some(ip);
     let ports = transport(frame, &ip);
-    if is_jumbo {
-        frame.segment_len -= 8; // BIG TCP: segmentation removes the jumbo option
+    if is_jumbo && room + ipv6::LEN > MAX_LEN_WITH_JUMBO {
+        frame.segment_len -= JUMBO_LEN;
     }
     Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
 }
