@@ -57,7 +57,7 @@ def smoke():
     """The tests of smoke.txt on the oldest kernel: each must run, and pass."""
     kernel = ready(debian.pinned()[0])
     tests = suite.smoke_tests()
-    print(f"Linux {kernel.release}, {machine.accelerator()[1]}, {len(tests)} tests", flush=True)
+    print(f"Linux {kernel.release}, {machine.accelerator(kernel)[1]}, {len(tests)} tests", flush=True)
     began = time.monotonic()
     out = Tee()
     # What the tests test; else the release build.
@@ -112,7 +112,7 @@ def whole_suite(arguments):
 def suite_on(kernel, command):
     """The suite on one kernel, `None` being this machine's."""
     release = kernel.release if kernel else platform.release()
-    print(f"\nLinux {release}, {machine.accelerator()[1] if kernel else 'this machine'}", flush=True)
+    print(f"\nLinux {release}, {machine.accelerator(kernel)[1] if kernel else 'this machine'}", flush=True)
     out, complaint = Tee(), ""
     try:
         if kernel:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from net import run
+from net import PATIENCE, run
 from overlane import ROOT
 
 KERNELS = ROOT / "tests" / "kernels"
@@ -45,9 +45,19 @@ def test_debians_mirror_is_told_from_other_repositories():
 
 
 @pytest.mark.needs(*machine.TOOLS)
-def test_the_probe_tells_what_runs_a_program_from_what_does_not():
-    assert machine.runs_with(machine.EMULATION)
-    assert not machine.runs_with(["-accel", "nosuch"])
+def test_the_probe_tells_what_boots_a_kernel():
+    kernel = debian.fetch(debian.pinned()[0])
+    assert machine.boots_with(machine.EMULATION, kernel, 60 * PATIENCE)
+    assert not machine.boots_with(["-accel", "nosuch"], kernel, 60)
+    assert not machine.boots_with([*machine.EMULATION, "-S"], kernel, 1)  # It waits for a debugger.
+
+
+def test_the_probe_does_not_wait_for_a_kvm_that_gave_up(tmp_path, monkeypatch):
+    program = tmp_path / "qemu"
+    program.write_text(f"#!/bin/sh\necho '{machine.KVM_GAVE_UP}. Suberror: 1' >&2\nexec sleep 3600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(machine, "TIED", [str(program)])
+    assert not machine.boots_with(machine.KVM, debian.pinned()[0], 3600)
 
 
 def test_a_kernel_that_complains_has_failed():
