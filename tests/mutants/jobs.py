@@ -92,7 +92,7 @@ def is_running(pid):
 
 
 def known(part):
-    """Survivors that known.toml explains: what names each → why."""
+    """The entries of known.toml: survivors and why they survive."""
     with open(HERE / "known.toml", "rb") as file:
         return tomllib.load(file).get(part, [])
 
@@ -104,19 +104,32 @@ class Tally:
     name: str
     began: float = field(default_factory=time.monotonic)
     killed: int = 0
+    equivalent: int = 0
     explained: int = 0
     new: int = 0
     refused: int = 0
     same: int = 0
 
+    def survived(self, bug, entry):
+        """A survivor, and what known.toml says of it, if anything."""
+        if not entry:
+            self.new += 1
+            print(f"SURVIVED: {bug}", flush=True)
+            return
+        word = "equivalent" if entry.get("equivalent") else "explained"
+        setattr(self, word, getattr(self, word) + 1)
+        print(f"{word}: {bug}\n    {entry['why']}", flush=True)
+
     @property
     def percent(self):
-        tried = self.killed + self.explained + self.new
-        return 100 * self.killed / tried if tried else 0
+        """Of the bugs that are any: the mutation score."""
+        bugs = self.killed + self.explained + self.new
+        return 100 * self.killed / bugs if bugs else 0
 
     def __str__(self):
-        planted = self.killed + self.explained + self.new + self.refused + self.same
+        survived = self.equivalent + self.explained + self.new
+        planted = self.killed + survived + self.refused + self.same
         return (f"mutants, {self.name}: {planted} planted, {self.killed} killed, "
-                f"{self.explained + self.new} survived ({self.explained} explained, {self.new} new), "
+                f"{survived} survived ({self.explained} explained, {self.new} new, {self.equivalent} equivalent: no bugs), "
                 f"{self.refused} refused, {self.same} made no other program: "
-                f"{self.percent:.1f} % killed in {time.monotonic() - self.began:.0f} s")
+                f"{self.percent:.1f} % of the bugs killed in {time.monotonic() - self.began:.0f} s")

@@ -46,8 +46,8 @@ def run(room, seed, count):
     everything = {part: names(room, part) for part in PARTS}
     total = sum(len(found) for found in everything.values())
     listed = {name(text) for found in everything.values() for text in found}
-    explained = {it["bug"]: it["why"] for it in known("rust")}
-    if gone := explained.keys() - listed:
+    entries = {it["bug"]: it for it in known("rust")}
+    if gone := entries.keys() - listed:
         raise Broken(f"known.toml explains bugs that cargo-mutants does not plant: {sorted(gone)}",
                      "take them out of tests/mutants/known.toml")
     # One of so many shards, of every part.
@@ -57,7 +57,7 @@ def run(room, seed, count):
     for part in PARTS:
         outcomes = tested(room, part, f"{seed % shards}/{shards}")
         for outcome in outcomes:
-            count_outcome(outcome, explained, tally)
+            count_outcome(outcome, entries, tally)
     return tally
 
 
@@ -94,16 +94,12 @@ def tested(room, part, shard):
     return [it for it in json.loads(found.read_text())["outcomes"] if it["scenario"] != "Baseline"]
 
 
-def count_outcome(outcome, explained, tally):
+def count_outcome(outcome, entries, tally):
     what = outcome["scenario"]["Mutant"]["name"]
     summary = outcome["summary"]
     if summary in ("CaughtMutant", "Timeout"):
         tally.killed += 1
     elif summary == "Unviable":
         tally.refused += 1
-    elif name(what) in explained:
-        tally.explained += 1
-        print(f"explained: {what}\n    {explained[name(what)]}", flush=True)
     else:
-        tally.new += 1
-        print(f"SURVIVED: {what}", flush=True)
+        tally.survived(what, entries.get(name(what)))
