@@ -50,14 +50,13 @@ static __always_inline int store_ecn(struct __sk_buff *ctx, const struct packet 
 		return 0;
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, old, sizeof(old)) < 0)
 		return DROP(DECAP_FAILED);
-	new[0] = old[0];
+	new[0] = old[0]; /* of IPv6 half of the DSCP, which stays */
 	new[1] = tos;
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
 		failed = bpf_l3_csum_replace(ctx, ETH_HLEN + 10, *(__u16 *)old, *(__u16 *)new,
 					     sizeof(__u16)) ||
 			 bpf_skb_store_bytes(ctx, ETH_HLEN, new, sizeof(new), 0);
 	} else {
-		new[0] = 0x60 | tos >> 4;
 		new[1] = tos << 4 | (old[1] & 0x0f);
 		failed = bpf_skb_store_bytes(ctx, ETH_HLEN, new, sizeof(new), BPF_F_RECOMPUTE_CSUM);
 	}

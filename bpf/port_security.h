@@ -221,9 +221,8 @@ static __always_inline int check_nd(struct __sk_buff *ctx, const struct packet *
 	fixed = nd_fixed_len(type);
 	if (!fixed)
 		return 0;
+	/* A message that is too short ends before its options begin: check_nd_options refuses it. */
 	end = ETH_HLEN + p->ip_len;
-	if (p->l4_offset + fixed > end)
-		return DROP(SPOOFED_ND);
 	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {
 		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0)
 			return DROP(SPOOFED_ND);
