@@ -11,6 +11,7 @@ use overlane_pipeline::{Counter, Counters, Outcome, Output, Packet};
 use crate::Count;
 use crate::case::{Case, Counted, Destination, Left, Step};
 use crate::dissect::{difference, dissect, text};
+use crate::logged::Logged;
 use crate::test_runner::{Device, LeftBy, Observed};
 use crate::wire_runner::carries_ip;
 
@@ -98,8 +99,8 @@ pub fn with_reference(
             outcome.verdict
         ));
     }
-    let logged: Vec<_> = outcome.log.iter().map(|record| &record.rule).collect();
-    if !observed.log.iter().eq(logged.iter().copied()) {
+    let logged: Vec<_> = outcome.log.iter().map(Logged::ours).collect();
+    if observed.log != logged {
         found.push(format!(
             "log: reference {logged:?}, eBPF {:?}",
             observed.log

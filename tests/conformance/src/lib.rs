@@ -16,6 +16,7 @@ pub mod dissect;
 mod document;
 pub mod generate;
 pub mod layers;
+pub mod logged;
 pub mod pcap;
 pub mod random;
 pub mod reference;

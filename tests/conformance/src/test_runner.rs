@@ -14,6 +14,7 @@ use overlane_pipeline::{Counters, Entry, Packet, State};
 
 use crate::case::{LegDevice, Machine};
 use crate::counted::{self, added};
+use crate::logged::Logged;
 
 /// Devices that are not there: the programs only compare the numbers.
 const UPLINK: u32 = 1_000_001;
@@ -53,8 +54,8 @@ pub struct Observed {
     pub left: Vec<LeftBy>,
     /// The packet at the program's end, wherever it went.
     pub packet: Packet,
-    /// The rules that wrote records of it.
-    pub log: Vec<Name>,
+    /// What rules wrote into the log about it.
+    pub log: Vec<Logged>,
 }
 
 /// A packet that left.
@@ -260,7 +261,7 @@ impl TestRunner {
         Ok(Observed {
             log: records
                 .iter()
-                .filter_map(|record| named.rule(record.rule))
+                .map(|record| Logged::theirs(record, named.rule(record.rule)))
                 .collect(),
             verdict: ran.verdict,
             action: ran.action,

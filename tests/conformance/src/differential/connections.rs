@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use overlane_ebpf::EbpfError;
-use overlane_ebpf::abi::{Addr, firewall as abi};
+use overlane_ebpf::abi::firewall as abi;
 use overlane_ebpf::connections::ConnectionEntry;
 use overlane_model::{Name, Tables};
-use overlane_pipeline::{Connection, ConnectionKey, State, TcpEnd, Zone};
+use overlane_pipeline::{Connection, State, TcpEnd};
 
+use crate::logged::{Key, our_key, their_key};
 use crate::test_runner::TestRunner;
-
-/// A connection in words that both executors know: number of the zone and key of the port; protocol; ends.
-type Key = (u32, u16, u8, (IpAddr, u16), (IpAddr, u16));
 
 /// All that is remembered of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +46,7 @@ pub(super) fn differences(
     let theirs: BTreeMap<Key, Known> = kernel
         .connections()?
         .iter()
-        .map(|entry| (their_key(entry), theirs(tables, entry)))
+        .map(|entry| (their_key(&entry.key), theirs(tables, entry)))
         .collect();
     let keys = ours
         .keys()
@@ -60,15 +58,6 @@ pub(super) fn differences(
             format!("connection:\n  {key:?}\n  reference {reference:?}\n  eBPF      {ebpf:?}")
         })
         .collect())
-}
-
-fn our_key(key: &ConnectionKey) -> Key {
-    let (zone, port) = match key.zone {
-        Zone::Port(switch, port) => (switch.number(), port.get()),
-        Zone::Router(router) => (abi::ZONE_ROUTER | router.get(), 0),
-    };
-    let (local, peer) = ((key.local, key.local_port), (key.peer, key.peer_port));
-    (zone, port, key.protocol, local, peer)
 }
 
 fn ours(connection: &Connection) -> Known {
@@ -98,21 +87,6 @@ fn our_end(end: &TcpEnd) -> End {
         end.scale,
         end.seen,
         end.fin,
-    )
-}
-
-fn their_key(ConnectionEntry { key, .. }: &ConnectionEntry) -> Key {
-    // An IPv6 address may look like a mapped one.
-    let addr = |addr: Addr| match key.family {
-        4 => addr.into(),
-        _ => IpAddr::from(addr.bytes),
-    };
-    (
-        key.switch_id,
-        key.key,
-        key.protocol,
-        (addr(key.local), u16::from_be(key.local_port)),
-        (addr(key.peer), u16::from_be(key.peer_port)),
     )
 }
 
