@@ -99,14 +99,20 @@ def _no_complaint(console, known=()):
 def _arguments(kernel, share, memory_mib):
     virtfs = "local,security_model=none"
     return [
-        *TIED, "-machine", "q35", *accelerator(kernel), "-smp", "2", "-m", str(memory_mib),
-        "-nodefaults", "-display", "none", "-no-reboot",
-        "-chardev", f"file,id=console,path={_value(share)}/console", "-serial", "chardev:console",
-        "-device", "virtio-rng-pci",
-        "-kernel", str(kernel.folder / "vmlinuz"), "-initrd", str(_initrd(kernel)),
-        "-append", " ".join(KERNEL_OPTIONS),
+        *_bare(accelerator(kernel), kernel, share, memory_mib), "-smp", "2",
+        "-device", "virtio-rng-pci", "-initrd", str(_initrd(kernel)),
         "-virtfs", f"{virtfs},path=/,mount_tag=root,readonly=on,multidevs=remap",
         "-virtfs", f"{virtfs},path={_value(share)},mount_tag=share",
+    ]
+
+
+def _bare(accelerator, kernel, folder, memory_mib):
+    """A machine with a kernel, and a console in the folder; nothing else."""
+    return [
+        *TIED, "-machine", "q35", *accelerator, "-m", str(memory_mib),
+        "-nodefaults", "-display", "none", "-no-reboot",
+        "-chardev", f"file,id=console,path={_value(folder)}/console", "-serial", "chardev:console",
+        "-kernel", str(kernel.folder / "vmlinuz"), "-append", " ".join(KERNEL_OPTIONS),
     ]
 
 
@@ -129,11 +135,8 @@ def boots_with(accelerator, kernel, seconds):
     with debian.workspace("probe") as folder:
         console, errors = folder / "console", folder / "errors"
         console.touch()
-        command = [*TIED, "-machine", "q35", *accelerator, "-m", "512", "-nodefaults", "-display", "none", "-no-reboot",
-                   "-chardev", f"file,id=console,path={_value(console)}", "-serial", "chardev:console",
-                   "-kernel", str(kernel.folder / "vmlinuz"), "-append", " ".join(KERNEL_OPTIONS)]
         with open(errors, "wb") as file, _ended(subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)) as qemu:
+                _bare(accelerator, kernel, folder, 512), stdin=subprocess.DEVNULL, stdout=file, stderr=file)) as qemu:
             deadline = time.monotonic() + seconds
             while qemu.poll() is None and time.monotonic() < deadline:
                 if KVM_GAVE_UP in errors.read_text(errors="replace"):
