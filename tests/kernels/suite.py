@@ -6,6 +6,7 @@ One shell script does it, in a virtual machine or on this machine itself, and wh
 import os
 import re
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass, field
 
@@ -118,7 +119,7 @@ SCRIPT = {
     "programs": "{program_sizes}",
     "cases": "env -C {conformance} {cases} --nocapture every_case_on_the_ebpf_programs",
     "wire": "env -C {conformance} {wire} --nocapture",
-    "system": "/usr/bin/python3 -m pytest tests/system -q -rs --tb=short -p no:cacheprovider --strict-skips "
+    "system": "/usr/bin/python3 -m pytest tests/system -q -rs --durations=10 --tb=short -p no:cacheprovider --strict-skips "
               f"-n {WORKERS} --dist loadgroup --tests {{tests}} "
               + " ".join(f"--deselect tests/system/test_kernels.py::{test}" for test in LEFT_OUT),
 }
@@ -158,8 +159,14 @@ def smoke_tests():
 
 
 def build():
-    """Builds what the script runs. Returns the files by name, and the program that is tested."""
+    """Builds what the script runs. Returns the files by name, and the program that is tested.
+
+    It is the release build: under emulation the system tests take a sixth less time with it.
+    """
     built = {message["target"]["name"]: message["executable"] for message in executables()
              if message["manifest_path"] == str(CONFORMANCE / "Cargo.toml")}
-    program = os.environ.get("OVERLANE") or ROOT / "target" / "debug" / "overlane"
+    program = os.environ.get("OVERLANE")
+    if not program:
+        subprocess.run(["cargo", "build", "--release", "--locked", "--bin", "overlane"], cwd=ROOT, check=True)
+        program = ROOT / "target" / "release" / "overlane"
     return {name: built[name] for name in BUILT}, program
