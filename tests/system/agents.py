@@ -59,7 +59,7 @@ class Agent:
             except queue.Empty:
                 raise AssertionError(f"no answer `{wanted}` within {timeout} s") from None
             if answer is None:
-                raise JobFailed(f"the agent ended with status {self.process.wait(5)}")
+                raise JobFailed(f"the agent ended with status {self.process.wait(5 * PATIENCE)}")
             if answer["answer"] == "interval" != wanted:
                 continue
             if answer["answer"] == "failed" != wanted:

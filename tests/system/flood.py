@@ -6,6 +6,8 @@ import socket
 import struct
 import time
 
+from net import PATIENCE
+
 _SOL_PACKET, _PACKET_TX_RING, _PACKET_VERSION, _PACKET_QDISC_BYPASS = 263, 13, 10, 20
 _TPACKET_V2, _SEND_REQUEST = 1, 1
 #: struct tpacket2_hdr, and where the frame begins behind it (TPACKET2_HDRLEN less struct sockaddr_ll).
@@ -48,7 +50,7 @@ class Flood:
 
     def send(self, count, first=0, patience=60.0):
         """Frames with the numbers from `first` on, at least `count` of them: whole rings."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + patience * PATIENCE
         rounds = -(-count // SLOTS)
         for high in range(first // SLOTS, first // SLOTS + rounds):
             self._number(high * SLOTS)

@@ -11,7 +11,7 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from net import SO_RCVBUFFORCE
+from net import PATIENCE, SO_RCVBUFFORCE
 from overlane import GENEVE, PORTS
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -154,7 +154,7 @@ class PacketSocket:
     def send(self, frame, patience=2.0):
         """Sends one frame. A veth whose far CPU has a full backlog drops it and says ENOBUFS: then again,
         so that what a test sent is what it counts."""
-        until = time.monotonic() + patience
+        until = time.monotonic() + patience * PATIENCE
         while True:
             try:
                 return self._socket.send(frame)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from net import run, stop, wait_until
+from net import PATIENCE, run, stop, wait_until
 from overlane import PINS, STATE, binary
 
 
@@ -41,7 +41,7 @@ class Live:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            code = self.process.wait(10)
+            code = self.process.wait(10 * PATIENCE)
         finally:
             stop(self.process)
         if kind is None:
@@ -50,7 +50,7 @@ class Live:
     def kill(self):
         """Without a chance to tidy up."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(10 * PATIENCE)
 
     def errors(self):
         return self._errors.read_text()

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 import traffic
-from net import wait_until
+from net import PATIENCE, wait_until
 
 # linux/in.h, linux/in6.h, linux/errqueue.h: not in the socket module.
 IP_RECVERR, IPV6_RECVERR = 11, 25
@@ -153,7 +153,7 @@ class Listener:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind((str(address), port))
         self.socket.listen(64)
-        self.socket.settimeout(3)
+        self.socket.settimeout(3 * PATIENCE)
 
     def __enter__(self):
         return self
@@ -173,14 +173,14 @@ class Talk:
                 self.near = socket.socket(traffic.socket_family(target[0]), socket.SOCK_STREAM)
             if source:
                 self.near.bind((source, 0))
-            self.near.settimeout(5)
+            self.near.settimeout(5 * PATIENCE)
             try:
                 self.near.connect((str(target[0]), target[1]))
                 self.far, peer = listener.socket.accept()
             except BaseException:
                 self.near.close()
                 raise
-        self.far.settimeout(5)
+        self.far.settimeout(5 * PATIENCE)
         #: The client as the server sees it.
         self.client = peer[:2]
 
@@ -216,6 +216,7 @@ class Talk:
 
     def exchange(self, size=2 * traffic.MEBIBYTE, timeout=20.0):
         """`size` bytes each way at once, byte for byte; then the connection is over."""
+        timeout *= PATIENCE
         errors = []
         for sock in (self.near, self.far):
             sock.settimeout(timeout)

@@ -10,7 +10,7 @@ import pytest
 import state
 import traffic
 from modules import kernel_has
-from net import wait_until
+from net import PATIENCE, wait_until
 from overlane import (GENEVE, PINS, STATE, VXLAN, apply, binary, overlane, remove, show, verdicts)
 from topology import UPLINK, Scene, add_guest, apply_host
 
@@ -278,7 +278,7 @@ def test_two_applies_at_once_both_succeed(lab):
     command = [str(binary()), "apply", str(path), "--host", host.name, "--netns", host.netns]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                for _ in range(3)]
-    outputs = [process.communicate(timeout=60) for process in running]
+    outputs = [process.communicate(timeout=60 * PATIENCE) for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], outputs
     assert sum("nothing differs" in out for out, _ in outputs) == 2, outputs
 

@@ -10,7 +10,7 @@ import pytest
 import netkit
 import state
 import traffic
-from net import run
+from net import PATIENCE, run
 from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove
 from topology import UPLINK, Scene
 
@@ -216,7 +216,7 @@ def test_a_locked_host_is_waited_for_and_the_holder_named(lab):
         assert str(os.getpid()) in said and "the test itself" in said
         time.sleep(0.3)
         assert process.poll() is None, "did not wait"
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=20 * PATIENCE)
     assert process.returncode == 0 and "applied" in out
 
 

@@ -14,7 +14,7 @@ import traffic
 from capture import tshark_count, tshark_fields
 from frames import PacketSocket, tagged_frame
 from live import Live, capture_lock, capture_mode
-from net import wait_until
+from net import PATIENCE, wait_until
 from overlane import GENEVE, OVERHEAD, VXLAN, apply, binary, overlane, show
 from topology import Scene, guest_mac
 
@@ -171,7 +171,7 @@ def test_filters_count_and_time(lab, geneve):
     words = ("capture", "--host", host, "all", f"ip4.dst={far.v4}", "icmp4", "-c", "3", "--json")
     with Live(lab.directory, *words) as live:
         traffic.ping(near.ns, far.v4, count=3)
-        assert live.process.wait(10) == 0
+        assert live.process.wait(10 * PATIENCE) == 0
     assert len(live.json()) == 3
     assert {packet["verdict"] for packet in live.json()} == {"encap"}
     started = time.monotonic()
@@ -220,10 +220,10 @@ def test_a_pipe_is_read_while_packets_pass(lab, geneve):
         writer.stdout.close()
         wait_until(lambda: capture_mode(host), what="the capture")
         traffic.ping(near.ns, far.v4, count=1)
-        shown = reader.communicate(timeout=20)[0].splitlines()
+        shown = reader.communicate(timeout=20 * PATIENCE)[0].splitlines()
         assert len(shown) == 2 and all(line.startswith("verdict: encap") for line in shown)
         # The reader has gone: no packet is needed to notice it.
-        assert writer.wait(10) == 0
+        assert writer.wait(10 * PATIENCE) == 0
     finally:
         for process in (reader, writer):
             process.kill()
@@ -240,7 +240,7 @@ def test_a_signal_switches_it_off(lab, geneve, how):
     with Live(lab.directory, "capture", "--host", host, "all") as live:
         assert capture_mode(host) == 1
         live.process.send_signal(how)
-        assert live.process.wait(10) == 0
+        assert live.process.wait(10 * PATIENCE) == 0
     assert capture_mode(host) == 0
     assert not capture_lock(host).exists()
 
@@ -302,7 +302,7 @@ def test_removing_the_host_ends_it(lab, geneve):
     host = geneve.hosts[1]
     with Live(lab.directory, "capture", "--host", host.name, "all") as live:
         overlane("remove", "--host", host.name, "--netns", host.netns)
-        assert live.process.wait(10) == 0
+        assert live.process.wait(10 * PATIENCE) == 0
     assert f"host {host.name} was removed" in live.errors()
     assert not capture_lock(host.name).exists()
 
@@ -378,7 +378,7 @@ def test_a_reader_that_goes_away_is_no_error(lab, geneve):
     try:
         wait_until(lambda: capture_mode(host), what="the capture")
         process.stdout.close()
-        assert process.wait(10) == 0
+        assert process.wait(10 * PATIENCE) == 0
         assert b"error" not in process.stderr.read()
     finally:
         process.kill()

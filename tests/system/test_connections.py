@@ -15,7 +15,7 @@ import traffic
 from flood import SLOTS, Flood
 from frames import ETH_P_ALL, PacketSocket
 from logical import Estate, connections, port
-from net import run, wait_until
+from net import PATIENCE, run, wait_until
 from overlane import GENEVE, PINS, difference, overlane, verdicts
 from probes import Listener, Talk
 
@@ -139,7 +139,7 @@ class Wire:
         """It is received unchanged, or its drop is counted: whichever shows first."""
         count = verdicts(self.host.name)
         self.sockets[sender].send(frame)
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 3 * PATIENCE
         while time.monotonic() < deadline:
             got = self.sockets[receiver].receive(0.05)
             if got is not None:

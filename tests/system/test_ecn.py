@@ -14,6 +14,7 @@ from scapy.packet import Raw
 import traffic
 from capture import Capture
 from frames import ETH_P_ALL, Ends, PacketSocket, plain_frame
+from net import PATIENCE
 from overlane import VXLAN, difference, verdicts
 from peers import kernel
 from topology import UPLINK, Scene
@@ -141,7 +142,7 @@ def test_marks_pass_to_and_from_the_kernels_own_vxlan(lab, family, ecn, inner6):
         packet = guest_packet(a, b, inner6, DSCP << 2 | ecn, b"to port %d" % b.number)
         with PacketSocket(a.ns, "eth0") as out, PacketSocket(b.ns, "eth0", ETH_P_ALL) as into:
             out.send(packet)
-            deadline = time.monotonic() + 2
+            deadline = time.monotonic() + 2 * PATIENCE
             got = None
             # The guests' own words (a port unreachable that quotes it among them) are not meant.
             while got is None or got[:12] != packet[:12] or got[-9:] != packet[-9:]:

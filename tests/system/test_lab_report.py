@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from net import wait_until
+from net import PATIENCE, wait_until
 from overlane import overlane
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("chromium", "chromedriver")]
@@ -52,7 +52,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data=data, method=method,
                                          headers={"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
             return json.loads(answer.read())["value"]
 
     def open(self, path):

@@ -8,7 +8,7 @@ import pytest
 
 import malformed
 from frames import Ends, PacketSocket
-from net import wait_until
+from net import PATIENCE, wait_until
 from overlane import GENEVE, VXLAN, difference, hook_sum, verdicts
 from topology import UPLINK, Scene
 
@@ -47,7 +47,7 @@ class Stage:
 
     def settled(self, before, hook, sent):
         """What one hook's counters rose by: once `sent` packets are in, or after three seconds."""
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 3 * PATIENCE
         while True:
             rose = difference(before, self.verdicts())
             if hook_sum(rose, hook) >= sent or time.monotonic() > deadline:

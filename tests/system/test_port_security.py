@@ -8,6 +8,7 @@ import pytest
 import spoofed
 import traffic
 from frames import ETH_P_ALL, PacketSocket, plain_frame
+from net import PATIENCE
 from overlane import GENEVE, VLAN, VXLAN, difference, port_counters, verdicts
 from spoofed import DHCP_SERVER, MAC, OFF, ROUTER
 from topology import Scene
@@ -41,7 +42,7 @@ class Stage:
         """Send one frame; the verdict that it ended in."""
         before = verdicts(self.host)
         out.send(frame)
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 3 * PATIENCE
         while True:
             rose = {key: count for key, count in difference(before, verdicts(self.host)).items()
                     if key[0] == "from_port"}

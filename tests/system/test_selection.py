@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+from net import PATIENCE
 from overlane import ROOT
 from selection import allowed_skips, each_once
 
@@ -29,7 +30,7 @@ def pytest_run(folder, reason, *words):
     (folder / "test_it.py").write_text(RUNS.replace("REASON", reason))
     command = [sys.executable, "-m", "pytest", "-p", "selection", "-p", "no:cacheprovider", "--rootdir", folder,
                "-c", "/dev/null", *words, folder]
-    return subprocess.run(command, cwd=ROOT / "tests" / "system", capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT / "tests" / "system", capture_output=True, text=True, timeout=60 * PATIENCE)
 
 
 def test_a_function_with_parameters_runs_once_and_always_with_the_same():

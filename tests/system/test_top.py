@@ -16,7 +16,7 @@ import pytest
 
 import traffic
 from frames import PacketSocket
-from net import wait_until
+from net import PATIENCE, wait_until
 from overlane import GENEVE, binary, overlane
 from test_capture_command import ready, spoofed_frame
 from topology import Scene
@@ -97,7 +97,7 @@ def test_json_lines_until_a_signal(lab, scene):
     try:
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(10 * PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
@@ -144,7 +144,7 @@ class Terminal:
 
     def ended(self):
         """Exit code, and whether the terminal is as it was."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 10 * PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read()
         self._read()

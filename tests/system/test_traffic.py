@@ -11,7 +11,7 @@ import time
 import pytest
 
 from agents import TCP_HEADERS, UDP_HEADERS, Agent, JobFailed, Wire, latency_sum
-from net import run, wait_until
+from net import PATIENCE, run, wait_until
 from overlane import ROOT, binary
 
 pytestmark = pytest.mark.needs_overlane
@@ -260,7 +260,7 @@ def test_an_agent_ends_with_its_controller_whatever_it_does(lab, end):
         agent.close_input()
     else:
         agent.order("quit")
-    assert agent.process.wait(10) == 0
+    assert agent.process.wait(10 * PATIENCE) == 0
     with socket.socket() as sock:
         assert sock.connect_ex(("127.0.0.1", ready["ports"][0])) != 0, "nobody listens any more"
 

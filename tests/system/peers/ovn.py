@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 
-from net import run, wait_until
+from net import PATIENCE, run, wait_until
 from peers import ovs
 
 SCHEMAS = "/usr/share/ovn"
@@ -84,7 +84,7 @@ class Ovn:
         self.lab.spawn(host.ns, command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def _tool(self, program, *words):
-        return self.host.ns.run([program, f"--db={self._database}", "--timeout=20", *words],
+        return self.host.ns.run([program, f"--db={self._database}", f"--timeout={20 * PATIENCE:.0f}", *words],
                                 env=self._environment).stdout
 
     def nbctl(self, *words):

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 
-from net import run, wait_until
+from net import PATIENCE, run, wait_until
 from topology import address_lines
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -51,7 +51,7 @@ class OpenVSwitch:
         return self.host.ns.run(words, env=self._environment).stdout
 
     def vsctl(self, *words):
-        return self._tool("ovs-vsctl", f"--db={self.database}", "--timeout=20", *words)
+        return self._tool("ovs-vsctl", f"--db={self.database}", f"--timeout={20 * PATIENCE:.0f}", *words)
 
     def ofctl(self, *words):
         return self._tool("ovs-ofctl", words[0], f"{self.directory}/br-int.mgmt", *words[1:])
