@@ -117,6 +117,12 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_near_the_greatest_number_is_one_like_others() {
+        assert_eq!(fnv1a(b"web416612"), 0xffff_cb45);
+        assert_eq!(numbers(&["web416612"], &[]), [19273]);
+    }
+
+    #[test]
     fn a_taken_key_is_stepped_over() {
         let start = numbers(&["a"], &[])[0];
         assert_eq!(numbers(&["a"], &[start]), [start + 1]);

@@ -185,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn ten_names_are_listed_and_more_are_counted() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+        let of = |count: usize| listed(names[..count].iter().copied());
+        assert_eq!(of(9), "a, b, c, d, e, f, g, h, i");
+        assert_eq!(of(10), "a, b, c, d, e, f, g, h, i, j");
+        assert_eq!(of(12), "a, b, c, d, e, f, g, h, i, j and 2 more");
+    }
+
+    #[test]
     fn nothing_reaches_the_terminal_raw() {
         let mut sink = Sink::default();
         sink.report(

@@ -277,6 +277,12 @@ fn explanations_count_in_words() {
         last("v6", broadcast(TD, 60)),
         "copied to 1 other port of switch base here and to the uplink"
     );
+    let from_there = tagged(Some((100, 0)), broadcast(TB, 60));
+    let outcome = Net::new().run(&Entry::Underlay, &from_there);
+    assert_eq!(
+        outcome.steps.last().unwrap().found,
+        "copied to 2 other ports of switch base here and to nobody else"
+    );
 }
 
 #[test]

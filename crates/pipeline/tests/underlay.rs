@@ -98,6 +98,11 @@ fn outer_headers_that_are_wrong() {
             OuterLength
         );
     }
+    let long = Net::new().on_uplink(changed(38, &(len as u16 + 1).to_be_bytes()));
+    assert_eq!(
+        long.steps.last().unwrap().found,
+        format!("UDP says {} bytes, IP {len}, and {len} are there", len + 1)
+    );
     assert_eq!(verdict(changed_ip(16, &[0, 19])), OuterLength);
     assert_eq!(
         verdict(changed_ip(16, &(len as u16 + 21).to_be_bytes())),

@@ -330,6 +330,18 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_around_1_decides_nothing_whatever_p_says() {
+        let p = Some(SIGNIFICANCE / 2.0);
+        for better in [Better::Higher, Better::Lower] {
+            let of = |ci95| verdict(ci95, p, better);
+            assert_eq!(of(Some([0.9, 1.1])), Verdict::CannotTell);
+            assert_eq!(of(Some([1.0, 1.1])), Verdict::CannotTell);
+            assert_eq!(of(Some([0.9, 1.0])), Verdict::CannotTell);
+            assert_eq!(of(None), Verdict::CannotTell);
+        }
+    }
+
+    #[test]
     fn a_verdict_needs_the_permutation_test_too() {
         // Of 10 pairs 9 are a little above 1 and one is far below: the second smallest excludes 1, the logarithms do not.
         let mut pairs = [(1.01, 1.0); 10];

@@ -174,6 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn the_published_sequence() {
+        // What SplitMix64 gives from the seed 1234567.
+        let mut draw = Sequence::new(1_234_567);
+        let drawn = [draw.next(), draw.next(), draw.next()];
+        assert_eq!(
+            drawn,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
     fn drawn_ones_come_near_the_counted() {
         // 16 pairs are counted; the same values, halved and doubled in number, are drawn.
         let values: Vec<f64> = (0..16).map(|i| f64::from(i % 7) - 2.2).collect();

@@ -171,3 +171,59 @@ impl fmt::Display for ConnectionKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(sender: Sender, protocol: u8, marks: Marks) -> String {
+        let ends = Ends {
+            source: IpAddr::from([198, 18, 0, 1]),
+            destination: IpAddr::from([198, 18, 0, 2]),
+            protocol,
+            marks,
+        };
+        let zone = Zone::Router(RouterId::new(1).unwrap());
+        ConnectionKey::of(zone, sender, &ends).unwrap().to_string()
+    }
+
+    #[test]
+    fn as_text_the_local_end_stands_first_and_who_asks_has_the_arrow() {
+        let ports = || Marks::Ports {
+            source: 4000,
+            destination: 80,
+        };
+        let asks = |is_request| Marks::Query {
+            request: 8,
+            is_request,
+            identifier: 77,
+        };
+        let far = "198.18.0.2 port 80 ↔ 198.18.0.1 port 4000";
+        let near = "198.18.0.1 port 4000 ↔ 198.18.0.2 port 80";
+        for (sender, protocol, marks, expected) in [
+            (Sender::Local, protocol::TCP, ports(), format!("{near} TCP")),
+            (Sender::Peer, protocol::UDP, ports(), format!("{far} UDP")),
+            (Sender::Local, 132, ports(), format!("{near} protocol 132")),
+            (
+                Sender::Local,
+                47,
+                Marks::None,
+                "198.18.0.1 ↔ 198.18.0.2 protocol 47".to_owned(),
+            ),
+            (
+                Sender::Local,
+                protocol::ICMP,
+                asks(true),
+                "198.18.0.1 → 198.18.0.2 ICMP type 8 id 77".to_owned(),
+            ),
+            (
+                Sender::Local,
+                protocol::ICMP,
+                asks(false),
+                "198.18.0.1 ← 198.18.0.2 ICMP type 8 id 77".to_owned(),
+            ),
+        ] {
+            assert_eq!(shown(sender, protocol, marks), expected);
+        }
+    }
+}
