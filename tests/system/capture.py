@@ -1,11 +1,12 @@
 """Captures inside a namespace, read back with Scapy or tshark."""
 
+import contextlib
 import os
 import subprocess
 import time
 
 from scapy.layers.l2 import Ether
-from scapy.utils import PcapReader
+from scapy.utils import RawPcapReader
 
 from net import PATIENCE, run, stop
 
@@ -48,8 +49,8 @@ class Capture:
 
     def raw(self):
         """Every frame as bytes."""
-        with PcapReader(str(self.path)) as reader:
-            return [bytes(packet) for packet in reader]
+        with contextlib.closing(RawPcapReader(str(self.path))) as reader:
+            return [frame for frame, _ in reader]
 
     def frames(self):
         """Every frame, dissected."""
