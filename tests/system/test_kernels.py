@@ -1,7 +1,6 @@
 """The tools that boot other kernels (tests/kernels): what they decide without booting one."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -97,8 +96,7 @@ def test_every_test_of_the_smoke_test_exists():
 @pytest.mark.parametrize("ci", ["", "true"])
 def test_without_qemu_the_smoke_test_is_skipped_by_name_and_never_in_ci(tmp_path, ci):
     environment = {"PATH": str(tmp_path), "CI": ci}
-    done = subprocess.run(["/usr/bin/python3", KERNELS / "run.py", "smoke"], env=environment,
-                          capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
+    done = run(["/usr/bin/python3", KERNELS / "run.py", "smoke"], env=environment, check=False)
     if ci:
         assert done.returncode == 1 and "qemu-system-x86" in done.stderr
         assert "help: apt-get install" in done.stderr
@@ -163,7 +161,7 @@ def test_the_script_says_how_each_part_ended(tmp_path):
     """With programs in place of the real ones: one of them fails, and the others still run."""
     built = {name: "true" for name in suite.BUILT} | {"wire": "false"}
     commands = suite.script(built, tmp_path / "overlane", "each").replace(" -m pytest ", " -c pass ")
-    done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
+    done = run(["bash", "-c", commands], check=False)
     found = suite.read("6.12", done.stdout)
     assert done.returncode == 1
     assert {name: part.code for name, part in found.parts.items()} == {

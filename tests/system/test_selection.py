@@ -1,10 +1,9 @@
 """Which system tests run, and which skips are red: the rules of selection.py."""
 
 import re
-import subprocess
 import sys
 
-from net import PATIENCE
+from net import run
 from overlane import ROOT
 from selection import allowed_skips, each_once
 
@@ -30,7 +29,7 @@ def pytest_run(folder, reason, *words):
     (folder / "test_it.py").write_text(RUNS.replace("REASON", reason))
     command = [sys.executable, "-m", "pytest", "-p", "selection", "-p", "no:cacheprovider", "--rootdir", folder,
                "-c", "/dev/null", *words, folder]
-    return subprocess.run(command, cwd=ROOT / "tests" / "system", capture_output=True, text=True, timeout=60 * PATIENCE)
+    return run(command, check=False, cwd=ROOT / "tests" / "system")
 
 
 def test_a_function_with_parameters_runs_once_and_always_with_the_same():

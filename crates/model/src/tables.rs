@@ -423,3 +423,22 @@ pub struct Remote {
     /// The header has OVN's option, which says the logical ports.
     pub names_ports: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_switch_leads_back_to_it() {
+        for id in [
+            SwitchId::Vni(Vni::new(1).unwrap()),
+            SwitchId::Vni(Vni::new(0xff_ffff).unwrap()),
+            SwitchId::Vlan(VlanId::new(1).unwrap()),
+            SwitchId::Vlan(VlanId::new(4094).unwrap()),
+        ] {
+            assert_eq!(SwitchId::from_number(id.number()), Some(id));
+        }
+        assert_eq!(SwitchId::from_number(0), None);
+        assert_eq!(SwitchId::from_number(SwitchId::VLAN_BIT | 4095), None);
+    }
+}

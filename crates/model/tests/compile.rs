@@ -10,9 +10,9 @@ use std::net::IpAddr;
 
 use overlane_model::{
     CompileError, Dscp, Encapsulation, Fabric, FloodMember, Learning, Place, PortSecurity,
-    PortTable, RouterId, SwitchId, Tables, Tunnel, VlanId,
+    PortTable, Tables, Tunnel,
 };
-use overlane_wire::{PortKey, Vni};
+use overlane_wire::PortKey;
 use proptest::prelude::*;
 
 const THREE: &str = "
@@ -89,27 +89,6 @@ fn neighbours(tables: &Tables) -> Vec<String> {
     neighbours
         .map(|n| format!("{} {} {} {}", n.switch, n.addr, n.mac, n.key))
         .collect()
-}
-
-#[test]
-fn the_number_of_a_switch_leads_back_to_it() {
-    for id in [
-        SwitchId::Vni(Vni::new(1).unwrap()),
-        SwitchId::Vni(Vni::new(0xff_ffff).unwrap()),
-        SwitchId::Vlan(VlanId::new(1).unwrap()),
-        SwitchId::Vlan(VlanId::new(4094).unwrap()),
-    ] {
-        assert_eq!(SwitchId::from_number(id.number()), Some(id));
-    }
-    assert_eq!(SwitchId::from_number(0), None);
-    assert_eq!(SwitchId::from_number(SwitchId::VLAN_BIT | 4095), None);
-}
-
-#[test]
-fn a_router_has_a_number_of_24_bits() {
-    let is_one = |number| RouterId::new(number).is_some();
-    assert!(is_one(1) && is_one(0xff_ffff));
-    assert!(!is_one(0) && !is_one(0x100_0000));
 }
 
 #[test]

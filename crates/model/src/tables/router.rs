@@ -193,3 +193,15 @@ impl NatKind {
     /// Ports of a [`Source`](Self::Source) that names none.
     pub const PORTS: RangeInclusive<u16> = 1024..=65535;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_has_a_number_of_24_bits() {
+        let is_one = |number| RouterId::new(number).is_some();
+        assert!(is_one(1) && is_one(0xff_ffff));
+        assert!(!is_one(0) && !is_one(0x100_0000));
+    }
+}
