@@ -162,8 +162,8 @@ def test_paced_datagrams_arrive_at_the_rate_that_iperf3s_do(lab):
 
     def iperf3():
         end = tools.iperf3(1, "--udp", "--bitrate", "16M", "--length", "1000")["sum"]
-        assert end["lost_packets"] == 0
-        return end["packets"] / end["seconds"]
+        # A server that waits for a processor overflows its socket, and iperf3 asks for no larger one than is allowed.
+        return (end["packets"] - end["lost_packets"]) / end["seconds"]
 
     def ours():
         driver, server = wire.run(udp(1000, 2000.0), seconds=0.7)
