@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from jobs import ROOT, Broken, Tally, known
 
+#: The golden cases, and what trace says of them.
+GOLDEN = ["--package=overlane-conformance", "--test=cases", "--test=explanations"]
+
 
 @dataclass(frozen=True)
 class Part:
@@ -23,19 +26,17 @@ class Part:
         return f"overlane-{self.crate}"
 
     @property
-    def packages(self):
-        """Whose tests run."""
-        return [self.package, *(["overlane-conformance"] if self.golden else [])]
+    def targets(self):
+        """Arguments for cargo: what is built and runs. Nothing of it needs root or the kernel."""
+        folder = ROOT / "crates" / self.crate / "tests"
+        names = [path.stem for path in folder.glob("*.rs")] + [path.parent.name for path in folder.glob("*/main.rs")]
+        own = [f"--test={name}" for name in sorted(names) if not self.only]
+        return ["--lib", *own, *(GOLDEN if self.golden else [])]
 
     @property
     def tests(self):
-        """Arguments for `cargo test`: nothing that needs root or the kernel."""
-        folder = ROOT / "crates" / self.crate / "tests"
-        names = [path.stem for path in folder.glob("*.rs")] + [path.parent.name for path in folder.glob("*/main.rs")]
-        if self.golden:
-            names.append("cases")
-        targets = [argument for name in sorted(names) for argument in ("--test", name)]
-        return ["--lib", "--", self.only] if self.only else ["--lib", *targets, "--", "--skip", "on_the_ebpf_programs"]
+        """Arguments for the tests."""
+        return [self.only] if self.only else ["--skip", "on_the_ebpf_programs"]
 
 
 PARTS = [
@@ -93,8 +94,9 @@ def tested(room, part, shard):
     env.pop("CARGO_TARGET_DIR", None)
     code, text = room.run(
         command(part, "--shard", shard, "--sharding", "round-robin", "--jobs", "1", "--output", out,
-                "--test-package", ",".join(part.packages), "--timeout", str(SECONDS), "--colors=never",
-                "--cargo-arg=--locked", "--", *part.tests),
+                "--timeout", str(SECONDS), "--colors=never",
+                # Of building, too. `--test-package` would not hold for the first run, without a bug.
+                *(f"--cargo-arg={it}" for it in ["--locked", *part.targets]), "--", "--", *part.tests),
         None, cwd=ROOT, env=env)
     found = out / "mutants.out" / "outcomes.json"
     if code not in (0, 2, 3) or not found.exists():
@@ -107,6 +109,8 @@ def count_outcome(outcome, entries, tally):
     summary = outcome["summary"]
     if summary in ("CaughtMutant", "Timeout"):
         tally.killed += 1
+        if summary == "Timeout":
+            print(f"took longer than {SECONDS} s: {what}", flush=True)
     elif summary == "Unviable":
         tally.refused += 1
     else:
