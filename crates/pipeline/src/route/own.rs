@@ -28,10 +28,9 @@ pub(super) fn own<'a>(
         let text = format!("{addr} is router {name} itself, which answers only echo requests");
         Found::by_router(text, name)
     });
-    let is_whole = !answer::is_fragment(frame, ip);
     match ip.protocol {
-        protocol::TCP if is_whole => answer::send(cx, &at.back, None, Answer::Reset),
-        protocol::UDP if is_whole => {
+        protocol::TCP => answer::send(cx, &at.back, None, Answer::Reset),
+        protocol::UDP if !answer::is_fragment(frame, ip) => {
             if let Some(from) = source(at) {
                 answer::send(cx, &at.back, Some(from), Answer::PORT_UNREACHABLE);
             }
@@ -64,8 +63,5 @@ pub(super) fn source(at: &At<'_, '_>) -> Option<IpAddr> {
     };
     let is_v4 = at.back.about.ip?.source.is_ipv4();
     let mut addresses = addresses.iter().map(|network| network.addr());
-    addresses.find(|addr| match addr {
-        IpAddr::V4(_) => is_v4,
-        IpAddr::V6(v6) => !is_v4 && !v6.is_unicast_link_local(),
-    })
+    addresses.find(|addr| addr.is_ipv4() == is_v4)
 }
