@@ -48,7 +48,7 @@ kernels: ## golden cases and system tests on each of Debian's kernels, in QEMU; 
 	@scripts/setup test
 	@tests/kernels/run.py suite --write $(KERNELS)
 
-mutants: ## plant small bugs, one by one: do the tests find them? SEED=… MUTANTS=300 RUST=100
+mutants: ## plant small bugs, one by one: do the tests find them? SEED=… MUTANTS=300 RUST=300
 	@scripts/setup mutants
 	@SEED=$(SEED) MUTANTS=$(MUTANTS) RUST=$(RUST) tests/mutants/run.py
 
