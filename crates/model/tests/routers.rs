@@ -53,6 +53,7 @@ routers:
         - { forward: '198.18.2.1:80', protocol: tcp, outside: '198.19.0.2:8080' }
         - { source: 198.18.1.0/24, outside: 198.19.0.2, ports: 2000-3000 }
         - { source: 198.18.2.0/24, outside: 198.19.0.2 }
+        - { source: 198.18.3.0/24, outside: 198.19.0.2, ports: 4000-4000 }
   r2:
     interfaces:
       c: [198.18.3.253/24]
@@ -248,6 +249,7 @@ fn the_gateway_is_somewhere() {
             },
             source("198.18.1.0/24", 2000..=3000),
             source("198.18.2.0/24", 1024..=65535),
+            source("198.18.3.0/24", 4000..=4000),
         ]
     );
     let elsewhere = tables("h1");

@@ -74,6 +74,22 @@ fn tcp_over_ipv4() {
 }
 
 #[test]
+fn each_segment_keeps_the_options_of_ipv4() {
+    const OPTIONS: [u8; 8] = [1; 8];
+    let mut packet = tcp_packet(2500, 0x10);
+    packet.bytes[14] = 0x47;
+    packet.bytes.splice(34..34, OPTIONS);
+    let segments = packet.segments();
+    let lengths: Vec<_> = segments.iter().map(|s| s.bytes.len() - 62).collect();
+    assert_eq!(lengths, [1000, 1000, 500]);
+    for Packet { bytes, .. } in &segments {
+        assert_eq!(bytes[34..42], OPTIONS);
+        assert!(Sum::new().bytes(&bytes[14..42]).verifies());
+        check_transport(bytes, 42, ["198.18.100.1", "198.18.100.3"], 6);
+    }
+}
+
+#[test]
 fn a_last_segment_of_full_size_and_a_single_one() {
     let lengths = |len| {
         let segments = tcp_packet(len, 0x19).segments();
@@ -209,6 +225,8 @@ fn big_tcp_loses_its_jumbo_option() {
     // An IP packet of 65 537 bytes, and one of 65 536.
     assert_eq!(segments(65_469, true), segments(65_469, false));
     assert_eq!(len(&segments(65_468, true)), [40_082, 25_550]);
+    // 65 537 bytes, and no option, as newer kernels write it.
+    assert_eq!(len(&segments(65_477, false)), [40_074, 25_551]);
 }
 
 #[test]

@@ -321,6 +321,15 @@ mod tests {
     }
 
     #[test]
+    fn verdicts_in_words() {
+        let verdicts = [Verdict::Better, Verdict::Worse, Verdict::CannotTell];
+        assert_eq!(
+            verdicts.map(Verdict::words),
+            ["better", "worse", "cannot tell"]
+        );
+    }
+
+    #[test]
     fn an_interval_that_touches_one_says_nothing() {
         let touching = [1.0, 1.1, 1.1, 1.1, 1.1, 1.1].map(|x| (x, 1.0));
         assert_eq!(

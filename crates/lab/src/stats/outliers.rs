@@ -57,6 +57,8 @@ mod tests {
             outliers(&[9.9, 10.0, 10.1, 10.2, 10.6]),
             Vec::<usize>::new()
         );
+        // Median 3, distances 2 1 0 1 4 → MAD 1; score of 7: 0.6745 · 4 = 2.7.
+        assert!(outliers(&[1.0, 2.0, 3.0, 4.0, 7.0]).is_empty());
     }
 
     #[test]

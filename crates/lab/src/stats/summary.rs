@@ -130,6 +130,7 @@ mod tests {
         // mean 10, s² = (4 + 1 + 0 + 1 + 4) / 4 = 2.5, t(0.975, 4) = 2.7764.
         let row = [8.0, 9.0, 10.0, 11.0, 12.0];
         close(stddev(&row).unwrap(), 2.5_f64.sqrt());
+        close(Summary::of(row).unwrap().stddev().unwrap(), 2.5_f64.sqrt());
         let half = 2.776_445 * (2.5_f64 / 5.0).sqrt();
         let [low, high] = t_interval(&row).unwrap();
         close(low, 10.0 - half);

@@ -204,4 +204,9 @@ mod tests {
         assert!(is_one(1) && is_one(0xff_ffff));
         assert!(!is_one(0) && !is_one(0x100_0000));
     }
+
+    #[test]
+    fn its_number_is_written_in_decimal() {
+        assert_eq!(RouterId::new(4097).unwrap().to_string(), "4097");
+    }
 }
