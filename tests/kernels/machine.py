@@ -66,7 +66,8 @@ def run(kernel, command, seconds, memory_mib=4096, out=None):
         (share / "modules").write_text(str(kernel.modules))
         (share / "output").touch()
         (share / "console").touch()
-        shutil.copy(HERE / "start", share / "start")
+        for file in ("start", "tcx_user.py"):
+            shutil.copy(HERE / file, share / file)
         arguments = _arguments(kernel, share, memory_mib)
         with open(share / "qemu", "wb") as errors, _ended(subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)) as qemu:
