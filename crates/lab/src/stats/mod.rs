@@ -20,5 +20,5 @@ pub use compare::{
 pub use outliers::{OUTLIER_SCORE, outliers};
 pub use permutation::{sign_flip, two_sample};
 pub use summary::{
-    STDDEV_LIMIT_PERCENT, Summary, mean, median, population_stddev_percent, stddev, t_interval,
+    STDDEV_LIMIT_PERCENT, Summary, mean, median, population_stddev_percent, t_interval,
 };

@@ -32,11 +32,6 @@ impl Summary {
         })
     }
 
-    /// Sample standard deviation; `None` with fewer than two samples.
-    pub fn stddev(&self) -> Option<f64> {
-        stddev(&self.samples)
-    }
-
     /// Half the width of the interval as a share of the mean.
     pub fn relative_half_width(&self) -> Option<f64> {
         let [low, high] = self.ci95?;
@@ -69,8 +64,8 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     finite(lower / 2.0 + upper / 2.0)
 }
 
-/// Sample standard deviation (divided by n − 1).
-pub fn stddev(samples: &[f64]) -> Option<f64> {
+/// Sample standard deviation (divided by n − 1); `None` with fewer than two samples.
+fn stddev(samples: &[f64]) -> Option<f64> {
     let squares = squared_deviations(samples)?;
     (samples.len() > 1)
         .then(|| (squares / (samples.len() - 1) as f64).sqrt())
@@ -130,7 +125,6 @@ mod tests {
         // mean 10, s² = (4 + 1 + 0 + 1 + 4) / 4 = 2.5, t(0.975, 4) = 2.7764.
         let row = [8.0, 9.0, 10.0, 11.0, 12.0];
         close(stddev(&row).unwrap(), 2.5_f64.sqrt());
-        close(Summary::of(row).unwrap().stddev().unwrap(), 2.5_f64.sqrt());
         let half = 2.776_445 * (2.5_f64 / 5.0).sqrt();
         let [low, high] = t_interval(&row).unwrap();
         close(low, 10.0 - half);
@@ -184,7 +178,10 @@ mod tests {
         assert_eq!(Summary::of([]), None);
         assert_eq!(Summary::of([f64::NAN]), None);
         let one = Summary::of([3.0]).unwrap();
-        assert_eq!((one.mean, one.ci95, one.stddev()), (3.0, None, None));
+        assert_eq!(
+            (one.mean, one.ci95, stddev(&one.samples)),
+            (3.0, None, None)
+        );
         assert_eq!(population_stddev_percent(&[0.0, 0.0]), None);
         assert_eq!(median(&[]), None);
     }
