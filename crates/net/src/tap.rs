@@ -15,6 +15,8 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`: what a virtio guest takes by default.
 const GUEST_OFFLOAD: libc::c_uint = 0x01 | 0x02 | 0x04 | 0x08;
+/// `TUN_F_USO4 | TUN_F_USO6`, since Linux 6.2: a virtio guest on a current QEMU takes UDP super-packets too.
+const UDP_OFFLOAD: libc::c_uint = 0x20 | 0x40;
 
 /// A queue of a TAP device. The device goes when this is dropped, unless it is persistent.
 #[derive(Debug)]
@@ -35,6 +37,31 @@ impl Tap {
             Errno::EBUSY => refused("create the TAP device", name, Errno::EEXIST),
             errno => refused("create the TAP device", name, errno),
         })
+    }
+
+    /// Creates the device with several queues, as vhost has it for a virtual machine: with a virtio header, and with
+    /// super-packets of TCP and, where the kernel knows them, of UDP.
+    pub fn create_queues(name: &str, queues: usize) -> Result<Vec<Self>, NetError> {
+        let open = |queue: usize| {
+            let first = if queue == 0 { libc::IFF_TUN_EXCL } else { 0 };
+            Self::open(name, true, libc::IFF_MULTI_QUEUE | first)
+        };
+        let taps: Result<Vec<_>, Errno> = (0..queues.max(1)).map(open).collect();
+        let taps = taps.map_err(|errno| match errno {
+            Errno::EBUSY => refused("create the TAP device", name, Errno::EEXIST),
+            errno => refused("create the TAP device", name, errno),
+        })?;
+        if let Some(tap) = taps.first() {
+            // One setting for all queues. A kernel that does not know UDP's changes nothing and says EINVAL.
+            let all = TunSetting::Offload(GUEST_OFFLOAD | UDP_OFFLOAD);
+            match sys::tun_set(&tap.file, all) {
+                Ok(()) | Err(Errno::EINVAL) => {}
+                Err(errno) => {
+                    return Err(refused("set the offload of the TAP device", name, errno));
+                }
+            }
+        }
+        Ok(taps)
     }
 
     /// Attaches to an existing persistent device, created with the same `vnet_hdr`.

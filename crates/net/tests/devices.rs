@@ -184,6 +184,26 @@ fn parameters_belong_to_the_namespace() {
 }
 
 #[test]
+fn tap_with_queues_is_what_vhost_has() {
+    need_root!();
+    let a = TestNetns::new();
+    let taps = a.0.run(|| Tap::create_queues("tap0", 3)).unwrap().unwrap();
+    assert_eq!(taps.len(), 3);
+    assert!(taps.iter().all(|tap| tap.vnet_header_len() == 12));
+    let data = a.ip_link("tap0")["linkinfo"]["info_data"].clone();
+    assert_eq!(data["multi_queue"], true, "{data}");
+    assert_eq!(data["numqueues"], 3, "{data}");
+    let features = a.0.run(|| ethtool::features("tap0")).unwrap().unwrap();
+    for name in ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-checksum-ip-generic"] {
+        assert!(features[name], "{name}");
+    }
+    let again = a.0.run(|| Tap::create_queues("tap0", 1)).unwrap();
+    assert!(again.unwrap_err().is_exists());
+    drop(taps);
+    assert!(a.netlink().link("tap0").unwrap_err().is_not_found());
+}
+
+#[test]
 fn tap_carries_frames_both_ways() {
     need_root!();
     let a = TestNetns::new();
