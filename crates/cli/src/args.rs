@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use overlane_lab::{RelayCable, RelayEnd};
 
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Completions(Completions),
     Lab(Lab),
     Traffic(Traffic),
+    #[command(hide = true)]
+    Relay(Relay),
 }
 
 /// Read a fabric file and show everything that is wrong with it.
@@ -349,6 +352,25 @@ Examples:
 pub(crate) struct Completions {
     /// Which shell
     pub(crate) shell: Shell,
+}
+
+/// Relay frames between TAP devices of two namespaces, as vhost-net does for a virtual machine.
+///
+/// The laboratory starts one for each virtual machine. It makes the devices, says `ready`, and ends with its input.
+#[derive(Debug, Args)]
+pub(crate) struct Relay {
+    /// Queues of each device
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) queues: u16,
+    /// The one namespace, and the CPUs that what comes from it is read on
+    #[arg(value_name = "NAMESPACE@CPU,…")]
+    pub(crate) one: RelayEnd,
+    /// The other
+    #[arg(value_name = "NAMESPACE@CPU,…")]
+    pub(crate) other: RelayEnd,
+    /// The devices in the one and in the other
+    #[arg(value_name = "DEVICE=DEVICE", required = true)]
+    pub(crate) cables: Vec<RelayCable>,
 }
 
 /// Send, answer and count traffic, as orders on standard input say.

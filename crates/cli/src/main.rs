@@ -14,6 +14,7 @@ mod log;
 mod output;
 mod places;
 mod protocol;
+mod relay;
 mod remove;
 mod schema;
 mod show;
@@ -53,5 +54,6 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(args, output),
         Command::Lab(args) => lab::run(args, output),
         Command::Traffic(_) => traffic::run(output),
+        Command::Relay(args) => relay::run(args),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::plan::{Plan, PlanSummary};
-use crate::record::{BackendName, Family, Run};
+use crate::record::{BackendName, Family, GuestKind, Run};
 use crate::results::{CompareReport, CompareRequest};
 use crate::study::Study;
 use crate::watch::Watch;
@@ -37,6 +37,8 @@ pub struct Overrides {
     pub hosts: Option<u32>,
     /// Pairs of guests everywhere.
     pub pairs: Option<u32>,
+    /// What the guests are, everywhere.
+    pub guests: Option<Vec<GuestKind>>,
     /// Family of the guests' addresses everywhere.
     pub inner: Option<Family>,
     /// Family of the underlay everywhere.

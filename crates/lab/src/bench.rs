@@ -7,8 +7,8 @@ use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::plan::{Block, CEILING_SAMPLES, CEILING_SECONDS, Network, Plan, WorkloadCells, order};
 use crate::record::{
-    BackendName, Ceiling, CellKey, CellStatus, Family, FarEnd, Feature, GroupKey, Run, Sample,
-    Setting,
+    BackendName, Ceiling, CellKey, CellStatus, Family, FarEnd, Feature, GroupKey, GuestKind, Run,
+    Sample, Setting,
 };
 use crate::results::Metric;
 use crate::results::folder::Folder;
@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::stats::repeat::{self, Decision};
 use crate::topology::Topology;
 use crate::watch::{Event, Watch};
-use crate::{noise, proof};
+use crate::{noise, proof, relay};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A network that is up.
@@ -25,6 +25,14 @@ struct Up {
     topology: Topology,
     backend: Box<dyn Backend>,
     agents: Agents,
+}
+
+/// What cannot run here, with the reason.
+#[derive(Default)]
+struct Missing {
+    backends: BTreeMap<BackendName, String>,
+    /// Of all virtual machines.
+    taps: Option<String>,
 }
 
 /// A run under way.
@@ -40,7 +48,7 @@ pub(crate) struct Bench<'a> {
 impl Bench<'_> {
     /// Measures what is open in the plan.
     pub(crate) fn measure(&mut self) -> Result<(), LabError> {
-        let missing = self.check_backends()?;
+        let missing = self.check_machine()?;
         self.probe_noise("before")?;
         for block in &self.plan.blocks {
             if block.networks.iter().any(|network| self.is_needed(network)) {
@@ -51,14 +59,21 @@ impl Bench<'_> {
         self.probe_noise("after")
     }
 
-    /// Backends that cannot run here, with the reason.
-    fn check_backends(&mut self) -> Result<BTreeMap<BackendName, String>, LabError> {
-        let mut missing = BTreeMap::new();
+    /// Backends and kinds of guests that cannot run here, with the reason.
+    fn check_machine(&mut self) -> Result<Missing, LabError> {
+        let mut missing = Missing::default();
+        let mut settings = self.plan.cells().map(|cell| cell.group.setting);
+        if settings.any(|setting| setting.guests == GuestKind::Tap) {
+            missing.taps = relay::check(self.session)?;
+        }
+        if let Some(reason) = &missing.taps {
+            self.note(reason);
+        }
         let backends: BTreeSet<_> = self.plan.cells().map(|cell| cell.backend).collect();
         for backend in backends {
             if let Some(reason) = backends::check(self.session, backend)? {
                 self.note(&format!("{backend} is unavailable: {reason}"));
-                missing.insert(backend, reason);
+                missing.backends.insert(backend, reason);
             }
         }
         Ok(missing)
@@ -72,11 +87,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn measure_block(
-        &mut self,
-        block: &Block,
-        missing: &BTreeMap<BackendName, String>,
-    ) -> Result<(), LabError> {
+    fn measure_block(&mut self, block: &Block, missing: &Missing) -> Result<(), LabError> {
         let mut up = Vec::new();
         let outcome = self
             .raise_block(block, missing, &mut up)
@@ -98,7 +109,7 @@ impl Bench<'_> {
     fn raise_block(
         &mut self,
         block: &Block,
-        missing: &BTreeMap<BackendName, String>,
+        missing: &Missing,
         up: &mut Vec<Up>,
     ) -> Result<(), LabError> {
         for network in &block.networks {
@@ -106,7 +117,12 @@ impl Bench<'_> {
                 continue;
             }
             let unsupported = || backends::unsupported(network.backend, &network.setting);
-            if let Some(reason) = missing.get(&network.backend).cloned().or_else(unsupported) {
+            let lacks_taps = || {
+                let is_vm = network.setting.guests == GuestKind::Tap;
+                missing.taps.clone().filter(|_| is_vm)
+            };
+            let reason = missing.backends.get(&network.backend).cloned();
+            if let Some(reason) = reason.or_else(unsupported).or_else(lacks_taps) {
                 self.close(network, &CellStatus::Unavailable { reason });
                 continue;
             }
@@ -466,6 +482,7 @@ fn alone(group: GroupKey) -> GroupKey {
         setting: Setting {
             far_end: FarEnd::Host,
             hosts: 2,
+            guests: GuestKind::Veth,
             underlay: Family::Ipv4,
             feature: Feature::Default,
             ..group.setting

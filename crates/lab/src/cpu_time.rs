@@ -58,6 +58,8 @@ impl CpuTimes {
             sender: per_host.then(|| of(&cpus.host1)),
             receiver: per_host.then(|| of(&cpus.host2)),
             total: of(&cpus.all()),
+            relay_sender_percent: None,
+            relay_receiver_percent: None,
             guest_sender_percent: None,
             guest_receiver_percent: None,
             ticks,

@@ -6,7 +6,7 @@ use crate::process::own_program;
 use crate::record::{BackendName, Family, FarEnd, Feature, Setting};
 use crate::session::Session;
 use crate::study::Study;
-use crate::{backends, cpus, environment};
+use crate::{backends, cpus, environment, relay};
 use nix::unistd::geteuid;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(crate) fn doctor() -> Result<Doctor, LabError> {
     ];
     items.extend(settings());
     if geteuid().is_root() {
-        items.extend(all_backends(&quick)?);
+        items.extend(tried(&quick)?);
     } else {
         let detail = "backends are tried in a namespace, which needs root".to_owned();
         items.push(item(
@@ -208,8 +208,8 @@ fn settings() -> Vec<DoctorItem> {
     rows.into_iter().map(row).collect()
 }
 
-/// Tries every backend. While a study runs nothing may disturb it.
-fn all_backends(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
+/// Tries virtual machines and every backend. While a study runs nothing may disturb it.
+fn tried(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
     let session = match Session::begin() {
         Ok(session) => session,
         Err(LabError::Busy { pid }) => {
@@ -223,7 +223,7 @@ fn all_backends(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
         }
         Err(error) => return Err(error),
     };
-    let mut items = Vec::new();
+    let mut items = vec![virtual_machines(relay::check(&session)?)];
     for name in BackendName::ALL {
         let what = format!("backend {name}");
         items.push(match backends::check(&session, name)? {
@@ -249,9 +249,37 @@ fn all_backends(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
     Ok(items)
 }
 
+/// TAP devices are their cards and ports.
+fn virtual_machines(missing: Option<String>) -> DoctorItem {
+    let what = "virtual machines";
+    match missing {
+        None => item(
+            what,
+            DoctorState::Ok,
+            "/dev/net/tun gives TAP devices".to_owned(),
+            "",
+        ),
+        Some(reason) => item(
+            what,
+            DoctorState::Limited,
+            reason,
+            "load the kernel's module: modprobe tun; in a container allow the device /dev/net/tun; guests that are \
+             containers run without it",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_taps_has_no_virtual_machines() {
+        assert_eq!(virtual_machines(None).state, DoctorState::Ok);
+        let lacks = virtual_machines(Some("no such device".to_owned()));
+        assert_eq!(lacks.state, DoctorState::Limited);
+        assert!(lacks.detail.contains("no such device") && lacks.help.contains("modprobe tun"));
+    }
 
     #[test]
     fn settings_name_the_backends_that_have_them() {

@@ -74,6 +74,12 @@ pub enum LabError {
         /// Where, what happened, and what to do.
         reason: String,
     },
+    /// The relay of a virtual machine could not be started, or has ended.
+    #[error("a virtual machine lost its network card: {reason}")]
+    Relay {
+        /// Whose, what happened, and what to do.
+        reason: String,
+    },
     /// A file of the kernel's does not have the expected form.
     #[error("{path} does not have the expected form: {reason}")]
     KernelFile {

@@ -35,6 +35,7 @@ mod noise;
 mod plan;
 mod process;
 mod proof;
+mod relay;
 mod run;
 mod session;
 #[expect(
@@ -51,6 +52,7 @@ pub use api::{
 };
 pub use error::LabError;
 pub use plan::{PlanBlock, PlanCell, PlanSummary};
+pub use relay::{RelayCable, RelayEnd, RelayRequest, relay};
 pub use results::compare::{
     CompareReport, CompareRequest, CompareRow, MissingCell, Network as CompareNetwork,
     Side as CompareSide,

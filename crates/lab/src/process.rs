@@ -148,6 +148,11 @@ impl Process {
         })
     }
 
+    /// It runs no more.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// How a child ended whose output has ended, with what it complained about; one that lives on is killed.
     pub(crate) fn last_words(&mut self) -> String {
         let end = Instant::now() + LAST_BREATH;

@@ -194,7 +194,11 @@ fn tap_with_queues_is_what_vhost_has() {
     assert_eq!(data["multi_queue"], true, "{data}");
     assert_eq!(data["numqueues"], 3, "{data}");
     let features = a.0.run(|| ethtool::features("tap0")).unwrap().unwrap();
-    for name in ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-checksum-ip-generic"] {
+    for name in [
+        "tx-tcp-segmentation",
+        "tx-tcp6-segmentation",
+        "tx-checksum-ip-generic",
+    ] {
         assert!(features[name], "{name}");
     }
     let again = a.0.run(|| Tap::create_queues("tap0", 1)).unwrap();

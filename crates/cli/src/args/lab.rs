@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use overlane_lab::CompareNetwork;
-use overlane_lab::record::{BackendName, Family};
+use overlane_lab::record::{BackendName, Family, GuestKind};
 
 /// Measure overlays on this machine, in network namespaces.
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ use overlane_lab::record::{BackendName, Family};
 Examples:
   overlane lab doctor                        what can run here, and why not the rest
   overlane lab list                          the studies
-  overlane lab run jumbo-vxlan --quick       five minutes
+  overlane lab run jumbo-vxlan --quick       some minutes
   overlane lab compare results/a results/b   did anything get worse?
   overlane lab resume results/a              after a run was stopped
   overlane lab cleanup                       after a run was killed"
@@ -85,6 +85,7 @@ Examples:
   overlane lab run jumbo-vxlan --quick --backends bridge,overlane-vlan,overlane-vxlan
   overlane lab run ./my-study.yaml --samples 12
   overlane lab run geneve-vs-vxlan --quick --underlay ipv6
+  overlane lab run jumbo-vxlan --quick --guests veth,tap     containers and virtual machines
   overlane lab run jumbo-vxlan --quick --backends overlane-vxlan --against-itself
   overlane lab run jumbo-vxlan --json        prints result.json, for programs
 
@@ -108,7 +109,7 @@ pub(crate) struct LabMatrix {
     /// A study that `overlane lab list` shows, or the path of a study file (with a / or ending in .yaml)
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) study: String,
-    /// Fewer cells, shorter samples: within five minutes
+    /// Fewer cells, shorter samples: some minutes
     #[arg(long)]
     pub(crate) quick: bool,
     /// Compare these in place of the study's own: comma-separated names, as `overlane lab doctor` shows them
@@ -120,6 +121,9 @@ pub(crate) struct LabMatrix {
     /// Pairs of guests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) pairs: Option<u32>,
+    /// What the guests are: veth (containers), tap (virtual machines), or both with a comma between them
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) guests: Option<Vec<GuestKind>>,
     /// Family of the guests' addresses: ipv4 or ipv6
     #[arg(long, value_name = "FAMILY")]
     pub(crate) inner: Option<Family>,

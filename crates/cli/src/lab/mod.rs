@@ -86,6 +86,7 @@ fn request(args: &LabMatrix) -> RunRequest {
             backends: args.backends.clone(),
             hosts: args.hosts,
             pairs: args.pairs,
+            guests: args.guests.clone(),
             inner: args.inner,
             underlay: args.underlay,
             samples: args.samples,

@@ -5,7 +5,7 @@ use crate::backends::Backend;
 use crate::error::LabError;
 use crate::record::BackendName;
 use crate::session::Session;
-use crate::topology::{LEG, Node, Topology, UPLINK};
+use crate::topology::{LEG, Node, PathDevice, Topology, UPLINK};
 use overlane_net::{LinkStats, ethtool};
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ const SNMP6: &str = "/proc/thread-self/net/snmp6";
 pub(super) enum Part {
     /// The end of a cable that packets enter.
     CableIn,
-    /// The end that they leave by. `polled`: it takes packets through a ring of its own (NAPI), so that what is lost
+    /// The end that they leave by. `polled`: it takes packets through a ring of its own (NAPI, a TAP's), so that what is lost
     /// behind the ring is not told to the other end.
     CableOut { polled: bool },
     /// A bridge or a tunnel device within a host.
@@ -92,7 +92,7 @@ pub(super) fn devices(topology: &Topology) -> Result<Vec<Device>, LabError> {
         let part = match (outgoing, incoming) {
             (Some(_), _) => Part::CableIn,
             (None, Some((from, _))) => Part::CableOut {
-                polled: is_polled(topology, from, &device.name)?,
+                polled: is_relayed(topology, &device) || is_polled(topology, from, &device.name)?,
             },
             (None, None) => Part::Inner,
         };
@@ -155,6 +155,22 @@ fn cables(topology: &Topology) -> Vec<(String, String)> {
         _ => {}
     }
     cables
+}
+
+/// True for the ends of a virtual machine's cables: between its TAPs are their rings and the relay.
+fn is_relayed(topology: &Topology, of: &PathDevice<'_>) -> bool {
+    topology
+        .guests()
+        .filter(|guest| topology.is_relayed(guest))
+        .any(|guest| {
+            guest.ports.iter().any(|port| {
+                let at_host = guest.host.and_then(|host| topology.hosts.get(host));
+                let is =
+                    |node: &Node, device: &str| node.place == of.node.place && device == of.device;
+                is(&guest.node, &port.device)
+                    || at_host.is_some_and(|host| is(host, &port.host_device))
+            })
+        })
 }
 
 /// True when a veth takes packets through its ring: it has GRO, and the other end hands it no super-packets

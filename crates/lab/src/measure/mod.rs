@@ -116,6 +116,7 @@ impl Place<'_> {
         } = *self;
         let cell = &request.cell;
         let test = cell.group.workload.test;
+        topology.look_after_relays()?;
         let started_unix_ms = time::unix_ms();
         let one_clock = agents.one_clock;
         let mut traffic = Traffic::prepare(session, topology, agents, cell, rate_pps)?;
@@ -126,6 +127,7 @@ impl Place<'_> {
         let window = window::watch(session, topology, &mut traffic, test, length, live)?;
         let memory = memory::memory(&window.last)?;
         let totals = traffic.stop()?;
+        topology.look_after_relays()?;
         let accounting = before.map(|before| self.account(test, &totals, &before));
         Ok(Taken {
             started_unix_ms,

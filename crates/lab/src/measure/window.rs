@@ -5,6 +5,7 @@ use super::traffic::{Latest, Readings, Traffic};
 use crate::cpu_time::CpuTimes;
 use crate::error::LabError;
 use crate::record::{Cpu, Interval, Test};
+use crate::relay::CpuTime;
 use crate::session::Session;
 use crate::topology::Topology;
 use crate::watch::Live;
@@ -61,12 +62,14 @@ struct Moment {
     at: Instant,
     cpu: CpuTimes,
     wire: Wire,
+    relays: CpuTime,
 }
 
 impl Moment {
     fn read(topology: &Topology) -> Result<Self, LabError> {
         let wire = Wire::read(topology)?;
         Ok(Self {
+            relays: topology.relay_cpu_time()?,
             at: Instant::now(),
             cpu: CpuTimes::now()?,
             wire,
@@ -102,9 +105,17 @@ pub(super) fn watch(
         if is_last {
             let last = traffic.mark()?;
             live(steps.step(session, &before, &now, &told_by(&last)));
+            let length = now.at - begin.at;
+            let relays = |of: fn(&CpuTime) -> Option<Duration>| {
+                share(of(&begin.relays), of(&now.relays), length)
+            };
             return Ok(Window {
-                length: now.at - begin.at,
-                cpu: now.cpu.since(&begin.cpu, &session.cpus),
+                length,
+                cpu: Cpu {
+                    relay_sender_percent: relays(|time| time.senders),
+                    relay_receiver_percent: relays(|time| time.receivers),
+                    ..now.cpu.since(&begin.cpu, &session.cpus)
+                },
                 wire: now.wire.since(begin.wire),
                 first,
                 last,
@@ -114,6 +125,12 @@ pub(super) fn watch(
         live(steps.step(session, &before, &now, &traffic.latest()?));
         before = now;
     }
+}
+
+/// CPU time in per cent of one CPU.
+fn share(before: Option<Duration>, now: Option<Duration>, length: Duration) -> Option<f64> {
+    let spent = now?.saturating_sub(before?);
+    Some(100.0 * spent.as_secs_f64() / length.as_secs_f64())
 }
 
 /// The steps of a window.

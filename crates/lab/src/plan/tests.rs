@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::Overrides;
-use crate::record::{Family, Feature, MtuClass, Test};
+use crate::record::{Family, Feature, GuestKind, MtuClass, Test};
 use crate::study::Study;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ fn whole(name: &str) -> Plan {
 #[test]
 fn study_a_is_the_matrix_of_its_document() {
     let full = whole("jumbo-vxlan");
-    assert_eq!((full.blocks.len(), full.cells().count()), (2, 72));
+    assert_eq!((full.blocks.len(), full.cells().count()), (4, 140));
     assert_eq!((full.rounds, full.seconds), (10, 3.0));
     let quick = quick("jumbo-vxlan");
     let blocks = quick.blocks.iter().map(|block| {
@@ -26,8 +26,28 @@ fn study_a_is_the_matrix_of_its_document() {
         let offload = block.networks[0].setting.offload;
         (workload.workload.instances, offload, workload.cells.len())
     });
-    assert_eq!(blocks.collect::<Vec<_>>(), [(4, true, 5), (1, false, 10)]);
-    let cells = &quick.blocks[1].workloads[0].cells;
+    assert_eq!(
+        blocks.collect::<Vec<_>>(),
+        [(4, true, 5), (4, true, 5), (1, false, 10)]
+    );
+    let cells = &quick.blocks[2].workloads[0].cells;
+    let guests = quick
+        .blocks
+        .iter()
+        .map(|block| block.networks[0].setting.guests);
+    let [veth, tap] = [GuestKind::Veth, GuestKind::Tap];
+    assert_eq!(guests.collect::<Vec<_>>(), [veth, tap, veth]);
+    let machines = |name| {
+        whole(name)
+            .cells()
+            .filter(|cell| cell.group.setting.guests == tap)
+            .count()
+    };
+    assert_eq!(
+        (machines("jumbo-vxlan"), machines("geneve-vs-vxlan")),
+        (68, 0)
+    );
+    assert_eq!(2 * machines("cpu-cost"), whole("cpu-cost").cells().count());
     let mtus: Vec<_> = cells.iter().map(CellKey::mtu).collect();
     assert_eq!(
         mtus,
@@ -59,7 +79,7 @@ fn quick_matrices_end_in_time_and_have_samples_for_verdicts() {
         let plan = Plan::new(&study.quick);
         let expected = plan.expected();
         assert!(
-            expected < Duration::from_secs(280),
+            expected < Duration::from_secs(420),
             "{}: {expected:?}",
             study.name
         );
@@ -141,7 +161,7 @@ fn study_d_has_its_features_in_the_turn_of_what_they_are_held_against() {
     );
     assert_eq!(summary.blocks[0].networks, 5 + 6);
     let jumbo = Study::shipped("jumbo-vxlan").unwrap();
-    let both = &PlanSummary::of(&jumbo, true).blocks[1].setting;
+    let both = &PlanSummary::of(&jumbo, true).blocks[2].setting;
     assert_eq!(both, "standard and jumbo mtu, offload off");
 }
 
@@ -260,6 +280,7 @@ fn group() -> impl Strategy<Value = GroupAxes> {
         some(&[true, false]),
         some(&[Family::Ipv4, Family::Ipv6]),
         some(&[1_u32, 2]),
+        some(&[GuestKind::Veth, GuestKind::Tap]),
     );
     let rest = (
         proptest::option::of(some(BACKENDS)),
@@ -272,7 +293,13 @@ fn group() -> impl Strategy<Value = GroupAxes> {
             .groups
             .remove(0);
         (group.tests, group.bytes, group.instances) = workload;
-        (group.mtu, group.offload, group.inner, group.pairs) = setting;
+        (
+            group.mtu,
+            group.offload,
+            group.inner,
+            group.pairs,
+            group.guests,
+        ) = setting;
         (group.backends, group.samples) = (backends, samples);
         group
     })

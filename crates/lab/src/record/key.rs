@@ -81,6 +81,31 @@ pub enum FarEnd {
     Tester,
 }
 
+/// What a guest is to its host.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestKind {
+    /// A container: its device is one end of a veth pair, the port is the other.
+    #[default]
+    Veth,
+    /// A virtual machine under vhost-net: its card and the port are TAPs, between them is a relay.
+    Tap,
+}
+
+impl FromStr for GuestKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "veth" => Ok(Self::Veth),
+            "tap" => Ok(Self::Tap),
+            _ => Err("it is veth (containers) or tap (virtual machines)".to_owned()),
+        }
+    }
+}
+
 /// What a topology is built from, but for the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -95,6 +120,8 @@ pub struct Setting {
     pub hosts: u32,
     /// Pairs of a sending and a receiving guest.
     pub pairs: u32,
+    /// What the guests are; what lies beyond an uplink or a leg is none.
+    pub guests: GuestKind,
     /// Logical switches: up to `pairs` of them the pairs are spread over them; more: the guests' ports are trunks, and packets
     /// rotate over all.
     pub vnis: u32,
@@ -114,6 +141,7 @@ impl Default for Setting {
             far_end: FarEnd::Host,
             hosts: 2,
             pairs: 1,
+            guests: GuestKind::Veth,
             vnis: 1,
             inner: Family::Ipv4,
             underlay: Family::Ipv4,
@@ -160,6 +188,9 @@ impl fmt::Display for Setting {
             if value != usual {
                 write!(f, ", {value} {name}")?;
             }
+        }
+        if self.guests != usual.guests {
+            write!(f, ", virtual machines")?;
         }
         if self.inner == Family::Ipv6 {
             write!(f, ", IPv6 inside")?;

@@ -14,7 +14,7 @@ pub use backend::{BackendName, Encapsulation};
 pub use environment::{Environment, Hop, NoiseProbe};
 pub use feature::Feature;
 pub(crate) use feature::Rules;
-pub use key::{CellKey, Family, FarEnd, GroupKey, MtuClass, Setting};
+pub use key::{CellKey, Family, FarEnd, GroupKey, GuestKind, MtuClass, Setting};
 pub use sample::{
     Accounting, Bound, Cpu, CpuPerGbps, CpuTicks, CpuUse, Interval, Latency, Memory, Sample,
     SearchRecord, TcpSummary, TrialCpu,

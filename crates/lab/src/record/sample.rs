@@ -53,6 +53,13 @@ pub struct Cpu {
     pub guest_sender_percent: Option<f64>,
     /// The receiving guests' own programs.
     pub guest_receiver_percent: Option<f64>,
+    /// The relays of the sending guests (their CPU clocks), in per cent of one CPU; part of `sender`. Null without
+    /// virtual machines.
+    #[serde(default)]
+    pub relay_sender_percent: Option<f64>,
+    /// The relays of the receiving guests.
+    #[serde(default)]
+    pub relay_receiver_percent: Option<f64>,
     /// Every CPU of the laboratory.
     pub ticks: Vec<CpuTicks>,
 }

@@ -70,7 +70,8 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
     let notes = reason
         .into_iter()
         .chain(cell.notes.iter().map(String::as_str))
-        .map(str::to_owned);
+        .map(str::to_owned)
+        .chain(relays(figures));
     fields.extend([
         samples(figures),
         Field::text(bound(figures)),
@@ -78,6 +79,23 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
         Field::text(word).more(notes),
     ]);
     Row::of(fields)
+}
+
+/// What the relays of virtual machines took, in words.
+fn relays(figures: &CellFigures<'_>) -> Option<String> {
+    let of = |metric, whose: &str| {
+        let mean = figures.get(metric)?.mean;
+        Some(format!(
+            "{} % of a CPU for the {whose} guests’",
+            value(metric, mean)
+        ))
+    };
+    let sides = [
+        of(Metric::RelaySender, "sending"),
+        of(Metric::RelayReceiver, "receiving"),
+    ];
+    let sides: Vec<_> = sides.into_iter().flatten().collect();
+    (!sides.is_empty()).then(|| format!("Relays: {}", sides.join(", ")))
 }
 
 fn samples(figures: &CellFigures<'_>) -> Field {

@@ -4,7 +4,7 @@ use crate::record::CellKey;
 use crate::results::{Analysis, CellFigures, Metric, status};
 
 /// Columns before the figures.
-const FIXED: [&str; 26] = [
+const FIXED: [&str; 27] = [
     "backend",
     "copy",
     "test",
@@ -19,6 +19,7 @@ const FIXED: [&str; 26] = [
     "far_end",
     "hosts",
     "pairs",
+    "guests",
     "vnis",
     "inner",
     "underlay",
@@ -90,6 +91,7 @@ fn dimensions(key: &CellKey) -> Vec<String> {
         word(&setting.far_end),
         setting.hosts.to_string(),
         setting.pairs.to_string(),
+        word(&setting.guests),
         setting.vnis.to_string(),
         word(&setting.inner),
         word(&setting.underlay),

@@ -48,7 +48,9 @@ pub(super) fn value(metric: Metric, value: f64) -> String {
         | Metric::CpuReceiver
         | Metric::CpuTotal
         | Metric::GuestSender
-        | Metric::GuestReceiver => fixed(value, 0),
+        | Metric::GuestReceiver
+        | Metric::RelaySender
+        | Metric::RelayReceiver => fixed(value, 0),
         Metric::CpuMean => fixed(value, 1),
         _ => short(value),
     }
@@ -89,6 +91,8 @@ pub(super) const fn name(metric: Metric) -> &'static str {
         Metric::CpuMean => "CPU, mean of both hosts",
         Metric::GuestSender => "CPU of the sending guest",
         Metric::GuestReceiver => "CPU of the receiving guest",
+        Metric::RelaySender => "CPU of the sending guest’s relay",
+        Metric::RelayReceiver => "CPU of the receiving guest’s relay",
         Metric::UnderlayRate => "Packets on the underlay",
         Metric::UnderlayPacket => "Mean packet on the underlay",
         Metric::Retransmits => "Retransmits",

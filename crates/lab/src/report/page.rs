@@ -1,12 +1,12 @@
 //! The order of the report: what stands on the first page, and what follows.
 
-use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, Test};
+use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, GuestKind, Test};
 use crate::results::{Analysis, Axis, CellFigures, Compared, Metric};
 use crate::study::View;
 
 use super::content::{Block, Line, Section, Span};
 use super::numbers::{duration, utc};
-use super::words::{Names, VIRTUAL, describe};
+use super::words::{Names, VIRTUAL, VIRTUAL_MACHINES, describe};
 use super::{
     accounting, answers, cells, charts, comparisons, cpus, heat, host, latency, missing, published,
     searches, views,
@@ -209,6 +209,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
                 && axes.mtu.contains(&s.mtu_class)
                 && axes.offload.contains(&s.offload)
                 && axes.pairs.contains(&s.pairs)
+                && axes.guests.contains(&s.guests)
                 && axes.vnis.contains(&s.vnis)
                 && axes.feature.contains(&s.feature)
         })
@@ -239,13 +240,17 @@ fn intro(r: &Report<'_>) -> Vec<Block> {
         let name = Line(vec![Span::Key(backend)]).text(backend.to_string());
         (name, describe(backend).to_owned())
     });
-    vec![
+    let mut groups = r.analysis.groups.iter();
+    let has_vms = groups.any(|group| group.setting.guests == GuestKind::Tap);
+    let mut out = vec![
         Block::Text(Line::default().strong(run.study.question.clone())),
         Block::Hint(facts),
         Block::Note(VIRTUAL.to_owned()),
-        Block::Folded(
-            "The networks compared here".to_owned(),
-            vec![Block::Terms(networks.collect())],
-        ),
-    ]
+    ];
+    out.extend(has_vms.then(|| Block::Note(VIRTUAL_MACHINES.to_owned())));
+    out.push(Block::Folded(
+        "The networks compared here".to_owned(),
+        vec![Block::Terms(networks.collect())],
+    ));
+    out
 }

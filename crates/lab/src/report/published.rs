@@ -1,7 +1,7 @@
 //! The published figures beside ours: the tables as they were printed, and ratios of two figures of the document against the
 //! same ratio here. Absolute values of other hardware are never held against ours.
 
-use crate::record::{BackendName, CellKey, FarEnd};
+use crate::record::{BackendName, CellKey, FarEnd, GuestKind};
 use crate::results::{Axis, CellFigures, Metric};
 use crate::stats::Comparison;
 use crate::study::{PublishedRatio, PublishedTable, Selector};
@@ -119,6 +119,10 @@ fn held(
             a.to_string()
         } else {
             format!("{a} / {b}")
+        };
+        let label = match a_key.group.setting.guests {
+            GuestKind::Veth => label,
+            GuestKind::Tap => format!("{label}, virtual machines"),
         };
         Some(Ours {
             a: *a_key,

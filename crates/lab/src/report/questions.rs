@@ -14,7 +14,7 @@ pub(super) struct Question {
 }
 
 /// All of them, in the order in which they are answered where the study asks none first.
-pub(super) const QUESTIONS: [Question; 14] = [
+pub(super) const QUESTIONS: [Question; 15] = [
     Question {
         title: "What does an overlay cost against a network without one?",
         note: "Against a plain bridge, and against a VLAN on the same switch.",
@@ -85,6 +85,12 @@ pub(super) const QUESTIONS: [Question; 14] = [
         note: "",
         first: |_| false,
         keep: |c| matches!(c.axis, Axis::Instances | Axis::Pairs),
+    },
+    Question {
+        title: "What does a virtual machine cost against a container?",
+        note: "TAP guests against veth guests on the same network. The relay in the place of vhost-net is part of the difference.",
+        first: |_| false,
+        keep: |c| c.axis == Axis::Guests,
     },
     Question {
         title: "What do other settings change?",

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::record::{
-    BackendName, CellKey, Family, FarEnd, Feature, GroupKey, MtuClass, Setting, Test, Workload,
+    BackendName, CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Setting, Test,
+    Workload,
 };
 use crate::results::{Analysis, Axis, Compared};
 use crate::stats::{Method, Verdict};
@@ -29,7 +30,7 @@ pub(super) struct Names {
 type Dimension = fn(&GroupKey) -> String;
 
 /// All but the test, which every name begins with. Where one value is the usual one, only others are named.
-const DIMENSIONS: [Dimension; 14] = [
+const DIMENSIONS: [Dimension; 15] = [
     |g| bytes(&g.workload),
     |g| counted(g.workload.instances, "instance"),
     |g| format!("MTU {}", mtu(&g.setting)),
@@ -50,6 +51,11 @@ const DIMENSIONS: [Dimension; 14] = [
     },
     |g| unusual(g.setting.hosts != 2, || counted(g.setting.hosts, "host")),
     |g| unusual(g.setting.pairs != 1, || counted(g.setting.pairs, "pair")),
+    |g| {
+        unusual(g.setting.guests != GuestKind::Veth, || {
+            guests(g.setting.guests).to_owned()
+        })
+    },
     |g| unusual(g.setting.vnis != 1, || counted(g.setting.vnis, "VNI")),
     |g| unusual(g.setting.inner != Family::Ipv4, || "IPv6 inside".to_owned()),
     |g| {
@@ -173,6 +179,7 @@ pub(super) fn other_setting(axis: Axis, b: &GroupKey) -> String {
         Axis::OfferedRate => rate(&b.workload),
         Axis::Buffer => buffer(&b.workload),
         Axis::Pairs => counted(b.setting.pairs, "pair"),
+        Axis::Guests => guests(b.setting.guests).to_owned(),
         Axis::Vnis => counted(b.setting.vnis, "VNI"),
         Axis::Hosts => counted(b.setting.hosts, "host"),
         Axis::Inner => format!("{} inside", family(b.setting.inner)),
@@ -227,6 +234,13 @@ const fn far_end(setting: &Setting) -> &'static str {
     match setting.far_end {
         FarEnd::Host => "two hosts",
         FarEnd::Tester => "tester at the far end",
+    }
+}
+
+const fn guests(kind: GuestKind) -> &'static str {
+    match kind {
+        GuestKind::Veth => "containers",
+        GuestKind::Tap => "virtual machines",
     }
 }
 
@@ -320,6 +334,11 @@ pub(super) const GLOSSARY: [(&str, &str); 11] = [
         "The traffic tool does no better without a network between: the network’s own limit may be higher.",
     ),
 ];
+
+/// What a reader must know where guests are virtual machines.
+pub(super) const VIRTUAL_MACHINES: &str = "Virtual machines: such a guest’s network card and its port on the host are TAP devices, as under vhost-net. In the \
+    place of vhost-net the laboratory’s own relay moves the frames between them. The relay’s CPU time is the guest’s own: it is \
+    part of the host’s figures, and stands by itself in relay_percent_sender and relay_percent_receiver.";
 
 /// What a reader must know of every run of this laboratory.
 pub(super) const VIRTUAL: &str = "Virtual laboratory: all hosts are network namespaces of one machine, all cables are \

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::record::{Family, FarEnd, Feature, GroupKey, MtuClass};
+use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass};
 
 /// What differs between the two sides of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -26,6 +26,8 @@ pub enum Axis {
     Buffer,
     /// Pairs of guests: more against the fewest.
     Pairs,
+    /// What the guests are: virtual machines against containers.
+    Guests,
     /// Logical switches: more against the fewest.
     Vnis,
     /// Virtual hosts: more against the fewest.
@@ -57,6 +59,7 @@ impl Axis {
             Self::OfferedRate => "offered rate",
             Self::Buffer => "socket buffer",
             Self::Pairs => "guest pairs",
+            Self::Guests => "kind of guests",
             Self::Vnis => "VNIs",
             Self::Hosts => "hosts",
             Self::Inner => "addresses inside",
@@ -69,7 +72,7 @@ impl Axis {
     }
 
     /// The axes on which a group stands beside other groups.
-    const BETWEEN_GROUPS: [Self; 13] = [
+    const BETWEEN_GROUPS: [Self; 14] = [
         Self::Mtu,
         Self::Offload,
         Self::Instances,
@@ -77,6 +80,7 @@ impl Axis {
         Self::OfferedRate,
         Self::Buffer,
         Self::Pairs,
+        Self::Guests,
         Self::Vnis,
         Self::Hosts,
         Self::Inner,
@@ -97,6 +101,7 @@ impl Axis {
             Self::OfferedRate => workload.rate_pps.map_or(u64::MAX, u64::from),
             Self::Buffer => workload.buffer_bytes.map_or(0, u64::from),
             Self::Pairs => setting.pairs.into(),
+            Self::Guests => u64::from(setting.guests == GuestKind::Tap),
             Self::Vnis => setting.vnis.into(),
             Self::Hosts => setting.hosts.into(),
             Self::Inner => u64::from(setting.inner == Family::Ipv6),
@@ -119,6 +124,7 @@ impl Axis {
             Self::OfferedRate => workload.rate_pps = other.workload.rate_pps,
             Self::Buffer => workload.buffer_bytes = other.workload.buffer_bytes,
             Self::Pairs => setting.pairs = other.setting.pairs,
+            Self::Guests => setting.guests = other.setting.guests,
             Self::Vnis => setting.vnis = other.setting.vnis,
             Self::Hosts => setting.hosts = other.setting.hosts,
             Self::Inner => setting.inner = other.setting.inner,

@@ -157,6 +157,7 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
     spread(&mut out, &axes.far_end, |g, v| g.setting.far_end = v);
     spread(&mut out, &axes.hosts, |g, v| g.setting.hosts = v);
     spread(&mut out, &axes.pairs, |g, v| g.setting.pairs = v);
+    spread(&mut out, &axes.guests, |g, v| g.setting.guests = v);
     spread(&mut out, &axes.vnis, |g, v| g.setting.vnis = v);
     spread(&mut out, &axes.inner, |g, v| g.setting.inner = v);
     spread(&mut out, &axes.underlay, |g, v| g.setting.underlay = v);

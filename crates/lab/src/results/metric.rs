@@ -48,6 +48,10 @@ pub enum Metric {
     GuestSender,
     /// CPU % of the receiving guests' own programs.
     GuestReceiver,
+    /// CPU % of the relays of the sending guests; virtual machines alone.
+    RelaySender,
+    /// CPU % of the relays of the receiving guests; virtual machines alone.
+    RelayReceiver,
     /// Packets per second on the underlay.
     UnderlayRate,
     /// Mean size of a packet on the underlay.
@@ -66,7 +70,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of `result.json` and `cells.csv`.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Goodput,
         Self::Transactions,
         Self::Rate,
@@ -88,6 +92,8 @@ impl Metric {
         Self::CpuMean,
         Self::GuestSender,
         Self::GuestReceiver,
+        Self::RelaySender,
+        Self::RelayReceiver,
         Self::UnderlayRate,
         Self::UnderlayPacket,
         Self::Retransmits,
@@ -173,6 +179,8 @@ impl Metric {
             Self::CpuMean => "cpu_percent_mean",
             Self::GuestSender => "guest_percent_sender",
             Self::GuestReceiver => "guest_percent_receiver",
+            Self::RelaySender => "relay_percent_sender",
+            Self::RelayReceiver => "relay_percent_receiver",
             Self::UnderlayRate => "underlay_rate_pps",
             Self::UnderlayPacket => "underlay_packet_bytes",
             Self::Retransmits => "retransmits",
@@ -214,6 +222,8 @@ impl Metric {
             Self::CpuMean => Some(cpu.total.busy_percent / cpu.ticks.len() as f64),
             Self::GuestSender => cpu.guest_sender_percent,
             Self::GuestReceiver => cpu.guest_receiver_percent,
+            Self::RelaySender => cpu.relay_sender_percent,
+            Self::RelayReceiver => cpu.relay_receiver_percent,
             Self::UnderlayRate => Some(sample.underlay_rate_pps),
             Self::UnderlayPacket => sample.underlay_packet_bytes,
             Self::Retransmits => sample.retransmits.map(|count| count as f64),

@@ -114,6 +114,7 @@ fn every_axis_is_compared() {
         Axis::OfferedRate,
         Axis::Buffer,
         Axis::Pairs,
+        Axis::Guests,
         Axis::Vnis,
         Axis::Hosts,
         Axis::Inner,

@@ -26,6 +26,7 @@ impl GroupAxes {
         let all = times(all, &self.inner, |one, value| one.inner = value);
         let all = times(all, &self.hosts, |one, value| one.hosts = value);
         let all = times(all, &self.pairs, |one, value| one.pairs = value);
+        let all = times(all, &self.guests, |one, value| one.guests = value);
         let all = times(all, &self.vnis, |one, value| one.vnis = value);
         let all = times(all, &self.offload, |one, value| one.offload = value);
         times(all, &self.mtu, |one, value| one.mtu_class = value)

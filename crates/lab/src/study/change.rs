@@ -77,6 +77,9 @@ impl GroupAxes {
                 self.pairs = vec![pairs];
             }
         }
+        if let Some(guests) = &overrides.guests {
+            self.guests.clone_from(guests);
+        }
         if let Some(inner) = overrides.inner {
             self.inner = vec![inner];
             self.raise_frames(inner);

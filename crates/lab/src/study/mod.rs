@@ -19,7 +19,7 @@ mod tree;
 pub use check::Mistake;
 pub(crate) use check::told;
 
-use crate::record::{BackendName, Family, FarEnd, Feature, MtuClass, Test};
+use crate::record::{BackendName, Family, FarEnd, Feature, GuestKind, MtuClass, Test};
 use crate::search::Preset;
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +140,9 @@ pub struct GroupAxes {
     /// Pairs of guests.
     #[serde(default = "one")]
     pub pairs: Vec<u32>,
+    /// What the guests are.
+    #[serde(default = "containers")]
+    pub guests: Vec<GuestKind>,
     /// Logical switches.
     #[serde(default = "one")]
     pub vnis: Vec<u32>,
@@ -183,6 +186,9 @@ fn on() -> Vec<bool> {
 }
 fn host() -> Vec<FarEnd> {
     vec![FarEnd::Host]
+}
+fn containers() -> Vec<GuestKind> {
+    vec![GuestKind::Veth]
 }
 fn ipv4() -> Vec<Family> {
     vec![Family::Ipv4]

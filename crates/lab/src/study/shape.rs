@@ -55,6 +55,7 @@ const BACKEND: Shape = Word(|| words(&BackendName::ALL.map(BackendName::as_str))
 const TEST: Shape = Word(|| words(&Test::ALL.map(Test::as_str)));
 const MTU: Shape = Word(|| words(&["standard", "jumbo"]));
 const FAR_END: Shape = Word(|| words(&["host", "tester"]));
+const GUESTS: Shape = Word(|| words(&["veth", "tap"]));
 const FAMILY: Shape = Word(|| words(&["ipv4", "ipv6"]));
 const FEATURE: Shape = Word(|| words(&Feature::ALL.map(Feature::as_str)));
 const PRESET: Shape = Word(presets);
@@ -120,6 +121,7 @@ const GROUP: &[Field] = &[
     field("far_end", Left, List(&FAR_END)),
     field("hosts", Left, List(&Whole)),
     field("pairs", Left, List(&Whole)),
+    field("guests", Left, List(&GUESTS)),
     field("vnis", Left, List(&Whole)),
     field("inner", Left, List(&FAMILY)),
     field("underlay", Left, List(&FAMILY)),

@@ -6,7 +6,8 @@ use super::{
     UPLINK,
 };
 use crate::error::LabError;
-use crate::record::{BackendName, FarEnd, Feature, Setting};
+use crate::record::{BackendName, FarEnd, Feature, GuestKind, Setting};
+use crate::relay::{Join, Relay};
 use crate::session::Session;
 
 /// Longer than any run: what a switch learned stays when a measurement has one direction alone.
@@ -197,17 +198,38 @@ impl Site<'_> {
         Ok(())
     }
 
+    /// Makes a guest's cables, each from its device to one of another node's: a veth pair, or a relay between TAPs.
+    fn cable(
+        &self,
+        guest: &Node,
+        far: &Node,
+        cables: &[[String; 2]],
+    ) -> Result<Option<Relay>, LabError> {
+        if self.setting.guests == GuestKind::Veth {
+            for [device, other] in cables {
+                guest.netlink.add_veth(device, other, Some(&far.netns))?;
+            }
+            return Ok(None);
+        }
+        let join = Join {
+            owner: format!("{} of {}", guest.place, self.label),
+            ends: [guest, far].map(|node| (node.netns.name(), node.cpus.as_slice())),
+            cables: cables.to_vec(),
+        };
+        Relay::start(self.session, &join).map(Some)
+    }
+
     /// Two guests with a cable for each device: the wire is theirs.
     fn joined(&self, sender: u32, receiver: u32, plans: &[PortPlan]) -> Result<Pair, LabError> {
         let cpus = &self.session.cpus;
         let mut sender = self.guest(sender, "guest", &cpus.host1)?;
         let mut receiver = self.guest(receiver, "guest", &cpus.host2)?;
-        for (number, plan) in plans.iter().enumerate() {
-            let device = format!("eth{number}");
-            let far = Some(&receiver.node.netns);
-            sender.node.netlink.add_veth(&device, &device, far)?;
+        let devices = (0..plans.len()).map(|number| format!("eth{number}"));
+        let cables: Vec<_> = devices.map(|device| [device.clone(), device]).collect();
+        sender.relay = self.cable(&sender.node, &receiver.node, &cables)?;
+        for ([device, _], plan) in cables.iter().zip(plans) {
             for guest in [&mut sender, &mut receiver] {
-                guest.ports.push(port(&device, plan, &device));
+                guest.ports.push(port(device, plan, device));
             }
         }
         for guest in [&sender, &receiver] {
@@ -236,15 +258,15 @@ impl Site<'_> {
         let mut guest = self.guest(number, "guest", cpus)?;
         guest.host = Some(host);
         let node = &self.hosts[host];
-        for (number, plan) in plans.iter().enumerate() {
-            let device = format!("eth{number}");
-            let host_device = format!("port{}", self.ports[host]);
-            self.ports[host] += 1;
-            let far = Some(&node.netns);
-            guest.node.netlink.add_veth(&device, &host_device, far)?;
-            node.raise(&host_device, self.guest_mtu())?;
-            guest.ports.push(port(&device, plan, &host_device));
+        let first = self.ports[host];
+        let cable = |number| [format!("eth{number}"), format!("port{}", first + number)];
+        let cables: Vec<_> = (0..plans.len()).map(cable).collect();
+        guest.relay = self.cable(&guest.node, node, &cables)?;
+        for ([device, host_device], plan) in cables.iter().zip(plans) {
+            node.raise(host_device, self.guest_mtu())?;
+            guest.ports.push(port(device, plan, host_device));
         }
+        self.ports[host] += plans.len();
         self.finish(&guest)?;
         Ok(guest)
     }
@@ -293,6 +315,7 @@ impl Site<'_> {
             ports: Vec::new(),
             host: None,
             is_physical: false,
+            relay: None,
             next_mac: layout::guest_mac(number),
         })
     }

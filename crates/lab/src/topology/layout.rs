@@ -152,7 +152,9 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
     add(!setting.offload, "o0".to_owned());
     add(setting.far_end != usual.far_end, "t".to_owned());
     add(setting.hosts != usual.hosts, format!("h{}", setting.hosts));
-    add(setting.pairs != usual.pairs, format!("p{}", setting.pairs));
+    let [pairs, machines] = [setting.pairs != usual.pairs, setting.guests != usual.guests];
+    let guests = if machines { "m" } else { "p" };
+    add(pairs || machines, format!("{guests}{}", setting.pairs));
     add(setting.vnis != usual.vnis, format!("v{}", setting.vnis));
     add(setting.inner != usual.inner, "i6".to_owned());
     add(setting.underlay != usual.underlay, "u6".to_owned());
@@ -166,7 +168,7 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Family, Feature};
+    use crate::record::{Family, Feature, GuestKind};
 
     fn setting(pairs: u32, vnis: u32) -> Setting {
         Setting {
@@ -270,6 +272,7 @@ mod tests {
             far_end: FarEnd::Tester,
             hosts: 3,
             pairs: 4,
+            guests: GuestKind::Tap,
             vnis: 4096,
             inner: Family::Ipv6,
             underlay: Family::Ipv6,
@@ -281,5 +284,12 @@ mod tests {
         // A host's name has 63 letters at most, and a run's and the host's own are added.
         assert!(label(name, 1, &all).len() <= 49, "{}", label(name, 1, &all));
         assert_ne!(label(name, 1, &usual), label(name, 0, &usual));
+        let machines = |pairs| Setting {
+            pairs,
+            guests: GuestKind::Tap,
+            ..usual
+        };
+        assert_eq!(label(name, 0, &machines(1)), "overlane-geneve-1500-m1");
+        assert_eq!(label(name, 0, &machines(4)), "overlane-geneve-1500-m4");
     }
 }

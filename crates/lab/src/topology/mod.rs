@@ -11,7 +11,8 @@
 //!  eth0 ═════════════════════════════════════════════════════ eth0      `direct`: a cable a pair
 //! ```
 //!
-//! Each box is a network namespace, each line a veth pair; ═ is the wire whose offload is an axis.
+//! Each box is a network namespace, each line a veth pair; ═ is the wire whose offload is an axis. Where the guests are
+//! virtual machines, ── is a relay between two TAPs, and so is the cable of `direct`.
 //! All senders are on host1. What joins the ports to `uplink` is the backend's business. Numbers and
 //! addresses are said by [`layout`], how a namespace is set by [`node`].
 
@@ -29,11 +30,13 @@ pub(crate) use node::Node;
 pub(crate) use possible::{impossible, impossible_feature};
 
 use crate::error::LabError;
-use crate::record::{BackendName, FarEnd, Hop, Setting};
+use crate::record::{BackendName, FarEnd, GuestKind, Hop, Setting};
+use crate::relay::{CpuTime, Relay};
 use overlane_net::netns;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 pub(crate) const UPLINK: &str = "uplink";
 /// The device of the second host in the physical network, where that host is a gateway.
@@ -71,6 +74,9 @@ pub(crate) struct Guest {
     pub(crate) host: Option<usize>,
     /// It is a physical host behind a gateway: its cable is the gateway's leg, and no port.
     pub(crate) is_physical: bool,
+    /// Between its devices and their other ends, where it is a virtual machine. That of a `direct` cable is the
+    /// sender's.
+    relay: Option<Relay>,
     /// Where its frames for its partner go: the partner's MAC, or its router's.
     pub(crate) next_mac: [u8; 6],
 }
@@ -188,6 +194,35 @@ impl Topology {
         self.pairs
             .iter()
             .flat_map(|pair| [&pair.sender, &pair.receiver])
+    }
+
+    /// A guest's cables are relays between TAPs.
+    pub(crate) fn is_relayed(&self, guest: &Guest) -> bool {
+        let is_port = !guest.is_physical && (guest.host.is_some() || self.hosts.is_empty());
+        self.setting.guests == GuestKind::Tap && is_port
+    }
+
+    /// An error when a relay has ended: what was measured meanwhile is no figure.
+    pub(crate) fn look_after_relays(&self) -> Result<(), LabError> {
+        let mut relays = self.guests().filter_map(|guest| guest.relay.as_ref());
+        relays.try_for_each(Relay::look_after)
+    }
+
+    /// CPU time of the relays; an error when one has ended.
+    pub(crate) fn relay_cpu_time(&self) -> Result<CpuTime, LabError> {
+        let sum = |side: fn(&Pair) -> &Guest| {
+            let mut relays = self
+                .pairs
+                .iter()
+                .filter_map(|pair| side(pair).relay.as_ref());
+            relays.try_fold(None, |sum: Option<Duration>, relay| {
+                Ok::<_, LabError>(Some(sum.unwrap_or_default() + relay.cpu_time()?))
+            })
+        };
+        Ok(CpuTime {
+            senders: sum(|pair| &pair.sender)?,
+            receivers: sum(|pair| &pair.receiver)?,
+        })
     }
 
     /// The guests' ports on a host.

@@ -1,7 +1,7 @@
 //! Which settings the laboratory has no topology for, and why.
 
 use super::layout;
-use crate::record::{BackendName, Encapsulation, FarEnd, Setting};
+use crate::record::{BackendName, Encapsulation, FarEnd, GuestKind, Setting};
 
 /// Why no topology of this setting can be built, whatever the backend.
 pub(crate) fn impossible(backend: BackendName, setting: &Setting) -> Option<String> {
@@ -22,6 +22,14 @@ pub(crate) fn impossible(backend: BackendName, setting: &Setting) -> Option<Stri
             let networks = layout::networks(setting);
             (vlan && networks > layout::VLANS)
                 .then(|| format!("{networks} networks: 802.1Q has {} VLANs", layout::VLANS))
+        })
+        .or_else(|| {
+            let cut = backend == BackendName::Direct && !setting.offload;
+            (cut && setting.guests == GuestKind::Tap).then(|| {
+                "direct: the cable between two virtual machines is a relay, and no wire that segments: it has wire \
+                 offload on alone"
+                    .to_owned()
+            })
         })
         .or_else(|| {
             impossible_feature(setting)

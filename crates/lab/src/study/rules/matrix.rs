@@ -71,6 +71,7 @@ fn cells(matrix: &Matrix, group: &GroupAxes) -> u64 {
         group.far_end.len(),
         group.hosts.len(),
         group.pairs.len(),
+        group.guests.len(),
         group.vnis.len(),
         group.inner.len(),
         group.underlay.len(),
@@ -190,6 +191,7 @@ impl Group<'_> {
         axis(&self.key("mtu"), &axes.mtu, found);
         axis(&self.key("offload"), &axes.offload, found);
         axis(&self.key("far_end"), &axes.far_end, found);
+        axis(&self.key("guests"), &axes.guests, found);
         axis(&self.key("inner"), &axes.inner, found);
         axis(&self.key("underlay"), &axes.underlay, found);
         axis(&self.key("feature"), &axes.feature, found);

@@ -1,7 +1,7 @@
 //! Mistakes of a study file that the types allow, and what has to be said of each.
 
 /// From, to, what has to be said: rules that the types do not know.
-pub(super) const BROKEN: [(&str, &str, &[&str]); 31] = [
+pub(super) const BROKEN: [(&str, &str, &[&str]); 33] = [
     (
         "name: mine",
         "name: My Study",
@@ -48,6 +48,16 @@ pub(super) const BROKEN: [(&str, &str, &[&str]); 31] = [
         "bytes: [1024] }",
         "bytes: [1024], instances: [8, 257] }",
         &["10:60:", "instances[1]:", "`257`"],
+    ),
+    (
+        "bytes: [1024] }",
+        "bytes: [1024], guests: [] }",
+        &["groups[0].guests:", "empty"],
+    ),
+    (
+        "bytes: [1024] }",
+        "bytes: [1024], guests: [tap, tap] }",
+        &["10:", "groups[0].guests[1]:", "before", "remove one"],
     ),
     (
         "bytes: [1024] }",
