@@ -289,6 +289,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_from_before_virtual_machines_is_of_containers() {
+        let setting = Setting {
+            pairs: 4,
+            ..Setting::default()
+        };
+        let mut record = serde_json::to_value(setting).unwrap();
+        assert_eq!(record["guests"], "veth");
+        record.as_object_mut().unwrap().remove("guests");
+        assert_eq!(serde_json::from_value::<Setting>(record).unwrap(), setting);
+        let tap = Setting {
+            guests: "tap".parse().unwrap(),
+            ..setting
+        };
+        assert_eq!(serde_json::to_value(tap).unwrap()["guests"], "tap");
+        assert!(tap.to_string().ends_with("4 pairs, virtual machines"));
+        assert!("vm".parse::<GuestKind>().is_err());
+    }
+
+    #[test]
     fn only_a_tunnel_takes_from_the_guests_mtu() {
         for name in BackendName::ALL {
             let tunnel = name.as_str().ends_with("vxlan") || name.as_str().ends_with("geneve");

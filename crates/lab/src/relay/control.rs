@@ -132,9 +132,9 @@ fn words(request: &RelayRequest) -> Vec<String> {
 /// Why no virtual machine can be had here; `Ok(None)` when it can.
 pub(crate) fn check(session: &Session) -> Result<Option<String>, LabError> {
     let tried = session.in_new_netns(|netns| Ok(netns.run(|| Tap::create_queues("try", 1))?))?;
-    Ok(tried.err().map(|error| {
-        format!("virtual machines need TAP devices, and /dev/net/tun gives none: {error}")
-    }))
+    Ok(tried
+        .err()
+        .map(|error| format!("virtual machines need TAP devices (modprobe tun): {error}")))
 }
 
 #[cfg(test)]

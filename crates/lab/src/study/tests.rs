@@ -65,6 +65,9 @@ fn words_that_nobody_knows_are_pointed_out_with_what_was_meant() {
     let said = changed("overlane-vxlan]", "overlane-vxlna]");
     let wanted = "mine.yaml:8:22: matrix.backends[1]: there is no `overlane-vxlna`; did you mean `overlane-vxlan`?";
     assert_eq!(said[0], wanted);
+    let said = changed("bytes: [1024] }", "bytes: [1024], guests: [tap, vm] }");
+    let wanted = "mine.yaml:10:59: matrix.groups[0].guests[1]: there is no `vm`; known: veth, tap";
+    assert_eq!(said[0], wanted);
     let said = changed("[tcp_stream]", "[banana]");
     assert!(
         said[0].contains("known: tcp_stream, tcp_reverse"),
@@ -298,6 +301,7 @@ fn the_command_line_changes_every_group_and_is_checked() {
     let overrides = Overrides {
         hosts: Some(3),
         pairs: Some(4),
+        guests: Some(vec![GuestKind::Tap]),
         inner: Some(Family::Ipv6),
         underlay: Some(Family::Ipv6),
         samples: Some(7),
@@ -321,6 +325,7 @@ fn the_command_line_changes_every_group_and_is_checked() {
         assert_eq!((matrix.samples, matrix.seconds), (7, 0.5));
         for group in &matrix.groups {
             assert_eq!((&group.hosts[..], &group.pairs[..]), (&[3][..], &[4][..]));
+            assert_eq!(group.guests, [GuestKind::Tap]);
             assert_eq!(group.inner, [Family::Ipv6]);
             assert_eq!(group.underlay, [Family::Ipv6]);
         }
