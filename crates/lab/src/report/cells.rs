@@ -26,10 +26,23 @@ pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
         .collect()
 }
 
-fn table(r: &Report<'_>, test: Test) -> Table {
-    let heads = Metric::columns(test)
+/// The quantities of a test, with the relays' CPU where some of its guests are virtual machines.
+fn quantities(r: &Report<'_>, test: Test) -> Vec<Metric> {
+    let relays = [Metric::RelaySender, Metric::RelayReceiver];
+    let of_test = |f: &&CellFigures<'_>| f.cell.key.group.workload.test == test;
+    let mut cells = r.analysis.cells.iter().filter(of_test);
+    let has = cells.any(|f| relays.iter().any(|relay| f.get(*relay).is_some()));
+    let relays = relays.into_iter().filter(|_| has);
+    Metric::columns(test)
         .iter()
-        .map(|m| format!("#{}", heading(*m)));
+        .copied()
+        .chain(relays)
+        .collect()
+}
+
+fn table(r: &Report<'_>, test: Test) -> Table {
+    let quantities = quantities(r, test);
+    let heads = quantities.iter().map(|m| format!("#{}", heading(*m)));
     let heads: Vec<String> = ["Network", "Setting", "#MTU"]
         .map(str::to_owned)
         .into_iter()
@@ -43,10 +56,10 @@ fn table(r: &Report<'_>, test: Test) -> Table {
     let cells = r.analysis.cells.iter().enumerate();
     let cells = cells.filter(|(_, f)| f.cell.key.group.workload.test == test);
     Table::new(format!("{test}, every cell"), &columns)
-        .with(cells.map(|(place, f)| row(r, f).at(anchor(place))))
+        .with(cells.map(|(place, f)| row(r, f, &quantities).at(anchor(place))))
 }
 
-fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
+fn row(r: &Report<'_>, figures: &CellFigures<'_>, quantities: &[Metric]) -> Row {
     let (cell, key) = (figures.cell, figures.cell.key);
     let (word, reason) = status(&cell.status);
     let mut fields = vec![
@@ -58,7 +71,7 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
         Metric::primary(key.group.workload.test),
         Metric::cost(key.group.workload.test),
     );
-    for &metric in Metric::columns(key.group.workload.test) {
+    for &metric in quantities {
         let with_interval = metric == primary || metric == cost;
         // Beside the others an interval says little and costs the width of a column.
         fields.push(if with_interval {
@@ -70,8 +83,7 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
     let notes = reason
         .into_iter()
         .chain(cell.notes.iter().map(String::as_str))
-        .map(str::to_owned)
-        .chain(relays(figures));
+        .map(str::to_owned);
     fields.extend([
         samples(figures),
         Field::text(bound(figures)),
@@ -79,23 +91,6 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>) -> Row {
         Field::text(word).more(notes),
     ]);
     Row::of(fields)
-}
-
-/// What the relays of virtual machines took, in words.
-fn relays(figures: &CellFigures<'_>) -> Option<String> {
-    let of = |metric, whose: &str| {
-        let mean = figures.get(metric)?.mean;
-        Some(format!(
-            "{} % of a CPU for the {whose} guests’",
-            value(metric, mean)
-        ))
-    };
-    let sides = [
-        of(Metric::RelaySender, "sending"),
-        of(Metric::RelayReceiver, "receiving"),
-    ];
-    let sides: Vec<_> = sides.into_iter().flatten().collect();
-    (!sides.is_empty()).then(|| format!("Relays: {}", sides.join(", ")))
 }
 
 fn samples(figures: &CellFigures<'_>) -> Field {

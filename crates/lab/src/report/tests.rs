@@ -3,7 +3,7 @@
 use super::content::{Block, Chart};
 use super::page::Page;
 use super::*;
-use crate::record::Run;
+use crate::record::{GuestKind, Run};
 use crate::results::{Metric, fixture};
 
 /// Every fixture with its page.
@@ -218,6 +218,21 @@ fn every_cell_has_its_row_and_every_view_its_section() {
         );
     }
     assert_eq!(seen.len(), 6, "{seen:?}");
+}
+
+#[test]
+fn the_relay_is_named_where_guests_are_virtual_machines() {
+    for (name, run, page) in pages() {
+        let mut cells = run.cells.iter();
+        let machines = cells.any(|cell| cell.key.group.setting.guests == GuestKind::Tap);
+        for words in [
+            "In the place of vhost-net",
+            "CPU of the sending guest’s relay",
+        ] {
+            assert_eq!(page.contains(words), machines, "{name}: {words}");
+        }
+        assert_eq!(machines, name == "every-axis", "{name}");
+    }
 }
 
 #[test]

@@ -338,7 +338,7 @@ pub(super) const GLOSSARY: [(&str, &str); 11] = [
 /// What a reader must know where guests are virtual machines.
 pub(super) const VIRTUAL_MACHINES: &str = "Virtual machines: such a guest’s network card and its port on the host are TAP devices, as under vhost-net. In the \
     place of vhost-net the laboratory’s own relay moves the frames between them. The relay’s CPU time is the guest’s own: it is \
-    part of the host’s figures, and stands by itself in relay_percent_sender and relay_percent_receiver.";
+    part of the host’s figures, and stands by itself in the tables of every cell.";
 
 /// What a reader must know of every run of this laboratory.
 pub(super) const VIRTUAL: &str = "Virtual laboratory: all hosts are network namespaces of one machine, all cables are \
