@@ -19,6 +19,7 @@ pub(crate) struct Judge {
     late: u64,
     again: u64,
     foreign: u64,
+    corrupt: u64,
 }
 
 impl Judge {
@@ -29,6 +30,7 @@ impl Judge {
             late: 0,
             again: 0,
             foreign: 0,
+            corrupt: 0,
         }
     }
 
@@ -55,6 +57,12 @@ impl Judge {
         true
     }
 
+    /// Takes note of a packet that came otherwise than it was sent.
+    #[inline]
+    pub(crate) fn corrupt(&mut self) {
+        self.corrupt += 1;
+    }
+
     /// Adds what was judged since the last call to a tally, and the bytes of what counts as received.
     pub(crate) fn report(&mut self, tally: &Tally, received_bytes: u64) {
         let received = self.first + self.late;
@@ -63,7 +71,9 @@ impl Judge {
         tally.reordered_packets.add(self.late);
         tally.duplicate_packets.add(self.again);
         tally.foreign_packets.add(self.foreign);
-        (self.first, self.late, self.again, self.foreign) = (0, 0, 0, 0);
+        tally.corrupt_packets.add(self.corrupt);
+        (self.first, self.late, self.again) = (0, 0, 0);
+        (self.foreign, self.corrupt) = (0, 0);
     }
 }
 
@@ -131,6 +141,7 @@ mod tests {
         ] {
             received += u32::from(judge.judge(packet));
         }
+        judge.corrupt();
         assert_eq!(received, 4);
         let tally = Tally::default();
         judge.report(&tally, 400);
@@ -140,6 +151,7 @@ mod tests {
         assert_eq!(tally.reordered_packets.get(), 1);
         assert_eq!(tally.duplicate_packets.get(), 1);
         assert_eq!(tally.foreign_packets.get(), 1);
+        assert_eq!(tally.corrupt_packets.get(), 1);
     }
 
     #[test]

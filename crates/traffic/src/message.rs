@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of the messages; in [`Answer::Hello`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Most instances of a job.
 pub const MAX_INSTANCES: u32 = 256;
@@ -177,9 +177,13 @@ pub enum Work {
         payload_bytes: u32,
         /// Datagrams per second of all instances together; null: as fast as it goes.
         rate_pps: Option<f64>,
-        /// Datagrams that one call hands to the kernel as one super-packet (UDP_SEGMENT, udp(7)); 1: each is a
-        /// packet from the start. The server then takes them as they come (UDP_GRO).
+        /// Datagrams that one call hands to the kernel as one super-packet (UDP_SEGMENT, udp(7)), never fewer; 1: each
+        /// is a packet from the start.
         segments: u32,
+        /// The server takes super-packets as they come (UDP_GRO). False: its kernel cuts them and hands it single
+        /// datagrams, as to a program that does not know of them. Without a meaning where `segments` is 1.
+        #[serde(default = "yes")]
+        gro: bool,
         /// SO_RCVBUF of the server and SO_SNDBUF of the driver.
         buffer_bytes: Option<u32>,
     },
@@ -191,6 +195,10 @@ pub enum Work {
         /// Frames per second of all instances together; null: as fast as it goes.
         rate_pps: Option<f64>,
     },
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What an agent says.
@@ -286,8 +294,10 @@ pub struct Counters {
     pub reordered_packets: u64,
     /// Numbers that came again.
     pub duplicate_packets: u64,
-    /// Datagrams that are not of this job, or damaged.
+    /// Datagrams that are not of this job; frames and requests of another length too.
     pub foreign_packets: u64,
+    /// Numbered datagrams of another length than they were sent with, or without the mark in front.
+    pub corrupt_packets: u64,
     /// Datagrams or frames that came, but that the receiver's own socket had no room for (SO_MEMINFO,
     /// PACKET_STATISTICS): the receiving guest's shortfall, not the network's.
     pub receiver_dropped_packets: u64,

@@ -16,12 +16,17 @@ use crate::workers::Hand;
 /// Messages that are sent at most before the sender looks at the clock and for an order to stop.
 pub(crate) const MOST_MESSAGES: usize = 64;
 
-/// Sends the packets of one thread.
+/// Sends the packets of one thread, in messages.
 pub(crate) trait Outgoing {
-    /// How many packets [`Self::send`] takes.
+    /// How many messages [`Self::send`] takes.
     fn most(&self) -> usize;
 
-    /// Sends the next `count` packets, each with the time at which it should have been sent.
+    /// Packets in each message.
+    fn packets_each(&self) -> u64 {
+        1
+    }
+
+    /// Sends the next `count` messages, each with the time at which it should have been sent.
     fn send(
         &mut self,
         count: usize,
@@ -30,7 +35,7 @@ pub(crate) trait Outgoing {
     ) -> Result<(), TrafficError>;
 }
 
-/// Sends at a rate, or without one as fast as it goes, until the job ends.
+/// Sends at a rate of messages, or without one as fast as it goes, until the job ends.
 pub(crate) fn run(
     outgoing: &mut impl Outgoing,
     rate: Option<Rate>,
@@ -44,18 +49,19 @@ pub(crate) fn run(
         return Ok(());
     };
     sharpen_sleep();
+    let each = outgoing.packets_each();
     let mut pacer = rate.begin(now_ns());
     while !hand.stopping() {
         let now_ns = now_ns();
         let count = usize::try_from(pacer.wake(now_ns)).unwrap_or(usize::MAX);
-        note_due(pacer.due(), hand);
+        note_due(pacer.due() * each, hand);
         if count == 0 {
             sleep_until(now_ns, pacer.next_ns());
         } else {
             outgoing.send(count.min(outgoing.most()), || pacer.take(), hand)?;
         }
     }
-    note_due(pacer.finish(now_ns()), hand);
+    note_due(pacer.finish(now_ns()) * each, hand);
     Ok(())
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Tally {
     pub(crate) reordered_packets: Total,
     pub(crate) duplicate_packets: Total,
     pub(crate) foreign_packets: Total,
+    pub(crate) corrupt_packets: Total,
     pub(crate) transactions: Total,
     pub(crate) timeouts: Total,
     pub(crate) retransmits: Total,
@@ -55,6 +56,7 @@ pub(crate) fn sum<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> Counters 
         total.reordered_packets += tally.reordered_packets.get();
         total.duplicate_packets += tally.duplicate_packets.get();
         total.foreign_packets += tally.foreign_packets.get();
+        total.corrupt_packets += tally.corrupt_packets.get();
         total.transactions += tally.transactions.get();
         total.timeouts += tally.timeouts.get();
         total.retransmits += tally.retransmits.get();

@@ -200,6 +200,34 @@ fn one_agent_may_have_both_sides_and_says_how_they_go() {
 }
 
 #[test]
+fn super_packets_are_taken_whole_or_cut_and_their_datagrams_counted() {
+    let line = r#"{"test":"udp","payload_bytes":1400,"rate_pps":20000,"segments":40,"buffer_bytes":4000000}"#;
+    let whole: Work = serde_json::from_str(line).unwrap();
+    let mut cut = whole.clone();
+    let Work::Udp { gro, .. } = &mut cut else {
+        panic!("{cut:?}");
+    };
+    assert!(std::mem::replace(gro, false), "whole unless told otherwise");
+    let mut agent = Controller::new();
+    for (work, each) in [(whole, 40), (cut, 1)] {
+        let ports = agent.prepare(1, &work, serve());
+        assert_eq!(ports.len(), 2);
+        agent.prepare(2, &work, drive(ports));
+        agent.order(&Order::Go { job: 2 });
+        while agent.mark(1).counters.received_packets < 2000 {}
+        let sent = agent.stop(2).counters;
+        let came = agent.stop(1).counters;
+        let dropped = came.receiver_dropped_packets * each;
+        assert_eq!(sent.sent_packets, came.received_packets + dropped);
+        assert_eq!(came.received_bytes, came.received_packets * 1400);
+        assert_eq!((sent.sent_packets % 40, sent.due_packets % 40), (0, 0));
+        assert!(sent.due_packets >= sent.sent_packets + sent.refused_packets);
+        assert_eq!((came.duplicate_packets, came.corrupt_packets), (0, 0));
+    }
+    agent.end();
+}
+
+#[test]
 fn a_wrong_order_is_answered_and_the_agent_lives_on() {
     let mut agent = Controller::new();
     let long = "x".repeat(3 << 20);

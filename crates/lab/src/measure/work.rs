@@ -87,6 +87,7 @@ pub(super) fn work(cell: &CellKey, rate_pps: Option<f64>) -> Result<Work, LabErr
             rate_pps,
             // A super-packet would be another test: the network would carry one packet for many.
             segments: 1,
+            gro: true,
             buffer_bytes: Some(buffer_bytes.unwrap_or(PACKET_BUFFER_BYTES)),
         },
         Test::FrameStream => {

@@ -14,6 +14,7 @@ mod ready;
 mod receive;
 mod send;
 
+use std::io;
 use std::time::Duration;
 
 use crate::error::{TrafficError, in_range};
@@ -45,9 +46,10 @@ pub(crate) fn prepare(
             payload_bytes,
             rate_pps,
             segments,
+            gro,
             buffer_bytes,
         } => {
-            let stream = Stream::checked(payload_bytes, rate_pps, segments)?;
+            let stream = Stream::checked(payload_bytes, rate_pps, segments, gro)?;
             match sockets("udp", instances, role, buffer_bytes)? {
                 Sockets::Serving(sockets) => serve_stream(stream, sockets),
                 Sockets::Driving(sockets) => drive_stream(stream, instances, sockets),
@@ -74,7 +76,9 @@ struct Stream {
     payload_bytes: usize,
     /// Of all instances together.
     rate_pps: Option<f64>,
+    /// Datagrams in a message; more than one: a super-packet.
     segments: usize,
+    gro: bool,
 }
 
 impl Stream {
@@ -82,6 +86,7 @@ impl Stream {
         payload_bytes: u32,
         rate_pps: Option<f64>,
         segments: u32,
+        gro: bool,
     ) -> Result<Self, TrafficError> {
         let (least, most) = (SEQUENCE_BYTES.into(), MAX_DATAGRAM_BYTES.into());
         in_range("payload_bytes", payload_bytes.into(), least, most)?;
@@ -93,7 +98,41 @@ impl Stream {
             payload_bytes: payload_bytes as usize,
             rate_pps,
             segments: segments as usize,
+            gro,
         })
+    }
+
+    fn sends_super_packets(self) -> bool {
+        self.segments > 1
+    }
+
+    fn takes_super_packets(self) -> bool {
+        self.sends_super_packets() && self.gro
+    }
+
+    /// The kernel refused an operation: of super-packets, what it means there.
+    fn refused(self, operation: &'static str, flow: &Flow, error: io::Error) -> TrafficError {
+        let help = match error.raw_os_error().unwrap_or(0) {
+            libc::ENOPROTOOPT => "super-packets need Linux 5.0; without: `segments` 1",
+            libc::EINVAL | libc::EMSGSIZE => {
+                "each datagram of a super-packet has to fit the MTU of the way with its headers: make `payload_bytes` \
+                 smaller, or the MTU larger"
+            }
+            libc::EIO => {
+                "no super-packets through IPsec, nor, before Linux 6.11, by a device that computes no checksums \
+                 (`ethtool -K DEVICE tx on`); without: `segments` 1"
+            }
+            _ => "",
+        };
+        if self.sends_super_packets() && !help.is_empty() {
+            return TrafficError::Refused {
+                operation: operation.into(),
+                place: flow.place(),
+                source: error,
+                help: help.into(),
+            };
+        }
+        TrafficError::refused(operation, flow.place(), error)
     }
 }
 
@@ -148,11 +187,10 @@ pub(crate) fn check_rate(rate_pps: Option<f64>) -> Result<(), TrafficError> {
 }
 
 fn serve_stream(stream: Stream, flows: Vec<Flow>) -> Result<Box<dyn Job>, TrafficError> {
-    if stream.segments > 1 {
+    if stream.takes_super_packets() {
         for flow in &flows {
-            sys::set_option(&flow.socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(|error| {
-                TrafficError::refused("take super-packets (UDP_GRO)", flow.place(), error)
-            })?;
+            sys::set_option(&flow.socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+                .map_err(|error| stream.refused("take super-packets (UDP_GRO)", flow, error))?;
         }
     }
     let (ports, drops) = (ports(&flows)?, drops(&flows));
@@ -170,20 +208,19 @@ fn drive_stream(
     instances: u32,
     flows: Vec<Flow>,
 ) -> Result<Box<dyn Job>, TrafficError> {
-    if stream.segments > 1 {
+    if stream.sends_super_packets() {
         let bytes = stream.payload_bytes as libc::c_int;
         for flow in &flows {
-            sys::set_option(&flow.socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes).map_err(
-                |error| {
-                    TrafficError::refused("send super-packets (UDP_SEGMENT)", flow.place(), error)
-                },
-            )?;
+            sys::set_option(&flow.socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes)
+                .map_err(|error| stream.refused("send super-packets (UDP_SEGMENT)", flow, error))?;
         }
     }
+    // What is paced is messages.
+    let messages = stream.rate_pps.map(|rate| rate / stream.segments as f64);
     let shares = shares(flows);
     let threads = shares.len();
     let workers = shares.into_iter().enumerate().map(|(thread, flows)| {
-        let rate = pacing::Rate::share(stream.rate_pps, flows.len(), instances, thread, threads);
+        let rate = pacing::Rate::share(messages, flows.len(), instances, thread, threads);
         Box::new(send::Sender::new(stream, rate, flows)) as Box<dyn Worker>
     });
     Ok(Box::new(Workers::new(workers.collect())?))

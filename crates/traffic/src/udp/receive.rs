@@ -56,7 +56,7 @@ impl Worker for Receiver {
 
 /// A byte more than a datagram should have, so that a longer one is noticed.
 fn batch(stream: Stream) -> ReceiveBatch {
-    if stream.segments > 1 {
+    if stream.takes_super_packets() {
         return ReceiveBatch::new(BATCH_SUPER_PACKETS, MAX_DATAGRAM_BYTES as usize);
     }
     let slot_bytes = stream.payload_bytes + 1;
@@ -108,9 +108,12 @@ impl Receiving<'_> {
         for message in 0..messages {
             let (bytes, segment_bytes) = self.batch.datagram(message);
             for datagram in bytes.chunks(segment_bytes.unwrap_or(bytes.len()).max(1)) {
-                let header = Header::read(datagram).filter(|header| {
-                    datagram.len() == self.payload_bytes && header.stream == flow.stream
-                });
+                let whole = datagram.len() == self.payload_bytes;
+                let Some(header) = Header::read(datagram).filter(|_| whole) else {
+                    self.judge.corrupt();
+                    continue;
+                };
+                let header = Some(header).filter(|header| header.stream == flow.stream);
                 received += u64::from(self.judge.judge(header));
                 if let (Some(latency), Some(header)) = (&mut latency, header) {
                     latency.record(now_ns.saturating_sub(header.intended_ns));

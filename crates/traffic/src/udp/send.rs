@@ -1,4 +1,5 @@
-//! Sends numbered datagrams, paced or as fast as it goes; their other end is [`super::receive`].
+//! Sends numbered datagrams, paced or as fast as it goes; their other end is [`super::receive`]. With more than one
+//! datagram in it a message is a super-packet, and what is paced: it leaves whole.
 //!
 //! ```text
 //!  message 0                    message 1                     one sendmmsg
@@ -68,49 +69,51 @@ impl<'a> Sending<'a> {
 
 impl Outgoing for Sending<'_> {
     fn most(&self) -> usize {
-        self.batch.len() * self.stream.segments
+        self.batch.len()
     }
 
-    /// Sends a flow's datagrams; the next flow's turn is next.
+    fn packets_each(&self) -> u64 {
+        self.stream.segments as u64
+    }
+
+    /// Sends messages of a flow; the next flow's turn is next.
     fn send(
         &mut self,
         count: usize,
         mut intended_ns: impl FnMut() -> u64,
         hand: &Hand,
     ) -> Result<(), TrafficError> {
-        let (payload, segments) = (self.stream.payload_bytes, self.stream.segments);
         let flow = &self.flows[self.turn];
         let number = &mut self.numbers[self.turn];
         self.turn = (self.turn + 1) % self.flows.len();
-        for packet in 0..count {
-            let header = Header {
-                stream: flow.stream,
-                number: *number,
-                intended_ns: intended_ns(),
-            };
-            *number = number.wrapping_add(1);
-            let at = packet % segments * payload;
-            self.batch.slot(packet / segments)[at..at + HEADER].copy_from_slice(&header.bytes());
-        }
-        let messages = count.div_ceil(segments);
-        let of_message = |message: usize| segments.min(count - message * segments);
-        for message in 0..messages {
-            self.batch
-                .set_length(message, of_message(message) * payload);
+        for message in 0..count {
+            let intended_ns = intended_ns();
+            let datagrams = self.batch.slot(message);
+            for datagram in datagrams.chunks_exact_mut(self.stream.payload_bytes) {
+                let header = Header {
+                    stream: flow.stream,
+                    number: *number,
+                    intended_ns,
+                };
+                *number = number.wrapping_add(1);
+                datagram[..HEADER].copy_from_slice(&header.bytes());
+            }
         }
         let mut refused = 0;
-        send_all(
-            &mut self.batch,
-            &flow.socket,
-            0..messages,
-            hand,
-            |message| refused += of_message(message),
-        )
-        .map_err(|(_, error)| TrafficError::refused("send a datagram", flow.place(), error))?;
+        send_all(&mut self.batch, &flow.socket, 0..count, hand, |_| {
+            refused += 1;
+        })
+        .map_err(|(_, error)| self.stream.refused("send a datagram", flow, error))?;
         let tally = &hand.tally;
+        let (refused, sent) = (
+            refused * self.stream.segments,
+            (count - refused) * self.stream.segments,
+        );
         tally.refused_packets.add(refused as u64);
-        tally.sent_packets.add((count - refused) as u64);
-        tally.sent_bytes.add(((count - refused) * payload) as u64);
+        tally.sent_packets.add(sent as u64);
+        tally
+            .sent_bytes
+            .add((sent * self.stream.payload_bytes) as u64);
         Ok(())
     }
 }
