@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    const HELLO_1: &str = r#"{"answer":"hello","version":1,"pid":1,"boot_id":"b"}"#;
+    const HELLO: &str = r#"{"answer":"hello","version":2,"pid":1,"boot_id":"b"}"#;
     const READY: &str = r#"{"answer":"ready","job":3,"ports":[7]}"#;
     const SECOND: Duration = Duration::from_secs(10);
 
@@ -316,7 +316,7 @@ mod tests {
     fn orders_and_answers_with_counters_between() {
         let (first, second) = (interval(5), interval(9));
         let script = format!(
-            "echo '{HELLO_1}'; read order; echo '{first}'; echo '{second}'; \
+            "echo '{HELLO}'; read order; echo '{first}'; echo '{second}'; \
              case $order in *go*) echo '{READY}';; esac; read end"
         );
         let (mut agent, interrupts) = played(&script);
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn another_version_is_refused() {
-        let other = HELLO_1.replace("\"version\":1", "\"version\":99");
+        let other = HELLO.replace("\"version\":2", "\"version\":99");
         let (mut agent, interrupts) = played(&format!("echo '{other}'; read end"));
         let error = agent.meet(&interrupts).unwrap_err().to_string();
         assert!(error.contains("99"), "{error}");

@@ -65,6 +65,13 @@ fn columns(test: Test) -> [(&'static str, Metric, f64, usize); 4] {
             ("#p50 µs", Metric::LatencyP50, 1.0, 1),
             ("#p99 µs", Metric::LatencyP99, 1.0, 1),
         ]
+    } else if test == Test::UdpGsoStream {
+        [
+            ("#Gbit/s", Metric::Goodput, 1.0, 2),
+            ("#CPU %/Gbit/s", Metric::CpuPerGbps, 1.0, 1),
+            ("#loss %", Metric::Loss, 1.0, 3),
+            underlay,
+        ]
     } else if test.is_packets() {
         [
             ("#kpps received", Metric::Rate, 1e-3, 1),

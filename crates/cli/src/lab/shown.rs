@@ -32,7 +32,7 @@ pub(super) fn gbps(value: f64) -> String {
 pub(super) fn figure(sample: &Sample) -> Option<(f64, String)> {
     let (value, shown): (Option<f64>, fn(f64) -> String) = match sample.cell.group.workload.test {
         test if test.is_transactions() => (sample.transactions_per_second, per_second),
-        test if test.is_packets() => (sample.rate_pps, per_second),
+        test if test.is_frames() => (sample.rate_pps, per_second),
         _ => (sample.goodput_gbps, gbps),
     };
     value.map(|value| (value, shown(value)))

@@ -15,6 +15,9 @@
 //!  by bpf_redirect_neigh (Overlane's tunnels) the sending end counts each once more: see `Device::told_twice`
 //! ```
 //!
+//! A device counts a super-packet once, whole, and its segments one by one: a counter of n explains n datagrams at least
+//! and n super-packets at most.
+//!
 //! (drivers/net/veth.c `veth_xmit`, net/core/dev.c `enqueue_to_backlog`, include/net/ip_tunnels.h
 //! `iptunnel_xmit_stats`; a tunnel over IPv6 counts in tx_errors.) Packets that the first cable does not take are
 //! told to their sender (packet sockets, IP_RECVERR): it counts them as refused, not as sent.
@@ -62,10 +65,14 @@ const SEND: [&str; 4] = [
     "Ip6OutNoRoutes",
 ];
 
-/// Whether the packets were datagrams of sockets or raw frames.
+/// Datagrams that were lost with others which a counter saw as one packet.
+const SAME_SUPER_PACKETS: &str = "further datagrams of the same super-packets";
+
+/// Whether the packets were datagrams of sockets, many of them in one super-packet, or raw frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Datagrams,
+    SuperPackets { datagrams: u64 },
     Frames,
 }
 
@@ -107,6 +114,8 @@ pub(super) fn account(
     let explained = received + lost.sum();
     lost.count_queues(sent.saturating_sub(explained));
     let explained = received + lost.sum();
+    lost.count_together(sent.saturating_sub(explained));
+    let explained = received + lost.sum();
     Accounting {
         sent,
         received,
@@ -116,6 +125,7 @@ pub(super) fn account(
         not_sent: due.saturating_sub(sent + refused),
         reordered: sum(&|counters| counters.reordered_packets, receivers),
         duplicates: sum(&|counters| counters.duplicate_packets, receivers),
+        corrupt: sum(&|counters| counters.corrupt_packets, receivers),
     }
 }
 
@@ -269,6 +279,14 @@ impl Lost<'_> {
         // The CPU that lost most names them: which of them lost those is not known.
         if let Some((cpu, _)) = cpus.iter().max_by_key(|(_, count)| *count) {
             self.add(format!("cpu{cpu} softnet dropped"), beside);
+        }
+    }
+
+    /// What is `missing` went with what the counters saw, as far as so many super-packets hold it.
+    fn count_together(&mut self, missing: u64) {
+        if let Kind::SuperPackets { datagrams } = self.kind {
+            let most = self.sum().saturating_mul(datagrams.saturating_sub(1));
+            self.add(SAME_SUPER_PACKETS.to_owned(), missing.min(most));
         }
     }
 

@@ -1,7 +1,8 @@
 //! From readings to figures: rates, losses, costs, and what held them down. Pure arithmetic.
 
 use super::traffic::{Readings, Totals};
-use crate::record::{Accounting, Bound, Cpu, CpuPerGbps, TcpSummary, Test};
+use crate::record::{Accounting, Bound, Cpu, CpuPerGbps, TcpSummary, Test, Workload};
+use crate::results::Metric;
 use overlane_traffic::message::{Counters, Reading, TcpState};
 
 /// At this share of what the traffic tool does alone the tool is the bound.
@@ -40,14 +41,20 @@ impl Rates {
 
     /// The figure that the test is about.
     pub(super) fn primary(&self, test: Test) -> f64 {
-        let figure = if test.is_transactions() {
-            self.transactions_per_second
-        } else if test.is_packets() {
-            self.rate_pps
-        } else {
-            self.goodput_gbps
+        let figure = match Metric::primary(test) {
+            Metric::Transactions => self.transactions_per_second,
+            Metric::Rate => self.rate_pps,
+            _ => self.goodput_gbps,
         };
         figure.unwrap_or(0.0)
+    }
+}
+
+/// The figure of a workload all of whose packets arrive at this rate.
+pub(super) fn at_rate(workload: Workload, rate_pps: f64) -> f64 {
+    match Metric::primary(workload.test) {
+        Metric::Goodput => rate_pps * f64::from(workload.bytes) * 8e-9,
+        _ => rate_pps,
     }
 }
 

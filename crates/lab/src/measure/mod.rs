@@ -128,7 +128,7 @@ impl Place<'_> {
         let memory = memory::memory(&window.last)?;
         let totals = traffic.stop()?;
         topology.look_after_relays()?;
-        let accounting = before.map(|before| self.account(test, &totals, &before));
+        let accounting = before.map(|before| self.account(cell, &totals, &before));
         Ok(Taken {
             started_unix_ms,
             window,
@@ -146,13 +146,17 @@ impl Place<'_> {
 
     fn account(
         &self,
-        test: Test,
+        cell: &CellKey,
         totals: &Totals,
         before: &Counters,
     ) -> Result<Accounting, LabError> {
         let after = self.counters()?;
-        let kind = match test {
+        let workload = cell.group.workload;
+        let kind = match workload.test {
             Test::FrameStream => Kind::Frames,
+            Test::UdpGsoStream => Kind::SuperPackets {
+                datagrams: work::super_packet_datagrams(workload.bytes).into(),
+            },
             _ => Kind::Datagrams,
         };
         let pairs = &self.topology.pairs;
@@ -198,6 +202,7 @@ fn finish(
         guest_receiver_percent: figures::guest_percent(&first.receivers, &last.receivers),
         ..window.cpu
     };
+    let asked = asked_pps.map(|pps| figures::at_rate(cell.group.workload, pps));
     let is_tcp = matches!(test, Test::TcpRr | Test::TcpCrr) || test.is_tcp_stream();
     let latency = if test.is_packets() {
         let receivers = last.receivers.iter().filter(|_| taken.one_clock);
@@ -227,7 +232,7 @@ fn finish(
         tcp: figures::tcp_summary(&totals.tcp),
         accounting,
         search,
-        bound: figures::bound(rates.primary(test), request.ceiling, asked_pps, offered),
+        bound: figures::bound(rates.primary(test), request.ceiling, asked, offered),
         underlay_packets: wire.packets,
         underlay_bytes: wire.bytes,
         underlay_rate_pps: wire.packets as f64 / seconds,

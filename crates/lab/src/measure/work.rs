@@ -16,6 +16,11 @@ const TIMEOUT_MS: u32 = 200;
 /// CPU is not to lose what the network carried.
 const PACKET_BUFFER_BYTES: u32 = 4 << 20;
 
+/// Datagrams of a super-packet, as QUIC and VPN programs send them.
+const SUPER_PACKET_DATAGRAMS: u32 = 40;
+/// Their bytes together: below the 64 kB of a packet, with room for what an overlay puts in front.
+const SUPER_PACKET_BYTES: u32 = 64_000;
+
 /// Bytes of the headers in front of a datagram's payload, below the frame's end.
 fn ip_bytes(family: Family) -> u32 {
     match family {
@@ -32,6 +37,16 @@ pub(crate) fn smallest_frame_bytes(family: Family) -> u32 {
 /// The largest frame, with its FCS and without a tag, that a device of this MTU takes.
 pub(crate) fn largest_frame_bytes(mtu: u32) -> u32 {
     ETHERNET_BYTES + mtu + FCS_BYTES
+}
+
+/// The largest payload of a datagram that a device of this MTU takes as one packet.
+pub(crate) fn largest_datagram_bytes(family: Family, mtu: u32) -> u32 {
+    mtu - ip_bytes(family) - UDP_BYTES
+}
+
+/// How many datagrams of so many bytes a super-packet holds.
+pub(super) fn super_packet_datagrams(bytes: u32) -> u32 {
+    (SUPER_PACKET_BYTES / bytes.max(1)).clamp(1, SUPER_PACKET_DATAGRAMS)
 }
 
 /// UDP payload of a frame of `frame_bytes` with its FCS (RFC 2544 §9.1).
@@ -85,8 +100,14 @@ pub(super) fn work(cell: &CellKey, rate_pps: Option<f64>) -> Result<Work, LabErr
         Test::UdpStream => Work::Udp {
             payload_bytes: payload_bytes(bytes, setting.inner, cell.mtu())?,
             rate_pps,
-            // A super-packet would be another test: the network would carry one packet for many.
             segments: 1,
+            gro: true,
+            buffer_bytes: Some(buffer_bytes.unwrap_or(PACKET_BUFFER_BYTES)),
+        },
+        Test::UdpGsoStream => Work::Udp {
+            payload_bytes: bytes,
+            rate_pps,
+            segments: super_packet_datagrams(bytes),
             gro: true,
             buffer_bytes: Some(buffer_bytes.unwrap_or(PACKET_BUFFER_BYTES)),
         },
@@ -109,7 +130,7 @@ fn arrives_tagged(cell: &CellKey) -> bool {
 /// What the receiving agent does, where that is not what the sending one does.
 pub(super) fn served(cell: &CellKey, work: &Work) -> Work {
     match work {
-        Work::Udp { .. } if arrives_tagged(cell) => Work::Frames {
+        Work::Udp { segments: 1, .. } if arrives_tagged(cell) => Work::Frames {
             frame_bytes: cell.group.workload.bytes,
             rate_pps: None,
         },
@@ -268,13 +289,26 @@ mod tests {
 
     #[test]
     fn rates_are_for_packets_alone() {
-        let usual = Setting::default();
-        let Work::Udp {
-            rate_pps, segments, ..
-        } = work(&cell(Test::UdpStream, 64, usual), Some(5e4)).unwrap()
-        else {
-            panic!("packets")
-        };
-        assert_eq!((rate_pps, segments), (Some(5e4), 1));
+        for (test, bytes, payload, datagrams) in [
+            (Test::UdpStream, 64, 18, 1),
+            (Test::UdpGsoStream, 1400, 1400, 40),
+            (Test::UdpGsoStream, 8872, 8872, 7),
+            (Test::UdpGsoStream, 16, 16, 40),
+        ] {
+            let cell = cell(test, bytes, Setting::default());
+            let Work::Udp {
+                payload_bytes,
+                rate_pps,
+                segments,
+                ..
+            } = work(&cell, Some(5e4)).unwrap()
+            else {
+                panic!("packets")
+            };
+            assert_eq!((payload_bytes, rate_pps), (payload, Some(5e4)));
+            assert_eq!(segments, datagrams);
+        }
+        assert_eq!(largest_datagram_bytes(Family::Ipv4, 1500), 1472);
+        assert_eq!(largest_datagram_bytes(Family::Ipv6, 8900), 8852);
     }
 }

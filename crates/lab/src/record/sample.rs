@@ -121,6 +121,9 @@ pub struct Accounting {
     pub reordered: u64,
     /// Numbers that came again.
     pub duplicates: u64,
+    /// Datagrams that came with another length, or without their number; they are not in `received`.
+    #[serde(default)]
+    pub corrupt: u64,
 }
 
 /// TCP_INFO of a sample's sending connections at its end, as medians over them.

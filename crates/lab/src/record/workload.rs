@@ -22,13 +22,15 @@ pub enum Test {
     UdpRr,
     /// Numbered UDP datagrams from guest1 to guest2.
     UdpStream,
+    /// The same in super-packets of many datagrams (UDP_SEGMENT, UDP_GRO).
+    UdpGsoStream,
     /// Numbered raw frames from guest1 to guest2; tagged where the guests' port is a trunk.
     FrameStream,
 }
 
 impl Test {
     /// Every test.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::TcpStream,
         Self::TcpReverse,
         Self::TcpBidirec,
@@ -36,6 +38,7 @@ impl Test {
         Self::TcpCrr,
         Self::UdpRr,
         Self::UdpStream,
+        Self::UdpGsoStream,
         Self::FrameStream,
     ];
 
@@ -49,11 +52,12 @@ impl Test {
             Self::TcpCrr => "tcp_crr",
             Self::UdpRr => "udp_rr",
             Self::UdpStream => "udp_stream",
+            Self::UdpGsoStream => "udp_gso_stream",
             Self::FrameStream => "frame_stream",
         }
     }
 
-    /// Goodput is its figure.
+    /// TCP as fast as it goes; goodput is its figure.
     pub fn is_tcp_stream(self) -> bool {
         matches!(self, Self::TcpStream | Self::TcpReverse | Self::TcpBidirec)
     }
@@ -63,8 +67,13 @@ impl Test {
         matches!(self, Self::TcpRr | Self::TcpCrr | Self::UdpRr)
     }
 
-    /// Numbered packets per second are its figure; `bytes` is a frame's.
+    /// Its packets are numbered: it may have a rate, and its loss is known.
     pub fn is_packets(self) -> bool {
+        self.is_frames() || self == Self::UdpGsoStream
+    }
+
+    /// Numbered packets per second are its figure; `bytes` is a frame's.
+    pub fn is_frames(self) -> bool {
         matches!(self, Self::UdpStream | Self::FrameStream)
     }
 }
@@ -81,7 +90,7 @@ pub struct Workload {
     /// What is done.
     pub test: Test,
     /// Streams: bytes of a write. Transactions: bytes of a request, and of its response. Packets: bytes of a
-    /// frame as on a wire, with its 4 bytes of FCS (RFC 2544 §9.1).
+    /// frame as on a wire, with its 4 bytes of FCS (RFC 2544 §9.1). Super-packets: payload of each datagram.
     pub bytes: u32,
     /// Parallel connections, flows or senders of each pair of guests.
     pub instances: u32,

@@ -42,6 +42,7 @@ pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
         "#Not sent",
         "#Reordered",
         "#Duplicates",
+        "#Corrupt",
     ];
     let table = Table::new(
         "Packets from the first to the last, all samples of a cell together",
@@ -81,5 +82,6 @@ fn row(r: &Report<'_>, figures: &CellFigures<'_>, a: &Accounting) -> Row {
         Field::count(a.not_sent),
         Field::count(a.reordered),
         Field::count(a.duplicates),
+        Field::count(a.corrupt),
     ])
 }

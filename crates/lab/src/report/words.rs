@@ -200,6 +200,7 @@ pub(super) fn bytes(workload: &Workload) -> String {
     let size = fixed(f64::from(workload.bytes), 0);
     match workload.test {
         Test::UdpStream | Test::FrameStream => format!("{size}-byte frames"),
+        Test::UdpGsoStream => format!("{size}-byte datagrams"),
         _ => format!("{size} bytes"),
     }
 }

@@ -203,6 +203,7 @@ fn accounting(cell: &Cell) -> Option<Accounting> {
         sum.not_sent += one.not_sent;
         sum.reordered += one.reordered;
         sum.duplicates += one.duplicates;
+        sum.corrupt += one.corrupt;
     }
     Some(sum)
 }

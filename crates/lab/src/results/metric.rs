@@ -106,7 +106,9 @@ impl Metric {
     /// The figure of a test: what its cells are compared by first.
     pub const fn primary(test: Test) -> Self {
         match test {
-            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec => Self::Goodput,
+            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec | Test::UdpGsoStream => {
+                Self::Goodput
+            }
             Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::Transactions,
             Test::UdpStream | Test::FrameStream => Self::Rate,
         }
@@ -115,7 +117,9 @@ impl Metric {
     /// What the figure of a test costs in CPU.
     pub const fn cost(test: Test) -> Self {
         match test {
-            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec => Self::CpuPerGbps,
+            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec | Test::UdpGsoStream => {
+                Self::CpuPerGbps
+            }
             Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::CpuPerTransaction,
             Test::UdpStream | Test::FrameStream => Self::CpuPerPacket,
         }
@@ -141,6 +145,16 @@ impl Metric {
                 Self::CpuSender,
                 Self::CpuReceiver,
                 Self::UnderlayRate,
+            ],
+            Test::UdpGsoStream => &[
+                Self::Goodput,
+                Self::Rate,
+                Self::Loss,
+                Self::CpuPerGbps,
+                Self::CpuSender,
+                Self::CpuReceiver,
+                Self::UnderlayRate,
+                Self::UnderlayPacket,
             ],
             Test::UdpStream | Test::FrameStream => &[
                 Self::Rate,

@@ -374,9 +374,17 @@ fn samples_give_reason_to_warn() {
     ] {
         assert!(warnings.contains(part), "{part} is not in:\n{warnings}");
     }
-    let run = fixture::frames();
+    let mut run = fixture::frames();
+    let samples = run.cells.iter_mut().flat_map(|cell| &mut cell.samples);
+    for accounting in samples
+        .filter_map(|sample| sample.accounting.as_mut())
+        .take(3)
+    {
+        accounting.corrupt = 1;
+    }
     let warnings = Analysis::of(&run).warnings.join("\n");
     for part in [
+        "datagrams arrived with another length",
         "1 of ",
         "neither received nor in any counter on the path",
         "the traffic tool was the bound",

@@ -26,6 +26,7 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> 
         few,
         unproven,
         unexplained,
+        corrupt,
         alone,
         spread,
         far_off,
@@ -125,6 +126,15 @@ fn unexplained(figures: &CellFigures<'_>) -> Option<Found> {
         accounting.unexplained, accounting.sent
     );
     Some(found(figures, "packets that no counter explains", detail))
+}
+
+fn corrupt(figures: &CellFigures<'_>) -> Option<Found> {
+    let accounting = figures.accounting.as_ref().filter(|a| a.corrupt != 0)?;
+    let detail = format!(
+        "{} of {} datagrams arrived with another length than they were sent with, or without their number.",
+        accounting.corrupt, accounting.sent
+    );
+    Some(found(figures, "datagrams that arrived damaged", detail))
 }
 
 fn alone(figures: &CellFigures<'_>) -> Option<Found> {

@@ -94,7 +94,7 @@ impl GroupAxes {
 
     /// Frames too small for a number over this family get the smallest size that there is: the study's own sizes were for IPv4.
     fn raise_frames(&mut self, inner: Family) {
-        if self.tests.iter().any(|test| test.is_packets()) {
+        if self.tests.iter().any(|test| test.is_frames()) {
             let least = rules::least_frame_bytes(inner);
             self.bytes
                 .iter_mut()

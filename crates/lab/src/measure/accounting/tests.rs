@@ -225,6 +225,35 @@ fn what_the_sender_was_told_of_is_refused_and_not_lost() {
     assert_eq!((accounting.unexplained, accounting.refused), (0, 50));
 }
 
+/// A counter saw a super-packet or one of its segments: it explains some datagrams, and no more than there can be in it.
+#[test]
+fn a_counter_explains_the_datagrams_of_its_super_packets() {
+    let after = counters(&[("host2 port0 tx_dropped", 2), ("guest2 Udp NoPorts", 1)]);
+    let of = |received| {
+        let (kind, before) = (Kind::SuperPackets { datagrams: 40 }, Counters::default());
+        account(
+            kind,
+            &ends(4000, received),
+            &devices(false),
+            &before,
+            &after,
+        )
+    };
+    let whole = of(4000 - 3 * 40);
+    let seen = [("guest2 Udp NoPorts", 1), ("host2 port0 tx_dropped", 2)];
+    let together = (SAME_SUPER_PACKETS, 3 * 39);
+    assert_eq!(lost(&whole), [&[together], &seen[..]].concat());
+    assert_eq!(whole.unexplained, 0);
+    let segments = of(3997);
+    assert_eq!((&lost(&segments)[..], segments.unexplained), (&seen[..], 0));
+    assert_eq!(of(4000 - 3 * 40 - 7).unexplained, 7);
+    assert_eq!(of(3999).unexplained, -2);
+    // Nobody counted anything: nothing is explained.
+    let (kind, none) = (Kind::SuperPackets { datagrams: 40 }, Counters::default());
+    let hidden = account(kind, &ends(4000, 3960), &devices(false), &none, &none);
+    assert_eq!((lost(&hidden), hidden.unexplained), (vec![], 40));
+}
+
 #[test]
 fn guests_kernels_name_their_reasons_once() {
     let after = counters(&[
@@ -256,9 +285,11 @@ fn only_what_rose_counts_and_pacing_tells_what_was_not_sent() {
     ends.senders[0].1.refused_packets = 4;
     ends.receivers[0].1.reordered_packets = 2;
     ends.receivers[0].1.duplicate_packets = 1;
+    ends.receivers[0].1.corrupt_packets = 5;
     let accounting = account(Kind::Datagrams, &ends, &devices(false), &before, &after);
     assert_eq!(lost(&accounting), [("host1 uplink tx_dropped", 3)]);
     assert_eq!(accounting.unexplained, 0);
     assert_eq!((accounting.refused, accounting.not_sent), (4, 6));
     assert_eq!((accounting.reordered, accounting.duplicates), (2, 1));
+    assert_eq!(accounting.corrupt, 5);
 }

@@ -80,6 +80,25 @@ fn each_test_has_its_figures() {
     let rates = Rates::of(Test::FrameStream, &first, &at(500, 0, 100_000));
     close(rates.primary(Test::FrameStream), 200_000.0);
     assert_eq!(rates.transactions_per_second, None);
+    // Super-packets: by goodput, with the rate beside it.
+    let rates = Rates::of(Test::UdpGsoStream, &first, &at(500, 0, 100_000));
+    // Both sides of this reading have received.
+    close(rates.primary(Test::UdpGsoStream), 2.0 * 2e5 * 18.0 * 8e-9);
+    close(rates.rate_pps.unwrap(), 200_000.0);
+}
+
+#[test]
+fn a_rate_that_was_asked_for_is_told_in_the_unit_of_the_figure() {
+    let workload = |test| Workload {
+        test,
+        bytes: 1400,
+        instances: 4,
+        buffer_bytes: None,
+        rate_pps: Some(100_000),
+        search: None,
+    };
+    close(at_rate(workload(Test::UdpStream), 1e5), 1e5);
+    close(at_rate(workload(Test::UdpGsoStream), 1e5), 1.12);
 }
 
 #[test]

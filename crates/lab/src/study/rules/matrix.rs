@@ -2,7 +2,8 @@
 
 mod services;
 
-use crate::record::{BackendName, Family, FarEnd, MtuClass, Test};
+use crate::measure::work::largest_datagram_bytes;
+use crate::record::{BackendName, Encapsulation, Family, FarEnd, MtuClass, Test};
 use crate::study::check::Found;
 use crate::study::{GroupAxes, Matrix, Repeat};
 use crate::topology::layout::{MAX_HOSTS, MAX_NETWORKS, MAX_PAIRS};
@@ -260,7 +261,10 @@ impl Group<'_> {
                 let help = format!("at most {MOST_DATAGRAM_BYTES}");
                 found.push(Found::of(path.clone(), message, help));
             }
-            let Some(test) = tests.iter().find(|test| test.is_packets()) else {
+            if tests.contains(&Test::UdpGsoStream) {
+                self.datagram(&path, bytes, found);
+            }
+            let Some(test) = tests.iter().find(|test| test.is_frames()) else {
                 continue;
             };
             let (least, most) = self.frame_bytes();
@@ -274,17 +278,35 @@ impl Group<'_> {
         }
     }
 
+    /// A datagram of a super-packet that has to fit in every cell of the group.
+    fn datagram(&self, path: &str, bytes: u32, found: &mut Vec<Found>) {
+        let inner = self.axes.inner.iter();
+        let most = inner.map(|family| largest_datagram_bytes(*family, self.least_mtu()));
+        let most = most.min().unwrap_or(SEQUENCE_BYTES);
+        if !(SEQUENCE_BYTES..=most).contains(&bytes) {
+            found.push(Found::of(
+                path,
+                format!("no datagram of udp_gso_stream has {bytes} bytes in this group"),
+                format!("{SEQUENCE_BYTES} to {most} here: a number has to fit, and with its headers each datagram has to fit the smallest guest MTU of the group"),
+            ));
+        }
+    }
+
     /// Smallest and largest frame, with FCS, that fits in every cell of the group.
     fn frame_bytes(&self) -> (u32, u32) {
         let least = self.axes.inner.iter().copied().map(least_frame_bytes);
+        (
+            least.max().unwrap_or(SMALLEST_FRAME_BYTES),
+            self.least_mtu() + AROUND_MTU_BYTES,
+        )
+    }
+
+    fn least_mtu(&self) -> u32 {
         let mtus = self.axes.mtu.iter().flat_map(|class: &MtuClass| {
             let backends = self.backends().iter();
             backends.map(|backend| class.guest_mtu(*backend))
         });
-        (
-            least.max().unwrap_or(SMALLEST_FRAME_BYTES),
-            mtus.min().unwrap_or(1500) + AROUND_MTU_BYTES,
-        )
+        mtus.min().unwrap_or(1500)
     }
 
     /// Rates belong to tests that send packets at a rate.
@@ -297,7 +319,8 @@ impl Group<'_> {
         for (key, _) in rated.iter().filter(|(_, given)| *given) {
             if let Some(test) = other {
                 let message = format!("{test} has no rate of packets");
-                let help = "keep udp_stream and frame_stream in a group of their own";
+                let help =
+                    "keep udp_stream, udp_gso_stream and frame_stream in a group of their own";
                 found.push(Found::of(self.key(key), message, help));
             }
         }
@@ -359,6 +382,15 @@ impl Group<'_> {
                 path.clone(),
                 format!("a tester at the far end does not understand the tunnel of {overlay}"),
                 "give this group backends without one: `backends: [bridge, overlane-vlan]`",
+            ));
+        }
+        let tagged = |backend: &&BackendName| backend.encapsulation() == Encapsulation::Vlan;
+        let whole = self.axes.tests.contains(&Test::UdpGsoStream);
+        if let Some(vlan) = self.backends().iter().find(tagged).filter(|_| whole) {
+            found.push(Found::of(
+                path.clone(),
+                format!("what arrives at a tester has the tag of {vlan}, and no socket there takes super-packets with it"),
+                "measure udp_gso_stream with a host at the far end, or udp_stream here",
             ));
         }
         if self.axes.pairs != [1] {

@@ -33,7 +33,7 @@ fn look_at_view(path: &str, view: &View, cells: &[CellKey], found: &mut Vec<Foun
         View::Difference { pairs } => look_at_pairs(path, pairs, cells, found),
         View::FrameTable { pairs } => {
             look_at_pairs(path, pairs, cells, found);
-            if !any(|cell| cell.group.workload.test.is_packets()) {
+            if !any(|cell| cell.group.workload.test.is_frames()) {
                 let help = "add udp_stream or frame_stream, or remove the view";
                 found.push(Found::of(path, "no test of the matrix sends frames", help));
             }

@@ -1,7 +1,7 @@
 //! Mistakes of a study file that the types allow, and what has to be said of each.
 
 /// From, to, what has to be said: rules that the types do not know.
-pub(super) const BROKEN: [(&str, &str, &[&str]); 33] = [
+pub(super) const BROKEN: [(&str, &str, &[&str]); 37] = [
     (
         "name: mine",
         "name: My Study",
@@ -88,6 +88,31 @@ pub(super) const BROKEN: [(&str, &str, &[&str]); 33] = [
         "[tcp_stream], bytes: [1024] }",
         "[frame_stream], bytes: [64], inner: [ipv6] }",
         &["82 to 1518"],
+    ),
+    (
+        "[tcp_stream], bytes: [1024] }",
+        "[udp_gso_stream], bytes: [1400, 1473] }",
+        &[
+            "10:48:",
+            "bytes[1]:",
+            "udp_gso_stream has 1473",
+            "16 to 1472",
+        ],
+    ),
+    (
+        "[tcp_stream], bytes: [1024] }",
+        "[udp_gso_stream], bytes: [16, 8853], mtu: [jumbo], inner: [ipv6] }",
+        &["bytes[1]:", "has 8853 bytes", "16 to 8852"],
+    ),
+    (
+        "[tcp_stream], bytes: [1024] }",
+        "[udp_gso_stream, tcp_stream], bytes: [1024], rate_pps: [9] }",
+        &["rate_pps:", "tcp_stream has no rate"],
+    ),
+    (
+        "overlane-vxlan]\n  groups:\n    - { tests: [tcp_stream], bytes: [1024] }",
+        "overlane-vlan]\n  groups:\n    - { tests: [udp_gso_stream], bytes: [1024], far_end: [tester] }",
+        &["far_end[0]:", "the tag of overlane-vlan"],
     ),
     (
         "[tcp_stream], bytes: [1024] }",
