@@ -18,7 +18,14 @@ fn whole(name: &str) -> Plan {
 #[test]
 fn study_a_is_the_matrix_of_its_document() {
     let full = whole("jumbo-vxlan");
-    assert_eq!((full.blocks.len(), full.cells().count()), (4, 140));
+    // 16 groups of TCP, half of them for virtual machines, and 8 of UDP super-packets: as fast as they go, and at a rate.
+    assert_eq!((full.blocks.len(), full.cells().count()), (4, 212));
+    let supers = full
+        .cells()
+        .map(|cell| cell.group.workload)
+        .filter(|workload| workload.test == Test::UdpGsoStream);
+    let (paced, free): (Vec<_>, Vec<_>) = supers.partition(|workload| workload.rate_pps.is_some());
+    assert_eq!((paced.len(), free.len()), (36, 36));
     assert_eq!((full.rounds, full.seconds), (10, 3.0));
     let quick = quick("jumbo-vxlan");
     let blocks = quick.blocks.iter().map(|block| {
@@ -67,8 +74,16 @@ fn study_b_has_its_scenarios_on_one_set_of_networks() {
     assert_eq!(names(&quick).len(), 18);
     assert!(names(&quick).contains("tcp_rr-64B-8i"));
     let full = whole("geneve-vs-vxlan");
-    assert_eq!(names(&full), names(&quick));
-    assert_eq!(full.cells().count(), 5 * 18);
+    // The whole matrix has UDP super-packets besides.
+    let more: Vec<_> = names(&full).difference(&names(&quick)).cloned().collect();
+    let supers = [
+        "udp_gso_stream-1400B-1i",
+        "udp_gso_stream-1400B-1i-106180pps",
+        "udp_gso_stream-1400B-4i",
+        "udp_gso_stream-1400B-4i-106180pps",
+    ];
+    assert_eq!(more, supers);
+    assert_eq!(full.cells().count(), 5 * (18 + supers.len()));
     assert!(full.at_most() > full.expected());
     assert_eq!(full.most_samples(&full.blocks[0].workloads[0]), 18);
 }
