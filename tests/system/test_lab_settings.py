@@ -36,10 +36,11 @@ def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_p
     study = write_study(tmp_path, [backend], [
         group("tcp_stream", 16384), group("tcp_bidirec", 16384), group("tcp_rr", 64, instances=[4]),
         group("tcp_crr", 64), group("udp_rr", 64), group("udp_stream", 200, rate_pps=[RATE]),
+        group("udp_gso_stream", 1400, instances=[2], rate_pps=[RATE]),
     ], seconds=0.3)
     options = ("--hosts", 3, "--pairs", 2, "--inner", "ipv6", "--underlay", "ipv6")
     result = run_study(study, tmp_path / "result", *options)
-    data = all_measured(result, 6)
+    data = all_measured(result, 7)
     for cell in data["cells"]:
         said = {key: cell[key] for key in ("hosts", "pairs", "inner", "underlay", "vnis", "mtu")}
         assert said == {"hosts": 3, "pairs": 2, "inner": "ipv6", "underlay": "ipv6", "vnis": 1, "mtu": 1500}
@@ -52,7 +53,10 @@ def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_p
         else:
             # Each of the two pairs is offered the rate.
             assert 0 < mean(cell, "rate_pps") <= 2 * RATE * 1.3
-            assert cell["accounting"]["unexplained"] == 0, cell["accounting"]
+            assert cell["accounting"]["unexplained"] == 0 == cell["accounting"]["corrupt"], cell["accounting"]
+            if cell["test"] == "udp_gso_stream":
+                assert cell["accounting"]["sent"] % 40 == 0, "super-packets leave whole"
+                assert mean(cell, "goodput_gbps") == pytest.approx(mean(cell, "rate_pps") * 1400 * 8e-9, rel=1e-6)
     # Two tunnels end at hosts of their own: the underlay has a bridge, and all hops are in the record.
     places = {hop["place"] for hop in data["env"]["hops"]}
     assert {"host1", "host2", "host3", "guest1", "guest4"} <= places
