@@ -20,6 +20,9 @@
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
 #endif
+#ifndef BPF_F_ADJ_ROOM_DECAP_L4_UDP
+#define BPF_F_ADJ_ROOM_DECAP_L4_UDP (1ULL << 10)
+#endif
 
 #define MAX_PORTS 16384
 #define MAX_SWITCHES 16384
@@ -55,7 +58,9 @@ enum hook {
 	HOOK_FROM_SEGMENTER = 2,  /* segments of a super-packet that could not travel whole */
 	HOOK_FROM_GRO_DEVICE = 3, /* the kernel device that registers the tunnel port for GRO */
 	HOOK_FROM_LEG = 4,        /* a gateway's device in the physical network */
-	HOOK_COUNT = 5,
+	HOOK_FROM_UNMARKER = 5,   /* frames that the kernel took the tunnel's mark off */
+	HOOK_FROM_COALESCER = 6,  /* frames that the kernel coalesced behind decap */
+	HOOK_COUNT = 7,
 };
 
 enum encapsulation {
@@ -85,7 +90,9 @@ struct settings {
 	__u32 uplink_ifindex;
 	__u32 segmenter_ifindex;     /* the end that segments; 0: none */
 	__u32 segmenter_out_ifindex; /* the end where the segments come out */
-	__u32 underlay_mtu;          /* largest outer IP packet */
+	__u32 unmarker_ifindex;  /* the end that frames with a tunnel's mark are sent into; 0: none */
+	__u32 coalescer_ifindex; /* the end that frames to be coalesced are sent into; 0: none */
+	__u32 underlay_mtu;      /* largest outer IP packet */
 	__u32 hash_seed;
 	__u16 tunnel_port;
 	__u16 source_port_min;
@@ -97,6 +104,8 @@ struct settings {
 	__u8 copy_dscp;      /* 1: the inner one instead */
 	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
+	__u8 clears_mark;    /* 1: the kernel takes the tunnel's mark off in decap (Linux 7.3) */
+	__u8 pad[3];
 };
 
 /* Where a port is: its device and, on a trunk, its VLAN tag (0: untagged). */
@@ -117,6 +126,7 @@ struct port_id {
 #define PORT_DROP_TO (1 << 8)         /* the same, to port */
 #define PORT_ALLOW_WHEN_FULL (1 << 9) /* no place for a connection: pass without one */
 #define PORT_RULES_ODD (1 << 10)      /* its rules are those of generation 1; else 0 */
+#define PORT_TAKES_NO_MARK (1 << 11)  /* its device segments what has a tunnel's mark (a TAP does) */
 
 struct port {
 	__u32 switch_id;
@@ -226,6 +236,24 @@ struct remote {
 	__u16 ip_csum;    /* IPv4: folded sum (not inverted) of the header with length 0; else 0 */
 	__u32 counters;   /* its number in map remote_counters: 1.. */
 	__u8 header[MAX_TEMPLATE];
+};
+
+/*
+ * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the
+ * programs (greeting.h); `apply` forgets it and asks.
+ */
+#define ABILITY_WHOLE_UDP (1 << 0) /* UDP super-packets that the sender did not segment */
+
+/*
+ * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets
+ * take, so that none overtakes another. Times are in units of 2^20 ns and wrap. Written by the programs.
+ */
+#define MAX_FLOW_WAYS 65536
+
+struct flow_way {
+	__u32 unmarked;  /* when one last went through the unmarker; 0: never */
+	__u32 coalesced; /* the same of the coalescer */
+	__u32 single;    /* full TCP segments that came one by one since the last super-packet */
 };
 
 struct counter {

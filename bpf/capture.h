@@ -38,21 +38,22 @@ static __always_inline struct event_buffer *get_event_buffer(void)
 	return bpf_map_lookup_elem(&event_buffer, &zero);
 }
 
-/* The bytes of the packet as they are now. */
-static __noinline int snap(struct __sk_buff *ctx, __u32 most)
+/* The bytes of the packet as they are now, behind `from` bytes that are nobody's to see. */
+static __noinline int snap(struct __sk_buff *ctx, __u32 most, __u32 from)
 {
 	struct event_buffer *b = get_event_buffer();
 	__u32 len = ctx->len;
 
-	if (!b)
+	if (!b || len < from)
 		return 0;
+	len -= from;
+	b->event.len = len;
 	if (len > most)
 		len = most;
 	if (len > MAX_SNAP)
 		len = MAX_SNAP;
-	b->event.len = ctx->len;
 	b->event.captured = 0;
-	if (len && bpf_skb_load_bytes(ctx, 0, b->bytes, len) == 0)
+	if (len && bpf_skb_load_bytes(ctx, from, b->bytes, len) == 0)
 		b->event.captured = len;
 	return 0;
 }
@@ -64,7 +65,7 @@ static __always_inline void capture_entered(struct __sk_buff *ctx, struct packet
 	if (!c || !c->mode)
 		return;
 	p->captured = 1;
-	snap(ctx, c->snap);
+	snap(ctx, c->snap, 0);
 }
 
 /* came: before it was routed into another switch. */
@@ -125,7 +126,7 @@ static __noinline int capture_left(struct __sk_buff *ctx, struct packet *p, int 
 	send_event(b, c);
 	if (!left_as_something_else(p, verdict))
 		return 0;
-	snap(ctx, c->snap);
+	snap(ctx, c->snap, p->wrapped);
 	b->event.switch_id = p->switch_id;
 	b->event.source_key = p->source_key;
 	b->event.dest_key = p->dest_key;
@@ -145,7 +146,7 @@ static __noinline int show_copy(struct __sk_buff *ctx, __u32 ifindex)
 
 	if (!b || !c || !io)
 		return 0;
-	snap(ctx, MAX_SNAP);
+	snap(ctx, MAX_SNAP, 0);
 	b->event.ifindex = ifindex;
 	b->event.vlan_proto = io->out_proto;
 	b->event.vlan_tci = io->out_tci;

@@ -67,18 +67,20 @@ struct packet {
 	int action;       /* what the hook returns */
 	__u8 is_fragment; /* of either family, the first too */
 	__u8 routed; /* routers that forwarded it here; its headers are no longer those it came with */
-	__u8 translated; /* nat changed it on its way in from the leg */
-	__u8 kept;       /* scratch.came has it as it was before routers */
-	__u8 kept_l4;    /* bytes in scratch.came_l4 */
-	__u8 pad[3];
-	__u32 source_counters; /* of the port it came from, */
-	__u32 sender_counters; /* of the remote whose tunnel brought it; 0: none did */
-	__u32 remote_counters; /* of the remote it goes to */
-	__u32 ip_len;          /* of the IP packet; what the frame has behind it is padding */
-	__u32 router;          /* the last router it came to; 0: none */
-	__u32 router_in;       /* on this switch; SWITCH_ID_LEG: by the leg */
+	__u8 translated;          /* nat changed it on its way in from the leg */
+	__u8 kept;                /* scratch.came has it as it was before routers */
+	__u8 kept_l4;             /* bytes in scratch.came_l4 */
+	__u8 for_router;          /* it goes to a remote for a router there */
+	__u16 tunnel_source_port; /* of the tunnel packet it came in, as on the wire */
+	__u32 source_counters;    /* of the port it came from, */
+	__u32 sender_counters;    /* of the remote whose tunnel brought it; 0: none did */
+	__u32 remote_counters;    /* of the remote it goes to */
+	__u32 ip_len;             /* of the IP packet; what the frame has behind it is padding */
+	__u32 router;             /* the last router it came to; 0: none */
+	__u32 router_in;          /* on this switch; SWITCH_ID_LEG: by the leg */
 	__u32 told; /* the ICMP error that says why it was dropped, or TELL_RESET; 0: nobody is told */
 	__u32 told_rest; /* bytes 4 to 8 of that error */
+	__u32 wrapped;   /* bytes of the unmarker's header before the frame */
 	struct flow flow;
 };
 

@@ -149,6 +149,17 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
 }
 
+/*
+ * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can for its
+ * ports, if it said so.
+ */
+static __always_inline bool takes_whole_udp_of(const struct packet *p, const struct addr *remote)
+{
+	__u32 *said = bpf_map_lookup_elem(&abilities, remote);
+
+	return said && *said & ABILITY_WHOLE_UDP && !p->for_router && !p->tag.proto;
+}
+
 /* Global, so that the verifier checks it once and not for every way that leads here. */
 __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 		     const struct addr *remote, __u32 dest_key)
@@ -173,9 +184,8 @@ __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct pac
 		return segment(ctx, s, p);
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->segment_len > s->underlay_mtu)
 		return too_big(p, s->underlay_mtu - r->header_len - tag_len(p));
-	/* Nothing takes the tunnel's mark off a super-packet again, and UDP on the far side goes by it. */
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->len > OUTER_MAX_LEN ||
-	    (p->gso_size && p->l4_proto == IPPROTO_UDP))
+	    (p->gso_size && p->l4_proto == IPPROTO_UDP && !takes_whole_udp_of(p, remote)))
 		return segment(ctx, s, p);
 	o = &w->outer;
 	flags = (p->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |

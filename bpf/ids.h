@@ -48,12 +48,14 @@ static __always_inline int decap_to_route(struct __sk_buff *ctx, struct packet *
 static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const struct outer_view *o,
 			       const struct lswitch *sw)
 {
+	struct settings *s = get_settings();
+	/* With the tunnel's mark the kernel would segment it wrongly, and only to_port takes it off. */
+	bool only_to_port = p->gso_size && p->l4_proto == IPPROTO_UDP;
 	struct port_id id = {};
 	int result = 0;
 	bool group;
 
-	/* The tunnel's mark stays on it, and the guest's UDP would lose it without a trace. */
-	if (p->gso_size && p->l4_proto == IPPROTO_UDP)
+	if (only_to_port && !(s && takes_whole_udp(s)))
 		return DROP(GSO_UNSUPPORTED);
 	group = o->dest_key >= GENEVE_FLOOD_GROUP || (!o->dest_key && is_group(p->eth.h_dest));
 	if (!group) {
@@ -62,6 +64,8 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 			return result;
 		group = result == FLOOD_HERE;
 	}
+	if (only_to_port && (group || result == TO_ROUTER))
+		return DROP(GSO_UNSUPPORTED);
 	if (result == TO_ROUTER)
 		return decap_to_route(ctx, p);
 	result = decap(ctx, p);

@@ -66,6 +66,8 @@ HASH(connections, BPF_MAP_TYPE_HASH, struct connection_key, struct connection, M
 HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key, MAX_CONNECTIONS);
 ARRAY(connection_ring, BPF_MAP_TYPE_ARRAY, struct connection_key, MAX_CONNECTIONS);
 ARRAY(ring_hand, BPF_MAP_TYPE_ARRAY, __u32, 1);
+HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);
+ARRAY(flow_ways, BPF_MAP_TYPE_ARRAY, struct flow_way, MAX_FLOW_WAYS);
 ARRAY(limits, BPF_MAP_TYPE_ARRAY, struct limit_state, LIMIT_COUNT);
 
 struct {

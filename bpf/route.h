@@ -68,6 +68,7 @@ static __always_inline int to_gateway(struct __sk_buff *ctx, struct packet *p, s
 	p->dest_key = i->key;
 	if (is_on_vlan(p->switch_id))
 		return vlan_out(ctx, s, p);
+	p->for_router = 1;
 	return to_remote(ctx, s, p, &r->gateway, i->key);
 }
 

@@ -13,8 +13,11 @@
  *   from_leg         leg_in → parse → arp_nd → nat → route
  *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
+ *   from_unmarker, from_coalescer
+ *                    hand over what to_port sent there
  */
 #include "capture.h"
+#include "greeting.h"
 #include "ids.h"
 #include "leg_in.h"
 #include "port_security.h"
@@ -149,7 +152,10 @@ static __always_inline int tunnel_in(struct __sk_buff *ctx, const struct setting
 	if (result < 0)
 		return result;
 	p->sender_counters = o->counters;
+	p->tunnel_source_port = o->source_port;
 	result = tunnel(ctx, s, o);
+	if (result == DROP(VNI_ZERO) && !s->port_shared)
+		return greeting(ctx, s, p, o);
 	if (result >= 0) {
 		p->switch_id = o->vni;
 		p->source_key = o->source_key;
@@ -301,6 +307,22 @@ int from_gro_device(struct __sk_buff *ctx)
 	if (p)
 		record_verdict(ctx, p, VERDICT_OUTER_DEVICE);
 	return TCX_DROP;
+}
+
+SEC("classifier")
+int from_unmarker(struct __sk_buff *ctx)
+{
+	struct packet *p = begin(ctx, HOOK_FROM_UNMARKER);
+
+	return p ? finish(ctx, p, from_unmarker_stages(ctx, p)) : TCX_DROP;
+}
+
+SEC("classifier")
+int from_coalescer(struct __sk_buff *ctx)
+{
+	struct packet *p = begin(ctx, HOOK_FROM_COALESCER);
+
+	return p ? finish(ctx, p, from_coalescer_stages(ctx, p)) : TCX_DROP;
 }
 
 char _license[] SEC("license") = "GPL";

@@ -6,14 +6,45 @@
 #pragma once
 
 #include "acl.h"
-#include "capture.h"
-
-#define PACKET_HOST 0
+#include "coalesce.h"
+#include "flow_way.h"
 
 /* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
 static __always_inline struct tag tag_at(const struct packet *p, const struct port_id *id)
 {
 	return id->vlan ? tag_of_vlan(id->vlan) : p->tag;
+}
+
+/*
+ * A frame that came out of a tunnel, on the way that its flow takes. WAY_STRAIGHT: it is the caller's still;
+ * else it is on its way, or a drop reason. Global: big, and for few packets.
+ */
+__noinline int detour(struct __sk_buff *ctx, struct packet *p, const struct port *port, __u32 ifindex,
+		      __u32 vlan)
+{
+	struct settings *s = get_settings();
+	enum flow_way_kind way;
+	__u32 how = 0;
+	int result;
+
+	if (!s || !p || !port)
+		return DROP(NOT_CONFIGURED);
+	way = flow_way(ctx, s, p, port, p->tag.proto || vlan || ifindex > COALESCER_MAX_DEVICE);
+	if (p->gso_size && p->l4_proto == IPPROTO_UDP && way != WAY_UNMARKED && !s->clears_mark)
+		return DROP(GSO_UNSUPPORTED);
+	if (way == WAY_STRAIGHT || test_mode)
+		return WAY_STRAIGHT;
+	if (!p->tag.proto && !vlan && port->flags & PORT_PEER &&
+	    same_mac(port->mac.bytes, p->eth.h_dest))
+		how = DETOUR_TO_PEER;
+	if (way == WAY_UNMARKED) {
+		result = unmark(ctx, s, p, ifindex, vlan, how);
+	} else {
+		if (port->flags & PORT_TAKES_NO_MARK)
+			how |= DETOUR_TO_UNMARKER;
+		result = coalesce(ctx, s, p, ifindex, how);
+	}
+	return result < 0 ? result : way;
 }
 
 /*
@@ -35,6 +66,15 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 		result = firewall(ctx, p, port, FIREWALL_TO_PORT);
 		if (result < 0)
 			return result;
+	}
+	if (p->offset) {
+		result = detour(ctx, p, port, id.ifindex, id.vlan);
+		if (result < 0)
+			return result;
+		if (result != WAY_STRAIGHT) {
+			count_port(p, port->counters, PORT_TO);
+			return VERDICT_TO_PORT;
+		}
 	}
 	if (put_tag(ctx, tag) < 0)
 		return DROP(DECAP_FAILED);

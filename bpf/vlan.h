@@ -7,6 +7,8 @@
 
 #include "ctx_skb.h"
 
+#define PACKET_HOST 0 /* skb->pkt_type */
+
 static __always_inline struct tag read_tag(struct __sk_buff *ctx)
 {
 	struct tag tag = {};

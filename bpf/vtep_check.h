@@ -17,6 +17,7 @@ struct outer_view {
 	__u32 vni;
 	__u32 source_key; /* from the Geneve option; 0: none */
 	__u32 dest_key;
+	__be16 source_port;
 	__u8 tos;
 };
 
@@ -37,6 +38,7 @@ static __always_inline int check_lengths(struct __sk_buff *ctx, struct outer_vie
 	__u32 udp_len = bpf_ntohs(udp->len);
 
 	o->tunnel = udp_at + sizeof(*udp);
+	o->source_port = udp->source;
 	o->end = udp_at + udp_len;
 	if (udp_len != ip_payload_len || udp_len < sizeof(*udp) || o->end > ctx->len)
 		return DROP(OUTER_LENGTH);

@@ -6,7 +6,8 @@ mod firewall;
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Routes, Switches,
+    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Routes, SuperPackets,
+    Switches,
 };
 
 use crate::args::{HostChoice, Show, ShowWhat};
@@ -146,7 +147,22 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
             state,
         ]);
     }
-    output.section(&format!("host {}", ports.host), &rows, "no logical ports")
+    output.section(&format!("host {}", ports.host), &rows, "no logical ports")?;
+    for (way, words) in [
+        (SuperPackets::Unmarker, "through the unmarker to"),
+        (SuperPackets::Segments, "cut into segments to"),
+    ] {
+        let of_way = ports
+            .ports
+            .iter()
+            .filter(|port| port.super_packets == Some(way));
+        let names: Vec<&str> = of_way.map(|port| port.port.as_str()).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
+            output.line(format!("\nsuper-packets from tunnels: {words} {names}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn or_dash(value: Option<impl ToString>) -> String {
@@ -282,7 +298,14 @@ fn show_routes(routes: &Routes, output: Output) -> io::Result<()> {
 }
 
 fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {
-    let mut rows = output.table(&["REMOTE", "ADDRESS", "NEXT HOP", "NEIGHBOUR", "DEVICE"]);
+    let mut rows = output.table(&[
+        "REMOTE",
+        "ADDRESS",
+        "NEXT HOP",
+        "NEIGHBOUR",
+        "DEVICE",
+        "UDP GSO",
+    ]);
     for remote in &remotes.remotes {
         let next_hop = remote
             .next_hop
@@ -296,6 +319,11 @@ fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {
             text(next_hop),
             state(&remote.neighbour, usable),
             text(&remote.device),
+            text(if remote.takes_whole_udp {
+                "whole"
+            } else {
+                "segments"
+            }),
         ]);
     }
     output.section(&format!("host {}", remotes.host), &rows, "no remotes")

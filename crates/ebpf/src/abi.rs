@@ -22,11 +22,12 @@ pub const MAX_FLOOD_MEMBERS: usize = 1024;
 pub const MAX_TEMPLATE: usize = 80;
 pub const MAX_LEARNED: usize = 262_144;
 pub const MAX_LEARNED_FROM_UNDERLAY: usize = 4096;
+pub const MAX_FLOW_WAYS: usize = 65536;
 pub const EVENT_BYTES: usize = 1 << 20;
 pub const MAX_SNAP: usize = 2048;
 pub const SWITCH_ID_VLAN: u32 = 1 << 24;
 
-pub const HOOK_COUNT: usize = 5;
+pub const HOOK_COUNT: usize = 7;
 pub const VERDICT_SLOTS: usize = 128;
 
 pub const ENCAPSULATION_VXLAN: u8 = 0;
@@ -43,6 +44,8 @@ pub const PORT_DROP_FROM: u32 = 1 << 7;
 pub const PORT_DROP_TO: u32 = 1 << 8;
 pub const PORT_ALLOW_WHEN_FULL: u32 = 1 << 9;
 pub const PORT_RULES_ODD: u32 = 1 << 10;
+pub const PORT_TAKES_NO_MARK: u32 = 1 << 11;
+pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
@@ -114,6 +117,8 @@ abi! {
         uplink_ifindex: u32,
         segmenter_ifindex: u32,
         segmenter_out_ifindex: u32,
+        unmarker_ifindex: u32,
+        coalescer_ifindex: u32,
         underlay_mtu: u32,
         hash_seed: u32,
         tunnel_port: u16,
@@ -126,6 +131,8 @@ abi! {
         copy_dscp: u8,
         port_shared: u8,
         rules_version: u32,
+        clears_mark: u8,
+        pad: [u8; 3],
     }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct PortId = "port_id" {
@@ -205,6 +212,12 @@ abi! {
         ip_csum: u16,
         counters: u32,
         header: [u8; MAX_TEMPLATE],
+    }
+    #[derive(Default)]
+    struct FlowWay = "flow_way" {
+        unmarked: u32,
+        coalesced: u32,
+        single: u32,
     }
     #[derive(Default)]
     struct Counter = "counter" {

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod abi;
+pub mod abilities;
 pub mod classifier;
 pub mod connections;
 pub mod counters;

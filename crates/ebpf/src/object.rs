@@ -32,15 +32,21 @@ pub enum Program {
     FromGroDevice,
     /// On a gateway's leg.
     FromLeg,
+    /// On the unmarker's VXLAN device.
+    FromUnmarker,
+    /// Where frames come out of the coalescer.
+    FromCoalescer,
 }
 
 impl Program {
     /// All.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::FromPort,
         Self::FromUnderlay,
         Self::FromGroDevice,
         Self::FromLeg,
+        Self::FromUnmarker,
+        Self::FromCoalescer,
     ];
 
     /// Its name in C.
@@ -50,6 +56,8 @@ impl Program {
             Self::FromUnderlay => "from_underlay",
             Self::FromGroDevice => "from_gro_device",
             Self::FromLeg => "from_leg",
+            Self::FromUnmarker => "from_unmarker",
+            Self::FromCoalescer => "from_coalescer",
         }
     }
 }

@@ -47,6 +47,12 @@ pub struct Devices {
     pub segmenter_ifindex: u32,
     /// Index of the end where the segments come out; 0: none.
     pub segmenter_out_ifindex: u32,
+    /// Index of the end of the unmarker to send into; 0: none.
+    pub unmarker_ifindex: u32,
+    /// Index of the end of the coalescer to send into; 0: none.
+    pub coalescer_ifindex: u32,
+    /// The kernel takes the tunnel's mark off in decap.
+    pub clears_mark: bool,
     /// Another device has the tunnel's port: what is not ours is left to it.
     pub port_shared: bool,
 }
@@ -58,6 +64,8 @@ pub struct PortDevice {
     pub ifindex: u32,
     /// A veth or netkit whose peer is in another namespace.
     pub peer: bool,
+    /// Segments super-packets that have a tunnel's mark.
+    pub takes_no_mark: bool,
 }
 
 /// A gateway's device in the physical network.

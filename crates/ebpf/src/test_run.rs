@@ -20,7 +20,7 @@ use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
 use crate::rule_log::RuleLog;
 use crate::tables::{Contents, Table};
-use crate::{DataPath, EbpfError, Loaded, Program, abi, sys};
+use crate::{DataPath, EbpfError, Loaded, Program, abi, abilities, sys};
 
 /// Shortest packet the kernel runs: an Ethernet header and one byte.
 pub const MIN_LEN: usize = 15;
@@ -150,6 +150,7 @@ impl TestRun {
     /// Forgets what the programs learned, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
         learned::forget(&self.loaded.maps)?;
+        abilities::forget(&self.loaded.maps)?;
         connections::forget(&self.loaded.maps)
     }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use overlane_ebpf::abilities;
+use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::preflight::OLDEST_TESTED;
 use overlane_ebpf::tables::encode_beside;
 use overlane_ebpf::{DataPath, EbpfError, Loaded};
@@ -11,6 +13,7 @@ use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
 
 use crate::current::Current;
+use crate::detours::Detour;
 use crate::execute::{Executor, clean_up};
 use crate::journal::Journal;
 use crate::legs::legs;
@@ -20,7 +23,7 @@ use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, NetnsId, State};
-use crate::{Holder, HostError, Note, Report, capture, devices, preflight};
+use crate::{Holder, HostError, Note, Report, capture, devices, greeting, preflight};
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
@@ -120,6 +123,13 @@ impl Job<'_> {
             with_segmenter.segmenter_ifindex = seg.map_or(0, |link| link.index);
             with_segmenter.segmenter_out_ifindex = out.map_or(0, |link| link.index);
         }
+        for detour in &resolved.detours {
+            if detour.is_right(host, &current.devices) {
+                let entrance = current.devices.get(detour.entrance());
+                let index = entrance.map_or(0, |link| link.index);
+                detour.set_index(&mut with_segmenter, index);
+            }
+        }
         let contents = encode_beside(tables, &with_segmenter, &current.contents)?;
         let netns_id = state::netns_id()?;
         let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
@@ -163,7 +173,26 @@ impl Job<'_> {
         {
             self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
+        self.greet(&target)?;
         Ok(report)
+    }
+
+    /// What remotes said before may be out of date: they are asked anew.
+    fn greet(&self, target: &Target<'_>) -> Result<(), HostError> {
+        let host = target.tables.host.as_str();
+        let folder = paths::map_set(host, target.data_path.signature());
+        if let Some(maps) = MapSet::open(&folder, target.data_path.layouts())? {
+            abilities::forget(&maps)?;
+        }
+        let refused = State::read(host)?.map(|state| state.detours_refused);
+        let refused = refused.unwrap_or_default();
+        let unmarks = target.resolved.detours.contains(&Detour::Unmarker)
+            && !refused.contains_key(Detour::Unmarker.name());
+        greeting::ask(
+            target.tables,
+            unmarks || target.resolved.devices.clears_mark,
+        );
+        Ok(())
     }
 
     fn execute(
@@ -206,7 +235,12 @@ impl Job<'_> {
         if refused {
             report.changes.retain(|change| !change.what.contains(GRO));
         }
-        clean_up(&plan.cleanups, netlink, &mut report.notes);
+        for detour in Detour::ALL {
+            if executor.state.detours_refused.contains_key(detour.name()) {
+                forget_device(report, detour.exit());
+            }
+        }
+        clean_up(&report.host, &plan.cleanups, netlink, &mut report.notes);
         Ok(())
     }
 
@@ -231,6 +265,7 @@ impl Job<'_> {
         let names: Vec<String> = devices
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
             .chain(legs)
+            .chain(Detour::ALL.map(|detour| paths::link(detour.program(), detour.exit())))
             .chain([
                 paths::link(overlane_ebpf::Program::FromPort, SEGMENTER_OUT),
                 paths::link(overlane_ebpf::Program::FromGroDevice, GRO),
@@ -301,6 +336,12 @@ fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
         }
     }
     cause.into()
+}
+
+/// Nothing is said of a device that the kernel refused, but the note.
+fn forget_device(report: &mut Report, device: &str) {
+    let name = format!("device {device} ");
+    report.changes.retain(|change| !change.what.contains(&name));
 }
 
 /// A dry run cannot try; what the kernel refused the last time is told as it was then.

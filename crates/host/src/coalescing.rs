@@ -5,6 +5,7 @@ use overlane_ebpf::preflight::{KernelVersion, running_kernel};
 use overlane_model::{Encapsulation, Tables};
 use overlane_net::{Link, Netlink};
 
+use crate::detours::Detour;
 use crate::paths;
 use crate::preflight::Links;
 use crate::{HostError, Note};
@@ -57,6 +58,7 @@ fn other<'a>(links: &Links<'a>, port: u16) -> Option<&'a Link> {
         paths::ASIDE
             .iter()
             .any(|(a, b)| link.name == *a || link.name == *b)
+            || link.name == Detour::Unmarker.exit()
     };
     let others = links.values().copied();
     let others = others.filter(|link| link.udp_port == Some(port) && !ours(link));

@@ -11,6 +11,7 @@ use overlane_ebpf::tables::Contents;
 use overlane_ebpf::{DataPath, LinkInfo};
 use overlane_net::{Link, Netlink};
 
+use crate::detours::Detour;
 use crate::state::State;
 use crate::{HostError, paths};
 
@@ -91,6 +92,9 @@ pub(crate) fn own_devices(netlink: &Netlink) -> Result<BTreeMap<String, Link>, H
         paths::ASIDE
             .iter()
             .any(|(own, aside)| name == *own || name == *aside)
+            || Detour::ALL
+                .iter()
+                .any(|detour| detour.devices().contains(&name))
     };
     let links = netlink.links()?.into_iter().filter(|link| ours(&link.name));
     Ok(links.map(|link| (link.name.clone(), link)).collect())

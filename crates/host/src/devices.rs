@@ -83,14 +83,18 @@ pub(crate) fn add_gro(netlink: &Netlink, tunnel: &Tunnel, ipv6: bool) -> Result<
 
 /// Brings the GRO device up, quietly. Here the kernel opens the UDP port.
 pub(crate) fn finish_gro(netlink: &Netlink) -> Result<(), NetError> {
-    netlink.set_addr_gen_none(GRO)?;
-    // It is up for a moment before its program drops everything: the host must not listen.
-    netlink.set_arp(GRO, false)?;
-    let disable_ipv6 = format!("net.ipv6.conf.{GRO}.disable_ipv6");
+    quiet(netlink, GRO)?;
+    netlink.set_up(GRO)
+}
+
+/// A device of ours is up for a moment before it has its program: the host must neither speak nor listen there.
+pub(crate) fn quiet(netlink: &Netlink, device: &str) -> Result<(), NetError> {
+    netlink.set_addr_gen_none(device)?;
+    netlink.set_arp(device, false)?;
+    let disable_ipv6 = format!("net.ipv6.conf.{device}.disable_ipv6");
     match sysctl::set(&Netns::current()?, &disable_ipv6, "1") {
         // A kernel without IPv6.
-        Err(error) if error.is_not_found() => {}
-        other => other?,
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
     }
-    netlink.set_up(GRO)
 }

@@ -10,6 +10,7 @@ use overlane_ebpf::tables::{self, Table};
 use overlane_ebpf::{Loaded, Program, learned};
 use overlane_net::Netlink;
 
+use crate::detours::Detour;
 use crate::journal::Journal;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
@@ -73,6 +74,7 @@ impl<'a> Executor<'a> {
                 Step::Aside { name, to } => self.aside(name, to)?,
                 Step::Segmenter => self.segmenter()?,
                 Step::Gro => self.gro(notes)?,
+                Step::Detour(detour) => self.detour(*detour, notes)?,
                 Step::RaiseGro => self.raise_gro()?,
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
@@ -155,6 +157,26 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// Packets do without: the straight way is slower, or a remote segments what it could have sent whole.
+    fn detour(&mut self, detour: Detour, notes: &mut Vec<Note>) -> Result<(), HostError> {
+        self.journal.before()?;
+        let (netlink, host) = (self.netlink, self.target.tables.host.as_str());
+        detour.discard(host, netlink)?;
+        match detour.make(host, netlink) {
+            Ok(()) => self
+                .journal
+                .push(move || Ok(detour.discard(host, netlink).map(drop)?)),
+            Err(error) => {
+                let reason = error.to_string();
+                detour.discard(host, netlink)?;
+                let name = detour.name().to_owned();
+                self.state.detours_refused.insert(name, reason.clone());
+                notes.push(Note::NoDetour { detour, reason });
+            }
+        }
+        Ok(())
+    }
+
     fn raise_gro(&mut self) -> Result<(), HostError> {
         self.journal.before()?;
         self.netlink.set_up(GRO)?;
@@ -230,6 +252,12 @@ impl<'a> Executor<'a> {
         let mut devices = self.target.resolved.devices.clone();
         devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;
         devices.segmenter_out_ifindex = self.netlink.link(SEGMENTER_OUT)?.index;
+        for detour in &self.target.resolved.detours {
+            // The kernel may have refused it.
+            let entrance = self.netlink.link(detour.entrance()).ok();
+            let index = entrance.map_or(0, |link| link.index);
+            detour.set_index(&mut devices, index);
+        }
         let settings = tables::settings(self.target.tables, &devices);
         let maps = self.maps;
         for (key, value) in &settings {
@@ -279,7 +307,7 @@ impl<'a> Executor<'a> {
         let path = paths::links(&self.state.host).join(&name);
         let ifindex = match self.netlink.link(device) {
             // The kernel refused that device; the note says so.
-            Err(error) if error.is_not_found() && program == Program::FromGroDevice => {
+            Err(error) if error.is_not_found() && is_optional(program) => {
                 return self.detach_if_there(&path);
             }
             other => other?.index,
@@ -351,8 +379,13 @@ impl<'a> Executor<'a> {
     }
 }
 
+/// The program of a device that the kernel may have refused.
+fn is_optional(program: Program) -> bool {
+    program == Program::FromGroDevice || Detour::ALL.iter().any(|it| it.program() == program)
+}
+
 /// Does what cannot be undone, after all else succeeded. What resists is told; the next apply finds it.
-pub(crate) fn clean_up(cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<Note>) {
+pub(crate) fn clean_up(host: &str, cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<Note>) {
     for cleanup in cleanups {
         let left_over = match cleanup {
             Cleanup::Device(name) => match netlink.delete(name) {
@@ -360,6 +393,10 @@ pub(crate) fn clean_up(cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<
                     Some((format!("device {name}"), error.to_string()))
                 }
                 _ => None,
+            },
+            Cleanup::Detour(detour) => match detour.discard(host, netlink) {
+                Err(error) => Some((format!("device {}", detour.exit()), error.to_string())),
+                Ok(_) => None,
             },
             Cleanup::Maps(folder) => match unpin_folder(folder) {
                 Err(error) => Some((format!("map set {}", folder.display()), error.to_string())),

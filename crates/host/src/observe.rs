@@ -1,15 +1,18 @@
 //! What runs on this machine, for `overlane show`: numbers from the kernel, names from the state file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use overlane_ebpf::abi::Counter;
+use overlane_ebpf::abi::{self, Counter};
 use overlane_ebpf::maps::MapSet;
-use overlane_ebpf::{DataPath, Program};
+use overlane_ebpf::tables::Table;
+use overlane_ebpf::{DataPath, Program, abilities};
 use overlane_model::{Hook, SwitchId, Verdict, VlanId};
 use overlane_net::Netlink;
 use overlane_wire::Vni;
 use serde::Serialize;
+use zerocopy::FromBytes;
 
 use crate::state::{self, State};
 use crate::{HostError, current, paths};
@@ -131,8 +134,22 @@ pub struct PortRow {
     pub vlan: Option<u16>,
     /// The device's index, when it is there.
     pub ifindex: Option<u32>,
+    /// How super-packets from tunnels reach it; none where the maps cannot be read.
+    pub super_packets: Option<SuperPackets>,
     /// Whether packets flow.
     pub state: PortState,
+}
+
+/// How super-packets that came out of a tunnel reach a port's device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuperPackets {
+    /// As they are: the device takes the tunnel's mark, or the kernel has taken it off.
+    Straight,
+    /// Through the unmarker, which takes the mark off.
+    Unmarker,
+    /// Cut into segments: there is no unmarker.
+    Segments,
 }
 
 /// Whether a port's packets reach the data path.
@@ -178,6 +195,8 @@ pub struct RemoteRow {
     pub neighbour: String,
     /// The uplink.
     pub device: String,
+    /// It takes UDP super-packets whole, as it said when it was asked.
+    pub takes_whole_udp: bool,
 }
 
 impl Counters {
@@ -272,6 +291,7 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     let state = state_of(host)?;
     let links = current::links(host)?;
     let devices = in_namespace(&state, |netlink| Ok(netlink.links()?))?.unwrap_or_default();
+    let ways = super_packets(&state)?;
     let row = |port: &state::PortState| {
         let ifindex = devices
             .iter()
@@ -290,6 +310,7 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
             device: port.device.clone(),
             vlan: port.vlan,
             ifindex,
+            super_packets: ways.get(&(port.switch_id, port.key.into())).copied(),
             state: match (ifindex, attached.and_then(|info| info.ifindex)) {
                 (None, _) => PortState::Missing,
                 (device, link) if device == link => PortState::Ok,
@@ -303,9 +324,39 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     })
 }
 
+/// By switch and key of the port.
+fn super_packets(state: &State) -> Result<BTreeMap<(u32, u32), SuperPackets>, HostError> {
+    let maps = match maps(state) {
+        // Of another build: `show ports` says what it can.
+        Err(HostError::OtherVersion(_)) => return Ok(BTreeMap::new()),
+        other => other?,
+    };
+    let settings = maps.entries(Table::Settings)?;
+    let settings = settings.values().next();
+    let settings = settings.and_then(|value| abi::Settings::read_from_bytes(value).ok());
+    let unmarker = settings.is_some_and(|settings| settings.unmarker_ifindex != 0);
+    let clears = settings.is_some_and(|settings| settings.clears_mark != 0);
+    let ports = maps.entries(Table::Ports)?;
+    let ports = ports
+        .values()
+        .filter_map(|value| abi::Port::read_from_bytes(value).ok());
+    let way = |port: &abi::Port| match port.flags & abi::PORT_TAKES_NO_MARK != 0 {
+        true if unmarker => SuperPackets::Unmarker,
+        true if !clears => SuperPackets::Segments,
+        _ => SuperPackets::Straight,
+    };
+    Ok(ports
+        .map(|port| ((port.switch_id, port.key.into()), way(&port)))
+        .collect())
+}
+
 /// Looks at the remotes of `host`.
 pub fn remotes(host: &str) -> Result<Remotes, HostError> {
     let state = state_of(host)?;
+    let whole_udp = match maps(&state) {
+        Err(HostError::OtherVersion(_)) => Vec::new(),
+        other => abilities::take_whole_udp(&other?)?,
+    };
     let rows = in_namespace(&state, |netlink| {
         state
             .remotes
@@ -320,9 +371,13 @@ pub fn remotes(host: &str) -> Result<Remotes, HostError> {
             .map(|remote| unreachable_row(&state, remote))
             .collect()
     };
+    let mut remotes = rows.unwrap_or_else(gone);
+    for remote in &mut remotes {
+        remote.takes_whole_udp = whole_udp.contains(&remote.address);
+    }
     Ok(Remotes {
         host: host.to_owned(),
-        remotes: rows.unwrap_or_else(gone),
+        remotes,
     })
 }
 
@@ -412,5 +467,6 @@ fn unreachable_row(state: &State, remote: &state::RemoteState) -> RemoteRow {
         next_hop: None,
         neighbour: "none".to_owned(),
         device: state.uplink.clone(),
+        takes_whole_udp: false,
     }
 }

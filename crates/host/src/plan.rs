@@ -13,6 +13,7 @@ use overlane_ebpf::{DataPath, Program};
 use overlane_model::Tables;
 
 use crate::current::Current;
+use crate::detours::Detour;
 use crate::devices;
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
@@ -35,6 +36,8 @@ pub(crate) enum Step {
     Segmenter,
     /// Create the GRO device.
     Gro,
+    /// Create a detour, in place of what there is of it.
+    Detour(Detour),
     /// Bring the GRO device up again.
     RaiseGro,
     /// Promiscuous mode of a device.
@@ -76,6 +79,8 @@ pub(crate) enum Step {
 pub(crate) enum Cleanup {
     /// Delete a device of ours.
     Device(String),
+    /// Take a detour away.
+    Detour(Detour),
     /// Unpin a map set.
     Maps(PathBuf),
 }
@@ -156,7 +161,22 @@ fn plan_devices(target: &Target<'_>, current: &Current, plan: &mut Plan) -> Fres
         fresh.extend([SEGMENTER, SEGMENTER_OUT]);
     }
     plan_gro(target, current, plan, &mut fresh);
+    plan_detours(target, current, plan, &mut fresh);
     fresh
+}
+
+fn plan_detours(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
+    let is_there = |name: &&str| current.devices.contains_key(*name);
+    for detour in Detour::ALL {
+        if !target.resolved.detours.contains(&detour) {
+            if detour.devices().iter().any(is_there) {
+                plan.cleanups.push(Cleanup::Detour(detour));
+            }
+        } else if !detour.is_right(target.tables.host.as_str(), &current.devices) {
+            plan.steps.push(Step::Detour(detour));
+            fresh.extend(detour.devices());
+        }
+    }
 }
 
 fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
@@ -240,6 +260,11 @@ fn plan_links(
     if target.resolved.coalescing {
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
+    let detours = target.resolved.detours.iter();
+    wanted.extend(detours.map(|detour| {
+        let exit = detour.exit();
+        (detour.program(), exit.to_owned(), index(exit))
+    }));
     // A device once, whatever number of ports it is.
     let mut seen = BTreeSet::new();
     wanted.extend(target.tables.ports.iter().filter_map(|port| {

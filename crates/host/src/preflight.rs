@@ -10,9 +10,10 @@ use nix::ifaddrs::getifaddrs;
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
-use overlane_net::{Link, Netlink, Nud};
+use overlane_net::{Link, Netlink, Nud, ethtool};
 
 use crate::coalescing::{self, Coalescing};
+use crate::detours::Detour;
 use crate::error::{UnfitDevice, UsedAs};
 use crate::legs;
 use crate::state::{self, NextHop, State};
@@ -47,6 +48,8 @@ pub(crate) struct Resolved {
     pub(crate) unmanaged: BTreeSet<NextHop>,
     /// `apply` makes a device for receive coalescing.
     pub(crate) coalescing: bool,
+    /// The detours that frames need on this machine.
+    pub(crate) detours: BTreeSet<Detour>,
     /// The uplink is in promiscuous mode already.
     pub(crate) uplink_promiscuous: bool,
     pub(crate) notes: Vec<Note>,
@@ -135,6 +138,17 @@ pub(crate) fn resolve(
     devices.underlay_mtu = underlay_mtu;
     let coalescing = coalescing::decide(tables, &links, netlink)?;
     devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
+    devices.clears_mark = preflight::clears_mark()?;
+    let mut detours = BTreeSet::new();
+    // Without remotes nothing comes out of a tunnel.
+    if !tables.remotes.is_empty() {
+        if !devices.clears_mark {
+            detours.insert(Detour::Unmarker);
+        }
+        if matches!(coalescing, Coalescing::None(_)) {
+            detours.insert(Detour::Coalescer);
+        }
+    }
     let coalescing = match coalescing {
         Coalescing::OwnDevice => true,
         Coalescing::OtherDevice(note) | Coalescing::None(note) => {
@@ -157,6 +171,7 @@ pub(crate) fn resolve(
         next_hops,
         unmanaged,
         coalescing,
+        detours,
         uplink_promiscuous,
         notes,
     })
@@ -211,6 +226,7 @@ fn port_devices(
             let port = PortDevice {
                 ifindex: link.index,
                 peer: link.peer_in_other_netns,
+                takes_no_mark: !takes_mark(link),
             };
             devices.insert(device.clone(), port);
         } else if !missing.iter().any(|known| known.device == device.as_str()) {
@@ -222,6 +238,13 @@ fn port_devices(
         }
     }
     devices
+}
+
+/// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
+fn takes_mark(link: &Link) -> bool {
+    const FEATURE: &str = "tx-udp_tnl-segmentation";
+    let features = ethtool::features(&link.name).unwrap_or_default();
+    features.get(FEATURE).copied().unwrap_or_default()
 }
 
 /// Ports whose devices take more than fits into the underlay.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::detours::Detour;
+
 /// The outcome of [`crate::apply`].
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -80,6 +82,13 @@ pub enum Note {
         /// The tunnel's UDP port.
         port: u16,
         /// The kernel's answer, or what is wrong with the kernel.
+        reason: String,
+    },
+    /// A detour of frames behind decap is not there; everything works, slower.
+    NoDetour {
+        /// Which.
+        detour: Detour,
+        /// The kernel's answer.
         reason: String,
     },
     /// A tunnel device of somebody else has the tunnel's UDP port. It keeps what is not the fabric's.
@@ -164,6 +173,21 @@ impl fmt::Display for Note {
             Self::NoGro { port, reason } => write!(
                 f,
                 "received packets to UDP port {port} are not coalesced: {reason}; everything works, with a lower receive rate"
+            ),
+            Self::NoDetour {
+                detour: Detour::Unmarker,
+                reason,
+            } => write!(
+                f,
+                "there is no unmarker: {reason}; everything works, but TAP ports receive in segments, and remotes \
+                 send UDP super-packets in segments"
+            ),
+            Self::NoDetour {
+                detour: Detour::Coalescer,
+                reason,
+            } => write!(
+                f,
+                "there is no coalescer: {reason}; everything works, with a lower receive rate"
             ),
             Self::OtherTunnel {
                 device,

@@ -50,6 +50,9 @@ pub(crate) struct State {
     pub(crate) programs: BTreeMap<String, u32>,
     /// Why there is no GRO device, if the kernel refused it.
     pub(crate) gro_refused: Option<String>,
+    /// Why a detour is not there, by its name, if the kernel refused it.
+    #[serde(default)]
+    pub(crate) detours_refused: BTreeMap<String, String>,
     /// Next hops that the kernel keeps resolved for us.
     pub(crate) neighbours: BTreeSet<NextHop>,
     /// Devices that we made promiscuous.
@@ -228,6 +231,7 @@ impl State {
             tunnel_port: tables.tunnel.port,
             programs: BTreeMap::new(),
             gro_refused: None,
+            detours_refused: BTreeMap::new(),
             neighbours: BTreeSet::new(),
             promiscuous: BTreeSet::new(),
             ports: tables.ports.iter().map(port_state).collect(),

@@ -19,16 +19,22 @@ pub enum Hook {
     FromGroDevice = 3,
     /// A gateway's device in the physical network.
     FromLeg = 4,
+    /// The device behind which the kernel has taken the tunnel's mark off a frame.
+    FromUnmarker = 5,
+    /// The end of the coalescer where coalesced frames come out.
+    FromCoalescer = 6,
 }
 
 impl Hook {
     /// Every hook, in the order of its number.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::FromPort,
         Self::FromUnderlay,
         Self::FromSegmenter,
         Self::FromGroDevice,
         Self::FromLeg,
+        Self::FromUnmarker,
+        Self::FromCoalescer,
     ];
 
     /// The name users see: `from_port`.
@@ -39,6 +45,8 @@ impl Hook {
             Self::FromSegmenter => "from_segmenter",
             Self::FromGroDevice => "from_gro_device",
             Self::FromLeg => "from_leg",
+            Self::FromUnmarker => "from_unmarker",
+            Self::FromCoalescer => "from_coalescer",
         }
     }
 
@@ -102,6 +110,7 @@ verdicts! {
     5 Segment "segment" pass "a super-packet that cannot travel whole: its segments come back";
     6 VlanOut "vlan_out" pass "unicast, sent to the uplink with the VLAN tag of its switch";
     7 LegOut "leg_out" pass "routed into the physical network by the gateway's leg";
+    8 Greeting "greeting" pass "a remote says what it can take, and is answered if it asked";
     16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";

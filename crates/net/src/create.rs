@@ -73,6 +73,20 @@ impl Netlink {
         )
     }
 
+    /// Creates a veth pair whose ends have so many queues in each direction, in this namespace.
+    pub fn add_veth_with_queues(&self, a: &str, b: &str, queues: u32) -> Result<(), NetError> {
+        let queues = [
+            LinkAttribute::NumTxQueues(queues),
+            LinkAttribute::NumRxQueues(queues),
+        ];
+        let mut peer = LinkMessage::default();
+        peer.attributes.push(LinkAttribute::IfName(device_name(b)?));
+        peer.attributes.extend(queues.clone());
+        let data = InfoData::Veth(InfoVeth::Peer(peer));
+        let operation = format!("create the veth pair {a} and {b}");
+        self.add_with(operation, a, InfoKind::Veth, Some(data), queues.to_vec())
+    }
+
     /// Creates a bridge.
     pub fn add_bridge(&self, name: &str) -> Result<(), NetError> {
         self.add(

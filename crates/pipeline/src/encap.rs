@@ -10,7 +10,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{Dscp, Encapsulation, Hook, Remote, SwitchId, Verdict};
+use overlane_model::{Dscp, Encapsulation, Hook, Place as FdbPlace, Remote, SwitchId, Verdict};
 use overlane_wire::checksum::checksum;
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, ethernet, ipv4, ipv6, udp};
@@ -65,12 +65,10 @@ pub(crate) fn encap(
             )
         });
     }
-    // The kernel cannot take the tunnel's mark off it again, and UDP on the far side goes by the mark.
-    if frame.gso.is_some() && frame.protocol() == Some(protocol::UDP) {
-        return segment(
-            cx,
-            || "a UDP super-packet does not travel whole in a tunnel",
-        );
+    if frame.is_udp_super_packet()
+        && let Some(why) = why_not_whole(cx, origin, frame, remote)
+    {
+        return segment(cx, || why);
     }
     send(cx, origin, frame, remote, key);
     cx.step(STAGE, || {
@@ -87,6 +85,30 @@ pub(crate) fn encap(
         Found::by_host(text, name)
     });
     Stage::Continue(Verdict::Encap)
+}
+
+/// The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can for
+/// its ports, if it said so.
+fn why_not_whole(
+    cx: &Context<'_>,
+    origin: Origin,
+    frame: &Frame<'_>,
+    remote: &Remote,
+) -> Option<String> {
+    let name = &remote.name;
+    let takes = cx.state.takes_whole_udp.get(&remote.addr);
+    if takes != Some(&true) {
+        return Some(format!(
+            "host {name} did not say that it takes UDP super-packets whole"
+        ));
+    }
+    let at = cx.host.fdb_entry(origin.switch, frame.destination);
+    if at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_))) {
+        return Some("a UDP super-packet does not travel whole to a router".to_owned());
+    }
+    frame
+        .tag
+        .map(|_| "a UDP super-packet with a tag does not travel whole".to_owned())
 }
 
 /// Kinds that travel neither whole nor measured as they are.

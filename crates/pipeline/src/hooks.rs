@@ -120,7 +120,7 @@ fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
 fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
     let outer = vtep_check::vtep_check(cx)?;
     let verdict = ended(behind_outer(cx, &outer));
-    if verdict == Verdict::ToHost {
+    if matches!(verdict, Verdict::ToHost | Verdict::Greeting) {
         return Stage::Continue(verdict);
     }
     let which = match verdict.is_drop() {

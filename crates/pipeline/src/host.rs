@@ -21,6 +21,7 @@ pub struct Host {
     tables: Tables,
     underlay_mtu: u32,
     shares_port: bool,
+    takes_whole_udp: bool,
     devices: HashMap<DeviceName, BTreeMap<Option<VlanId>, usize>>,
     port_keys: HashMap<(SwitchId, u16), usize>,
     switches: HashMap<SwitchId, usize>,
@@ -49,6 +50,7 @@ impl Host {
         Self {
             underlay_mtu,
             shares_port: false,
+            takes_whole_udp: true,
             legs,
             devices,
             port_keys: index(&tables.ports, |port| (port.switch, port.key.get())),
@@ -76,6 +78,17 @@ impl Host {
     pub fn with_shared_port(mut self, shared: bool) -> Self {
         self.shares_port = shared;
         self
+    }
+
+    /// Says whether the host can take the tunnel's mark off a UDP super-packet, as it can without this.
+    #[must_use]
+    pub fn with_whole_udp(mut self, takes: bool) -> Self {
+        self.takes_whole_udp = takes;
+        self
+    }
+
+    pub(crate) fn takes_whole_udp(&self) -> bool {
+        self.takes_whole_udp
     }
 
     pub(crate) fn shares_port(&self) -> bool {

@@ -2,7 +2,6 @@
 //! a peer that does not know it) `l2_lookup` does. After `learn`; then `decap`, and `to_port`, `route` or `flood`.
 
 use overlane_model::Verdict;
-use overlane_wire::ip::protocol;
 
 use crate::context::{Context, Stage};
 use crate::explain::Found;
@@ -18,14 +17,31 @@ pub(crate) fn ids<'a>(
     tunnel: &Tunnel<'a>,
     frame: &Frame<'_>,
 ) -> Stage<Destination<'a>> {
-    // The tunnel's mark stays on it, and the guest's UDP would lose it without a trace.
-    if frame.gso.is_some() && frame.protocol() == Some(protocol::UDP) {
+    // With the tunnel's mark the kernel would segment it wrongly, and only to_port takes it off.
+    let only_to_port = frame.is_udp_super_packet();
+    if only_to_port && !cx.host.takes_whole_udp() {
         return cx.end(
             STAGE,
             Verdict::GsoUnsupported,
-            || "a UDP super-packet does not come out of a tunnel whole",
+            || "a UDP super-packet does not come out of a tunnel whole on this host",
         );
     }
+    let destination = destination(cx, tunnel, frame)?;
+    if only_to_port && !matches!(destination, Destination::Place(_)) {
+        return cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "a UDP super-packet comes out of a tunnel whole for one port only",
+        );
+    }
+    Stage::Continue(destination)
+}
+
+fn destination<'a>(
+    cx: &mut Context<'a>,
+    tunnel: &Tunnel<'a>,
+    frame: &Frame<'_>,
+) -> Stage<Destination<'a>> {
     let (switch, key) = (tunnel.switch, tunnel.dest_key);
     match key {
         0 => l2_lookup::from_underlay(cx, switch, frame),

@@ -18,6 +18,7 @@ mod encap;
 mod explain;
 mod flood;
 mod flow_hash;
+mod greeting;
 mod hooks;
 mod host;
 mod ids;

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{SwitchTable, Verdict};
 use overlane_wire::ethernet::{self, Tag};
+use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac};
 
 use crate::Gso;
@@ -53,6 +54,11 @@ impl Frame<'_> {
     /// What follows the IP header, of a packet that has one.
     pub(crate) fn protocol(&self) -> Option<u8> {
         self.ip.map(|ip| ip.protocol)
+    }
+
+    /// Several UDP datagrams of one sender (`UDP_SEGMENT`).
+    pub(crate) fn is_udp_super_packet(&self) -> bool {
+        self.gso.is_some() && self.protocol() == Some(protocol::UDP)
     }
 
     /// Payload of a segment; 0: no super-packet.

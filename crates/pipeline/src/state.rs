@@ -1,6 +1,6 @@
 //! What the data path itself has written: addresses learned, and who counts how many; connections and
-//! their places; what happens at most so often. The maps `learned`, `learning`, `connections`,
-//! `translations`, `connection_ring`, `ring_hand` and `limits` of `bpf/abi.h`. Everything else is in the
+//! their places; what happens at most so often; what remotes can take. The maps `learned`, `learning`, `connections`,
+//! `translations`, `connection_ring`, `ring_hand`, `limits` and `abilities` of `bpf/abi.h`. Everything else is in the
 //! tables.
 
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub struct State {
     /// By what a translation is outside: its connection.
     pub(crate) translations: BTreeMap<ConnectionKey, ConnectionKey>,
     pub(crate) ring: Ring,
+    /// The remotes that said they take UDP super-packets whole, or do not.
+    pub(crate) takes_whole_udp: BTreeMap<IpAddr, bool>,
 }
 
 /// Where a learned address was last seen.

@@ -9,6 +9,7 @@ use crate::bytes::array;
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flood::GROUP_KEY;
+use crate::greeting;
 use crate::vtep_check::Outer;
 
 const STAGE: &str = "tunnel";
@@ -58,6 +59,9 @@ pub(crate) fn tunnel<'a>(cx: &mut Context<'a>, outer: &Outer<'_>) -> Stage<Tunne
     };
     let [a, b, c] = header.vni;
     let Ok(vni) = Vni::new(u32::from_be_bytes([0, a, b, c])) else {
+        if let Some(verdict) = greeting::greeting(cx, outer) {
+            return Stage::Break(verdict);
+        }
         return cx.end(STAGE, Verdict::VniZero, || "VNI 0 is no logical switch");
     };
     let Some(switch) = cx.host.switch(SwitchId::Vni(vni)) else {

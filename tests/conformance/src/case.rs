@@ -64,6 +64,8 @@ pub struct Machine {
     pub underlay_mtu: u32,
     /// Another device has the tunnel's port.
     pub port_shared: bool,
+    /// It can take the tunnel's mark off a UDP super-packet.
+    pub whole_udp: bool,
     /// The devices of its gateways' legs.
     pub leg: LegDevice,
 }
@@ -73,6 +75,7 @@ impl Default for Machine {
         Self {
             underlay_mtu: 1500,
             port_shared: false,
+            whole_udp: true,
             leg: LegDevice::default(),
         }
     }
@@ -263,6 +266,7 @@ fn machine(document: &document::Document) -> Machine {
     Machine {
         underlay_mtu: document.underlay_mtu.unwrap_or(default.underlay_mtu),
         port_shared: document.port_shared.unwrap_or(default.port_shared),
+        whole_udp: document.whole_udp.unwrap_or(default.whole_udp),
         leg: leg_device(document.leg.as_ref()),
     }
 }

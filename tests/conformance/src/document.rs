@@ -23,6 +23,7 @@ pub(crate) struct Document {
     pub(crate) host: Option<String>,
     pub(crate) underlay_mtu: Option<u32>,
     pub(crate) port_shared: Option<bool>,
+    pub(crate) whole_udp: Option<bool>,
     pub(crate) leg: Option<Leg>,
     pub(crate) changed: Option<FabricPlace>,
     pub(crate) packets: Vec<Spanned<Packet>>,

@@ -24,7 +24,8 @@ pub fn run(case: &Case) -> Vec<Outcome> {
 pub fn host(tables: &Tables, machine: Machine) -> Host {
     let leg = machine.leg;
     let host = Host::new(tables.clone(), machine.underlay_mtu);
-    let mut host = host.with_shared_port(machine.port_shared);
+    let host = host.with_shared_port(machine.port_shared);
+    let mut host = host.with_whole_udp(machine.whole_udp);
     for router in &tables.routers {
         let place = router.gateway.as_ref().map(|gateway| &gateway.place);
         if let Some(GatewayPlace::Here { leg: Some(device) }) = place {

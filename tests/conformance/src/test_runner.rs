@@ -20,6 +20,8 @@ use crate::logged::Logged;
 const UPLINK: u32 = 1_000_001;
 const SEGMENTER: u32 = 1_000_002;
 const SEGMENTER_OUT: u32 = 1_000_003;
+const UNMARKER: u32 = 1_000_004;
+const COALESCER: u32 = 1_000_005;
 const NO_PORT: u32 = 1_000_009;
 const FIRST_PORT: u32 = 1_000_010;
 const FIRST_LEG: u32 = 1_100_000;
@@ -147,7 +149,13 @@ impl TestRunner {
         }
         let ports = devices.iter().map(|(name, &ifindex)| {
             let peer = ifindex % 2 == 0; // both ways of delivery
-            (name.clone(), PortDevice { ifindex, peer })
+            let takes_no_mark = ifindex % 3 == 0;
+            let device = PortDevice {
+                ifindex,
+                peer,
+                takes_no_mark,
+            };
+            (name.clone(), device)
         });
         let legs = legs(tables);
         let numbers = legs.iter().map(|(name, &ifindex)| {
@@ -163,6 +171,9 @@ impl TestRunner {
                 underlay_mtu: machine.underlay_mtu,
                 segmenter_ifindex: SEGMENTER,
                 segmenter_out_ifindex: SEGMENTER_OUT,
+                unmarker_ifindex: if machine.whole_udp { UNMARKER } else { 0 },
+                coalescer_ifindex: COALESCER,
+                clears_mark: false,
                 port_shared: machine.port_shared,
             },
         )?;

@@ -118,6 +118,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.machine.port_shared {
         return Some("another device has the tunnel's port");
     }
+    if !case.machine.whole_udp {
+        return Some("it has no unmarker");
+    }
     let gateways = case
         .tables
         .routers

@@ -56,6 +56,7 @@ fn port_flags(port: &PortTable, device: PortDevice) -> u32 {
     let security = &port.security;
     flags([
         (device.peer, abi::PORT_PEER),
+        (device.takes_no_mark, abi::PORT_TAKES_NO_MARK),
         (security.check_mac, abi::PORT_CHECK_MAC),
         (security.check_addresses, abi::PORT_CHECK_ADDRESSES),
         (security.allow_dhcp_server, abi::PORT_DHCP_SERVER),

@@ -57,6 +57,8 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         uplink_ifindex: devices.uplink_ifindex,
         segmenter_ifindex: devices.segmenter_ifindex,
         segmenter_out_ifindex: devices.segmenter_out_ifindex,
+        unmarker_ifindex: devices.unmarker_ifindex,
+        coalescer_ifindex: devices.coalescer_ifindex,
         underlay_mtu: devices.underlay_mtu,
         hash_seed: tunnel.hash_seed,
         tunnel_port: tunnel.port,
@@ -79,6 +81,8 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
         port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
+        clears_mark: devices.clears_mark.into(),
+        pad: [0; 3],
     }
 }
 

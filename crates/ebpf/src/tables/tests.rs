@@ -39,8 +39,16 @@ fn tables() -> Tables {
 }
 
 fn devices() -> Devices {
-    let device =
-        |name: &str, ifindex, peer| (DeviceName::new(name).unwrap(), PortDevice { ifindex, peer });
+    let device = |name: &str, ifindex, peer| {
+        (
+            DeviceName::new(name).unwrap(),
+            PortDevice {
+                ifindex,
+                peer,
+                takes_no_mark: peer,
+            },
+        )
+    };
     Devices {
         ports: [
             device("web1", 3, true),
@@ -53,6 +61,9 @@ fn devices() -> Devices {
         underlay_mtu: 1600,
         segmenter_ifindex: 9,
         segmenter_out_ifindex: 10,
+        unmarker_ifindex: 11,
+        coalescer_ifindex: 12,
+        clears_mark: true,
         port_shared: true,
     }
 }

@@ -10,6 +10,7 @@ use zerocopy::FromBytes;
 
 use super::{Entry, Fresh, Plan, Step, Target};
 use crate::current::Current;
+use crate::detours::Detour;
 use crate::paths::SEGMENTER;
 use crate::state::State;
 
@@ -49,13 +50,18 @@ pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh
     discard_leftovers(target, current, plan);
     plan_moves(&[Counted::Ports, Counted::Remotes], plan);
     let none = Entries::new();
+    let sent_into = [
+        SEGMENTER,
+        Detour::Unmarker.entrance(),
+        Detour::Coalescer.entrance(),
+    ];
     for table in Table::ALL {
         let (should, is) = (
             &target.contents[&table],
             current.contents.get(&table).unwrap_or(&none),
         );
         if table == Table::Settings {
-            if should != is || fresh.contains(SEGMENTER) {
+            if should != is || sent_into.iter().any(|device| fresh.contains(device)) {
                 if rules_version(should) != rules_version(is) && !plan.new_set {
                     // A packet judged by the old rules must not begin a connection of the new version.
                     plan.steps.push(Step::Settle);

@@ -258,6 +258,7 @@ fn devices(tables: &Tables) -> Devices {
             PortDevice {
                 ifindex,
                 peer: true,
+                takes_no_mark: false,
             },
         );
     }
@@ -267,6 +268,9 @@ fn devices(tables: &Tables) -> Devices {
         underlay_mtu: MTU,
         segmenter_ifindex: UPLINK + 1,
         segmenter_out_ifindex: UPLINK + 3,
+        unmarker_ifindex: UPLINK + 4,
+        coalescer_ifindex: 0,
+        clears_mark: false,
         port_shared: false,
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }

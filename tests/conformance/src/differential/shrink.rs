@@ -204,7 +204,8 @@ const CHANGES: [Change; 9] = [
                 .iter_mut()
                 .for_each(|switch| switch.drops = (false, false)),
             6 => spec.port_shared = false,
-            7 => spec.options = (None, vec![None; spec.hosts]),
+            7 => spec.whole_udp = true,
+            8 => spec.options = (None, vec![None; spec.hosts]),
             _ => return None,
         }
         Some(spec)

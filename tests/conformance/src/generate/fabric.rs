@@ -32,6 +32,8 @@ pub struct FabricSpec {
     pub underlay_mtu: u32,
     /// Another device of the first host has the tunnel's port.
     pub port_shared: bool,
+    /// The first host can take the tunnel's mark off a UDP super-packet.
+    pub whole_udp: bool,
     /// Logical switches.
     pub switches: Vec<SwitchSpec>,
     /// Logical ports.
@@ -112,6 +114,7 @@ impl FabricSpec {
             }),
             hosts,
             port_shared: random.percent(25),
+            whole_udp: random.percent(80),
             underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
             switches,
             ports: Vec::new(),
@@ -204,6 +207,7 @@ impl FabricSpec {
         Machine {
             underlay_mtu: self.underlay_mtu,
             port_shared: self.port_shared,
+            whole_udp: self.whole_udp,
             ..Machine::default()
         }
     }

