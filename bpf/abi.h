@@ -151,6 +151,8 @@ struct port_place {
 	__u32 counters; /* as in its port: here `apply` finds it, whatever else a port has in another build */
 };
 
+/* Map port_numbers (array): number of a port's counters → port_id. */
+
 /* Map switches: switch_id → switch. */
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */

@@ -20,6 +20,14 @@
 		__type(value, value_type);                                                           \
 	} name_ SEC(".maps")
 
+#define ARRAY(name_, kind, value_type, entries)                                                      \
+	struct {                                                                                     \
+		__uint(type, kind);                                                                  \
+		__uint(max_entries, entries);                                                        \
+		__type(key, __u32);                                                                  \
+		__type(value, value_type);                                                           \
+	} name_ SEC(".maps")
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -28,6 +36,7 @@ struct {
 } settings SEC(".maps");
 
 HASH(ports, BPF_MAP_TYPE_HASH, struct port_id, struct port, MAX_PORTS);
+ARRAY(port_numbers, BPF_MAP_TYPE_ARRAY, struct port_id, 1 + MAX_PORTS);
 HASH(port_keys, BPF_MAP_TYPE_HASH, struct port_key, struct port_place, MAX_PORTS);
 HASH(switches, BPF_MAP_TYPE_HASH, __u32, struct lswitch, MAX_SWITCHES);
 HASH(fdb, BPF_MAP_TYPE_HASH, struct fdb_key, struct fdb_entry, MAX_FDB);
@@ -37,14 +46,6 @@ HASH(remotes, BPF_MAP_TYPE_HASH, struct addr, struct remote, MAX_REMOTES);
 
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
 HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);
-
-#define ARRAY(name_, kind, value_type, entries)                                                      \
-	struct {                                                                                     \
-		__uint(type, kind);                                                                  \
-		__uint(max_entries, entries);                                                        \
-		__type(key, __u32);                                                                  \
-		__type(value, value_type);                                                           \
-	} name_ SEC(".maps")
 
 /* Where it says twice, `apply` writes the new beside the old, and then takes the old away. */
 HASH(routers, BPF_MAP_TYPE_HASH, __u32, struct router, MAX_ROUTERS);

@@ -19,30 +19,30 @@ static __always_inline struct tag tag_at(const struct packet *p, const struct po
  * A frame that came out of a tunnel, on the way that its flow takes. WAY_STRAIGHT: it is the caller's still;
  * else it is on its way, or a drop reason. Global: big, and for few packets.
  */
-__noinline int detour(struct __sk_buff *ctx, struct packet *p, const struct port *port, __u32 ifindex,
-		      __u32 vlan)
+__noinline int detour(struct __sk_buff *ctx, struct packet *p, const struct port *port,
+		      const struct port_id *id)
 {
 	struct settings *s = get_settings();
 	enum flow_way_kind way;
 	__u32 how = 0;
 	int result;
 
-	if (!s || !p || !port)
+	if (!s || !p || !port || !id)
 		return DROP(NOT_CONFIGURED);
-	way = flow_way(ctx, s, p, port, p->tag.proto || vlan || ifindex > COALESCER_MAX_DEVICE);
+	way = flow_way(ctx, s, p, port, p->tag.proto || id->vlan);
 	if (p->gso_size && p->l4_proto == IPPROTO_UDP && way != WAY_UNMARKED && !s->clears_mark)
 		return DROP(GSO_UNSUPPORTED);
 	if (way == WAY_STRAIGHT || test_mode)
 		return WAY_STRAIGHT;
-	if (!p->tag.proto && !vlan && port->flags & PORT_PEER &&
+	if (!p->tag.proto && !id->vlan && port->flags & PORT_PEER &&
 	    same_mac(port->mac.bytes, p->eth.h_dest))
 		how = DETOUR_TO_PEER;
 	if (way == WAY_UNMARKED) {
-		result = unmark(ctx, s, p, ifindex, vlan, how);
+		result = unmark(ctx, s, p, port->counters, how);
 	} else {
 		if (port->flags & PORT_TAKES_NO_MARK)
 			how |= DETOUR_TO_UNMARKER;
-		result = coalesce(ctx, s, p, ifindex, how);
+		result = coalesce(ctx, s, p, port->counters, how);
 	}
 	return result < 0 ? result : way;
 }
@@ -68,7 +68,7 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 			return result;
 	}
 	if (p->offset) {
-		result = detour(ctx, p, port, id.ifindex, id.vlan);
+		result = detour(ctx, p, port, &id);
 		if (result < 0)
 			return result;
 		if (result != WAY_STRAIGHT) {

@@ -6,43 +6,42 @@
  *
  *     host's namespace                          a namespace of the unmarker's own
  *     to_port ── bpf_redirect_peer(ovl-unm0) ──► ovl-unm1 ── IP ── UDP ─┐
- *     from_unmarker ◄── ovl-unm (VXLAN, external) ◄─────────────────────┘
+ *     from_unmarker ◄── ovl-unm4, ovl-unm6 (VXLAN) ◄────────────────────┘
  *
- * The frame gets a VXLAN header of this host for this host. It says where the frame goes: the VNI is the
- * device, the low bits of the source address are a trunk's tag. No firewall, no route and no socket of the
- * host is on the way. skb->tc_index says that the frame is ours; nobody without CAP_NET_ADMIN can set it.
+ * No firewall, no route and no socket of the host is on the way. The frame gets a VXLAN header that no wire
+ * sees. Its group policy (which becomes skb->mark) is the number of the port it goes to. skb->tc_index says
+ * that the frame is ours and how it is handed over; nobody without CAP_NET_ADMIN can set it.
  */
 #pragma once
 
 #include "encap.h"
 
 #define UNMARK_PORT 4789
-#define UNMARK_MAX_DEVICE 0xffffff /* a VNI */
-#define UNMARK_NET 0xc6120000      /* 198.18.0.0; 2001:2:: over IPv6 */
-#define UNMARK_HERE 0xc613ffff     /* 198.19.255.255; 2001:2::c613:ffff */
+#define UNMARK_VNI 1
+#define UNMARK_FROM 0xc6130001 /* 198.19.0.1; 2001:2::c613:1 over IPv6 */
+#define UNMARK_HERE 0xc6130002
 #define TUNNEL_LEN (sizeof(struct udphdr) + 8)
 
-/* skb->tc_index of a frame on a detour, with how it is handed over. */
-#define DETOUR 0x4f00
-#define DETOUR_MASK 0xff00
-#define DETOUR_TO_PEER (1 << 0)     /* bpf_redirect_peer() */
-#define DETOUR_TO_UNMARKER (1 << 1) /* from the coalescer */
+/* skb->tc_index of a frame on a detour. */
+#define DETOUR 0xa000
+#define DETOUR_MASK 0xf000
+#define DETOUR_TO_PEER 1     /* bpf_redirect_peer() */
+#define DETOUR_TO_UNMARKER 2 /* from the coalescer */
 
 #define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
 #define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)
 
-static __always_inline void fill_unmark_tunnel(__u8 *udp, __u32 udp_len, __u32 ifindex)
+static __always_inline void fill_unmark_tunnel(__u8 *udp, __u32 udp_len, __u32 number)
 {
 	*(__be16 *)(udp + 0) = bpf_htons(UNMARK_PORT);
 	*(__be16 *)(udp + 2) = bpf_htons(UNMARK_PORT);
 	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
-	udp[8] = 0x08; /* the VNI is valid */
-	udp[12] = ifindex >> 16;
-	udp[13] = ifindex >> 8;
-	udp[14] = ifindex;
+	udp[8] = 0x88; /* group policy, and the VNI is valid */
+	*(__be16 *)(udp + 10) = bpf_htons(number);
+	udp[14] = UNMARK_VNI;
 }
 
-static __always_inline void fill_unmark_v4(__u8 *h, __u32 inner_len, __u32 ifindex, __u32 vlan)
+static __always_inline void fill_unmark_v4(__u8 *h, __u32 inner_len, __u32 number)
 {
 	struct iphdr ip = {
 		.version = 4,
@@ -51,17 +50,17 @@ static __always_inline void fill_unmark_v4(__u8 *h, __u32 inner_len, __u32 ifind
 		.frag_off = bpf_htons(0x4000),
 		.ttl = 1,
 		.protocol = IPPROTO_UDP,
-		.saddr = bpf_htonl(UNMARK_NET | vlan),
+		.saddr = bpf_htonl(UNMARK_FROM),
 		.daddr = bpf_htonl(UNMARK_HERE),
 	};
 
 	ip.check = ~csum_ipv4_header(&ip);
 	*(__be16 *)(h + 12) = ETHERTYPE_IPV4;
 	__builtin_memcpy(h + ETH_HLEN, &ip, sizeof(ip));
-	fill_unmark_tunnel(h + IPV4_UDP, TUNNEL_LEN + inner_len, ifindex);
+	fill_unmark_tunnel(h + IPV4_UDP, TUNNEL_LEN + inner_len, number);
 }
 
-static __always_inline void fill_unmark_v6(__u8 *h, __u32 inner_len, __u32 ifindex, __u32 vlan)
+static __always_inline void fill_unmark_v6(__u8 *h, __u32 inner_len, __u32 number)
 {
 	__u8 *ip = h + ETH_HLEN;
 
@@ -71,9 +70,9 @@ static __always_inline void fill_unmark_v6(__u8 *h, __u32 inner_len, __u32 ifind
 	ip[6] = IPPROTO_UDP;
 	ip[7] = 1;
 	*(__be32 *)(ip + 8) = *(__be32 *)(ip + 24) = bpf_htonl(0x20010002);
-	*(__be32 *)(ip + 20) = bpf_htonl(UNMARK_NET | vlan);
+	*(__be32 *)(ip + 20) = bpf_htonl(UNMARK_FROM);
 	*(__be32 *)(ip + 36) = bpf_htonl(UNMARK_HERE);
-	fill_unmark_tunnel(h + IPV6_UDP, TUNNEL_LEN + inner_len, ifindex);
+	fill_unmark_tunnel(h + IPV6_UDP, TUNNEL_LEN + inner_len, number);
 }
 
 /*
@@ -92,7 +91,7 @@ static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct oute
  * header. Nothing else depends on it.
  */
 static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				  __u32 ifindex, __u32 vlan, __u32 how)
+				  __u32 number, __u32 how)
 {
 	__u32 inner_len = ETH_HLEN + tag_len(p) + ctx->len - ETH_HLEN;
 	bool is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
@@ -101,15 +100,14 @@ static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *
 	struct outer *o;
 	int result;
 
-	if (!w || ifindex > UNMARK_MAX_DEVICE || ctx->protocol != p->eth.h_proto ||
-	    20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
+	if (!w || ctx->protocol != p->eth.h_proto || 20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
 		return DROP(GSO_UNSUPPORTED);
 	o = &w->outer;
 	__builtin_memset(o, 0, sizeof(*o));
 	if (is_ipv4)
-		fill_unmark_v4(o->bytes, inner_len, ifindex, vlan);
+		fill_unmark_v4(o->bytes, inner_len, number);
 	else
-		fill_unmark_v6(o->bytes, inner_len, ifindex, vlan);
+		fill_unmark_v6(o->bytes, inner_len, number);
 	if (bpf_skb_adjust_room(ctx, len + tag_len(p), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) <
 	    0)
 		return DROP(DECAP_FAILED);
@@ -124,39 +122,32 @@ static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *
 	return 0;
 }
 
-static __always_inline bool is_on_detour(struct __sk_buff *ctx, __u32 *how)
-{
-	__u32 index = ctx->tc_index;
-
-	*how = index & ~DETOUR_MASK;
-	return (index & DETOUR_MASK) == DETOUR;
-}
-
 /* The end of a detour. to_port has decided all there is to decide. */
-static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __u32 ifindex,
-				     __u32 how)
+static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __u32 number)
 {
+	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
+	__u32 how = ctx->tc_index;
+
 	ctx->tc_index = 0;
-	report_device(ifindex);
+	ctx->mark = 0;
+	if (!id)
+		return DROP(NO_PORT);
+	if (id->vlan && put_tag(ctx, tag_of_vlan(id->vlan)) < 0)
+		return DROP(DECAP_FAILED);
 	if (how & DETOUR_TO_PEER && bpf_skb_change_type(ctx, PACKET_HOST) == 0)
-		p->action = bpf_redirect_peer(ifindex, 0);
+		p->action = bpf_redirect_peer(id->ifindex, 0);
 	else
-		p->action = bpf_redirect(ifindex, 0);
+		p->action = bpf_redirect(id->ifindex, 0);
 	return VERDICT_TO_PORT;
 }
 
-/* At the kernel's VXLAN device. */
+static __always_inline bool is_on_detour(struct __sk_buff *ctx)
+{
+	return (ctx->tc_index & DETOUR_MASK) == DETOUR;
+}
+
+/* At the kernel's VXLAN devices. */
 static __always_inline int from_unmarker_stages(struct __sk_buff *ctx, struct packet *p)
 {
-	struct bpf_tunnel_key key = {};
-	bool is_ipv6 = ctx->protocol == ETHERTYPE_IPV6;
-	__u32 how, vlan;
-
-	if (!is_on_detour(ctx, &how) ||
-	    bpf_skb_get_tunnel_key(ctx, &key, sizeof(key), is_ipv6 ? BPF_F_TUNINFO_IPV6 : 0) < 0)
-		return DROP(OUTER_DEVICE);
-	vlan = (is_ipv6 ? bpf_ntohl(key.remote_ipv6[3]) : key.remote_ipv4) & VLAN_ID_MASK;
-	if (vlan && put_tag(ctx, tag_of_vlan(vlan)) < 0)
-		return DROP(DECAP_FAILED);
-	return hand_over(ctx, p, key.tunnel_id, how);
+	return is_on_detour(ctx) ? hand_over(ctx, p, ctx->mark) : DROP(OUTER_DEVICE);
 }

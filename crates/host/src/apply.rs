@@ -237,7 +237,7 @@ impl Job<'_> {
         }
         for detour in Detour::ALL {
             if executor.state.detours_refused.contains_key(detour.name()) {
-                forget_device(report, detour.exit());
+                forget_device(report, detour.entrance());
             }
         }
         clean_up(&report.host, &plan.cleanups, netlink, &mut report.notes);
@@ -265,7 +265,7 @@ impl Job<'_> {
         let names: Vec<String> = devices
             .map(|device| paths::link(overlane_ebpf::Program::FromPort, &device))
             .chain(legs)
-            .chain(Detour::ALL.map(|detour| paths::link(detour.program(), detour.exit())))
+            .chain(Detour::links())
             .chain([
                 paths::link(overlane_ebpf::Program::FromPort, SEGMENTER_OUT),
                 paths::link(overlane_ebpf::Program::FromGroDevice, GRO),

@@ -94,7 +94,7 @@ pub(crate) fn own_devices(netlink: &Netlink) -> Result<BTreeMap<String, Link>, H
             .any(|(own, aside)| name == *own || name == *aside)
             || Detour::ALL
                 .iter()
-                .any(|detour| detour.devices().contains(&name))
+                .any(|detour| detour.devices().any(|ours| ours == name))
     };
     let links = netlink.links()?.into_iter().filter(|link| ours(&link.name));
     Ok(links.map(|link| (link.name.clone(), link)).collect())

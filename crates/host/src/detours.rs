@@ -6,7 +6,7 @@
 //! connection table or `rp_filter` of the host has a part in it:
 //!
 //! ```text
-//!   host's namespace:   ovl-unm0 ──┐ veth              ┌── ovl-unm (VXLAN, its socket is in the other one)
+//!   host's namespace:   ovl-unm0 ──┐ veth              ┌── ovl-unm4, ovl-unm6 (VXLAN; their sockets stay there)
 //!   unmarker's:                    └─ ovl-unm1 ─ IP ─ UDP
 //! ```
 //!
@@ -23,6 +23,7 @@ use overlane_net::{Link, NetError, Netlink, Vxlan, ethtool, sysctl};
 use serde::Serialize;
 
 use crate::devices::quiet;
+use crate::paths;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -36,10 +37,15 @@ pub enum Detour {
 
 /// In the unmarker's namespace.
 const UNMARKER_INSIDE: &str = "ovl-unm1";
-/// As `bpf/unmark.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`.
-const HERE_V4: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 255);
-const HERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0xc613, 0xffff);
+/// As `bpf/unmark.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`, `UNMARK_VNI`. A VXLAN device
+/// takes packets of one family.
+const UNMARKER_V4: (&str, IpAddr) = ("ovl-unm4", IpAddr::V4(Ipv4Addr::new(198, 19, 0, 2)));
+const UNMARKER_V6: (&str, IpAddr) = (
+    "ovl-unm6",
+    IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0xc613, 2)),
+);
 const UNMARKER_PORT: u16 = 4789;
+const UNMARKER_VNI: u32 = 1;
 /// What is cut here is cut for the port's device.
 const MTU: u32 = 65535;
 /// A queue is one CPU's work; a flow stays in one.
@@ -65,11 +71,11 @@ impl Detour {
         }
     }
 
-    /// The device where frames come out.
-    pub const fn exit(self) -> &'static str {
+    /// The devices where frames come out.
+    pub const fn exits(self) -> &'static [&'static str] {
         match self {
-            Self::Unmarker => "ovl-unm",
-            Self::Coalescer => "ovl-coa1",
+            Self::Unmarker => &[UNMARKER_V4.0, UNMARKER_V6.0],
+            Self::Coalescer => &["ovl-coa1"],
         }
     }
 
@@ -82,8 +88,17 @@ impl Detour {
     }
 
     /// The names of its devices in the host's namespace.
-    pub const fn devices(self) -> [&'static str; 2] {
-        [self.entrance(), self.exit()]
+    pub fn devices(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.entrance()).chain(self.exits().iter().copied())
+    }
+
+    /// File names of the links of all programs of both.
+    pub(crate) fn links() -> impl Iterator<Item = String> {
+        let of = |detour: Self| {
+            let exits = detour.exits().iter();
+            exits.map(move |exit| paths::link(detour.program(), exit))
+        };
+        Self::ALL.into_iter().flat_map(of)
     }
 
     /// Says where the programs find it.
@@ -96,17 +111,26 @@ impl Detour {
 
     /// Whether it is as [`make`](Self::make) makes it.
     pub(crate) fn is_right(self, host: &str, devices: &BTreeMap<String, Link>) -> bool {
-        let (Some(into), Some(out)) = (devices.get(self.entrance()), devices.get(self.exit()))
-        else {
+        let Some(into) = devices.get(self.entrance()) else {
             return false;
         };
-        let ready = into.up && out.up && into.mtu == MTU;
+        let exits: Vec<&Link> = self
+            .exits()
+            .iter()
+            .filter_map(|exit| devices.get(*exit))
+            .collect();
+        let are_up = exits.len() == self.exits().len() && exits.iter().all(|exit| exit.up);
+        let ready = into.up && into.mtu == MTU && are_up;
         ready
             && match self {
                 Self::Unmarker => {
-                    out.udp_port == Some(UNMARKER_PORT) && is_inside_right(host, into)
+                    let port = Some(UNMARKER_PORT);
+                    exits.iter().all(|exit| exit.udp_port == port) && is_inside_right(host, into)
                 }
-                Self::Coalescer => into.peer_index == Some(out.index) && !into.peer_in_other_netns,
+                Self::Coalescer => {
+                    let peer = exits.first().map(|exit| exit.index);
+                    into.peer_index == peer && !into.peer_in_other_netns
+                }
             }
     }
 
@@ -154,31 +178,33 @@ fn is_inside_right(host: &str, into: &Link) -> bool {
 fn make_unmarker(host: &str, netlink: &Netlink) -> Result<(), NetError> {
     let here = Netns::current()?;
     let inside = Netns::create(&namespace_of(host))?;
-    let (into, out) = (Detour::Unmarker.entrance(), Detour::Unmarker.exit());
+    let into = Detour::Unmarker.entrance();
     netlink.add_veth(into, UNMARKER_INSIDE, Some(&inside))?;
     let within = Netlink::in_netns(&inside)?;
     furnish(&inside, &within)?;
-    let vxlan = Vxlan {
-        vni: None,
-        external: true,
-        local: None,
-        remote: None,
-        port: UNMARKER_PORT,
-        learning: false,
-        udp6_zero_csum: true,
-        device: None,
-    };
-    within.add_vxlan(out, &vxlan)?;
-    // Its socket stays where it was made.
-    within.set_netns(out, &here)?;
-    for device in [into, out] {
+    for (device, address) in [UNMARKER_V4, UNMARKER_V6] {
+        let vxlan = Vxlan {
+            vni: Some(UNMARKER_VNI),
+            external: false,
+            group_policy: true,
+            local: Some(address),
+            remote: None,
+            port: UNMARKER_PORT,
+            learning: false,
+            udp6_zero_csum: true,
+            device: None,
+        };
+        within.add_vxlan(device, &vxlan)?;
+        // Its socket stays where it was made.
+        within.set_netns(device, &here)?;
         quiet(netlink, device)?;
+        // Frames of two ports may be alike, and nothing here tells GRO that they are not one flow.
+        ethtool::set_features(device, &[("gro", false)])?;
+        netlink.set_up(device)?;
     }
+    quiet(netlink, into)?;
     netlink.set_mtu(into, MTU)?;
-    netlink.set_up(into)?;
-    netlink.set_up(out)?;
-    coalesce_udp(out);
-    Ok(())
+    netlink.set_up(into)
 }
 
 /// The namespace gets the end of the pair, its addresses, and a stack that asks no questions.
@@ -196,25 +222,13 @@ fn furnish(inside: &Netns, within: &Netlink) -> Result<(), NetError> {
     within.set_arp(UNMARKER_INSIDE, false)?;
     within.set_mtu(UNMARKER_INSIDE, MTU)?;
     within.set_up(UNMARKER_INSIDE)?;
-    within.add_address(UNMARKER_INSIDE, IpAddr::V4(HERE_V4), 32)?;
-    match sysctl::set(inside, "net.ipv6.conf.ovl-unm1.disable_ipv6", "0") {
-        // A kernel without IPv6 hands over no IPv6.
-        Err(error) if error.is_not_found() => Ok(()),
-        other => {
-            other?;
-            within.add_address(UNMARKER_INSIDE, IpAddr::V6(HERE_V6), 128)
-        }
-    }
-}
-
-/// UDP super-packets arrive here as datagrams, one by one (net/ipv4/udp.c, `udp_unexpected_gso`), and are joined
-/// again. A kernel that cannot do that hands over the datagrams.
-fn coalesce_udp(device: &str) {
-    let _ = ethtool::set_features(device, &[("rx-udp-gro-forwarding", true)]);
+    within.add_address(UNMARKER_INSIDE, UNMARKER_V4.1, 32)?;
+    sysctl::set(inside, "net.ipv6.conf.ovl-unm1.disable_ipv6", "0")?;
+    within.add_address(UNMARKER_INSIDE, UNMARKER_V6.1, 128)
 }
 
 fn make_coalescer(netlink: &Netlink) -> Result<(), NetError> {
-    let (into, out) = (Detour::Coalescer.entrance(), Detour::Coalescer.exit());
+    let (into, out) = (Detour::Coalescer.entrance(), Detour::Coalescer.exits()[0]);
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     netlink.add_veth_with_queues(into, out, cpus.min(MOST_QUEUES) as u32)?;
     for device in [into, out] {

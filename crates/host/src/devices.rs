@@ -61,6 +61,7 @@ pub(crate) fn add_gro(netlink: &Netlink, tunnel: &Tunnel, ipv6: bool) -> Result<
             let vxlan = Vxlan {
                 vni: None,
                 external: true,
+                group_policy: false,
                 local: None,
                 remote: None,
                 port,

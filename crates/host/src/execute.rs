@@ -395,7 +395,7 @@ pub(crate) fn clean_up(host: &str, cleanups: &[Cleanup], netlink: &Netlink, note
                 _ => None,
             },
             Cleanup::Detour(detour) => match detour.discard(host, netlink) {
-                Err(error) => Some((format!("device {}", detour.exit()), error.to_string())),
+                Err(error) => Some((format!("device {}", detour.entrance()), error.to_string())),
                 Ok(_) => None,
             },
             Cleanup::Maps(folder) => match unpin_folder(folder) {

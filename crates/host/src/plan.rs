@@ -166,10 +166,10 @@ fn plan_devices(target: &Target<'_>, current: &Current, plan: &mut Plan) -> Fres
 }
 
 fn plan_detours(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
-    let is_there = |name: &&str| current.devices.contains_key(*name);
+    let is_there = |name: &str| current.devices.contains_key(name);
     for detour in Detour::ALL {
         if !target.resolved.detours.contains(&detour) {
-            if detour.devices().iter().any(is_there) {
+            if detour.devices().any(is_there) {
                 plan.cleanups.push(Cleanup::Detour(detour));
             }
         } else if !detour.is_right(target.tables.host.as_str(), &current.devices) {
@@ -261,9 +261,9 @@ fn plan_links(
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
     let detours = target.resolved.detours.iter();
-    wanted.extend(detours.map(|detour| {
-        let exit = detour.exit();
-        (detour.program(), exit.to_owned(), index(exit))
+    wanted.extend(detours.flat_map(|detour| {
+        let exits = detour.exits().iter();
+        exits.map(|exit| (detour.program(), (*exit).to_owned(), index(exit)))
     }));
     // A device once, whatever number of ports it is.
     let mut seen = BTreeSet::new();

@@ -327,6 +327,7 @@ fn a_taken_tunnel_port_costs_coalescing_only() {
     let vxlan = Vxlan {
         vni: None,
         external: true,
+        group_policy: false,
         local: None,
         remote: None,
         port: 4789,

@@ -27,6 +27,8 @@ pub struct Vxlan {
     pub vni: Option<u32>,
     /// External mode: the tunnel's ends come with each packet, from a program or a route.
     pub external: bool,
+    /// The header has a group policy, which becomes the mark of what is received.
+    pub group_policy: bool,
     /// Own outer address.
     pub local: Option<IpAddr>,
     /// The other end, or the group for broadcast.
@@ -224,6 +226,9 @@ fn vxlan_attributes(vxlan: &Vxlan) -> Vec<InfoVxlan> {
     ];
     if vxlan.external {
         attributes.push(InfoVxlan::CollectMetadata(true));
+    }
+    if vxlan.group_policy {
+        attributes.push(InfoVxlan::Gbp);
     }
     attributes.extend(vxlan.vni.map(InfoVxlan::Id));
     attributes.extend(vxlan.device.map(InfoVxlan::Link));

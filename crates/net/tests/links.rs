@@ -14,6 +14,7 @@ use overlane_net::Vxlan;
 const VXLAN: Vxlan = Vxlan {
     vni: None,
     external: false,
+    group_policy: false,
     local: None,
     remote: None,
     port: 4789,
@@ -251,6 +252,7 @@ fn vxlan_external_and_its_fdb() {
             "ext",
             &Vxlan {
                 external: true,
+                group_policy: false,
                 ..VXLAN
             },
         )
@@ -266,6 +268,7 @@ fn vxlan_external_and_its_fdb() {
             "two",
             &Vxlan {
                 external: true,
+                group_policy: false,
                 ..VXLAN
             },
         )
@@ -321,6 +324,7 @@ fn vxlan_port_held_by_a_socket_is_in_use() {
             "ext",
             &Vxlan {
                 external: true,
+                group_policy: false,
                 ..VXLAN
             },
         )

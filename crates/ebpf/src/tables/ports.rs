@@ -36,6 +36,7 @@ pub(super) fn ports(
             counters,
         };
         put(contents, Table::Ports, &id, &value);
+        put(contents, Table::PortNumbers, &counters, &id);
         put(
             contents,
             Table::PortKeys,

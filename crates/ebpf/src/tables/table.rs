@@ -10,6 +10,8 @@ pub enum Table {
     Remotes,
     /// (switch, key) → where the port is, and its counters.
     PortKeys,
+    /// Number of a port's counters → where the port is.
+    PortNumbers,
     /// (switch, index) → receiver of a flooded frame.
     Flood,
     /// Number → logical switch.
@@ -48,9 +50,10 @@ pub enum Table {
 
 impl Table {
     /// All, in the order of adding.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Remotes,
         Self::PortKeys,
+        Self::PortNumbers,
         Self::Flood,
         Self::Switches,
         Self::RuleSets,
@@ -75,6 +78,7 @@ impl Table {
         match self {
             Self::Remotes => "remotes",
             Self::PortKeys => "port_keys",
+            Self::PortNumbers => "port_numbers",
             Self::Flood => "flood",
             Self::Switches => "switches",
             Self::RuleSets => "rule_sets",
@@ -98,7 +102,7 @@ impl Table {
     /// An array: every entry exists from the beginning, as zeros, and none can be deleted. Entries that the
     /// tables do not name are nobody's.
     pub const fn is_array(self) -> bool {
-        matches!(self, Self::Rules | Self::Settings)
+        matches!(self, Self::PortNumbers | Self::Rules | Self::Settings)
     }
 
     /// What is taken away from it only after no packet can be at work with it: what refers to it changed
@@ -116,6 +120,7 @@ impl Table {
         match self {
             Self::Remotes => (size_of::<abi::Addr>(), size_of::<abi::Remote>()),
             Self::PortKeys => (size_of::<abi::PortKey>(), size_of::<abi::PortPlace>()),
+            Self::PortNumbers => (WORD, size_of::<abi::PortId>()),
             Self::Flood => (size_of::<abi::FloodKey>(), size_of::<abi::FloodMember>()),
             Self::Switches => (WORD, size_of::<abi::Switch>()),
             Self::RuleSets => (WORD, size_of::<firewall::RuleSet>()),

@@ -80,6 +80,7 @@ fn tunnel(vni: u32, local: IpAddr) -> Vxlan {
     Vxlan {
         vni: Some(vni),
         external: false,
+        group_policy: false,
         local: Some(local),
         remote: None,
         port: PORT,

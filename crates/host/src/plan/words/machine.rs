@@ -49,7 +49,7 @@ pub(super) fn machine(
             Step::Segmenter => lines.push(device(current, SEGMENTER, "segmenter")),
             Step::Gro => lines.push(device(current, GRO, "receive coalescing")),
             Step::Detour(detour) => {
-                lines.push(device(current, detour.exit(), detour.name()));
+                lines.push(device(current, detour.entrance(), detour.name()));
             }
             Step::RaiseGro => lines.push(Change::modify(format!("device {GRO}: up"))),
             Step::Discard(name) => lines.push(Change::remove(format!(
@@ -83,7 +83,7 @@ pub(super) fn machine(
     }
     for cleanup in &plan.cleanups {
         if let Cleanup::Detour(detour) = cleanup {
-            let words = format!("device {} ({})", detour.exit(), detour.name());
+            let words = format!("device {} ({})", detour.entrance(), detour.name());
             lines.push(Change::remove(words));
         }
     }
