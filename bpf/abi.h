@@ -59,7 +59,7 @@ enum hook {
 	HOOK_FROM_GRO_DEVICE = 3, /* the kernel device that registers the tunnel port for GRO */
 	HOOK_FROM_LEG = 4,        /* a gateway's device in the physical network */
 	HOOK_FROM_UNMARKER = 5,   /* frames that the kernel took the tunnel's mark off */
-	HOOK_FROM_COALESCER = 6,  /* frames that the kernel coalesced behind decap */
+	HOOK_FROM_COALESCER = 6,  /* tunnel packets that the coalescer joined */
 	HOOK_COUNT = 7,
 };
 
@@ -91,7 +91,7 @@ struct settings {
 	__u32 segmenter_ifindex;     /* the end that segments; 0: none */
 	__u32 segmenter_out_ifindex; /* the end where the segments come out */
 	__u32 unmarker_ifindex;  /* the end that frames with a tunnel's mark are sent into; 0: none */
-	__u32 coalescer_ifindex; /* the end that frames to be coalesced are sent into; 0: none */
+	__u32 coalescer_ifindex; /* the end that tunnel packets to be joined are sent into; 0: none */
 	__u32 underlay_mtu;      /* largest outer IP packet */
 	__u32 hash_seed;
 	__u16 tunnel_port;
@@ -255,7 +255,7 @@ struct remote {
 struct flow_way {
 	__u32 unmarked;  /* when one last went through the unmarker; 0: never */
 	__u32 coalesced; /* the same of the coalescer */
-	__u32 single;    /* full TCP segments that came one by one since the last super-packet */
+	__u32 single;    /* full segments that came one by one since the last super-packet */
 };
 
 struct counter {

@@ -86,7 +86,7 @@ static __always_inline bool find_owner(const struct packet *p, const struct addr
 	if (!is_group(p->eth.h_dest) &&
 	    !(n->flags & NEIGHBOUR_INTERFACE && same_mac(p->eth.h_dest, n->mac.bytes)))
 		return false;
-	if (p->hook == HOOK_FROM_UNDERLAY ? !(n->flags & NEIGHBOUR_GATEWAY) : n->key == p->source_key)
+	if (is_from_underlay(p) ? !(n->flags & NEIGHBOUR_GATEWAY) : n->key == p->source_key)
 		return false;
 	found->mac = n->mac;
 	found->is_router = !!(n->flags & (NEIGHBOUR_ROUTER | NEIGHBOUR_INTERFACE));

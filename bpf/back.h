@@ -121,7 +121,7 @@ __noinline int send_back(struct __sk_buff *ctx, struct packet *p)
 	if (!r->len)
 		return DROP(ENCAP_FAILED);
 	p->dest_key = as_it_came(w, p)->source_key;
-	if (p->hook == HOOK_FROM_UNDERLAY)
+	if (is_from_underlay(p))
 		return send_into_switch(ctx, s, p, r);
 	return send_plain(ctx, p, r->source.ifindex, r->in_tag);
 }

@@ -86,7 +86,7 @@ static __always_inline bool left_as_something_else(const struct packet *p, int v
 {
 	return verdict == VERDICT_ENCAP || verdict == VERDICT_VLAN_OUT || verdict == VERDICT_ANSWER ||
 	       verdict == VERDICT_LEG_OUT ||
-	       (verdict == VERDICT_TO_PORT && (p->hook == HOOK_FROM_UNDERLAY || p->routed));
+	       (verdict == VERDICT_TO_PORT && (is_from_underlay(p) || p->routed));
 }
 
 static __always_inline void send_event(struct event_buffer *b, struct capture *c)

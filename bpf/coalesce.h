@@ -1,40 +1,181 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The coalescer: a veth pair that apply creates where the kernel cannot coalesce the packets of the tunnel
- * (it has no Geneve). Segments behind decap go in at one end; GRO joins them at the other, where hook
- * from_coalescer hands them over.
+ * The coalescer: a veth pair that apply creates where the kernel cannot coalesce the packets of a Geneve tunnel,
+ * for it has no Geneve. What it does know is VXLAN. So the packets of a stream become VXLAN packets, GRO at the
+ * far end of the pair joins them, and they come back as super-packets to the same program:
  *
- * GRO joins what has the same addresses, ports and VLAN tag. The tag that they have on the way is the
- * number of the port they go to: two switches may use the same addresses.
+ *     host's namespace                                   the unmarker's namespace, where VXLAN has a socket
+ *     from_underlay ── bpf_redirect(ovl-coa0) ─────────► ovl-coa1: GRO, then the program back_to_peer
+ *     from_underlay, hook from_coalescer ◄── ovl-coa0 ◄─┘
+ *
+ *     | IP | UDP: port | Geneve: 8, VNI | option: 8, keys     | frame    as it came
+ *     | IP | UDP: 4789 | VXLAN: flags 8, keys, VNI 24, keys   | frame    on the way: 8 bytes less
+ *
+ * GRO joins what is alike in all these fields. The keys stand where VXLAN has reserved bits; no wire sees them.
+ * Before vtep_check.
  */
 #pragma once
 
+#include "flow_way.h"
+#include "tunnel.h"
 #include "unmark.h"
 
-static __always_inline int coalesce(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				    __u32 number, __u32 how)
+#define COALESCE_MIN_LEN 1000 /* of a packet: less is no full segment */
+#define SINGLES_OF_A_STREAM 16
+#define OVN_OPTION_LEN 8
+#define OVN_OPTION_WORDS 2 /* in units of 4 bytes */
+#define GENEVE_CRITICAL_FLAG 0x40
+/* What a NIC found out about the checksum inside stays true. */
+#define COALESCE_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+/* Behind the IP header: what we send ourselves, with OVN's option alone. Any other packet goes on as it is. */
+struct geneve_with_keys {
+	struct udphdr udp;
+	struct geneve_header geneve;
+	struct geneve_option option;
+	__u8 keys[4];
+};
+
+struct vxlan_with_keys {
+	struct udphdr udp;
+	__u8 flags;
+	__u8 keys[3];
+	__u8 vni[3];
+	__u8 last_key;
+};
+
+static __always_inline bool has_keys_alone(const struct settings *s, const struct geneve_with_keys *h)
 {
-	if (bpf_skb_vlan_push(ctx, ETHERTYPE_VLAN, number) < 0)
-		return DROP(DECAP_FAILED);
-	ctx->tc_index = DETOUR | how;
-	p->action = bpf_redirect(s->coalescer_ifindex, 0);
-	return 0;
+	return h->udp.dest == bpf_htons(s->tunnel_port) &&
+	       h->geneve.version_len == OVN_OPTION_WORDS && h->geneve.flags == GENEVE_CRITICAL_FLAG &&
+	       h->geneve.protocol == bpf_htons(ETH_P_TEB) && !h->geneve.reserved &&
+	       h->option.class == OVN_CLASS && h->option.type == OVN_TYPE && h->option.len == 1;
 }
 
-static __always_inline int from_coalescer_stages(struct __sk_buff *ctx, struct packet *p)
+static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)
+{
+	to->udp.source = from->udp.source;
+	to->udp.dest = bpf_htons(UNMARK_PORT);
+	to->udp.len = bpf_htons(bpf_ntohs(from->udp.len) - OVN_OPTION_LEN);
+	to->udp.check = 0;
+	to->flags = VXLAN_FLAG_VNI;
+	__builtin_memcpy(to->keys, from->keys, sizeof(to->keys));
+	to->last_key = from->keys[3];
+	__builtin_memcpy(to->vni, from->geneve.vni, sizeof(to->vni));
+}
+
+/*
+ * Many segments and no super-packet among them: neither the wire nor the kernel coalesces this stream. What
+ * tells streams apart is the UDP source port; one stays here until it was silent, so that no packet overtakes
+ * another.
+ */
+static __always_inline bool is_stream(struct __sk_buff *ctx, __be16 source_port)
+{
+	__u32 slot = source_port, now;
+	struct flow_way *flow = bpf_map_lookup_elem(&flow_ways, &slot);
+
+	if (!flow)
+		return false;
+	if (ctx->gso_size)
+		flow->single = 0;
+	else if (ctx->len >= COALESCE_MIN_LEN && flow->single < SINGLES_OF_A_STREAM)
+		flow->single++;
+	if (!flow->coalesced && flow->single < SINGLES_OF_A_STREAM)
+		return false;
+	now = flow_time();
+	if (flow->single < SINGLES_OF_A_STREAM && !is_lately(flow->coalesced, now))
+		return false;
+	flow->single = 0;
+	if (flow->coalesced != now)
+		flow->coalesced = now;
+	return true;
+}
+
+static __always_inline int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
+{
+	struct {
+		struct iphdr ip;
+		struct vxlan_with_keys vxlan;
+	} to;
+	struct geneve_with_keys h;
+	__u32 sum;
+
+	if (load_bytes(ctx, ETH_HLEN, &to.ip, sizeof(to.ip)) < 0 ||
+	    load_bytes(ctx, ETH_HLEN + sizeof(to.ip), &h, sizeof(h)) < 0 || to.ip.ihl != 5 ||
+	    to.ip.version != 4 || to.ip.protocol != IPPROTO_UDP ||
+	    to.ip.frag_off & ~bpf_htons(0x4000) || bpf_ntohs(to.ip.tot_len) + ETH_HLEN != ctx->len ||
+	    __builtin_memcmp(&to.ip.daddr, &s->vtep.bytes[12], sizeof(to.ip.daddr)) ||
+	    !has_keys_alone(s, &h) || !is_stream(ctx, h.udp.source))
+		return -1;
+	/* RFC 1624: what was wrong stays wrong. */
+	sum = (__u16)~to.ip.check + (__u16)~to.ip.tot_len;
+	to.ip.tot_len = bpf_htons(bpf_ntohs(to.ip.tot_len) - OVN_OPTION_LEN);
+	to.ip.check = ~csum_fold(sum + to.ip.tot_len);
+	to_vxlan(&to.vxlan, &h);
+	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
+		return -1;
+	return bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+}
+
+static __always_inline int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
+{
+	struct {
+		struct ipv6hdr ip;
+		struct vxlan_with_keys vxlan;
+	} to;
+	struct geneve_with_keys h;
+
+	if (load_bytes(ctx, ETH_HLEN, &to.ip, sizeof(to.ip)) < 0 ||
+	    load_bytes(ctx, ETH_HLEN + sizeof(to.ip), &h, sizeof(h)) < 0 || to.ip.version != 6 ||
+	    to.ip.nexthdr != IPPROTO_UDP ||
+	    bpf_ntohs(to.ip.payload_len) + sizeof(to.ip) + ETH_HLEN != ctx->len ||
+	    __builtin_memcmp(&to.ip.daddr, &s->vtep, sizeof(to.ip.daddr)) || !has_keys_alone(s, &h) ||
+	    !is_stream(ctx, h.udp.source))
+		return -1;
+	to.ip.payload_len = bpf_htons(bpf_ntohs(to.ip.payload_len) - OVN_OPTION_LEN);
+	to_vxlan(&to.vxlan, &h);
+	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
+		return -1;
+	return bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+}
+
+/*
+ * The action of a packet that went into the coalescer; -1: it is the caller's, as it came. Global: it has a
+ * stack of its own.
+ */
+__noinline int coalesce(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
-	__u32 number = ctx->vlan_tci, how = ctx->tc_index & ~DETOUR_MASK;
+	__u32 slot = HOOK_FROM_UNDERLAY * VERDICT_SLOTS + VERDICT_COALESCE;
+	__u32 segments = ctx->gso_segs, len = ctx->len;
+	struct counter *c;
 	int result;
 
-	if (!s || !is_on_detour(ctx) || !ctx->vlan_present)
-		return DROP(OUTER_DEVICE);
-	if (bpf_skb_vlan_pop(ctx) < 0)
-		return DROP(DECAP_FAILED);
-	if (!(how & DETOUR_TO_UNMARKER) || !s->unmarker_ifindex)
-		return hand_over(ctx, p, number);
-	if (load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
-		return DROP(DECAP_FAILED);
-	result = unmark(ctx, s, p, number, how & ~DETOUR_TO_UNMARKER);
-	return result < 0 ? result : VERDICT_TO_PORT;
+	if (!s || ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6) ||
+	    ctx->vlan_present)
+		return -1;
+	result = s->family == 4 ? coalesce_ipv4(ctx, s) : coalesce_ipv6(ctx, s);
+	if (result < 0)
+		return -1;
+	c = bpf_map_lookup_elem(&verdict_counters, &slot);
+	if (c) {
+		c->packets++;
+		c->segments += segments ? segments : 1;
+		c->bytes += len;
+	}
+	ctx->tc_index = DETOUR;
+	return bpf_redirect(s->coalescer_ifindex, 0);
+}
+
+/* The header on the way back, instead of Geneve's. Returns its length. */
+static __always_inline int read_coalesced(struct __sk_buff *ctx, struct outer_view *o)
+{
+	struct vxlan_with_keys h;
+
+	if (o->tunnel + 8 > o->end || load_bytes(ctx, o->tunnel - sizeof(h.udp), &h, sizeof(h)) < 0)
+		return DROP(TUNNEL_HEADER);
+	o->vni = vni_of(h.vni);
+	o->source_key = (h.keys[0] << 8 | h.keys[1]) & 0x7fff;
+	o->dest_key = h.keys[2] << 8 | h.last_key;
+	return 8;
 }

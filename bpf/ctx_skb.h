@@ -188,6 +188,12 @@ static __always_inline bool same_port(const struct port_id *a, const struct port
 	return a->ifindex == b->ifindex && a->vlan == b->vlan;
 }
 
+/* It came by the uplink: straight, or by way of the coalescer. */
+static __always_inline bool is_from_underlay(const struct packet *p)
+{
+	return p->hook == HOOK_FROM_UNDERLAY || p->hook == HOOK_FROM_COALESCER;
+}
+
 /* Bytes that the tag takes in an inner frame. */
 static __always_inline __u32 tag_len(const struct packet *p)
 {

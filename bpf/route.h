@@ -63,7 +63,7 @@ static __always_inline int to_gateway(struct __sk_buff *ctx, struct packet *p, s
 	if (!s || !i)
 		return DROP(NOT_CONFIGURED);
 	/* Else two hosts on a VLAN could send it to and fro. */
-	if (p->hook == HOOK_FROM_UNDERLAY && !p->routed)
+	if (is_from_underlay(p) && !p->routed)
 		return DROP(UNKNOWN_UNICAST);
 	p->dest_key = i->key;
 	if (is_on_vlan(p->switch_id))
@@ -167,7 +167,7 @@ __noinline int route(struct __sk_buff *ctx, struct packet *p)
 
 	if (!p || !s)
 		return DROP(NOT_CONFIGURED);
-	if (p->hook == HOOK_FROM_UNDERLAY) /* most packets from there need none */
+	if (is_from_underlay(p)) /* most packets from there need none */
 		hash_flow(s, p);
 	for (int i = 0; i < MOST_ROUTERS; i++) {
 		result = route_here(ctx, p);

@@ -13,10 +13,12 @@
  *   from_leg         leg_in → parse → arp_nd → nat → route
  *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
- *   from_unmarker, from_coalescer
- *                    hand over what to_port sent there
+ *                    On the coalescer it is hook from_coalescer: the same, for what was joined there.
+ *   from_unmarker    hands over what to_port sent into the unmarker
+ *   back_to_peer     sends what was joined in the coalescer back
  */
 #include "capture.h"
+#include "coalesce.h"
 #include "greeting.h"
 #include "ids.h"
 #include "leg_in.h"
@@ -153,7 +155,7 @@ static __always_inline int tunnel_in(struct __sk_buff *ctx, const struct setting
 		return result;
 	p->sender_counters = o->counters;
 	p->tunnel_source_port = o->source_port;
-	result = tunnel(ctx, s, o);
+	result = p->hook == HOOK_FROM_COALESCER ? read_coalesced(ctx, o) : tunnel(ctx, s, o);
 	if (result == DROP(VNI_ZERO) && !s->port_shared)
 		return greeting(ctx, s, p, o);
 	if (result >= 0) {
@@ -185,6 +187,7 @@ __noinline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
 
 	if (!s || !p)
 		return VERDICT_TO_HOST;
+	o.port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
 	in_tunnel = !p->in_tag.proto;
 	if (in_tunnel)
 		result = tunnel_in(ctx, s, p, &o, &sw);
@@ -286,9 +289,25 @@ int from_port(struct __sk_buff *ctx)
 SEC("classifier")
 int from_underlay(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_UNDERLAY);
+	struct settings *s = get_settings();
+	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
+	struct packet *p;
+	int action;
 
-	return p ? finish(ctx, p, from_underlay_stages(ctx, p)) : TCX_DROP;
+	if (s && s->coalescer_ifindex && !coalesced && !test_mode) {
+		action = coalesce(ctx);
+		if (action >= 0)
+			return action;
+	}
+	p = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
+	if (!p)
+		return TCX_DROP;
+	if (!coalesced)
+		return finish(ctx, p, from_underlay_stages(ctx, p));
+	if (!is_on_detour(ctx))
+		return finish(ctx, p, DROP(OUTER_DEVICE));
+	ctx->tc_index = 0;
+	return finish(ctx, p, from_underlay_stages(ctx, p));
 }
 
 SEC("classifier")
@@ -317,12 +336,11 @@ int from_unmarker(struct __sk_buff *ctx)
 	return p ? finish(ctx, p, from_unmarker_stages(ctx, p)) : TCX_DROP;
 }
 
+/* At the far end of the coalescer, behind GRO. */
 SEC("classifier")
-int from_coalescer(struct __sk_buff *ctx)
+int back_to_peer(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_COALESCER);
-
-	return p ? finish(ctx, p, from_coalescer_stages(ctx, p)) : TCX_DROP;
+	return bpf_redirect_peer(ctx->ifindex, 0);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "acl.h"
-#include "coalesce.h"
 #include "flow_way.h"
+#include "unmark.h"
 
 /* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
 static __always_inline struct tag tag_at(const struct packet *p, const struct port_id *id)
@@ -16,35 +16,30 @@ static __always_inline struct tag tag_at(const struct packet *p, const struct po
 }
 
 /*
- * A frame that came out of a tunnel, on the way that its flow takes. WAY_STRAIGHT: it is the caller's still;
- * else it is on its way, or a drop reason. Global: big, and for few packets.
+ * A super-packet with the tunnel's mark, or what follows one, through the unmarker. 1: it is on its way. 0: it is
+ * the caller's still. Global: big, and for few packets.
  */
-__noinline int detour(struct __sk_buff *ctx, struct packet *p, const struct port *port,
-		      const struct port_id *id)
+__noinline int to_unmarker(struct __sk_buff *ctx, struct packet *p, const struct port *port,
+			   const struct port_id *id)
 {
 	struct settings *s = get_settings();
-	enum flow_way_kind way;
 	__u32 how = 0;
 	int result;
 
 	if (!s || !p || !port || !id)
 		return DROP(NOT_CONFIGURED);
-	way = flow_way(ctx, s, p, port, p->tag.proto || id->vlan);
-	if (p->gso_size && p->l4_proto == IPPROTO_UDP && way != WAY_UNMARKED && !s->clears_mark)
-		return DROP(GSO_UNSUPPORTED);
-	if (way == WAY_STRAIGHT || test_mode)
-		return WAY_STRAIGHT;
+	if (!goes_through_unmarker(s, p, port)) {
+		if (p->gso_size && p->l4_proto == IPPROTO_UDP && !s->clears_mark)
+			return DROP(GSO_UNSUPPORTED);
+		return 0;
+	}
+	if (test_mode)
+		return 0;
 	if (!p->tag.proto && !id->vlan && port->flags & PORT_PEER &&
 	    same_mac(port->mac.bytes, p->eth.h_dest))
 		how = DETOUR_TO_PEER;
-	if (way == WAY_UNMARKED) {
-		result = unmark(ctx, s, p, port->counters, how);
-	} else {
-		if (port->flags & PORT_TAKES_NO_MARK)
-			how |= DETOUR_TO_UNMARKER;
-		result = coalesce(ctx, s, p, port->counters, how);
-	}
-	return result < 0 ? result : way;
+	result = unmark(ctx, s, p, port->counters, how);
+	return result < 0 ? result : 1;
 }
 
 /*
@@ -68,10 +63,10 @@ static __always_inline int to_port(struct __sk_buff *ctx, struct packet *p, stru
 			return result;
 	}
 	if (p->offset) {
-		result = detour(ctx, p, port, &id);
+		result = to_unmarker(ctx, p, port, &id);
 		if (result < 0)
 			return result;
-		if (result != WAY_STRAIGHT) {
+		if (result) {
 			count_port(p, port->counters, PORT_TO);
 			return VERDICT_TO_PORT;
 		}

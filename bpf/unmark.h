@@ -25,8 +25,7 @@
 /* skb->tc_index of a frame on a detour. */
 #define DETOUR 0xa000
 #define DETOUR_MASK 0xf000
-#define DETOUR_TO_PEER 1     /* bpf_redirect_peer() */
-#define DETOUR_TO_UNMARKER 2 /* from the coalescer */
+#define DETOUR_TO_PEER 1 /* bpf_redirect_peer() */
 
 #define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
 #define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)

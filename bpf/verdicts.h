@@ -18,7 +18,8 @@
 	V(5, SEGMENT)   /* a super-packet that cannot travel whole: its segments come back */         \
 	V(6, VLAN_OUT)  /* unicast, sent to the uplink with the VLAN tag of its switch */            \
 	V(7, LEG_OUT)   /* routed into the physical network by the gateway's leg */                  \
-	V(8, GREETING)  /* a remote says what it can take, and is answered if it asked */
+	V(8, GREETING)  /* a remote says what it can take, and is answered if it asked */            \
+	V(9, COALESCE)  /* a segment of a stream: it comes back joined with others */
 
 /* V(number, NAME): the packet is dropped, and this is the reason. */
 #define OVL_VERDICTS_DROP(V)                                                                         \

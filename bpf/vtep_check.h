@@ -18,16 +18,17 @@ struct outer_view {
 	__u32 source_key; /* from the Geneve option; 0: none */
 	__u32 dest_key;
 	__be16 source_port;
+	__be16 port; /* of the tunnel, that it must have */
 	__u8 tos;
 };
 
 #define NOT_OURS 1
 
 /* The UDP header behind an IP header; `end` is where the IP packet ends. */
-static __always_inline int check_udp(struct __sk_buff *ctx, const struct settings *s, __u32 at,
+static __always_inline int check_udp(struct __sk_buff *ctx, const struct outer_view *o, __u32 at,
 				     struct udphdr *udp)
 {
-	if (load_bytes(ctx, at, udp, sizeof(*udp)) < 0 || udp->dest != bpf_htons(s->tunnel_port))
+	if (load_bytes(ctx, at, udp, sizeof(*udp)) < 0 || udp->dest != o->port)
 		return NOT_OURS;
 	return 0;
 }
@@ -62,7 +63,7 @@ static __always_inline int check_ipv4(struct __sk_buff *ctx, const struct settin
 	    __builtin_memcmp(&ip.daddr, &s->vtep.bytes[12], sizeof(ip.daddr)))
 		return NOT_OURS;
 	udp_at = ETH_HLEN + header_len;
-	if (check_udp(ctx, s, udp_at, &udp))
+	if (check_udp(ctx, o, udp_at, &udp))
 		return NOT_OURS;
 
 	if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS))
@@ -95,7 +96,7 @@ static __always_inline int check_ipv6(struct __sk_buff *ctx, const struct settin
 	} else if (ip.nexthdr != IPPROTO_UDP) {
 		return NOT_OURS;
 	}
-	if (check_udp(ctx, s, udp_at, &udp))
+	if (check_udp(ctx, o, udp_at, &udp))
 		return NOT_OURS;
 
 	if (ip.nexthdr == IPPROTO_FRAGMENT)

@@ -26,16 +26,16 @@ static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/
 pub enum Program {
     /// On every port's device, and where segments come out of the segmenter.
     FromPort,
-    /// On the uplink.
+    /// On the uplink, and where joined packets come out of the coalescer.
     FromUnderlay,
     /// On the device that registers the tunnel's port for GRO.
     FromGroDevice,
     /// On a gateway's leg.
     FromLeg,
-    /// On the unmarker's VXLAN device.
+    /// On the unmarker's VXLAN devices.
     FromUnmarker,
-    /// Where frames come out of the coalescer.
-    FromCoalescer,
+    /// At the far end of the coalescer.
+    BackToPeer,
 }
 
 impl Program {
@@ -46,7 +46,7 @@ impl Program {
         Self::FromGroDevice,
         Self::FromLeg,
         Self::FromUnmarker,
-        Self::FromCoalescer,
+        Self::BackToPeer,
     ];
 
     /// Its name in C.
@@ -57,7 +57,7 @@ impl Program {
             Self::FromGroDevice => "from_gro_device",
             Self::FromLeg => "from_leg",
             Self::FromUnmarker => "from_unmarker",
-            Self::FromCoalescer => "from_coalescer",
+            Self::BackToPeer => "back_to_peer",
         }
     }
 }

@@ -124,7 +124,7 @@ impl Job<'_> {
             with_segmenter.segmenter_out_ifindex = out.map_or(0, |link| link.index);
         }
         for detour in &resolved.detours {
-            if detour.is_right(host, &current.devices) {
+            if detour.is_right(&current.devices) {
                 let entrance = current.devices.get(detour.entrance());
                 let index = entrance.map_or(0, |link| link.index);
                 detour.set_index(&mut with_segmenter, index);

@@ -58,7 +58,7 @@ fn other<'a>(links: &Links<'a>, port: u16) -> Option<&'a Link> {
         paths::ASIDE
             .iter()
             .any(|(a, b)| link.name == *a || link.name == *b)
-            || Detour::Unmarker.exits().contains(&link.name.as_str())
+            || Detour::Unmarker.devices().contains(&link.name.as_str())
     };
     let others = links.values().copied();
     let others = others.filter(|link| link.udp_port == Some(port) && !ours(link));

@@ -13,7 +13,7 @@ use overlane_net::{Link, Netlink};
 
 use crate::detours::Detour;
 use crate::state::State;
-use crate::{HostError, paths};
+use crate::{HostError, detours, paths};
 
 /// A look at the machine.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Current {
             maps,
             stale_sets,
             links: links(host)?,
-            devices: own_devices(netlink)?,
+            devices: with_inside(host, own_devices(netlink)?)?,
         })
     }
 }
@@ -94,10 +94,20 @@ pub(crate) fn own_devices(netlink: &Netlink) -> Result<BTreeMap<String, Link>, H
             .any(|(own, aside)| name == *own || name == *aside)
             || Detour::ALL
                 .iter()
-                .any(|detour| detour.devices().any(|ours| ours == name))
+                .any(|detour| detour.devices().contains(&name))
     };
     let links = netlink.links()?.into_iter().filter(|link| ours(&link.name));
     Ok(links.map(|link| (link.name.clone(), link)).collect())
+}
+
+/// And those in the unmarker's namespace. No name is in both.
+fn with_inside(
+    host: &str,
+    mut devices: BTreeMap<String, Link>,
+) -> Result<BTreeMap<String, Link>, HostError> {
+    let inside = detours::inside(host)?.into_iter();
+    devices.extend(inside.map(|link| (link.name.clone(), link)));
+    Ok(devices)
 }
 
 /// Sorted names in a folder; none when it does not exist.

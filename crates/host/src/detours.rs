@@ -10,7 +10,13 @@
 //!   unmarker's:                    └─ ovl-unm1 ─ IP ─ UDP
 //! ```
 //!
-//! The **coalescer** is a veth pair whose far end has GRO: for tunnels that the kernel does not coalesce.
+//! The **coalescer** joins the packets of tunnels that the kernel does not coalesce. Its far end has GRO, and is in the
+//! unmarker's namespace, where VXLAN has a socket:
+//!
+//! ```text
+//!   host's namespace:   ovl-coa0 ──┐ veth
+//!   unmarker's:                    └─ ovl-coa1
+//! ```
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,6 +43,7 @@ pub enum Detour {
 
 /// In the unmarker's namespace.
 const UNMARKER_INSIDE: &str = "ovl-unm1";
+const COALESCER_INSIDE: &str = "ovl-coa1";
 /// As `bpf/unmark.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`, `UNMARK_VNI`. A VXLAN device
 /// takes packets of one family.
 const UNMARKER_V4: (&str, IpAddr) = ("ovl-unm4", IpAddr::V4(Ipv4Addr::new(198, 19, 0, 2)));
@@ -71,34 +78,32 @@ impl Detour {
         }
     }
 
-    /// The devices where frames come out.
-    pub const fn exits(self) -> &'static [&'static str] {
+    /// Its programs, and the device of each.
+    pub(crate) const fn hooks(self) -> &'static [(Program, &'static str)] {
         match self {
-            Self::Unmarker => &[UNMARKER_V4.0, UNMARKER_V6.0],
-            Self::Coalescer => &["ovl-coa1"],
-        }
-    }
-
-    /// The program there.
-    pub const fn program(self) -> Program {
-        match self {
-            Self::Unmarker => Program::FromUnmarker,
-            Self::Coalescer => Program::FromCoalescer,
+            Self::Unmarker => &[
+                (Program::FromUnmarker, UNMARKER_V4.0),
+                (Program::FromUnmarker, UNMARKER_V6.0),
+            ],
+            Self::Coalescer => &[
+                (Program::BackToPeer, COALESCER_INSIDE),
+                (Program::FromUnderlay, "ovl-coa0"),
+            ],
         }
     }
 
     /// The names of its devices in the host's namespace.
-    pub fn devices(self) -> impl Iterator<Item = &'static str> {
-        std::iter::once(self.entrance()).chain(self.exits().iter().copied())
+    pub(crate) const fn devices(self) -> &'static [&'static str] {
+        match self {
+            Self::Unmarker => &["ovl-unm0", UNMARKER_V4.0, UNMARKER_V6.0],
+            Self::Coalescer => &["ovl-coa0"],
+        }
     }
 
     /// File names of the links of all programs of both.
     pub(crate) fn links() -> impl Iterator<Item = String> {
-        let of = |detour: Self| {
-            let exits = detour.exits().iter();
-            exits.map(move |exit| paths::link(detour.program(), exit))
-        };
-        Self::ALL.into_iter().flat_map(of)
+        let hooks = Self::ALL.into_iter().flat_map(|detour| detour.hooks());
+        hooks.map(|(program, device)| paths::link(*program, device))
     }
 
     /// Says where the programs find it.
@@ -109,36 +114,28 @@ impl Detour {
         }
     }
 
-    /// Whether it is as [`make`](Self::make) makes it.
-    pub(crate) fn is_right(self, host: &str, devices: &BTreeMap<String, Link>) -> bool {
-        let Some(into) = devices.get(self.entrance()) else {
+    /// Whether it is as [`make`](Self::make) makes it. `devices` has those of both namespaces.
+    pub(crate) fn is_right(self, devices: &BTreeMap<String, Link>) -> bool {
+        let inside = match self {
+            Self::Unmarker => UNMARKER_INSIDE,
+            Self::Coalescer => COALESCER_INSIDE,
+        };
+        let (Some(into), Some(inside)) = (devices.get(self.entrance()), devices.get(inside)) else {
             return false;
         };
-        let exits: Vec<&Link> = self
-            .exits()
-            .iter()
-            .filter_map(|exit| devices.get(*exit))
-            .collect();
-        let are_up = exits.len() == self.exits().len() && exits.iter().all(|exit| exit.up);
-        let ready = into.up && into.mtu == MTU && are_up;
-        ready
-            && match self {
-                Self::Unmarker => {
-                    let port = Some(UNMARKER_PORT);
-                    exits.iter().all(|exit| exit.udp_port == port) && is_inside_right(host, into)
-                }
-                Self::Coalescer => {
-                    let peer = exits.first().map(|exit| exit.index);
-                    into.peer_index == peer && !into.peer_in_other_netns
-                }
-            }
+        let are_joined = into.peer_in_other_netns && into.peer_index == Some(inside.index);
+        let ours = self.devices().iter();
+        let are_up = ours
+            .map(|name| devices.get(*name))
+            .all(|link| link.is_some_and(|it| it.up));
+        are_joined && are_up && inside.up && into.mtu == MTU
     }
 
     /// Creates and raises it. What is left of it after an error, [`discard`](Self::discard) takes away.
     pub(crate) fn make(self, host: &str, netlink: &Netlink) -> Result<(), NetError> {
         match self {
             Self::Unmarker => make_unmarker(host, netlink),
-            Self::Coalescer => make_coalescer(netlink),
+            Self::Coalescer => make_coalescer(host, netlink),
         }
     }
 
@@ -169,10 +166,29 @@ pub fn namespace_of(host: &str) -> String {
     format!("overlane.{host}.unmarker")
 }
 
-fn is_inside_right(host: &str, into: &Link) -> bool {
-    let inside = Netns::open(&namespace_of(host)).and_then(|netns| Netlink::in_netns(&netns));
-    let end = inside.and_then(|netlink| netlink.link(UNMARKER_INSIDE));
-    end.is_ok_and(|end| end.up && into.peer_index == Some(end.index))
+/// The unmarker's namespace.
+pub(crate) fn open(host: &str) -> Result<Netns, NetError> {
+    Netns::open(&namespace_of(host))
+}
+
+/// The devices of ours in the unmarker's namespace; none without it.
+pub(crate) fn inside(host: &str) -> Result<Vec<Link>, NetError> {
+    let name = namespace_of(host);
+    if !netns::exists(&name) {
+        return Ok(Vec::new());
+    }
+    let mut links = match Netns::open(&name).and_then(|netns| Netlink::in_netns(&netns)) {
+        Ok(netlink) => netlink.links()?,
+        // Half made.
+        Err(_) => Vec::new(),
+    };
+    links.retain(|link| is_inside(&link.name));
+    Ok(links)
+}
+
+/// Whether a device of this name is in the unmarker's namespace.
+pub(crate) fn is_inside(device: &str) -> bool {
+    [UNMARKER_INSIDE, COALESCER_INSIDE].contains(&device)
 }
 
 fn make_unmarker(host: &str, netlink: &Netlink) -> Result<(), NetError> {
@@ -227,17 +243,21 @@ fn furnish(inside: &Netns, within: &Netlink) -> Result<(), NetError> {
     within.add_address(UNMARKER_INSIDE, UNMARKER_V6.1, 128)
 }
 
-fn make_coalescer(netlink: &Netlink) -> Result<(), NetError> {
-    let (into, out) = (Detour::Coalescer.entrance(), Detour::Coalescer.exits()[0]);
+fn make_coalescer(host: &str, netlink: &Netlink) -> Result<(), NetError> {
+    let inside = Netns::open(&namespace_of(host))?;
+    let within = Netlink::in_netns(&inside)?;
+    let into = Detour::Coalescer.entrance();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    netlink.add_veth_with_queues(into, out, cpus.min(MOST_QUEUES) as u32)?;
-    for device in [into, out] {
-        quiet(netlink, device)?;
-        netlink.set_mtu(device, MTU)?;
-    }
-    // Only what does not come in super-packets goes through GRO (drivers/net/veth.c, `veth_skb_is_eligible_for_gro`).
+    let queues = cpus.min(MOST_QUEUES) as u32;
+    netlink.add_veth_with_queues(into, COALESCER_INSIDE, &inside, queues)?;
+    quiet(netlink, into)?;
+    netlink.set_mtu(into, MTU)?;
+    within.set_addr_gen_none(COALESCER_INSIDE)?;
+    within.set_arp(COALESCER_INSIDE, false)?;
+    within.set_mtu(COALESCER_INSIDE, MTU)?;
+    // Only where the sending end does not say that it segments (drivers/net/veth.c, `veth_skb_is_eligible_for_gro`).
     ethtool::set_features(into, &[("tso", false)])?;
-    ethtool::set_features(out, &[("gro", true)])?;
+    inside.run(|| ethtool::set_features(COALESCER_INSIDE, &[("gro", true)]))??;
     netlink.set_up(into)?;
-    netlink.set_up(out)
+    within.set_up(COALESCER_INSIDE)
 }

@@ -10,7 +10,7 @@ use overlane_ebpf::tables::{self, Table};
 use overlane_ebpf::{Loaded, Program, learned};
 use overlane_net::Netlink;
 
-use crate::detours::Detour;
+use crate::detours::{self, Detour};
 use crate::journal::Journal;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
@@ -305,16 +305,26 @@ impl<'a> Executor<'a> {
         };
         let name = paths::link(program, device);
         let path = paths::links(&self.state.host).join(&name);
-        let ifindex = match self.netlink.link(device) {
+        let inside = match detours::is_inside(device) {
+            true => detours::open(&self.state.host).ok(),
+            false => None,
+        };
+        let within = inside.as_ref().map(Netlink::in_netns).transpose()?;
+        let netlink = within.as_ref().unwrap_or(self.netlink);
+        let ifindex = match netlink.link(device) {
             // The kernel refused that device; the note says so.
-            Err(error) if error.is_not_found() && is_optional(program) => {
+            Err(error) if error.is_not_found() && is_optional(device) => {
                 return self.detach_if_there(&path);
             }
             other => other?.index,
         };
         self.detach_if_there(&path)?;
         self.journal.before()?;
-        let link = BpfLink::attach(loaded, program, device, ifindex)?;
+        let attach = || BpfLink::attach(loaded, program, device, ifindex);
+        let link = match &inside {
+            Some(netns) => netns.run(attach)??,
+            None => attach()?,
+        };
         link.pin(&path)?;
         // Held until the end: unpinning in an undo then detaches when the journal lets go of it.
         self.journal.push(move || {
@@ -379,9 +389,10 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// The program of a device that the kernel may have refused.
-fn is_optional(program: Program) -> bool {
-    program == Program::FromGroDevice || Detour::ALL.iter().any(|it| it.program() == program)
+/// A device that the kernel may have refused.
+fn is_optional(device: &str) -> bool {
+    let hooks = Detour::ALL.iter().flat_map(|detour| detour.hooks());
+    device == GRO || hooks.into_iter().any(|(_, ours)| *ours == device)
 }
 
 /// Does what cannot be undone, after all else succeeded. What resists is told; the next apply finds it.

@@ -166,15 +166,18 @@ fn plan_devices(target: &Target<'_>, current: &Current, plan: &mut Plan) -> Fres
 }
 
 fn plan_detours(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut Fresh) {
-    let is_there = |name: &str| current.devices.contains_key(name);
+    let is_there = |name: &&str| current.devices.contains_key(*name);
     for detour in Detour::ALL {
         if !target.resolved.detours.contains(&detour) {
-            if detour.devices().any(is_there) {
+            if detour.devices().iter().any(is_there) {
                 plan.cleanups.push(Cleanup::Detour(detour));
             }
-        } else if !detour.is_right(target.tables.host.as_str(), &current.devices) {
+        } else if !detour.is_right(&current.devices) || fresh.contains(Detour::Unmarker.entrance())
+        {
+            // The coalescer goes with the unmarker, in whose namespace it ends.
             plan.steps.push(Step::Detour(detour));
             fresh.extend(detour.devices());
+            fresh.extend(detour.hooks().iter().map(|(_, device)| *device));
         }
     }
 }
@@ -261,10 +264,8 @@ fn plan_links(
         wanted.push((Program::FromGroDevice, GRO.to_owned(), index(GRO)));
     }
     let detours = target.resolved.detours.iter();
-    wanted.extend(detours.flat_map(|detour| {
-        let exits = detour.exits().iter();
-        exits.map(|exit| (detour.program(), (*exit).to_owned(), index(exit)))
-    }));
+    let hooks = detours.flat_map(|detour| detour.hooks());
+    wanted.extend(hooks.map(|(program, device)| (*program, (*device).to_owned(), index(device))));
     // A device once, whatever number of ports it is.
     let mut seen = BTreeSet::new();
     wanted.extend(target.tables.ports.iter().filter_map(|port| {

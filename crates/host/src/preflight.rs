@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::ifaddrs::getifaddrs;
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
-use overlane_model::{DeviceName, PortTable, SwitchId, Tables};
+use overlane_model::{DeviceName, Encapsulation, PortTable, SwitchId, Tables};
 use overlane_net::{Link, Netlink, Nud, ethtool};
 
 use crate::coalescing::{self, Coalescing};
@@ -139,14 +139,15 @@ pub(crate) fn resolve(
     let coalescing = coalescing::decide(tables, &links, netlink)?;
     devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
     devices.clears_mark = preflight::clears_mark()?;
+    let is_geneve = tables.tunnel.encapsulation == Encapsulation::Geneve;
     let mut detours = BTreeSet::new();
     // Without remotes nothing comes out of a tunnel.
     if !tables.remotes.is_empty() {
         if !devices.clears_mark {
             detours.insert(Detour::Unmarker);
         }
-        if matches!(coalescing, Coalescing::None(_)) {
-            detours.insert(Detour::Coalescer);
+        if matches!(coalescing, Coalescing::None(_)) && is_geneve {
+            detours.extend(Detour::ALL);
         }
     }
     let coalescing = match coalescing {

@@ -21,7 +21,7 @@ pub enum Hook {
     FromLeg = 4,
     /// The device behind which the kernel has taken the tunnel's mark off a frame.
     FromUnmarker = 5,
-    /// The end of the coalescer where coalesced frames come out.
+    /// The end of the coalescer where joined tunnel packets come out.
     FromCoalescer = 6,
 }
 
@@ -111,6 +111,7 @@ verdicts! {
     6 VlanOut "vlan_out" pass "unicast, sent to the uplink with the VLAN tag of its switch";
     7 LegOut "leg_out" pass "routed into the physical network by the gateway's leg";
     8 Greeting "greeting" pass "a remote says what it can take, and is answered if it asked";
+    9 Coalesce "coalesce" pass "a segment of a stream: it comes back joined with others";
     16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";

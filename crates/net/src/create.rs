@@ -75,14 +75,22 @@ impl Netlink {
         )
     }
 
-    /// Creates a veth pair whose ends have so many queues in each direction, in this namespace.
-    pub fn add_veth_with_queues(&self, a: &str, b: &str, queues: u32) -> Result<(), NetError> {
+    /// Creates a veth pair whose ends have so many queues in each direction: `a` here, `b` in `b_netns`.
+    pub fn add_veth_with_queues(
+        &self,
+        a: &str,
+        b: &str,
+        b_netns: &Netns,
+        queues: u32,
+    ) -> Result<(), NetError> {
         let queues = [
             LinkAttribute::NumTxQueues(queues),
             LinkAttribute::NumRxQueues(queues),
         ];
         let mut peer = LinkMessage::default();
         peer.attributes.push(LinkAttribute::IfName(device_name(b)?));
+        peer.attributes
+            .push(LinkAttribute::NetNsFd(b_netns.as_fd().as_raw_fd()));
         peer.attributes.extend(queues.clone());
         let data = InfoData::Veth(InfoVeth::Peer(peer));
         let operation = format!("create the veth pair {a} and {b}");
