@@ -26,7 +26,7 @@ BEGINS, ENDED = "== part ", "== exit code "
 CONFORMANCE = ROOT / "tests" / "conformance"
 BUILT = ("cases", "wire", "program_sizes")
 #: Programs by the order in which a packet meets them.
-PROGRAMS = ("from_port", "from_underlay", "from_gro_device", "from_leg")
+PROGRAMS = ("from_port", "from_underlay", "from_gro_device", "from_leg", "from_unmarker", "back_to_peer")
 
 
 @dataclass

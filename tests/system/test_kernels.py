@@ -113,6 +113,8 @@ program from_port 139699
 program from_underlay 178789
 program from_gro_device 11208
 program from_leg 89716
+program from_unmarker 1200
+program back_to_peer 5
 == exit code 0
 == part cases
 859 cases: reference 859, test-run 804, wire 707 (tests/wire.rs)
@@ -134,7 +136,7 @@ def test_what_the_suite_says_is_read():
     assert (found.test_run, found.wire) == (804, 707)
     assert found.system == {"passed": 283, "skipped": 12}
     assert table.row(found) == (
-        "6.12.95+deb12-amd64", "139 699", "178 789", "11 208", "89 716", "804", "707",
+        "6.12.95+deb12-amd64", "139 699", "178 789", "11 208", "89 716", "1 200", "5", "804", "707",
         "283 passed, 12 skipped", "netkit")
 
 
