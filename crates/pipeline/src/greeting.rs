@@ -38,8 +38,8 @@ pub(crate) fn greeting(cx: &mut Context<'_>, outer: &Outer<'_>) -> Option<Verdic
     let takes = abilities & WHOLE_UDP != 0;
     cx.state.takes_whole_udp.insert(remote.addr, takes);
     cx.step(STAGE, || {
-        let (name, not) = (&remote.name, if takes { "" } else { " not" });
-        let text = format!("host {name} does{not} take UDP super-packets whole");
+        let (name, takes) = (&remote.name, if takes { "takes" } else { "does not take" });
+        let text = format!("host {name} {takes} UDP super-packets whole");
         Found::by_host(text, name)
     });
     if kind == ASK {

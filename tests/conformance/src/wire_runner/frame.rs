@@ -189,12 +189,16 @@ fn payload(bytes: &[u8], at: usize) -> Option<(EtherType, usize)> {
     Some((EtherType(be16(bytes, at - 2)?), at))
 }
 
-/// Whether the frame in a tunnel packet says that it carries IP.
+/// Whether the kernel knows what a tunnel packet is: the frame inside says that it carries IP, or it is a greeting
+/// (VNI 0), which goes back as it came.
 pub(crate) fn carries_ip(bytes: &[u8], tunnel: Encapsulation) -> bool {
-    let inner = || payload(bytes, inner_at(bytes, &ip(bytes, 0)?, tunnel)?);
-    // A greeting is sent back as it came: nothing was taken off.
-    let as_it_is = [EtherType::IPV4, EtherType::IPV6, EtherType(0x88b5)];
-    inner().is_some_and(|(kind, _)| as_it_is.contains(&kind))
+    let Some(outer) = ip(bytes, 0) else {
+        return false;
+    };
+    let vni_at = outer.l4_at + udp::LEN + 4;
+    let inner = || payload(bytes, inner_at(bytes, &outer, tunnel)?);
+    bytes.get(vni_at..vni_at + 3) == Some(&[0; 3])
+        || inner().is_some_and(|(kind, _)| [EtherType::IPV4, EtherType::IPV6].contains(&kind))
 }
 
 pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
