@@ -163,6 +163,17 @@ class Namespace:
         return {link["ifname"] for link in self.json("link show")}
 
 
+def unmarker_namespace(host):
+    """The namespace that `apply` makes beside a host's own."""
+    return f"overlane.{host}.unmarker"
+
+
+def delete_namespace(name):
+    """Where there is one."""
+    if (NETNS_DIR / name).exists():
+        run(["ip", "netns", "delete", name], check=False)
+
+
 class Lab:
     """What one test made: undone in reverse order by `close`, each step on its own."""
 
@@ -176,7 +187,8 @@ class Lab:
 
     def namespace(self, label, ipv6=True):
         name = unique(label)
-        self.defer(run, ["ip", "netns", "delete", name], check=False)
+        self.defer(delete_namespace, unmarker_namespace(name))
+        self.defer(delete_namespace, name)
         return Namespace.create(name, ipv6=ipv6)
 
     def spawn(self, ns, command, **options):
@@ -219,6 +231,7 @@ def veth(ns_a, a, ns_b, b):
 def sweep_stale(alive=lambda pid: Path(f"/proc/{pid}").exists()):
     """Remove namespaces, pins and state of runs whose process is gone (a killed pytest)."""
     def dead(name):
+        name = name.removeprefix("overlane.")
         if not name.startswith("ovt"):
             return False
         pid = name[3:].split("x")[0]

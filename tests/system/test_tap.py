@@ -4,25 +4,25 @@ import pytest
 
 import tap_vm
 import traffic
+from capture import Capture
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
-from overlane import verdicts
-from topology import Guest, Scene, guest_addresses, guest_mac
+from overlane import difference, port_counters, show, verdicts
+from topology import UPLINK, WHOLE, Scene
+from vms import add_trunk, add_vm
 
 pytestmark = pytest.mark.needs_overlane
 
+#: No frame is as long unless it is a super-packet.
+SUPER = 10_000
 
-def add_vm(lab, scene, host, number):
-    """A guest behind a TAP, on the scene's switch."""
-    ns = lab.namespace(f"v{number}")
-    v4, v6 = guest_addresses(number)
-    vm = Guest(ns, host, f"tap{number}", number, guest_mac(number), v4, v6)
-    tap_vm.start(lab, host.ns, vm.device, ns)
-    host.ns.sysctl(f"net.ipv6.conf.{vm.device}.disable_ipv6", 1)
-    host.ns.ip(f"link set {vm.device} up")
-    ns.ip(f"link set eth0 address {vm.mac} mtu {scene.mtu} up",
-          f"address add {v4}/24 dev eth0", f"address add {v6}/64 dev eth0 nodad")
-    scene.fabric.port(f"vm{number}", "blue", host.name, vm.device, vm.mac, vm.addresses)
-    return vm
+
+def largest_tcp(lab, vm, far, a, b):
+    """The longest frame that a VM gets in a stream from `far` (address `b`) that arrives byte for byte."""
+    path = lab.directory / "vm.pcap"
+    with Capture(vm.ns, "eth0", path, "tcp", direction="in") as capture:
+        traffic.tcp_equal(far.ns, b, vm.ns, a)
+    return max(len(frame) for frame in capture.raw())
+
 
 
 def test_tcp_between_a_vm_and_a_container(lab, encapsulation, family, wire):
@@ -68,3 +68,141 @@ def test_a_vm_gets_frames_that_are_not_ip_and_broadcasts(lab, encapsulation):
             frame = plain_frame(far.mac, target)
             out.send(frame)
             assert into.receive() == frame
+
+
+@pytest.fixture
+def scene(lab, encapsulation, family, wire):
+    """A guest on the second host; whatever arrives at the first one is for its VM. Uplinks join what comes cut."""
+    scene = Scene(lab, encapsulation, family, wire, guests=(0, 1))
+    for host in scene.hosts:
+        host.ns.ethtool(UPLINK, on=("gro",))
+    return scene
+
+
+def test_super_packets_arrive_whole(lab, scene):
+    """Not cut before the TAP: with their mark the kernel would. What the wire cut, it has joined before."""
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    far, host = scene.guests[0], scene.hosts[0].name
+    assert [row["super_packets"] for row in show("ports", host)["ports"]] == ["unmarker"]
+    for a, b in zip(vm.addresses, far.addresses):
+        traffic.ping(vm.ns, b)
+        before = verdicts(host)
+        assert largest_tcp(lab, vm, far, a, b) > SUPER
+        assert difference(before, verdicts(host))["from_unmarker", "to_port"] > 0
+
+
+def test_the_port_counts_each_packet_once_and_nothing_is_dropped(lab, scene):
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    far, host = scene.guests[0], scene.hosts[0].name
+    traffic.speak(vm, far)
+    counts, port = verdicts(host), port_counters(host, "vm9")
+    assert port["to_port"]["packets"] == counts["from_underlay", "to_port"]
+    assert port["dropped"]["packets"] == 0
+    delivered = sum(counts.get((hook, "to_port"), 0) for hook in ("from_unmarker", "from_coalescer"))
+    assert 0 < delivered
+    assert {verdict for _, verdict in counts} <= {"to_host", "to_port", "encap", "answer", "greeting"}, counts
+    assert scene.hosts[0].ns.link(vm.device)["stats64"]["tx"]["dropped"] == 0
+
+
+def test_fragments_of_large_datagrams_arrive(lab, scene):
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    far = scene.guests[0]
+    for a, b in zip(vm.addresses, far.addresses):
+        traffic.ping(vm.ns, b)
+        # Beside them a stream of super-packets, which go another way.
+        traffic.tcp_equal(far.ns, b, vm.ns, a, size=traffic.MEBIBYTE)
+    traffic.fragments_equal(vm, far)
+    traffic.fragments_equal(far, vm)
+
+
+@pytest.mark.needs("nft")
+def test_a_mark_of_congestion_reaches_a_vm(lab, encapsulation, family, wire):
+    """A bottleneck of the underlay marks the outer header; the detour keeps what decap handed on."""
+    scene = Scene(lab, encapsulation, family, wire, guests=(0, 1), bridge=True)
+    scene.hosts[0].ns.ethtool(UPLINK, on=("gro",))
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    far = scene.guests[0]
+    ip = "ip" if family == 4 else "ip6"
+    scene.underlay.bridge.run(["nft", "-f", "-"], input=f"""
+        table netdev bottleneck {{
+            chain marks {{
+                type filter hook ingress device "to2" priority 0;
+                {ip} ecn ect0 {ip} ecn set ce
+            }}
+        }}
+    """)
+    for guest in (vm, far):
+        guest.ns.sysctl("net.ipv4.tcp_ecn", 1)
+    for a, b in zip(vm.addresses, far.addresses):
+        path = lab.directory / "vm.pcap"
+        with Capture(vm.ns, "eth0", path, f"tcp and src {b} and greater 1000", direction="in") as capture:
+            traffic.tcp_equal(far.ns, b, vm.ns, a, size=traffic.MEBIBYTE)
+        marks = {frame[15] & 3 if "." in a else frame[15] >> 4 & 3 for frame in capture.raw()}
+        # What TCP sends again is not ECT (RFC 3168 section 6.1.5).
+        assert 3 in marks and marks <= {0, 3}, "not every segment of data is marked"
+
+
+def test_a_tap_with_several_queues(lab, encapsulation, wire):
+    scene = Scene(lab, encapsulation, 4, wire, guests=(0, 1))
+    vm = add_vm(lab, scene, scene.hosts[0], 9, queues=4)
+    scene.apply()
+    far = scene.guests[0]
+    traffic.speak(vm, far, size=4 * traffic.MEBIBYTE)
+    traffic.fragments_equal(vm, far)
+    if wire == WHOLE:
+        assert largest_tcp(lab, vm, far, vm.v4, far.v4) > SUPER
+
+
+def test_a_tap_that_takes_no_udp_super_packets(lab, encapsulation):
+    """An older virtual machine: of TCP they arrive whole all the same."""
+    scene = Scene(lab, encapsulation, 4, guests=(0, 1))
+    vm = add_vm(lab, scene, scene.hosts[0], 9, offloads=tap_vm.TCP_OFFLOADS)
+    scene.apply()
+    assert largest_tcp(lab, vm, scene.guests[0], vm.v4, scene.guests[0].v4) > SUPER
+
+
+def test_two_guests_on_a_trunk_of_a_tap(lab, encapsulation, family, wire):
+    """Told apart by the tag, in two switches with the same addresses."""
+    scene = Scene(lab, encapsulation, family, wire, guests=(0, 2))
+    scene.fabric.switch("red", 6001)
+    scene.fabric.data["ports"]["port2"]["switch"] = "red"
+    guests = add_trunk(lab, scene, scene.hosts[0], "tap0", {10: 81, 20: 82})
+    for (tag, guest), switch in zip(guests.items(), ("blue", "red")):
+        scene.fabric.port(f"vm{guest.number}", switch, guest.host.name, guest.device, guest.mac,
+                          guest.addresses, vlan=tag)
+    scene.apply()
+    before = verdicts(scene.hosts[0].name)
+    for (tag, guest), far in zip(guests.items(), scene.guests):
+        traffic.speak(guest, far)
+        traffic.fragments_equal(guest, far)
+    if wire == WHOLE:
+        for guest, far in zip(guests.values(), scene.guests):
+            assert largest_tcp(lab, guest, far, guest.v4, far.v4) > SUPER
+        assert difference(before, verdicts(scene.hosts[0].name))["from_unmarker", "to_port"] > 0
+    one, other = guests.values()
+    assert traffic.pings(one.ns, scene.guests[1].v4, timeout=0.3) == 0
+    assert traffic.pings(other.ns, scene.guests[0].v4, timeout=0.3) == 0
+    for guest in guests.values():
+        assert port_counters(scene.hosts[0].name, f"vm{guest.number}")["dropped"]["packets"] == 0
+
+
+def test_tagged_guests_of_a_transparent_switch(lab, encapsulation, family, wire):
+    """The tag is the guests' own, on both sides, and takes the detour with the frame."""
+    scene = Scene(lab, encapsulation, family, wire, guests=(0, 0), switch={"vlan": "transparent"})
+    scene.mtu -= 4
+    sides = [add_trunk(lab, scene, host, "tap0", {7: number}) for host, number in zip(scene.hosts, (81, 82))]
+    (one,), (two,) = (side.values() for side in sides)
+    for guest in (one, two):
+        scene.fabric.port(f"vm{guest.number}", "blue", guest.host.name, guest.device, guest.mac, guest.addresses)
+    scene.apply()
+    traffic.speak(one, two)
+    traffic.fragments_equal(one, two)
+    if wire == WHOLE:
+        for a, b in zip(one.addresses, two.addresses):
+            assert largest_tcp(lab, one, two, a, b) > SUPER
+        for host in scene.hosts:
+            assert verdicts(host.name)["from_unmarker", "to_port"] > 0
