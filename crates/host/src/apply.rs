@@ -173,26 +173,8 @@ impl Job<'_> {
         {
             self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
-        self.greet(&target)?;
+        greet(&target, &mut report.notes);
         Ok(report)
-    }
-
-    /// What remotes said before may be out of date: they are asked anew.
-    fn greet(&self, target: &Target<'_>) -> Result<(), HostError> {
-        let host = target.tables.host.as_str();
-        let folder = paths::map_set(host, target.data_path.signature());
-        if let Some(maps) = MapSet::open(&folder, target.data_path.layouts())? {
-            abilities::forget(&maps)?;
-        }
-        let refused = State::read(host)?.map(|state| state.detours_refused);
-        let refused = refused.unwrap_or_default();
-        let unmarks = target.resolved.detours.contains(&Detour::Unmarker)
-            && !refused.contains_key(Detour::Unmarker.name());
-        greeting::ask(
-            target.tables,
-            unmarks || target.resolved.devices.clears_mark,
-        );
-        Ok(())
     }
 
     fn execute(
@@ -325,6 +307,31 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
 }
 
 /// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
+/// What remotes said before may be out of date: they are asked anew. All is applied already: no reason to fail.
+fn greet(target: &Target<'_>, notes: &mut Vec<Note>) {
+    match forget_abilities(target) {
+        Ok(unmarks) => greeting::ask(target.tables, unmarks),
+        Err(error) => notes.push(Note::LeftOver {
+            what: String::from("what remotes said of themselves"),
+            reason: error.to_string(),
+        }),
+    }
+}
+
+/// Of all remotes. True: this host takes UDP super-packets whole.
+fn forget_abilities(target: &Target<'_>) -> Result<bool, HostError> {
+    let host = target.tables.host.as_str();
+    let folder = paths::map_set(host, target.data_path.signature());
+    if let Some(maps) = MapSet::open(&folder, target.data_path.layouts())? {
+        abilities::forget(&maps)?;
+    }
+    let refused = State::read(host)?.map(|state| state.detours_refused);
+    let refused = refused.unwrap_or_default();
+    let unmarks = target.resolved.detours.contains(&Detour::Unmarker)
+        && !refused.contains_key(Detour::Unmarker.name());
+    Ok(unmarks || target.resolved.devices.clears_mark)
+}
+
 fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
     if let EbpfError::Refused { log: text, .. } = &cause {
         match fs::write(&log, text) {
