@@ -1,15 +1,19 @@
 """No packet is lost while the fabric, or the program itself, is replaced under traffic."""
 
 import copy
+import hashlib
+import threading
 
 import pytest
 
-import state
-import traffic
 import second_build
+import state
+import super_packets
+import traffic
 from net import wait_until
 from overlane import GENEVE, VXLAN, apply, hook_sum, verdicts
 from topology import Scene, add_guest
+from vms import add_vm
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -97,3 +101,137 @@ def test_another_build_with_a_larger_map_value_takes_over_without_loss(lab):
     assert [new_set] != old_sets, "the maps must be another set"
     traffic.tcp_equal(near.ns, near.v4, far.ns, far.v4)
 
+
+class Streams:
+    """A TCP connection each way between a VM and a guest, which goes on until it is stopped."""
+
+    def __init__(self, vm, far, port=5310):
+        self._stop = threading.Event()
+        self.errors = []
+        self.ways = [Stream(*pair, port + number, self._stop, self.errors)
+                     for number, pair in enumerate(((far, vm), (vm, far)))]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for way in self.ways:
+            way.finish()
+
+    def moved(self, size=4 * traffic.MEBIBYTE):
+        """Waits until each way has carried so much more."""
+        before = [way.received for way in self.ways]
+        wait_until(lambda: self.errors or all(way.received > was + size for way, was in zip(self.ways, before)),
+                   timeout=30, what="the streams go on")
+
+
+class Stream:
+    def __init__(self, source, target, port, stop, errors):
+        self.received, self._errors, self._stop = 0, errors, stop
+        self.sums = [hashlib.sha256(), hashlib.sha256()]
+        self._out, self._in = traffic.connection(source.ns, source.v4, target.ns, target.v4, port)
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self):
+        block = traffic.payload(1 << 18, 3)
+        try:
+            while not self._stop.is_set():
+                self._out.sendall(block)
+                self.sums[0].update(block)
+            self._out.shutdown(1)
+        except OSError as error:
+            self._errors.append(f"send: {error}")
+
+    def _receive(self):
+        try:
+            while block := self._in.recv(1 << 18):
+                self.sums[1].update(block)
+                self.received += len(block)
+        except OSError as error:
+            self._errors.append(f"receive: {error}")
+
+    def finish(self):
+        for thread in self._threads:
+            thread.join(30)
+        self._out.close()
+        self._in.close()
+        if self.sums[0].digest() != self.sums[1].digest():
+            self._errors.append("the bytes differ")
+
+
+def test_streams_to_a_vm_survive_changes_of_the_fabric(lab, encapsulation, wire):
+    scene, vm = scene_with_vm(lab, encapsulation, wire)
+    host, files = scene.hosts[0], two_fabrics(lab, scene)
+    with Streams(vm, scene.guests[0]) as streams:
+        for number in range(6):
+            streams.moved()
+            apply(files[(number + 1) % 2], host.name, host.netns)
+        streams.moved()
+    assert not streams.errors
+
+
+def scene_with_vm(lab, encapsulation, wire="whole"):
+    scene = Scene(lab, encapsulation, 4, wire, guests=(0, 1))
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    super_packets.wait_for_greetings(*scene.hosts)
+    traffic.ping(vm.ns, scene.guests[0].v4)
+    return scene, vm
+
+
+@pytest.mark.thorough
+def test_another_build_takes_over_from_under_a_vm(lab, encapsulation):
+    """TCP goes on. Of UDP super-packets none is lost: until both hosts have greeted anew they travel in segments."""
+    second = second_build.program()
+    if second is None:
+        pytest.skip("needs a second build of the program: tests/system/second_build.py")
+    scene, vm = scene_with_vm(lab, encapsulation)
+    far, host, path = scene.guests[0], scene.hosts[0], lab.directory / "fabric.yaml"
+    with Streams(vm, far) as streams:
+        for program in (second, None, second):
+            streams.moved()
+            apply(path, host.name, host.netns, program=program)
+        streams.moved()
+    assert not streams.errors
+    with PacedSuperPackets(far, vm) as paced:
+        for program in (None, second):
+            wait_until(lambda sent=paced.sent: paced.sent > sent + 50, what="super-packets")
+            apply(path, host.name, host.netns, program=program)
+        wait_until(lambda sent=paced.sent: paced.sent > sent + 50, what="super-packets")
+    assert paced.received == paced.sent * 40, "datagrams are lost"
+
+
+class PacedSuperPackets:
+    """Super-packets of 40 datagrams, one every few milliseconds, until the block ends; counts what arrives."""
+
+    def __init__(self, source, target, port=5320):
+        self._out = traffic.udp_socket(source.ns, source.v4)
+        self._in = super_packets.receiver(target.ns, target.v4, port, timeout=0.5)
+        self._to = (target.v4, port)
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
+        self.sent = self.received = 0
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30)
+        self._out.close()
+        self._in.close()
+
+    def _send(self):
+        while not self._stop.wait(0.005):
+            super_packets.send(self._out, traffic.payload(48_000), 1200, self._to)
+            self.sent += 1
+
+    def _receive(self):
+        while got := len(super_packets.receive(self._in, 40)[0]):
+            self.received += got

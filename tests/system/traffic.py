@@ -110,9 +110,19 @@ def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=2
 
     Returns the seconds it took.
     """
-    family = socket_family(server)
     timeout *= PATIENCE
     errors = []
+    started = time.monotonic()
+    near, far = connection(client_ns, client, server_ns, server, port, timeout)
+    with near, far:
+        exchange(near, far, size, timeout, errors)
+    assert not errors, f"TCP {client} ↔ {server}: {errors}"
+    return time.monotonic() - started
+
+
+def connection(client_ns, client, server_ns, server, port=5201, timeout=20.0):
+    """The two ends of a TCP connection."""
+    family = socket_family(server)
     with server_ns.entered():
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -123,15 +133,11 @@ def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=2
         near = socket.socket(family, socket.SOCK_STREAM)
         near.bind((str(client), 0))
         near.settimeout(timeout)
-    started = time.monotonic()
-    with listener, near:
+    with listener:
         near.connect((str(server), port))
         far, _ = listener.accept()
-        with far:
-            far.settimeout(timeout)
-            exchange(near, far, size, timeout, errors)
-    assert not errors, f"TCP {client} ↔ {server}: {errors}"
-    return time.monotonic() - started
+    far.settimeout(timeout)
+    return near, far
 
 
 def exchange(near, far, size, timeout, errors):
