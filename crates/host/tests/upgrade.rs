@@ -113,7 +113,7 @@ fn another_build_with_other_maps_loses_nothing() {
         let report = world.apply_with(&text, 1, false, testing).unwrap();
         assert_eq!(
             changes(&report),
-            ["~ data path: new programs and maps on 4 devices"]
+            ["~ data path: new programs and maps on 6 devices"]
         );
         assert_eq!(
             std::fs::read_dir(paths::pins(&host)).unwrap().count(),
@@ -128,7 +128,7 @@ fn another_build_with_other_maps_loses_nothing() {
         let report = world.apply(&text, 1).unwrap();
         assert_eq!(
             changes(&report),
-            ["~ data path: new programs and maps on 4 devices"]
+            ["~ data path: new programs and maps on 6 devices"]
         );
         // Counters were carried there and back.
         let after = observe::counters(&host).unwrap();

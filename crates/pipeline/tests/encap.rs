@@ -415,5 +415,8 @@ fn coalesced_tunnel_packets_are_refused() {
         gso: tcp_gso(140, 2),
         ..Packet::new(from_h2(&udp))
     };
+    // Whole UDP is taken where somebody takes the tunnel's mark off it.
+    assert_eq!(net.run(&Entry::Underlay, &packet).verdict, ToPort);
+    net.host = net.host.with_whole_udp(false);
     assert_eq!(net.run(&Entry::Underlay, &packet).verdict, GsoUnsupported);
 }

@@ -112,7 +112,10 @@ fn ports_become_numbers() {
         mac: abi::MacBytes {
             bytes: [2, 0, 0, 0, 0, 1],
         },
-        flags: abi::PORT_PEER | abi::PORT_CHECK_MAC | abi::PORT_CHECK_ADDRESSES,
+        flags: abi::PORT_PEER
+            | abi::PORT_CHECK_MAC
+            | abi::PORT_CHECK_ADDRESSES
+            | abi::PORT_TAKES_NO_MARK,
         learn_limit: 0,
         learn_age: 0,
         rules_from: 0,
@@ -120,6 +123,8 @@ fn ports_become_numbers() {
         counters: port.counters,
     };
     assert_eq!(port, expected);
+    let place: abi::PortId = value(&contents, Table::PortNumbers, &port.counters);
+    assert_eq!(place, port_id(3, 0));
     // A trunk: two ports of one device.
     let untagged: abi::Port = value(&contents, Table::Ports, &port_id(4, 0));
     assert_eq!(

@@ -60,6 +60,9 @@ pub(super) fn tunnelled(random: &mut Random, world: &World<'_>) -> (Entry, Packe
         inner.bytes.truncate(random.below(40));
     }
     let mut layers = outer(random, world, source.map_or(1, |port| port.host));
+    if random.percent(3) {
+        return (Entry::Underlay, greeting(random, world, layers));
+    }
     let vni = match random.below(100) {
         0..94 => spec.switches[switch].number & 0x00ff_ffff,
         94..96 => 0,
@@ -89,6 +92,34 @@ pub(super) fn tunnelled(random: &mut Random, world: &World<'_>) -> (Entry, Packe
         });
     }
     (Entry::Underlay, packet)
+}
+
+/// What a remote can take; now and then not quite a greeting.
+fn greeting(random: &mut Random, world: &World<'_>, mut layers: Vec<Layer>) -> Packet {
+    layers.push(if world.spec.is_geneve {
+        Layer::Geneve(Geneve::default())
+    } else {
+        Layer::Vxlan(Vxlan::default())
+    });
+    let mut bytes = vec![1, 0x80, 0xc2, 0, 0, 0x0f, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+    bytes.extend(*b"OVL\x01");
+    bytes.extend([
+        random.of([1, 1, 2, 2, 0, 255]),
+        random.of([1, 1, 0, 3]),
+        0,
+        0,
+    ]);
+    if random.percent(15) {
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1;
+    }
+    if random.percent(10) {
+        bytes.truncate(random.below(bytes.len()));
+    }
+    layers.push(Layer::Raw(Raw {
+        hex: Some(Hex(bytes)),
+    }));
+    compose(&layers).unwrap_or_else(|_| Packet::new(vec![0; 60]))
 }
 
 fn outer(random: &mut Random, world: &World<'_>, host: usize) -> Vec<Layer> {

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use overlane_ebpf::DataPath;
+use overlane_ebpf::abilities;
 use overlane_ebpf::connections;
 use overlane_ebpf::counters::{self, Counters};
 use overlane_ebpf::maps::MapSet;
@@ -170,8 +171,9 @@ impl World {
         Ok(counters::read(&self.maps)?)
     }
 
-    /// The next case has connections of its own.
-    pub(super) fn forget_connections(&self) -> Result<(), WireError> {
+    /// The next case has connections of its own, and remotes that have said nothing.
+    pub(super) fn forget(&self) -> Result<(), WireError> {
+        abilities::forget(&self.maps)?;
         Ok(connections::forget(&self.maps)?)
     }
 

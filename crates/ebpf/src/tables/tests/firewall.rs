@@ -63,7 +63,8 @@ fn rules_become_numbers() {
     let contents = encode(&with_firewall(firewall()), &devices()).unwrap();
     let port = web1(&contents);
     let expected = abi::PORT_FIREWALL | abi::PORT_DROP_TO | abi::PORT_ALLOW_WHEN_FULL;
-    assert_eq!(port.flags & !0b11_1111, expected);
+    let others = 0b11_1111 | abi::PORT_TAKES_NO_MARK;
+    assert_eq!(port.flags & !others, expected);
     assert_eq!(port.rules_from, 0);
     let set: fw::RuleSet = value(&contents, Table::RuleSets, &port.rules_to);
     assert_eq!((set.summary[0], set.words[0]), (1, 0b11));
