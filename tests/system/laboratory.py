@@ -196,13 +196,13 @@ def alive(processes):
 
 def names(directory):
     entries = os.listdir(directory) if os.path.isdir(directory) else []
-    return {name for name in entries if not name.startswith(TESTS)}
+    return {name for name in entries if not name.removeprefix("overlane.").startswith(TESTS)}
 
 
 def left(directory):
     """Names that are there, without those of a living study or cargo test: they end with its process."""
     def ends(name):
-        owner = re.match(r"(?:lab|ove)(\d+)-|\d+T\d+Z-(\d+)$", name)
+        owner = re.match(r"(?:overlane\.)?(?:lab|ove)(\d+)-|\d+T\d+Z-(\d+)$", name)
         return not (owner and os.path.exists(f"/proc/{owner[1] or owner[2]}"))
 
     return {name for name in names(directory) if ends(name)}

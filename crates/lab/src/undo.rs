@@ -119,10 +119,15 @@ fn stop(pid: u32, start_time: u64) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Unpinned, the programs and maps of a host are gone with their last user.
+/// Unpinned, the programs and maps of a host are gone with their last user. The unmarker's namespace has a name, too.
 fn forget_fabric(host: &str) -> Result<Option<String>, LabError> {
     let pins = Path::new(PINS).join(host);
     let mut found = remove_tree(&pins)?;
+    let unmarker = format!("overlane.{host}.unmarker");
+    if netns::exists(&unmarker) {
+        netns::delete(&unmarker)?;
+        found = true;
+    }
     for ending in ["json", "lock", "verifier"] {
         let path = PathBuf::from(STATE).join(format!("{host}.{ending}"));
         match fs::remove_file(&path) {
