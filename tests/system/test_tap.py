@@ -207,3 +207,16 @@ def test_tagged_guests_of_a_transparent_switch(lab, encapsulation, family, wire)
             assert largest_tcp(lab, one, two, a, b) > SUPER
         for host in scene.hosts:
             assert verdicts(host.name)["from_unmarker", "to_port"] > 0
+
+
+def test_behind_a_bridge_may_be_anything(lab, encapsulation):
+    """A veth whose other end is in a bridge, as of a host of virtual machines inside a guest: the TAP there gets whole super-packets."""
+    scene = Scene(lab, encapsulation, 4)
+    near, far = scene.guests
+    near.ns.ip("link add br0 type bridge", f"link set br0 address {near.mac} mtu {scene.mtu} up", "address flush dev eth0",
+               "link set eth0 master br0", f"address add {near.v4}/24 dev br0")
+    scene.apply()
+    assert [row["super_packets"] for row in show("ports", near.host.name)["ports"]] == ["unmarker"]
+    before = verdicts(near.host.name)
+    traffic.tcp_equal(far.ns, far.v4, near.ns, near.v4)
+    assert difference(before, verdicts(near.host.name))["from_unmarker", "to_port"] > 0

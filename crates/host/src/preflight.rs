@@ -118,7 +118,7 @@ pub(crate) fn resolve(
     let mut devices = Devices::default();
     let mut notes = Vec::new();
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
-    devices.ports = port_devices(tables, &links, &mut missing);
+    devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, &mut missing);
     notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
@@ -218,6 +218,7 @@ fn check_layer3(
 fn port_devices(
     tables: &Tables,
     links: &Links<'_>,
+    netlink: &Netlink,
     missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, PortDevice> {
     let mut devices = BTreeMap::new();
@@ -227,7 +228,7 @@ fn port_devices(
             let port = PortDevice {
                 ifindex: link.index,
                 peer: link.peer_in_other_netns,
-                takes_no_mark: !takes_mark(link),
+                takes_no_mark: !takes_mark(link, netlink),
             };
             devices.insert(device.clone(), port);
         } else if !missing.iter().any(|known| known.device == device.as_str()) {
@@ -242,10 +243,13 @@ fn port_devices(
 }
 
 /// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
-fn takes_mark(link: &Link) -> bool {
+/// Nobody knows what is behind a bridge that a veth leads to: a TAP, it may be.
+fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
     const FEATURE: &str = "tx-udp_tnl-segmentation";
     let features = ethtool::features(&link.name).unwrap_or_default();
-    features.get(FEATURE).copied().unwrap_or_default()
+    let takes = features.get(FEATURE).copied().unwrap_or_default();
+    let peer = || netlink.peer_of(link).ok().flatten();
+    takes && !peer().is_some_and(|peer| peer.master.is_some())
 }
 
 /// Ports whose devices take more than fits into the underlay.

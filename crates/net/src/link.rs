@@ -38,6 +38,8 @@ pub struct Link {
     pub peer_index: Option<u32>,
     /// For a veth or netkit: the other end is in another namespace.
     pub peer_in_other_netns: bool,
+    /// The number that this namespace has for that one.
+    pub peer_netns: Option<i32>,
     /// Of a VXLAN or Geneve device: its UDP port.
     pub udp_port: Option<u16>,
     /// The bridge or other master it belongs to.
@@ -86,6 +88,19 @@ impl Netlink {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.one_link(message, &format!("#{index}"))
+    }
+
+    /// The other end of a veth or netkit, wherever it is. None for other devices.
+    pub fn peer_of(&self, link: &Link) -> Result<Option<Link>, NetError> {
+        let Some(index) = link.peer_index else {
+            return Ok(None);
+        };
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let netns = link.peer_netns.map(LinkAttribute::IfNetnsId);
+        message.attributes.extend(netns);
+        self.one_link(message, &format!("the peer of {}", link.name))
+            .map(Some)
     }
 
     /// All devices of the namespace, by index.
@@ -298,7 +313,10 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
             }
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
             LinkAttribute::Link(index) => lower = Some(index),
-            LinkAttribute::LinkNetNsId(_) => link.peer_in_other_netns = true,
+            LinkAttribute::LinkNetNsId(number) => {
+                link.peer_in_other_netns = true;
+                link.peer_netns = Some(number);
+            }
             LinkAttribute::Controller(index) => link.master = Some(index),
             LinkAttribute::GsoMaxSize(size) => link.gso_max_size = size,
             LinkAttribute::GsoIpv4MaxSize(size) => link.gso_ipv4_max_size = size,
@@ -320,6 +338,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         link.peer_index = lower;
     } else {
         link.peer_in_other_netns = false;
+        link.peer_netns = None;
     }
     Some(link)
 }

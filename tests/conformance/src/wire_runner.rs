@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use overlane_ebpf::preflight::{self, KernelVersion};
 use overlane_ebpf::{DataPath, EbpfError};
 use overlane_host::{HostError, paths};
-use overlane_model::{DeviceName, GatewayPlace, Tables};
+use overlane_model::{DeviceName, GatewayPlace, Hook, Tables};
 use overlane_net::NetError;
 use overlane_pipeline::{Counters, Entry, GsoKind, Host, Outcome, Packet, State};
 use overlane_wire::EtherType;
