@@ -141,8 +141,7 @@ def test_a_host_with_the_same_addresses_and_routes_does_not_matter(lab, scene):
 
 
 def test_without_its_devices_nothing_leaks_and_apply_repairs(lab, scene):
-    """Super-packets to the VM are lost then, with all that follows them in their flows: the programs do not look
-    whether the device is there. Other packets arrive."""
+    """Super-packets to the VM are lost then: the programs do not look whether the device is there."""
     host, vm, far = scene.hosts[0], scene.vm, scene.guests[0]
     scene.apply()
     super_packets.wait_for_greetings(*scene.hosts)
