@@ -16,7 +16,7 @@ from modules import kernel_has
 from overlane import GENEVE, apply, difference, port_counters, remove, verdicts
 from test_nested import make_router
 from test_super_packets import twin_of
-from topology import SEGMENTED, Scene
+from topology import SEGMENTED, UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
 WITHOUT_GENEVE = pytest.mark.skipif(kernel_has("geneve"), reason="this kernel has geneve")
@@ -24,12 +24,20 @@ WITHOUT_GENEVE = pytest.mark.skipif(kernel_has("geneve"), reason="this kernel ha
 ENTRANCE = "ovl-coa0"
 
 
+def joining(lab, encapsulation, family, **options):
+    """Segments one by one on the cable, and GRO on at the uplinks."""
+    scene = Scene(lab, encapsulation, family, SEGMENTED, **options)
+    for host in scene.hosts:
+        host.ns.ethtool(UPLINK, on=("gro",))
+    return scene
+
+
 def through(host, before):
     return difference(before, verdicts(host.name)).get(("from_coalescer", "to_port"), 0)
 
 
 def test_it_is_made_for_geneve_on_a_kernel_without_it(lab, encapsulation):
-    scene = Scene(lab, encapsulation, 4)
+    scene = joining(lab, encapsulation, 4)
     host = scene.hosts[0]
     before = state.snapshot(host.ns, host.name)
     scene.apply()
@@ -40,8 +48,21 @@ def test_it_is_made_for_geneve_on_a_kernel_without_it(lab, encapsulation):
 
 
 @WITHOUT_GENEVE
+def test_who_switched_gro_off_gets_segments(lab):
+    scene = joining(lab, GENEVE, 4)
+    for host in scene.hosts:
+        host.ns.ethtool(UPLINK, off=("gro",))
+    scene.apply()
+    near, far = scene.guests
+    traffic.tcp_equal(near.ns, near.v4, far.ns, far.v4)
+    for host in scene.hosts:
+        assert ENTRANCE not in host.ns.links()
+        assert ("from_underlay", "coalesce") not in verdicts(host.name)
+
+
+@WITHOUT_GENEVE
 def test_streams_go_through_it_byte_for_byte(lab, family):
-    scene = Scene(lab, GENEVE, family, SEGMENTED).apply()
+    scene = joining(lab, GENEVE, family).apply()
     near, far = scene.guests
     for here, there in ((near, far), (far, near)):
         for a, b in zip(here.addresses, there.addresses):
@@ -64,7 +85,7 @@ def test_streams_go_through_it_byte_for_byte(lab, family):
 
 @WITHOUT_GENEVE
 def test_what_is_no_stream_goes_past_it(lab, family):
-    scene = Scene(lab, GENEVE, family, SEGMENTED).apply()
+    scene = joining(lab, GENEVE, family).apply()
     near, far = scene.guests
     traffic.fragments_equal(near, far)
     for a, b in zip(near.addresses, far.addresses):
@@ -77,7 +98,7 @@ def test_what_is_no_stream_goes_past_it(lab, family):
 @pytest.mark.parametrize("behind", ["container", "vm"])
 def test_two_tenants_with_the_same_addresses_do_not_mix(lab, family, behind):
     """Streams at the same time between the same MACs, addresses and ports, in two switches."""
-    scene = Scene(lab, GENEVE, family, SEGMENTED)
+    scene = joining(lab, GENEVE, family)
     scene.fabric.switch("red", 6001)
     pairs = [scene.guests, [twin_of(lab, scene, guest, behind) for guest in scene.guests]]
     scene.apply()
@@ -101,7 +122,7 @@ def test_two_tenants_with_the_same_addresses_do_not_mix(lab, family, behind):
 
 @WITHOUT_GENEVE
 def test_a_guest_that_routes_gets_streams_through_it(lab, family):
-    scene = Scene(lab, GENEVE, family, SEGMENTED, guests=(2, 1))
+    scene = joining(lab, GENEVE, family, guests=(2, 1))
     (one, near), (three, far) = make_router(scene)
     scene.apply()
     for a, b in zip(near, far):
@@ -112,7 +133,7 @@ def test_a_guest_that_routes_gets_streams_through_it(lab, family):
 
 @WITHOUT_GENEVE
 def test_a_process_on_the_host_cannot_send_through_it(lab):
-    scene = Scene(lab, GENEVE, 4).apply()
+    scene = joining(lab, GENEVE, 4).apply()
     host, (near, far) = scene.hosts[0], scene.guests
     inner = tcp_frame(far.mac, near.mac, far.v4, near.v4)
     keys = struct.pack("!B3s3sB", 0x08, bytes(3), scene.vni.to_bytes(3, "big"), 0)
@@ -129,7 +150,7 @@ def test_a_process_on_the_host_cannot_send_through_it(lab):
 @WITHOUT_GENEVE
 def test_without_its_devices_apply_repairs(lab):
     """Until then, streams are slower or stand still: what is for the device that is gone is lost."""
-    scene = Scene(lab, GENEVE, 4, SEGMENTED).apply()
+    scene = joining(lab, GENEVE, 4).apply()
     near, far = scene.guests
     host = scene.hosts[1]
     traffic.tcp_equal(near.ns, near.v4, far.ns, far.v4)

@@ -146,7 +146,8 @@ pub(crate) fn resolve(
         if !devices.clears_mark {
             detours.insert(Detour::Unmarker);
         }
-        if matches!(coalescing, Coalescing::None(_)) && is_geneve {
+        // Who switched GRO off on the uplink wants segments: a guest may read raw frames.
+        if matches!(coalescing, Coalescing::None(_)) && is_geneve && has_feature(uplink, "rx-gro") {
             detours.extend(Detour::ALL);
         }
     }
@@ -245,11 +246,14 @@ fn port_devices(
 /// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
 /// Nobody knows what is behind a bridge that a veth leads to: a TAP, it may be.
 fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
-    const FEATURE: &str = "tx-udp_tnl-segmentation";
-    let features = ethtool::features(&link.name).unwrap_or_default();
-    let takes = features.get(FEATURE).copied().unwrap_or_default();
     let peer = || netlink.peer_of(link).ok().flatten();
-    takes && !peer().is_some_and(|peer| peer.master.is_some())
+    has_feature(link, "tx-udp_tnl-segmentation") && peer().is_none_or(|peer| peer.master.is_none())
+}
+
+/// Whether a device says that a feature is on.
+fn has_feature(link: &Link, name: &str) -> bool {
+    let features = ethtool::features(&link.name).unwrap_or_default();
+    features.get(name).copied().unwrap_or_default()
 }
 
 /// Ports whose devices take more than fits into the underlay.
