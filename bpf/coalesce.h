@@ -49,7 +49,8 @@ static __always_inline bool has_keys_alone(const struct settings *s, const struc
 	return h->udp.dest == bpf_htons(s->tunnel_port) &&
 	       h->geneve.version_len == OVN_OPTION_WORDS && h->geneve.flags == GENEVE_CRITICAL_FLAG &&
 	       h->geneve.protocol == bpf_htons(ETH_P_TEB) && !h->geneve.reserved &&
-	       h->option.class == OVN_CLASS && h->option.type == OVN_TYPE && h->option.len == 1;
+	       h->option.class == OVN_CLASS && h->option.type == OVN_TYPE && h->option.len == 1 &&
+	       !h->udp.check;
 }
 
 static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)
@@ -114,7 +115,8 @@ static __always_inline int coalesce_ipv4(struct __sk_buff *ctx, const struct set
 	to_vxlan(&to.vxlan, &h);
 	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
 		return -1;
-	return bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+	bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+	return 0;
 }
 
 static __always_inline int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
@@ -136,7 +138,8 @@ static __always_inline int coalesce_ipv6(struct __sk_buff *ctx, const struct set
 	to_vxlan(&to.vxlan, &h);
 	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
 		return -1;
-	return bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+	bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
+	return 0;
 }
 
 /*

@@ -153,11 +153,12 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
  * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can for its
  * ports, if it said so.
  */
-static __always_inline bool takes_whole_udp_of(const struct packet *p, const struct addr *remote)
+static __always_inline bool takes_whole_udp_of(const struct packet *p, const struct addr *remote,
+					       __u32 key)
 {
 	__u32 *said = bpf_map_lookup_elem(&abilities, remote);
 
-	return said && *said & ABILITY_WHOLE_UDP && !p->for_router && !p->tag.proto;
+	return said && *said & ABILITY_WHOLE_UDP && key && !p->for_router && !p->tag.proto;
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */
@@ -185,7 +186,7 @@ __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct pac
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->segment_len > s->underlay_mtu)
 		return too_big(p, s->underlay_mtu - r->header_len - tag_len(p));
 	if (r->header_len - ETH_HLEN + tag_len(p) + p->len > OUTER_MAX_LEN ||
-	    (p->gso_size && p->l4_proto == IPPROTO_UDP && !takes_whole_udp_of(p, remote)))
+	    (p->gso_size && p->l4_proto == IPPROTO_UDP && !takes_whole_udp_of(p, remote, dest_key)))
 		return segment(ctx, s, p);
 	o = &w->outer;
 	flags = (p->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
@@ -197,6 +198,9 @@ __noinline int encap(struct __sk_buff *ctx, const struct settings *s, struct pac
 	room = bpf_skb_adjust_room(ctx, r->header_len + tag_len(p), BPF_ADJ_ROOM_MAC, flags);
 	if (room == -EALREADY)
 		return encap_by_head(ctx, s, r, p, o);
+	/* Under a second header the kernel takes UDP_SEGMENT, but not UFO. */
+	if (room < 0 && p->gso_size && p->l4_proto == IPPROTO_UDP)
+		return segment(ctx, s, p);
 	if (room < 0)
 		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
 	result = store_both(ctx, o, p, r->header_len);

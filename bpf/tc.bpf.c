@@ -10,10 +10,10 @@
  *   from_underlay    vtep_check → tunnel → parse → ecn → learn → arp_nd → ids → decap
  *                    → (to_port | flood | route),
  *                    or vlan_in → parse → learn → arp_nd → l2_lookup → (to_port | flood | route)
+ *                    On the coalescer it is hook from_coalescer: the same, for what was joined there.
  *   from_leg         leg_in → parse → arp_nd → nat → route
  *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
- *                    On the coalescer it is hook from_coalescer: the same, for what was joined there.
  *   from_unmarker    hands over what to_port sent into the unmarker
  *   back_to_peer     sends what was joined in the coalescer back
  */

@@ -35,9 +35,10 @@ __noinline int to_unmarker(struct __sk_buff *ctx, struct packet *p, const struct
 	}
 	if (test_mode)
 		return 0;
+	how = check_of(id);
 	if (!p->tag.proto && !id->vlan && port->flags & PORT_PEER &&
 	    same_mac(port->mac.bytes, p->eth.h_dest))
-		how = DETOUR_TO_PEER;
+		how |= DETOUR_TO_PEER;
 	result = unmark(ctx, s, p, port->counters, how);
 	return result < 0 ? result : 1;
 }

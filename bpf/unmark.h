@@ -25,7 +25,9 @@
 /* skb->tc_index of a frame on a detour. */
 #define DETOUR 0xa000
 #define DETOUR_MASK 0xf000
-#define DETOUR_TO_PEER 1 /* bpf_redirect_peer() */
+#define DETOUR_TO_PEER 0x0800 /* bpf_redirect_peer() */
+#define DETOUR_CHECK                                                                                 \
+	0x07ff /* of the device: another set of maps may give its number to another port */
 
 #define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
 #define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)
@@ -92,7 +94,7 @@ static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct oute
 static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				  __u32 number, __u32 how)
 {
-	__u32 inner_len = ETH_HLEN + tag_len(p) + ctx->len - ETH_HLEN;
+	__u32 inner_len = tag_len(p) + ctx->len;
 	bool is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
 	__u32 len = is_ipv4 ? UNMARK_V4_LEN : UNMARK_V6_LEN;
 	struct scratch *w = get_scratch();
@@ -121,6 +123,11 @@ static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *
 	return 0;
 }
 
+static __always_inline __u32 check_of(const struct port_id *id)
+{
+	return (id->ifindex ^ id->vlan << 4) & DETOUR_CHECK;
+}
+
 /* The end of a detour. to_port has decided all there is to decide. */
 static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __u32 number)
 {
@@ -129,7 +136,7 @@ static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __
 
 	ctx->tc_index = 0;
 	ctx->mark = 0;
-	if (!id)
+	if (!id || check_of(id) != (how & DETOUR_CHECK) || !bpf_map_lookup_elem(&ports, id))
 		return DROP(NO_PORT);
 	if (id->vlan && put_tag(ctx, tag_of_vlan(id->vlan)) < 0)
 		return DROP(DECAP_FAILED);

@@ -70,10 +70,10 @@ pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
 pub fn clears_mark() -> Result<bool, EbpfError> {
     const FLAGS: i32 = 1 | 1 << 7 | 1 << 10; // FIXED_GSO, DECAP_L3_IPV4, DECAP_L4_UDP
     const MODE_MAC: i32 = 1;
-    const UDP_LEN: i32 = 8;
+    const HEADERS_LEN: i32 = 20 + 8; // less than IPv4 and UDP is refused whatever the flags
     const ADJUST_ROOM: i32 = 50;
     let program = [
-        sys::Instruction::load(2, -UDP_LEN),
+        sys::Instruction::load(2, -HEADERS_LEN),
         sys::Instruction::load(3, MODE_MAC),
         sys::Instruction::load(4, FLAGS),
         sys::Instruction::call(ADJUST_ROOM),

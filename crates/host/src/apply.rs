@@ -306,10 +306,11 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
     }
 }
 
-/// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
 /// What remotes said before may be out of date: they are asked anew. All is applied already: no reason to fail.
 fn greet(target: &Target<'_>, notes: &mut Vec<Note>) {
     match forget_abilities(target) {
+        // Answers would be the other device's.
+        Ok(_) if target.resolved.devices.port_shared => {}
         Ok(unmarks) => greeting::ask(target.tables, unmarks),
         Err(error) => notes.push(Note::LeftOver {
             what: String::from("what remotes said of themselves"),
@@ -332,6 +333,7 @@ fn forget_abilities(target: &Target<'_>) -> Result<bool, HostError> {
     Ok(unmarks || target.resolved.devices.clears_mark)
 }
 
+/// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
 fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
     if let EbpfError::Refused { log: text, .. } = &cause {
         match fs::write(&log, text) {

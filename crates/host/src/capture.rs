@@ -92,7 +92,10 @@ impl Packet {
     /// Whether its first headers may be those of our tunnel (and not a guest's own).
     pub const fn may_be_outer(&self) -> bool {
         match self.phase {
-            Phase::Entered => matches!(self.hook, Hook::FromUnderlay | Hook::FromSegmenter),
+            Phase::Entered => matches!(
+                self.hook,
+                Hook::FromUnderlay | Hook::FromSegmenter | Hook::FromCoalescer
+            ),
             Phase::Left => matches!(self.verdict, Verdict::Encap),
         }
     }

@@ -21,6 +21,10 @@ pub(crate) fn ask(tables: &Tables, takes_whole_udp: bool) {
     let Ok(socket) = UdpSocket::bind((tables.vtep, 0)) else {
         return;
     };
+    // Packets wait for next hops that nobody has answered for yet; apply does not.
+    if socket.set_nonblocking(true).is_err() {
+        return;
+    }
     let greeting = greeting(tables.tunnel.encapsulation, takes_whole_udp);
     for remote in &tables.remotes {
         let to = SocketAddr::new(remote.addr, tables.tunnel.port);

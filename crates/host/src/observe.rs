@@ -341,7 +341,7 @@ fn super_packets(state: &State) -> Result<BTreeMap<(u32, u32), SuperPackets>, Ho
         .values()
         .filter_map(|value| abi::Port::read_from_bytes(value).ok());
     let way = |port: &abi::Port| match port.flags & abi::PORT_TAKES_NO_MARK != 0 {
-        true if unmarker => SuperPackets::Unmarker,
+        true if unmarker && !clears => SuperPackets::Unmarker,
         true if !clears => SuperPackets::Segments,
         _ => SuperPackets::Straight,
     };

@@ -153,6 +153,8 @@ pub(crate) fn resolve(
     }
     let coalescing = match coalescing {
         Coalescing::OwnDevice => true,
+        // The coalescer does it.
+        Coalescing::None(_) if detours.contains(&Detour::Coalescer) => false,
         Coalescing::OtherDevice(note) | Coalescing::None(note) => {
             notes.push(note);
             false

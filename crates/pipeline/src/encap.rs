@@ -66,7 +66,7 @@ pub(crate) fn encap(
         });
     }
     if frame.is_udp_super_packet()
-        && let Some(why) = why_not_whole(cx, origin, frame, remote)
+        && let Some(why) = why_not_whole(cx, origin, frame, remote, key)
     {
         return segment(cx, || why);
     }
@@ -94,6 +94,7 @@ fn why_not_whole(
     origin: Origin,
     frame: &Frame<'_>,
     remote: &Remote,
+    key: u16,
 ) -> Option<String> {
     let name = &remote.name;
     let takes = cx.state.takes_whole_udp.get(&remote.addr);
@@ -105,6 +106,11 @@ fn why_not_whole(
     let at = cx.host.fdb_entry(origin.switch, frame.destination);
     if at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_))) {
         return Some("a UDP super-packet does not travel whole to a router".to_owned());
+    }
+    if key == 0 {
+        return Some(
+            "a UDP super-packet does not travel whole to a station of no known port".into(),
+        );
     }
     frame
         .tag
