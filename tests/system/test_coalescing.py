@@ -73,8 +73,16 @@ def test_a_device_that_was_moved_away_costs_coalescing_only(lab):
 
 
 @pytest.mark.skipif(kernel_has("geneve"), reason="this kernel has geneve")
-def test_a_kernel_without_geneve_goes_on(lab):
+def test_without_geneve_the_coalescer_joins(lab):
     scene = segmented(lab, GENEVE)
+    said = apply_beside(scene, "link set lo up")
+    assert "coalesced" not in said, said
+    assert joined(scene) > 2
+
+
+@pytest.mark.skipif(kernel_has("geneve"), reason="this kernel has geneve")
+def test_without_geneve_and_gro_segments_go_on(lab):
+    scene = Scene(lab, GENEVE, 4, SEGMENTED)
     said = apply_beside(scene, "link set lo up")
     assert "are not coalesced: this kernel has no geneve devices" in said, said
     near, far = scene.guests

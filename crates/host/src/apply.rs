@@ -116,21 +116,21 @@ impl Job<'_> {
         let resolved = preflight::resolve(tables, &netlink, self.netns)?;
         let current = Current::read(host, &data_path, &netlink)?;
 
-        let mut with_segmenter = resolved.devices.clone();
+        let mut with_ours = resolved.devices.clone();
         let seg = current.devices.get(SEGMENTER);
         let out = current.devices.get(SEGMENTER_OUT);
         if devices::segmenter_is_right(seg, out) {
-            with_segmenter.segmenter_ifindex = seg.map_or(0, |link| link.index);
-            with_segmenter.segmenter_out_ifindex = out.map_or(0, |link| link.index);
+            with_ours.segmenter_ifindex = seg.map_or(0, |link| link.index);
+            with_ours.segmenter_out_ifindex = out.map_or(0, |link| link.index);
         }
         for detour in &resolved.detours {
             if detour.is_right(&current.devices) {
                 let entrance = current.devices.get(detour.entrance());
                 let index = entrance.map_or(0, |link| link.index);
-                detour.set_index(&mut with_segmenter, index);
+                detour.set_index(&mut with_ours, index);
             }
         }
-        let contents = encode_beside(tables, &with_segmenter, &current.contents)?;
+        let contents = encode_beside(tables, &with_ours, &current.contents)?;
         let netns_id = state::netns_id()?;
         let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
         let target = Target {

@@ -247,7 +247,7 @@ impl<'a> Executor<'a> {
         Ok(counters::move_to(what, from, self.maps, moves)?)
     }
 
-    /// Encoded again, because the segmenter may be younger than the plan.
+    /// Encoded again, because devices of ours may be younger than the plan.
     fn settings(&mut self, old: Option<&'a [u8]>) -> Result<(), HostError> {
         let mut devices = self.target.resolved.devices.clone();
         devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;

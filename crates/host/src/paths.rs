@@ -1,5 +1,6 @@
 //! Where things lie on the machine. Everything `apply` leaves is under these two folders, apart from the
-//! devices named here and the managed neighbour entries listed in the state file.
+//! devices named here and in `detours`, the unmarker's namespace, and the managed neighbour entries listed in the
+//! state file.
 
 use std::path::{Path, PathBuf};
 

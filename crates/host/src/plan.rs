@@ -50,7 +50,7 @@ pub(crate) enum Step {
     MoveCounters(Counted),
     /// Wait until no packet is at work with what was just replaced.
     Settle,
-    /// Write the settings, with the segmenter as it is by now.
+    /// Write the settings, with our devices as they are by now.
     Settings { old: Option<Vec<u8>> },
     /// Take the counters of the set before over.
     CarryCounters { from: PathBuf },
@@ -111,7 +111,7 @@ pub(crate) struct Plan {
 pub(crate) struct Target<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) resolved: &'a Resolved,
-    /// With the segmenter's index if the right one exists, else 0.
+    /// With the index of each device of ours that is right, else 0.
     pub(crate) contents: &'a Contents,
     pub(crate) data_path: &'a DataPath<'a>,
     pub(crate) netns_id: NetnsId,

@@ -252,7 +252,6 @@ fn vxlan_external_and_its_fdb() {
             "ext",
             &Vxlan {
                 external: true,
-                group_policy: false,
                 ..VXLAN
             },
         )
@@ -268,7 +267,6 @@ fn vxlan_external_and_its_fdb() {
             "two",
             &Vxlan {
                 external: true,
-                group_policy: false,
                 ..VXLAN
             },
         )
@@ -324,7 +322,6 @@ fn vxlan_port_held_by_a_socket_is_in_use() {
             "ext",
             &Vxlan {
                 external: true,
-                group_policy: false,
                 ..VXLAN
             },
         )
