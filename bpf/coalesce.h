@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The coalescer: a veth pair that apply creates where the kernel cannot coalesce the packets of a Geneve tunnel,
- * for it has no Geneve. What it does know is VXLAN. So the packets of a stream become VXLAN packets, GRO at the
+ * for it has no Geneve. What it does know is VXLAN. So the packets of a TCP stream become VXLAN packets, GRO at the
  * far end of the pair joins them, and they come back as super-packets to the same program:
  *
  *     host's namespace                                   the unmarker's namespace, where VXLAN has a socket
@@ -28,13 +28,30 @@
 /* What a NIC found out about the checksum inside stays true. */
 #define COALESCE_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
 
-/* Behind the IP header: what we send ourselves, with OVN's option alone. Any other packet goes on as it is. */
+#define IPV4_WITHOUT_OPTIONS 0x45
+
+/*
+ * Behind the outer IP header: what we send ourselves, with OVN's option alone. Any other packet goes on as it is.
+ * Read where it lies, without a copy.
+ */
 struct geneve_with_keys {
 	struct udphdr udp;
 	struct geneve_header geneve;
 	struct geneve_option option;
 	__u8 keys[4];
-};
+	struct ethhdr eth;
+	__u8 inner[10]; /* of the IP header inside: as far as its protocol */
+} __attribute__((packed, aligned(2)));
+
+struct geneve_in_ipv4 {
+	struct iphdr ip;
+	struct geneve_with_keys in;
+} __attribute__((packed, aligned(2)));
+
+struct geneve_in_ipv6 {
+	struct ipv6hdr ip;
+	struct geneve_with_keys in;
+} __attribute__((packed, aligned(2)));
 
 struct vxlan_with_keys {
 	struct udphdr udp;
@@ -44,13 +61,21 @@ struct vxlan_with_keys {
 	__u8 last_key;
 };
 
+/* GRO joins only TCP here. */
+static __always_inline bool has_tcp(const struct geneve_with_keys *h)
+{
+	if (h->eth.h_proto == ETHERTYPE_IPV4)
+		return h->inner[9] == IPPROTO_TCP;
+	return h->eth.h_proto == ETHERTYPE_IPV6 && h->inner[6] == IPPROTO_TCP;
+}
+
 static __always_inline bool has_keys_alone(const struct settings *s, const struct geneve_with_keys *h)
 {
 	return h->udp.dest == bpf_htons(s->tunnel_port) &&
 	       h->geneve.version_len == OVN_OPTION_WORDS && h->geneve.flags == GENEVE_CRITICAL_FLAG &&
 	       h->geneve.protocol == bpf_htons(ETH_P_TEB) && !h->geneve.reserved &&
 	       h->option.class == OVN_CLASS && h->option.type == OVN_TYPE && h->option.len == 1 &&
-	       !h->udp.check;
+	       !h->udp.check && has_tcp(h);
 }
 
 static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)
@@ -92,54 +117,58 @@ static __always_inline bool is_stream(struct __sk_buff *ctx, __be16 source_port)
 	return true;
 }
 
+static __always_inline int shorten(struct __sk_buff *ctx, const void *header, __u32 len)
+{
+	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
+		return -1;
+	bpf_skb_store_bytes(ctx, ETH_HLEN, header, len, BPF_F_RECOMPUTE_CSUM);
+	return 0;
+}
+
 static __always_inline int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
 {
+	const struct geneve_in_ipv4 *h = (void *)(long)ctx->data + ETH_HLEN;
 	struct {
 		struct iphdr ip;
 		struct vxlan_with_keys vxlan;
 	} to;
-	struct geneve_with_keys h;
 	__u32 sum;
 
-	if (load_bytes(ctx, ETH_HLEN, &to.ip, sizeof(to.ip)) < 0 ||
-	    load_bytes(ctx, ETH_HLEN + sizeof(to.ip), &h, sizeof(h)) < 0 || to.ip.ihl != 5 ||
-	    to.ip.version != 4 || to.ip.protocol != IPPROTO_UDP ||
+	if ((void *)(h + 1) > (void *)(long)ctx->data_end)
+		return -1;
+	to.ip = h->ip;
+	if (*(const __u8 *)&to.ip != IPV4_WITHOUT_OPTIONS || to.ip.protocol != IPPROTO_UDP ||
 	    to.ip.frag_off & ~bpf_htons(0x4000) || bpf_ntohs(to.ip.tot_len) + ETH_HLEN != ctx->len ||
-	    __builtin_memcmp(&to.ip.daddr, &s->vtep.bytes[12], sizeof(to.ip.daddr)) ||
-	    !has_keys_alone(s, &h) || !is_stream(ctx, h.udp.source))
+	    to.ip.daddr != *(const __be32 *)&s->vtep.bytes[12] || !has_keys_alone(s, &h->in) ||
+	    !is_stream(ctx, h->in.udp.source))
 		return -1;
 	/* RFC 1624: what was wrong stays wrong. */
 	sum = (__u16)~to.ip.check + (__u16)~to.ip.tot_len;
 	to.ip.tot_len = bpf_htons(bpf_ntohs(to.ip.tot_len) - OVN_OPTION_LEN);
 	to.ip.check = ~csum_fold(sum + to.ip.tot_len);
-	to_vxlan(&to.vxlan, &h);
-	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
-		return -1;
-	bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
-	return 0;
+	to_vxlan(&to.vxlan, &h->in);
+	return shorten(ctx, &to, sizeof(to));
 }
 
 static __always_inline int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
 {
+	const struct geneve_in_ipv6 *h = (void *)(long)ctx->data + ETH_HLEN;
 	struct {
 		struct ipv6hdr ip;
 		struct vxlan_with_keys vxlan;
 	} to;
-	struct geneve_with_keys h;
 
-	if (load_bytes(ctx, ETH_HLEN, &to.ip, sizeof(to.ip)) < 0 ||
-	    load_bytes(ctx, ETH_HLEN + sizeof(to.ip), &h, sizeof(h)) < 0 || to.ip.version != 6 ||
-	    to.ip.nexthdr != IPPROTO_UDP ||
+	if ((void *)(h + 1) > (void *)(long)ctx->data_end)
+		return -1;
+	to.ip = h->ip;
+	if (to.ip.version != 6 || to.ip.nexthdr != IPPROTO_UDP ||
 	    bpf_ntohs(to.ip.payload_len) + sizeof(to.ip) + ETH_HLEN != ctx->len ||
-	    __builtin_memcmp(&to.ip.daddr, &s->vtep, sizeof(to.ip.daddr)) || !has_keys_alone(s, &h) ||
-	    !is_stream(ctx, h.udp.source))
+	    __builtin_memcmp(&to.ip.daddr, &s->vtep, sizeof(to.ip.daddr)) ||
+	    !has_keys_alone(s, &h->in) || !is_stream(ctx, h->in.udp.source))
 		return -1;
 	to.ip.payload_len = bpf_htons(bpf_ntohs(to.ip.payload_len) - OVN_OPTION_LEN);
-	to_vxlan(&to.vxlan, &h);
-	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
-		return -1;
-	bpf_skb_store_bytes(ctx, ETH_HLEN, &to, sizeof(to), BPF_F_RECOMPUTE_CSUM);
-	return 0;
+	to_vxlan(&to.vxlan, &h->in);
+	return shorten(ctx, &to, sizeof(to));
 }
 
 /*

@@ -141,14 +141,13 @@ fn take(
     shown: &mut u64,
     most: usize,
 ) -> Result<(), Failure> {
-    let tunnel = session.tunnel_ports();
     for _ in 0..most {
         if request.count.is_some_and(|count| *shown >= count) {
             break;
         }
         let Some(packet) = session.next() else { break };
         let frame = Frame::new(&packet.bytes, packet.len);
-        let headers = frame.headers(packet.may_be_outer().then_some(tunnel));
+        let headers = frame.headers(session.outer_ports(&packet));
         if request.wants(&packet, &headers) {
             sink.write(&packet, &headers)?;
             *shown += 1;

@@ -229,9 +229,14 @@ impl Session {
         Ok(lost)
     }
 
-    /// UDP ports behind which this host's tunnel headers are found.
-    pub const fn tunnel_ports(&self) -> TunnelPorts {
-        self.names.tunnel_ports
+    /// UDP ports behind which our tunnel header is found; none in a packet that has no outer header of ours.
+    pub fn outer_ports(&self, packet: &Packet) -> Option<TunnelPorts> {
+        let ports = match packet.hook {
+            // As `bpf/coalesce.h` writes it.
+            Hook::FromCoalescer => TunnelPorts::default(),
+            _ => self.names.tunnel_ports,
+        };
+        packet.may_be_outer().then_some(ports)
     }
 
     /// Takes over what an `apply` has changed. False when the maps of this session are nobody's any more.
