@@ -288,6 +288,7 @@ struct remote_counters {
 #define ROUTER_GATEWAY_ELSEWHERE (1 << 1)
 #define ROUTER_NAT (1 << 2)     /* it translates; only where it is the gateway */
 #define ROUTER_NAT_ODD (1 << 3) /* its nat rules are those of router_id | NAT_RULES_ODD */
+#define ROUTER_LEG_TAKES_NO_MARK (1 << 4) /* as PORT_TAKES_NO_MARK, of the leg's device */
 
 struct router {
 	struct mac mac;

@@ -115,7 +115,8 @@ struct scratch {
 	__u8 came_ip[40];              /* its IP header, */
 	__u8 came_l4[28];              /* and what follows, where nat changed it */
 	__u8 ip[40];                   /* IP header as it is now */
-	struct next_hop next;          /* where a router sends it */
+	struct next_hop next;          /* where a router sends it, */
+	struct next_hop_key next_key;  /* and which of a route's next hops that is */
 	struct route_key way;          /* what routes is asked for */
 	struct fdb_entry receiver;     /* of an answer */
 	struct nat_rule rule;          /* that makes a translation, */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which way a frame that came out of a tunnel takes to the port's device. Not a stage: to_port asks.
+ * Which way a frame that came out of a tunnel takes to the device of a port or a leg. Not a stage: to_port and
+ * leg_out ask.
  *
  * The kernel keeps a tunnel's mark on a super-packet after decap, and no helper takes it off. A device that does
  * not know the mark gets segments, and UDP would be cut wrongly. So such a frame goes through the kernel's own
@@ -27,15 +28,15 @@ static __always_inline bool is_lately(__u32 time, __u32 now)
 	return time && now - time < FLOW_IDLE;
 }
 
-/* A frame behind decap, for a port. */
+/* A frame behind decap, for a device. */
 static __always_inline bool goes_through_unmarker(const struct settings *s, const struct packet *p,
-						  const struct port *port)
+						  bool takes_no_mark)
 {
 	__u32 slot = p->tunnel_source_port, now;
 	struct flow_way *flow;
 
 	if (!s->unmarker_ifindex || s->clears_mark || !p->l4_offset ||
-	    !(port->flags & PORT_TAKES_NO_MARK || p->l4_proto == IPPROTO_UDP))
+	    !(takes_no_mark || p->l4_proto == IPPROTO_UDP))
 		return false;
 	flow = bpf_map_lookup_elem(&flow_ways, &slot);
 	if (!flow || (!p->gso_size && !flow->unmarked))

@@ -29,10 +29,39 @@ static __always_inline int send_by_leg(struct scratch *w, struct packet *p, __u3
 	return VERDICT_LEG_OUT;
 }
 
+/*
+ * Which way a frame takes behind the unmarker. It stands in the place of the Ethernet header's addresses, which the
+ * kernel's neighbours write later. No group address.
+ */
+struct leg_way {
+	__u8 zero;
+	__u8 kind;	/* enum route_kind */
+	__u16 number;	/* of the next hop, */
+	__u32 group;	/* of this group */
+	__u32 router;
+} __attribute__((packed));
+
+/* Of the device; it may be another one before the frame is there. */
+static __always_inline __u32 check_of_leg(const struct router *r)
+{
+	return r->leg_ifindex & DETOUR_CHECK;
+}
+
+/* A super-packet with the tunnel's mark, and what follows one, where the leg's device does not know it. */
+static __always_inline bool leg_needs_unmarker(const struct packet *p, const struct router *r)
+{
+	struct settings *s = get_settings();
+
+	return s && p->offset && !test_mode &&
+	       goes_through_unmarker(s, p, r->flags & ROUTER_LEG_TAKES_NO_MARK);
+}
+
 /* To scratch.next; its IP header is in scratch.ip. */
 static __always_inline int leg_out(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
-				   const struct router *r)
+				   const struct router *r, __u32 kind)
 {
+	struct leg_way way = { .kind = kind, .router = p->router };
+	bool unmarked;
 	int result = 0;
 
 	if (!r->leg_ifindex) {
@@ -45,10 +74,55 @@ static __always_inline int leg_out(struct __sk_buff *ctx, struct scratch *w, str
 		result = nat_out(ctx, p, r);
 	if (result < 0)
 		return result;
-	__builtin_memset(p->eth.h_dest, 0, 2 * ETH_ALEN);
+	unmarked = leg_needs_unmarker(p, r);
+	way.number = w->next_key.number;
+	way.group = w->next_key.group;
+	if (unmarked)
+		__builtin_memcpy(p->eth.h_dest, &way, sizeof(way));
+	else
+		__builtin_memset(p->eth.h_dest, 0, 2 * ETH_ALEN);
 	p->routed++;
 	set_ttl(has_ipv4(p), w->ip, get_ttl(p, w->ip) - 1);
 	if (store_headers(ctx, p, w->ip) < 0)
 		return DROP(ENCAP_FAILED);
+	if (!unmarked)
+		return send_by_leg(w, p, r->leg_ifindex);
+	result = unmark(ctx, p, 0, DETOUR_TO_LEG | check_of_leg(r));
+	return result < 0 ? result : VERDICT_LEG_OUT;
+}
+
+/* The end of a detour. leg_out has decided all there is to decide. */
+static __always_inline int hand_to_leg(struct __sk_buff *ctx, struct packet *p, __u32 how)
+{
+	__u32 at = ETH_HLEN + (ctx->protocol == ETHERTYPE_IPV4 ? offsetof(struct iphdr, daddr) :
+								 offsetof(struct ipv6hdr, daddr));
+	struct scratch *w = get_scratch();
+	struct next_hop_key key;
+	struct next_hop *hop;
+	struct leg_way way;
+	struct router *r;
+	__u32 router;
+	__be32 v4;
+
+	if (!w || bpf_skb_load_bytes(ctx, 0, &way, sizeof(way)) < 0)
+		return DROP(NOT_CONFIGURED);
+	router = way.router;
+	r = bpf_map_lookup_elem(&routers, &router);
+	if (!r || !r->leg_ifindex || check_of_leg(r) != (how & DETOUR_CHECK))
+		return DROP(NO_ROUTE);
+	p->eth.h_proto = ctx->protocol;
+	if (way.kind == ROUTE_VIA) {
+		key = (struct next_hop_key){ .group = way.group, .number = way.number };
+		hop = bpf_map_lookup_elem(&next_hops, &key);
+		if (!hop || hop->switch_id != SWITCH_ID_LEG)
+			return DROP(NO_ROUTE);
+		w->next = *hop;
+	} else if (has_ipv4(p)) {
+		if (bpf_skb_load_bytes(ctx, at, &v4, sizeof(v4)) < 0)
+			return DROP(INNER_IP_HEADER);
+		w->next.addr = mapped_v4(v4);
+	} else if (bpf_skb_load_bytes(ctx, at, &w->next.addr, sizeof(w->next.addr)) < 0) {
+		return DROP(INNER_IP_HEADER);
+	}
 	return send_by_leg(w, p, r->leg_ifindex);
 }

@@ -131,7 +131,7 @@ __noinline int route_here(struct __sk_buff *ctx, struct packet *p)
 	if (get_ttl(p, w->ip) <= 1)
 		return refuse(p, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (w->next.switch_id == SWITCH_ID_LEG)
-		return leg_out(ctx, w, p, r);
+		return leg_out(ctx, w, p, r, kind);
 	return into_switch(ctx, w, p, r);
 }
 

@@ -14,7 +14,7 @@
  *   from_leg         leg_in → parse → arp_nd → nat → route
  *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
- *   from_unmarker    hands over what to_port sent into the unmarker
+ *   from_unmarker    hands over what to_port and leg_out sent into the unmarker
  *   back_to_peer     sends what was joined in the coalescer back
  */
 #include "capture.h"
@@ -326,6 +326,17 @@ int from_gro_device(struct __sk_buff *ctx)
 	if (p)
 		record_verdict(ctx, p, VERDICT_OUTER_DEVICE);
 	return TCX_DROP;
+}
+
+static __always_inline int from_unmarker_stages(struct __sk_buff *ctx, struct packet *p)
+{
+	__u32 how = ctx->tc_index, number = ctx->mark;
+
+	if (!is_on_detour(ctx))
+		return DROP(OUTER_DEVICE);
+	ctx->tc_index = 0;
+	ctx->mark = 0;
+	return how & DETOUR_TO_LEG ? hand_to_leg(ctx, p, how) : hand_to_port(ctx, p, number, how);
 }
 
 SEC("classifier")

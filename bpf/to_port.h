@@ -28,7 +28,7 @@ __noinline int to_unmarker(struct __sk_buff *ctx, struct packet *p, const struct
 
 	if (!s || !p || !port || !id)
 		return DROP(NOT_CONFIGURED);
-	if (!goes_through_unmarker(s, p, port)) {
+	if (!goes_through_unmarker(s, p, port->flags & PORT_TAKES_NO_MARK)) {
 		if (p->gso_size && p->l4_proto == IPPROTO_UDP && !s->clears_mark)
 			return DROP(GSO_UNSUPPORTED);
 		return 0;
@@ -39,7 +39,7 @@ __noinline int to_unmarker(struct __sk_buff *ctx, struct packet *p, const struct
 	if (!p->tag.proto && !id->vlan && port->flags & PORT_PEER &&
 	    same_mac(port->mac.bytes, p->eth.h_dest))
 		how |= DETOUR_TO_PEER;
-	result = unmark(ctx, s, p, port->counters, how);
+	result = unmark(ctx, p, port->counters, how);
 	return result < 0 ? result : 1;
 }
 

@@ -5,7 +5,7 @@
  * bpf_skb_adjust_room()). They are no part of the fabric's tunnel:
  *
  *     host's namespace                          a namespace of the unmarker's own
- *     to_port ── bpf_redirect_peer(ovl-unm0) ──► ovl-unm1 ── IP ── UDP ─┐
+ *     to_port, leg_out ── redirect_peer(ovl-unm0) ──► ovl-unm1 ── IP ── UDP ─┐
  *     from_unmarker ◄── ovl-unm4, ovl-unm6 (VXLAN) ◄────────────────────┘
  *
  * No firewall, no route and no socket of the host is on the way. The frame gets a VXLAN header that no wire
@@ -26,8 +26,9 @@
 #define DETOUR 0xa000
 #define DETOUR_MASK 0xf000
 #define DETOUR_TO_PEER 0x0800 /* bpf_redirect_peer() */
+#define DETOUR_TO_LEG 0x0400  /* no port: a gateway's leg (leg_out.h) */
 #define DETOUR_CHECK                                                                                 \
-	0x07ff /* of the device: another set of maps may give its number to another port */
+	0x03ff /* of the device: another set of maps may give its number to another port */
 
 #define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
 #define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)
@@ -89,19 +90,23 @@ static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct oute
 
 /*
  * The kernel dispatches by skb->protocol, which after decap is the frame's own: so is the family of this
- * header. Nothing else depends on it.
+ * header. Nothing else depends on it. Global: big, and for few packets.
  */
-static __always_inline int unmark(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				  __u32 number, __u32 how)
+__noinline int unmark(struct __sk_buff *ctx, struct packet *p, __u32 number, __u32 how)
 {
-	__u32 inner_len = tag_len(p) + ctx->len;
-	bool is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
-	__u32 len = is_ipv4 ? UNMARK_V4_LEN : UNMARK_V6_LEN;
+	struct settings *s = get_settings();
 	struct scratch *w = get_scratch();
+	__u32 inner_len, len;
 	struct outer *o;
+	bool is_ipv4;
 	int result;
 
-	if (!w || ctx->protocol != p->eth.h_proto || 20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
+	if (!s || !w || !p)
+		return DROP(NOT_CONFIGURED);
+	inner_len = tag_len(p) + ctx->len;
+	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
+	len = is_ipv4 ? UNMARK_V4_LEN : UNMARK_V6_LEN;
+	if (ctx->protocol != p->eth.h_proto || 20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
 		return DROP(GSO_UNSUPPORTED);
 	o = &w->outer;
 	__builtin_memset(o, 0, sizeof(*o));
@@ -129,13 +134,10 @@ static __always_inline __u32 check_of(const struct port_id *id)
 }
 
 /* The end of a detour. to_port has decided all there is to decide. */
-static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __u32 number)
+static __always_inline int hand_to_port(struct __sk_buff *ctx, struct packet *p, __u32 number, __u32 how)
 {
 	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
-	__u32 how = ctx->tc_index;
 
-	ctx->tc_index = 0;
-	ctx->mark = 0;
 	if (!id || check_of(id) != (how & DETOUR_CHECK) || !bpf_map_lookup_elem(&ports, id))
 		return DROP(NO_PORT);
 	if (id->vlan && put_tag(ctx, tag_of_vlan(id->vlan)) < 0)
@@ -150,10 +152,4 @@ static __always_inline int hand_over(struct __sk_buff *ctx, struct packet *p, __
 static __always_inline bool is_on_detour(struct __sk_buff *ctx)
 {
 	return (ctx->tc_index & DETOUR_MASK) == DETOUR;
-}
-
-/* At the kernel's VXLAN devices. */
-static __always_inline int from_unmarker_stages(struct __sk_buff *ctx, struct packet *p)
-{
-	return is_on_detour(ctx) ? hand_over(ctx, p, ctx->mark) : DROP(OUTER_DEVICE);
 }

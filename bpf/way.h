@@ -18,7 +18,6 @@ static __always_inline struct router_interface *interface_on(__u32 router, __u32
 static __always_inline __u32 find_way(struct scratch *w, const struct packet *p)
 {
 	struct route_key *key = &w->way;
-	struct next_hop_key hop_key = {};
 	struct next_hop *hop;
 	struct route *r;
 
@@ -33,9 +32,9 @@ static __always_inline __u32 find_way(struct scratch *w, const struct packet *p)
 	w->next.switch_id = r->switch_id;
 	if (r->kind != ROUTE_VIA)
 		return r->kind;
-	hop_key.group = r->group;
-	hop_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
-	hop = bpf_map_lookup_elem(&next_hops, &hop_key);
+	w->next_key.group = r->group;
+	w->next_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
+	hop = bpf_map_lookup_elem(&next_hops, &w->next_key);
 	if (!hop)
 		return 0;
 	w->next = *hop;

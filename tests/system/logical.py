@@ -124,10 +124,10 @@ class Estate:
         """(to, via) each."""
         self.router.setdefault("routes", []).extend({"to": to, "via": via} for to, via in routes)
 
-    def gateway(self, host, nat=()):
+    def gateway(self, host, nat=(), make_leg=veth):
         """Gives the router a leg on a host, and the world outside of it."""
         place = self.hosts[host - 1]
-        self.outside = _outside(self.lab, place)
+        self.outside = _outside(self.lab, place, make_leg)
         self.routes(("0.0.0.0/0", OUTSIDE4), ("::/0", OUTSIDE6))
         self.router["gateway"] = {"host": place.name, "device": LEG,
                                   "addresses": [f"{LEG4}/24", f"{LEG6}/64"], "nat": list(nat)}
@@ -169,11 +169,11 @@ def give_addresses(ns, device, addresses, router, mac):
     ns.ip(*lines)
 
 
-def _outside(lab, host):
+def _outside(lab, host, make_leg):
     """The kernel's own stacks in the physical network. It knows no way to the IPv4 networks inside: what is
     not translated finds no way back."""
     near, far = lab.namespace("o"), lab.namespace("w")
-    veth(host.ns, LEG, near, "eth0")
+    make_leg(host.ns, LEG, near, "eth0")
     veth(near, "eth1", far, "eth0")
     # The kernel of the gateway host solicits neighbours on the leg; over IPv6 it needs an address for that.
     host.ns.ip(f"link set {LEG} address 02:00:5e:00:02:02 up", f"address add fe80::2/64 dev {LEG} nodad")

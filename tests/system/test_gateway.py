@@ -6,6 +6,7 @@ IPv4 networks inside, so what comes back was translated.
 
 import errno
 import socket
+from functools import partial
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -13,11 +14,13 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 import probes
+import tap_vm
 import traffic
 from capture import Capture, tshark_count
 from frames import PacketSocket
 from logical import (FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6, Estate,
                      connections)
+from modules import takes_mark_off
 from net import wait_until
 from overlane import GENEVE, VXLAN, difference, verdicts
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
@@ -102,6 +105,25 @@ def test_super_packets_pass_the_gateway_whole(lab):
         layer = (IP, IPv6)[index]
         assert max(len(frame) for frame in frames if frame[layer].src == target) > 10_000
         assert max(len(frame) for frame in frames if frame[layer].dst == target) > 10_000
+
+
+@pytest.mark.parametrize("encapsulation, family", ENCAPSULATIONS, ids=NAMES)
+def test_super_packets_reach_a_leg_that_takes_no_tunnels_mark_whole(lab, encapsulation, family):
+    """A TAP, as the device of a virtual machine's network is: to a neighbour on the leg, and by a next hop."""
+    estate = Estate(lab, encapsulation, family, hosts=3)
+    guest = estate.guest("front", 1)
+    estate.gateway(3, (SOURCE,), make_leg=partial(tap_vm.start, lab))
+    estate.apply()
+    outside = estate.outside
+    host = estate.hosts[2].name
+    for index, (ns, target) in enumerate(
+            [(outside.far, FAR4), (outside.far, FAR6), (outside.ns, OUTSIDE4), (outside.ns, OUTSIDE6)]):
+        source = guest.v4 if ":" not in target else guest.v6
+        with Capture(outside.ns, "eth0", lab.directory / f"{index}.pcap", "tcp", direction="in") as capture:
+            traffic.tcp_equal(guest.ns, source, ns, target, port=5301 + index)
+        assert max(len(frame) for frame in capture.raw()) > 10_000
+    through = verdicts(host).get(("from_unmarker", "leg_out"), 0)
+    assert (through > 0) == (not takes_mark_off())
 
 
 @PLACES

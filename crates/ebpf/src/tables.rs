@@ -77,6 +77,8 @@ pub struct LegDevice {
     pub mac: Mac,
     /// Largest IP packet.
     pub mtu: u32,
+    /// The kernel segments a super-packet with a tunnel's mark before it.
+    pub takes_no_mark: bool,
 }
 
 /// Compiles tables to map entries, for maps that are empty. Fails when a table does not fit into its map.

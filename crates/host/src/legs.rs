@@ -9,7 +9,7 @@ use overlane_net::{Netlink, Nud};
 use overlane_wire::Mac;
 
 use crate::error::{UnfitDevice, UsedAs};
-use crate::preflight::Links;
+use crate::preflight::{Links, takes_mark};
 use crate::state::NextHop;
 use crate::{HostError, Note};
 
@@ -23,6 +23,7 @@ pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &Devi
 pub(crate) fn devices(
     tables: &Tables,
     links: &Links<'_>,
+    netlink: &Netlink,
     missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, LegDevice> {
     let mut devices = BTreeMap::new();
@@ -32,6 +33,7 @@ pub(crate) fn devices(
                 ifindex: link.index,
                 mac: Mac::new(link.mac),
                 mtu: link.mtu,
+                takes_no_mark: !takes_mark(link, netlink),
             };
             devices.insert(device.clone(), leg);
         } else {

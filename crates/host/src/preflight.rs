@@ -119,7 +119,7 @@ pub(crate) fn resolve(
     let mut notes = Vec::new();
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
-    devices.legs = legs::devices(tables, &links, &mut missing);
+    devices.legs = legs::devices(tables, &links, netlink, &mut missing);
     notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
@@ -247,7 +247,7 @@ fn port_devices(
 
 /// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
 /// Nobody knows what is behind a bridge that a veth leads to: a TAP, it may be.
-fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
+pub(crate) fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
     let peer = || netlink.peer_of(link).ok().flatten();
     has_feature(link, "tx-udp_tnl-segmentation") && peer().is_none_or(|peer| peer.master.is_none())
 }

@@ -160,7 +160,13 @@ impl TestRunner {
         let legs = legs(tables);
         let numbers = legs.iter().map(|(name, &ifindex)| {
             let LegDevice { mac, mtu } = machine.leg;
-            (name.clone(), LegNumbers { ifindex, mac, mtu })
+            let leg = LegNumbers {
+                ifindex,
+                mac,
+                mtu,
+                takes_no_mark: false,
+            };
+            (name.clone(), leg)
         });
         let contents = encode(
             tables,

@@ -19,6 +19,7 @@ pub const ROUTER_GATEWAY_HERE: u32 = 1 << 0;
 pub const ROUTER_GATEWAY_ELSEWHERE: u32 = 1 << 1;
 pub const ROUTER_NAT: u32 = 1 << 2;
 pub const ROUTER_NAT_ODD: u32 = 1 << 3;
+pub const ROUTER_LEG_TAKES_NO_MARK: u32 = 1 << 4;
 pub const NAT_RULES_ODD: u32 = 1 << 24;
 pub const SWITCH_ID_LEG: u32 = 0;
 

@@ -168,6 +168,9 @@ fn gateway_entries(
     entry.leg_mac = MacBytes::from(leg.mac);
     entry.leg_ifindex = leg.ifindex;
     entry.leg_mtu = leg.mtu;
+    if leg.takes_no_mark {
+        entry.flags |= abi::ROUTER_LEG_TAKES_NO_MARK;
+    }
     entry.leg_v4 = first(&gateway.addresses, IpAddr::is_ipv4);
     entry.leg_v6 = first(&gateway.addresses, is_global_v6);
     let id = router.id.get();

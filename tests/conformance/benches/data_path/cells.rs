@@ -19,6 +19,7 @@ const LEG: LegDevice = LegDevice {
     ifindex: UPLINK + 2,
     mac: Mac::new([2, 0, 0, 0xff, 0, 2]),
     mtu: MTU,
+    takes_no_mark: false,
 };
 const PAYLOAD: usize = 64;
 

@@ -57,6 +57,7 @@ pub(super) fn devices() -> Devices {
         ifindex: LEG,
         mac: Mac::new([2, 0, 0, 0, 0, 0xfd]),
         mtu: 1500,
+        takes_no_mark: true,
     };
     Devices {
         legs: [(DeviceName::new("phys0").unwrap(), leg)].into(),
@@ -176,7 +177,9 @@ fn a_gateway_here_has_its_leg_and_nat() {
     let router = router(&contents);
     assert_eq!(
         router.flags,
-        abi_router::ROUTER_GATEWAY_HERE | abi_router::ROUTER_NAT
+        abi_router::ROUTER_GATEWAY_HERE
+            | abi_router::ROUTER_NAT
+            | abi_router::ROUTER_LEG_TAKES_NO_MARK
     );
     assert_eq!(
         (router.leg_ifindex, router.leg_mtu, router.nat_rules),
@@ -260,7 +263,10 @@ fn other_nat_rules_are_written_beside_those_in_use() {
     changed.routers[0].gateway.as_mut().unwrap().nat.remove(0);
     let second = encode_beside(&changed, &devices(), &first).unwrap();
     let expected = (
-        abi_router::ROUTER_GATEWAY_HERE | abi_router::ROUTER_NAT | abi_router::ROUTER_NAT_ODD,
+        abi_router::ROUTER_GATEWAY_HERE
+            | abi_router::ROUTER_NAT
+            | abi_router::ROUTER_NAT_ODD
+            | abi_router::ROUTER_LEG_TAKES_NO_MARK,
         2,
     );
     let found = router(&second);
