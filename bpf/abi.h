@@ -244,7 +244,8 @@ struct remote {
  * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the
  * programs (greeting.h); `apply` forgets it and asks.
  */
-#define ABILITY_WHOLE_UDP (1 << 0) /* UDP super-packets that the sender did not segment */
+#define ABILITY_WHOLE_UDP (1 << 0)  /* UDP super-packets that the sender did not segment, for ports */
+#define ABILITY_ROUTES_WHOLE_UDP (1 << 1) /* the same, for routers */
 
 /*
  * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets

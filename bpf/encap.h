@@ -150,15 +150,16 @@ static __always_inline int encap_by_head(struct __sk_buff *ctx, const struct set
 }
 
 /*
- * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can for its
- * ports, if it said so.
+ * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it said
+ * so. One that came out of a tunnel has the mark already.
  */
 static __always_inline bool takes_whole_udp_of(const struct packet *p, const struct addr *remote,
 					       __u32 key)
 {
+	__u32 needed = p->for_router ? ABILITY_ROUTES_WHOLE_UDP : ABILITY_WHOLE_UDP;
 	__u32 *said = bpf_map_lookup_elem(&abilities, remote);
 
-	return said && *said & ABILITY_WHOLE_UDP && key && !p->for_router && !p->tag.proto;
+	return said && *said & needed && key && !p->tag.proto && !p->offset;
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */

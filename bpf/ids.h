@@ -49,13 +49,13 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 			       const struct lswitch *sw)
 {
 	struct settings *s = get_settings();
-	/* With the tunnel's mark the kernel would segment it wrongly, and only to_port takes it off. */
-	bool only_to_port = p->gso_size && p->l4_proto == IPPROTO_UDP;
+	/* With the tunnel's mark the kernel would segment it wrongly, and no flooded copy loses it. */
+	bool is_whole_udp = p->gso_size && p->l4_proto == IPPROTO_UDP;
 	struct port_id id = {};
 	int result = 0;
 	bool group;
 
-	if (only_to_port && !(s && takes_whole_udp(s)))
+	if (is_whole_udp && !(s && takes_whole_udp(s)))
 		return DROP(GSO_UNSUPPORTED);
 	group = o->dest_key >= GENEVE_FLOOD_GROUP || (!o->dest_key && is_group(p->eth.h_dest));
 	if (!group) {
@@ -64,7 +64,7 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 			return result;
 		group = result == FLOOD_HERE;
 	}
-	if (only_to_port && (group || result == TO_ROUTER))
+	if (is_whole_udp && group)
 		return DROP(GSO_UNSUPPORTED);
 	if (result == TO_ROUTER)
 		return decap_to_route(ctx, p);

@@ -47,13 +47,21 @@ static __always_inline __u32 check_of_leg(const struct router *r)
 	return r->leg_ifindex & DETOUR_CHECK;
 }
 
-/* A super-packet with the tunnel's mark, and what follows one, where the leg's device does not know it. */
-static __always_inline bool leg_needs_unmarker(const struct packet *p, const struct router *r)
+/*
+ * Whether a super-packet with the tunnel's mark, or what follows one, takes the unmarker. Negative: it needs it, and
+ * there is none.
+ */
+static __always_inline int leg_needs_unmarker(const struct packet *p, const struct router *r)
 {
 	struct settings *s = get_settings();
 
-	return s && p->offset && !test_mode &&
-	       goes_through_unmarker(s, p, r->flags & ROUTER_LEG_TAKES_NO_MARK);
+	if (!s)
+		return DROP(NOT_CONFIGURED);
+	if (!p->offset)
+		return 0;
+	if (goes_through_unmarker(s, p, r->flags & ROUTER_LEG_TAKES_NO_MARK))
+		return !test_mode;
+	return p->gso_size && p->l4_proto == IPPROTO_UDP && !s->clears_mark ? DROP(GSO_UNSUPPORTED) : 0;
 }
 
 /* To scratch.next; its IP header is in scratch.ip. */
@@ -61,8 +69,7 @@ static __always_inline int leg_out(struct __sk_buff *ctx, struct scratch *w, str
 				   const struct router *r, __u32 kind)
 {
 	struct leg_way way = { .kind = kind, .router = p->router };
-	bool unmarked;
-	int result = 0;
+	int unmarked, result = 0;
 
 	if (!r->leg_ifindex) {
 		p->told = TELL_NO_ROUTE;
@@ -75,6 +82,8 @@ static __always_inline int leg_out(struct __sk_buff *ctx, struct scratch *w, str
 	if (result < 0)
 		return result;
 	unmarked = leg_needs_unmarker(p, r);
+	if (unmarked < 0)
+		return unmarked;
 	way.number = w->next_key.number;
 	way.group = w->next_key.group;
 	if (unmarked)

@@ -8,10 +8,13 @@
 #include "parse.h"
 #include "segmenter.h"
 
-/* Of other super-packets (SCTP, a guest's own tunnel) nobody here knows the segments' length. */
+/*
+ * Of other super-packets (SCTP, a guest's own tunnel) nobody here knows the segments' length. UDP out of a tunnel
+ * would be segmented wrongly, for it has the tunnel's mark.
+ */
 static __always_inline bool is_measurable(const struct packet *p)
 {
-	return !p->gso_size || p->l4_proto == IPPROTO_TCP || p->l4_proto == IPPROTO_UDP;
+	return !p->gso_size || p->l4_proto == IPPROTO_TCP || (p->l4_proto == IPPROTO_UDP && !p->offset);
 }
 
 static __always_inline int vlan_out(struct __sk_buff *ctx, const struct settings *s, struct packet *p)

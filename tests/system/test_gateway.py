@@ -14,6 +14,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 import probes
+import super_packets
 import tap_vm
 import traffic
 from capture import Capture, tshark_count
@@ -21,7 +22,7 @@ from frames import PacketSocket
 from logical import (FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6, Estate,
                      connections)
 from modules import takes_mark_off
-from net import wait_until
+from net import veth, wait_until
 from overlane import GENEVE, VXLAN, difference, verdicts
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
 from topology import PLAIN, UPLINK
@@ -124,6 +125,27 @@ def test_super_packets_reach_a_leg_that_takes_no_tunnels_mark_whole(lab, encapsu
         assert max(len(frame) for frame in capture.raw()) > 10_000
     through = verdicts(host).get(("from_unmarker", "leg_out"), 0)
     assert (through > 0) == (not takes_mark_off())
+
+
+@pytest.mark.parametrize("encapsulation, family", ENCAPSULATIONS, ids=NAMES)
+@pytest.mark.parametrize("leg", ["veth", "tap"])
+def test_udp_super_packets_travel_whole_through_the_gateway(lab, encapsulation, family, leg):
+    """A server inside that speaks QUIC: translated or not, they leave by the leg as the guest sent them."""
+    estate = Estate(lab, encapsulation, family, hosts=3)
+    guest = estate.guest("front", 1)
+    estate.gateway(3, (SOURCE,), make_leg=partial(tap_vm.start, lab) if leg == "tap" else veth)
+    estate.apply()
+    near, gateway = (estate.hosts[number] for number in (0, 2))
+    super_packets.wait_for_greetings(near, gateway)
+    for address, target in ((guest.v4, FAR4), (guest.v6, FAR6)):
+        traffic.ping(guest.ns, target)
+        before = [verdicts(host.name) for host in (near, gateway)]
+        with Capture(estate.outside.ns, "eth0", lab.directory / "leg.pcap", "udp", direction="in") as capture:
+            super_packets.equal(guest.ns, address, estate.outside.far, target)
+        sent, arrived = (difference(was, verdicts(host.name)) for host, was in zip((near, gateway), before))
+        assert sent["from_port", "encap"] == 16 and ("from_port", "segment") not in sent
+        assert arrived["from_underlay", "leg_out"] == 16
+        assert max(len(frame) for frame in capture.raw()) > 10_000
 
 
 @PLACES

@@ -46,6 +46,7 @@ pub const PORT_ALLOW_WHEN_FULL: u32 = 1 << 9;
 pub const PORT_RULES_ODD: u32 = 1 << 10;
 pub const PORT_TAKES_NO_MARK: u32 = 1 << 11;
 pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
+pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;

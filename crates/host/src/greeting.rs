@@ -14,7 +14,8 @@ const ETHERNET: [u8; 14] = [
     0x01, 0x80, 0xc2, 0, 0, 0x0f, 0x02, 0, 0, 0, 0, 0x01, 0x88, 0xb5,
 ];
 const ASK: u8 = 1;
-const WHOLE_UDP: u8 = 1;
+/// Of ports, and of routers.
+const WHOLE_UDP: u8 = 1 | 2;
 
 /// Greets each remote from the host's VTEP, in the namespace of this thread. One that cannot be reached is left out.
 pub(crate) fn ask(tables: &Tables, takes_whole_udp: bool) {
@@ -52,7 +53,7 @@ mod tests {
     fn a_greeting_is_a_tunnel_packet_with_vni_0() {
         let vxlan = greeting(Encapsulation::Vxlan, true);
         assert_eq!(vxlan[4..7], [0; 3]);
-        assert_eq!(vxlan[20..], *b"\x88\xb5OVL\x01\x01\x01\0\0");
+        assert_eq!(vxlan[20..], *b"\x88\xb5OVL\x01\x01\x03\0\0");
         let geneve = greeting(Encapsulation::Geneve, false);
         assert_eq!(geneve[2..7], [0x65, 0x58, 0, 0, 0]);
         assert_eq!(geneve[26..], [ASK, 0, 0, 0]);

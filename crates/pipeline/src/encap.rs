@@ -19,6 +19,7 @@ use crate::bytes::{put, put16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flow_hash::source_port;
+use crate::greeting;
 use crate::parse::Frame;
 use crate::port::Source;
 use crate::{Output, Packet};
@@ -87,8 +88,8 @@ pub(crate) fn encap(
     Stage::Continue(Verdict::Encap)
 }
 
-/// The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can for
-/// its ports, if it said so.
+/// The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it
+/// said so. One that came out of a tunnel has the mark already.
 fn why_not_whole(
     cx: &Context<'_>,
     origin: Origin,
@@ -97,15 +98,20 @@ fn why_not_whole(
     key: u16,
 ) -> Option<String> {
     let name = &remote.name;
-    let takes = cx.state.takes_whole_udp.get(&remote.addr);
-    if takes != Some(&true) {
-        return Some(format!(
-            "host {name} did not say that it takes UDP super-packets whole"
-        ));
+    if cx.weight.offset > 0 {
+        return Some("a UDP super-packet travels whole through one tunnel only".to_owned());
     }
     let at = cx.host.fdb_entry(origin.switch, frame.destination);
-    if at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_))) {
-        return Some("a UDP super-packet does not travel whole to a router".to_owned());
+    let is_router = at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_)));
+    let (needed, for_whom) = match is_router {
+        true => (greeting::ROUTES_WHOLE_UDP, " for its routers"),
+        false => (greeting::WHOLE_UDP, ""),
+    };
+    let abilities = cx.state.abilities.get(&remote.addr).copied();
+    if abilities.unwrap_or_default() & needed == 0 {
+        return Some(format!(
+            "host {name} did not say that it takes UDP super-packets whole{for_whom}"
+        ));
     }
     if key == 0 {
         return Some(

@@ -24,7 +24,9 @@ const TYPE: [u8; 2] = [0x88, 0xb5];
 const MAGIC: [u8; 4] = *b"OVL\x01";
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;
-const WHOLE_UDP: u8 = 1;
+/// A host that takes UDP super-packets whole says so of its ports and of its routers.
+pub(crate) const WHOLE_UDP: u8 = 1;
+pub(crate) const ROUTES_WHOLE_UDP: u8 = 2;
 
 /// What a packet with VNI 0 is, if it is a greeting.
 pub(crate) fn greeting(cx: &mut Context<'_>, outer: &Outer<'_>) -> Option<Verdict> {
@@ -36,7 +38,7 @@ pub(crate) fn greeting(cx: &mut Context<'_>, outer: &Outer<'_>) -> Option<Verdic
     }
     let remote = outer.remote;
     let takes = abilities & WHOLE_UDP != 0;
-    cx.state.takes_whole_udp.insert(remote.addr, takes);
+    cx.state.abilities.insert(remote.addr, abilities);
     cx.step(STAGE, || {
         let (name, takes) = (&remote.name, if takes { "takes" } else { "does not take" });
         let text = format!("host {name} {takes} UDP super-packets whole");
@@ -52,7 +54,7 @@ pub(crate) fn greeting(cx: &mut Context<'_>, outer: &Outer<'_>) -> Option<Verdic
 fn answer(cx: &mut Context<'_>, outer: &Outer<'_>, kind_at: usize) {
     let mut bytes = cx.entered.bytes.clone();
     let abilities = if cx.host.takes_whole_udp() {
-        WHOLE_UDP
+        WHOLE_UDP | ROUTES_WHOLE_UDP
     } else {
         0
     };

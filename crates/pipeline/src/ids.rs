@@ -17,9 +17,9 @@ pub(crate) fn ids<'a>(
     tunnel: &Tunnel<'a>,
     frame: &Frame<'_>,
 ) -> Stage<Destination<'a>> {
-    // With the tunnel's mark the kernel would segment it wrongly, and only to_port takes it off.
-    let only_to_port = frame.is_udp_super_packet();
-    if only_to_port && !cx.host.takes_whole_udp() {
+    // With the tunnel's mark the kernel would segment it wrongly, and no flooded copy loses it.
+    let is_whole_udp = frame.is_udp_super_packet();
+    if is_whole_udp && !cx.host.takes_whole_udp() {
         return cx.end(
             STAGE,
             Verdict::GsoUnsupported,
@@ -27,11 +27,11 @@ pub(crate) fn ids<'a>(
         );
     }
     let destination = destination(cx, tunnel, frame)?;
-    if only_to_port && !matches!(destination, Destination::Place(_)) {
+    if is_whole_udp && matches!(destination, Destination::Flood) {
         return cx.end(
             STAGE,
             Verdict::GsoUnsupported,
-            || "a UDP super-packet comes out of a tunnel whole for one port only",
+            || "a UDP super-packet comes out of a tunnel whole for one receiver only",
         );
     }
     Stage::Continue(destination)

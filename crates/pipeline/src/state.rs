@@ -29,7 +29,7 @@ pub struct State {
     pub(crate) translations: BTreeMap<ConnectionKey, ConnectionKey>,
     pub(crate) ring: Ring,
     /// The remotes that said they take UDP super-packets whole, or do not.
-    pub(crate) takes_whole_udp: BTreeMap<IpAddr, bool>,
+    pub(crate) abilities: BTreeMap<IpAddr, u8>,
 }
 
 /// Where a learned address was last seen.

@@ -18,6 +18,12 @@ pub(crate) fn is_measurable(frame: &Frame<'_>) -> bool {
 }
 
 pub(crate) fn vlan_out(cx: &mut Context<'_>, frame: &Frame<'_>, vlan: VlanId) -> Stage<Verdict> {
+    if frame.is_udp_super_packet() && cx.weight.offset > 0 {
+        return encap::segment(
+            cx,
+            || "a UDP super-packet out of a tunnel does not go to a VLAN whole",
+        );
+    }
     if !is_measurable(frame) {
         return encap::segment(
             cx,

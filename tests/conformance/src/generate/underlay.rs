@@ -105,7 +105,7 @@ fn greeting(random: &mut Random, world: &World<'_>, mut layers: Vec<Layer>) -> P
     bytes.extend(*b"OVL\x01");
     bytes.extend([
         random.of([1, 1, 2, 2, 0, 255]),
-        random.of([1, 1, 0, 3]),
+        random.of([3, 3, 1, 0]),
         0,
         0,
     ]);

@@ -270,7 +270,7 @@ impl World {
         if frame::be16(&packet.bytes, ip.l4_at + 2) != Some(self.tables.tunnel.port) {
             return None;
         }
-        if packet.bytes.ends_with(b"OVL\x01\x01\x01\0\0") {
+        if packet.bytes.ends_with(b"OVL\x01\x01\x03\0\0") {
             return None;
         }
         if self.neighbours.get(&ip.destination) == Some(to) {
