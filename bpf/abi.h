@@ -20,9 +20,6 @@
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
 #endif
-#ifndef BPF_F_ADJ_ROOM_DECAP_L4_UDP
-#define BPF_F_ADJ_ROOM_DECAP_L4_UDP (1ULL << 10)
-#endif
 
 #define MAX_PORTS 16384
 #define MAX_SWITCHES 16384
@@ -104,8 +101,6 @@ struct settings {
 	__u8 copy_dscp;      /* 1: the inner one instead */
 	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
-	__u8 clears_mark;    /* 1: the kernel takes the tunnel's mark off in decap (Linux 7.3) */
-	__u8 pad[3];
 };
 
 /* Where a port is: its device and, on a trunk, its VLAN tag (0: untagged). */
@@ -242,10 +237,11 @@ struct remote {
 
 /*
  * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the
- * programs (greeting.h); `apply` forgets it and asks.
+ * programs (greeting.h); `apply` asks anew, and marks what it knew until the answer comes.
  */
 #define ABILITY_WHOLE_UDP (1 << 0)  /* UDP super-packets that the sender did not segment, for ports */
 #define ABILITY_ROUTES_WHOLE_UDP (1 << 1) /* the same, for routers */
+#define ABILITY_DOUBTED (1u << 31)        /* by `apply`: not said again yet */
 
 /*
  * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets

@@ -130,8 +130,13 @@ static __noinline int capture_left(struct __sk_buff *ctx, struct packet *p, int 
 	b->event.switch_id = p->switch_id;
 	b->event.source_key = p->source_key;
 	b->event.dest_key = p->dest_key;
-	b->event.vlan_proto = ctx->vlan_present ? ctx->vlan_proto : 0;
-	b->event.vlan_tci = ctx->vlan_present ? ctx->vlan_tci : 0;
+	if (p->wrapped) {
+		b->event.vlan_proto = p->tag.proto;
+		b->event.vlan_tci = p->tag.proto ? p->tag.tci : 0;
+	} else {
+		b->event.vlan_proto = ctx->vlan_present ? ctx->vlan_proto : 0;
+		b->event.vlan_tci = ctx->vlan_present ? ctx->vlan_tci : 0;
+	}
 	b->event.phase = EVENT_LEFT;
 	send_event(b, c);
 	return 0;

@@ -17,12 +17,11 @@
 /* What this host tells its remotes (greeting.h). */
 static __always_inline bool takes_whole_udp(const struct settings *s)
 {
-	return s->unmarker_ifindex || s->clears_mark;
+	return s->unmarker_ifindex;
 }
 
 static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 {
-	struct settings *s = get_settings();
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
 	__u32 min_len = p->offset + ETH_HLEN + DECAP_MIN_PAYLOAD + 1;
 
@@ -30,8 +29,6 @@ static __always_inline int decap(struct __sk_buff *ctx, struct packet *p)
 	 * it stays wrong until a transmit sets it anew. skb->csum does not cover the MAC header here. */
 	flags |= p->eth.h_proto == ETHERTYPE_IPV6 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 :
 						    BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
-	if (s && s->clears_mark)
-		flags |= BPF_F_ADJ_ROOM_DECAP_L4_UDP;
 	/* Ethernet pads short frames; so do we, no further than the kernel demands. */
 	if (ctx->len < min_len && bpf_skb_change_tail(ctx, min_len, 0) < 0)
 		return DROP(DECAP_FAILED);

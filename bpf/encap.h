@@ -159,7 +159,7 @@ static __always_inline bool takes_whole_udp_of(const struct packet *p, const str
 	__u32 needed = p->for_router ? ABILITY_ROUTES_WHOLE_UDP : ABILITY_WHOLE_UDP;
 	__u32 *said = bpf_map_lookup_elem(&abilities, remote);
 
-	return said && *said & needed && key && !p->tag.proto && !p->offset;
+	return said && *said & needed && key && !p->tag.proto && is_plain_l4(p) && !p->offset;
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */

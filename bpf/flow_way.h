@@ -28,18 +28,34 @@ static __always_inline bool is_lately(__u32 time, __u32 now)
 	return time && now - time < FLOW_IDLE;
 }
 
+/*
+ * Behind the kernel's VXLAN device skb->transport_header still points at the outer header, until GRO sets it anew; a
+ * kernel that looks there before it sends the super-packet crashes (net/core/dev.c, qdisc_pkt_len_segs_init()). So
+ * no super-packet goes that way which GRO would pass over (net/ipv4/af_inet.c, inet_gro_receive()): it may be a
+ * hostile guest's.
+ */
+static __always_inline bool gro_reads(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct iphdr ip;
+
+	if (!is_plain_l4(p))
+		return false;
+	return !has_ipv4(p) || (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) == 0 &&
+				csum_ipv4_header(&ip) == 0xffff);
+}
+
 /* A frame behind decap, for a device. */
-static __always_inline bool goes_through_unmarker(const struct settings *s, const struct packet *p,
-						  bool takes_no_mark)
+static __always_inline bool goes_through_unmarker(struct __sk_buff *ctx, const struct settings *s,
+						  const struct packet *p, bool takes_no_mark)
 {
 	__u32 slot = p->tunnel_source_port, now;
 	struct flow_way *flow;
 
-	if (!s->unmarker_ifindex || s->clears_mark || !p->l4_offset ||
+	if (!s->unmarker_ifindex || !p->l4_offset ||
 	    !(takes_no_mark || p->l4_proto == IPPROTO_UDP))
 		return false;
 	flow = bpf_map_lookup_elem(&flow_ways, &slot);
-	if (!flow || (!p->gso_size && !flow->unmarked))
+	if (!flow || (!p->gso_size && !flow->unmarked) || (p->gso_size && !gro_reads(ctx, p)))
 		return false;
 	now = flow_time();
 	if (!p->gso_size && !is_lately(flow->unmarked, now))

@@ -51,7 +51,8 @@ static __always_inline __u32 check_of_leg(const struct router *r)
  * Whether a super-packet with the tunnel's mark, or what follows one, takes the unmarker. Negative: it needs it, and
  * there is none.
  */
-static __always_inline int leg_needs_unmarker(const struct packet *p, const struct router *r)
+static __always_inline int leg_needs_unmarker(struct __sk_buff *ctx, const struct packet *p,
+					      const struct router *r)
 {
 	struct settings *s = get_settings();
 
@@ -59,9 +60,9 @@ static __always_inline int leg_needs_unmarker(const struct packet *p, const stru
 		return DROP(NOT_CONFIGURED);
 	if (!p->offset)
 		return 0;
-	if (goes_through_unmarker(s, p, r->flags & ROUTER_LEG_TAKES_NO_MARK))
+	if (goes_through_unmarker(ctx, s, p, r->flags & ROUTER_LEG_TAKES_NO_MARK))
 		return !test_mode;
-	return p->gso_size && p->l4_proto == IPPROTO_UDP && !s->clears_mark ? DROP(GSO_UNSUPPORTED) : 0;
+	return p->gso_size && p->l4_proto == IPPROTO_UDP ? DROP(GSO_UNSUPPORTED) : 0;
 }
 
 /* To scratch.next; its IP header is in scratch.ip. */
@@ -81,7 +82,7 @@ static __always_inline int leg_out(struct __sk_buff *ctx, struct scratch *w, str
 		result = nat_out(ctx, p, r);
 	if (result < 0)
 		return result;
-	unmarked = leg_needs_unmarker(p, r);
+	unmarked = leg_needs_unmarker(ctx, p, r);
 	if (unmarked < 0)
 		return unmarked;
 	way.number = w->next_key.number;

@@ -199,6 +199,15 @@ static __always_inline bool is_reserved_group(const __u8 *mac)
 	return !__builtin_memcmp(mac, first, ETH_ALEN - 1) && mac[ETH_ALEN - 1] <= 0x0f;
 }
 
+/* TCP or UDP right behind an IP header without options, no fragment. */
+static __always_inline bool is_plain_l4(const struct packet *p)
+{
+	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+
+	return (p->l4_proto == IPPROTO_TCP || p->l4_proto == IPPROTO_UDP) &&
+	       p->l4_offset == ETH_HLEN + ip_len && !p->is_fragment;
+}
+
 /* The hash of the flow that parse found: encap and route ask for it. */
 static __always_inline void hash_flow(const struct settings *s, struct packet *p)
 {

@@ -336,6 +336,7 @@ static __always_inline int from_unmarker_stages(struct __sk_buff *ctx, struct pa
 		return DROP(OUTER_DEVICE);
 	ctx->tc_index = 0;
 	ctx->mark = 0;
+	bpf_set_hash_invalid(ctx);
 	return how & DETOUR_TO_LEG ? hand_to_leg(ctx, p, how) : hand_to_port(ctx, p, number, how);
 }
 

@@ -28,8 +28,8 @@ __noinline int to_unmarker(struct __sk_buff *ctx, struct packet *p, const struct
 
 	if (!s || !p || !port || !id)
 		return DROP(NOT_CONFIGURED);
-	if (!goes_through_unmarker(s, p, port->flags & PORT_TAKES_NO_MARK)) {
-		if (p->gso_size && p->l4_proto == IPPROTO_UDP && !s->clears_mark)
+	if (!goes_through_unmarker(ctx, s, p, port->flags & PORT_TAKES_NO_MARK)) {
+		if (p->gso_size && p->l4_proto == IPPROTO_UDP)
 			return DROP(GSO_UNSUPPORTED);
 		return 0;
 	}

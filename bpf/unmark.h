@@ -88,6 +88,24 @@ static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct oute
 						   sizeof(o->bytes) - ETH_HLEN, 0));
 }
 
+/* A guest's tag on the way: in skb->priority. In the bytes GRO would not read behind it. */
+#define TAG_IS_THERE 0x80000000u
+#define TAG_IS_SERVICE 0x40000000u
+
+static __always_inline __u32 tag_in_word(const struct tag *tag)
+{
+	return TAG_IS_THERE | (tag->proto == ETHERTYPE_SERVICE_VLAN ? TAG_IS_SERVICE : 0) | tag->tci;
+}
+
+static __always_inline struct tag tag_of_word(__u32 word)
+{
+	struct tag tag = { .tci = word };
+
+	if (word & TAG_IS_THERE)
+		tag.proto = word & TAG_IS_SERVICE ? ETHERTYPE_SERVICE_VLAN : ETHERTYPE_VLAN;
+	return tag;
+}
+
 /*
  * The kernel dispatches by skb->protocol, which after decap is the frame's own: so is the family of this
  * header. Nothing else depends on it. Global: big, and for few packets.
@@ -99,11 +117,10 @@ __noinline int unmark(struct __sk_buff *ctx, struct packet *p, __u32 number, __u
 	__u32 inner_len, len;
 	struct outer *o;
 	bool is_ipv4;
-	int result;
 
 	if (!s || !w || !p)
 		return DROP(NOT_CONFIGURED);
-	inner_len = tag_len(p) + ctx->len;
+	inner_len = ctx->len;
 	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
 	len = is_ipv4 ? UNMARK_V4_LEN : UNMARK_V6_LEN;
 	if (ctx->protocol != p->eth.h_proto || 20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
@@ -114,16 +131,19 @@ __noinline int unmark(struct __sk_buff *ctx, struct packet *p, __u32 number, __u
 		fill_unmark_v4(o->bytes, inner_len, number);
 	else
 		fill_unmark_v6(o->bytes, inner_len, number);
-	if (bpf_skb_adjust_room(ctx, len + tag_len(p), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) <
+	if (bpf_skb_adjust_room(ctx, len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) <
 	    0)
 		return DROP(DECAP_FAILED);
-	result = store_both(ctx, o, p, len);
-	if (result < 0)
+	__builtin_memcpy(o->bytes + len, &p->eth, ETH_HLEN);
+	if (store_outer(ctx, o, len + ETH_HLEN) < 0)
 		return DROP(DECAP_FAILED);
 	add_to_csum(ctx, o);
 	bpf_skb_change_type(ctx, PACKET_HOST);
 	p->wrapped = len;
 	ctx->tc_index = DETOUR | how;
+	ctx->priority = p->tag.proto ? tag_in_word(&p->tag) : 0;
+	/* GRO joins nothing that differs in it: the frames of two ports, or of two tags, may be alike. */
+	bpf_set_hash(ctx, number << 16 ^ ctx->priority);
 	p->action = bpf_redirect_peer(s->unmarker_ifindex, 0);
 	return 0;
 }
@@ -137,10 +157,12 @@ static __always_inline __u32 check_of(const struct port_id *id)
 static __always_inline int hand_to_port(struct __sk_buff *ctx, struct packet *p, __u32 number, __u32 how)
 {
 	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
+	struct tag tag = tag_of_word(ctx->priority);
 
 	if (!id || check_of(id) != (how & DETOUR_CHECK) || !bpf_map_lookup_elem(&ports, id))
 		return DROP(NO_PORT);
-	if (id->vlan && put_tag(ctx, tag_of_vlan(id->vlan)) < 0)
+	ctx->priority = 0;
+	if (put_tag(ctx, id->vlan ? tag_of_vlan(id->vlan) : tag) < 0)
 		return DROP(DECAP_FAILED);
 	if (how & DETOUR_TO_PEER && bpf_skb_change_type(ctx, PACKET_HOST) == 0)
 		p->action = bpf_redirect_peer(id->ifindex, 0);

@@ -26,12 +26,6 @@ def kernel_has(thing):
     return done.returncode == 0
 
 
-def takes_mark_off():
-    """Whether the kernel takes a tunnel's mark off in decap (7.3): then there is no unmarker."""
-    with open("/sys/kernel/btf/vmlinux", "rb") as btf:
-        return b"BPF_F_ADJ_ROOM_DECAP_L4_UDP" in btf.read()
-
-
 if __name__ == "__main__":
     for name in PROBES:
         if not kernel_has(name):

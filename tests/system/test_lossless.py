@@ -184,7 +184,7 @@ def scene_with_vm(lab, encapsulation, wire="whole"):
 
 @pytest.mark.thorough
 def test_another_build_takes_over_from_under_a_vm(lab, encapsulation):
-    """TCP goes on. Of UDP super-packets none is lost: until both hosts have greeted anew they travel in segments."""
+    """TCP goes on. Of UDP super-packets none is lost: another build begins without what remotes said, and sends segments until they answer."""
     second = second_build.program()
     if second is None:
         pytest.skip("needs a second build of the program: tests/system/second_build.py")
@@ -202,6 +202,30 @@ def test_another_build_takes_over_from_under_a_vm(lab, encapsulation):
             apply(path, host.name, host.netns, program=program)
         wait_until(lambda sent=paced.sent: paced.sent > sent + 50, what="super-packets")
     assert paced.received == paced.sent * 40, "datagrams are lost"
+
+
+def test_super_packets_travel_whole_while_hosts_apply(lab, encapsulation):
+    """What a remote said holds until it says it again, and a detour that is made anew opens when it is whole."""
+    scene, vm = scene_with_vm(lab, encapsulation)
+    far, path = scene.guests[0], lab.directory / "fabric.yaml"
+    receiving, sending = scene.hosts
+    with PacedSuperPackets(far, vm) as paced:
+        for host in (sending, receiving, sending):
+            wait_until(lambda sent=paced.sent: paced.sent > sent + 20, what="super-packets")
+            apply(path, host.name, host.netns)
+        wait_until(lambda sent=paced.sent: paced.sent > sent + 20, what="super-packets")
+    assert ("from_port", "segment") not in verdicts(sending.name)
+    assert paced.received == paced.sent * 40, "datagrams are lost"
+
+
+def test_a_remote_that_no_longer_answers_is_forgotten(lab, encapsulation):
+    """It may be another build now, that takes no UDP super-packets whole."""
+    scene, vm = scene_with_vm(lab, encapsulation)
+    receiving, sending = scene.hosts
+    assert super_packets.takes_whole(sending, receiving)
+    receiving.ns.ip("link set uplink down")
+    apply(lab.directory / "fabric.yaml", sending.name, sending.netns)
+    assert not super_packets.takes_whole(sending, receiving)
 
 
 class PacedSuperPackets:

@@ -47,6 +47,7 @@ pub const PORT_RULES_ODD: u32 = 1 << 10;
 pub const PORT_TAKES_NO_MARK: u32 = 1 << 11;
 pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
+pub const ABILITY_DOUBTED: u32 = 1 << 31;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
@@ -132,8 +133,6 @@ abi! {
         copy_dscp: u8,
         port_shared: u8,
         rules_version: u32,
-        clears_mark: u8,
-        pad: [u8; 3],
     }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct PortId = "port_id" {

@@ -65,28 +65,6 @@ pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
     }
 }
 
-/// The kernel takes the tunnel's mark off a super-packet when a program removes the outer header
-/// (`BPF_F_ADJ_ROOM_DECAP_L4_UDP`, Linux 7.3). Asked of the kernel itself: it refuses flags that it does not know.
-pub fn clears_mark() -> Result<bool, EbpfError> {
-    const FLAGS: i32 = 1 | 1 << 7 | 1 << 10; // FIXED_GSO, DECAP_L3_IPV4, DECAP_L4_UDP
-    const MODE_MAC: i32 = 1;
-    const HEADERS_LEN: i32 = 20 + 8; // less than IPv4 and UDP is refused whatever the flags
-    const ADJUST_ROOM: i32 = 50;
-    let program = [
-        sys::Instruction::load(2, -HEADERS_LEN),
-        sys::Instruction::load(3, MODE_MAC),
-        sys::Instruction::load(4, FLAGS),
-        sys::Instruction::call(ADJUST_ROOM),
-        sys::Instruction::exit(),
-    ];
-    let mut packet = [0; 128];
-    packet[12] = 0x08; // IPv4
-    let asked = sys::load_classifier("clears_mark", &program)
-        .and_then(|program| sys::test_run(&program, &packet, packet.len()));
-    let (answer, _) = asked.map_err(EbpfError::call("BPF_PROG_LOAD", "the question for a flag"))?;
-    Ok(answer == 0)
-}
-
 impl KernelVersion {
     /// The version that a release begins with; what it does not say is 0.
     pub fn of(release: &str) -> Self {

@@ -15,7 +15,6 @@ const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const MAP_GET_NEXT_KEY: libc::c_int = 4;
-const PROG_LOAD: libc::c_int = 5;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
@@ -106,21 +105,6 @@ struct TestRunAttr {
     cpu: u32,
     batch_size: u32,
     pad: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoadAttr {
-    kind: u32,
-    count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buffer: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
 }
 
 #[repr(C)]
@@ -458,59 +442,6 @@ pub(crate) fn test_run_ns(program: &OwnedFd, data: &[u8]) -> io::Result<u32> {
     // SAFETY: the kernel reads `data_size_in` bytes and writes none.
     unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
     Ok(attr.duration)
-}
-
-/// One instruction of a program (`struct bpf_insn`).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
-impl Instruction {
-    const fn new(code: u8, registers: u8, value: i32) -> Self {
-        Self {
-            code,
-            registers,
-            offset: 0,
-            value,
-        }
-    }
-
-    /// Puts a number into a register.
-    pub(crate) const fn load(register: u8, value: i32) -> Self {
-        Self::new(0xb7, register, value)
-    }
-
-    /// Calls a helper with registers 1 to 5.
-    pub(crate) const fn call(helper: i32) -> Self {
-        Self::new(0x85, 0, helper)
-    }
-
-    /// Returns register 0.
-    pub(crate) const fn exit() -> Self {
-        Self::new(0x95, 0, 0)
-    }
-}
-
-/// Loads a program for packets (`BPF_PROG_TYPE_SCHED_CLS`) that uses no maps.
-pub(crate) fn load_classifier(name: &str, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    const SCHED_CLS: u32 = 3;
-    let mut attr = ProgLoadAttr {
-        kind: SCHED_CLS,
-        count: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
-        license: c"GPL".as_ptr() as u64,
-        ..ProgLoadAttr::default()
-    };
-    for (to, from) in attr.name.iter_mut().zip(name.bytes().take(15)) {
-        *to = from;
-    }
-    // SAFETY: the kernel reads `count` instructions and the string; the answer is a new descriptor.
-    unsafe { bpf(PROG_LOAD, &mut attr).map(|fd| owned(fd)) }
 }
 
 /// Runs a program once on a packet, which is on no device; returns what the program returned, and what it made

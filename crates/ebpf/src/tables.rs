@@ -51,8 +51,6 @@ pub struct Devices {
     pub unmarker_ifindex: u32,
     /// Index of the end of the coalescer to send into; 0: none.
     pub coalescer_ifindex: u32,
-    /// The kernel takes the tunnel's mark off in decap.
-    pub clears_mark: bool,
     /// Another device has the tunnel's port: what is not ours is left to it.
     pub port_shared: bool,
 }

@@ -1,7 +1,11 @@
 //! `apply`: makes this machine carry the tables of one host, changing only what differs.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use overlane_ebpf::abilities;
 use overlane_ebpf::maps::MapSet;
@@ -64,6 +68,10 @@ impl<'a> ApplyRequest<'a> {
         }
     }
 }
+
+/// Longer than any round trip in a data centre.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Makes this machine as `request.tables` says. On any error it is as it was before.
 pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
@@ -159,7 +167,7 @@ impl Job<'_> {
             notes,
         };
         if self.dry_run {
-            forget_refused_gro(&mut report, &plan, current.state.as_ref(), tables);
+            forget_refused(&mut report, &plan, current.state.as_ref(), tables);
             return Ok(report);
         }
         // A set of another build goes, and with it what is left on there.
@@ -203,6 +211,7 @@ impl Job<'_> {
             loaded: loaded.as_ref(),
             journal,
             state: end,
+            closed: BTreeSet::new(),
         };
         let done = executor
             .begin(current.state.as_ref())
@@ -308,29 +317,41 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
 
 /// What remotes said before may be out of date: they are asked anew. All is applied already: no reason to fail.
 fn greet(target: &Target<'_>, notes: &mut Vec<Note>) {
-    match forget_abilities(target) {
-        // Answers would be the other device's.
-        Ok(_) if target.resolved.devices.port_shared => {}
-        Ok(unmarks) => greeting::ask(target.tables, unmarks),
-        Err(error) => notes.push(Note::LeftOver {
+    if let Err(error) = ask_remotes(target) {
+        notes.push(Note::LeftOver {
             what: String::from("what remotes said of themselves"),
             reason: error.to_string(),
-        }),
+        });
     }
 }
 
-/// Of all remotes. True: this host takes UDP super-packets whole.
-fn forget_abilities(target: &Target<'_>) -> Result<bool, HostError> {
-    let host = target.tables.host.as_str();
+/// What they said holds until they say it again, which takes no longer than a round trip; who does not is another
+/// build now, or away.
+fn ask_remotes(target: &Target<'_>) -> Result<(), HostError> {
+    let (tables, host) = (target.tables, target.tables.host.as_str());
     let folder = paths::map_set(host, target.data_path.signature());
-    if let Some(maps) = MapSet::open(&folder, target.data_path.layouts())? {
-        abilities::forget(&maps)?;
+    let Some(maps) = MapSet::open(&folder, target.data_path.layouts())? else {
+        return Ok(());
+    };
+    let is_remote = |addr: IpAddr| tables.remotes.iter().any(|remote| remote.addr == addr);
+    let mut is_waiting = abilities::doubt(&maps, is_remote)?;
+    // Answers would be the other device's.
+    if !target.resolved.devices.port_shared {
+        greeting::ask(tables, unmarks(target)?);
+        let end = Instant::now() + ANSWER_TIME;
+        while is_waiting && Instant::now() < end {
+            thread::sleep(BETWEEN_LOOKS);
+            is_waiting = abilities::are_doubted(&maps)?;
+        }
     }
-    let refused = State::read(host)?.map(|state| state.detours_refused);
-    let refused = refused.unwrap_or_default();
-    let unmarks = target.resolved.detours.contains(&Detour::Unmarker)
-        && !refused.contains_key(Detour::Unmarker.name());
-    Ok(unmarks || target.resolved.devices.clears_mark)
+    Ok(abilities::forget_doubted(&maps)?)
+}
+
+/// Whether this host takes UDP super-packets whole.
+fn unmarks(target: &Target<'_>) -> Result<bool, HostError> {
+    let refused = State::read(target.tables.host.as_str())?.map(|state| state.detours_refused);
+    let is_refused = refused.is_some_and(|it| it.contains_key(Detour::Unmarker.name()));
+    Ok(target.resolved.detours.contains(&Detour::Unmarker) && !is_refused)
 }
 
 /// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
@@ -354,16 +375,29 @@ fn forget_device(report: &mut Report, device: &str) {
 }
 
 /// A dry run cannot try; what the kernel refused the last time is told as it was then.
-fn forget_refused_gro(report: &mut Report, plan: &Plan, before: Option<&State>, tables: &Tables) {
-    let planned = plan.steps.iter().any(|step| matches!(step, Step::Gro));
-    let reason = before
-        .and_then(|state| state.gro_refused.clone())
-        .filter(|_| planned);
-    if let Some(reason) = reason {
-        report.changes.retain(|change| !change.what.contains(GRO));
-        report.notes.push(Note::NoGro {
-            port: tables.tunnel.port,
-            reason,
-        });
+fn forget_refused(report: &mut Report, plan: &Plan, before: Option<&State>, tables: &Tables) {
+    let Some(before) = before else {
+        return;
+    };
+    for step in &plan.steps {
+        match step {
+            Step::Gro => {
+                if let Some(reason) = before.gro_refused.clone() {
+                    let port = tables.tunnel.port;
+                    report.changes.retain(|change| !change.what.contains(GRO));
+                    report.notes.push(Note::NoGro { port, reason });
+                }
+            }
+            Step::Detour(detour) => {
+                if let Some(reason) = before.detours_refused.get(detour.name()) {
+                    forget_device(report, detour.entrance());
+                    report.notes.push(Note::NoDetour {
+                        detour: *detour,
+                        reason: reason.clone(),
+                    });
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -9,7 +9,7 @@ use overlane_ebpf::links::Link as BpfLink;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Contents;
 use overlane_ebpf::{DataPath, LinkInfo};
-use overlane_net::{Link, Netlink};
+use overlane_net::{Link, Netlink, netns};
 
 use crate::detours::Detour;
 use crate::state::State;
@@ -29,6 +29,8 @@ pub(crate) struct Current {
     pub(crate) links: BTreeMap<String, Option<LinkInfo>>,
     /// Devices of ours by name, also those put aside by an interrupted run.
     pub(crate) devices: BTreeMap<String, Link>,
+    /// The unmarker's namespace is there.
+    pub(crate) unmarker_namespace: bool,
 }
 
 impl Current {
@@ -59,6 +61,7 @@ impl Current {
             stale_sets,
             links: links(host)?,
             devices: with_inside(host, own_devices(netlink)?)?,
+            unmarker_namespace: netns::exists(&detours::namespace_of(host)),
         })
     }
 }

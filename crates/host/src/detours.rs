@@ -22,14 +22,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 
-use overlane_ebpf::Program;
 use overlane_ebpf::tables::Devices;
+use overlane_ebpf::{Program, abi};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, NetError, Netlink, Vxlan, ethtool, sysctl};
 use serde::Serialize;
 
 use crate::devices::quiet;
 use crate::paths;
+use crate::preflight::has_feature;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -114,6 +115,14 @@ impl Detour {
         }
     }
 
+    /// The programs no longer send into it.
+    pub(crate) const fn close(self, settings: &mut abi::Settings) {
+        match self {
+            Self::Unmarker => settings.unmarker_ifindex = 0,
+            Self::Coalescer => settings.coalescer_ifindex = 0,
+        }
+    }
+
     /// Whether it is as [`make`](Self::make) makes it. `devices` has those of both namespaces.
     pub(crate) fn is_right(self, devices: &BTreeMap<String, Link>) -> bool {
         let inside = match self {
@@ -128,7 +137,18 @@ impl Detour {
         let are_up = ours
             .map(|name| devices.get(*name))
             .all(|link| link.is_some_and(|it| it.up));
-        are_joined && are_up && inside.up && into.mtu == MTU
+        are_joined && are_up && inside.up && into.mtu == MTU && self.has_gro(devices)
+    }
+
+    /// `bpf/flow_way.h` says what GRO does behind the unmarker.
+    fn has_gro(self, devices: &BTreeMap<String, Link>) -> bool {
+        let exits = match self {
+            Self::Unmarker => [UNMARKER_V4.0, UNMARKER_V6.0].iter(),
+            Self::Coalescer => [].iter(),
+        };
+        exits
+            .filter_map(|name| devices.get(*name))
+            .all(|link| has_feature(link, "rx-gro"))
     }
 
     /// Creates and raises it. What is left of it after an error, [`discard`](Self::discard) takes away.
@@ -214,8 +234,6 @@ fn make_unmarker(host: &str, netlink: &Netlink) -> Result<(), NetError> {
         // Its socket stays where it was made.
         within.set_netns(device, &here)?;
         quiet(netlink, device)?;
-        // Frames of two ports may be alike, and nothing here tells GRO that they are not one flow.
-        ethtool::set_features(device, &[("gro", false)])?;
         netlink.set_up(device)?;
     }
     quiet(netlink, into)?;

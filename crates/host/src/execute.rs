@@ -1,5 +1,6 @@
 //! Carries a plan out, step by step, each with its way back in the journal.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,8 +8,9 @@ use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
-use overlane_ebpf::{Loaded, Program, learned};
+use overlane_ebpf::{Loaded, Program, abi, learned};
 use overlane_net::Netlink;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::detours::{self, Detour};
 use crate::journal::Journal;
@@ -27,6 +29,8 @@ pub(crate) struct Executor<'a> {
     pub(crate) journal: Journal<'a>,
     /// The state to be written in the end; filled on the way.
     pub(crate) state: State,
+    /// Detours that were created and have no programs yet.
+    pub(crate) closed: BTreeSet<Detour>,
 }
 
 impl<'a> Executor<'a> {
@@ -79,7 +83,8 @@ impl<'a> Executor<'a> {
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
-                Step::Settings { old } => self.settings(old.as_deref())?,
+                Step::Settings { .. } => self.settings()?,
+                Step::OpenDetours => self.open_detours()?,
                 Step::MoveCounters(what) => self.move_counters(*what, self.maps, plan)?,
                 Step::Settle => settle(),
                 Step::CarryCounters { from } => self.carry_counters(from, plan)?,
@@ -161,6 +166,7 @@ impl<'a> Executor<'a> {
     fn detour(&mut self, detour: Detour, notes: &mut Vec<Note>) -> Result<(), HostError> {
         self.journal.before()?;
         let (netlink, host) = (self.netlink, self.target.tables.host.as_str());
+        self.close(detour)?;
         detour.discard(host, netlink)?;
         match detour.make(host, netlink) {
             Ok(()) => self
@@ -175,6 +181,23 @@ impl<'a> Executor<'a> {
             }
         }
         Ok(())
+    }
+
+    /// No frame goes into a device that is about to go. Has no way back: after a failure there is no such device.
+    fn close(&mut self, detour: Detour) -> Result<(), HostError> {
+        for (key, value) in self.maps.entries(Table::Settings)? {
+            if let Ok(mut settings) = abi::Settings::read_from_bytes(&value) {
+                detour.close(&mut settings);
+                self.maps.put(Table::Settings, &key, settings.as_bytes())?;
+            }
+        }
+        self.closed.insert(detour);
+        Ok(())
+    }
+
+    fn open_detours(&mut self) -> Result<(), HostError> {
+        self.closed.clear();
+        self.settings()
     }
 
     fn raise_gro(&mut self) -> Result<(), HostError> {
@@ -248,11 +271,11 @@ impl<'a> Executor<'a> {
     }
 
     /// Encoded again, because devices of ours may be younger than the plan.
-    fn settings(&mut self, old: Option<&'a [u8]>) -> Result<(), HostError> {
+    fn settings(&mut self) -> Result<(), HostError> {
         let mut devices = self.target.resolved.devices.clone();
         devices.segmenter_ifindex = self.netlink.link(SEGMENTER)?.index;
         devices.segmenter_out_ifindex = self.netlink.link(SEGMENTER_OUT)?.index;
-        for detour in &self.target.resolved.detours {
+        for detour in self.target.resolved.detours.difference(&self.closed) {
             // The kernel may have refused it.
             let entrance = self.netlink.link(detour.entrance()).ok();
             let index = entrance.map_or(0, |link| link.index);
@@ -260,11 +283,12 @@ impl<'a> Executor<'a> {
         }
         let settings = tables::settings(self.target.tables, &devices);
         let maps = self.maps;
+        let mut before = maps.entries(Table::Settings)?;
         for (key, value) in &settings {
             self.journal.before()?;
-            let undo_key = key.clone();
+            let (undo_key, old) = (key.clone(), before.remove(key));
             self.journal
-                .push(move || put_back(maps, Table::Settings, &undo_key, old));
+                .push(move || put_back(maps, Table::Settings, &undo_key, old.as_deref()));
             maps.put(Table::Settings, key, value)?;
         }
         Ok(())

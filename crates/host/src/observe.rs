@@ -335,15 +335,14 @@ fn super_packets(state: &State) -> Result<BTreeMap<(u32, u32), SuperPackets>, Ho
     let settings = settings.values().next();
     let settings = settings.and_then(|value| abi::Settings::read_from_bytes(value).ok());
     let unmarker = settings.is_some_and(|settings| settings.unmarker_ifindex != 0);
-    let clears = settings.is_some_and(|settings| settings.clears_mark != 0);
     let ports = maps.entries(Table::Ports)?;
     let ports = ports
         .values()
         .filter_map(|value| abi::Port::read_from_bytes(value).ok());
     let way = |port: &abi::Port| match port.flags & abi::PORT_TAKES_NO_MARK != 0 {
-        true if unmarker && !clears => SuperPackets::Unmarker,
-        true if !clears => SuperPackets::Segments,
-        _ => SuperPackets::Straight,
+        true if unmarker => SuperPackets::Unmarker,
+        true => SuperPackets::Segments,
+        false => SuperPackets::Straight,
     };
     Ok(ports
         .map(|port| ((port.switch_id, port.key.into()), way(&port)))

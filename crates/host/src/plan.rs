@@ -36,8 +36,10 @@ pub(crate) enum Step {
     Segmenter,
     /// Create the GRO device.
     Gro,
-    /// Create a detour, in place of what there is of it.
+    /// Create a detour, in place of what there is of it. Nothing goes into it yet.
     Detour(Detour),
+    /// Their programs are attached: frames may go into the detours that were created.
+    OpenDetours,
     /// Bring the GRO device up again.
     RaiseGro,
     /// Promiscuous mode of a device.
@@ -139,6 +141,13 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
     entries::plan_entries(target, current, &fresh, &mut plan);
     plan_maps(target, current, &mut plan);
     let links = plan_links(target, current, &fresh, &mut plan);
+    if plan
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Detour(_)))
+    {
+        plan.steps.push(Step::OpenDetours);
+    }
     plan_deletions(target, current, &links, &mut plan);
     plan.changes = words::changes(target, current, &plan, &fresh);
     plan
@@ -169,7 +178,8 @@ fn plan_detours(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: 
     let is_there = |name: &&str| current.devices.contains_key(*name);
     for detour in Detour::ALL {
         if !target.resolved.detours.contains(&detour) {
-            if detour.devices().iter().any(is_there) {
+            let has_namespace = detour == Detour::Unmarker && current.unmarker_namespace;
+            if has_namespace || detour.devices().iter().any(is_there) {
                 plan.cleanups.push(Cleanup::Detour(detour));
             }
         } else if !detour.is_right(&current.devices) || fresh.contains(Detour::Unmarker.entrance())

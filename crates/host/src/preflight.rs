@@ -138,14 +138,11 @@ pub(crate) fn resolve(
     devices.underlay_mtu = underlay_mtu;
     let coalescing = coalescing::decide(tables, &links, netlink)?;
     devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
-    devices.clears_mark = preflight::clears_mark()?;
     let is_geneve = tables.tunnel.encapsulation == Encapsulation::Geneve;
     let mut detours = BTreeSet::new();
     // Without remotes nothing comes out of a tunnel.
     if !tables.remotes.is_empty() {
-        if !devices.clears_mark {
-            detours.insert(Detour::Unmarker);
-        }
+        detours.insert(Detour::Unmarker);
         // Who switched GRO off on the uplink wants segments: a guest may read raw frames.
         if matches!(coalescing, Coalescing::None(_)) && is_geneve && has_feature(uplink, "rx-gro") {
             detours.extend(Detour::ALL);
@@ -253,7 +250,7 @@ pub(crate) fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
 }
 
 /// Whether a device says that a feature is on.
-fn has_feature(link: &Link, name: &str) -> bool {
+pub(crate) fn has_feature(link: &Link, name: &str) -> bool {
     let features = ethtool::features(&link.name).unwrap_or_default();
     features.get(name).copied().unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{World, assert_same, can_run, snapshot};
+use common::{World, assert_same, can_run, snapshot, unmarker_of};
 use overlane_host::{HostError, Testing};
 
 /// Fails at operation 0, 1, 2, … until an apply comes through; returns how many operations there were.
@@ -108,4 +108,34 @@ fn rules_and_routers_stay_as_they_were() {
     assert!(operations > 20, "{operations}");
     // And back, over the other generation of rules and the other list of translations.
     fail_everywhere(&world, &first, None);
+}
+
+#[test]
+fn frames_never_go_into_an_unmarker_that_is_not_there() {
+    if !can_run("frames_never_go_into_an_unmarker_that_is_not_there") {
+        return;
+    }
+    let world = World::new(2);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 1).unwrap();
+    let index = || {
+        let link = world.netlink(1).link("ovl-unm0");
+        link.map_or(0, |link| link.index)
+    };
+    assert!(index() != 0 && unmarker_of(&world, 1) == index());
+    // It has to be made anew.
+    world.netlink(1).set_down("ovl-unm4").unwrap();
+    for fail_at in 0.. {
+        let testing = Testing {
+            fail_at: Some(fail_at),
+            ..Testing::default()
+        };
+        let applied = world.apply_with(&text, 1, false, testing);
+        let into = unmarker_of(&world, 1);
+        assert!(into == 0 || into == index(), "operation {fail_at}: {into}");
+        if applied.is_ok() {
+            assert!(fail_at > 5 && into != 0, "operation {fail_at}: {into}");
+            break;
+        }
+    }
 }

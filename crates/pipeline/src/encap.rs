@@ -118,6 +118,9 @@ fn why_not_whole(
             "a UDP super-packet does not travel whole to a station of no known port".into(),
         );
     }
+    if !frame.is_plain_udp() {
+        return Some("a UDP super-packet with options does not travel whole".to_owned());
+    }
     frame
         .tag
         .map(|_| "a UDP super-packet with a tag does not travel whole".to_owned())

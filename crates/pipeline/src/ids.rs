@@ -19,6 +19,13 @@ pub(crate) fn ids<'a>(
 ) -> Stage<Destination<'a>> {
     // With the tunnel's mark the kernel would segment it wrongly, and no flooded copy loses it.
     let is_whole_udp = frame.is_udp_super_packet();
+    if is_whole_udp && !frame.is_plain_udp() {
+        return cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "a UDP super-packet with options does not come out of a tunnel whole",
+        );
+    }
     if is_whole_udp && !cx.host.takes_whole_udp() {
         return cx.end(
             STAGE,

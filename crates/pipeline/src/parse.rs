@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use overlane_model::{SwitchTable, Verdict};
 use overlane_wire::ethernet::{self, Tag};
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, Mac};
+use overlane_wire::{EtherType, Mac, ipv4, ipv6};
 
 use crate::Gso;
 use crate::bytes::{array, be16};
@@ -59,6 +59,16 @@ impl Frame<'_> {
     /// Several UDP datagrams of one sender (`UDP_SEGMENT`).
     pub(crate) fn is_udp_super_packet(&self) -> bool {
         self.gso.is_some() && self.protocol() == Some(protocol::UDP)
+    }
+
+    /// UDP right behind an IP header without options, no fragment: as whole super-packets travel.
+    pub(crate) fn is_plain_udp(&self) -> bool {
+        let Some(ip) = self.ip else { return false };
+        let header_len = match ip.source {
+            IpAddr::V4(_) => ipv4::LEN,
+            IpAddr::V6(_) => ipv6::LEN,
+        };
+        ip.protocol == protocol::UDP && ip.l4_at == ethernet::LEN + header_len && !ip.is_fragment
     }
 
     /// Payload of a segment; 0: no super-packet.

@@ -179,7 +179,6 @@ impl TestRunner {
                 segmenter_out_ifindex: SEGMENTER_OUT,
                 unmarker_ifindex: if machine.whole_udp { UNMARKER } else { 0 },
                 coalescer_ifindex: COALESCER,
-                clears_mark: false,
                 port_shared: machine.port_shared,
             },
         )?;

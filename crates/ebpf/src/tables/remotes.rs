@@ -81,8 +81,6 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
         port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
-        clears_mark: devices.clears_mark.into(),
-        pad: [0; 3],
     }
 }
 

@@ -63,7 +63,6 @@ fn devices() -> Devices {
         segmenter_out_ifindex: 10,
         unmarker_ifindex: 11,
         coalescer_ifindex: 12,
-        clears_mark: true,
         port_shared: true,
     }
 }

@@ -21,15 +21,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use overlane_ebpf::DataPath;
 use overlane_ebpf::links::Link;
 use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::tables::Table;
+use overlane_ebpf::{DataPath, abi};
 use overlane_host::{
     ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove,
 };
 use overlane_model::{Fabric, Tables};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Netlink, sysctl};
+use zerocopy::FromBytes as _;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -340,4 +342,16 @@ fn pinned(folder: &Path) -> Vec<PathBuf> {
         .unwrap_or_default();
     paths.sort();
     paths
+}
+
+/// Where host `n` sends super-packets with a tunnel's mark: what its settings say.
+pub fn unmarker_of(world: &World, n: usize) -> u32 {
+    let layouts = DataPath::embedded().unwrap();
+    let set = sets(&paths::pins(&world.host(n))).pop().unwrap();
+    let maps = MapSet::open_any(&set, layouts.layouts()).unwrap().unwrap();
+    let settings = maps.entries(Table::Settings).unwrap();
+    let settings = settings.values().next().unwrap();
+    abi::Settings::read_from_bytes(settings)
+        .unwrap()
+        .unmarker_ifindex
 }

@@ -271,7 +271,6 @@ fn devices(tables: &Tables) -> Devices {
         segmenter_out_ifindex: UPLINK + 3,
         unmarker_ifindex: UPLINK + 4,
         coalescer_ifindex: 0,
-        clears_mark: false,
         port_shared: false,
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
