@@ -239,7 +239,7 @@ struct remote {
  * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the
  * programs (greeting.h); `apply` asks anew, and marks what it knew until the answer comes.
  */
-#define ABILITY_WHOLE_UDP (1 << 0)  /* UDP super-packets that the sender did not segment, for ports */
+#define ABILITY_WHOLE_UDP (1 << 0) /* UDP super-packets that the sender did not segment, for ports */
 #define ABILITY_ROUTES_WHOLE_UDP (1 << 1) /* the same, for routers */
 #define ABILITY_DOUBTED (1u << 31)        /* by `apply`: not said again yet */
 
@@ -283,8 +283,8 @@ struct remote_counters {
  */
 #define ROUTER_GATEWAY_HERE (1 << 0) /* this host is its gateway */
 #define ROUTER_GATEWAY_ELSEWHERE (1 << 1)
-#define ROUTER_NAT (1 << 2)     /* it translates; only where it is the gateway */
-#define ROUTER_NAT_ODD (1 << 3) /* its nat rules are those of router_id | NAT_RULES_ODD */
+#define ROUTER_NAT (1 << 2)               /* it translates; only where it is the gateway */
+#define ROUTER_NAT_ODD (1 << 3)           /* its nat rules are those of router_id | NAT_RULES_ODD */
 #define ROUTER_LEG_TAKES_NO_MARK (1 << 4) /* as PORT_TAKES_NO_MARK, of the leg's device */
 
 struct router {

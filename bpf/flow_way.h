@@ -51,8 +51,7 @@ static __always_inline bool goes_through_unmarker(struct __sk_buff *ctx, const s
 	__u32 slot = p->tunnel_source_port, now;
 	struct flow_way *flow;
 
-	if (!s->unmarker_ifindex || !p->l4_offset ||
-	    !(takes_no_mark || p->l4_proto == IPPROTO_UDP))
+	if (!s->unmarker_ifindex || !p->l4_offset || !(takes_no_mark || p->l4_proto == IPPROTO_UDP))
 		return false;
 	flow = bpf_map_lookup_elem(&flow_ways, &slot);
 	if (!flow || (!p->gso_size && !flow->unmarked) || (p->gso_size && !gro_reads(ctx, p)))

@@ -42,7 +42,8 @@ static __always_inline long swap_addresses(struct __sk_buff *ctx, const struct s
 static __always_inline int answer_greeting(struct __sk_buff *ctx, const struct settings *s,
 					   struct packet *p, const struct outer_view *o, __u32 at)
 {
-	__u8 said[2] = { GREETING_ANSWER, takes_whole_udp(s) ? ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP : 0 };
+	__u8 said[2] = { GREETING_ANSWER,
+			 takes_whole_udp(s) ? ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP : 0 };
 	const __be16 no_csum = 0;
 
 	const struct ethhdr eth = { .h_proto = ctx->protocol };

@@ -35,9 +35,9 @@ static __always_inline int send_by_leg(struct scratch *w, struct packet *p, __u3
  */
 struct leg_way {
 	__u8 zero;
-	__u8 kind;	/* enum route_kind */
-	__u16 number;	/* of the next hop, */
-	__u32 group;	/* of this group */
+	__u8 kind;    /* enum route_kind */
+	__u16 number; /* of the next hop, */
+	__u32 group;  /* of this group */
 	__u32 router;
 } __attribute__((packed));
 

@@ -131,8 +131,7 @@ __noinline int unmark(struct __sk_buff *ctx, struct packet *p, __u32 number, __u
 		fill_unmark_v4(o->bytes, inner_len, number);
 	else
 		fill_unmark_v6(o->bytes, inner_len, number);
-	if (bpf_skb_adjust_room(ctx, len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) <
-	    0)
+	if (bpf_skb_adjust_room(ctx, len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) < 0)
 		return DROP(DECAP_FAILED);
 	__builtin_memcpy(o->bytes + len, &p->eth, ETH_HLEN);
 	if (store_outer(ctx, o, len + ETH_HLEN) < 0)
@@ -154,7 +153,8 @@ static __always_inline __u32 check_of(const struct port_id *id)
 }
 
 /* The end of a detour. to_port has decided all there is to decide. */
-static __always_inline int hand_to_port(struct __sk_buff *ctx, struct packet *p, __u32 number, __u32 how)
+static __always_inline int hand_to_port(struct __sk_buff *ctx, struct packet *p, __u32 number,
+					__u32 how)
 {
 	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
 	struct tag tag = tag_of_word(ctx->priority);

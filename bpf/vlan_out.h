@@ -14,7 +14,8 @@
  */
 static __always_inline bool is_measurable(const struct packet *p)
 {
-	return !p->gso_size || p->l4_proto == IPPROTO_TCP || (p->l4_proto == IPPROTO_UDP && !p->offset);
+	return !p->gso_size || p->l4_proto == IPPROTO_TCP ||
+	       (p->l4_proto == IPPROTO_UDP && !p->offset);
 }
 
 static __always_inline int vlan_out(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
