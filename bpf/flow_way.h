@@ -30,9 +30,9 @@ static __always_inline bool is_lately(__u32 time, __u32 now)
 
 /*
  * Behind the kernel's VXLAN device skb->transport_header still points at the outer header, until GRO sets it anew; a
- * kernel that looks there before it sends the super-packet crashes (net/core/dev.c, qdisc_pkt_len_segs_init()). So
- * no super-packet goes that way which GRO would pass over (net/ipv4/af_inet.c, inet_gro_receive()): it may be a
- * hostile guest's.
+ * kernel that looks there before it sends a super-packet crashes (net/core/dev.c, qdisc_pkt_len_segs_init()). So
+ * nothing goes that way which GRO would pass over (net/ipv4/af_inet.c, inet_gro_receive()): it may be a hostile
+ * guest's.
  */
 static __always_inline bool gro_reads(struct __sk_buff *ctx, const struct packet *p)
 {
@@ -54,10 +54,12 @@ static __always_inline bool goes_through_unmarker(struct __sk_buff *ctx, const s
 	if (!s->unmarker_ifindex || !p->l4_offset || !(takes_no_mark || p->l4_proto == IPPROTO_UDP))
 		return false;
 	flow = bpf_map_lookup_elem(&flow_ways, &slot);
-	if (!flow || (!p->gso_size && !flow->unmarked) || (p->gso_size && !gro_reads(ctx, p)))
+	if (!flow || (!p->gso_size && !flow->unmarked))
 		return false;
 	now = flow_time();
 	if (!p->gso_size && !is_lately(flow->unmarked, now))
+		return false;
+	if (!gro_reads(ctx, p))
 		return false;
 	if (flow->unmarked != now)
 		flow->unmarked = now;
