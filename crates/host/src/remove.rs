@@ -87,7 +87,7 @@ fn is_known(host: &str) -> bool {
         paths::pins(host),
         paths::verifier_log(host),
     ];
-    known.iter().any(|path| path.exists())
+    known.iter().any(|path| path.exists()) || netns::exists(&detours::namespace_of(host))
 }
 
 /// Links first: with the last of them the data path stops, and the maps are nobody's.

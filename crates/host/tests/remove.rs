@@ -6,7 +6,7 @@ mod common;
 
 use common::{World, assert_same, can_run, changes, snapshot};
 use overlane_host::{Note, RemoveRequest, observe, paths, remove};
-use overlane_net::netns;
+use overlane_net::netns::{self, Netns};
 
 #[test]
 fn nothing_is_left_and_the_second_time_there_is_nothing_to_do() {
@@ -78,6 +78,38 @@ fn also_when_the_state_file_is_gone_or_makes_no_sense() {
             .delete_neighbour("eth1", common::underlay(2));
         assert_same(&before, &snapshot(&world, 1), "remove");
     }
+}
+
+/// Its devices are gone, and all that says that the host was applied.
+#[test]
+fn a_namespace_of_the_unmarker_that_stands_alone_goes() {
+    if !can_run("remove of the unmarker's namespace") {
+        return;
+    }
+    let world = World::new(1);
+    let inside = format!("overlane.{}.unmarker", world.host(1));
+    let line = format!("namespace {inside}");
+    Netns::create(&inside).unwrap();
+    assert_eq!(world.remove(1), [line.clone()]);
+    assert!(!netns::exists(&inside));
+    assert_eq!(world.remove(1), Vec::<String>::new());
+
+    // Without remotes there is no unmarker.
+    let (h1, h2) = (world.host(1), world.host(2));
+    let alone = world.fabric("vxlan", 4789, "");
+    let alone = alone.lines().filter(|line| !line.contains(&h2));
+    let alone = alone.collect::<Vec<_>>().join("\n");
+    assert!(alone.contains(&h1));
+    world.apply(&alone, 1).unwrap();
+    assert!(!netns::exists(&inside));
+    Netns::create(&inside).unwrap();
+    let lines = changes(&world.apply(&alone, 1).unwrap());
+    assert_eq!(lines, [format!("- {line} (unmarker)")]);
+    assert!(!netns::exists(&inside));
+    assert_eq!(
+        changes(&world.apply(&alone, 1).unwrap()),
+        Vec::<String>::new()
+    );
 }
 
 /// Runs the test binary again as a child that applies and dies in the middle.

@@ -5,6 +5,7 @@ use overlane_ebpf::{Program, abi};
 use zerocopy::FromBytes;
 
 use crate::current::Current;
+use crate::detours;
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER};
 use crate::plan::{Cleanup, Fresh, Plan, Step, Target};
@@ -83,7 +84,14 @@ pub(super) fn machine(
     }
     for cleanup in &plan.cleanups {
         if let Cleanup::Detour(detour) = cleanup {
-            let words = format!("device {} ({})", detour.entrance(), detour.name());
+            let (entrance, name) = (detour.entrance(), detour.name());
+            let is_there = |device: &&str| current.devices.contains_key(*device);
+            let words = if detour.devices().iter().any(is_there) {
+                format!("device {entrance} ({name})")
+            } else {
+                let host = target.tables.host.as_str();
+                format!("namespace {} ({name})", detours::namespace_of(host))
+            };
             lines.push(Change::remove(words));
         }
     }
