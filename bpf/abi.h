@@ -252,7 +252,8 @@ struct remote {
 struct flow_way {
 	__u32 unmarked;  /* when one last went through the unmarker; 0: never */
 	__u32 coalesced; /* the same of the coalescer */
-	__u32 single;    /* full segments that came one by one since the last super-packet */
+	__u32 single;    /* full segments that came one by one since the last super-packet, */
+	__u32 whole;     /* which came then */
 };
 
 struct counter {

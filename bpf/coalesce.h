@@ -91,27 +91,28 @@ static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct ge
 }
 
 /*
- * Many segments and no super-packet among them: neither the wire nor the kernel coalesces this stream. What
- * tells streams apart is the UDP source port; one stays here until it was silent, so that no packet overtakes
- * another.
+ * Many segments and no super-packet among them, nor in the last second: neither the wire nor the kernel coalesces
+ * this stream, and these are no retransmissions. What tells streams apart is the UDP source port; one stays here
+ * until it was silent, so that no packet overtakes another.
  */
 static __always_inline bool is_stream(struct __sk_buff *ctx, __be16 source_port)
 {
-	__u32 slot = source_port, now;
+	__u32 slot = source_port, now = flow_time();
 	struct flow_way *flow = bpf_map_lookup_elem(&flow_ways, &slot);
 
 	if (!flow)
 		return false;
-	if (ctx->gso_size)
+	if (!is_lately(flow->coalesced, now)) {
+		if (ctx->gso_size) {
+			flow->single = 0;
+			flow->whole = now;
+		} else if (ctx->len >= COALESCE_MIN_LEN) {
+			flow->single++;
+		}
+		if (flow->single < SINGLES_OF_A_STREAM || is_lately(flow->whole, now))
+			return false;
 		flow->single = 0;
-	else if (ctx->len >= COALESCE_MIN_LEN && flow->single < SINGLES_OF_A_STREAM)
-		flow->single++;
-	if (!flow->coalesced && flow->single < SINGLES_OF_A_STREAM)
-		return false;
-	now = flow_time();
-	if (flow->single < SINGLES_OF_A_STREAM && !is_lately(flow->coalesced, now))
-		return false;
-	flow->single = 0;
+	}
 	if (flow->coalesced != now)
 		flow->coalesced = now;
 	return true;

@@ -218,6 +218,7 @@ abi! {
         unmarked: u32,
         coalesced: u32,
         single: u32,
+        whole: u32,
     }
     #[derive(Default)]
     struct Counter = "counter" {
