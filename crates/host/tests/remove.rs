@@ -90,7 +90,7 @@ fn a_namespace_of_the_unmarker_that_stands_alone_goes() {
     let inside = format!("overlane.{}.unmarker", world.host(1));
     let line = format!("namespace {inside}");
     Netns::create(&inside).unwrap();
-    assert_eq!(world.remove(1), [line.clone()]);
+    assert_eq!(world.remove(1), std::slice::from_ref(&line));
     assert!(!netns::exists(&inside));
     assert_eq!(world.remove(1), Vec::<String>::new());
 
