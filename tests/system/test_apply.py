@@ -27,6 +27,8 @@ def add_port(lab, scene, number=9):
     guest = add_guest(lab, scene.hosts[0], number, scene.mtu)
     scene.fabric.port(f"port{number}", "blue", scene.hosts[0].name, guest.device, guest.mac,
                       guest.addresses)
+    # The kernel says so a little later; who compares the machine before and after would see it.
+    wait_until(lambda: scene.hosts[0].ns.link(guest.device)["operstate"] == "UP", what="its device")
     return guest
 
 

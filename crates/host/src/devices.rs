@@ -44,8 +44,7 @@ pub(crate) fn add_segmenter(netlink: &Netlink) -> Result<(), NetError> {
 /// Sets the pair up. It stays quiet: no addresses, no neighbour discovery.
 pub(crate) fn finish_segmenter(netlink: &Netlink) -> Result<(), NetError> {
     for name in [SEGMENTER, SEGMENTER_OUT] {
-        netlink.set_addr_gen_none(name)?;
-        netlink.set_arp(name, false)?;
+        quiet(netlink, name)?;
         netlink.set_mtu(name, SEGMENTER_MTU)?;
     }
     netlink.set_gso_limits(SEGMENTER, SEGMENTER_GSO_SEGS, SEGMENTER_GSO_SIZE)?;

@@ -167,6 +167,10 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         let (netlink, host) = (self.netlink, self.target.tables.host.as_str());
         self.close(detour)?;
+        if detour == Detour::Unmarker {
+            // It ends in the same namespace.
+            self.close(Detour::Coalescer)?;
+        }
         detour.discard(host, netlink)?;
         match detour.make(host, netlink) {
             Ok(()) => self
