@@ -32,15 +32,15 @@ static __always_inline bool is_lately(__u32 time, __u32 now)
  * Behind the kernel's VXLAN device skb->transport_header still points at the outer header, until GRO sets it anew; a
  * kernel that looks there before it sends a super-packet crashes (net/core/dev.c, qdisc_pkt_len_segs_init()). So
  * nothing goes that way which GRO would pass over (net/ipv4/af_inet.c, inet_gro_receive()): it may be a hostile
- * guest's.
+ * guest's. The frame begins at `offset`.
  */
-static __always_inline bool gro_reads(struct __sk_buff *ctx, const struct packet *p)
+static __always_inline bool gro_reads(struct __sk_buff *ctx, const struct packet *p, __u32 offset)
 {
 	struct iphdr ip;
 
 	if (!is_plain_l4(p))
 		return false;
-	return !has_ipv4(p) || (bpf_skb_load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) == 0 &&
+	return !has_ipv4(p) || (bpf_skb_load_bytes(ctx, offset + ETH_HLEN, &ip, sizeof(ip)) == 0 &&
 				csum_ipv4_header(&ip) == 0xffff);
 }
 
@@ -59,7 +59,7 @@ static __always_inline bool goes_through_unmarker(struct __sk_buff *ctx, const s
 	now = flow_time();
 	if (!p->gso_size && !is_lately(flow->unmarked, now))
 		return false;
-	if (!gro_reads(ctx, p))
+	if (!gro_reads(ctx, p, 0))
 		return false;
 	if (flow->unmarked != now)
 		flow->unmarked = now;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "decap.h"
+#include "flow_way.h"
 #include "l2_lookup.h"
 #include "tunnel.h"
 
@@ -55,7 +56,7 @@ static __always_inline int ids(struct __sk_buff *ctx, struct packet *p, const st
 	int result = 0;
 	bool group;
 
-	if (is_whole_udp && !(s && takes_whole_udp(s) && is_plain_l4(p)))
+	if (is_whole_udp && !(s && takes_whole_udp(s) && gro_reads(ctx, p, p->offset)))
 		return DROP(GSO_UNSUPPORTED);
 	group = o->dest_key >= GENEVE_FLOOD_GROUP || (!o->dest_key && is_group(p->eth.h_dest));
 	if (!group) {

@@ -26,6 +26,13 @@ pub(crate) fn ids<'a>(
             || "a UDP super-packet with options does not come out of a tunnel whole",
         );
     }
+    if is_whole_udp && !frame.ip_checksum_is_right() {
+        return cx.end(
+            STAGE,
+            Verdict::GsoUnsupported,
+            || "a UDP super-packet whose IPv4 checksum is wrong does not come out of a tunnel whole",
+        );
+    }
     if is_whole_udp && !cx.host.takes_whole_udp() {
         return cx.end(
             STAGE,

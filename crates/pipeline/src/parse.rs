@@ -71,6 +71,12 @@ impl Frame<'_> {
         ip.protocol == protocol::UDP && ip.l4_at == ethernet::LEN + header_len && !ip.is_fragment
     }
 
+    /// Not IPv4, or the checksum of its header is right.
+    pub(crate) fn ip_checksum_is_right(&self) -> bool {
+        let packet = self.bytes.get(ethernet::LEN..).unwrap_or_default();
+        ipv4::View::front(packet).map_or(true, |ip| ip.checksum_is_right())
+    }
+
     /// Payload of a segment; 0: no super-packet.
     pub(crate) fn gso_size(&self) -> usize {
         self.gso.map_or(0, |gso| gso.size.into())
