@@ -32,13 +32,13 @@ static __always_inline bool is_lately(__u32 time, __u32 now)
  * Behind the kernel's VXLAN device skb->transport_header still points at the outer header, until GRO sets it anew; a
  * kernel that looks there before it sends a super-packet crashes (net/core/dev.c, qdisc_pkt_len_segs_init()). So
  * nothing goes that way which GRO would pass over (net/ipv4/af_inet.c, inet_gro_receive()): it may be a hostile
- * guest's. The frame begins at `offset`.
+ * guest's. The frame begins at `offset`. Global: its stack is its own.
  */
-static __always_inline bool gro_reads(struct __sk_buff *ctx, const struct packet *p, __u32 offset)
+__noinline int gro_reads(struct __sk_buff *ctx, const struct packet *p, __u32 offset)
 {
 	struct iphdr ip;
 
-	if (!is_plain_l4(p))
+	if (!p || !is_plain_l4(p))
 		return false;
 	return !has_ipv4(p) || (bpf_skb_load_bytes(ctx, offset + ETH_HLEN, &ip, sizeof(ip)) == 0 &&
 				csum_ipv4_header(&ip) == 0xffff);

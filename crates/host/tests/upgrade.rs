@@ -21,7 +21,17 @@ fn other_build() -> Vec<u8> {
 }
 
 /// A stream of echo requests from guest 1 to guest 2, 500 a second, until told to stop.
-struct Stream(Child);
+struct Stream(Option<Child>);
+
+/// What a failed test leaves running would hold the output open for ever.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
 
 impl Stream {
     fn start(world: &World) -> Self {
@@ -33,12 +43,13 @@ impl Stream {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Self(child)
+        Self(Some(child))
     }
 
     /// Packets sent and answered.
-    fn stop(self) -> (u64, u64) {
-        let pid = self.0.id().to_string();
+    fn stop(mut self) -> (u64, u64) {
+        let child = self.0.take().unwrap();
+        let pid = child.id().to_string();
         assert!(
             Command::new("kill")
                 .args(["-INT", &pid])
@@ -46,7 +57,7 @@ impl Stream {
                 .unwrap()
                 .success()
         );
-        let output = self.0.wait_with_output().unwrap();
+        let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = text
             .lines()
