@@ -116,8 +116,7 @@ def test_super_packets_reach_a_leg_that_takes_no_tunnels_mark_whole(lab, encapsu
     estate.apply()
     outside = estate.outside
     host = estate.hosts[2].name
-    # On a slow machine TCP paces, and sends few segments at once.
-    guest.ns.sysctl("net.ipv4.tcp_min_tso_segs", 40)
+    traffic.tcp_in_super_packets(guest.ns)
     for index, (ns, target) in enumerate(
             [(outside.far, FAR4), (outside.far, FAR6), (outside.ns, OUTSIDE4), (outside.ns, OUTSIDE6)]):
         source = guest.v4 if ":" not in target else guest.v6

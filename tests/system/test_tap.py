@@ -25,8 +25,7 @@ SUPER = 10_000
 def largest_tcp(lab, vm, far, a, b):
     """The longest frame that a VM gets in a stream from `far` (address `b`) that arrives byte for byte."""
     path = lab.directory / "vm.pcap"
-    # On a slow machine TCP paces, and sends few segments at once.
-    far.ns.sysctl("net.ipv4.tcp_min_tso_segs", 40)
+    traffic.tcp_in_super_packets(far.ns)
     with Capture(vm.ns, "eth0", path, "tcp", direction="in") as capture:
         traffic.tcp_equal(far.ns, b, vm.ns, a)
     return max(len(frame) for frame in capture.raw())

@@ -105,6 +105,11 @@ def _receive_all(sock, digest, received, errors):
         errors.append(f"receive: {error}")
 
 
+def tcp_in_super_packets(ns):
+    """On a slow machine TCP paces, and sends few segments at once."""
+    ns.sysctl("net.ipv4.tcp_min_tso_segs", 40)
+
+
 def tcp_equal(client_ns, client, server_ns, server, size=8 * MEBIBYTE, timeout=20.0, port=5201):
     """`size` bytes each way at once over one connection; both must arrive byte for byte.
 

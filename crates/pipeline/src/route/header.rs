@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use overlane_model::Verdict;
-use overlane_wire::checksum::{Sum, update};
-use overlane_wire::{Mac, ethernet, ipv4};
+use overlane_wire::checksum::update;
+use overlane_wire::{Mac, ethernet};
 
 use super::{At, STAGE};
-use crate::bytes::{array, be16, byte, put, put16};
+use crate::bytes::{be16, byte, put, put16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::parse::{Frame, Ip};
@@ -28,17 +28,14 @@ pub(super) fn routable(cx: &mut Context<'_>, at: &At<'_, '_>, frame: &Frame<'_>)
             Found::by_router(format!("{destination} is no address beyond a link"), name)
         });
     }
-    let header: Option<[u8; ipv4::LEN]> = array(&frame.bytes, IP_AT);
-    let is_plain = ip.source.is_ipv4() && byte(&frame.bytes, IP_AT) == Some(0x45);
-    match header {
-        Some(header) if is_plain && !Sum::new().bytes(&header).verifies() => {
-            cx.end(STAGE, Verdict::InnerIpHeader, || {
-                let text = format!("router {name}: the checksum of the IPv4 header is wrong");
-                Found::by_router(text, name)
-            })
-        }
-        _ => Stage::Continue(ip),
+    let is_plain = byte(&frame.bytes, IP_AT) == Some(0x45);
+    if is_plain && !frame.ip_checksum_is_right() {
+        return cx.end(STAGE, Verdict::InnerIpHeader, || {
+            let text = format!("router {name}: the checksum of the IPv4 header is wrong");
+            Found::by_router(text, name)
+        });
     }
+    Stage::Continue(ip)
 }
 
 fn is_routable(destination: IpAddr) -> bool {
