@@ -1,6 +1,8 @@
 """A study that is killed in the middle: `lab cleanup` leaves nothing of it on the machine."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -11,9 +13,19 @@ from overlane import overlane
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab")]
 
 
+#: Of a link that another test is just attaching: it has an id before it is settled (kernel/bpf/syscall.c,
+#: bpf_link_by_id()), and bpftool gives up at it.
+UNSETTLED = "can't get link by id"
+
+
 def ids(kind):
-    listed = json.loads(run(["bpftool", "-j", kind, "show"]).stdout or "[]")
-    return {each["id"] for each in listed}
+    def show():
+        done = run(["bpftool", "-j", kind, "show"], check=False)
+        return None if UNSETTLED in done.stdout and os.strerror(errno.EAGAIN) in done.stdout else done
+
+    done = wait_until(show, what=f"every {kind} to be settled")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {each["id"] for each in json.loads(done.stdout or "[]")}
 
 
 def objects():
