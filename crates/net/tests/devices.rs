@@ -204,7 +204,7 @@ fn tap_with_queues_is_what_vhost_has() {
     let again = a.0.run(|| Tap::create_queues("tap0", 1)).unwrap();
     assert!(again.unwrap_err().is_exists());
     drop(taps);
-    assert!(a.netlink().link("tap0").unwrap_err().is_not_found());
+    assert_goes(&a, "tap0");
 }
 
 #[test]
@@ -246,10 +246,7 @@ fn tap_carries_frames_both_ways() {
         assert_eq!((&tap).write(&incoming).unwrap(), incoming.len());
         assert_eq!(link(&netlink, "tap0").stats.rx_packets, before + 1);
         drop(tap);
-        assert!(
-            netlink.link("tap0").unwrap_err().is_not_found(),
-            "goes with its file"
-        );
+        assert_goes(&a, "tap0");
     }
 }
 
@@ -270,18 +267,28 @@ fn tap_can_persist_and_is_created_once() {
     );
     assert_eq!(exists.namespace(), Some(a.0.name()));
     drop(tap);
-    // A child that another test has just forked holds the descriptor until it executes its program.
     let tap = eventually(|| inside(|| Tap::attach("tap0", true)).ok()).unwrap();
     tap.set_persist(false).unwrap();
     drop(tap);
-    let gone = eventually(|| a.netlink().link("tap0").is_err().then_some(()));
-    assert!(gone.is_some());
+    assert_goes(&a, "tap0");
     assert!(Path::new("/dev/net/tun").exists());
 }
 
-/// Tries for a second at most.
+/// A TAP goes with the last descriptor of its file.
+#[track_caller]
+fn assert_goes(netns: &TestNetns, device: &str) {
+    let gone = eventually(|| match netns.netlink().link(device) {
+        Ok(_) => None,
+        Err(error) => Some(error.is_not_found()),
+    });
+    assert_eq!(gone, Some(true), "{device} goes with its file");
+}
+
+/// Tries for ten seconds at most.
+///
+/// A child that another test has just forked holds every descriptor until it executes its program.
 fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    (0..100).find_map(|_| {
+    (0..1000).find_map(|_| {
         attempt().or_else(|| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             None
