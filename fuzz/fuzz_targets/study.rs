@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use overlane_lab::study::Study;
-use overlane_lab::{LabError, PlanSummary};
+use overlane_analysis::study::Study;
+use overlane_analysis::{AnalysisError, plan::PlanSummary};
 
 fuzz_target!(|text: &str| {
     match Study::parse("fuzz.yaml", text) {
-        Err(LabError::Mistakes { mistakes }) => assert!(!mistakes.is_empty()),
+        Err(AnalysisError::Mistakes { mistakes }) => assert!(!mistakes.is_empty()),
         Err(other) => panic!("no mistake of the file: {other}"),
         Ok(study) => {
             for quick in [false, true] {

@@ -42,7 +42,7 @@ class Part:
 PARTS = [
     Part("pipeline", "crates/pipeline/src/**", golden=True),
     Part("model", "crates/model/src/**", golden=True),
-    Part("lab", "crates/lab/src/stats/**", only="stats::"),
+    Part("analysis", "crates/analysis/src/stats/**", only="stats::"),
 ]
 #: No test runs longer than this for a bug that makes a loop endless.
 SECONDS = 120

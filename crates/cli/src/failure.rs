@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use overlane_analysis::AnalysisError;
 use overlane_host::HostError;
 use overlane_lab::LabError;
 use overlane_model::{CompileError, FabricErrors};
@@ -31,9 +32,12 @@ pub(crate) enum Failure {
     /// Applying, removing or looking at a host failed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A study, or the result of one, is not usable.
+    #[error(transparent)]
+    Analysis(AnalysisError),
     /// The laboratory failed.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Lab(LabError),
     /// The traffic tool's input or output broke.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -58,6 +62,21 @@ pub(crate) enum Failure {
     /// The command ran and its answer, already printed, is no.
     #[error("no")]
     Negative,
+}
+
+impl From<AnalysisError> for Failure {
+    fn from(error: AnalysisError) -> Self {
+        Self::Analysis(error)
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Analysis(error) => Self::Analysis(error),
+            other => Self::Lab(other),
+        }
+    }
 }
 
 impl Failure {
@@ -86,8 +105,9 @@ impl Failure {
             | Self::Filter(_)
             | Self::NoTerminal
             | Self::Reported => 2,
-            Self::Lab(error) if is_wrong_request(error) => 2,
+            Self::Analysis(error) if is_wrong_request(error) => 2,
             Self::Host(_)
+            | Self::Analysis(_)
             | Self::Lab(_)
             | Self::Traffic(_)
             | Self::Result { .. }
@@ -103,6 +123,9 @@ impl Failure {
             Self::Compile(error) => error.help(),
             Self::Packet(error) => error.help(),
             Self::Host(error) => error.help(),
+            Self::Analysis(AnalysisError::UnknownStudy { .. }) => {
+                Some("`overlane lab list` shows the studies".to_owned())
+            }
             Self::Lab(error) => lab_help(error).map(str::to_owned),
             Self::Filter(error) => error.help(),
             Self::NoTerminal => Some("--once prints a table, --json lines for programs".to_owned()),
@@ -112,14 +135,14 @@ impl Failure {
 }
 
 /// What was asked of the laboratory makes no sense; nothing was tried.
-fn is_wrong_request(error: &LabError) -> bool {
+fn is_wrong_request(error: &AnalysisError) -> bool {
     matches!(
         error,
-        LabError::UnknownStudy { .. }
-            | LabError::UnknownName { .. }
-            | LabError::Mistakes { .. }
-            | LabError::Unreadable { .. }
-            | LabError::NotComparable { .. }
+        AnalysisError::UnknownStudy { .. }
+            | AnalysisError::UnknownName { .. }
+            | AnalysisError::Mistakes { .. }
+            | AnalysisError::Unreadable { .. }
+            | AnalysisError::NotComparable { .. }
     )
 }
 
@@ -155,7 +178,6 @@ fn rights(error: &(dyn Error + 'static)) -> Option<String> {
 
 fn lab_help(error: &LabError) -> Option<&'static str> {
     match error {
-        LabError::UnknownStudy { .. } => Some("`overlane lab list` shows the studies"),
         LabError::Busy { .. } => {
             Some("wait until it is done; after a crash: `overlane lab cleanup`")
         }

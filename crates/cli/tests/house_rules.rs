@@ -18,12 +18,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ebpf", &["model", "wire"]),
     ("host", &["model", "wire", "ebpf", "net"]),
     ("traffic", &[]),
-    ("lab", &["net", "traffic"]),
+    ("analysis", &[]),
+    ("lab", &["analysis", "net", "traffic"]),
     ("pipeline", &["model", "wire"]),
     (
         "cli",
         &[
-            "wire", "model", "pipeline", "ebpf", "host", "lab", "traffic",
+            "analysis", "wire", "model", "pipeline", "ebpf", "host", "lab", "traffic",
         ],
     ),
     (

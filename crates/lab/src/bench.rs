@@ -5,18 +5,21 @@ use crate::agents::Agents;
 use crate::backends::{self, Backend};
 use crate::error::LabError;
 use crate::measure::{self, Request};
-use crate::plan::{Block, CEILING_SAMPLES, CEILING_SECONDS, Network, Plan, WorkloadCells, order};
-use crate::record::{
-    BackendName, Ceiling, CellKey, CellStatus, Family, FarEnd, Feature, GroupKey, GuestKind, Run,
-    Sample, Setting,
-};
-use crate::results::Metric;
-use crate::results::folder::Folder;
 use crate::session::Session;
-use crate::stats::repeat::{self, Decision};
 use crate::topology::Topology;
 use crate::watch::{Event, Watch};
 use crate::{noise, proof, relay};
+use overlane_analysis::plan::{
+    Block, CEILING_SAMPLES, CEILING_SECONDS, Network, Plan, WorkloadCells, order,
+};
+use overlane_analysis::record::{
+    BackendName, Ceiling, CellKey, CellStatus, Family, FarEnd, Feature, GroupKey, GuestKind, Run,
+    Sample, Setting,
+};
+use overlane_analysis::results::Metric;
+use overlane_analysis::results::folder::Folder;
+use overlane_analysis::stats::repeat::{self, Decision};
+use overlane_analysis::study::possible;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A network that is up.
@@ -116,7 +119,7 @@ impl Bench<'_> {
             if !self.is_needed(network) {
                 continue;
             }
-            let unsupported = || backends::unsupported(network.backend, &network.setting);
+            let unsupported = || possible::unsupported(network.backend, &network.setting);
             let lacks_taps = || {
                 let is_vm = network.setting.guests == GuestKind::Tap;
                 missing.taps.clone().filter(|_| is_vm)

@@ -2,7 +2,7 @@
 
 use crate::cpus::Cpus;
 use crate::error::LabError;
-use crate::record::{Cpu, CpuTicks, CpuUse};
+use overlane_analysis::record::{Cpu, CpuTicks, CpuUse};
 use std::collections::BTreeMap;
 use std::fs;
 

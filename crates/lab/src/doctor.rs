@@ -3,11 +3,12 @@
 use crate::api::{Doctor, DoctorItem, DoctorState};
 use crate::error::LabError;
 use crate::process::own_program;
-use crate::record::{BackendName, Family, FarEnd, Feature, Setting};
 use crate::session::Session;
-use crate::study::Study;
 use crate::{backends, cpus, environment, relay};
 use nix::unistd::geteuid;
+use overlane_analysis::record::{BackendName, Family, FarEnd, Feature, Setting};
+use overlane_analysis::study::Study;
+use overlane_analysis::study::possible;
 use std::path::Path;
 
 /// Looks at everything that a study needs; changes nothing that lasts.
@@ -196,7 +197,7 @@ fn settings() -> Vec<DoctorItem> {
         ),
     ];
     let row = |(what, setting): (&str, Setting)| {
-        let has = |name: &BackendName| backends::unsupported(*name, &setting).is_none();
+        let has = |name: &BackendName| possible::unsupported(*name, &setting).is_none();
         let (with, without): (Vec<_>, Vec<_>) = BackendName::ALL.into_iter().partition(has);
         let names: Vec<_> = with.iter().map(|name| name.as_str()).collect();
         let detail = match without.is_empty() {

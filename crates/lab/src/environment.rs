@@ -1,7 +1,7 @@
 //! The record of the machine: what a reader has to know to judge or to repeat a run.
 
 use crate::cpus::Cpus;
-use crate::record::Environment;
+use overlane_analysis::record::Environment;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,21 +1,15 @@
-//! The laboratory: studies, topologies, workloads, measurement, statistics, results, reports.
+//! The laboratory: topologies, networks, workloads, measurement, and the journal that undoes it all.
 //!
 //! ```text
-//! study ──► plan ──► topology + backends ──► proof ──► workload + measure ──► record::Run
-//!                         │                                                      │
-//!                      journal (undone at the end, or by `cleanup`)      stats ─► results ─► report
+//! plan ──► topology + backends ──► proof ──► workload + measure ──► record::Run
+//!               │
+//!            journal (undone at the end, or by `cleanup`)
 //! ```
 //!
+//! What the figures mean is `overlane_analysis`'s.
 //! [`api`] is the whole interface; who wants to see a run while it goes on implements [`watch::Watch`].
 
 pub mod error;
-pub mod record;
-pub mod report;
-pub mod results;
-pub mod search;
-pub mod stats;
-pub mod study;
-pub mod time;
 pub mod watch;
 
 mod agents;
@@ -32,7 +26,6 @@ mod interrupt;
 mod journal;
 mod measure;
 mod noise;
-mod plan;
 mod process;
 mod proof;
 mod relay;
@@ -47,13 +40,8 @@ mod topology;
 mod undo;
 
 pub use api::{
-    CleanupReport, Doctor, DoctorItem, DoctorState, Overrides, RunRequest, RunSummary, StudyRef,
-    StudySummary, check, cleanup, compare, doctor, list, plan, report, resume, run,
+    CleanupReport, Doctor, DoctorItem, DoctorState, RunRequest, RunSummary, cleanup, doctor,
+    resume, run,
 };
 pub use error::LabError;
-pub use plan::{PlanBlock, PlanCell, PlanSummary};
 pub use relay::{RelayCable, RelayEnd, RelayRequest, relay};
-pub use results::compare::{
-    CompareReport, CompareRequest, CompareRow, MissingCell, Network as CompareNetwork,
-    Side as CompareSide,
-};

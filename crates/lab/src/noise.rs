@@ -2,9 +2,9 @@
 //! before and after a run. A neighbour, a hypervisor or a clock that changes shows in the spread.
 
 use crate::error::LabError;
-use crate::record::NoiseProbe;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use overlane_analysis::record::NoiseProbe;
 use std::hint::black_box;
 use std::time::Instant;
 

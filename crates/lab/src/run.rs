@@ -4,14 +4,16 @@
 use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
-use crate::plan::Plan;
-use crate::record::{Cell, CellKey, CellStatus, Run, SCHEMA, Setting, Workload};
-use crate::results::folder::{self, Folder};
 use crate::session::Session;
-use crate::study::Study;
 use crate::watch::{Event, Watch};
-use crate::{environment, noise, time};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::{environment, noise};
+use overlane_analysis::AnalysisError;
+use overlane_analysis::plan::Plan;
+use overlane_analysis::record::{Cell, CellKey, CellStatus, Run, SCHEMA, rounds};
+use overlane_analysis::results::folder::{self, Folder};
+use overlane_analysis::study::Study;
+use overlane_analysis::time;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Runs a study and writes its result folder.
@@ -58,9 +60,10 @@ pub(crate) fn resume(
     let mut run = folder::load(dir)?;
     let plan = Plan::new(run.matrix());
     if !run.cells.iter().any(|cell| cell.status == CellStatus::Open) {
-        return Err(LabError::Complete {
+        return Err(AnalysisError::Complete {
             path: dir.to_owned(),
-        });
+        }
+        .into());
     }
     let session = Session::begin()?;
     let here = environment::record(&session.cpus, version);
@@ -70,7 +73,7 @@ pub(crate) fn resume(
         time::utc_text(time::unix_ms())
     ));
     run.interrupted = true;
-    discard_broken_rounds(&mut run.cells);
+    rounds::discard_broken(&mut run.cells);
     let folder = Folder::reopen(dir, &run)?;
     measure(session, &plan, folder, run, watch)
 }
@@ -152,38 +155,8 @@ fn taken_samples(run: &Run, plan: &Plan) -> u64 {
     run.cells.iter().map(of).sum()
 }
 
-/// A round in which some of the cells that take turns has a sample and another has none is measured anew by all: pairs are
-/// taken in turn, not hours apart.
-fn discard_broken_rounds(cells: &mut [Cell]) {
-    let mut rounds = BTreeMap::new();
-    for cell in cells.iter().filter(|cell| cell.status == CellStatus::Open) {
-        let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
-        let all = rounds
-            .entry(turn(&cell.key))
-            .or_insert_with(|| known.clone());
-        all.retain(|round| known.contains(round));
-    }
-    for cell in cells
-        .iter_mut()
-        .filter(|cell| cell.status == CellStatus::Open)
-    {
-        let complete = rounds.get(&turn(&cell.key));
-        for sample in &mut cell.samples {
-            let whole = complete.is_some_and(|rounds| rounds.contains(&sample.round));
-            if sample.discarded.is_none() && !whole {
-                sample.discarded = Some("the run was broken off in this round".to_owned());
-            }
-        }
-    }
-}
-
-/// What the cells share that are sampled in turn.
-fn turn(key: &CellKey) -> (Workload, Setting) {
-    (key.group.workload, key.group.setting.place())
-}
-
 /// What is not as it was when the run began.
-fn changes(run: &Run, here: &crate::record::Environment) -> Vec<String> {
+fn changes(run: &Run, here: &overlane_analysis::record::Environment) -> Vec<String> {
     let then = &run.env;
     [
         ("kernel", &then.kernel, &here.kernel),
@@ -200,34 +173,4 @@ fn changes(run: &Run, here: &crate::record::Environment) -> Vec<String> {
         format!("The run went on with another {what}: {now} in place of {then}.")
     })
     .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::fixture;
-
-    #[test]
-    fn a_round_that_not_all_have_is_measured_again_by_all() {
-        let mut cells = fixture::run().cells;
-        let group = cells[0].key.group;
-        cells.retain(|cell| cell.key.group == group && cell.counted().count() > 3);
-        assert!(cells.len() > 1);
-        for cell in &mut cells {
-            cell.status = CellStatus::Open;
-            cell.samples.retain(|sample| sample.round <= 3);
-        }
-        cells[0].samples.retain(|sample| sample.round <= 2);
-        discard_broken_rounds(&mut cells);
-        for cell in &cells {
-            let rounds: Vec<u32> = cell.counted().map(|sample| sample.round).collect();
-            assert_eq!(rounds, [1, 2], "{}", cell.key);
-        }
-        let kept = &cells[1].samples;
-        assert!(
-            kept.iter()
-                .any(|sample| sample.round == 3 && sample.discarded.is_some()),
-            "kept in the record"
-        );
-    }
 }

@@ -1,6 +1,6 @@
 //! What a run tells those who watch it, while it goes on: the command line draws it, as a live view or as lines.
 
-use crate::record::{CellKey, Sample};
+use overlane_analysis::record::{CellKey, Sample};
 use std::time::Duration;
 
 /// Somebody who watches a run.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use overlane_lab::CompareNetwork;
-use overlane_lab::record::{BackendName, Family, GuestKind};
+use overlane_analysis::record::{BackendName, Family, GuestKind};
+use overlane_analysis::results::compare::Network as CompareNetwork;
 
 /// Measure overlays on this machine, in network namespaces.
 #[derive(Debug, Args)]

@@ -3,9 +3,9 @@
 
 use std::io;
 
-use overlane_lab::record::{BackendName, CellKey, CellStatus, Feature, GroupKey, Run, Test};
-use overlane_lab::results::{Analysis, CellFigures, Metric};
-use overlane_lab::stats::Verdict;
+use overlane_analysis::record::{BackendName, CellKey, CellStatus, Feature, GroupKey, Run, Test};
+use overlane_analysis::results::{Analysis, CellFigures, Metric};
+use overlane_analysis::stats::Verdict;
 
 use crate::output::{Output, Rows, state, text};
 
@@ -144,7 +144,7 @@ fn by_tester(figures: &CellFigures<'_>) -> bool {
     let bound = figures
         .cell
         .counted()
-        .filter(|sample| sample.bound == overlane_lab::record::Bound::Tester)
+        .filter(|sample| sample.bound == overlane_analysis::record::Bound::Tester)
         .count();
     bound * 2 > figures.samples()
 }

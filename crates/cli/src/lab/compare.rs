@@ -1,13 +1,13 @@
 //! `overlane lab compare`: two results, or two networks of one, cell by cell.
 
-use overlane_lab::{CompareReport, CompareRequest, CompareRow};
+use overlane_analysis::results::compare::{self, CompareReport, CompareRequest, CompareRow, Side};
 
 use crate::args::LabCompare;
 use crate::failure::Failure;
 use crate::output::{Output, state, text};
 
 pub(super) fn run(args: &LabCompare, output: Output) -> Result<(), Failure> {
-    let report = overlane_lab::compare(&CompareRequest {
+    let report = compare::compare(&CompareRequest {
         a: args.a.clone(),
         b: args.b.clone(),
         networks: args.networks,
@@ -69,7 +69,7 @@ fn show(report: &CompareReport, output: Output) -> std::io::Result<()> {
     output.outcome(outcome, !report.failed)
 }
 
-fn side(side: &overlane_lab::CompareSide) -> String {
+fn side(side: &Side) -> String {
     match side.network {
         Some(network) => format!("{network} of {}", side.dir.display()),
         None => side.dir.display().to_string(),

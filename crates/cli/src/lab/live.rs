@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use overlane_lab::record::CellKey;
+use overlane_analysis::record::CellKey;
 use overlane_lab::watch::{Event, Live, Watch};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;

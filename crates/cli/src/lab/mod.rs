@@ -10,11 +10,12 @@ mod shown;
 
 use std::io::{self, IsTerminal};
 
-use overlane_lab::record::CellStatus;
+use overlane_analysis::plan::StudySummary;
+use overlane_analysis::record::CellStatus;
+use overlane_analysis::results::folder;
+use overlane_analysis::study::{Overrides, Study, StudyRef};
 use overlane_lab::watch::Watch;
-use overlane_lab::{
-    CleanupReport, Doctor, DoctorState, Overrides, RunRequest, RunSummary, StudyRef, StudySummary,
-};
+use overlane_lab::{CleanupReport, Doctor, DoctorState, RunRequest, RunSummary};
 
 use crate::args::{Lab, LabMatrix, LabRun, LabShow, LabWhat};
 use crate::failure::Failure;
@@ -35,12 +36,12 @@ pub(crate) fn run(args: &Lab, output: Output) -> Result<(), Failure> {
         LabWhat::Check(args) => check(&args.study, args.json, output),
         LabWhat::Compare(args) => compare::run(args, output),
         LabWhat::Report(args) => {
-            let report = overlane_lab::report(&args.dir)?;
+            let report = folder::render_again(&args.dir)?;
             output.line(format!("report: {}", report.display()))?;
             Ok(())
         }
         LabWhat::List(args) => {
-            let studies = overlane_lab::list()?;
+            let studies: Vec<_> = Study::all_shipped()?.iter().map(StudySummary::of).collect();
             if args.json {
                 output.json(&studies)?
             } else {
@@ -139,7 +140,7 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
 }
 
 fn check(study: &str, json: bool, output: Output) -> Result<(), Failure> {
-    let summary = overlane_lab::check(&StudyRef::from(study))?;
+    let summary = StudySummary::of(&Study::load(&StudyRef::from(study))?);
     if json {
         output.json(&summary)?;
     } else {

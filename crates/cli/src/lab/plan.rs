@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use overlane_lab::{PlanBlock, PlanSummary};
+use overlane_analysis::plan::{PlanBlock, PlanSummary};
+use overlane_analysis::study::Study;
 
 use crate::args::LabPlan;
 use crate::failure::Failure;
@@ -11,7 +12,10 @@ use crate::output::{Output, text};
 use super::shown::minutes;
 
 pub(super) fn run(args: &LabPlan, output: Output) -> Result<(), Failure> {
-    let plan = overlane_lab::plan(&super::request(&args.matrix))?;
+    let request = super::request(&args.matrix);
+    let mut study = Study::load(&request.study)?;
+    study.change(&request.overrides)?;
+    let plan = PlanSummary::of(&study, request.quick);
     if args.json {
         output.json(&plan)?;
     } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use overlane_lab::record::Sample;
+use overlane_analysis::record::Sample;
 
 /// `4:05 min`
 pub(super) fn minutes(time: Duration) -> String {

@@ -8,9 +8,9 @@
 use super::{Backend, bridge, networks_on};
 use crate::error::LabError;
 use crate::proof::Expected;
-use crate::record::Family;
 use crate::session::Session;
 use crate::topology::{Topology, UPLINK, layout};
+use overlane_analysis::record::Family;
 use overlane_net::Geneve;
 
 const PORT: u16 = 6081;

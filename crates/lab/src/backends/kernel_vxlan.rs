@@ -95,7 +95,7 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
     if let Some(reason) = bridge::check(session)? {
         return Ok(Some(reason));
     }
-    let local = layout::host_address(crate::record::Family::Ipv4, 0);
+    let local = layout::host_address(overlane_analysis::record::Family::Ipv4, 0);
     let tunnel = tunnel(layout::FIRST_VNI, local);
     let tried = session.try_in_netns(|netlink| netlink.add_vxlan("vxlan0", &tunnel))?;
     Ok(tried

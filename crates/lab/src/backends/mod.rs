@@ -18,9 +18,9 @@ mod ovs_vlan;
 
 use crate::error::LabError;
 use crate::proof::Expected;
-use crate::record::{BackendName, Encapsulation, FarEnd, Feature, Setting};
 use crate::session::Session;
-use crate::topology::{self, Network, Topology};
+use crate::topology::{Network, Topology};
+use overlane_analysis::record::BackendName;
 use ovs_switch::Datapath;
 use std::collections::BTreeMap;
 
@@ -111,41 +111,6 @@ fn either(
         Some(reason) => Ok(Some(reason)),
         None => second(),
     }
-}
-
-/// Why a backend has no such setting, on any machine.
-pub(crate) fn unsupported(name: BackendName, setting: &Setting) -> Option<String> {
-    let refuse = |because: bool, reason: &str| because.then(|| format!("{name}: {reason}"));
-    let tunnel = name.is_overlay();
-    let plain = name.encapsulation() == Encapsulation::None && name != BackendName::Direct;
-    let trunk = setting.is_trunk();
-    topology::impossible(name, setting)
-        .or_else(|| {
-            let reason = match setting.feature {
-                Feature::SecurityOff => "port security is Overlane's",
-                _ => "the laboratory has routers and firewalls of Overlane alone",
-            };
-            let asked = setting.feature != Feature::Default;
-            refuse(asked && !name.is_overlane(), reason)
-        })
-        .or_else(|| {
-            let tester = setting.far_end == FarEnd::Tester;
-            refuse(tester && tunnel, "a bare tester takes no tunnels")
-        })
-        .or_else(|| {
-            let many = setting.vnis > topology::layout::TAGS_PER_DEVICE;
-            let reason = "more networks than a guest's device has tags: it tells guests' devices \
-                          by their MAC alone, which is one for all of them";
-            refuse(plain && trunk && many, reason)
-        })
-        .or_else(|| match name {
-            BackendName::KernelVlan | BackendName::KernelVxlan | BackendName::KernelGeneve => {
-                let reason = "it has no trunks in this laboratory: a tag for each network takes a \
-                              bridge that filters VLANs";
-                refuse(trunk, reason)
-            }
-            _ => None,
-        })
 }
 
 /// The networks that have ports on a host, with the ports' devices; none of them is a trunk.

@@ -2,8 +2,8 @@
 //! [`overlane`](super::overlane). What a feature adds to it is in [`overlane_services`](super::overlane_services).
 
 use super::overlane_services;
-use crate::record::{Encapsulation, Family, Feature, Setting};
 use crate::topology::{Guest, GuestPort, Network, Topology, UPLINK};
+use overlane_analysis::record::{Encapsulation, Family, Feature, Setting};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -151,7 +151,7 @@ pub(super) mod tests {
                 ("a", layout::host_address(setting.underlay, 0)),
                 ("b", layout::host_address(setting.underlay, 1)),
             ],
-            networks: (0..layout::networks(&setting))
+            networks: (0..setting.networks())
                 .map(|index| Network::of(&setting, index))
                 .collect(),
             ports: vec![FabricPort {

@@ -2,9 +2,9 @@
 //! gateway with its leg, NAT.
 
 use super::overlane_fabric::{Fabric, push as line};
-use crate::record::{Family, Feature, Rules};
 use crate::topology::LEG;
 use crate::topology::layout::{self, ROUTER_MAC, Subnet};
+use overlane_analysis::record::{Family, Feature, Rules};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -135,7 +135,7 @@ fn push_gateway(text: &mut String, fabric: &Fabric<'_>) {
 mod tests {
     use super::super::overlane_fabric::tests::text;
     use super::*;
-    use crate::record::{Encapsulation, Setting};
+    use overlane_analysis::record::{Encapsulation, Setting};
 
     fn with(feature: Feature) -> String {
         let setting = Setting {

@@ -23,7 +23,7 @@
 //! told to their sender (packet sockets, IP_RECVERR): it counts them as refused, not as sent.
 
 use super::counters::{Counters, Device, Part};
-use crate::record::Accounting;
+use overlane_analysis::record::Accounting;
 use overlane_net::LinkStats;
 use overlane_traffic::message;
 use std::collections::BTreeMap;

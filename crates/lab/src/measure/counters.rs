@@ -3,9 +3,9 @@
 
 use crate::backends::Backend;
 use crate::error::LabError;
-use crate::record::BackendName;
 use crate::session::Session;
 use crate::topology::{LEG, Node, PathDevice, Topology, UPLINK};
+use overlane_analysis::record::BackendName;
 use overlane_net::{LinkStats, ethtool};
 use std::collections::BTreeMap;
 use std::fs;

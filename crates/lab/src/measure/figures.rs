@@ -1,8 +1,8 @@
 //! From readings to figures: rates, losses, costs, and what held them down. Pure arithmetic.
 
 use super::traffic::{Readings, Totals};
-use crate::record::{Accounting, Bound, Cpu, CpuPerGbps, TcpSummary, Test, Workload};
-use crate::results::Metric;
+use overlane_analysis::record::{Accounting, Bound, Cpu, CpuPerGbps, TcpSummary, Test, Workload};
+use overlane_analysis::results::Metric;
 use overlane_traffic::message::{Counters, Reading, TcpState};
 
 /// At this share of what the traffic tool does alone the tool is the bound.
@@ -173,7 +173,7 @@ pub(super) fn cpu_per_gbps(cpu: &Cpu, goodput_gbps: Option<f64>) -> CpuPerGbps {
         let cost = goodput_gbps.map(|goodput| busy_percent / goodput);
         cost.filter(|cost| cost.is_finite())
     };
-    let host = |host: &Option<crate::record::CpuUse>| {
+    let host = |host: &Option<overlane_analysis::record::CpuUse>| {
         let busy = host.as_ref().map(|host| host.busy_percent);
         busy.and_then(cost)
     };

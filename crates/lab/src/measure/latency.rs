@@ -1,6 +1,6 @@
 //! Latencies of a sample: those of all pairs as one distribution.
 
-use crate::record::Latency;
+use overlane_analysis::record::Latency;
 use overlane_traffic::Histogram;
 use overlane_traffic::message::Reading;
 

@@ -2,7 +2,7 @@
 
 use super::traffic::Readings;
 use crate::error::LabError;
-use crate::record::Memory;
+use overlane_analysis::record::Memory;
 use overlane_traffic::message::Reading;
 use std::fs;
 

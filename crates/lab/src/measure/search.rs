@@ -7,9 +7,9 @@ use super::{Place, Request, finish, pairs};
 use crate::agents::Agents;
 use crate::cpu_time::CpuTimes;
 use crate::error::LabError;
-use crate::record::{Bound, Sample, SearchRecord, TrialCpu};
-use crate::search::{Limits, Outcome, Preset, Trial, search};
 use crate::watch::Live;
+use overlane_analysis::record::{Bound, Sample, SearchRecord, TrialCpu};
+use overlane_analysis::search::{Limits, Outcome, Preset, Trial, search};
 use std::time::{Duration, Instant};
 
 /// Length of the trial as fast as it goes, which comes first: it warms up, and shows what the sender reaches.
@@ -134,7 +134,7 @@ impl Trials<'_, '_> {
         let lasted = began.elapsed();
         let cpu = CpuTimes::now()?.since(&before, &session.cpus);
         let totals = traffic.stop()?;
-        let busy = |host: &Option<crate::record::CpuUse>| {
+        let busy = |host: &Option<overlane_analysis::record::CpuUse>| {
             let host = host.as_ref();
             host.map(|host| host.busy_percent)
         };

@@ -9,9 +9,9 @@
 use super::work;
 use crate::agents::{Agent, Agents};
 use crate::error::LabError;
-use crate::record::CellKey;
 use crate::session::Session;
 use crate::topology::Topology;
+use overlane_analysis::record::CellKey;
 use overlane_traffic::message::{Answer, Counters, Order, Reading, TcpState};
 use std::time::Duration;
 

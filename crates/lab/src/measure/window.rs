@@ -4,11 +4,11 @@
 use super::traffic::{Latest, Readings, Traffic};
 use crate::cpu_time::CpuTimes;
 use crate::error::LabError;
-use crate::record::{Cpu, Interval, Test};
 use crate::relay::CpuTime;
 use crate::session::Session;
 use crate::topology::Topology;
 use crate::watch::Live;
+use overlane_analysis::record::{Cpu, Interval, Test};
 use overlane_traffic::message::{Counters, Reading};
 use std::time::{Duration, Instant};
 

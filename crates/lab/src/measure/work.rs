@@ -1,14 +1,14 @@
 //! What a cell's workload means for the agents: sizes, rates, socket buffers, and which side each agent plays.
 
 use crate::error::LabError;
-use crate::record::{CellKey, Encapsulation, Family, FarEnd, Test, Workload};
 use crate::topology::Pair;
-use overlane_traffic::message::{Direction, FRAME_PORT, Lane, Role, SEQUENCE_BYTES, Work};
+use overlane_analysis::record::{CellKey, Encapsulation, Family, FarEnd, Test, Workload};
+use overlane_analysis::study::limits::{
+    ETHERNET_BYTES, FCS_BYTES, UDP_BYTES, ip_bytes, largest_frame_bytes, smallest_frame_bytes,
+};
+use overlane_traffic::message::{Direction, FRAME_PORT, Lane, Role, Work};
 use std::fs;
 
-const ETHERNET_BYTES: u32 = 14;
-const FCS_BYTES: u32 = 4;
-const UDP_BYTES: u32 = 8;
 /// A request of udp_rr without a response is sent again after this: long against any round trip over a virtual cable,
 /// short against a sample.
 const TIMEOUT_MS: u32 = 200;
@@ -20,29 +20,6 @@ const PACKET_BUFFER_BYTES: u32 = 4 << 20;
 const SUPER_PACKET_DATAGRAMS: u32 = 40;
 /// Their bytes together: below the 64 kB of a packet, with room for what an overlay puts in front.
 const SUPER_PACKET_BYTES: u32 = 64_000;
-
-/// Bytes of the headers in front of a datagram's payload, below the frame's end.
-fn ip_bytes(family: Family) -> u32 {
-    match family {
-        Family::Ipv4 => 20,
-        Family::Ipv6 => 40,
-    }
-}
-
-/// The smallest frame, with its FCS, that carries a numbered packet.
-pub(crate) fn smallest_frame_bytes(family: Family) -> u32 {
-    ETHERNET_BYTES + ip_bytes(family) + UDP_BYTES + SEQUENCE_BYTES + FCS_BYTES
-}
-
-/// The largest frame, with its FCS and without a tag, that a device of this MTU takes.
-pub(crate) fn largest_frame_bytes(mtu: u32) -> u32 {
-    ETHERNET_BYTES + mtu + FCS_BYTES
-}
-
-/// The largest payload of a datagram that a device of this MTU takes as one packet.
-pub(crate) fn largest_datagram_bytes(family: Family, mtu: u32) -> u32 {
-    mtu - ip_bytes(family) - UDP_BYTES
-}
 
 /// How many datagrams of so many bytes a super-packet holds.
 pub(super) fn super_packet_datagrams(bytes: u32) -> u32 {
@@ -217,7 +194,9 @@ fn congestion() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BackendName, GroupKey, Setting};
+    use overlane_analysis::record::{BackendName, GroupKey, Setting};
+    use overlane_analysis::study::limits;
+    use overlane_traffic::message;
 
     fn cell(test: Test, bytes: u32, setting: Setting) -> CellKey {
         let workload = Workload {
@@ -229,6 +208,13 @@ mod tests {
             search: None,
         };
         GroupKey { workload, setting }.cell(BackendName::Bridge)
+    }
+
+    #[test]
+    fn studies_and_the_traffic_tool_have_the_same_limits() {
+        assert_eq!(limits::MAX_INSTANCES, message::MAX_INSTANCES);
+        assert_eq!(limits::MAX_MESSAGE_BYTES, message::MAX_MESSAGE_BYTES);
+        assert_eq!(limits::SEQUENCE_BYTES, message::SEQUENCE_BYTES);
     }
 
     #[test]
@@ -308,7 +294,5 @@ mod tests {
             assert_eq!((payload_bytes, rate_pps), (payload, Some(5e4)));
             assert_eq!(segments, datagrams);
         }
-        assert_eq!(largest_datagram_bytes(Family::Ipv4, 1500), 1472);
-        assert_eq!(largest_datagram_bytes(Family::Ipv6, 8900), 8852);
     }
 }

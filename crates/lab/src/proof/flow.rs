@@ -3,9 +3,9 @@
 
 use super::Expected;
 use crate::frames::{Frame, Tunnel};
-use crate::record::Feature;
 use crate::topology::layout::Subnet;
 use crate::topology::{Network, Pair, Topology};
+use overlane_analysis::record::Feature;
 use std::net::IpAddr;
 
 /// The packets of one network between the guests of a pair.

@@ -3,7 +3,7 @@
 use super::flow::Counts;
 use super::*;
 use crate::frames::tests::{A, B, GENEVE, VXLAN, ip, tagged, tunnelled};
-use crate::record::Setting;
+use overlane_analysis::record::Setting;
 use std::net::IpAddr;
 
 const VLAN: u16 = 100;

@@ -1,6 +1,6 @@
 //! The addresses and MACs of guests, hosts and routers.
 
-use crate::record::{Family, Feature, Setting};
+use overlane_analysis::record::{Family, Feature, Setting};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The MAC of every router, on all its interfaces; above those of guests.
@@ -103,8 +103,9 @@ pub(crate) fn prefix(family: Family) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{MAX_PAIRS, guest_numbers};
+    use super::super::layout::guest_numbers;
     use super::*;
+    use overlane_analysis::study::limits::MAX_PAIRS;
 
     #[test]
     fn addresses_stay_within_the_ranges_for_benchmarks() {

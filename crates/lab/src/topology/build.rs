@@ -6,9 +6,10 @@ use super::{
     UPLINK,
 };
 use crate::error::LabError;
-use crate::record::{BackendName, FarEnd, Feature, GuestKind, Setting};
 use crate::relay::{Join, Relay};
 use crate::session::Session;
+use overlane_analysis::record::{BackendName, FarEnd, Feature, GuestKind, Setting};
+use overlane_analysis::study::possible;
 
 /// Longer than any run: what a switch learned stays when a measurement has one direction alone.
 pub(crate) const AGEING_SECONDS: u32 = 86_400;
@@ -21,7 +22,7 @@ impl Topology {
         copy: u8,
         setting: Setting,
     ) -> Result<Self, LabError> {
-        if let Some(reason) = super::impossible(backend, &setting) {
+        if let Some(reason) = possible::impossible(backend, &setting) {
             return Err(LabError::Unable { reason });
         }
         let mut site = Site {

@@ -4,23 +4,14 @@
 pub(crate) use super::addresses::{
     LEG_MAC, ROUTER_MAC, Subnet, guest_address, guest_mac, host_address, prefix, underlay_network,
 };
-use crate::record::{BackendName, Encapsulation, FarEnd, Setting};
+use overlane_analysis::record::{BackendName, Encapsulation, FarEnd, Setting};
+use overlane_analysis::study::limits::TAGS_PER_DEVICE;
 use std::ops::Range;
 
 /// The VNI of the first network; the others follow.
 pub(crate) const FIRST_VNI: u32 = 5001;
 /// The VLAN that plays its part where there is no tunnel, and no trunk.
 pub(crate) const FIRST_VLAN: u16 = 100;
-/// Most tags of one device: a guest with more has more devices.
-pub(crate) const TAGS_PER_DEVICE: u32 = 2047;
-/// VLAN identifiers that may be used (IEEE 802.1Q §9.6: 0 and 4095 are none).
-pub(crate) const VLANS: u32 = 4094;
-/// Most pairs: the last octet of the guests' addresses counts them, two to a pair.
-pub(crate) const MAX_PAIRS: u32 = 100;
-/// Most hosts: so many namespaces with a switch each are no use beyond.
-pub(crate) const MAX_HOSTS: u32 = 16;
-/// Most networks.
-pub(crate) const MAX_NETWORKS: u32 = 4096;
 
 /// One network of the guests, a logical switch where the backend has such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +33,6 @@ impl Network {
             vni: FIRST_VNI + index,
             vlan: first.saturating_add(u16::try_from(index).unwrap_or(u16::MAX)),
         }
-    }
-}
-
-/// How many networks there are: a router joins those of the senders to as many of the receivers.
-pub(crate) fn networks(setting: &Setting) -> u32 {
-    let vnis = setting.vnis.max(1);
-    if setting.feature.joins_switches() {
-        2 * vnis
-    } else {
-        vnis
     }
 }
 
@@ -168,7 +149,7 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Family, Feature, GuestKind};
+    use overlane_analysis::record::{Family, Feature, GuestKind};
 
     fn setting(pairs: u32, vnis: u32) -> Setting {
         Setting {
@@ -246,7 +227,7 @@ mod tests {
             feature: Feature::Routing,
             ..setting(4, 3)
         };
-        assert_eq!(networks(&setting), 6);
+        assert_eq!(setting.networks(), 6);
         let of = |plans: Vec<PortPlan>| plans[0].networks.clone();
         for pair in 0..4 {
             let near = of(ports(&setting, pair)).start;
@@ -256,7 +237,7 @@ mod tests {
             feature: Feature::Gateway,
             ..setting
         };
-        assert_eq!(networks(&gateway), 3);
+        assert_eq!(gateway.networks(), 3);
         assert_eq!(
             of(receiver_ports(&gateway, 1)),
             1..2,

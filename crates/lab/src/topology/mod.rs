@@ -20,18 +20,16 @@ mod addresses;
 mod build;
 pub(crate) mod layout;
 mod node;
-mod possible;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use build::AGEING_SECONDS;
 pub(crate) use layout::Network;
 pub(crate) use node::Node;
-pub(crate) use possible::{impossible, impossible_feature};
 
 use crate::error::LabError;
-use crate::record::{BackendName, FarEnd, GuestKind, Hop, Setting};
 use crate::relay::{CpuTime, Relay};
+use overlane_analysis::record::{BackendName, FarEnd, GuestKind, Hop, Setting};
 use overlane_net::netns;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -157,7 +155,7 @@ impl Topology {
 
     /// The networks, as the backends number them.
     pub(crate) fn networks(&self) -> impl Iterator<Item = Network> + use<'_> {
-        (0..layout::networks(&self.setting)).map(|index| Network::of(&self.setting, index))
+        (0..self.setting.networks()).map(|index| Network::of(&self.setting, index))
     }
 
     /// A host's underlay address.

@@ -1,8 +1,8 @@
 //! One namespace of a topology: a guest's, a host's, or the switch between more than two hosts.
 
 use crate::error::LabError;
-use crate::record::Hop;
 use crate::session::Session;
+use overlane_analysis::record::Hop;
 use overlane_net::netns::Netns;
 use overlane_net::{Netlink, ethtool, sysctl, sysfs};
 use std::net::IpAddr;

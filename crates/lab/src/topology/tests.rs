@@ -5,9 +5,10 @@
 use super::*;
 use crate::backends;
 use crate::proof;
-use crate::record::{Family, Feature, MtuClass};
 use crate::session::Session;
 use nix::unistd::geteuid;
+use overlane_analysis::record::{Family, Feature, MtuClass};
+use overlane_analysis::study::possible;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -43,7 +44,7 @@ fn prove_all(setting: Setting) {
     let pid = std::process::id();
     for name in BackendName::ALL {
         let missing = backends::check(&session, name).unwrap();
-        if let Some(reason) = backends::unsupported(name, &setting).or(missing) {
+        if let Some(reason) = possible::unsupported(name, &setting).or(missing) {
             eprintln!("left out: {name}: {reason}");
             continue;
         }
@@ -207,7 +208,7 @@ fn routers_firewalls_and_gateways() {
 
 #[test]
 fn a_feature_says_where_it_cannot_be() {
-    let reason = |name, setting| backends::unsupported(name, &setting).unwrap_or_default();
+    let reason = |name, setting| possible::unsupported(name, &setting).unwrap_or_default();
     for feature in Feature::ALL.into_iter().filter(|f| f.is_service()) {
         let usual = Setting {
             feature,
@@ -241,7 +242,7 @@ fn a_feature_says_where_it_cannot_be() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let reason = |name, setting| backends::unsupported(name, &setting).unwrap_or_default();
+    let reason = |name, setting| possible::unsupported(name, &setting).unwrap_or_default();
     let usual = Setting::default();
     let tester = Setting {
         far_end: FarEnd::Tester,

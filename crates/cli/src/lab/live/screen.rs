@@ -227,7 +227,7 @@ impl Paint {
 mod tests {
     use std::time::Duration;
 
-    use overlane_lab::record::{BackendName, CellKey, GroupKey, Setting, Test, Workload};
+    use overlane_analysis::record::{BackendName, CellKey, GroupKey, Setting, Test, Workload};
     use overlane_lab::watch::Event;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

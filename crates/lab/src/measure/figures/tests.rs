@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::CpuUse;
+use overlane_analysis::record::CpuUse;
 
 fn reading(at_ms: u64, cpu_ms: u64, counters: Counters) -> Reading {
     Reading {

@@ -1,0 +1,102 @@
+//! How long a plan takes, estimated before anything runs: `lab plan` prints it, the live view counts down from it,
+//! and a test holds the shipped quick matrices to it. Measured on two CPUs of 2.6 GHz.
+
+use super::{Block, WorkloadCells};
+use crate::record::{Setting, Workload};
+use crate::search::{Goal, Preset};
+
+/// Once a run: the steadiness probes, the record of the machine, the report.
+pub(super) const RUN_SECONDS: f64 = 6.0;
+/// One network: namespaces, devices, the switch, agents, path proof, and taking it all down.
+const NETWORK_SECONDS: f64 = 1.75;
+/// The plain cable that the tester is measured on alone.
+const CABLE_SECONDS: f64 = 1.5;
+/// What a sample takes besides its window: orders, connections, the ramp.
+const SAMPLE_SECONDS: f64 = 0.22;
+/// What it takes more with packets: those under way when the sender stops have to arrive.
+const DRAIN_SECONDS: f64 = 0.2;
+/// The window in which the tester is measured alone.
+pub const CEILING_SECONDS: f64 = 0.25;
+/// So often, and the best counts: what held one of them down was no property of the tester.
+pub const CEILING_SAMPLES: u32 = 3;
+/// The trial that finds a search's largest load.
+const FREE_TRIAL_SECONDS: f64 = 0.6;
+/// Loads that a search tries before it bisects: the highest, what came through of it, and one below.
+const FIRST_LOADS: f64 = 3.0;
+
+/// Building and removing a network of this setting.
+fn network_seconds(setting: &Setting) -> f64 {
+    let more = |count: u32, usual: u32| f64::from(count.saturating_sub(usual));
+    NETWORK_SECONDS
+        + 0.4 * more(setting.pairs, 1)
+        + 0.4 * more(setting.hosts, 2)
+        + 0.001 * more(setting.vnis, 1)
+}
+
+/// A sample, or a warm-up, with a window of `seconds`.
+fn sample_seconds(workload: &Workload, seconds: f64) -> f64 {
+    let drain = if workload.test.is_packets() {
+        DRAIN_SECONDS
+    } else {
+        0.0
+    };
+    seconds + SAMPLE_SECONDS + drain
+}
+
+/// All trials of one search: each goal tries the first loads, then halves a factor of two down to its width; most loads are
+/// decided as soon as the outstanding trials cannot change the verdict.
+fn search_seconds(preset: Preset) -> f64 {
+    let goal = |goal: &Goal| {
+        let parts = goal.parts();
+        let trial_seconds = parts.final_trial.as_secs_f64();
+        let loads = FIRST_LOADS + (std::f64::consts::LN_2 / parts.width).log2();
+        let sum = parts.duration_sum.as_secs_f64() / trial_seconds;
+        let trials = (sum * (1.0 - parts.exceed_ratio)).ceil();
+        loads * trials * (trial_seconds + SAMPLE_SECONDS + DRAIN_SECONDS)
+    };
+    preset.goals().iter().map(goal).sum()
+}
+
+impl WorkloadCells {
+    /// One cell's warm-up and samples.
+    pub fn cell_seconds(&self, seconds: f64, warm_up_seconds: f64) -> f64 {
+        self.samples_seconds(self.samples, seconds, warm_up_seconds)
+    }
+
+    pub(super) fn samples_seconds(&self, samples: u32, seconds: f64, warm_up_seconds: f64) -> f64 {
+        let search = self.workload.search.map_or(0.0, |preset| {
+            sample_seconds(&self.workload, FREE_TRIAL_SECONDS) + search_seconds(preset)
+        });
+        // What the rate that was found costs is an ordinary sample.
+        let one = search + sample_seconds(&self.workload, seconds);
+        sample_seconds(&self.workload, warm_up_seconds) + f64::from(samples) * one
+    }
+
+    /// The tester alone at this workload, for each MTU class.
+    fn ceilings_seconds(&self) -> f64 {
+        let classes = classes(self.cells.iter().map(|cell| &cell.group.setting));
+        let samples = f64::from(CEILING_SAMPLES) * f64::from(count(classes));
+        samples * sample_seconds(&self.workload, CEILING_SECONDS)
+    }
+}
+
+impl Block {
+    /// All but the samples of its cells: building, path proofs, the tester alone, taking down.
+    pub(super) fn overhead_seconds(&self) -> f64 {
+        let settings = || self.networks.iter().map(|network| &network.setting);
+        let networks: f64 = settings().map(network_seconds).sum();
+        let ceilings = self.workloads.iter().map(WorkloadCells::ceilings_seconds);
+        networks + f64::from(count(classes(settings()))) * CABLE_SECONDS + ceilings.sum::<f64>()
+    }
+}
+
+/// How many MTU classes occur.
+fn classes<'a>(settings: impl Iterator<Item = &'a Setting>) -> usize {
+    let classes: std::collections::BTreeSet<_> =
+        settings.map(|setting| setting.mtu_class).collect();
+    classes.len()
+}
+
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
