@@ -5,9 +5,9 @@
 //! failed, is an error that names the guest.
 
 use crate::error::LabError;
-use crate::interrupt::Interrupts;
-use crate::process::{Process, own_program};
+use crate::machine::interrupt::Interrupts;
 use crate::session::Session;
+use crate::session::process::{Process, own_program};
 use crate::topology::{Guest, Topology};
 use overlane_traffic::message::{Answer, Counters, Order, VERSION};
 use std::collections::VecDeque;

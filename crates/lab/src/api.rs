@@ -92,10 +92,10 @@ pub fn resume(dir: &Path, version: &str, watch: &mut dyn Watch) -> Result<RunSum
 
 /// Looks at what this machine can run.
 pub fn doctor() -> Result<Doctor, LabError> {
-    crate::doctor::doctor()
+    crate::machine::doctor::doctor()
 }
 
 /// Undoes what dead runs left behind.
 pub fn cleanup() -> Result<CleanupReport, LabError> {
-    crate::undo::cleanup()
+    crate::session::undo::cleanup()
 }

@@ -16,28 +16,13 @@ mod agents;
 mod api;
 mod backends;
 mod bench;
-mod capture;
-mod cpu_time;
-mod cpus;
-mod doctor;
-mod environment;
-mod frames;
-mod interrupt;
-mod journal;
+mod machine;
 mod measure;
-mod noise;
-mod process;
 mod proof;
 mod relay;
 mod run;
 mod session;
-#[expect(
-    unsafe_code,
-    reason = "the hook between fork and exec and a socket option have no safe wrapper"
-)]
-mod sys;
 mod topology;
-mod undo;
 
 pub use api::{
     CleanupReport, Doctor, DoctorItem, DoctorState, RunRequest, RunSummary, cleanup, doctor,

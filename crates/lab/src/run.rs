@@ -4,9 +4,9 @@
 use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
+use crate::machine::{environment, noise};
 use crate::session::Session;
 use crate::watch::{Event, Watch};
-use crate::{environment, noise};
 use overlane_analysis::AnalysisError;
 use overlane_analysis::plan::Plan;
 use overlane_analysis::record::{Cell, CellKey, CellStatus, Run, SCHEMA, rounds};

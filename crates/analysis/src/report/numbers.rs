@@ -4,10 +4,10 @@ use crate::results::Metric;
 use crate::stats::Summary;
 
 /// What stands where nothing was measured.
-pub(super) const NONE: &str = "–";
+pub(in crate::report) const NONE: &str = "–";
 
 /// A number with three significant digits, never fewer than all of its whole ones.
-pub(super) fn short(value: f64) -> String {
+pub(in crate::report) fn short(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
@@ -18,7 +18,7 @@ pub(super) fn short(value: f64) -> String {
 }
 
 /// A number with `digits` decimals and thin spaces between thousands.
-pub(super) fn fixed(value: f64, digits: usize) -> String {
+pub(in crate::report) fn fixed(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |w| ("−", w));
@@ -33,7 +33,7 @@ pub(super) fn fixed(value: f64, digits: usize) -> String {
 }
 
 /// One value of a metric, without its unit.
-pub(super) fn value(metric: Metric, value: f64) -> String {
+pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::UnderlayRate | Metric::Rate | Metric::Transactions => short(value / 1000.0),
         Metric::UnderlayPacket
@@ -57,7 +57,7 @@ pub(super) fn value(metric: Metric, value: f64) -> String {
 }
 
 /// A share of lost packets in per cent: small ones keep their digits, none is a plain 0.
-pub(super) fn loss(percent: f64) -> String {
+pub(in crate::report) fn loss(percent: f64) -> String {
     match percent.abs() {
         0.0 => "0".to_owned(),
         v if v < 0.000_1 => "< 0.0001".to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn loss(percent: f64) -> String {
 }
 
 /// The quantity in words.
-pub(super) const fn name(metric: Metric) -> &'static str {
+pub(in crate::report) const fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::Goodput => "Goodput",
         Metric::Transactions => "Transactions",
@@ -104,7 +104,7 @@ pub(super) const fn name(metric: Metric) -> &'static str {
 }
 
 /// The unit in which [`value`] writes it; empty for a count.
-pub(super) const fn unit(metric: Metric) -> &'static str {
+pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
     match metric {
         Metric::Goodput => "Gbit/s",
         Metric::Transactions => "thousand/s",
@@ -125,7 +125,7 @@ pub(super) const fn unit(metric: Metric) -> &'static str {
 }
 
 /// `Goodput Gbit/s`: the head of a column.
-pub(super) fn heading(metric: Metric) -> String {
+pub(in crate::report) fn heading(metric: Metric) -> String {
     format!("{} {}", name(metric), unit(metric))
         .trim_end()
         .to_owned()
@@ -133,7 +133,7 @@ pub(super) fn heading(metric: Metric) -> String {
 
 /// (`3.0 %`, `[2.0, 4.0]`) or (`×2.10`, `[2.00, 2.20]`): how much a ratio differs from 1, as one says it. What is not
 /// proven, and what is far from 1, stays a ratio.
-pub(super) fn amount(value: f64, ci95: Option<[f64; 2]>) -> (String, String) {
+pub(in crate::report) fn amount(value: f64, ci95: Option<[f64; 2]>) -> (String, String) {
     let proven = ci95.filter(|[low, high]| *low > 1.0 || *high < 1.0);
     let Some([low, high]) = proven.filter(|_| (0.5..1.95).contains(&value)) else {
         return (ratio(value), ratio_interval(ci95));
@@ -152,7 +152,7 @@ pub(super) fn amount(value: f64, ci95: Option<[f64; 2]>) -> (String, String) {
 }
 
 /// `+3.2`, `−0.4`: a number with its sign.
-pub(super) fn signed(value: f64, digits: usize) -> String {
+pub(in crate::report) fn signed(value: f64, digits: usize) -> String {
     let text = fixed(value, digits);
     if value > 0.0 && text.chars().any(|c| ('1'..='9').contains(&c)) {
         format!("+{text}")
@@ -162,19 +162,19 @@ pub(super) fn signed(value: f64, digits: usize) -> String {
 }
 
 /// `[−4.1, −2.2]`; empty without an interval.
-pub(super) fn signed_interval(ci95: Option<[f64; 2]>, digits: usize) -> String {
+pub(in crate::report) fn signed_interval(ci95: Option<[f64; 2]>, digits: usize) -> String {
     ci95.map_or_else(String::new, |[low, high]| {
         format!("[{}, {}]", signed(low, digits), signed(high, digits))
     })
 }
 
 /// `14.2`, or the dash.
-pub(super) fn mean(metric: Metric, summary: Option<&Summary>) -> String {
+pub(in crate::report) fn mean(metric: Metric, summary: Option<&Summary>) -> String {
     summary.map_or_else(|| NONE.to_owned(), |s| value(metric, s.mean))
 }
 
 /// `[13.9, 14.5]`; empty without an interval.
-pub(super) fn interval(metric: Metric, summary: Option<&Summary>) -> String {
+pub(in crate::report) fn interval(metric: Metric, summary: Option<&Summary>) -> String {
     summary
         .and_then(|s| s.ci95)
         .map_or_else(String::new, |[low, high]| {
@@ -183,7 +183,7 @@ pub(super) fn interval(metric: Metric, summary: Option<&Summary>) -> String {
 }
 
 /// `×1.42`, or `×0.043`: a ratio with at least two significant digits.
-pub(super) fn ratio(value: f64) -> String {
+pub(in crate::report) fn ratio(value: f64) -> String {
     let digits = if value >= 9.995 {
         1
     } else if value >= 0.0995 {
@@ -196,7 +196,7 @@ pub(super) fn ratio(value: f64) -> String {
 
 /// `[1.38, 1.45]`; empty without an interval. An end that would read as 1 without being 1 gets a
 /// third decimal, because on which side of 1 it lies is what the verdict hangs on.
-pub(super) fn ratio_interval(ci95: Option<[f64; 2]>) -> String {
+pub(in crate::report) fn ratio_interval(ci95: Option<[f64; 2]>) -> String {
     let plain = |v: f64| {
         if v != 1.0 && (v - 1.0).abs() < 0.005 {
             return fixed(v, 3);
@@ -209,7 +209,7 @@ pub(super) fn ratio_interval(ci95: Option<[f64; 2]>) -> String {
 }
 
 /// `2026-11-21 05:12 UTC` of ms since 1970.
-pub(super) fn utc(unix_ms: u64) -> String {
+pub(in crate::report) fn utc(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
     let (year, month, day) = civil(minutes / 1440);
     let (hour, minute) = (minutes / 60 % 24, minutes % 60);
@@ -217,7 +217,7 @@ pub(super) fn utc(unix_ms: u64) -> String {
 }
 
 /// `4 min 12 s`
-pub(super) fn duration(ms: u64) -> String {
+pub(in crate::report) fn duration(ms: u64) -> String {
     match (ms / 60_000, ms / 1000 % 60) {
         (0, seconds) => format!("{seconds} s"),
         (minutes, seconds) => format!("{minutes} min {seconds} s"),

@@ -4,34 +4,36 @@ use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, GuestKind, Te
 use crate::results::{Analysis, Axis, CellFigures, Compared, Metric};
 use crate::study::View;
 
-use super::content::{Block, Line, Section, Span};
-use super::numbers::{duration, utc};
-use super::words::{Names, VIRTUAL, VIRTUAL_MACHINES, describe};
-use super::{
-    accounting, answers, cells, charts, comparisons, cpus, heat, host, latency, missing, published,
-    searches, views,
+use crate::report::block::{Block, Line, Section, Span};
+use crate::report::glossary::{VIRTUAL, VIRTUAL_MACHINES, describe};
+use crate::report::names::Names;
+use crate::report::numbers::{duration, utc};
+use crate::report::sections::{
+    accounting, answers, cells, charts, comparisons, cpus, heat, host, latency, published,
+    searches, unmeasured,
 };
+use crate::report::views;
 
 /// Settings that are shown at once; the others unfold.
 const SHOWN: usize = 6;
 
 /// A report, ready to be written.
-pub(super) struct Page {
+pub(in crate::report) struct Page {
     /// The line over the title.
-    pub(super) over: String,
+    pub(in crate::report) over: String,
     /// The title.
-    pub(super) title: String,
+    pub(in crate::report) title: String,
     /// What comes before the first section.
-    pub(super) intro: Vec<Block>,
+    pub(in crate::report) intro: Vec<Block>,
     /// The sections in their order; those without data are left out.
-    pub(super) sections: Vec<Section>,
+    pub(in crate::report) sections: Vec<Section>,
     /// The last line.
-    pub(super) footer: String,
+    pub(in crate::report) footer: String,
 }
 
 impl Page {
     /// The report of a run.
-    pub(super) fn of(analysis: &Analysis<'_>) -> Self {
+    pub(in crate::report) fn of(analysis: &Analysis<'_>) -> Self {
         let report = Report::of(analysis);
         let r = &report;
         let mut sections = vec![
@@ -61,9 +63,9 @@ impl Page {
                 "Beside the published study",
                 published::blocks(r),
             ),
-            section("missing", "What was not measured", missing::cells(r)),
-            section("warnings", "Warnings", missing::warnings(r)),
-            section("discarded", "Discarded samples", missing::discarded(r)),
+            section("missing", "What was not measured", unmeasured::cells(r)),
+            section("warnings", "Warnings", unmeasured::warnings(r)),
+            section("discarded", "Discarded samples", unmeasured::discarded(r)),
             section("method", "How it was measured", host::method(r)),
             section("host", "The machine", host::blocks(r)),
             section("repeat", "Repeat it", host::repeat(r)),
@@ -80,16 +82,20 @@ impl Page {
 }
 
 /// A section.
-pub(super) fn section(id: &'static str, title: &'static str, blocks: Vec<Block>) -> Section {
+pub(in crate::report) fn section(
+    id: &'static str,
+    title: &'static str,
+    blocks: Vec<Block>,
+) -> Section {
     Section { id, title, blocks }
 }
 
 /// A run with what all parts of its report need.
-pub(super) struct Report<'a> {
+pub(in crate::report) struct Report<'a> {
     /// The run, analysed.
-    pub(super) analysis: &'a Analysis<'a>,
+    pub(in crate::report) analysis: &'a Analysis<'a>,
     /// Names and anchors.
-    pub(super) names: Names,
+    pub(in crate::report) names: Names,
     headline: Vec<GroupKey>,
 }
 
@@ -103,12 +109,12 @@ impl<'a> Report<'a> {
     }
 
     /// The study's views.
-    pub(super) fn views(&self) -> &'a [View] {
+    pub(in crate::report) fn views(&self) -> &'a [View] {
         &self.analysis.run.study.views
     }
 
     /// The cells of a group that were measured.
-    pub(super) fn measured(&self, group: GroupKey) -> Vec<&CellFigures<'a>> {
+    pub(in crate::report) fn measured(&self, group: GroupKey) -> Vec<&CellFigures<'a>> {
         self.analysis
             .in_group(group)
             .filter(|figures| figures.is_measured())
@@ -116,14 +122,14 @@ impl<'a> Report<'a> {
     }
 
     /// The figures of a cell that was measured.
-    pub(super) fn figures(&self, key: CellKey) -> Option<&CellFigures<'a>> {
+    pub(in crate::report) fn figures(&self, key: CellKey) -> Option<&CellFigures<'a>> {
         self.analysis
             .cell(key)
             .filter(|figures| figures.is_measured())
     }
 
     /// The groups of a test, those that the study puts first before the others.
-    pub(super) fn groups(&self, keep: impl Fn(Test) -> bool) -> Vec<GroupKey> {
+    pub(in crate::report) fn groups(&self, keep: impl Fn(Test) -> bool) -> Vec<GroupKey> {
         let all = self
             .analysis
             .groups
@@ -136,12 +142,12 @@ impl<'a> Report<'a> {
     }
 
     /// Is it one of the groups that the study puts first?
-    pub(super) fn is_headline(&self, group: &GroupKey) -> bool {
+    pub(in crate::report) fn is_headline(&self, group: &GroupKey) -> bool {
         self.headline.contains(group)
     }
 
     /// The comparison of two cells, as it stands in `result.json` or computed in the same way.
-    pub(super) fn compare(
+    pub(in crate::report) fn compare(
         &self,
         axis: Axis,
         a: CellKey,
@@ -153,7 +159,7 @@ impl<'a> Report<'a> {
     }
 
     /// The network that the others of a group are held against: the study's baseline, else a plain one, else the limit.
-    pub(super) fn baseline(&self, group: GroupKey) -> Option<CellKey> {
+    pub(in crate::report) fn baseline(&self, group: GroupKey) -> Option<CellKey> {
         let asked = self.views().iter().filter_map(|view| match view {
             View::CpuSteps { baseline, .. } => Some(baseline.iter().copied()),
             _ => None,
@@ -176,7 +182,7 @@ impl<'a> Report<'a> {
     }
 
     /// Blocks group by group: the first at once, the rest unfolded on demand.
-    pub(super) fn by_group(
+    pub(in crate::report) fn by_group(
         &self,
         keep: impl Fn(Test) -> bool,
         blocks: impl Fn(GroupKey) -> Vec<Block>,

@@ -1,6 +1,6 @@
 //! The pages of the fixtures, read as a reader and as a parser would.
 
-use super::content::{Block, Chart};
+use super::block::{Block, Chart, Row};
 use super::page::Page;
 use super::*;
 use crate::record::{GuestKind, Run};
@@ -176,7 +176,7 @@ fn every_row_of_a_table_has_a_cell_for_each_column() {
                 }
                 Block::Charts(all) => {
                     for table in all.iter().map(|chart| &chart.table) {
-                        let fits = |row: &content::Row| row.cells.len() == table.columns.len();
+                        let fits = |row: &Row| row.cells.len() == table.columns.len();
                         assert!(table.rows.iter().all(fits), "{}", table.caption);
                     }
                 }

@@ -2,9 +2,9 @@
 //!
 //! `result.json`, the report and the tables all print what stands here, so they cannot disagree.
 
-use super::axis::Axis;
 use super::cell::CellFigures;
-use super::comparisons::{self, Compared};
+use super::compare::Axis;
+use super::compare::run::{self, Compared};
 use super::metric::Metric;
 use super::warnings;
 use crate::record::{BackendName, CellKey, GroupKey, Run, Sample, Test};
@@ -49,7 +49,7 @@ impl<'a> Analysis<'a> {
                 groups.push(cell.key.group);
             }
         }
-        let comparisons = comparisons::all(run, &groups);
+        let comparisons = run::all(run, &groups);
         let mut warnings = run.warnings.clone();
         warnings.extend(warnings::from_samples(run, &cells));
         let discarded = run
@@ -95,7 +95,7 @@ impl<'a> Analysis<'a> {
     /// Compares any two cells by any metric: the same method, for tables that need what `result.json` does not list.
     /// `None` when one was not measured.
     pub fn compare(&self, axis: Axis, a: CellKey, b: CellKey, metric: Metric) -> Option<Compared> {
-        comparisons::one(self.run, axis, a, b, metric)
+        run::one(self.run, axis, a, b, metric)
     }
 
     /// The backends of the run, in the order in which tables show them.

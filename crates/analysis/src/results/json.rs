@@ -6,9 +6,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::analysis::{Analysis, Discarded};
-use super::axis::Axis;
 use super::cell::{CellFigures, LatencyCurve, Precision};
-use super::comparisons::Compared;
+use super::compare::Axis;
+use super::compare::run::Compared;
 use super::metric::Metric;
 use super::ticks::TickSplit;
 use crate::record::{

@@ -5,13 +5,11 @@
 //!                                                          └──► report: report.html  report.md  cells.csv
 //! ```
 //!
-//! [`folder`] writes and reads it; [`compare`] holds two of them against each other.
+//! [`folder`] writes and reads it; [`compare`] says what is better.
 
 mod analysis;
-mod axis;
 mod cell;
 pub mod compare;
-mod comparisons;
 pub mod folder;
 mod json;
 mod metric;
@@ -26,10 +24,8 @@ mod schema_tests;
 mod tests;
 
 pub use analysis::{Analysis, Discarded};
-pub use axis::Axis;
 pub use cell::{CellFigures, LatencyCurve, Precision};
-pub use compare::{CompareReport, CompareRequest, CompareRow, MissingCell, Network, Side};
-pub use comparisons::Compared;
+pub use compare::{Axis, Compared};
 pub use json::status;
 pub use metric::Metric;
 pub use ticks::{CpuSplit, LEAST_SECONDS, Split, TickSplit};

@@ -4,21 +4,21 @@
 //! only print). Pure functions: no IO, no clock, no randomness (where permutations are drawn, always the same ones). What cannot
 //! be computed is `None`, never NaN and never 0. Definitions in words: `docs/lab-method.md`.
 
-mod compare;
 mod outliers;
 mod permutation;
+mod ratio;
 pub mod repeat;
 mod summary;
 
 #[cfg(test)]
 mod simulation;
 
-pub use compare::{
+pub use outliers::{OUTLIER_SCORE, outliers};
+pub use permutation::{sign_flip, two_sample};
+pub use ratio::{
     Better, Comparison, MIN_PAIRS, MIN_SIDE, Method, SIGNIFICANCE, Verdict, compare, paired,
     unpaired,
 };
-pub use outliers::{OUTLIER_SCORE, outliers};
-pub use permutation::{sign_flip, two_sample};
 pub use summary::{
     STDDEV_LIMIT_PERCENT, Summary, mean, median, population_stddev_percent, t_interval,
 };

@@ -5,12 +5,12 @@
 
 use super::Backend;
 use super::overlane_fabric::Fabric;
-use crate::environment;
 use crate::error::LabError;
-use crate::journal::Entry;
-use crate::process::own_program;
+use crate::machine::environment;
 use crate::proof::Expected;
 use crate::session::Session;
+use crate::session::journal::Entry;
+use crate::session::process::own_program;
 use crate::topology::{Node, Topology, UPLINK};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};

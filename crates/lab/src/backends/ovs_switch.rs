@@ -4,8 +4,8 @@
 //! [`ovs_flows`](super::ovs_flows).
 
 use crate::error::LabError;
-use crate::process::Process;
 use crate::session::Session;
+use crate::session::process::Process;
 use crate::topology::{Node, Topology, UPLINK};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -362,7 +362,7 @@ pub(super) fn check_kernel(session: &Session) -> Result<Option<String>, LabError
 pub(super) fn check() -> Option<String> {
     if let Some(missing) = PROGRAMS
         .iter()
-        .find(|program| crate::environment::find_program(program).is_none())
+        .find(|program| crate::machine::environment::find_program(program).is_none())
     {
         return Some(format!(
             "`{missing}` is not installed (package openvswitch-switch)"

@@ -2,8 +2,8 @@
 //! second between.
 
 use super::traffic::{Latest, Readings, Traffic};
-use crate::cpu_time::CpuTimes;
 use crate::error::LabError;
+use crate::machine::cpu_time::CpuTimes;
 use crate::relay::CpuTime;
 use crate::session::Session;
 use crate::topology::Topology;

@@ -2,7 +2,7 @@
 //! look as declared.
 
 use super::Expected;
-use crate::frames::{Frame, Tunnel};
+use crate::proof::frames::{Frame, Tunnel};
 use crate::topology::layout::Subnet;
 use crate::topology::{Network, Pair, Topology};
 use overlane_analysis::record::Feature;

@@ -6,14 +6,15 @@
 //! firewall, a packet that no rule admits has to be [`refused`].
 
 mod burst;
+mod capture;
 mod flow;
+mod frames;
 mod probe;
 mod refused;
 
 use crate::backends::Backend;
-use crate::capture::Capture;
 use crate::error::LabError;
-use crate::frames;
+use crate::proof::capture::Capture;
 use crate::session::Session;
 use crate::topology::{Network, Pair, Topology, UPLINK};
 use flow::Flow;

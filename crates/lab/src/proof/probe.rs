@@ -2,9 +2,9 @@
 //! use: trunks, and testers behind a VLAN. Each network that is tried has a UDP source port of its own, so
 //! that a frame which arrives says which network it was sent in, whatever is around it.
 
-use crate::capture::Capture;
 use crate::error::LabError;
-use crate::frames;
+use crate::proof::capture::Capture;
+use crate::proof::frames;
 use crate::session::Session;
 use crate::topology::{Guest, Lane, Pair, Topology};
 use std::collections::BTreeMap;

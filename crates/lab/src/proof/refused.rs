@@ -3,8 +3,8 @@
 
 use super::{Proof, probe};
 use crate::backends::Backend;
-use crate::capture::Capture;
 use crate::error::LabError;
+use crate::proof::capture::Capture;
 use crate::session::Session;
 use crate::topology::{Pair, Topology};
 use std::time::{Duration, Instant};

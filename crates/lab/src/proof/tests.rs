@@ -2,7 +2,7 @@
 
 use super::flow::Counts;
 use super::*;
-use crate::frames::tests::{A, B, GENEVE, VXLAN, ip, tagged, tunnelled};
+use crate::proof::frames::tests::{A, B, GENEVE, VXLAN, ip, tagged, tunnelled};
 use overlane_analysis::record::Setting;
 use std::net::IpAddr;
 

@@ -2,8 +2,8 @@
 
 use super::{READY, RelayCable, RelayEnd, RelayRequest};
 use crate::error::LabError;
-use crate::process::{Process, own_program};
 use crate::session::Session;
+use crate::session::process::{Process, own_program};
 use nix::sys::time::TimeSpec;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;

@@ -6,10 +6,10 @@ use crate::record::BackendName;
 use crate::results::Metric;
 use crate::stats::Summary;
 
-use super::super::markup::Markup;
-use super::super::numbers::{NONE, interval, unit, value};
 use super::scale::{LEFT, RIGHT, Scale, WIDTH, px, trimmed};
 use super::{AXIS, class, dot, frame, line, rect, text};
+use crate::report::numbers::{NONE, interval, unit, value};
+use crate::report::write::markup::Markup;
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 20.0;
@@ -18,25 +18,25 @@ const BAR: f64 = 20.0;
 const LEAST: usize = 5;
 
 /// A bar chart.
-pub(in super::super) struct Bars {
+pub(in crate::report) struct Bars {
     /// The quantity.
-    pub(in super::super) metric: Metric,
+    pub(in crate::report) metric: Metric,
     /// Its bars.
-    pub(in super::super) rows: Vec<Bar>,
+    pub(in crate::report) rows: Vec<Bar>,
     /// A dashed line over all bars, with its words: what the traffic tool reaches alone.
-    pub(in super::super) limit: Option<(f64, &'static str)>,
+    pub(in crate::report) limit: Option<(f64, &'static str)>,
 }
 
 /// One bar.
-pub(in super::super) struct Bar {
+pub(in crate::report) struct Bar {
     /// Its name.
-    pub(in super::super) name: String,
+    pub(in crate::report) name: String,
     /// Its colour.
-    pub(in super::super) backend: BackendName,
+    pub(in crate::report) backend: BackendName,
     /// Its figure; null: not measured.
-    pub(in super::super) summary: Option<Summary>,
+    pub(in crate::report) summary: Option<Summary>,
     /// A dashed stroke of its own: what headers alone would leave.
-    pub(in super::super) mark: Option<f64>,
+    pub(in crate::report) mark: Option<f64>,
 }
 
 pub(super) fn draw(m: &mut Markup, bars: &Bars, named: (&str, &str, &str)) {

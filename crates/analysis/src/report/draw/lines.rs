@@ -2,10 +2,10 @@
 
 use crate::record::BackendName;
 
-use super::super::markup::{Attr, Markup};
-use super::super::numbers::{fixed, short};
 use super::scale::{Scale, WIDTH, px, trimmed};
 use super::{class, frame, line, text};
+use crate::report::numbers::{fixed, short};
+use crate::report::write::markup::{Attr, Markup};
 
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 12.0;
@@ -15,7 +15,7 @@ const LEGEND: f64 = 18.0;
 
 /// How the values lie on the axis below.
 #[derive(Clone, Copy, PartialEq)]
-pub(in super::super) enum XAxis {
+pub(in crate::report) enum XAxis {
     /// From 0.
     Linear,
     /// By powers of two.
@@ -26,7 +26,7 @@ pub(in super::super) enum XAxis {
 
 /// How the values lie on the axis at the left.
 #[derive(Clone, Copy, PartialEq)]
-pub(in super::super) enum YAxis {
+pub(in crate::report) enum YAxis {
     /// From 0.
     Linear,
     /// By powers of ten.
@@ -34,29 +34,29 @@ pub(in super::super) enum YAxis {
 }
 
 /// A chart of curves.
-pub(in super::super) struct Lines {
+pub(in crate::report) struct Lines {
     /// The axis below.
-    pub(in super::super) x: XAxis,
+    pub(in crate::report) x: XAxis,
     /// Its words.
-    pub(in super::super) x_words: &'static str,
+    pub(in crate::report) x_words: &'static str,
     /// The axis at the left.
-    pub(in super::super) y: YAxis,
+    pub(in crate::report) y: YAxis,
     /// Its words.
-    pub(in super::super) y_words: String,
+    pub(in crate::report) y_words: String,
     /// Points are joined.
-    pub(in super::super) joined: bool,
+    pub(in crate::report) joined: bool,
     /// The curves.
-    pub(in super::super) series: Vec<Series>,
+    pub(in crate::report) series: Vec<Series>,
 }
 
 /// One curve.
-pub(in super::super) struct Series {
+pub(in crate::report) struct Series {
     /// Its name.
-    pub(in super::super) name: String,
+    pub(in crate::report) name: String,
     /// Its colour and the shape of its points.
-    pub(in super::super) backend: BackendName,
+    pub(in crate::report) backend: BackendName,
     /// (x, y).
-    pub(in super::super) points: Vec<(f64, f64)>,
+    pub(in crate::report) points: Vec<(f64, f64)>,
 }
 
 /// Both axes of a chart.

@@ -11,11 +11,11 @@ mod stacks;
 
 use crate::record::BackendName;
 
-use super::markup::{Attr, Markup};
-pub(super) use bars::{Bar, Bars};
-pub(super) use lines::{Lines, Series, XAxis, YAxis};
-pub(super) use ratios::RatioRow;
-pub(super) use stacks::{PARTS, Stack, Stacks};
+use crate::report::write::markup::{Attr, Markup};
+pub(in crate::report) use bars::{Bar, Bars};
+pub(in crate::report) use lines::{Lines, Series, XAxis, YAxis};
+pub(in crate::report) use ratios::RatioRow;
+pub(in crate::report) use stacks::{PARTS, Stack, Stacks};
 
 use scale::{WIDTH, px};
 
@@ -23,7 +23,7 @@ use scale::{WIDTH, px};
 const AXIS: f64 = 22.0;
 
 /// What is drawn.
-pub(super) enum Drawing {
+pub(in crate::report) enum Drawing {
     /// Bars with intervals and samples.
     Bars(Bars),
     /// Curves.
@@ -36,7 +36,7 @@ pub(super) enum Drawing {
 
 impl Drawing {
     /// Draws it; `id` is the anchor, `title` and `words` name it to those who do not see it.
-    pub(super) fn draw(&self, m: &mut Markup, id: &str, title: &str, words: &str) {
+    pub(in crate::report) fn draw(&self, m: &mut Markup, id: &str, title: &str, words: &str) {
         let named = (id, title, words);
         match self {
             Self::Bars(bars) => bars::draw(m, bars, named),
@@ -48,7 +48,7 @@ impl Drawing {
 
     /// How many marks of class `mark` it has, and how many points of data they stand for.
     #[cfg(test)]
-    pub(super) fn marks(&self) -> (usize, usize) {
+    pub(in crate::report) fn marks(&self) -> (usize, usize) {
         match self {
             Self::Bars(bars) => (bars.rows.len(), bars.rows.len()),
             Self::Lines(lines) => (
@@ -65,7 +65,7 @@ impl Drawing {
 }
 
 /// The class that colours a backend.
-pub(super) const fn class(backend: BackendName) -> &'static str {
+pub(in crate::report) const fn class(backend: BackendName) -> &'static str {
     match backend {
         BackendName::Direct => "c-direct",
         BackendName::Bridge => "c-bridge",

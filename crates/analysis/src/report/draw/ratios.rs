@@ -2,16 +2,16 @@
 
 use crate::record::BackendName;
 
-use super::super::markup::{Attr, Markup};
-use super::super::numbers::{fixed, ratio, ratio_interval};
 use super::bars::whisker;
 use super::scale::{Scale, WIDTH, px, trimmed};
 use super::{AXIS, class, frame, line, rect, text};
+use crate::report::numbers::{fixed, ratio, ratio_interval};
+use crate::report::write::markup::{Attr, Markup};
 
 const ROW: f64 = 24.0;
 
 /// A row of a ratio chart.
-pub(in super::super) enum RatioRow {
+pub(in crate::report) enum RatioRow {
     /// What the following rows have in common.
     Heading(String),
     /// The published ratio.

@@ -1,15 +1,15 @@
 //! Horizontal bars made of parts: the time of a CPU by what it was spent on.
 
-use super::super::markup::Markup;
-use super::super::numbers::fixed;
 use super::scale::{Scale, WIDTH, trimmed};
 use super::{AXIS, frame, line, rect, text};
+use crate::report::numbers::fixed;
+use crate::report::write::markup::Markup;
 
 const ROW: f64 = 24.0;
 const BAR: f64 = 17.0;
 
 /// Names and classes of the parts of CPU time.
-pub(in super::super) const PARTS: [(&str, &str); 5] = [
+pub(in crate::report) const PARTS: [(&str, &str); 5] = [
     ("user", "p-user"),
     ("system", "p-system"),
     ("softirq", "p-softirq"),
@@ -18,19 +18,19 @@ pub(in super::super) const PARTS: [(&str, &str); 5] = [
 ];
 
 /// A chart of stacked bars.
-pub(in super::super) struct Stacks {
+pub(in crate::report) struct Stacks {
     /// (name, class) of the parts, in the order of the bars.
-    pub(in super::super) parts: Vec<(&'static str, &'static str)>,
+    pub(in crate::report) parts: Vec<(&'static str, &'static str)>,
     /// Its bars.
-    pub(in super::super) rows: Vec<Stack>,
+    pub(in crate::report) rows: Vec<Stack>,
 }
 
 /// One bar.
-pub(in super::super) struct Stack {
+pub(in crate::report) struct Stack {
     /// Its name.
-    pub(in super::super) name: String,
+    pub(in crate::report) name: String,
     /// Its parts, in per cent of one CPU.
-    pub(in super::super) values: Vec<f64>,
+    pub(in crate::report) values: Vec<f64>,
 }
 
 pub(super) fn draw(m: &mut Markup, stacks: &Stacks, named: (&str, &str, &str)) {

@@ -3,9 +3,9 @@
 use crate::record::{BackendName, CellKey, Feature, GroupKey, Test};
 use crate::results::{Axis, Compared, Metric};
 
-use super::super::content::{Block, Field, Line, Row, Span, Table};
-use super::super::numbers::{fixed, interval, signed, signed_interval};
-use super::super::page::Report;
+use crate::report::block::{Block, Field, Line, Row, Span, Table};
+use crate::report::numbers::{fixed, interval, signed, signed_interval};
+use crate::report::page::Report;
 
 /// What the cost is scaled to.
 #[derive(Clone, Copy)]
@@ -230,6 +230,6 @@ fn verdict(compared: Option<&Compared>) -> Row {
     let shown = Field::number(format!("{} %/Gbit/s", signed(difference, 2)), difference)
         .small(signed_interval(result.difference_ci95, 2))
         .verdict(result.verdict);
-    let how = format!("median over {}", super::super::words::method(compared));
+    let how = format!("median over {}", crate::report::names::method(compared));
     Row::of([head, empty(), empty(), shown, Field::wide(how)])
 }

@@ -6,10 +6,10 @@ use crate::results::{Axis, CellFigures, Compared, Metric};
 use crate::stats::mean;
 use crate::stats::repeat::SetState;
 
-use super::super::charts::bare;
-use super::super::content::{Block, Field, Row, Table};
-use super::super::numbers::{NONE, fixed, heading, signed, signed_interval, unit, value};
-use super::super::page::Report;
+use crate::report::block::{Block, Field, Row, Table};
+use crate::report::numbers::{NONE, fixed, heading, signed, signed_interval, unit, value};
+use crate::report::page::Report;
+use crate::report::sections::charts::bare;
 
 /// The tables of each pair (a, b).
 pub(super) fn blocks(r: &Report<'_>, pairs: &[(BackendName, BackendName)]) -> Vec<Block> {

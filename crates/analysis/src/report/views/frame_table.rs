@@ -4,12 +4,12 @@
 use crate::record::{BackendName, CellKey};
 use crate::results::{Axis, CellFigures, Compared, Metric};
 
-use super::super::comparisons::verdict;
-use super::super::content::{Block, Column, Field, Row, Table};
-use super::super::numbers::{NONE, fixed, loss, short, value};
-use super::super::page::Report;
-use super::super::words::pairs as once;
 use super::loss_curve;
+use crate::report::block::{Block, Column, Field, Row, Table};
+use crate::report::names::pairs as once;
+use crate::report::numbers::{NONE, fixed, loss, short, value};
+use crate::report::page::Report;
+use crate::report::sections::comparisons::verdict;
 
 /// The tables of each pair (model A, model B), and the curves.
 pub(super) fn blocks(r: &Report<'_>, pairs: &[(BackendName, BackendName)]) -> Vec<Block> {
@@ -116,7 +116,7 @@ fn increase(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendNam
         &columns,
     );
     table.with(rows.iter().map(|c| {
-        let cpu = |key| super::super::charts::bare(r.figures(key), Metric::CpuSender);
+        let cpu = |key| crate::report::sections::charts::bare(r.figures(key), Metric::CpuSender);
         let ratio = |metric| verdict(r.compare(Axis::Model, c.a, c.b, metric).as_ref());
         let head = Field::text(r.names.setting(&c.a.group))
             .small(sizes(c.b, c.a))

@@ -3,11 +3,11 @@
 use crate::record::GroupKey;
 use crate::results::{CellFigures, Metric, TickSplit};
 
-use super::super::charts::{bare, figure, group_charts, place};
-use super::super::content::{Block, Chart, Field, Row, Table};
-use super::super::draw::{Drawing, Stack, Stacks};
-use super::super::numbers::{fixed, heading};
-use super::super::page::Report;
+use crate::report::block::{Block, Chart, Field, Row, Table};
+use crate::report::draw::{Drawing, Stack, Stacks};
+use crate::report::numbers::{fixed, heading};
+use crate::report::page::Report;
+use crate::report::sections::charts::{bare, figure, group_charts, place};
 
 /// The parts of a host's CPU.
 const PARTS: [(&str, &str); 2] = [("guest", "p-user"), ("rest of the host", "p-system")];
@@ -101,7 +101,7 @@ fn table(r: &Report<'_>, caption: &str, cells: &[&CellFigures<'_>]) -> Table {
             Field::network(key.network(), key.backend).to(r.names.anchor(&key)),
             Field::text(r.names.group(&key.group)),
             figure(Some(f), Metric::primary(test)),
-            Field::text(super::super::numbers::unit(Metric::primary(test))),
+            Field::text(crate::report::numbers::unit(Metric::primary(test))),
             figure(Some(f), Metric::cost(test)),
         ];
         let cpus = metrics.map(|m| bare(Some(f), m));

@@ -3,11 +3,11 @@
 use crate::record::{GroupKey, Test};
 use crate::results::CellFigures;
 
-use super::super::charts::{group_charts, place};
-use super::super::content::{Block, Chart, Field, Row, Table};
-use super::super::draw::{Drawing, Lines, Series, XAxis, YAxis};
-use super::super::numbers::{fixed, loss, short};
-use super::super::page::Report;
+use crate::report::block::{Block, Chart, Field, Row, Table};
+use crate::report::draw::{Drawing, Lines, Series, XAxis, YAxis};
+use crate::report::numbers::{fixed, loss, short};
+use crate::report::page::Report;
+use crate::report::sections::charts::{group_charts, place};
 
 /// One trial: busy CPU of the busier host, loss in per cent, load in kpps.
 struct Point {

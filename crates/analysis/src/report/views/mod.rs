@@ -10,11 +10,11 @@ mod vnis;
 
 use crate::study::View;
 
-use super::content::{Block, Section};
-use super::page::{Report, section};
+use crate::report::block::{Block, Section};
+use crate::report::page::{Report, section};
 
 /// The sections of the study's views, in its order; two views of a kind share one.
-pub(super) fn sections(r: &Report<'_>) -> Vec<Section> {
+pub(in crate::report) fn sections(r: &Report<'_>) -> Vec<Section> {
     let mut out: Vec<Section> = Vec::new();
     for view in r.views() {
         let (id, title, blocks) = one(r, view);

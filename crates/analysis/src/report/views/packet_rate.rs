@@ -3,11 +3,11 @@
 use crate::record::{Cell, GroupKey, Interval, Test};
 use crate::stats::median;
 
-use super::super::charts::{group_charts, place};
-use super::super::content::{Block, Chart, Field, Row, Table};
-use super::super::draw::{Drawing, Lines, Series, XAxis, YAxis};
-use super::super::numbers::{NONE, fixed, short};
-use super::super::page::Report;
+use crate::report::block::{Block, Chart, Field, Row, Table};
+use crate::report::draw::{Drawing, Lines, Series, XAxis, YAxis};
+use crate::report::numbers::{NONE, fixed, short};
+use crate::report::page::Report;
+use crate::report::sections::charts::{group_charts, place};
 
 /// A quantity of an interval.
 type Quantity = fn(&Interval) -> Option<f64>;

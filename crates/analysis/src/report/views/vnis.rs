@@ -3,13 +3,13 @@
 use crate::record::{BackendName, GroupKey};
 use crate::results::{Axis, Metric};
 
-use super::super::charts::{figure, place};
-use super::super::comparisons::verdict;
-use super::super::content::{Block, Chart, Field, Row, Table};
-use super::super::draw::{Drawing, Lines, Series, XAxis, YAxis};
-use super::super::heat::caption;
-use super::super::numbers::{heading, name, short, unit};
-use super::super::page::Report;
+use crate::report::block::{Block, Chart, Field, Row, Table};
+use crate::report::draw::{Drawing, Lines, Series, XAxis, YAxis};
+use crate::report::numbers::{heading, name, short, unit};
+use crate::report::page::Report;
+use crate::report::sections::charts::{figure, place};
+use crate::report::sections::comparisons::verdict;
+use crate::report::sections::heat::caption;
 
 /// The charts of each row of groups that differ in the number of VNIs alone.
 pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {

@@ -2,10 +2,13 @@
 
 use tempfile::TempDir;
 
-use super::super::fixture;
 use super::*;
-use crate::record::{BackendName, CellStatus, Feature};
+use crate::error::AnalysisError;
+use crate::record::{BackendName, CellKey, CellStatus, Feature, Run};
+use crate::results::fixture;
 use crate::results::folder::Folder;
+use crate::stats::{Method, Verdict};
+use std::path::PathBuf;
 
 fn saved(run: &Run) -> TempDir {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,163 @@
+//! The networks of a block: built, proven, taken down.
+
+use super::{Bench, Missing};
+use crate::agents::Agents;
+use crate::backends::{self, Backend};
+use crate::error::LabError;
+use crate::proof;
+use crate::topology::Topology;
+use crate::watch::Event;
+use overlane_analysis::plan::{Block, Network};
+use overlane_analysis::record::{CellStatus, GuestKind};
+use overlane_analysis::study::possible;
+
+/// A network that is up.
+pub(super) struct Up {
+    pub(super) network: Network,
+    pub(super) topology: Topology,
+    pub(super) backend: Box<dyn Backend>,
+    pub(super) agents: Agents,
+}
+
+impl Bench<'_> {
+    /// Builds and proves all networks of a block, those that can be.
+    pub(super) fn raise_block(
+        &mut self,
+        block: &Block,
+        missing: &Missing,
+        up: &mut Vec<Up>,
+    ) -> Result<(), LabError> {
+        for network in &block.networks {
+            if !self.is_needed(network) {
+                continue;
+            }
+            let unsupported = || possible::unsupported(network.backend, &network.setting);
+            let lacks_taps = || {
+                let is_vm = network.setting.guests == GuestKind::Tap;
+                missing.taps.clone().filter(|_| is_vm)
+            };
+            let reason = missing.backends.get(&network.backend).cloned();
+            if let Some(reason) = reason.or_else(unsupported).or_else(lacks_taps) {
+                self.close(network, &CellStatus::Unavailable { reason });
+                continue;
+            }
+            let raised = self.raise(network);
+            self.check_interrupt(&raised)?;
+            match raised {
+                Ok(raised) => up.push(raised),
+                Err(error) => self.close(
+                    network,
+                    &CellStatus::Failed {
+                        reason: error.to_string(),
+                    },
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn raise(&mut self, network: &Network) -> Result<Up, LabError> {
+        let Network {
+            backend: name,
+            copy,
+            setting,
+        } = *network;
+        self.watch
+            .event(Event::Doing(&format!("building {name}, {setting}")));
+        let topology = Topology::build(self.session, name, copy, setting)?;
+        let mut backend = backends::new(name);
+        let built = backend.build(self.session, &topology).and_then(|()| {
+            self.record_hops(&topology)?;
+            self.watch.event(Event::Doing(&format!(
+                "proving the path of {name}, {setting}"
+            )));
+            let proof = proof::prove(self.session, &topology, backend.as_ref())?;
+            Ok((proof, Agents::start(self.session, &topology)?))
+        });
+        match built {
+            Ok((proof, agents)) => {
+                let notes = backend.notes();
+                for cell in self
+                    .run
+                    .cells
+                    .iter_mut()
+                    .filter(|cell| *network == Network::from(cell.key))
+                {
+                    cell.notes.clone_from(&notes);
+                    cell.path_proof = proof.holds;
+                    cell.proof_detail.clone_from(&proof.detail);
+                }
+                Ok(Up {
+                    network: *network,
+                    topology,
+                    backend,
+                    agents,
+                })
+            }
+            Err(error) => {
+                self.take_apart(network, topology, backend);
+                Err(error)
+            }
+        }
+    }
+
+    /// The same devices serve several cells: each set is recorded once.
+    pub(super) fn record_hops(&mut self, topology: &Topology) -> Result<(), LabError> {
+        let hops = topology.hops()?;
+        let known = |name: &str| self.run.env.hops.iter().any(|hop| hop.topology == name);
+        if !hops.first().is_some_and(|hop| known(&hop.topology)) {
+            self.run.env.hops.extend(hops);
+        }
+        Ok(())
+    }
+
+    /// Some cell of the network is still to be measured.
+    pub(super) fn is_needed(&self, network: &Network) -> bool {
+        let mut cells = self.run.cells.iter();
+        cells.any(|cell| *network == Network::from(cell.key) && cell.status == CellStatus::Open)
+    }
+
+    /// None of the network's open cells will be measured.
+    pub(super) fn close(&mut self, network: &Network, status: &CellStatus) {
+        if let CellStatus::Failed { reason } = status {
+            self.note(&format!(
+                "{}, {} failed: {reason}",
+                network.backend, network.setting
+            ));
+        }
+        let mut closed = 0;
+        for cell in &mut self.run.cells {
+            if *network == Network::from(cell.key) && cell.status == CellStatus::Open {
+                cell.status = status.clone();
+                closed += u64::from(self.plan.samples_of(&cell.key) + 1);
+            }
+        }
+        self.watch.event(Event::Advanced(closed));
+    }
+
+    pub(super) fn take_down(&mut self, up: Up) {
+        // The agents first: they are in the namespaces.
+        drop(up.agents);
+        self.take_apart(&up.network, up.topology, up.backend);
+    }
+
+    /// What stays behind here is undone by the journal; that it stayed is worth knowing.
+    pub(super) fn take_apart(
+        &mut self,
+        network: &Network,
+        topology: Topology,
+        mut backend: Box<dyn Backend>,
+    ) {
+        if self.session.interrupts.raised() {
+            // Or the signal would cut the orderly way down short as well.
+            self.session.interrupts.shield();
+        }
+        if let Err(error) = backend.tear_down(self.session, &topology) {
+            self.run.warnings.push(format!(
+                "{}, {} did not come down in order: {error}",
+                network.backend, network.setting
+            ));
+        }
+        topology.delete();
+    }
+}

@@ -1,0 +1,111 @@
+//! What a workload reaches over one cable: a reference for all networks of its block, not a limit.
+
+use super::Bench;
+use super::networks::Up;
+use crate::error::LabError;
+use crate::measure::{self, Request};
+use crate::watch::Event;
+use overlane_analysis::plan::{Block, CEILING_SAMPLES, CEILING_SECONDS, Network};
+use overlane_analysis::record::{
+    BackendName, Ceiling, Family, FarEnd, Feature, GroupKey, GuestKind, Setting,
+};
+use overlane_analysis::results::Metric;
+use std::collections::BTreeSet;
+
+impl Bench<'_> {
+    /// What the traffic tool reaches over one cable, for every workload of the block: the figure that no network can pass.
+    pub(super) fn measure_alone(&mut self, block: &Block, up: &[Up]) -> Result<(), LabError> {
+        let mut wanted: Vec<GroupKey> = Vec::new();
+        for cell in block.workloads.iter().flat_map(|work| &work.cells) {
+            let group = alone(cell.group);
+            let known = self.run.ceilings.iter().any(|known| known.group == group);
+            if !known
+                && !wanted.contains(&group)
+                && up.iter().any(|up| up.network == Network::from(*cell))
+            {
+                wanted.push(group);
+            }
+        }
+        let settings: BTreeSet<Setting> = wanted.iter().map(|group| group.setting).collect();
+        for setting in settings {
+            let network = Network {
+                backend: BackendName::Direct,
+                // Beside the networks of the plan, which count from 0.
+                copy: u8::MAX,
+                setting,
+            };
+            let raised = self.raise(&network);
+            self.check_interrupt(&raised)?;
+            let mut cable = match raised {
+                Ok(cable) => cable,
+                Err(error) => {
+                    self.run.warnings.push(format!(
+                        "The traffic tool alone could not be measured ({setting}): {error}"
+                    ));
+                    continue;
+                }
+            };
+            let mut groups = wanted.iter().filter(|group| group.setting == setting);
+            let outcome = groups.try_for_each(|group| self.measure_ceiling(*group, &mut cable));
+            self.take_down(cable);
+            outcome?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn measure_ceiling(
+        &mut self,
+        group: GroupKey,
+        cable: &mut Up,
+    ) -> Result<(), LabError> {
+        let mut unbounded = group;
+        unbounded.workload.search = None;
+        unbounded.workload.rate_pps = None;
+        let request = Request {
+            cell: unbounded.cell(BackendName::Direct),
+            round: 1,
+            seconds: CEILING_SECONDS,
+            ceiling: None,
+        };
+        self.watch
+            .event(Event::Doing(&format!("the traffic tool alone: {group}")));
+        let metric = Metric::primary(group.workload.test);
+        let mut best: Option<f64> = None;
+        for _ in 0..CEILING_SAMPLES {
+            let taken = measure::sample(
+                self.session,
+                &cable.topology,
+                cable.backend.as_ref(),
+                &mut cable.agents,
+                &request,
+                &mut |_| (),
+            );
+            self.check_interrupt(&taken)?;
+            match taken {
+                Ok(sample) => best = metric.of(&sample).into_iter().chain(best).reduce(f64::max),
+                Err(error) => self.run.warnings.push(format!(
+                    "The traffic tool alone could not be measured ({group}): {error}"
+                )),
+            }
+        }
+        self.run
+            .ceilings
+            .extend(best.map(|value| Ceiling { group, value }));
+        Ok(())
+    }
+}
+
+/// The group in which the traffic tool is measured alone: what the network between would add is taken out.
+pub(super) fn alone(group: GroupKey) -> GroupKey {
+    GroupKey {
+        setting: Setting {
+            far_end: FarEnd::Host,
+            hosts: 2,
+            guests: GuestKind::Veth,
+            underlay: Family::Ipv4,
+            feature: Feature::Default,
+            ..group.setting
+        },
+        ..group
+    }
+}
