@@ -133,7 +133,7 @@ def test_a_study_of_containers_and_virtual_machines(tmp_path):
     axes = {(each["axis"], each["cell_a"]["guests"], each["cell_b"]["guests"]) for each in data["comparisons"]}
     assert ("guests", "tap", "veth") in axes
     # The tool alone is measured on a cable, whatever the guests are.
-    assert {ceiling["guests"] for ceiling in data["ceilings"]} == {"veth"}
+    assert {reference["guests"] for reference in data["references"]} == {"veth"}
     devices = {(hop["place"], hop["device"]) for hop in data["env"]["hops"] if "virtual machines" in hop["topology"]}
     assert {("guest1", "eth0"), ("host1", "port0"), ("host2", "port0"), ("guest2", "eth0")} <= devices
     for name in ("report.html", "report.md"):

@@ -60,7 +60,7 @@ def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_p
     # Two tunnels end at hosts of their own: the underlay has a bridge, and all hops are in the record.
     places = {hop["place"] for hop in data["env"]["hops"]}
     assert {"host1", "host2", "host3", "guest1", "guest4"} <= places
-    tests = {(ceiling["test"], ceiling["inner"]) for ceiling in data["ceilings"]}
+    tests = {(reference["test"], reference["inner"]) for reference in data["references"]}
     assert ("udp_rr", "ipv6") in tests, "the tester alone was measured in the same family"
 
 

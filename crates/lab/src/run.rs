@@ -4,12 +4,12 @@
 use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
-use crate::machine::{environment, noise};
+use crate::machine::environment;
 use crate::session::Session;
 use crate::watch::{Event, Watch};
 use overlane_analysis::AnalysisError;
 use overlane_analysis::plan::Plan;
-use overlane_analysis::record::{Cell, CellKey, CellStatus, Run, SCHEMA, rounds};
+use overlane_analysis::record::{Cell, CellKey, CellStatus, Run, SCHEMA, Warning, rounds};
 use overlane_analysis::results::folder::{self, Folder};
 use overlane_analysis::study::Study;
 use overlane_analysis::time;
@@ -37,7 +37,7 @@ pub(crate) fn run(request: &RunRequest, watch: &mut dyn Watch) -> Result<RunSumm
         quick: request.quick,
         interrupted: true,
         env: environment::record(&session.cpus, &request.version),
-        ceilings: Vec::new(),
+        references: Vec::new(),
         cells: plan
             .cells()
             .map(|key| Cell::empty(key, CellStatus::Open))
@@ -68,10 +68,9 @@ pub(crate) fn resume(
     let session = Session::begin()?;
     let here = environment::record(&session.cpus, version);
     run.warnings.extend(changes(&run, &here));
-    run.warnings.push(format!(
-        "The run was broken off and went on at {}; rounds that were not complete were measured again.",
-        time::utc_text(time::unix_ms())
-    ));
+    run.warnings.push(Warning::WentOn {
+        at_unix_ms: time::unix_ms(),
+    });
     run.interrupted = true;
     rounds::discard_broken(&mut run.cells);
     let folder = Folder::reopen(dir, &run)?;
@@ -119,17 +118,16 @@ fn measure(
             return Err(error);
         }
         if !run.interrupted {
-            run.warnings.push(format!(
-                "The run broke off: {error}. What had been measured is kept; `overlane lab resume` goes on."
-            ));
+            run.warnings.push(Warning::BrokeOff {
+                reason: error.to_string(),
+            });
         }
     }
     for left in session.end() {
-        run.warnings.push(format!(
-            "Not undone: {left}. `overlane lab cleanup` tries again."
-        ));
+        run.warnings.push(Warning::NotUndone {
+            what: left.to_string(),
+        });
     }
-    run.warnings.extend(noise::drift(&run.env.noise));
     let report = folder.finish(&run)?;
     let dir = folder.dir().to_owned();
     Ok(RunSummary { dir, report, run })
@@ -156,7 +154,7 @@ fn taken_samples(run: &Run, plan: &Plan) -> u64 {
 }
 
 /// What is not as it was when the run began.
-fn changes(run: &Run, here: &overlane_analysis::record::Environment) -> Vec<String> {
+fn changes(run: &Run, here: &overlane_analysis::record::Environment) -> Vec<Warning> {
     let then = &run.env;
     [
         ("kernel", &then.kernel, &here.kernel),
@@ -169,8 +167,10 @@ fn changes(run: &Run, here: &overlane_analysis::record::Environment) -> Vec<Stri
     ]
     .into_iter()
     .filter(|(_, then, now)| then != now)
-    .map(|(what, then, now)| {
-        format!("The run went on with another {what}: {now} in place of {then}.")
+    .map(|(what, then, now)| Warning::Changed {
+        what: what.to_owned(),
+        then: then.clone(),
+        now: now.clone(),
     })
     .collect()
 }

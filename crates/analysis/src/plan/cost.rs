@@ -16,9 +16,9 @@ const SAMPLE_SECONDS: f64 = 0.22;
 /// What it takes more with packets: those under way when the sender stops have to arrive.
 const DRAIN_SECONDS: f64 = 0.2;
 /// The window in which the tester is measured alone.
-pub const CEILING_SECONDS: f64 = 0.25;
+pub const REFERENCE_SECONDS: f64 = 0.25;
 /// So often, and the best counts: what held one of them down was no property of the tester.
-pub const CEILING_SAMPLES: u32 = 3;
+pub const REFERENCE_SAMPLES: u32 = 3;
 /// The trial that finds a search's largest load.
 const FREE_TRIAL_SECONDS: f64 = 0.6;
 /// Loads that a search tries before it bisects: the highest, what came through of it, and one below.
@@ -73,10 +73,10 @@ impl WorkloadCells {
     }
 
     /// The tester alone at this workload, for each MTU class.
-    fn ceilings_seconds(&self) -> f64 {
+    fn references_seconds(&self) -> f64 {
         let classes = classes(self.cells.iter().map(|cell| &cell.group.setting));
-        let samples = f64::from(CEILING_SAMPLES) * f64::from(count(classes));
-        samples * sample_seconds(&self.workload, CEILING_SECONDS)
+        let samples = f64::from(REFERENCE_SAMPLES) * f64::from(count(classes));
+        samples * sample_seconds(&self.workload, REFERENCE_SECONDS)
     }
 }
 
@@ -85,8 +85,8 @@ impl Block {
     pub(super) fn overhead_seconds(&self) -> f64 {
         let settings = || self.networks.iter().map(|network| &network.setting);
         let networks: f64 = settings().map(network_seconds).sum();
-        let ceilings = self.workloads.iter().map(WorkloadCells::ceilings_seconds);
-        networks + f64::from(count(classes(settings()))) * CABLE_SECONDS + ceilings.sum::<f64>()
+        let references = self.workloads.iter().map(WorkloadCells::references_seconds);
+        networks + f64::from(count(classes(settings()))) * CABLE_SECONDS + references.sum::<f64>()
     }
 }
 

@@ -6,7 +6,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cost::{CEILING_SAMPLES, CEILING_SECONDS};
+pub use cost::{REFERENCE_SAMPLES, REFERENCE_SECONDS};
 pub use summary::{PlanBlock, PlanCell, PlanSummary, StudySummary};
 
 use crate::record::{BackendName, CellKey, GroupKey, Setting, Workload};

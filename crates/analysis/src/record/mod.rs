@@ -9,6 +9,7 @@ mod feature;
 mod key;
 pub mod rounds;
 mod sample;
+mod warning;
 mod workload;
 
 pub use backend::{BackendName, Encapsulation};
@@ -20,6 +21,7 @@ pub use sample::{
     Accounting, Bound, Cpu, CpuPerGbps, CpuTicks, CpuUse, Interval, Latency, Memory, Sample,
     SearchRecord, TcpSummary, TrialCpu,
 };
+pub use warning::{Finding, Warning};
 pub use workload::{Test, Workload};
 
 use crate::error::AnalysisError;
@@ -115,7 +117,7 @@ impl Cell {
 
 /// What the traffic tool reaches without a network: one cable between the guests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ceiling {
+pub struct Reference {
     /// What was sent, and the place around it.
     #[serde(flatten)]
     pub group: GroupKey,
@@ -137,7 +139,7 @@ pub struct Run {
     /// The machine.
     pub env: Environment,
     /// What the traffic tool reaches alone.
-    pub ceilings: Vec<Ceiling>,
+    pub references: Vec<Reference>,
     /// One entry per cell of the matrix, in the order of the plan.
     pub cells: Vec<Cell>,
     /// Start, in ms since 1970 (UTC).
@@ -145,7 +147,7 @@ pub struct Run {
     /// End, in ms since 1970 (UTC).
     pub finished_unix_ms: u64,
     /// What a reader has to know before believing the figures.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Run {

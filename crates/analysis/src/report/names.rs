@@ -15,7 +15,9 @@ pub(in crate::report) const fn mark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "▲",
         Verdict::Worse => "▼",
+        Verdict::Same => "=",
         Verdict::CannotTell => "◆",
+        Verdict::NotComparable => "≠",
     }
 }
 

@@ -7,7 +7,7 @@ use super::compare::Axis;
 use super::compare::run::{self, Compared};
 use super::metric::Metric;
 use super::warnings;
-use crate::record::{BackendName, CellKey, GroupKey, Run, Sample, Test};
+use crate::record::{BackendName, CellKey, GroupKey, Run, Sample, Test, Warning};
 
 /// A sample that was taken and does not count.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct Analysis<'a> {
     /// Every comparison.
     pub comparisons: Vec<Compared>,
     /// The run's own warnings, then what the samples give reason to.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Samples that do not count, with the reason.
     pub discarded: Vec<Discarded<'a>>,
 }

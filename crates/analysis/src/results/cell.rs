@@ -26,7 +26,7 @@ pub struct CellFigures<'a> {
     /// What the CPUs spent their time on; `None` with less than 4 s of windows.
     pub ticks: Option<TickSplit>,
     /// What the traffic tool reaches here without a network.
-    pub ceiling: Option<f64>,
+    pub reference: Option<f64>,
     /// What held the figure down, in most of the samples.
     pub bound: Bound,
     /// Latencies over all samples.
@@ -66,7 +66,7 @@ impl<'a> CellFigures<'a> {
             precision: None,
             rule_met: None,
             ticks: TickSplit::of(&run.env, cell),
-            ceiling: ceiling(run, cell.key.group),
+            reference: reference(run, cell.key.group),
             bound: bound(cell),
             latency: latency(cell),
             accounting: accounting(cell),
@@ -135,8 +135,8 @@ impl<'a> CellFigures<'a> {
     }
 
     /// The mean figure in per cent of what the traffic tool reaches alone.
-    pub fn ceiling_percent(&self) -> Option<f64> {
-        let percent = 100.0 * self.primary()?.mean / self.ceiling?;
+    pub fn reference_percent(&self) -> Option<f64> {
+        let percent = 100.0 * self.primary()?.mean / self.reference?;
         percent.is_finite().then_some(percent)
     }
 }
@@ -150,16 +150,16 @@ pub(super) fn is_measured(cell: &Cell) -> bool {
 }
 
 /// The tool alone is measured over one cable, whatever stands between the guests of the cell.
-fn ceiling(run: &Run, group: GroupKey) -> Option<f64> {
+fn reference(run: &Run, group: GroupKey) -> Option<f64> {
     let place = |group: GroupKey| {
         let s = group.setting;
         (s.mtu_class, s.offload, s.inner, s.pairs, s.vnis)
     };
     let like = |other: GroupKey| other.workload == group.workload && place(other) == place(group);
-    run.ceilings
+    run.references
         .iter()
-        .find(|ceiling| like(ceiling.group))
-        .map(|ceiling| ceiling.value)
+        .find(|reference| like(reference.group))
+        .map(|reference| reference.value)
 }
 
 /// With as many samples either way, the one that warns more.

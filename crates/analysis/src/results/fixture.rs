@@ -8,8 +8,8 @@ mod samples;
 mod studies;
 
 use crate::record::{
-    BackendName, Bound, Ceiling, Cell, CellKey, CellStatus, Feature, GroupKey, Run, SCHEMA,
-    Setting, Workload,
+    BackendName, Bound, Cell, CellKey, CellStatus, Feature, GroupKey, Reference, Run, SCHEMA,
+    Setting, Warning, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
 
@@ -35,7 +35,9 @@ pub fn all() -> Vec<(&'static str, Run)> {
 /// Study A: TCP streams over MTU, instances and offload; all backends.
 pub fn run() -> Run {
     let mut run = build(studies::JUMBO);
-    run.warnings = vec!["The machine is a virtual one; <others> may share it.".to_owned()];
+    run.warnings = vec![Warning::NotUndone {
+        what: "the namespace <others>".to_owned(),
+    }];
     spoil(&mut run);
     run
 }
@@ -218,9 +220,9 @@ fn build(study: &str) -> Run {
             }
         }
     }
-    let ceilings = groups
+    let references = groups
         .iter()
-        .map(|(group, _)| Ceiling {
+        .map(|(group, _)| Reference {
             group: *group,
             value: 1.12 * samples::figure(group.cell(BackendName::Direct)),
         })
@@ -231,7 +233,7 @@ fn build(study: &str) -> Run {
         interrupted: false,
         env: environment::environment(&study.name),
         study,
-        ceilings,
+        references,
         cells,
         started_unix_ms: STARTED,
         finished_unix_ms: STARTED + 300_000,

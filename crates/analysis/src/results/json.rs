@@ -12,7 +12,7 @@ use super::compare::run::Compared;
 use super::metric::Metric;
 use super::ticks::TickSplit;
 use crate::record::{
-    Accounting, Bound, Ceiling, CellKey, CellStatus, Environment, GroupKey, Sample,
+    Accounting, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample, Warning,
 };
 use crate::search::GoalResult;
 use crate::stats::repeat::SampleSet;
@@ -34,12 +34,19 @@ pub(super) struct Document<'a> {
     repeat: Option<Repeat>,
     command: &'a str,
     env: &'a Environment,
-    ceilings: &'a [Ceiling],
+    references: &'a [Reference],
     cells: Vec<CellEntry<'a>>,
     comparisons: Vec<ComparisonEntry>,
-    warnings: &'a [String],
+    warnings: Vec<WarningEntry<'a>>,
     discarded: Vec<DiscardedEntry<'a>>,
     definition: &'a Study,
+}
+
+#[derive(Debug, Serialize)]
+struct WarningEntry<'a> {
+    #[serde(flatten)]
+    warning: &'a Warning,
+    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,8 +64,8 @@ struct CellEntry<'a> {
     samples: usize,
     figures: Figures<'a>,
     bound: Bound,
-    ceiling: Option<f64>,
-    ceiling_percent: Option<f64>,
+    reference: Option<f64>,
+    reference_percent: Option<f64>,
     rule_met: Option<bool>,
     sets: &'a [SampleSet],
     precision: Option<&'a Precision>,
@@ -136,10 +143,10 @@ impl<'a> Document<'a> {
             repeat: run.matrix().repeat,
             command: &run.env.command,
             env: &run.env,
-            ceilings: &run.ceilings,
+            references: &run.references,
             cells: cells.map(CellEntry::of).collect(),
             comparisons: comparisons.map(ComparisonEntry::of).collect(),
-            warnings: &analysis.warnings,
+            warnings: analysis.warnings.iter().map(WarningEntry::of).collect(),
             discarded: analysis.discarded.iter().map(DiscardedEntry::of).collect(),
             definition: &run.study,
         }
@@ -168,8 +175,8 @@ impl<'a> CellEntry<'a> {
             samples: figures.samples(),
             figures: Figures(figures),
             bound: figures.bound,
-            ceiling: figures.ceiling,
-            ceiling_percent: figures.ceiling_percent(),
+            reference: figures.reference,
+            reference_percent: figures.reference_percent(),
             rule_met: figures.rule_met,
             sets: &figures.sets,
             precision: figures.precision.as_ref(),
@@ -178,6 +185,13 @@ impl<'a> CellEntry<'a> {
             searches: figures.searches().map(search).collect(),
             cpu_split: figures.ticks.as_ref(),
         }
+    }
+}
+
+impl<'a> WarningEntry<'a> {
+    fn of(warning: &'a Warning) -> Self {
+        let text = warning.to_string();
+        Self { warning, text }
     }
 }
 

@@ -2,10 +2,8 @@
 
 use super::cell::CellFigures;
 use super::metric::Metric;
-use crate::record::{Bound, Run};
-use crate::stats::{
-    MIN_PAIRS, MIN_SIDE, STDDEV_LIMIT_PERCENT, outliers, population_stddev_percent,
-};
+use crate::record::{CellKey, Finding, NoiseProbe, Run, Warning};
+use crate::stats::{MIN_PAIRS, STDDEV_LIMIT_PERCENT, outliers, population_stddev_percent};
 use crate::study::Repeat;
 
 /// Stolen time, in per cent of one CPU, above which a sample is no longer the machine's own.
@@ -14,11 +12,14 @@ const STEAL_LIMIT_PERCENT: f64 = 2.0;
 /// Spread of the fixed piece of work above which the machine is called unsteady.
 const NOISE_LIMIT_PERCENT: f64 = 10.0;
 
+/// A change of the median between before and after above this is worth a warning.
+const SPEED_LIMIT_PERCENT: f64 = 5.0;
+
 /// Cells of which the same is said are named up to this number; more are counted.
 const NAMED: usize = 6;
 
 /// Warnings about the run as a whole and about its cells.
-pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> {
+pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<Warning> {
     let mut out = of_the_run(run);
     let measured: Vec<_> = cells.iter().filter(|figures| figures.is_ok()).collect();
     let rule = run.matrix().repeat;
@@ -27,7 +28,6 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> 
         unproven,
         unexplained,
         corrupt,
-        alone,
         spread,
         far_off,
         stolen,
@@ -48,123 +48,119 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<String> 
     out
 }
 
-/// What is found of one cell: in general, and of this one.
-struct Found {
-    /// `fewer than 6 samples`: what many cells have in common.
-    kind: String,
-    cell: String,
+/// What is found of one cell.
+struct Found<'a> {
+    finding: Finding,
+    cell: &'a CellKey,
     /// `3 samples; …`
     detail: String,
 }
 
-/// One sentence a cell; beyond a handful, one for all, so that no warning drowns in its like.
-fn together(found: Vec<Found>) -> Vec<String> {
+/// One warning a cell; beyond a handful, one for all, so that no warning drowns in its like.
+fn together(found: Vec<Found<'_>>) -> Vec<Warning> {
     let Some(first) = found.first().filter(|_| found.len() > NAMED) else {
-        let line = |f: Found| format!("{}: {}", f.cell, f.detail);
-        return found.into_iter().map(line).collect();
+        let one = |f: Found<'_>| Warning::Cell {
+            finding: f.finding,
+            cell: *f.cell,
+            detail: f.detail,
+        };
+        return found.into_iter().map(one).collect();
     };
-    vec![format!(
-        "{} cells: {}. For example {}: {}",
-        found.len(),
-        first.kind,
-        first.cell,
-        first.detail
-    )]
+    vec![Warning::Cells {
+        finding: first.finding,
+        count: found.len(),
+        example: *first.cell,
+        detail: first.detail.clone(),
+    }]
 }
 
-fn of_the_run(run: &Run) -> Vec<String> {
+fn of_the_run(run: &Run) -> Vec<Warning> {
     let mut out = Vec::new();
     if run.interrupted {
-        out.push("The run was interrupted: some cells have fewer samples, or none.".to_owned());
+        out.push(Warning::Interrupted);
     }
     if run.env.shared_cpus {
-        out.push(
-            "The virtual hosts share a CPU: CPU per host is not measured, only the total."
-                .to_owned(),
-        );
+        out.push(Warning::SharedCpus);
     }
     let unsteady = |spread: f64| spread > NOISE_LIMIT_PERCENT;
     for probe in run.env.noise.iter().filter(|p| unsteady(p.spread_percent)) {
-        out.push(format!(
-            "The machine was unsteady {} the run: a fixed piece of work on CPU {} spread by {:.0} %.",
-            probe.when, probe.cpu, probe.spread_percent
-        ));
+        out.push(Warning::Unsteady {
+            when: probe.when.clone(),
+            cpu: probe.cpu,
+            spread_percent: probe.spread_percent,
+        });
     }
+    out.extend(changed_speed(&run.env.noise));
     out
 }
 
-fn found(figures: &CellFigures<'_>, kind: impl Into<String>, detail: String) -> Found {
+/// CPUs whose speed changed between the probes before and after.
+fn changed_speed(probes: &[NoiseProbe]) -> impl Iterator<Item = Warning> + '_ {
+    let befores = probes.iter().filter(|probe| probe.when == "before");
+    befores.filter_map(|before| {
+        let after = probes
+            .iter()
+            .find(|probe| probe.when == "after" && probe.cpu == before.cpu)?;
+        let slower_percent = 100.0 * (after.median_us - before.median_us) / before.median_us;
+        (slower_percent.abs() > SPEED_LIMIT_PERCENT).then_some(Warning::SpeedChanged {
+            cpu: before.cpu,
+            slower_percent,
+        })
+    })
+}
+
+fn found<'a>(figures: &CellFigures<'a>, finding: Finding, detail: String) -> Found<'a> {
     Found {
-        kind: kind.into(),
-        cell: figures.cell.key.to_string(),
+        finding,
+        cell: &figures.cell.key,
         detail,
     }
 }
 
-fn few(figures: &CellFigures<'_>) -> Option<Found> {
+fn few<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let count = figures.samples();
     if count >= MIN_PAIRS {
         return None;
     }
     let plural = if count == 1 { "" } else { "s" };
-    let kind = format!(
-        "fewer than {MIN_PAIRS} samples; a verdict needs {MIN_PAIRS} pairs, or {MIN_SIDE} samples a side where they are no pairs"
-    );
     let detail = format!("{count} sample{plural}; a verdict on pairs needs {MIN_PAIRS}.");
-    Some(found(figures, kind, detail))
+    Some(found(figures, Finding::FewSamples, detail))
 }
 
-fn unproven(figures: &CellFigures<'_>) -> Option<Found> {
+fn unproven<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let detail = "no proof of the path.".to_owned();
-    (!figures.cell.path_proof).then(|| found(figures, "no proof of the path", detail))
+    (!figures.cell.path_proof).then(|| found(figures, Finding::NoPathProof, detail))
 }
 
-fn unexplained(figures: &CellFigures<'_>) -> Option<Found> {
+fn unexplained<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let accounting = figures.accounting.as_ref().filter(|a| a.unexplained != 0)?;
     let detail = format!(
         "{} of {} packets are neither received nor in any counter on the path.",
         accounting.unexplained, accounting.sent
     );
-    Some(found(figures, "packets that no counter explains", detail))
+    Some(found(figures, Finding::UnexplainedPackets, detail))
 }
 
-fn corrupt(figures: &CellFigures<'_>) -> Option<Found> {
+fn corrupt<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let accounting = figures.accounting.as_ref().filter(|a| a.corrupt != 0)?;
     let detail = format!(
         "{} of {} datagrams arrived with another length than they were sent with, or without their number.",
         accounting.corrupt, accounting.sent
     );
-    Some(found(figures, "datagrams that arrived damaged", detail))
+    Some(found(figures, Finding::DamagedDatagrams, detail))
 }
 
-fn alone(figures: &CellFigures<'_>) -> Option<Found> {
-    let ceiling = figures
-        .ceiling_percent()
-        .map_or_else(String::new, |percent| {
-            format!(" ({percent:.0} % of what it reaches without a network)")
-        });
-    let detail = format!("the traffic tool was the bound, not the network{ceiling}.");
-    (figures.bound == Bound::Tester).then(|| {
-        found(
-            figures,
-            "the traffic tool was the bound, not the network",
-            detail,
-        )
-    })
-}
-
-fn spread(figures: &CellFigures<'_>) -> Option<Found> {
+fn spread<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let percent = population_stddev_percent(&figures.primary()?.samples)
         .filter(|percent| *percent > STDDEV_LIMIT_PERCENT)?;
     let key = primary(figures).key();
     let detail = format!(
         "{key} spreads by {percent:.1} % (standard deviation; study B repeats above {STDDEV_LIMIT_PERCENT} %)."
     );
-    let kind = format!("the figure spreads by more than {STDDEV_LIMIT_PERCENT} %");
-    Some(found(figures, kind, detail))
+    Some(found(figures, Finding::WideSpread, detail))
 }
 
-fn far_off(figures: &CellFigures<'_>) -> Option<Found> {
+fn far_off<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let row = primary(figures).row(figures.cell);
     let values: Vec<f64> = row.iter().map(|&(_, value)| value).collect();
     let far: Vec<String> = outliers(&values)
@@ -182,24 +178,17 @@ fn far_off(figures: &CellFigures<'_>) -> Option<Found> {
         far.join(", "),
         primary(figures).key()
     );
-    Some(found(
-        figures,
-        "samples that stand far from the others, and are kept",
-        detail,
-    ))
+    Some(found(figures, Finding::FarSamples, detail))
 }
 
-fn stolen(figures: &CellFigures<'_>) -> Option<Found> {
+fn stolen<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let steal = figures.cell.counted().map(|s| s.cpu.total.steal_percent);
     let worst = steal.fold(0.0, f64::max);
     let detail = format!("the hypervisor took up to {worst:.0} % of a CPU away during a sample.");
-    let kind = format!(
-        "the hypervisor took more than {STEAL_LIMIT_PERCENT} % of a CPU away during a sample"
-    );
-    (worst > STEAL_LIMIT_PERCENT).then(|| found(figures, kind, detail))
+    (worst > STEAL_LIMIT_PERCENT).then(|| found(figures, Finding::StolenTime, detail))
 }
 
-fn irregular(figures: &CellFigures<'_>) -> Option<Found> {
+fn irregular<'a>(figures: &CellFigures<'a>) -> Option<Found<'a>> {
     let reason = |(round, record): (u32, &crate::record::SearchRecord)| {
         let why = record
             .outcome
@@ -210,23 +199,15 @@ fn irregular(figures: &CellFigures<'_>) -> Option<Found> {
     };
     let (round, why) = figures.searches().find_map(reason)?;
     let detail = format!("the search of round {round} ended without a regular result: {why}");
-    Some(found(
-        figures,
-        "a search ended without a regular result",
-        detail,
-    ))
+    Some(found(figures, Finding::IrregularSearch, detail))
 }
 
-fn unmet(figures: &CellFigures<'_>, rule: Option<Repeat>) -> Option<Found> {
+fn unmet<'a>(figures: &CellFigures<'a>, rule: Option<Repeat>) -> Option<Found<'a>> {
     let rule = rule.filter(|_| figures.rule_met == Some(false))?;
-    let (kind, detail) = match rule {
+    let detail = match rule {
         Repeat::Within { set, percent, .. } => {
-            let kind = format!("no set of {set} samples within {percent} %");
             let tried = figures.sets.len();
-            (
-                kind,
-                format!("none of {tried} sets of {set} samples is within {percent} %."),
-            )
+            format!("none of {tried} sets of {set} samples is within {percent} %.")
         }
         Repeat::Confidence { width_percent, .. } => {
             let widths = figures.precision.iter().flat_map(|p| &p.widths_percent);
@@ -236,15 +217,13 @@ fn unmet(figures: &CellFigures<'_>, rule: Option<Repeat>) -> Option<Found> {
                     None => format!("{key} unknown"),
                 })
                 .collect();
-            let kind = format!("intervals wider than the {width_percent} % that the study wants");
-            let widths = widths.join(", ");
-            (
-                kind,
-                format!("intervals are wider than {width_percent} %: {widths}."),
+            format!(
+                "intervals are wider than {width_percent} %: {}.",
+                widths.join(", ")
             )
         }
     };
-    Some(found(figures, kind, detail))
+    Some(found(figures, Finding::RuleNotMet, detail))
 }
 
 fn primary(figures: &CellFigures<'_>) -> Metric {

@@ -47,8 +47,12 @@ pub enum Verdict {
     Better,
     /// A is worse than B.
     Worse,
+    /// A and B are the same, for practical purposes: they differ by less than 5 %.
+    Same,
     /// The samples do not say.
     CannotTell,
+    /// The two do not stand on the same footing, or were not sampled in turn: no verdict.
+    NotComparable,
 }
 
 impl Verdict {
@@ -57,7 +61,9 @@ impl Verdict {
         match self {
             Self::Better => "better",
             Self::Worse => "worse",
+            Self::Same => "the same within 5 %",
             Self::CannotTell => "cannot tell",
+            Self::NotComparable => "not comparable",
         }
     }
 }
@@ -394,7 +400,7 @@ mod tests {
             let swapped = match ab.verdict {
                 Verdict::Better => Verdict::Worse,
                 Verdict::Worse => Verdict::Better,
-                Verdict::CannotTell => Verdict::CannotTell,
+                even => even,
             };
             prop_assert_eq!(ba.verdict, swapped);
             if let (Some([low, high]), Some([rlow, rhigh])) = (ab.ci95, ba.ci95) {

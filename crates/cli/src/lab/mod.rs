@@ -119,7 +119,7 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
     } else {
         cells::print(&summary.run, output)?;
         for warning in &summary.run.warnings {
-            output.note(warning);
+            output.note(warning.to_string());
         }
         output.line(format!("result: {}", summary.dir.display()))?;
         output.line(format!("report: {}", summary.report.display()))?;

@@ -8,7 +8,7 @@ use crate::proof;
 use crate::topology::Topology;
 use crate::watch::Event;
 use overlane_analysis::plan::{Block, Network};
-use overlane_analysis::record::{CellStatus, GuestKind};
+use overlane_analysis::record::{CellStatus, GuestKind, Warning};
 use overlane_analysis::study::possible;
 
 /// A network that is up.
@@ -153,10 +153,10 @@ impl Bench<'_> {
             self.session.interrupts.shield();
         }
         if let Err(error) = backend.tear_down(self.session, &topology) {
-            self.run.warnings.push(format!(
-                "{}, {} did not come down in order: {error}",
-                network.backend, network.setting
-            ));
+            self.run.warnings.push(Warning::NotTakenDown {
+                network: format!("{}, {}", network.backend, network.setting),
+                reason: error.to_string(),
+            });
         }
         topology.delete();
     }

@@ -5,9 +5,9 @@ use super::networks::Up;
 use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
-use overlane_analysis::plan::{Block, CEILING_SAMPLES, CEILING_SECONDS, Network};
+use overlane_analysis::plan::{Block, Network, REFERENCE_SAMPLES, REFERENCE_SECONDS};
 use overlane_analysis::record::{
-    BackendName, Ceiling, Family, FarEnd, Feature, GroupKey, GuestKind, Setting,
+    BackendName, Family, FarEnd, Feature, GroupKey, GuestKind, Reference, Setting, Warning,
 };
 use overlane_analysis::results::Metric;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ impl Bench<'_> {
         let mut wanted: Vec<GroupKey> = Vec::new();
         for cell in block.workloads.iter().flat_map(|work| &work.cells) {
             let group = alone(cell.group);
-            let known = self.run.ceilings.iter().any(|known| known.group == group);
+            let known = self.run.references.iter().any(|known| known.group == group);
             if !known
                 && !wanted.contains(&group)
                 && up.iter().any(|up| up.network == Network::from(*cell))
@@ -39,21 +39,22 @@ impl Bench<'_> {
             let mut cable = match raised {
                 Ok(cable) => cable,
                 Err(error) => {
-                    self.run.warnings.push(format!(
-                        "The traffic tool alone could not be measured ({setting}): {error}"
-                    ));
+                    self.run.warnings.push(Warning::NoReference {
+                        of: setting.to_string(),
+                        reason: error.to_string(),
+                    });
                     continue;
                 }
             };
             let mut groups = wanted.iter().filter(|group| group.setting == setting);
-            let outcome = groups.try_for_each(|group| self.measure_ceiling(*group, &mut cable));
+            let outcome = groups.try_for_each(|group| self.measure_reference(*group, &mut cable));
             self.take_down(cable);
             outcome?;
         }
         Ok(())
     }
 
-    pub(super) fn measure_ceiling(
+    pub(super) fn measure_reference(
         &mut self,
         group: GroupKey,
         cable: &mut Up,
@@ -64,14 +65,14 @@ impl Bench<'_> {
         let request = Request {
             cell: unbounded.cell(BackendName::Direct),
             round: 1,
-            seconds: CEILING_SECONDS,
-            ceiling: None,
+            seconds: REFERENCE_SECONDS,
+            reference: None,
         };
         self.watch
             .event(Event::Doing(&format!("the traffic tool alone: {group}")));
         let metric = Metric::primary(group.workload.test);
         let mut best: Option<f64> = None;
-        for _ in 0..CEILING_SAMPLES {
+        for _ in 0..REFERENCE_SAMPLES {
             let taken = measure::sample(
                 self.session,
                 &cable.topology,
@@ -83,14 +84,15 @@ impl Bench<'_> {
             self.check_interrupt(&taken)?;
             match taken {
                 Ok(sample) => best = metric.of(&sample).into_iter().chain(best).reduce(f64::max),
-                Err(error) => self.run.warnings.push(format!(
-                    "The traffic tool alone could not be measured ({group}): {error}"
-                )),
+                Err(error) => self.run.warnings.push(Warning::NoReference {
+                    of: group.to_string(),
+                    reason: error.to_string(),
+                }),
             }
         }
         self.run
-            .ceilings
-            .extend(best.map(|value| Ceiling { group, value }));
+            .references
+            .extend(best.map(|value| Reference { group, value }));
         Ok(())
     }
 }

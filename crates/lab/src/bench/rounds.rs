@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
-use overlane_analysis::record::{CellKey, CellStatus, Sample};
+use overlane_analysis::record::{CellKey, CellStatus, Sample, Warning};
 use overlane_analysis::stats::repeat::{self, Decision};
 
 impl Bench<'_> {
@@ -79,9 +79,11 @@ impl Bench<'_> {
         let mut taken = self.sample(cell, round, rounds, up);
         self.check_interrupt(&taken)?;
         if let Err(error) = &taken {
-            self.run.warnings.push(format!(
-                "{cell}, round {round}: sampled again after: {error}"
-            ));
+            self.run.warnings.push(Warning::SampledAgain {
+                cell,
+                round,
+                reason: error.to_string(),
+            });
             // Whatever state the agents are in: new ones have none.
             let again = Agents::start(self.session, &up.topology);
             taken = again.and_then(|agents| {
@@ -125,12 +127,16 @@ impl Bench<'_> {
             seconds,
         });
         let group = alone(cell.group);
-        let ceiling = self.run.ceilings.iter().find(|known| known.group == group);
+        let reference = self
+            .run
+            .references
+            .iter()
+            .find(|known| known.group == group);
         let request = Request {
             cell,
             round,
             seconds,
-            ceiling: ceiling.map(|ceiling| ceiling.value),
+            reference: reference.map(|reference| reference.value),
         };
         let watch = &mut *self.watch;
         measure::sample(

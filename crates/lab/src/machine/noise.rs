@@ -10,8 +10,6 @@ use std::time::Instant;
 
 const REPEATS: usize = 150;
 const WORK: u64 = 400_000;
-/// A change of the median between before and after above this is worth a warning.
-const DRIFT_PERCENT: f64 = 5.0;
 
 /// Times the work on one CPU.
 pub(crate) fn probe(when: &str, cpu: usize) -> Result<NoiseProbe, LabError> {
@@ -71,42 +69,18 @@ fn summary(when: &str, cpu: usize, mut times: Vec<f64>) -> NoiseProbe {
     }
 }
 
-/// CPUs whose speed changed between the probes before and after.
-pub(crate) fn drift(probes: &[NoiseProbe]) -> Vec<String> {
-    let befores = probes.iter().filter(|probe| probe.when == "before");
-    let changed = befores.filter_map(|before| {
-        let after = probes.iter().find(|probe| probe.when == "after" && probe.cpu == before.cpu)?;
-        let percent = 100.0 * (after.median_us - before.median_us) / before.median_us;
-        let direction = if percent > 0.0 { "slower" } else { "faster" };
-        (percent.abs() > DRIFT_PERCENT).then(|| {
-            format!(
-                "CPU {} was {:.0} % {direction} after the run than before: absolute values drifted, paired ratios hold.",
-                before.cpu,
-                percent.abs()
-            )
-        })
-    });
-    changed.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn spread_and_drift_are_told() {
+    fn spread_is_told() {
         let steady = summary("before", 0, vec![100.0; 50]);
         assert_eq!((steady.median_us, steady.spread_percent), (100.0, 0.0));
         let mut shaken = vec![120.0; 40];
         shaken.extend(vec![150.0; 10]);
         let shaken = summary("after", 0, shaken);
         assert!((shaken.spread_percent - 25.0).abs() < 1e-9, "{shaken:?}");
-        let warnings = drift(&[steady.clone(), shaken]);
-        assert!(
-            warnings.len() == 1 && warnings[0].contains("20 % slower"),
-            "{warnings:?}"
-        );
-        assert!(drift(&[steady]).is_empty());
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Offered {
 /// What held a figure down.
 pub(super) fn bound(
     figure: f64,
-    ceiling: Option<f64>,
+    reference: Option<f64>,
     asked: Option<f64>,
     offered: Option<Offered>,
 ) -> Bound {
@@ -161,7 +161,7 @@ pub(super) fn bound(
     if asked.is_some_and(|asked| figure >= MET_SHARE * asked) {
         return Bound::Rate;
     }
-    if ceiling.is_some_and(|ceiling| figure >= TESTER_SHARE * ceiling) {
+    if reference.is_some_and(|reference| figure >= TESTER_SHARE * reference) {
         return Bound::Tester;
     }
     Bound::Network

@@ -47,7 +47,7 @@ pub(crate) struct Request {
     /// Length of the window.
     pub(crate) seconds: f64,
     /// What the traffic tool reaches without a network; in the unit of the test's own figure.
-    pub(crate) ceiling: Option<f64>,
+    pub(crate) reference: Option<f64>,
 }
 
 /// The place in which a sample is taken.
@@ -232,7 +232,7 @@ fn finish(
         tcp: figures::tcp_summary(&totals.tcp),
         accounting,
         search,
-        bound: figures::bound(rates.primary(test), request.ceiling, asked, offered),
+        bound: figures::bound(rates.primary(test), request.reference, asked, offered),
         underlay_packets: wire.packets,
         underlay_bytes: wire.bytes,
         underlay_rate_pps: wire.packets as f64 / seconds,

@@ -200,6 +200,8 @@ fn clause(a: CellKey, c: &Compared) -> Option<String> {
     let factor = much.starts_with('×');
     let higher = c.metric == Metric::primary(a.group.workload.test);
     let words = match (c.result.verdict, higher) {
+        (Verdict::NotComparable, _) => format!("cannot be compared in {noun}"),
+        (Verdict::Same, _) => format!("has the same {noun} within 5 % {range}"),
         (Verdict::CannotTell, _) => format!("has {} the {noun} {range}", ratio(value)),
         (_, true) if factor => format!("gives {much} the {noun} {range}"),
         (_, false) if factor => format!("takes {much} the {noun} {range}"),
@@ -271,9 +273,15 @@ fn counts(found: &[&Compared]) -> String {
             ratios.len()
         ))
     };
-    let all = [Verdict::Better, Verdict::Worse, Verdict::CannotTell]
-        .into_iter()
-        .filter_map(one);
+    let all = [
+        Verdict::Better,
+        Verdict::Worse,
+        Verdict::Same,
+        Verdict::CannotTell,
+        Verdict::NotComparable,
+    ]
+    .into_iter()
+    .filter_map(one);
     let all: Vec<String> = all.collect();
     if all.is_empty() {
         "not measured".to_owned()

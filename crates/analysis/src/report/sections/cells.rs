@@ -112,7 +112,7 @@ fn bound(figures: &CellFigures<'_>) -> String {
         Bound::Tester => "⚠ tester",
         Bound::Rate => "rate asked for",
     };
-    match figures.ceiling_percent() {
+    match figures.reference_percent() {
         Some(percent) => format!("{word}, {} % of the tool alone", fixed(percent, 0)),
         None => word.to_owned(),
     }

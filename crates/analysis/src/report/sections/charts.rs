@@ -86,7 +86,10 @@ pub(in crate::report) fn bars(r: &Report<'_>, group: GroupKey, metric: Metric) -
         })
         .collect();
     let is_primary = metric == Metric::primary(group.workload.test);
-    let tool = cells.iter().find_map(|f| f.ceiling).filter(|_| is_primary);
+    let tool = cells
+        .iter()
+        .find_map(|f| f.reference)
+        .filter(|_| is_primary);
     let id = format!("chart-{}-{}", metric.key(), place(r, group));
     let title = format!("{}, {}", caption(metric), r.names.group(&group));
     Some(Chart {

@@ -174,7 +174,7 @@ fn strength(compared: &Compared) -> Option<(i8, String)> {
     let heat = match result.verdict {
         Verdict::Better => far,
         Verdict::Worse => -far,
-        Verdict::CannotTell => 0,
+        Verdict::Same | Verdict::CannotTell | Verdict::NotComparable => 0,
     };
     Some((heat, format!("{} {words}", mark(result.verdict))))
 }

@@ -29,8 +29,8 @@ const FIXED: [&str; 27] = [
     "path_proof",
     "samples",
     "bound",
-    "ceiling",
-    "ceiling_percent",
+    "reference",
+    "reference_percent",
     "rule_met",
 ];
 
@@ -58,8 +58,8 @@ fn row(figures: &CellFigures<'_>) -> Vec<String> {
         cell.path_proof.to_string(),
         figures.samples().to_string(),
         word(&figures.bound),
-        number(figures.ceiling),
-        number(figures.ceiling_percent()),
+        number(figures.reference),
+        number(figures.reference_percent()),
         optional(figures.rule_met),
     ]);
     for metric in Metric::ALL {

@@ -152,7 +152,8 @@ const fn tone(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::CannotTell => "cannot",
+        Verdict::Same => "same",
+        Verdict::CannotTell | Verdict::NotComparable => "cannot",
     }
 }
 
@@ -207,7 +208,8 @@ fn field(m: &mut Markup, field: &Field, first: bool, number: bool) {
         class += match verdict {
             Verdict::Better => " is-better",
             Verdict::Worse => " is-worse",
-            Verdict::CannotTell => " is-cannot",
+            Verdict::Same => " is-same",
+            Verdict::CannotTell | Verdict::NotComparable => " is-cannot",
         };
     }
     if let Some(heat) = field.heat {
