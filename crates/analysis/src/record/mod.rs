@@ -6,9 +6,11 @@
 mod backend;
 mod environment;
 mod feature;
+pub mod footing;
 mod key;
 pub mod rounds;
 mod sample;
+mod tuning;
 mod warning;
 mod workload;
 
@@ -16,11 +18,13 @@ pub use backend::{BackendName, Encapsulation};
 pub use environment::{Environment, Hop, NoiseProbe};
 pub use feature::Feature;
 pub use feature::Rules;
+pub use footing::{Asymmetry, Cause};
 pub use key::{CellKey, Family, FarEnd, GroupKey, GuestKind, MtuClass, Setting};
 pub use sample::{
     Accounting, Bound, Cpu, CpuPerGbps, CpuTicks, CpuUse, Interval, Latency, Memory, Sample,
     SearchRecord, TcpSummary, TrialCpu,
 };
+pub use tuning::Tuning;
 pub use warning::{Finding, Warning};
 pub use workload::{Test, Workload};
 
@@ -87,6 +91,9 @@ pub struct Cell {
     pub proof_detail: String,
     /// What a reader of this cell has to know (settings that differ from the other backends).
     pub notes: Vec<String>,
+    /// Where it stands on another footing than other networks may.
+    #[serde(default)]
+    pub asymmetries: Vec<Asymmetry>,
     /// Every sample, the discarded ones among them, in the order of time. In the result folder they stand in
     /// `samples.ndjson`, not in `run.json`.
     #[serde(skip)]
@@ -103,6 +110,7 @@ impl Cell {
             path_proof: false,
             proof_detail,
             notes,
+            asymmetries: Vec::new(),
             samples,
         }
     }

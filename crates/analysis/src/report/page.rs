@@ -218,6 +218,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
                 && axes.guests.contains(&s.guests)
                 && axes.vnis.contains(&s.vnis)
                 && axes.feature.contains(&s.feature)
+                && axes.tuning.contains(&s.tuning)
         })
     };
     analysis.groups.iter().copied().filter(first).collect()

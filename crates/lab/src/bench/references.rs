@@ -7,7 +7,7 @@ use crate::measure::{self, Request};
 use crate::watch::Event;
 use overlane_analysis::plan::{Block, Network, REFERENCE_SAMPLES, REFERENCE_SECONDS};
 use overlane_analysis::record::{
-    BackendName, Family, FarEnd, Feature, GroupKey, GuestKind, Reference, Setting, Warning,
+    BackendName, Family, FarEnd, Feature, GroupKey, GuestKind, Reference, Setting, Tuning, Warning,
 };
 use overlane_analysis::results::Metric;
 use std::collections::BTreeSet;
@@ -106,6 +106,7 @@ pub(super) fn alone(group: GroupKey) -> GroupKey {
             guests: GuestKind::Veth,
             underlay: Family::Ipv4,
             feature: Feature::Default,
+            tuning: Tuning::Alike,
             ..group.setting
         },
         ..group
