@@ -138,7 +138,7 @@ pub fn unequal(a: &Cell, b: &Cell) -> Option<String> {
 pub struct Row<'a> {
     /// The network and its setting.
     pub topology: &'a str,
-    /// Their names without their numbers: `uplink`, `port`.
+    /// Their place and name without numbers: `host uplink`, `guest eth`.
     pub kind: String,
     /// Where they are: `host1 uplink`, `host2 uplink`.
     pub devices: Vec<String>,
@@ -168,11 +168,19 @@ pub fn rows(hops: &[Hop]) -> Vec<Row<'_>> {
 }
 
 /// Where the laboratory's own devices differ between the networks of one setting: a sentence each; none when all are set alike.
+/// A cable without hosts is left out: its guests' devices are the wire.
 pub fn unlike(hops: &[Hop]) -> Vec<String> {
     let mut first: BTreeMap<(&str, String), &Row<'_>> = BTreeMap::new();
     let mut found = Vec::new();
     let rows = rows(hops);
-    for row in rows.iter().filter(|row| !row.hop.own) {
+    let on_host = |topology: &str| {
+        let mut places = hops.iter().filter(|hop| hop.topology == topology);
+        places.any(|hop| hop.place.starts_with("host"))
+    };
+    for row in rows
+        .iter()
+        .filter(|row| !row.hop.own && on_host(row.topology))
+    {
         // `kernel-vxlan, standard mtu, offload on`
         let (network, setting) = row.topology.split_once(", ").unwrap_or((row.topology, ""));
         let known = *first.entry((setting, row.kind.clone())).or_insert(row);
@@ -220,15 +228,13 @@ fn settings(hop: &Hop) -> BTreeMap<&str, String> {
     all
 }
 
+/// `host uplink`: what tells devices of one kind from another's.
 fn kind(hop: &Hop) -> String {
-    let name = hop
-        .device
-        .trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
-    if name.is_empty() {
-        hop.device.clone()
-    } else {
-        name.to_owned()
-    }
+    let bare = |name: &str| {
+        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+        if bare.is_empty() { name } else { bare }.to_owned()
+    };
+    format!("{} {}", bare(&hop.place), bare(&hop.device))
 }
 
 #[cfg(test)]
