@@ -64,7 +64,7 @@ impl Asymmetry {
     pub fn words(self) -> String {
         match self {
             Self::NoGro { encapsulation } => format!(
-                "This kernel has no {0} devices, so it does not join the segments of {0} packets when it receives them (GRO).",
+                "This kernel has no {0} devices, so it does not itself join the segments of {0} packets when it receives them (GRO).",
                 encapsulation.words()
             ),
             Self::OuterChecksum => {
