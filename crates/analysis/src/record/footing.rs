@@ -167,7 +167,8 @@ pub fn rows(hops: &[Hop]) -> Vec<Row<'_>> {
     rows
 }
 
-/// Where the laboratory's own devices differ between the networks of one setting: a sentence each; none when all are set alike.
+/// Where the laboratory's own devices differ between the networks of one setting: a line for each kind of
+/// device; none when all are set alike.
 /// A cable without hosts is left out: its guests' devices are the wire.
 pub fn unlike(hops: &[Hop]) -> Vec<String> {
     let mut first: BTreeMap<(&str, String), &Row<'_>> = BTreeMap::new();
@@ -184,18 +185,22 @@ pub fn unlike(hops: &[Hop]) -> Vec<String> {
         // `kernel-vxlan, standard mtu, offload on`
         let (network, setting) = row.topology.split_once(", ").unwrap_or((row.topology, ""));
         let known = *first.entry((setting, row.kind.clone())).or_insert(row);
-        let (theirs, own) = (settings(known.hop), settings(row.hop));
+        let theirs = settings(known.hop);
         let other = known
             .topology
             .split_once(", ")
             .map_or(known.topology, |of| of.0);
-        for (name, value) in &own {
-            let Some(theirs) = theirs.get(name).filter(|theirs| *theirs != value) else {
-                continue;
-            };
-            let (kind, at) = (&row.kind, setting);
+        let differences: Vec<String> = settings(row.hop)
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let theirs = theirs.get(name).filter(|theirs| **theirs != value)?;
+                Some(format!("{name} {value} (there {theirs})"))
+            })
+            .collect();
+        if !differences.is_empty() {
+            let (kind, differences) = (&row.kind, differences.join(", "));
             found.push(format!(
-                "{at}: {name} of {kind} is {value} on {network}, {theirs} on {other}"
+                "{network}, unlike {other}, {setting}: {kind}: {differences}"
             ));
         }
     }

@@ -195,10 +195,16 @@ fn judge(place: &str, expected: Expected, flows: &[Flow]) -> Proof {
         detail += &format!(" | of {} flows more {held} likewise", rest.len());
     }
     let checksums = flows.iter().map(|flow| flow.counts.outer_checksum);
+    let outer_checksum = checksums.fold(None, either);
+    detail += match outer_checksum {
+        None => "",
+        Some(false) => "; no outer UDP checksum",
+        Some(true) => "; with outer UDP checksums",
+    };
     Proof {
         holds,
         detail,
-        outer_checksum: checksums.fold(None, either),
+        outer_checksum,
     }
 }
 

@@ -138,8 +138,7 @@ fn unlike_names_the_setting_that_differs_and_spares_what_a_network_adds() {
     ];
     assert_eq!(unlike(&hops), Vec::<String>::new());
     hops[2].rps_cpus.clear();
-    let said =
-        "standard mtu, offload on: receive packet steering of host uplink is off on b, on on a";
+    let said = "b, unlike a, standard mtu, offload on: host uplink: receive packet steering off (there on)";
     assert_eq!(unlike(&hops), [said]);
     // The cable of `direct` is the wire itself.
     hops.truncate(2);
