@@ -93,7 +93,7 @@ pub fn frames() -> Run {
     {
         cell.samples
             .iter_mut()
-            .for_each(|sample| sample.bound = Bound::Tester);
+            .for_each(|sample| sample.bound = Bound::Tool);
     }
     // One packet that nobody counted.
     let ovs = run

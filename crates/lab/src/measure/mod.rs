@@ -46,8 +46,6 @@ pub(crate) struct Request {
     pub(crate) round: u32,
     /// Length of the window.
     pub(crate) seconds: f64,
-    /// What the traffic tool reaches without a network; in the unit of the test's own figure.
-    pub(crate) reference: Option<f64>,
 }
 
 /// The place in which a sample is taken.
@@ -92,6 +90,7 @@ pub(crate) fn sample(
     let rate_pps = workload.rate_pps.map(f64::from);
     let taken = place.take(agents, request, rate_pps, live)?;
     finish(
+        &place,
         request,
         taken,
         None,
@@ -176,6 +175,7 @@ impl Place<'_> {
 
 /// Calculates the sample. `asked_pps` is the rate that was asked of all pairs together.
 fn finish(
+    place: &Place<'_>,
     request: &Request,
     taken: Taken,
     search: Option<SearchRecord>,
@@ -232,7 +232,14 @@ fn finish(
         tcp: figures::tcp_summary(&totals.tcp),
         accounting,
         search,
-        bound: figures::bound(rates.primary(test), request.reference, asked, offered),
+        bound: figures::bound(
+            rates.primary(test),
+            asked,
+            offered,
+            &cpu,
+            &place.session.cpus,
+        ),
+        foreign: Some(window.foreign),
         underlay_packets: wire.packets,
         underlay_bytes: wire.bytes,
         underlay_rate_pps: wire.packets as f64 / seconds,
