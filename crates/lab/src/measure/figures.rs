@@ -160,6 +160,7 @@ pub(super) fn bound(
     offered: Option<Offered>,
     cpu: &Cpu,
     cpus: &Cpus,
+    is_disturbed: bool,
 ) -> Bound {
     if offered.is_some_and(|offered| offered.tool_fell_short()) {
         return Bound::Tool;
@@ -172,7 +173,8 @@ pub(super) fn bound(
         times.find(|time| time.busy_percent() >= FULL_PERCENT)
     };
     let (sender, receiver) = (full(&cpus.host1), full(&cpus.host2));
-    if sender.into_iter().chain(receiver).any(is_the_tools) {
+    // Beside other programs the tick does not say whose code it met.
+    if !is_disturbed && sender.into_iter().chain(receiver).any(is_the_tools) {
         return Bound::Tool;
     }
     match (sender, receiver) {

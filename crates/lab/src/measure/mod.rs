@@ -238,6 +238,7 @@ fn finish(
             offered,
             &cpu,
             &place.session.cpus,
+            window.foreign.disturbs(),
         ),
         foreign: Some(window.foreign),
         underlay_packets: wire.packets,
