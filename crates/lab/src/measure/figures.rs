@@ -63,6 +63,16 @@ pub(super) fn at_rate(workload: Workload, rate_pps: f64) -> f64 {
     }
 }
 
+/// The goodput of streams that keep their pace, in Gbit/s.
+pub(super) fn paced_gbps(workload: Workload, pairs: usize) -> Option<f64> {
+    let ways = match workload.test {
+        Test::TcpBidirec => 2.0,
+        _ => 1.0,
+    };
+    let rate_mbps = f64::from(workload.rate_mbps?);
+    Some(rate_mbps * 1e-3 * ways * pairs as f64)
+}
+
 /// Sum of the agents' rates.
 pub(super) fn rate(first: &[Reading], last: &[Reading], of: fn(&Counters) -> u64) -> f64 {
     let rates = first.iter().zip(last).map(|(first, last)| {

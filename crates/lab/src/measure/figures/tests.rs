@@ -96,9 +96,30 @@ fn a_rate_that_was_asked_for_is_told_in_the_unit_of_the_figure() {
         buffer_bytes: None,
         rate_pps: Some(100_000),
         search: None,
+        rate_mbps: None,
     };
     close(at_rate(workload(Test::UdpStream), 1e5), 1e5);
     close(at_rate(workload(Test::UdpGsoStream), 1e5), 1.12);
+}
+
+#[test]
+fn paced_streams_count_every_pair_and_way() {
+    let workload = |test| Workload {
+        test,
+        bytes: 16384,
+        instances: 8,
+        buffer_bytes: None,
+        rate_pps: None,
+        rate_mbps: Some(2000),
+        search: None,
+    };
+    close(paced_gbps(workload(Test::TcpStream), 3).unwrap(), 6.0);
+    close(paced_gbps(workload(Test::TcpBidirec), 1).unwrap(), 4.0);
+    let free = Workload {
+        rate_mbps: None,
+        ..workload(Test::TcpStream)
+    };
+    assert_eq!(paced_gbps(free, 1), None);
 }
 
 #[test]
