@@ -4,9 +4,11 @@
 //! Everything that was not measured is `None`, never 0. Units stand last in the names.
 
 mod backend;
+mod cpu;
 mod environment;
 mod feature;
 pub mod footing;
+pub mod invariants;
 mod key;
 pub mod rounds;
 mod sample;
@@ -15,15 +17,16 @@ mod warning;
 mod workload;
 
 pub use backend::{BackendName, Encapsulation};
+pub use cpu::{
+    Cpu, CpuPerGbps, CpuTime, CpuUse, FOREIGN_LIMIT_PERCENT, Foreign, Program, SampledTicks,
+    TrialCpu,
+};
 pub use environment::{Environment, Hop, NoiseProbe};
 pub use feature::Feature;
 pub use feature::Rules;
 pub use footing::{Asymmetry, Cause};
 pub use key::{CellKey, Family, FarEnd, GroupKey, GuestKind, MtuClass, Setting};
-pub use sample::{
-    Accounting, Bound, Cpu, CpuPerGbps, CpuTicks, CpuUse, Interval, Latency, Memory, Sample,
-    SearchRecord, TcpSummary, TrialCpu,
-};
+pub use sample::{Accounting, Bound, Interval, Latency, Memory, Sample, SearchRecord, TcpSummary};
 pub use tuning::Tuning;
 pub use warning::{Finding, Warning};
 pub use workload::{Test, Workload};
@@ -33,7 +36,7 @@ use crate::study::Study;
 use serde::{Deserialize, Serialize};
 
 /// Version of the result folder's format; `Run::schema` holds it.
-pub const SCHEMA: &str = "overlane-lab/2";
+pub const SCHEMA: &str = "overlane-lab/3";
 
 /// The one of `all` that is called `text`.
 ///

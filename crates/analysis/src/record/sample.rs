@@ -5,75 +5,10 @@
 //!           └        mark                                                            mark
 //! ```
 
-use super::CellKey;
+use super::{CellKey, Cpu, CpuPerGbps, Foreign, TrialCpu};
 use crate::search::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Share of the time of a virtual host's CPUs, in per cent of one CPU (two busy CPUs are 200).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CpuUse {
-    /// Everything but idle and waiting for a disk; stolen time is not in it.
-    pub busy_percent: f64,
-    /// Taken away by the hypervisor.
-    pub steal_percent: f64,
-}
-
-/// Time of one CPU in the window by what it was spent on, in ticks of the kernel's accounting (proc(5),
-/// `/proc/stat`). The kernel samples these at its tick: they say little of one short window, and
-/// are summed over all samples of a cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuTicks {
-    /// The CPU.
-    pub cpu: usize,
-    /// User, with nice.
-    pub user: u64,
-    /// System.
-    pub system: u64,
-    /// Hard interrupts.
-    pub irq: u64,
-    /// Soft interrupts: most of the kernel's network work.
-    pub softirq: u64,
-    /// Idle, with waiting for a disk.
-    pub idle: u64,
-    /// Stolen by the hypervisor.
-    pub steal: u64,
-}
-
-/// CPU of one sample: per virtual host where the hosts have CPUs of their own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// The sending guests' host; null when the hosts share a CPU.
-    pub sender: Option<CpuUse>,
-    /// The receiving guests' hosts; null when the hosts share a CPU.
-    pub receiver: Option<CpuUse>,
-    /// The CPUs of all hosts together.
-    pub total: CpuUse,
-    /// The sending guests' own programs (CLOCK_PROCESS_CPUTIME_ID), in per cent of one CPU; part of `sender`.
-    pub guest_sender_percent: Option<f64>,
-    /// The receiving guests' own programs.
-    pub guest_receiver_percent: Option<f64>,
-    /// The relays of the sending guests (their CPU clocks), in per cent of one CPU; part of `sender`. Null without
-    /// virtual machines.
-    #[serde(default)]
-    pub relay_sender_percent: Option<f64>,
-    /// The relays of the receiving guests.
-    #[serde(default)]
-    pub relay_receiver_percent: Option<f64>,
-    /// Every CPU of the laboratory.
-    pub ticks: Vec<CpuTicks>,
-}
-
-/// CPU cost of a Gbit/s: busy per cent of one CPU, divided by the goodput.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CpuPerGbps {
-    /// The sending host; null when the hosts share a CPU.
-    pub sender: Option<f64>,
-    /// The receiving hosts; null when the hosts share a CPU.
-    pub receiver: Option<f64>,
-    /// All together; null without goodput.
-    pub sum: Option<f64>,
-}
 
 /// Latencies of one sample: of transactions the whole round trip as it was measured, of paced packets
 /// one way from the intended time of sending (so that a stall of the sender is in them).
@@ -141,17 +76,52 @@ pub struct TcpSummary {
     pub congestion_window: u32,
 }
 
-/// What held a sample's figure down.
+/// What held a sample's figure down, by what was seen of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// The network between the guests, or the CPU that it shares with them.
+    /// No CPU was full: latency, a window, or waiting for each other.
     #[default]
-    Network,
-    /// The traffic tool: it does no better without a network between (within 5 %), or could not send what was asked.
-    Tester,
+    Nothing,
+    /// A CPU of the sending host was full.
+    SenderCpu,
+    /// A CPU of the receiving hosts was full.
+    ReceiverCpu,
+    /// A CPU of either side was full.
+    BothCpus,
+    /// The traffic tool's own code filled a CPU, or it did not send what was asked.
+    Tool,
     /// The rate that was asked for.
     Rate,
+}
+
+impl Bound {
+    /// Every bound.
+    pub const ALL: [Self; 6] = [
+        Self::Nothing,
+        Self::Rate,
+        Self::SenderCpu,
+        Self::ReceiverCpu,
+        Self::BothCpus,
+        Self::Tool,
+    ];
+
+    /// What it was.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing: latency or window",
+            Self::SenderCpu => "the sender's CPU",
+            Self::ReceiverCpu => "the receiver's CPU",
+            Self::BothCpus => "both CPUs",
+            Self::Tool => "the traffic tool",
+            Self::Rate => "the rate asked for",
+        }
+    }
+
+    /// A CPU was full: what the network costs and what it carries are one figure.
+    pub const fn is_cpu(self) -> bool {
+        matches!(self, Self::SenderCpu | Self::ReceiverCpu | Self::BothCpus)
+    }
 }
 
 /// Memory in the window's end.
@@ -174,6 +144,8 @@ pub struct Interval {
     pub goodput_gbps: Option<f64>,
     /// Packets per second that left the sending host's uplink since the moment before.
     pub underlay_rate_pps: f64,
+    /// Packets per second that arrived at the receiving guests' devices since the moment before: after whatever joined segments.
+    pub receiver_rate_pps: f64,
 }
 
 /// One measurement of one cell.
@@ -188,7 +160,7 @@ pub struct Sample {
     pub started_unix_ms: u64,
     /// Length of the window in which everything was counted.
     pub window_seconds: f64,
-    /// Why it does not count (warm-up, disturbed, spread too wide); null when it counts.
+    /// Why it does not count (warm-up, other programs, a rule of [`invariants`](super::invariants) broken); null when it counts.
     pub discarded: Option<String>,
     /// Payload that reached the receivers; streams and packets.
     pub goodput_gbps: Option<f64>,
@@ -222,6 +194,8 @@ pub struct Sample {
     pub underlay_packet_bytes: Option<f64>,
     /// CPU in the window.
     pub cpu: Cpu,
+    /// CPU of programs that are not the laboratory's; null where the kernel does not show them.
+    pub foreign: Option<Foreign>,
     /// CPU cost of the goodput; streams and packets.
     pub cpu_percent_per_gbps: CpuPerGbps,
     /// CPU time of all hosts for one transaction.
@@ -234,6 +208,13 @@ pub struct Sample {
     pub intervals: Vec<Interval>,
 }
 
+impl Sample {
+    /// Other programs used enough CPU beside it to disturb it.
+    pub fn is_disturbed(&self) -> bool {
+        self.foreign.as_ref().is_some_and(Foreign::disturbs)
+    }
+}
+
 /// A search with what each of its trials cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchRecord {
@@ -241,15 +222,4 @@ pub struct SearchRecord {
     pub outcome: Outcome,
     /// Busy CPU % of the sending and of the receiving host, and both, of each trial, in the order of `outcome.trials`.
     pub cpu_percent: Vec<TrialCpu>,
-}
-
-/// CPU of one trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrialCpu {
-    /// Sending host.
-    pub sender: Option<f64>,
-    /// Receiving hosts.
-    pub receiver: Option<f64>,
-    /// All.
-    pub total: f64,
 }

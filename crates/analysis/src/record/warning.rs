@@ -58,6 +58,19 @@ pub enum Warning {
         /// What happened.
         reason: String,
     },
+    /// Programs that are not the laboratory's used the measured CPUs.
+    ForeignLoad {
+        /// Mean beside the disturbed samples, in per cent of one CPU.
+        percent: f64,
+        /// The largest, largest first.
+        programs: Vec<String>,
+        /// Samples that were taken again for it.
+        taken_again: usize,
+        /// Samples that count all the same.
+        marked: usize,
+        /// Samples that count.
+        counted: usize,
+    },
     /// The virtual hosts share a CPU.
     SharedCpus,
     /// A fixed piece of work did not take the same time always.
@@ -96,6 +109,16 @@ pub enum Warning {
         /// Its figures: a sentence.
         detail: String,
     },
+}
+
+impl Warning {
+    /// It is about the run as a whole, not about cells.
+    pub const fn is_of_the_run(&self) -> bool {
+        !matches!(
+            self,
+            Self::Cell { .. } | Self::Cells { .. } | Self::SampledAgain { .. }
+        )
+    }
 }
 
 /// What may be found of a cell.
@@ -177,6 +200,18 @@ impl fmt::Display for Warning {
                 round,
                 reason,
             } => write!(f, "{cell}, round {round}: sampled again after: {reason}"),
+            Self::ForeignLoad {
+                percent,
+                programs,
+                taken_again,
+                marked,
+                counted,
+            } => write!(
+                f,
+                "Other programs used {percent:.0} % of a CPU: {}. {taken_again} samples were taken again for it; \
+                 {marked} of the {counted} that count were disturbed.",
+                programs.join(", ")
+            ),
             Self::SharedCpus => f.write_str(
                 "The virtual hosts share a CPU: CPU per host is not measured, only the total.",
             ),

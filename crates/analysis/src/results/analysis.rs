@@ -5,6 +5,7 @@
 use super::cell::CellFigures;
 use super::compare::Axis;
 use super::compare::run::{self, Compared};
+use super::foreign::ForeignLoad;
 use super::metric::Metric;
 use super::warnings;
 use crate::record::{BackendName, CellKey, GroupKey, Run, Sample, Test, Warning};
@@ -29,6 +30,8 @@ pub struct Analysis<'a> {
     pub groups: Vec<GroupKey>,
     /// Every comparison.
     pub comparisons: Vec<Compared>,
+    /// Load beside the samples that was not the laboratory's; `None`: none that disturbs.
+    pub foreign: Option<ForeignLoad>,
     /// The run's own warnings, then what the samples give reason to.
     pub warnings: Vec<Warning>,
     /// Samples that do not count, with the reason.
@@ -50,7 +53,9 @@ impl<'a> Analysis<'a> {
             }
         }
         let comparisons = run::all(run, &groups);
+        let foreign = ForeignLoad::of(run);
         let mut warnings = run.warnings.clone();
+        warnings.extend(foreign.as_ref().map(warnings::of_foreign));
         warnings.extend(warnings::from_samples(run, &cells));
         let discarded = run
             .cells
@@ -68,6 +73,7 @@ impl<'a> Analysis<'a> {
             cells,
             groups,
             comparisons,
+            foreign,
             warnings,
             discarded,
         }

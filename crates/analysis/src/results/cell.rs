@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::cpu_split::CpuSplits;
 use super::metric::Metric;
-use super::ticks::TickSplit;
 use crate::record::{Accounting, Bound, Cell, CellStatus, GroupKey, Run, SearchRecord};
 use crate::stats::repeat::{self, SampleSet, SetState, ruled_by};
 use crate::stats::{Summary, median};
@@ -24,7 +24,7 @@ pub struct CellFigures<'a> {
     /// The rule of the study was met; `None`: it has none, or the cell no samples.
     pub rule_met: Option<bool>,
     /// What the CPUs spent their time on; `None` with less than 4 s of windows.
-    pub ticks: Option<TickSplit>,
+    pub cpu_split: Option<CpuSplits>,
     /// What the traffic tool reaches here without a network.
     pub reference: Option<f64>,
     /// What held the figure down, in most of the samples.
@@ -65,7 +65,7 @@ impl<'a> CellFigures<'a> {
             sets: Vec::new(),
             precision: None,
             rule_met: None,
-            ticks: TickSplit::of(&run.env, cell),
+            cpu_split: CpuSplits::of(&run.env, cell),
             reference: reference(run, cell.key.group),
             bound: bound(cell),
             latency: latency(cell),
@@ -165,7 +165,7 @@ fn reference(run: &Run, group: GroupKey) -> Option<f64> {
 /// With as many samples either way, the one that warns more.
 fn bound(cell: &Cell) -> Bound {
     let count = |bound: Bound| cell.counted().filter(|s| s.bound == bound).count();
-    [Bound::Network, Bound::Rate, Bound::Tester]
+    Bound::ALL
         .into_iter()
         .max_by_key(|&bound| count(bound))
         .filter(|_| cell.counted().next().is_some())

@@ -93,7 +93,7 @@ pub fn frames() -> Run {
     {
         cell.samples
             .iter_mut()
-            .for_each(|sample| sample.bound = Bound::Tester);
+            .for_each(|sample| sample.bound = Bound::Tool);
     }
     // One packet that nobody counted.
     let ovs = run
@@ -153,6 +153,7 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
             instances: 0,
             buffer_bytes: axes.buffer_bytes,
             rate_pps: None,
+            rate_mbps: None,
             search: axes.search,
         },
         setting: Setting::default(),

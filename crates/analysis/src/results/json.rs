@@ -9,8 +9,8 @@ use super::analysis::{Analysis, Discarded};
 use super::cell::{CellFigures, LatencyCurve, Precision};
 use super::compare::Axis;
 use super::compare::run::Compared;
+use super::cpu_split::CpuSplits;
 use super::metric::Metric;
-use super::ticks::TickSplit;
 use crate::record::{
     Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample,
     Warning,
@@ -81,7 +81,7 @@ struct CellEntry<'a> {
     latency: Option<&'a LatencyCurve>,
     accounting: Option<&'a Accounting>,
     searches: Vec<SearchEntry<'a>>,
-    cpu_split: Option<&'a TickSplit>,
+    cpu_split: Option<&'a CpuSplits>,
 }
 
 /// Key → summary of every metric, null where it was not measured.
@@ -193,7 +193,7 @@ impl<'a> CellEntry<'a> {
             latency: figures.latency.as_ref(),
             accounting: figures.accounting.as_ref(),
             searches: figures.searches().map(search).collect(),
-            cpu_split: figures.ticks.as_ref(),
+            cpu_split: figures.cpu_split.as_ref(),
         }
     }
 }

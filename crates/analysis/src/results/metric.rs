@@ -246,7 +246,7 @@ impl Metric {
             Self::CpuSender => cpu.sender.as_ref().map(|host| host.busy_percent),
             Self::CpuReceiver => cpu.receiver.as_ref().map(|hosts| hosts.busy_percent),
             Self::CpuTotal => Some(cpu.total.busy_percent),
-            Self::CpuMean => Some(cpu.total.busy_percent / cpu.ticks.len() as f64),
+            Self::CpuMean => Some(cpu.total.busy_percent / cpu.cpus.len() as f64),
             Self::GuestSender => cpu.guest_sender_percent,
             Self::GuestReceiver => cpu.guest_receiver_percent,
             Self::RelaySender => cpu.relay_sender_percent,

@@ -10,10 +10,11 @@
 mod analysis;
 mod cell;
 pub mod compare;
+mod cpu_split;
 pub mod folder;
+mod foreign;
 mod json;
 mod metric;
-mod ticks;
 mod warnings;
 
 #[cfg(test)]
@@ -26,9 +27,10 @@ mod tests;
 pub use analysis::{Analysis, Discarded};
 pub use cell::{CellFigures, LatencyCurve, Precision};
 pub use compare::{Axis, Compared};
+pub use cpu_split::{CpuSplit, CpuSplits, LEAST_SECONDS, Split};
+pub use foreign::ForeignLoad;
 pub use json::status;
 pub use metric::Metric;
-pub use ticks::{CpuSplit, LEAST_SECONDS, Split, TickSplit};
 
 use std::path::Path;
 

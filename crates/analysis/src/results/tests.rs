@@ -246,7 +246,7 @@ fn precision_is_told_under_netperfs_rule() {
 fn the_split_adds_up() {
     let run = fixture::cost();
     let analysis = Analysis::of(&run);
-    let ticks = analysis.cells[0].ticks.as_ref().unwrap();
+    let ticks = analysis.cells[0].cpu_split.as_ref().unwrap();
     assert_eq!(ticks.seconds, 9.0);
     let sum = |s: Split| {
         s.user_percent
@@ -263,13 +263,13 @@ fn the_split_adds_up() {
         cell.samples.truncate(3);
     }
     assert!(
-        Analysis::of(&short).cells[0].ticks.is_none(),
+        Analysis::of(&short).cells[0].cpu_split.is_none(),
         "3 s are too few ticks"
     );
     let mut shared = run;
     shared.env.shared_cpus = true;
     let analysis = Analysis::of(&shared);
-    assert_eq!(analysis.cells[0].ticks.as_ref().unwrap().sender, None);
+    assert_eq!(analysis.cells[0].cpu_split.as_ref().unwrap().sender, None);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn packets_latencies_and_references_are_summed_up() {
             .find(|f| f.cell.key.backend == backend);
         cell.unwrap().bound
     };
-    assert_eq!(bound(BackendName::OverlaneVlan), Bound::Tester);
+    assert_eq!(bound(BackendName::OverlaneVlan), Bound::Tool);
     assert_eq!(bound(BackendName::Bridge), Bound::Rate);
 }
 
@@ -327,7 +327,7 @@ fn not_measured_is_null_and_never_nan() {
     let mut run = fixture::run();
     run.cells[1].samples.iter_mut().for_each(|sample| {
         sample.cpu.sender = None;
-        sample.cpu.ticks.clear();
+        sample.cpu.cpus.clear();
         sample.cpu_percent_per_gbps.sum = None;
         sample.underlay_packet_bytes = None;
         sample.goodput_gbps = Some(f64::NAN);

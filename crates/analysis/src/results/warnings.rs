@@ -1,6 +1,7 @@
 //! What the samples themselves give reason to warn of. A warning never changes a figure.
 
 use super::cell::CellFigures;
+use super::foreign::ForeignLoad;
 use super::metric::Metric;
 use crate::record::{CellKey, Finding, NoiseProbe, Run, Warning};
 use crate::stats::{MIN_PAIRS, STDDEV_LIMIT_PERCENT, outliers, population_stddev_percent};
@@ -46,6 +47,17 @@ pub(super) fn from_samples(run: &Run, cells: &[CellFigures<'_>]) -> Vec<Warning>
             .collect(),
     ));
     out
+}
+
+/// Other programs ran beside the samples.
+pub(super) fn of_foreign(load: &ForeignLoad) -> Warning {
+    Warning::ForeignLoad {
+        percent: load.percent,
+        programs: load.programs.clone(),
+        taken_again: load.taken_again,
+        marked: load.marked,
+        counted: load.counted,
+    }
 }
 
 /// What is found of one cell.

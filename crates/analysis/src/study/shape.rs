@@ -130,6 +130,7 @@ const GROUP: &[Field] = &[
     field("tuning", Left, List(&TUNING)),
     field("buffer_bytes", Nullable, Whole),
     field("rate_pps", Left, List(&Whole)),
+    field("rate_mbps", Left, List(&Whole)),
     field("search", Nullable, PRESET),
     field("backends", Nullable, List(&BACKEND)),
     field("samples", Nullable, Whole),

@@ -31,7 +31,7 @@ pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
     }
     output.line(
         "mean ± half of the 95 % interval; CPU is of all hosts together; the last column is the median\n\
-         ratio of the first figure, its interval, and what it says; a ! marks what the tester itself bounds\n",
+         ratio of the first figure, its interval, and what it says; a ! marks what the traffic tool bounds\n",
     )
 }
 
@@ -118,7 +118,7 @@ fn table(
             row.extend(columns.iter().map(|_| text("-")));
             row.extend([text("-"), text(reason)]);
         } else {
-            let bound = if by_tester(figures) { " !" } else { "" };
+            let bound = if by_tool(figures) { " !" } else { "" };
             row.extend(columns.iter().enumerate().map(|(place, column)| {
                 let (_, metric, factor, digits) = *column;
                 let mark = if place == 0 { bound } else { "" };
@@ -140,11 +140,11 @@ fn is_of(figures: &CellFigures<'_>, name: BackendName) -> bool {
 }
 
 /// Most of its samples say that the traffic tool did no better.
-fn by_tester(figures: &CellFigures<'_>) -> bool {
+fn by_tool(figures: &CellFigures<'_>) -> bool {
     let bound = figures
         .cell
         .counted()
-        .filter(|sample| sample.bound == overlane_analysis::record::Bound::Tester)
+        .filter(|sample| sample.bound == overlane_analysis::record::Bound::Tool)
         .count();
     bound * 2 > figures.samples()
 }

@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 
 use overlane_analysis::plan::StudySummary;
 use overlane_analysis::record::CellStatus;
-use overlane_analysis::results::folder;
+use overlane_analysis::results::{Analysis, folder};
 use overlane_analysis::study::{Overrides, Study, StudyRef};
 use overlane_lab::watch::Watch;
 use overlane_lab::{CleanupReport, Doctor, DoctorState, RunRequest, RunSummary};
@@ -119,7 +119,8 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
         output.raw(&bytes)?;
     } else {
         cells::print(&summary.run, output)?;
-        for warning in &summary.run.warnings {
+        let warnings = Analysis::of(&summary.run).warnings;
+        for warning in warnings.iter().filter(|warning| warning.is_of_the_run()) {
             output.note(warning.to_string());
         }
         output.line(format!("result: {}", summary.dir.display()))?;

@@ -66,7 +66,6 @@ impl Bench<'_> {
             cell: unbounded.cell(BackendName::Direct),
             round: 1,
             seconds: REFERENCE_SECONDS,
-            reference: None,
         };
         self.watch
             .event(Event::Doing(&format!("the traffic tool alone: {group}")));

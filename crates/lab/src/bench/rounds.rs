@@ -2,14 +2,22 @@
 
 use super::Bench;
 use super::networks::Up;
-use super::references::alone;
 use crate::agents::Agents;
 use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
-use overlane_analysis::record::{CellKey, CellStatus, Sample, Warning};
+use overlane_analysis::record::{CellKey, CellStatus, Sample, Warning, invariants};
 use overlane_analysis::stats::repeat::{self, Decision};
+
+/// What becomes of a sample.
+enum Judgement {
+    Counts,
+    /// It is taken again, for this reason.
+    Again(String),
+    /// Nothing like it will count.
+    Never(String),
+}
 
 impl Bench<'_> {
     /// A B C, B C A, C A B …; a cell that fails twice in a row is out. Rounds go on while a cell's rule asks for more.
@@ -76,40 +84,88 @@ impl Bench<'_> {
         let Some(up) = up.iter_mut().find(|up| up.network == Network::from(cell)) else {
             return Ok(());
         };
-        let mut taken = self.sample(cell, round, rounds, up);
-        self.check_interrupt(&taken)?;
-        if let Err(error) = &taken {
-            self.run.warnings.push(Warning::SampledAgain {
-                cell,
-                round,
-                reason: error.to_string(),
-            });
-            // Whatever state the agents are in: new ones have none.
-            let again = Agents::start(self.session, &up.topology);
-            taken = again.and_then(|agents| {
-                up.agents = agents;
-                self.sample(cell, round, rounds, up)
-            });
+        loop {
+            let mut taken = self.sample(cell, round, rounds, up);
             self.check_interrupt(&taken)?;
-        }
-        match taken {
-            Ok(sample) => {
-                self.folder.append(&sample)?;
-                self.watch.event(Event::Sampled(&sample));
-                if let Some(cell) = self.run.cells.iter_mut().find(|known| known.key == cell) {
-                    cell.samples.push(sample);
+            if let Err(error) = &taken {
+                self.run.warnings.push(Warning::SampledAgain {
+                    cell,
+                    round,
+                    reason: error.to_string(),
+                });
+                // Whatever state the agents are in: new ones have none.
+                let again = Agents::start(self.session, &up.topology);
+                taken = again.and_then(|agents| {
+                    up.agents = agents;
+                    self.sample(cell, round, rounds, up)
+                });
+                self.check_interrupt(&taken)?;
+            }
+            match taken {
+                Ok(mut sample) => {
+                    let left = rounds.saturating_sub(round) + 1;
+                    let judgement = self.judge(&sample, rounds);
+                    if let Judgement::Again(reason) | Judgement::Never(reason) = &judgement {
+                        sample.discarded = Some(reason.clone());
+                    }
+                    self.keep(sample)?;
+                    match judgement {
+                        Judgement::Counts => self.watch.event(Event::Advanced(1)),
+                        Judgement::Again(_) => continue,
+                        Judgement::Never(reason) => self.fail(cell, reason, left),
+                    }
                 }
-                self.watch.event(Event::Advanced(1));
+                Err(error) => {
+                    let left = rounds.saturating_sub(round) + 1;
+                    self.fail(cell, error.to_string(), left);
+                }
             }
-            Err(error) => {
-                let reason = error.to_string();
-                self.note(&format!("{cell} failed: {reason}"));
-                self.set_status(&cell, CellStatus::Failed { reason });
-                let left = u64::from(rounds.saturating_sub(round) + 1);
-                self.watch.event(Event::Advanced(left));
-            }
+            return Ok(());
+        }
+    }
+
+    /// Does a sample count? One beside which other programs ran, or that breaks an invariant, is taken again: at most as often as
+    /// the cell has samples. Then the former counts, and is marked; the latter never does.
+    fn judge(&self, sample: &Sample, rounds: u32) -> Judgement {
+        if sample.round == 0 {
+            return Judgement::Counts;
+        }
+        let cells = self.run.cells.iter();
+        let again = cells
+            .filter(|cell| cell.key == sample.cell)
+            .flat_map(|cell| &cell.samples)
+            .filter(|sample| sample.round > 0 && sample.discarded.is_some());
+        let may_again = again.count() < rounds as usize;
+        if let Some(broken) = invariants::broken(sample, &self.run.env) {
+            let reason = broken.to_string();
+            return if may_again {
+                Judgement::Again(reason)
+            } else {
+                Judgement::Never(reason)
+            };
+        }
+        match &sample.foreign {
+            Some(foreign) if foreign.disturbs() && may_again => Judgement::Again(foreign.words()),
+            _ => Judgement::Counts,
+        }
+    }
+
+    /// Adds a sample to the record.
+    fn keep(&mut self, sample: Sample) -> Result<(), LabError> {
+        self.folder.append(&sample)?;
+        self.watch.event(Event::Sampled(&sample));
+        let mut cells = self.run.cells.iter_mut();
+        if let Some(cell) = cells.find(|known| known.key == sample.cell) {
+            cell.samples.push(sample);
         }
         Ok(())
+    }
+
+    /// The cell is out, with the samples that it had left.
+    fn fail(&mut self, cell: CellKey, reason: String, left: u32) {
+        self.note(&format!("{cell} failed: {reason}"));
+        self.set_status(&cell, CellStatus::Failed { reason });
+        self.watch.event(Event::Advanced(u64::from(left)));
     }
 
     pub(super) fn sample(
@@ -126,17 +182,10 @@ impl Bench<'_> {
             rounds,
             seconds,
         });
-        let group = alone(cell.group);
-        let reference = self
-            .run
-            .references
-            .iter()
-            .find(|known| known.group == group);
         let request = Request {
             cell,
             round,
             seconds,
-            reference: reference.map(|reference| reference.value),
         };
         let watch = &mut *self.watch;
         measure::sample(

@@ -2,6 +2,8 @@
 
 use crate::api::{Doctor, DoctorItem, DoctorState};
 use crate::error::LabError;
+use crate::machine::programs::Programs;
+use crate::machine::spinner::{self, TOLERANCE_POINTS};
 use crate::machine::{cpus, environment};
 use crate::session::Session;
 use crate::session::process::own_program;
@@ -20,6 +22,7 @@ pub(crate) fn doctor() -> Result<Doctor, LabError> {
         rights(),
         processors()?,
         accounting(),
+        cpu_clock()?,
         traffic(),
         ipv6(),
     ];
@@ -102,6 +105,38 @@ fn processors() -> Result<DoctorItem, LabError> {
     }
     let detail = format!("host1 on {:?}, host2 on {:?}", cpus.host1, cpus.host2);
     Ok(item("CPUs", DoctorState::Ok, detail, ""))
+}
+
+/// The clock of CPU figures against a spinner's own.
+fn cpu_clock() -> Result<DoctorItem, LabError> {
+    let cpus = cpus::Cpus::of_this_machine()?;
+    let before = Programs::now()?;
+    let readings = spinner::readings(&cpus)?;
+    let foreign = Programs::now()?.foreign_since(&before, std::process::id(), &cpus.all());
+    let apart = |reading: &spinner::Reading| (reading.busy_percent - reading.spun_percent).abs();
+    let worst = readings
+        .iter()
+        .max_by(|a, b| apart(a).total_cmp(&apart(b)))
+        .map_or_else(String::new, |worst| {
+            format!(
+                "CPU {} at {} % read {:.1} % where the program used {:.1} %",
+                worst.cpu, worst.duty_percent, worst.busy_percent, worst.spun_percent
+            )
+        });
+    if readings.iter().all(spinner::Reading::agrees) {
+        let detail = format!(
+            "agrees with a spinner at 10, 50 and 90 % of every CPU within {TOLERANCE_POINTS:.0} points; worst: {worst}"
+        );
+        return Ok(item("CPU clock", DoctorState::Ok, detail, ""));
+    }
+    let (detail, help) = if foreign.disturbs() {
+        let detail = format!("{worst}; {}", foreign.words());
+        (detail, "end these programs and try again")
+    } else {
+        let help = "CPU figures are off by as much on this kernel; ratios of goodput are not";
+        (worst, help)
+    };
+    Ok(item("CPU clock", DoctorState::Limited, detail, help))
 }
 
 fn accounting() -> DoctorItem {

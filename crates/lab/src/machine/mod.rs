@@ -6,6 +6,8 @@ pub(crate) mod doctor;
 pub(crate) mod environment;
 pub(crate) mod interrupt;
 pub(crate) mod noise;
+pub(crate) mod programs;
+pub(crate) mod spinner;
 #[expect(
     unsafe_code,
     reason = "the hook between fork and exec and a socket option have no safe wrapper"

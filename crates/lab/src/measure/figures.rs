@@ -1,12 +1,17 @@
 //! From readings to figures: rates, losses, costs, and what held them down. Pure arithmetic.
 
 use super::traffic::{Readings, Totals};
-use overlane_analysis::record::{Accounting, Bound, Cpu, CpuPerGbps, TcpSummary, Test, Workload};
+use crate::machine::cpus::Cpus;
+use overlane_analysis::record::{
+    Accounting, Bound, Cpu, CpuPerGbps, CpuTime, TcpSummary, Test, Workload,
+};
 use overlane_analysis::results::Metric;
 use overlane_traffic::message::{Counters, Reading, TcpState};
 
-/// At this share of what the traffic tool does alone the tool is the bound.
-const TESTER_SHARE: f64 = 0.95;
+/// From here on a CPU is full: what is left is the grain of its clock, and moments without work.
+const FULL_PERCENT: f64 = 95.0;
+/// Fewer ticks say nothing of whose time it was.
+const LEAST_TICKS: u64 = 50;
 /// A rate that was asked for is met at this share of it.
 const MET_SHARE: f64 = 0.99;
 /// Above this share of packets that were due and not sent the tool did not do what it was asked.
@@ -56,6 +61,16 @@ pub(super) fn at_rate(workload: Workload, rate_pps: f64) -> f64 {
         Metric::Goodput => rate_pps * f64::from(workload.bytes) * 8e-9,
         _ => rate_pps,
     }
+}
+
+/// The goodput of streams that keep their pace, in Gbit/s.
+pub(super) fn paced_gbps(workload: Workload, pairs: usize) -> Option<f64> {
+    let ways = match workload.test {
+        Test::TcpBidirec => 2.0,
+        _ => 1.0,
+    };
+    let rate_mbps = f64::from(workload.rate_mbps?);
+    Some(rate_mbps * 1e-3 * ways * pairs as f64)
 }
 
 /// Sum of the agents' rates.
@@ -148,23 +163,42 @@ impl Offered {
     }
 }
 
-/// What held a figure down.
+/// What held a figure down, by what was seen of it.
 pub(super) fn bound(
     figure: f64,
-    reference: Option<f64>,
     asked: Option<f64>,
     offered: Option<Offered>,
+    cpu: &Cpu,
+    cpus: &Cpus,
+    is_disturbed: bool,
 ) -> Bound {
     if offered.is_some_and(|offered| offered.tool_fell_short()) {
-        return Bound::Tester;
+        return Bound::Tool;
     }
     if asked.is_some_and(|asked| figure >= MET_SHARE * asked) {
         return Bound::Rate;
     }
-    if reference.is_some_and(|reference| figure >= TESTER_SHARE * reference) {
-        return Bound::Tester;
+    let full = |of: &[usize]| {
+        let mut times = cpu.cpus.iter().filter(|time| of.contains(&time.cpu));
+        times.find(|time| time.busy_percent() >= FULL_PERCENT)
+    };
+    let (sender, receiver) = (full(&cpus.host1), full(&cpus.host2));
+    // Beside other programs the tick does not say whose code it met.
+    if !is_disturbed && sender.into_iter().chain(receiver).any(is_the_tools) {
+        return Bound::Tool;
     }
-    Bound::Network
+    match (sender, receiver) {
+        (Some(_), Some(_)) => Bound::BothCpus,
+        (Some(_), None) => Bound::SenderCpu,
+        (None, Some(_)) => Bound::ReceiverCpu,
+        (None, None) => Bound::Nothing,
+    }
+}
+
+/// Most of a full CPU's time went to programs' own code, not to the kernel's on their behalf.
+fn is_the_tools(time: &CpuTime) -> bool {
+    let ticks = time.sampled;
+    ticks.all() >= LEAST_TICKS && 2 * ticks.user > ticks.all()
 }
 
 /// CPU cost of a Gbit/s.

@@ -46,8 +46,6 @@ pub(crate) struct Request {
     pub(crate) round: u32,
     /// Length of the window.
     pub(crate) seconds: f64,
-    /// What the traffic tool reaches without a network; in the unit of the test's own figure.
-    pub(crate) reference: Option<f64>,
 }
 
 /// The place in which a sample is taken.
@@ -92,6 +90,7 @@ pub(crate) fn sample(
     let rate_pps = workload.rate_pps.map(f64::from);
     let taken = place.take(agents, request, rate_pps, live)?;
     finish(
+        &place,
         request,
         taken,
         None,
@@ -176,6 +175,7 @@ impl Place<'_> {
 
 /// Calculates the sample. `asked_pps` is the rate that was asked of all pairs together.
 fn finish(
+    place: &Place<'_>,
     request: &Request,
     taken: Taken,
     search: Option<SearchRecord>,
@@ -202,7 +202,10 @@ fn finish(
         guest_receiver_percent: figures::guest_percent(&first.receivers, &last.receivers),
         ..window.cpu
     };
-    let asked = asked_pps.map(|pps| figures::at_rate(cell.group.workload, pps));
+    let workload = cell.group.workload;
+    let asked = asked_pps.map(|pps| figures::at_rate(workload, pps));
+    let asked_gbps = || figures::paced_gbps(workload, place.topology.pairs.len());
+    let asked = asked.or_else(asked_gbps);
     let is_tcp = matches!(test, Test::TcpRr | Test::TcpCrr) || test.is_tcp_stream();
     let latency = if test.is_packets() {
         let receivers = last.receivers.iter().filter(|_| taken.one_clock);
@@ -232,7 +235,15 @@ fn finish(
         tcp: figures::tcp_summary(&totals.tcp),
         accounting,
         search,
-        bound: figures::bound(rates.primary(test), request.reference, asked, offered),
+        bound: figures::bound(
+            rates.primary(test),
+            asked,
+            offered,
+            &cpu,
+            &place.session.cpus,
+            window.foreign.disturbs(),
+        ),
+        foreign: Some(window.foreign),
         underlay_packets: wire.packets,
         underlay_bytes: wire.bytes,
         underlay_rate_pps: wire.packets as f64 / seconds,

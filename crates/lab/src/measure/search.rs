@@ -61,10 +61,10 @@ pub(super) fn sample(
         outcome,
         cpu_percent,
     };
-    let mut sample = finish(request, taken, Some(record), None)?;
+    let mut sample = finish(place, request, taken, Some(record), None)?;
     sample.rate_pps = throughput_pps.or(found_pps);
     if by_sender {
-        sample.bound = Bound::Tester;
+        sample.bound = Bound::Tool;
     }
     Ok(sample)
 }

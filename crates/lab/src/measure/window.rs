@@ -4,11 +4,12 @@
 use super::traffic::{Latest, Readings, Traffic};
 use crate::error::LabError;
 use crate::machine::cpu_time::CpuTimes;
+use crate::machine::programs::Programs;
 use crate::relay::CpuTime;
 use crate::session::Session;
 use crate::topology::Topology;
 use crate::watch::Live;
-use overlane_analysis::record::{Cpu, Interval, Test};
+use overlane_analysis::record::{Cpu, Foreign, Interval, Test};
 use overlane_traffic::message::{Counters, Reading};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ pub(super) struct Window {
     /// By the laboratory's clock; that of CPU and wire.
     pub(super) length: Duration,
     pub(super) cpu: Cpu,
+    pub(super) foreign: Foreign,
     /// What left the wires' sending ends.
     pub(super) wire: Wire,
     /// The agents' counters at both ends, each with its own time.
@@ -62,17 +64,26 @@ struct Moment {
     at: Instant,
     cpu: CpuTimes,
     wire: Wire,
+    /// Packets that the receiving guests' devices took in.
+    arrived: u64,
     relays: CpuTime,
 }
 
 impl Moment {
     fn read(topology: &Topology) -> Result<Self, LabError> {
         let wire = Wire::read(topology)?;
+        let mut arrived = 0;
+        for (node, device) in topology.arrivals() {
+            arrived += node.netlink.link(device)?.stats.rx_packets;
+        }
+        let relays = topology.relay_cpu_time()?;
+        let cpu = CpuTimes::now()?;
         Ok(Self {
-            relays: topology.relay_cpu_time()?,
-            at: Instant::now(),
-            cpu: CpuTimes::now()?,
+            at: cpu.at,
+            cpu,
             wire,
+            arrived,
+            relays,
         })
     }
 }
@@ -87,6 +98,7 @@ pub(super) fn watch(
     live: &mut dyn FnMut(Live),
 ) -> Result<Window, LabError> {
     // The readings lie outside of the span in which CPU time counts: to write them costs the agents some.
+    let programs = Programs::now()?;
     let first = traffic.mark()?;
     let begin = Moment::read(topology)?;
     let mut steps = Steps::new(test, &begin, &first);
@@ -106,6 +118,8 @@ pub(super) fn watch(
             let last = traffic.mark()?;
             live(steps.step(session, &before, &now, &told_by(&last)));
             let length = now.at - begin.at;
+            let (own, cpus) = (std::process::id(), session.cpus.all());
+            let foreign = Programs::now()?.foreign_since(&programs, own, &cpus);
             let relays = |of: fn(&CpuTime) -> Option<Duration>| {
                 share(of(&begin.relays), of(&now.relays), length)
             };
@@ -116,6 +130,7 @@ pub(super) fn watch(
                     relay_receiver_percent: relays(|time| time.receivers),
                     ..now.cpu.since(&begin.cpu, &session.cpus)
                 },
+                foreign,
                 wire: now.wire.since(begin.wire),
                 first,
                 last,
@@ -155,6 +170,7 @@ impl Steps {
     fn step(&mut self, session: &Session, before: &Moment, now: &Moment, told: &Latest) -> Live {
         let seconds = (now.at - before.at).as_secs_f64();
         let underlay_rate_pps = now.wire.since(before.wire).packets as f64 / seconds;
+        let receiver_rate_pps = now.arrived.saturating_sub(before.arrived) as f64 / seconds;
         let sent_by = |of: fn(&Counters) -> u64| rate(&self.before.senders, &told.senders, of);
         let got_by = |of: fn(&Counters) -> u64| rate(&self.before.receivers, &told.receivers, of);
         let mut moment = Live {
@@ -179,6 +195,7 @@ impl Steps {
             at_seconds: moment.elapsed_seconds,
             goodput_gbps: moment.goodput_gbps,
             underlay_rate_pps,
+            receiver_rate_pps,
         });
         advance(&mut self.before.senders, &told.senders);
         advance(&mut self.before.receivers, &told.receivers);

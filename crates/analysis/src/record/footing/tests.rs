@@ -12,6 +12,7 @@ fn cell(backend: BackendName, test: Test, bytes: u32, asymmetries: &[Asymmetry])
         instances: 1,
         buffer_bytes: None,
         rate_pps: None,
+        rate_mbps: None,
         search: None,
     };
     let setting = Setting {

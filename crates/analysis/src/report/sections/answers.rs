@@ -46,12 +46,11 @@ fn notes(r: &Report<'_>) -> Vec<Block> {
         .iter()
         .filter(|f| f.is_measured())
         .collect();
-    let tester = measured.iter().filter(|f| f.bound == Bound::Tester).count();
+    let tool = measured.iter().filter(|f| f.bound == Bound::Tool).count();
     let mut out = Vec::new();
-    if tester > 0 {
+    if tool > 0 {
         out.push(Block::Note(format!(
-            "In {tester} of {} cells the traffic tool was the bound, not the network: there the network’s own limit may be \
-             higher, and differences between networks are hidden. Their sentences say so.",
+            "In {tool} of {} cells the traffic tool was the bound: there differences between networks are hidden.",
             measured.len()
         )));
     }
@@ -179,13 +178,6 @@ fn sentence(r: &Report<'_>, c: &Compared) -> Line {
             .span(Span::Verdict(verdict));
     }
     line = line.text(format!(" against {b}. "));
-    let by_tester = |key| r.figures(key).is_some_and(|f| f.bound == Bound::Tester);
-    line = match (by_tester(c.a), by_tester(c.b)) {
-        (true, true) => line.text("The traffic tool was the bound of both. "),
-        (true, false) => line.text(format!("The traffic tool was the bound of {a}. ")),
-        (false, true) => line.text(format!("The traffic tool was the bound of {b}. ")),
-        (false, false) => line,
-    };
     line.link(
         r.names.comparison(c),
         "row ↓",
@@ -304,7 +296,7 @@ fn rates(r: &Report<'_>) -> Vec<Block> {
         let (rate, key) = (f.get(Metric::Rate)?, f.cell.key);
         let figure = format!("{} {}", value(Metric::Rate, rate.mean), unit(Metric::Rate));
         let range = interval(Metric::Rate, Some(rate));
-        let bound = if f.bound == Bound::Tester {
+        let bound = if f.bound == Bound::Tool {
             " (the traffic tool was the bound)"
         } else {
             ""

@@ -108,13 +108,12 @@ fn samples(figures: &CellFigures<'_>) -> Field {
 fn bound(figures: &CellFigures<'_>) -> String {
     let word = match figures.bound {
         _ if !figures.is_measured() => return NONE.to_owned(),
-        Bound::Network => "network",
-        Bound::Tester => "⚠ tester",
-        Bound::Rate => "rate asked for",
+        Bound::Tool => format!("⚠ {}", Bound::Tool.words()),
+        other => other.words().to_owned(),
     };
     match figures.reference_percent() {
-        Some(percent) => format!("{word}, {} % of the tool alone", fixed(percent, 0)),
-        None => word.to_owned(),
+        Some(percent) => format!("{word}; {} % of one cable", fixed(percent, 0)),
+        None => word,
     }
 }
 

@@ -24,8 +24,8 @@ pub(in crate::report) fn blocks(r: &Report<'_>) -> Vec<Block> {
         return charts;
     }
     let mut out = vec![Block::Hint(format!(
-        "The kernel attributes whole ticks ({}), so the split is over all samples of a cell, and only where they last {LEAST_SECONDS} s \
-         together. Softirq is most of the kernel’s network work; it is charged to whatever it interrupts.",
+        "How long a CPU was busy is clocked. What it was busy with is a share of that time, sampled at the kernel’s tick ({}), over all \
+         samples of a cell, and only where they last {LEAST_SECONDS} s together. Softirq is most of the kernel’s network work; it is charged to whatever it interrupts.",
         r.analysis.run.env.cpu_accounting
     ))];
     let alone: Vec<Line> = r
@@ -65,7 +65,10 @@ fn parts(cpu: &CpuSplit) -> [f64; 5] {
 
 /// A sentence, where one CPU of several does nearly all.
 fn alone(r: &Report<'_>, figures: &CellFigures<'_>) -> Option<Line> {
-    let split = figures.ticks.as_ref().filter(|_| figures.is_measured())?;
+    let split = figures
+        .cpu_split
+        .as_ref()
+        .filter(|_| figures.is_measured())?;
     let full: Vec<_> = split
         .cpus
         .iter()
@@ -97,7 +100,7 @@ fn chart(r: &Report<'_>, group: GroupKey) -> Option<Chart> {
     let cells = r.measured(group);
     let cpus: Vec<(&CellFigures<'_>, &CpuSplit)> = cells
         .iter()
-        .filter_map(|f| Some((*f, f.ticks.as_ref()?)))
+        .filter_map(|f| Some((*f, f.cpu_split.as_ref()?)))
         .flat_map(|(f, split)| split.cpus.iter().map(move |cpu| (f, cpu)))
         .collect();
     if cpus.is_empty() {

@@ -1,7 +1,7 @@
 //! Study C's view: the CPU of the hosts, and the guests' own part of it, beside each figure.
 
 use crate::record::GroupKey;
-use crate::results::{CellFigures, Metric, TickSplit};
+use crate::results::{CellFigures, CpuSplits, Metric};
 
 use crate::report::block::{Block, Chart, Field, Row, Table};
 use crate::report::draw::{Drawing, Stack, Stacks};
@@ -94,9 +94,9 @@ fn table(r: &Report<'_>, caption: &str, cells: &[&CellFigures<'_>]) -> Table {
         let key = f.cell.key;
         let test = key.group.workload.test;
         let softirq = f
-            .ticks
+            .cpu_split
             .as_ref()
-            .map(|split: &TickSplit| split.total.softirq_percent);
+            .map(|split: &CpuSplits| split.total.softirq_percent);
         let head = [
             Field::network(key.network(), key.backend).to(r.names.anchor(&key)),
             Field::text(r.names.group(&key.group)),

@@ -1,5 +1,5 @@
 use super::*;
-use overlane_analysis::record::CpuUse;
+use overlane_analysis::record::{CpuUse, SampledTicks};
 
 fn reading(at_ms: u64, cpu_ms: u64, counters: Counters) -> Reading {
     Reading {
@@ -96,9 +96,30 @@ fn a_rate_that_was_asked_for_is_told_in_the_unit_of_the_figure() {
         buffer_bytes: None,
         rate_pps: Some(100_000),
         search: None,
+        rate_mbps: None,
     };
     close(at_rate(workload(Test::UdpStream), 1e5), 1e5);
     close(at_rate(workload(Test::UdpGsoStream), 1e5), 1.12);
+}
+
+#[test]
+fn paced_streams_count_every_pair_and_way() {
+    let workload = |test| Workload {
+        test,
+        bytes: 16384,
+        instances: 8,
+        buffer_bytes: None,
+        rate_pps: None,
+        rate_mbps: Some(2000),
+        search: None,
+    };
+    close(paced_gbps(workload(Test::TcpStream), 3).unwrap(), 6.0);
+    close(paced_gbps(workload(Test::TcpBidirec), 1).unwrap(), 4.0);
+    let free = Workload {
+        rate_mbps: None,
+        ..workload(Test::TcpStream)
+    };
+    assert_eq!(paced_gbps(free, 1), None);
 }
 
 #[test]
@@ -158,25 +179,61 @@ fn the_bound_is_named() {
             received: due - missed,
         })
     };
-    assert_eq!(bound(9.0, Some(10.0), None, None), Bound::Network);
-    assert_eq!(bound(9.5, Some(10.0), None, None), Bound::Tester);
-    assert_eq!(bound(9.5, None, None, None), Bound::Network);
-    // A rate that was met is the bound, also where the tool alone reaches no more.
+    let cpus = Cpus {
+        host1: vec![0, 1],
+        host2: vec![2, 3],
+    };
+    let time = |cpu, busy_percent: f64, user| CpuTime {
+        cpu,
+        wall_seconds: 1.0,
+        idle_seconds: 1.0 - busy_percent / 100.0,
+        sampled: SampledTicks {
+            user,
+            softirq: 100,
+            ..SampledTicks::default()
+        },
+        ..CpuTime::default()
+    };
+    let cpu = |busy: [f64; 4]| Cpu {
+        cpus: (0..4).map(|cpu| time(cpu, busy[cpu], 20)).collect(),
+        ..Cpu::default()
+    };
+    let free = cpu([50.0, 90.0, 60.0, 94.0]);
+    for (busy, expected) in [
+        ([50.0, 90.0, 60.0, 94.0], Bound::Nothing),
+        // One CPU of several is enough: a flow has no more.
+        ([10.0, 99.0, 60.0, 10.0], Bound::SenderCpu),
+        ([10.0, 60.0, 95.0, 10.0], Bound::ReceiverCpu),
+        ([99.0, 60.0, 10.0, 99.0], Bound::BothCpus),
+    ] {
+        assert_eq!(bound(9.0, None, None, &cpu(busy), &cpus, false), expected);
+    }
+    // The programs' own code filled the CPU; a full CPU with few ticks says nothing of whose it was.
+    let mut own = cpu([99.0, 0.0, 0.0, 0.0]);
+    own.cpus[0] = time(0, 99.0, 150);
+    assert_eq!(bound(9.0, None, None, &own, &cpus, false), Bound::Tool);
+    assert_eq!(bound(9.0, None, None, &own, &cpus, true), Bound::SenderCpu);
+    own.cpus[0].sampled.softirq = 0;
+    own.cpus[0].sampled.user = 49;
+    assert_eq!(bound(9.0, None, None, &own, &cpus, false), Bound::SenderCpu);
+    // A rate that was met is the bound, whatever the CPUs did; one that the tool did not send is the tool's.
+    let full = cpu([99.0; 4]);
+    let at = |figure, missed| {
+        bound(
+            figure,
+            Some(100.0),
+            offered(1000, missed),
+            &full,
+            &cpus,
+            false,
+        )
+    };
+    assert_eq!(at(99.5, 0), Bound::Rate);
+    assert_eq!(at(90.0, 10), Bound::BothCpus);
+    assert_eq!(at(90.0, 11), Bound::Tool);
     assert_eq!(
-        bound(99.5, Some(100.0), Some(100.0), offered(1000, 0)),
-        Bound::Rate
-    );
-    assert_eq!(
-        bound(90.0, Some(200.0), Some(100.0), offered(1000, 10)),
-        Bound::Network
-    );
-    assert_eq!(
-        bound(90.0, Some(200.0), Some(100.0), offered(1000, 11)),
-        Bound::Tester
-    );
-    assert_eq!(
-        bound(99.5, None, Some(100.0), offered(1000, 11)),
-        Bound::Tester
+        bound(90.0, Some(100.0), None, &free, &cpus, false),
+        Bound::Nothing
     );
 }
 

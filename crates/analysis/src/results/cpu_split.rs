@@ -1,12 +1,13 @@
 //! What the CPUs spent their time on, over all samples of a cell.
 //!
-//! The kernel attributes whole ticks: one short window holds too few of them for a split, so they are summed first.
+//! How long a CPU was busy is clocked. What it was busy with is sampled at the kernel's tick: one short window holds too few
+//! ticks for a split, so they are summed first, and divide the clocked time.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::{Cell, CpuTicks, Environment};
+use crate::record::{Cell, CpuTime, Environment};
 
 /// Least time of all windows together for a split, in seconds: 400 ticks of a CPU at 100 Hz.
 pub const LEAST_SECONDS: f64 = 4.0;
@@ -29,25 +30,21 @@ pub struct Split {
 }
 
 impl Split {
-    fn of(ticks: CpuTicks) -> Option<Self> {
-        let CpuTicks {
-            cpu: _,
-            user,
-            system,
-            irq,
-            softirq,
-            idle,
-            steal,
-        } = ticks;
-        let all = user + system + irq + softirq + idle + steal;
-        let percent = |part: u64| 100.0 * part as f64 / all as f64;
-        (all > 0).then(|| Self {
-            user_percent: percent(user),
-            system_percent: percent(system),
-            irq_percent: percent(irq),
-            softirq_percent: percent(softirq),
-            idle_percent: percent(idle),
-            steal_percent: percent(steal),
+    fn of(time: &CpuTime) -> Option<Self> {
+        let percent = |seconds: f64| 100.0 * seconds / time.wall_seconds;
+        let busy = time.busy_percent();
+        let ticks = time.sampled;
+        let share = |part: u64| match ticks.all() {
+            0 => 0.0,
+            all => busy * part as f64 / all as f64,
+        };
+        (time.wall_seconds > 0.0).then(|| Self {
+            user_percent: share(ticks.user),
+            system_percent: share(ticks.system),
+            irq_percent: share(ticks.irq),
+            softirq_percent: share(ticks.softirq),
+            idle_percent: percent(time.idle_seconds + time.iowait_seconds),
+            steal_percent: percent(time.steal_seconds),
         })
     }
 
@@ -73,7 +70,7 @@ pub struct CpuSplit {
 
 /// The split of a cell's windows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TickSplit {
+pub struct CpuSplits {
     /// Length of all windows together.
     pub seconds: f64,
     /// CPUs of the sending host; null when the hosts share a CPU.
@@ -86,34 +83,36 @@ pub struct TickSplit {
     pub cpus: Vec<CpuSplit>,
 }
 
-impl TickSplit {
+impl CpuSplits {
     /// Over the samples of `cell` that count.
     pub(super) fn of(env: &Environment, cell: &Cell) -> Option<Self> {
         let seconds: f64 = cell
             .counted()
-            .filter(|sample| !sample.cpu.ticks.is_empty())
+            .filter(|sample| !sample.cpu.cpus.is_empty())
             .map(|sample| sample.window_seconds)
             .sum();
         if seconds < LEAST_SECONDS {
             return None;
         }
-        let mut by_cpu: BTreeMap<usize, CpuTicks> = BTreeMap::new();
-        for one in cell.counted().flat_map(|sample| &sample.cpu.ticks) {
+        let mut by_cpu: BTreeMap<usize, CpuTime> = BTreeMap::new();
+        for one in cell.counted().flat_map(|sample| &sample.cpu.cpus) {
             let sum = by_cpu.entry(one.cpu).or_default();
             sum.cpu = one.cpu;
-            sum.user += one.user;
-            sum.system += one.system;
-            sum.irq += one.irq;
-            sum.softirq += one.softirq;
-            sum.idle += one.idle;
-            sum.steal += one.steal;
+            sum.wall_seconds += one.wall_seconds;
+            sum.idle_seconds += one.idle_seconds;
+            sum.iowait_seconds += one.iowait_seconds;
+            sum.steal_seconds += one.steal_seconds;
+            sum.sampled.user += one.sampled.user;
+            sum.sampled.system += one.sampled.system;
+            sum.sampled.irq += one.sampled.irq;
+            sum.sampled.softirq += one.sampled.softirq;
         }
         let cpus: Vec<CpuSplit> = by_cpu
-            .into_values()
-            .filter_map(|ticks| {
+            .values()
+            .filter_map(|time| {
                 Some(CpuSplit {
-                    cpu: ticks.cpu,
-                    split: Split::of(ticks)?,
+                    cpu: time.cpu,
+                    split: Split::of(time)?,
                 })
             })
             .collect();
