@@ -1,0 +1,185 @@
+//! How far to trust an answer: what was seen while its cells were measured.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::record::{Bound, CellStatus, Finding, Warning};
+use crate::results::CellFigures;
+use crate::stats::MIN_PAIRS;
+
+use crate::report::names::counted;
+use crate::report::page::Report;
+
+/// How far an answer may be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Nothing was seen that speaks against it.
+    Good,
+    /// Something was: the reasons say what.
+    Limited,
+    /// Most of it rests on too little.
+    Poor,
+}
+
+impl Level {
+    /// The level in a word.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Limited => "limited",
+            Self::Poor => "poor",
+        }
+    }
+}
+
+/// A level with its reasons.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trust {
+    /// The lowest that a reason gives.
+    pub level: Level,
+    /// A sentence each; the first says how many samples there are.
+    pub reasons: Vec<String>,
+}
+
+/// One reason: what it makes of the level, and its sentence.
+type Reason = (Level, String);
+
+/// How far the answer that rests on `cells` may be trusted. Each of the functions below looks at one thing.
+pub(super) fn trust(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Trust {
+    let all: Vec<Reason> = [samples(r, cells), unproven(cells)]
+        .into_iter()
+        .chain([unsteady(r), stolen(r), by_tool(cells)])
+        .chain([unfinished(r), unmeasured(r), quick(r), virtual_machine(r)])
+        .flatten()
+        .collect();
+    let level = all.iter().map(|(level, _)| *level).max();
+    Trust {
+        level: level.unwrap_or(Level::Poor),
+        reasons: all.into_iter().map(|(_, text)| text).collect(),
+    }
+}
+
+fn samples(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
+    let counts = || cells.iter().map(|figures| figures.samples());
+    let (Some(least), Some(most)) = (counts().min(), counts().max()) else {
+        return Some((Level::Poor, "Nothing was measured.".to_owned()));
+    };
+    let few = counts().filter(|count| *count < MIN_PAIRS).count();
+    let each = if least == most {
+        format!("{} each, in turn.", counted(least as u32, "sample"))
+    } else {
+        format!("{least} to {most} samples each, in turn.")
+    };
+    let short = format!(
+        "{each} {few} of {} cells have fewer than the {MIN_PAIRS} that a verdict needs.",
+        cells.len()
+    );
+    let searched = r.analysis.tests().any(|test| test.is_packets());
+    Some(match few {
+        0 => (Level::Good, each),
+        // The study itself asks for fewer of a search: it repeats its own trials.
+        few if few * 2 > cells.len() && !searched => (Level::Poor, short),
+        _ => (Level::Limited, short),
+    })
+}
+
+fn unproven(cells: &[&CellFigures<'_>]) -> Option<Reason> {
+    let hits = cells.iter().filter(|f| !f.cell.path_proof).count();
+    let text = format!(
+        "In {hits} of {} cells no capture proved the path of the packets.",
+        cells.len()
+    );
+    (hits > 0).then_some((Level::Poor, text))
+}
+
+fn unsteady(r: &Report<'_>) -> Option<Reason> {
+    let warnings = &r.analysis.warnings;
+    let spread = warnings.iter().filter_map(|warning| match warning {
+        Warning::Unsteady { spread_percent, .. } => Some(*spread_percent),
+        _ => None,
+    });
+    let changed = warnings.iter().filter_map(|warning| match warning {
+        Warning::SpeedChanged { slower_percent, .. } => Some(slower_percent.abs()),
+        _ => None,
+    });
+    let (spread, changed) = (spread.fold(0.0, f64::max), changed.fold(0.0, f64::max));
+    if spread > 0.0 {
+        let text = format!("The machine was unsteady: fixed work spread by {spread:.0} %.");
+        return Some((Level::Limited, text));
+    }
+    let text = format!(
+        "The machine changed its speed by {changed:.0} % during the run: ratios hold, absolute values drifted."
+    );
+    (changed > 0.0).then_some((Level::Limited, text))
+}
+
+fn stolen(r: &Report<'_>) -> Option<Reason> {
+    let hits = r.analysis.warnings.iter().map(|warning| match warning {
+        Warning::Cell {
+            finding: Finding::StolenTime,
+            ..
+        } => 1,
+        Warning::Cells {
+            finding: Finding::StolenTime,
+            count,
+            ..
+        } => *count,
+        _ => 0,
+    });
+    let (hits, all) = (hits.sum::<usize>(), r.analysis.cells.len());
+    let text = format!("The hypervisor took CPU time away in {hits} of {all} cells.");
+    (hits > 0).then_some((Level::Limited, text))
+}
+
+fn by_tool(cells: &[&CellFigures<'_>]) -> Option<Reason> {
+    let hits = cells.iter().filter(|f| f.bound == Bound::Tool).count();
+    let text = format!(
+        "The traffic tool was the bound in {hits} of {} cells: differences between networks are hidden there.",
+        cells.len()
+    );
+    (hits > 0).then_some((Level::Limited, text))
+}
+
+fn unfinished(r: &Report<'_>) -> Option<Reason> {
+    let open = |f: &&CellFigures<'_>| f.cell.status == CellStatus::Open;
+    let hits = r.analysis.cells.iter().filter(open).count();
+    let text = format!(
+        "The run was broken off: {hits} of {} cells lack samples.",
+        r.analysis.cells.len()
+    );
+    r.analysis.run.interrupted.then_some((Level::Limited, text))
+}
+
+/// Networks that are missing altogether weaken no other figure; they are named.
+fn unmeasured(r: &Report<'_>) -> Option<Reason> {
+    let missing = |f: &&CellFigures<'_>| {
+        matches!(
+            f.cell.status,
+            CellStatus::Unavailable { .. } | CellStatus::Failed { .. }
+        )
+    };
+    let cells: Vec<_> = r.analysis.cells.iter().filter(missing).collect();
+    let names: BTreeSet<_> = cells.iter().map(|f| f.cell.key.backend).collect();
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let text = format!(
+        "{} could not be measured: {}.",
+        counted(cells.len() as u32, "cell"),
+        names.join(", ")
+    );
+    (!cells.is_empty()).then_some((Level::Good, text))
+}
+
+fn quick(r: &Report<'_>) -> Option<Reason> {
+    let text = "A quick run: believe differences of 10 % and more.";
+    let quick = r.analysis.run.quick;
+    quick.then(|| (Level::Good, text.to_owned()))
+}
+
+fn virtual_machine(r: &Report<'_>) -> Option<Reason> {
+    let text =
+        "The laboratory is itself a virtual machine: ratios carry over, absolute values do not.";
+    let inside = r.analysis.run.env.virtualised;
+    inside.then(|| (Level::Good, text.to_owned()))
+}
