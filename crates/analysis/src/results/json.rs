@@ -15,6 +15,7 @@ use crate::record::{
     Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample,
     Warning,
 };
+use crate::report::Answer;
 use crate::search::GoalResult;
 use crate::stats::repeat::SampleSet;
 use crate::stats::{Better, Method, Verdict};
@@ -28,6 +29,7 @@ pub(super) struct Document<'a> {
     title: &'a str,
     quick: bool,
     interrupted: bool,
+    answer: Answer,
     started_unix_ms: u64,
     finished_unix_ms: u64,
     planned_samples: u32,
@@ -145,6 +147,7 @@ impl<'a> Document<'a> {
             title: &run.study.title,
             quick: run.quick,
             interrupted: run.interrupted,
+            answer: Answer::of(analysis),
             started_unix_ms: run.started_unix_ms,
             finished_unix_ms: run.finished_unix_ms,
             planned_samples: run.matrix().samples,

@@ -50,8 +50,8 @@ const PHRASES: [(&str, Phrase); 15] = [
     (
         "What do routing, the firewall, the gateway and NAT cost?",
         Phrase {
-            subject: "what a network does besides switching",
-            object: "the same network without it",
+            subject: "a service such as routing or the firewall",
+            object: "switching alone",
             topic: "what routing, the firewall, the gateway and NAT cost",
             same: "routing, the firewall, the gateway and NAT cost no {noun}",
             ..PLAIN

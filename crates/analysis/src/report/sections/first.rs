@@ -112,7 +112,8 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
     Some(Block::Charts(vec![Chart {
         id: id.to_owned(),
         words: words(&all, name),
-        hint: "More is to the right. Lines are 95 % intervals, the band is ±5 %.".to_owned(),
+        hint: "More is to the right. Lines are 95\u{a0}% intervals, the band is ±5\u{a0}%."
+            .to_owned(),
         table: table(r, &title, &all),
         title,
         drawing: Drawing::Forest(rows),

@@ -28,7 +28,6 @@ pub(in crate::report) fn write(page: &Page) -> String {
             m.el("main", &[], |m| {
                 page.front.iter().for_each(|s| section(m, s));
                 m.leaf("h2", &[("id", &"appendix")], "Appendix");
-                contents(m, page);
                 page.appendix.iter().for_each(|s| folded(m, s));
             });
             m.el("footer", &[], |m| {
@@ -56,18 +55,6 @@ fn head(m: &mut Markup, page: &Page) {
         format_args!("{} – Overlane laboratory", page.title),
     );
     m.el("style", &[], |m| m.literal(include_str!("style.css")));
-}
-
-/// Links to the sections of the appendix.
-fn contents(m: &mut Markup, page: &Page) {
-    m.el("nav", &[("aria-label", &"Sections of the appendix")], |m| {
-        m.el("ul", &[], |m| {
-            for section in &page.appendix {
-                let to = format!("#{}", section.id);
-                m.el("li", &[], |m| m.leaf("a", &[("href", &to)], section.title));
-            }
-        });
-    });
 }
 
 /// A section that opens on demand.
