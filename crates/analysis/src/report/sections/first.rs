@@ -19,6 +19,9 @@ use crate::report::sections::heat::strength;
 /// Comparisons that the first chart shows; the others unfold.
 const SHOWN: usize = 12;
 
+/// Letters that fit into a line beside the chart.
+const LINE: usize = 42;
+
 /// The first screen.
 pub(in crate::report) fn blocks(r: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
     let answer = asked.answer(r);
@@ -84,9 +87,14 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
         true => who(c),
         false => format!("{} against {}", who(c), against(c)),
     };
-    let place = |c: &Compared| place(r, c);
-    // What there is less of makes the headings, the other the rows.
-    let by_place = distinct(&all, place) <= distinct(&all, name);
+    let test = first.a.group.workload.test;
+    let same_test = all.iter().all(|c| c.a.group.workload.test == test);
+    let place = |c: &Compared| match r.names.common(c.axis, &c.a.group) {
+        common if same_test && !common.is_empty() => common,
+        _ => place(r, c),
+    };
+    // The one makes the headings, the other the rows: whichever takes less room.
+    let by_place = height(&all, place, name) <= height(&all, name, place);
     let head = |c: &Compared| if by_place { place(c) } else { name(c) };
     let label = |c: &Compared| if by_place { name(c) } else { place(c) };
     let mut rows = Vec::new();
@@ -104,10 +112,15 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
     }
     let noun = asked.noun();
     let (capital, rest) = (noun[..1].to_uppercase(), &noun[1..]);
-    let title = if same_against {
-        format!("{capital}{rest} against {}", against(first))
+    let of = if same_test {
+        format!(" of {test}")
     } else {
-        format!("{capital}{rest}, the difference")
+        String::new()
+    };
+    let title = if same_against {
+        format!("{capital}{rest}{of} against {}", against(first))
+    } else {
+        format!("{capital}{rest}{of}, the difference")
     };
     Some(Block::Charts(vec![Chart {
         id: id.to_owned(),
@@ -139,9 +152,15 @@ fn headings(r: &Report<'_>, all: &[&Compared], head: impl Fn(&Compared) -> Strin
     out
 }
 
-fn distinct(all: &[&Compared], of: impl Fn(&Compared) -> String) -> usize {
-    let names: std::collections::BTreeSet<String> = all.iter().map(|c| of(c)).collect();
-    names.len()
+/// Lines of a chart with these headings and these rows.
+fn height(
+    all: &[&Compared],
+    head: impl Fn(&Compared) -> String,
+    label: impl Fn(&Compared) -> String,
+) -> usize {
+    let heads: std::collections::BTreeSet<String> = all.iter().map(|c| head(c)).collect();
+    let rows = all.iter().map(|c| label(c).chars().count() / LINE + 1);
+    heads.len() + rows.sum::<usize>()
 }
 
 /// What both sides have in common.
