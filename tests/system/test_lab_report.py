@@ -29,7 +29,7 @@ MATRIX = """
   samples: 6
   seconds: 0.5
   warm_up_seconds: 0.5
-  backends: [direct, bridge]
+  networks: [direct, bridge]
   groups:
     - { tests: [tcp_stream], bytes: [65536] }
     - { tests: [tcp_rr], bytes: [64] }

@@ -62,7 +62,6 @@ struct AsymmetryEntry {
 #[derive(Debug, Serialize)]
 struct CellEntry<'a> {
     name: String,
-    network: String,
     #[serde(flatten)]
     key: CellKey,
     mtu: u32,
@@ -176,7 +175,6 @@ impl<'a> CellEntry<'a> {
         };
         Self {
             name: cell.key.to_string(),
-            network: cell.key.network(),
             key: cell.key,
             mtu: cell.key.mtu(),
             status,
@@ -219,7 +217,7 @@ impl<'a> WarningEntry<'a> {
 
 impl ComparisonEntry {
     fn of(compared: &Compared) -> Self {
-        // Between backends the name says which cell of the group; along the other axes it does not.
+        // Between networks the name says which cell of the group; along the other axes it does not.
         let name = |key: &CellKey| match compared.axis {
             Axis::Backend | Axis::Itself => key.network(),
             _ => key.to_string(),

@@ -86,7 +86,7 @@ fn request(args: &LabMatrix) -> RunRequest {
         study: StudyRef::from(args.study.as_str()),
         quick: args.quick,
         overrides: Overrides {
-            backends: args.backends.clone(),
+            backends: args.networks.clone(),
             hosts: args.hosts,
             pairs: args.pairs,
             guests: args.guests.clone(),
