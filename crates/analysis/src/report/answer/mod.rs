@@ -230,3 +230,73 @@ fn one_object<'r>(
     };
     (Phrase { object, ..phrase }, counted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixture;
+
+    /// The sentence of a fixture, and what stands beside it.
+    fn said(run: &crate::record::Run) -> (String, String) {
+        let answer = Answer::of(&Analysis::of(run));
+        (answer.sentence, answer.beside.unwrap_or_default())
+    }
+
+    #[test]
+    fn the_views_of_a_study_decide_which_question_is_answered_first() {
+        for (name, run) in fixture::all() {
+            let (sentence, _) = said(&run);
+            let words = match name {
+                "jumbo" | "cost" => "an overlay",
+                "scenarios" => "Geneve",
+                "guests" => "jumbo frames",
+                "frames" => "an overlay between two hosts",
+                "itself" => "a network differs from itself",
+                _ => "Overlane",
+            };
+            assert!(sentence.contains(words), "{name}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn where_the_question_is_the_cost_the_cost_comes_first() {
+        let (sentence, beside) = said(&fixture::cost());
+        assert!(sentence.contains("CPU for the same work"), "{sentence}");
+        assert!(sentence.contains("a VLAN on the same switch"), "{sentence}");
+        assert!(beside.contains("throughput"), "{beside}");
+        let (sentence, beside) = said(&fixture::run());
+        assert!(sentence.contains("goodput"), "{sentence}");
+        assert!(sentence.contains("a plain bridge"), "{sentence}");
+        assert!(beside.contains("CPU per Gbit/s"), "{beside}");
+    }
+
+    #[test]
+    fn an_answer_that_depends_on_one_thing_names_it() {
+        let (sentence, _) = said(&fixture::run());
+        for words in ["with the kernel’s own devices, ", "; with Overlane, it "] {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_study_whose_question_has_no_comparison_cannot_say() {
+        let mut run = fixture::scenarios();
+        run.cells
+            .retain(|cell| cell.key.backend.encapsulation() != Encapsulation::Geneve);
+        let (sentence, _) = said(&run);
+        assert_eq!(
+            sentence,
+            "This run cannot say whether Geneve costs more than VXLAN: it has no two cells to compare."
+        );
+    }
+
+    #[test]
+    fn a_rate_that_both_sides_reached_says_nothing() {
+        let mut run = fixture::guests();
+        let samples = run.cells.iter_mut().flat_map(|cell| &mut cell.samples);
+        samples.for_each(|sample| sample.bound = Bound::Rate);
+        let (sentence, beside) = said(&run);
+        assert!(sentence.ends_with("no two cells to compare."), "{sentence}");
+        assert!(beside.starts_with("Jumbo frames save "), "{beside}");
+    }
+}

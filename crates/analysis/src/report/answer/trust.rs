@@ -48,7 +48,7 @@ type Reason = (Level, String);
 
 /// How far the answer that rests on `cells` may be trusted. Each of the functions below looks at one thing.
 pub(super) fn trust(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Trust {
-    let all: Vec<Reason> = [samples(r, cells), unproven(cells)]
+    let all: Vec<Reason> = [samples(cells), unproven(cells)]
         .into_iter()
         .chain([unsteady(r), stolen(r), by_tool(cells)])
         .chain([unfinished(r), unmeasured(r), quick(r), virtual_machine(r)])
@@ -61,7 +61,7 @@ pub(super) fn trust(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Trust {
     }
 }
 
-fn samples(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
+fn samples(cells: &[&CellFigures<'_>]) -> Option<Reason> {
     let counts = || cells.iter().map(|figures| figures.samples());
     let (Some(least), Some(most)) = (counts().min(), counts().max()) else {
         return Some((Level::Poor, "Nothing was measured.".to_owned()));
@@ -76,11 +76,9 @@ fn samples(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
         "{each} {few} of {} cells have fewer than the {MIN_PAIRS} that a verdict needs.",
         cells.len()
     );
-    let searched = r.analysis.tests().any(|test| test.is_packets());
     Some(match few {
         0 => (Level::Good, each),
-        // The study itself asks for fewer of a search: it repeats its own trials.
-        few if few * 2 > cells.len() && !searched => (Level::Poor, short),
+        few if few * 2 > cells.len() => (Level::Poor, short),
         _ => (Level::Limited, short),
     })
 }
@@ -182,4 +180,91 @@ fn virtual_machine(r: &Report<'_>) -> Option<Reason> {
         "The laboratory is itself a virtual machine: ratios carry over, absolute values do not.";
     let inside = r.analysis.run.env.virtualised;
     inside.then(|| (Level::Good, text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Run;
+    use crate::report::Answer;
+    use crate::results::{Analysis, fixture};
+
+    /// A run of which nothing speaks against the answer.
+    fn sound() -> Run {
+        let mut run = fixture::guests();
+        run.env.noise.clear();
+        run
+    }
+
+    fn of(run: &Run) -> (Level, String) {
+        let trust = Answer::of(&Analysis::of(run)).trust;
+        (trust.level, trust.reasons.join(" "))
+    }
+
+    #[test]
+    fn nothing_speaks_against_a_sound_run() {
+        let said = "6 samples each, in turn. A quick run: believe differences of 10 % and more. The laboratory is itself a \
+                    virtual machine: ratios carry over, absolute values do not.";
+        assert_eq!(of(&sound()), (Level::Good, said.to_owned()));
+    }
+
+    #[test]
+    fn what_speaks_against_an_answer_is_named() {
+        let cases: [(fn(&mut Run), Level, &str); 7] = [
+            (
+                |run| run.env.noise = fixture::run().env.noise,
+                Level::Limited,
+                "The machine was unsteady: fixed work spread by 12 %.",
+            ),
+            (
+                |run| run.interrupted = true,
+                Level::Limited,
+                "The run was broken off: 0 of 24 cells lack samples.",
+            ),
+            (
+                |run| run.cells[0].samples.truncate(4),
+                Level::Limited,
+                "3 to 6 samples each, in turn. 1 of 24 cells have fewer than the 6 that a verdict needs.",
+            ),
+            (
+                |run| {
+                    run.cells
+                        .iter_mut()
+                        .for_each(|cell| cell.samples.truncate(4))
+                },
+                Level::Poor,
+                "3 samples each, in turn. 24 of 24 cells have fewer than the 6 that a verdict needs.",
+            ),
+            (
+                |run| run.cells[0].path_proof = false,
+                Level::Poor,
+                "In 1 of 24 cells no capture proved the path of the packets.",
+            ),
+            (
+                |run| {
+                    let samples = &mut run.cells[0].samples;
+                    samples.iter_mut().for_each(|s| s.bound = Bound::Tester);
+                },
+                Level::Limited,
+                "The traffic tool was the bound in 1 of 24 cells: differences between networks are hidden there.",
+            ),
+            (
+                |run| {
+                    let samples = &mut run.cells[0].samples;
+                    samples
+                        .iter_mut()
+                        .for_each(|s| s.cpu.total.steal_percent = 9.0);
+                },
+                Level::Limited,
+                "The hypervisor took CPU time away in 1 of 24 cells.",
+            ),
+        ];
+        for (spoil, level, words) in cases {
+            let mut run = sound();
+            spoil(&mut run);
+            let (found, said) = of(&run);
+            assert_eq!(found, level, "{said}");
+            assert!(said.contains(words), "{said}");
+        }
+    }
 }
