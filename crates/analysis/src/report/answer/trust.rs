@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::record::{Bound, CellStatus, Finding, Warning};
+use crate::record::{Bound, CellStatus, Finding, Sample, Warning};
 use crate::results::CellFigures;
 use crate::stats::MIN_PAIRS;
 
@@ -48,7 +48,7 @@ type Reason = (Level, String);
 
 /// How far the answer that rests on `cells` may be trusted. Each of the functions below looks at one thing.
 pub(super) fn trust(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Trust {
-    let all: Vec<Reason> = [samples(cells), unproven(cells)]
+    let all: Vec<Reason> = [samples(cells), foreign(r, cells), unproven(cells)]
         .into_iter()
         .chain([unsteady(r), stolen(r), by_tool(cells)])
         .chain([unfinished(r), unmeasured(r), quick(r), virtual_machine(r)])
@@ -81,6 +81,36 @@ fn samples(cells: &[&CellFigures<'_>]) -> Option<Reason> {
         few if few * 2 > cells.len() => (Level::Poor, short),
         _ => (Level::Limited, short),
     })
+}
+
+/// What other programs did meanwhile; nothing is said where nobody looked.
+fn foreign(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
+    let disturbed = |f: &&&CellFigures<'_>| f.cell.counted().any(Sample::is_disturbed);
+    let hits = cells.iter().filter(disturbed).count();
+    let load = r.analysis.foreign.as_ref();
+    if let Some(load) = load.filter(|_| hits > 0) {
+        let text = format!(
+            "Other programs used {:.0} % of a CPU in {hits} of {} cells: {}.",
+            load.percent,
+            cells.len(),
+            load.programs.join(", ")
+        );
+        return Some((Level::Limited, text));
+    }
+    if let Some(load) = load.filter(|load| load.taken_again > 0) {
+        let text = format!(
+            "{} taken again, because other programs ran beside: {}.",
+            match load.taken_again {
+                1 => "One sample was".to_owned(),
+                many => format!("{many} samples were"),
+            },
+            load.programs.join(", ")
+        );
+        return Some((Level::Good, text));
+    }
+    let mut samples = cells.iter().flat_map(|f| f.cell.counted());
+    let looked = !cells.is_empty() && samples.all(|sample| sample.foreign.is_some());
+    looked.then(|| (Level::Good, "Nothing else ran.".to_owned()))
 }
 
 fn unproven(cells: &[&CellFigures<'_>]) -> Option<Reason> {
@@ -185,9 +215,12 @@ fn virtual_machine(r: &Report<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Run;
+    use crate::record::{Foreign, Program, Run};
     use crate::report::Answer;
     use crate::results::{Analysis, fixture};
+
+    /// What spoils a run, and what is said of it.
+    type Case = (fn(&mut Run), Level, &'static str);
 
     /// A run of which nothing speaks against the answer.
     fn sound() -> Run {
@@ -203,14 +236,48 @@ mod tests {
 
     #[test]
     fn nothing_speaks_against_a_sound_run() {
-        let said = "6 samples each, in turn. A quick run: believe differences of 10 % and more. The laboratory is itself a \
+        let said = "6 samples each, in turn. Nothing else ran. A quick run: believe differences of 10 % and more. The laboratory is itself a \
                     virtual machine: ratios carry over, absolute values do not.";
         assert_eq!(of(&sound()), (Level::Good, said.to_owned()));
     }
 
     #[test]
+    fn other_programs_are_named() {
+        let mut run = sound();
+        let foreign = |percent| {
+            let program = Program {
+                name: "cargo".to_owned(),
+                percent,
+            };
+            Some(Foreign {
+                percent,
+                programs: vec![program],
+            })
+        };
+        for sample in run.cells.iter_mut().flat_map(|cell| &mut cell.samples) {
+            sample.foreign = foreign(0.5);
+        }
+        let (level, said) = of(&run);
+        assert!(said.starts_with("6 samples each, in turn. Nothing else ran. "));
+        assert_eq!(level, Level::Good);
+        let sample = &mut run.cells[0].samples[3];
+        (sample.foreign, sample.discarded) = (foreign(41.0), Some("again".to_owned()));
+        let again = run.cells[0].samples[4].clone();
+        run.cells[0].samples.push(again);
+        let (level, said) = of(&run);
+        let words = "One sample was taken again, because other programs ran beside: cargo.";
+        assert!(said.contains(words), "{said}");
+        assert_eq!(level, Level::Good);
+        run.cells[0].samples[3].discarded = None;
+        let (level, said) = of(&run);
+        let words = "Other programs used 41 % of a CPU in 1 of 24 cells: cargo.";
+        assert!(said.contains(words), "{said}");
+        assert_eq!(level, Level::Limited);
+    }
+
+    #[test]
     fn what_speaks_against_an_answer_is_named() {
-        let cases: [(fn(&mut Run), Level, &str); 7] = [
+        let cases: [Case; 7] = [
             (
                 |run| run.env.noise = fixture::run().env.noise,
                 Level::Limited,
@@ -243,7 +310,7 @@ mod tests {
             (
                 |run| {
                     let samples = &mut run.cells[0].samples;
-                    samples.iter_mut().for_each(|s| s.bound = Bound::Tester);
+                    samples.iter_mut().for_each(|s| s.bound = Bound::Tool);
                 },
                 Level::Limited,
                 "The traffic tool was the bound in 1 of 24 cells: differences between networks are hidden there.",
