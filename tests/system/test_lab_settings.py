@@ -74,7 +74,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
     backends = ["kernel-vxlan", "overlane-vxlan"]
     study = write_study(tmp_path, backends, [group("tcp_rr", 64)], samples=6, seconds=0.2)
     data = all_measured(run_study(study, tmp_path / "result", "--tuning", "alike,best"), 4)
-    assert {(cell["backend"], cell["tuning"]) for cell in data["cells"]} == {
+    assert {(cell["network"], cell["tuning"]) for cell in data["cells"]} == {
         (backend, tuning) for backend in backends for tuning in ("alike", "best")}
     for cell in data["cells"]:
         assert cell["asymmetries"] == [] and "no outer UDP checksum" in cell["proof"], cell["name"]
@@ -89,7 +89,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
         assert [(hop["outer_checksum"], hop["learning"], hop["rps_cpus"]) for hop in tunnels] == [(False, not best, [])] * 2
         bridges = {hop["bridge_netfilter"] for hop in hops["kernel-vxlan", best] if hop["device"] == "br0"}
         assert bridges <= {False, None}
-    held = {(each["cell_a"]["backend"], each["method"]) for each in data["comparisons"] if each["axis"] == "tuning"}
+    held = {(each["cell_a"]["network"], each["method"]) for each in data["comparisons"] if each["axis"] == "tuning"}
     assert held == {(backend, "paired") for backend in backends}
 
 

@@ -4,13 +4,13 @@ use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, Test};
 use crate::results::{Analysis, Axis, CellFigures, Compared, Metric};
 use crate::study::View;
 
-use crate::report::answer::Asked;
+use crate::report::answer::{Asked, screen};
 use crate::report::block::{Block, Section};
 use crate::report::glossary::VIRTUAL;
 use crate::report::names::Names;
 use crate::report::sections::{
-    accounting, answers, cells, charts, comparisons, cpus, first, footing, heat, host, latency,
-    published, searches, unmeasured,
+    accounting, answers, cells, charts, comparisons, cpus, footing, heat, host, latency, published,
+    searches, unmeasured,
 };
 use crate::report::views;
 
@@ -40,7 +40,7 @@ impl Page {
         let r = &report;
         let first = Asked::first(r);
         let mut front = vec![
-            section("answer", "The answer", first::blocks(r, &first)),
+            section("answer", "The answer", screen::blocks(r, &first)),
             section(
                 "questions",
                 "What the run says besides",

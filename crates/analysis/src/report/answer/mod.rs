@@ -4,8 +4,11 @@
 //! comparisons of the study's question ──► votes ──► sentence (words of the question: phrase)
 //! the cells of these comparisons      ──► trust
 //! ```
+//!
+//! [`screen`] puts them on the first screen of the report, with a chart and the figures.
 
 mod phrase;
+pub(in crate::report) mod screen;
 mod sentence;
 mod split;
 mod trust;

@@ -6,7 +6,6 @@ pub(super) mod cells;
 pub(super) mod charts;
 pub(super) mod comparisons;
 pub(super) mod cpus;
-pub(super) mod first;
 pub(super) mod footing;
 pub(super) mod heat;
 pub(super) mod host;
