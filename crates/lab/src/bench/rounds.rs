@@ -1,4 +1,4 @@
-//! The rounds of a workload: its cells sampled in turn, until there are enough samples.
+//! The rounds of a test: its cells sampled in turn, workload by workload, until there are enough samples.
 
 use super::Bench;
 use super::networks::Up;
@@ -19,47 +19,84 @@ enum Judgement {
     Never(String),
 }
 
+/// A workload that takes turns.
+struct Turn {
+    /// In words.
+    name: String,
+    cells: Vec<CellKey>,
+    /// The last round that it takes part in.
+    rounds: u32,
+}
+
 impl Bench<'_> {
-    /// A B C, B C A, C A B …; a cell that fails twice in a row is out. Rounds go on while a cell's rule asks for more.
-    pub(super) fn sample_cells(
+    /// The cells in the order of the plan's design, round by round; one that fails twice in a row is out. A workload takes part
+    /// until it has its samples, and goes on while the rule of one of its cells asks for more.
+    pub(super) fn sample_turn(
         &mut self,
-        work: &WorkloadCells,
+        works: &[&WorkloadCells],
         up: &mut [Up],
     ) -> Result<(), LabError> {
-        let mut cells: Vec<CellKey> = work.cells.clone();
-        cells.retain(|cell| {
-            self.is_open(cell) && up.iter().any(|up| up.network == Network::from(*cell))
-        });
-        let mut rounds = work.samples;
+        let is_up = |cell: &CellKey| up.iter().any(|up| up.network == Network::from(*cell));
+        let turn = |work: &&WorkloadCells| Turn {
+            name: work.workload.to_string(),
+            cells: (work.cells.iter().copied())
+                .filter(|cell| self.is_open(cell) && is_up(cell))
+                .collect(),
+            rounds: work.samples,
+        };
+        let mut turns: Vec<Turn> = works.iter().map(turn).collect();
+        turns.retain(|turn| !turn.cells.is_empty());
         let mut round = 0;
-        while round <= rounds && !cells.is_empty() {
-            for index in order(cells.len(), round) {
-                let Some(&cell) = cells.get(index) else {
-                    continue;
-                };
-                if self.is_open(&cell) && !self.has_round(&cell, round) {
-                    self.sample_or_fail(cell, round, rounds, up)?;
+        while !turns.is_empty() {
+            self.sample_round(&turns, round, up)?;
+            for turn in &mut turns {
+                self.watch.event(Event::RoundDone {
+                    group: &turn.name,
+                    round,
+                    rounds: turn.rounds,
+                });
+                if round >= turn.rounds {
+                    turn.rounds += self.more_rounds(&turn.cells);
                 }
             }
-            self.watch.event(Event::RoundDone {
-                group: &work.workload.to_string(),
-                round,
-                rounds,
-            });
-            if round == rounds {
-                rounds += self.more_rounds(&cells);
-            }
+            self.finish(&mut turns, round)?;
             round += 1;
         }
-        for cell in cells {
-            if self.is_open(&cell) {
-                self.set_status(&cell, CellStatus::Ok);
+        Ok(())
+    }
+
+    fn sample_round(&mut self, turns: &[Turn], round: u32, up: &mut [Up]) -> Result<(), LabError> {
+        let counts: Vec<usize> = turns.iter().map(|turn| turn.cells.len()).collect();
+        for (workload, index) in order(&counts, round) {
+            let Some(turn) = turns.get(workload) else {
+                continue;
+            };
+            let Some(&cell) = turn.cells.get(index) else {
+                continue;
+            };
+            if self.is_open(&cell) && !self.has_round(&cell, round) {
+                self.sample_or_fail(cell, round, turn.rounds, up)?;
             }
         }
         Ok(())
     }
 
-    /// How many rounds more the matrix's rule wants; all cells go on together, so that every round has its pairs.
+    /// Workloads that have all their samples take no further part. That is saved, so that a run that is broken off later does
+    /// not miss their next rounds.
+    fn finish(&mut self, turns: &mut Vec<Turn>, round: u32) -> Result<(), LabError> {
+        let finished: Vec<Turn> = turns.extract_if(.., |turn| round >= turn.rounds).collect();
+        for cell in finished.iter().flat_map(|turn| &turn.cells) {
+            if self.is_open(cell) {
+                self.set_status(cell, CellStatus::Ok);
+            }
+        }
+        if !finished.is_empty() {
+            self.folder.save(&self.run)?;
+        }
+        Ok(())
+    }
+
+    /// How many rounds more the matrix's rule wants; all cells of a workload go on together, so that every round has its pairs.
     pub(super) fn more_rounds(&self, cells: &[CellKey]) -> u32 {
         let Some(rule) = self.plan.repeat else {
             return 0;
