@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::analysis::{Analysis, Discarded};
 use super::cell::{CellFigures, LatencyCurve, Precision};
-use super::compare::Axis;
 use super::compare::run::Compared;
+use super::compare::{Axis, Question, resolution_percent};
 use super::cpu_split::CpuSplits;
 use super::metric::Metric;
 use crate::record::{
@@ -16,7 +16,7 @@ use crate::record::{
 };
 use crate::search::GoalResult;
 use crate::stats::repeat::SampleSet;
-use crate::stats::{Better, Method, Verdict};
+use crate::stats::{Better, Method, Verdict, Why};
 use crate::study::{Repeat, Study};
 
 /// `result.json`.
@@ -32,6 +32,7 @@ pub(super) struct Document<'a> {
     planned_samples: u32,
     planned_seconds: f64,
     repeat: Option<Repeat>,
+    resolution_percent: f64,
     command: &'a str,
     env: &'a Environment,
     references: &'a [Reference],
@@ -113,7 +114,11 @@ struct ComparisonEntry {
     median_difference: Option<f64>,
     difference_ci95: Option<[f64; 2]>,
     p: Option<f64>,
+    q: Option<f64>,
+    question: Question,
+    counted: bool,
     verdict: Verdict,
+    reason: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,6 +146,7 @@ impl<'a> Document<'a> {
             planned_samples: run.matrix().samples,
             planned_seconds: run.matrix().seconds,
             repeat: run.matrix().repeat,
+            resolution_percent: resolution_percent(run),
             command: &run.env.command,
             env: &run.env,
             references: &run.references,
@@ -219,7 +225,11 @@ impl ComparisonEntry {
             median_difference: result.difference,
             difference_ci95: result.difference_ci95,
             p: result.p,
+            q: result.q,
+            question: compared.question,
+            counted: compared.counted,
             verdict: result.verdict,
+            reason: result.reason.map(Why::words),
         }
     }
 }

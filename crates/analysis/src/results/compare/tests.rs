@@ -71,12 +71,11 @@ fn a_run_against_itself_has_no_regression() {
         report.missing
     );
     assert_eq!(report.rows.len(), 2 * run.cells.len());
-    assert!(
-        report
-            .rows
-            .iter()
-            .all(|row| row.verdict == Verdict::CannotTell)
-    );
+    for row in &report.rows {
+        // Two runs are not sampled in turn, even where one is the other.
+        assert_eq!(row.verdict, Verdict::NotComparable);
+        assert_eq!((row.p, row.reason), (None, Some("not sampled in turn")));
+    }
     assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
 }
 
@@ -97,9 +96,27 @@ fn what_is_worse_beyond_the_threshold_is_a_regression() {
         assert_eq!(row.method, Method::Unpaired);
     }
     // 15 % worse, and 20 % are allowed.
-    let report = folders(&run, &slow, 20.0);
-    assert!(!report.failed);
-    assert!(report.rows.iter().any(|row| row.verdict == Verdict::Worse));
+    assert!(!folders(&run, &slow, 20.0).failed);
+    // The estimate is beyond the threshold, and a part of the interval is not.
+    let close = folders(&run, &slow, 14.5);
+    let of_ours = |row: &&CompareRow| is_ours(row) && row.primary;
+    for row in close.rows.iter().filter(of_ours) {
+        assert_eq!(row.regression, row.ci95.unwrap()[1] < 0.855, "{row:?}");
+    }
+    assert!(close.regressions < report.regressions);
+    // Too few samples for an interval are no regression, and that is said.
+    let mut short = slow.clone();
+    for cell in &mut short.cells {
+        cell.samples.truncate(4);
+    }
+    let report = folders(&run, &short, 0.0);
+    assert!(
+        !report.failed
+            && report
+                .warnings
+                .iter()
+                .any(|w| w.contains("too few samples"))
+    );
     // The other way round it became better.
     assert!(!folders(&slow, &run, 0.0).failed);
 }
