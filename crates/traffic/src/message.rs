@@ -132,7 +132,7 @@ pub enum Direction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Work {
-    /// TCP as fast as it goes.
+    /// TCP, paced or as fast as it goes.
     TcpStream {
         /// Bytes a `write`: 1 to [`MAX_MESSAGE_BYTES`].
         message_bytes: u32,
@@ -142,6 +142,9 @@ pub enum Work {
         congestion: Option<String>,
         /// Which way.
         direction: Direction,
+        /// Payload of all connections of one way together, in Mbit/s; null: as fast as it goes.
+        #[serde(default)]
+        rate_mbps: Option<f64>,
     },
     /// Transactions on open connections, one outstanding each (TCP_NODELAY).
     TcpRr {

@@ -1,4 +1,4 @@
-//! When the packets of a rate are due, and sleeping until then. Used by udp::send and frames::send.
+//! When the packets of a rate are due, and sleeping until then. Used by udp::send, frames::send and tcp::stream.
 //!
 //! ```text
 //!  due     │   │   │   │   │   │   │   │   │   │         packet n at start + n / rate
@@ -8,6 +8,7 @@
 //!
 //! A packet that is sent late keeps its intended time, so that its latency counts the wait.
 
+use crate::error::TrafficError;
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
@@ -49,6 +50,18 @@ pub(crate) fn sleep_until(now_ns: u64, deadline_ns: u64) {
     );
 }
 
+/// Refuses a rate that is none.
+pub(crate) fn check_rate(what: &'static str, rate: Option<f64>) -> Result<(), TrafficError> {
+    match rate {
+        Some(rate) if !(rate > 0.0 && rate <= 1e9) => Err(TrafficError::Invalid {
+            what,
+            value: rate.to_string(),
+            wanted: "more than 0 and at most 1000000000, or null for as fast as it goes".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// What one of several threads sends of a rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
@@ -58,6 +71,11 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// The whole rate, of one thread.
+    pub(crate) fn of(pps: f64) -> Self {
+        Self { pps, offset_ns: 0 }
+    }
+
     /// The part of a thread that has `instances` of `all`; `None` if there is no rate.
     pub(crate) fn share(
         rate_pps: Option<f64>,

@@ -28,6 +28,16 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
+    /// For tests of what a worker does between two moments.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Self {
+        Self {
+            crew: Crew::new().unwrap(),
+            tally: Tally::default(),
+            latency: None,
+        }
+    }
+
     /// Whether the job is to end.
     #[inline]
     pub(crate) fn stopping(&self) -> bool {

@@ -182,6 +182,7 @@ fn one_agent_may_have_both_sides_and_says_how_they_go() {
         buffer_bytes: Some(100_000),
         congestion: None,
         direction: Direction::Both,
+        rate_mbps: None,
     };
     let ports = agent.prepare(1, &work, serve());
     agent.prepare(2, &work, drive(ports));

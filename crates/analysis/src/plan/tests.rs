@@ -74,16 +74,17 @@ fn study_b_has_its_scenarios_on_one_set_of_networks() {
     assert_eq!(names(&quick).len(), 18);
     assert!(names(&quick).contains("tcp_rr-64B-8i"));
     let full = whole("geneve-vs-vxlan");
-    // The whole matrix has UDP super-packets besides.
+    // The whole matrix has streams at a rate and UDP super-packets besides.
     let more: Vec<_> = names(&full).difference(&names(&quick)).cloned().collect();
-    let supers = [
+    let besides = [
+        "tcp_stream-16384B-8i-2000mbps",
         "udp_gso_stream-1400B-1i",
         "udp_gso_stream-1400B-1i-106180pps",
         "udp_gso_stream-1400B-4i",
         "udp_gso_stream-1400B-4i-106180pps",
     ];
-    assert_eq!(more, supers);
-    assert_eq!(full.cells().count(), 5 * (18 + supers.len()));
+    assert_eq!(more, besides);
+    assert_eq!(full.cells().count(), 5 * (18 + besides.len()));
     assert!(full.at_most() > full.expected());
     assert_eq!(full.most_samples(&full.blocks[0].workloads[0]), 18);
 }

@@ -220,8 +220,8 @@ mod tests {
     fn measured() -> (Sample, Environment) {
         let run = fixture::run();
         let samples = run.cells.iter().flat_map(|cell| &cell.samples);
-        let whole = samples.filter(|sample| sample.discarded.is_none());
-        (whole.last().unwrap().clone(), run.env.clone())
+        let mut whole = samples.filter(|sample| sample.discarded.is_none());
+        (whole.next_back().unwrap().clone(), run.env.clone())
     }
 
     fn use_of(busy_percent: f64) -> CpuUse {

@@ -144,6 +144,8 @@ pub struct Interval {
     pub goodput_gbps: Option<f64>,
     /// Packets per second that left the sending host's uplink since the moment before.
     pub underlay_rate_pps: f64,
+    /// Packets per second that arrived at the receiving guests' devices since the moment before: after whatever joined segments.
+    pub receiver_rate_pps: f64,
 }
 
 /// One measurement of one cell.

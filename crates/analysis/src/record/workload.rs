@@ -100,6 +100,9 @@ pub struct Workload {
     /// Packets: offered rate of each pair of guests; null: as fast as the sender can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_pps: Option<u32>,
+    /// Streams: payload of each pair of guests, each way, in Mbit/s; null: as fast as the sender can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_mbps: Option<u32>,
     /// Packets: the highest rate that meets a goal is searched; the sample holds the search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Preset>,
@@ -120,6 +123,9 @@ impl fmt::Display for Workload {
         }
         if let Some(rate) = self.rate_pps {
             write!(f, "-{rate}pps")?;
+        }
+        if let Some(rate) = self.rate_mbps {
+            write!(f, "-{rate}mbps")?;
         }
         if let Some(preset) = self.search {
             write!(f, "-{preset}")?;

@@ -38,7 +38,8 @@ const DIMENSIONS: [Dimension; 15] = [
     |g| offload(g.setting.offload).to_owned(),
     |g| unusual(g.workload.buffer_bytes.is_some(), || buffer(&g.workload)),
     |g| {
-        let is_news = g.workload.test.is_packets() && g.workload.search.is_none();
+        let w = &g.workload;
+        let is_news = w.test.is_packets() && w.search.is_none() || w.rate_mbps.is_some();
         unusual(is_news, || rate(&g.workload))
     },
     |g| {
@@ -216,10 +217,12 @@ fn buffer(workload: &Workload) -> String {
 }
 
 fn rate(workload: &Workload) -> String {
-    workload.rate_pps.map_or_else(
-        || "rate unlimited".to_owned(),
-        |rate| format!("{} pps offered", fixed(f64::from(rate), 0)),
-    )
+    let offered = |rate, unit| format!("{} {unit} offered", fixed(f64::from(rate), 0));
+    match (workload.rate_pps, workload.rate_mbps) {
+        (Some(rate), _) => offered(rate, "pps"),
+        (None, Some(rate)) => offered(rate, "Mbit/s"),
+        (None, None) => "rate unlimited".to_owned(),
+    }
 }
 
 /// `1500`, `8900/9000`

@@ -142,6 +142,7 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
             instances: 0,
             buffer_bytes: axes.buffer_bytes,
             rate_pps: None,
+            rate_mbps: None,
             search: axes.search,
         },
         setting: Setting::default(),

@@ -16,6 +16,18 @@ fn times<T: Copy, A: Copy>(so_far: Vec<T>, axis: &[A], set: impl Fn(&mut T, A)) 
     so_far.into_iter().flat_map(each).collect()
 }
 
+/// As [`times`]; without values nothing is set.
+fn times_some<T: Copy, A: Copy>(
+    so_far: Vec<T>,
+    axis: &[A],
+    set: impl Fn(&mut T, Option<A>),
+) -> Vec<T> {
+    if axis.is_empty() {
+        return so_far;
+    }
+    times(so_far, axis, |one, value| set(one, Some(value)))
+}
+
 impl GroupAxes {
     /// Every setting; those that differ in the MTU class alone follow each other.
     pub(crate) fn settings(&self) -> Vec<Setting> {
@@ -40,14 +52,13 @@ impl GroupAxes {
             instances: 1,
             buffer_bytes: self.buffer_bytes,
             rate_pps: None,
+            rate_mbps: None,
             search: self.search,
         };
         let all = self.tests.iter().copied().map(one).collect();
         let all = times(all, &self.bytes, |one, value| one.bytes = value);
         let all = times(all, &self.instances, |one, value| one.instances = value);
-        if self.rate_pps.is_empty() {
-            return all;
-        }
-        times(all, &self.rate_pps, |one, value| one.rate_pps = Some(value))
+        let all = times_some(all, &self.rate_pps, |one, value| one.rate_pps = value);
+        times_some(all, &self.rate_mbps, |one, value| one.rate_mbps = value)
     }
 }

@@ -165,6 +165,9 @@ pub struct GroupAxes {
     /// Offered rates of packet tests; empty: as fast as the sender can, or a search.
     #[serde(default)]
     pub rate_pps: Vec<u32>,
+    /// Rates of TCP streams, in Mbit/s; empty: as fast as the sender can.
+    #[serde(default)]
+    pub rate_mbps: Vec<u32>,
     /// The highest rate is searched.
     #[serde(default)]
     pub search: Option<Preset>,

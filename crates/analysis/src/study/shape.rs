@@ -128,6 +128,7 @@ const GROUP: &[Field] = &[
     field("feature", Left, List(&FEATURE)),
     field("buffer_bytes", Nullable, Whole),
     field("rate_pps", Left, List(&Whole)),
+    field("rate_mbps", Left, List(&Whole)),
     field("search", Nullable, PRESET),
     field("backends", Nullable, List(&BACKEND)),
     field("samples", Nullable, Whole),

@@ -64,12 +64,8 @@ impl Programs {
         // What a process had used before it ended is in its parent's time by now, and no news.
         for (pid, process) in &before.of {
             if !self.of.contains_key(pid) {
-                let heir = if self.of.contains_key(&process.parent) {
-                    process.parent
-                } else {
-                    INIT
-                };
-                used.entry(heir).and_modify(|used| *used -= process.seconds);
+                used.entry(self.heir(before, process))
+                    .and_modify(|used| *used -= process.seconds);
             }
         }
         let left_out = self.family(&[own, KERNEL_THREADS]);
@@ -89,9 +85,22 @@ impl Programs {
             })
             .collect();
         programs.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-        let percent = programs.iter().map(|program| program.percent).sum();
+        // Not `sum`: that of nothing is -0.
+        let percent = programs.iter().fold(0.0, |sum, it| sum + it.percent);
         programs.truncate(NAMED);
         Foreign { percent, programs }
+    }
+
+    /// Who has waited for a process that ended, or for the one that did: the nearest ancestor that lives.
+    fn heir(&self, before: &Self, ended: &Process) -> u32 {
+        let mut parent = ended.parent;
+        while !self.of.contains_key(&parent) {
+            match before.of.get(&parent) {
+                Some(ended) => parent = ended.parent,
+                None => return INIT,
+            }
+        }
+        parent
     }
 
     /// These processes and all their descendants.
@@ -220,6 +229,16 @@ mod tests {
             [(50, process("cargo", 1, 7.5))],
         );
         assert_eq!(named(&found), [("cargo", 25.0)]);
+        // Both it and who called it ended: what they had used before is with who waited for the last of them.
+        let found = foreign(
+            [
+                (40, process("bash", 1, 1.0)),
+                (50, process("cargo", 40, 2.0)),
+                (60, process("rustc", 50, 6.0)),
+            ],
+            [(40, process("bash", 1, 9.2))],
+        );
+        assert_eq!(named(&found), [("bash", 10.0)]);
         // Nobody waited for it: nothing is known of its end, and nothing is negative.
         let found = foreign(
             [

@@ -63,6 +63,16 @@ pub(super) fn at_rate(workload: Workload, rate_pps: f64) -> f64 {
     }
 }
 
+/// The goodput of streams that keep their pace, in Gbit/s.
+pub(super) fn paced_gbps(workload: Workload, pairs: usize) -> Option<f64> {
+    let ways = match workload.test {
+        Test::TcpBidirec => 2.0,
+        _ => 1.0,
+    };
+    let rate_mbps = f64::from(workload.rate_mbps?);
+    Some(rate_mbps * 1e-3 * ways * pairs as f64)
+}
+
 /// Sum of the agents' rates.
 pub(super) fn rate(first: &[Reading], last: &[Reading], of: fn(&Counters) -> u64) -> f64 {
     let rates = first.iter().zip(last).map(|(first, last)| {
@@ -160,6 +170,7 @@ pub(super) fn bound(
     offered: Option<Offered>,
     cpu: &Cpu,
     cpus: &Cpus,
+    is_disturbed: bool,
 ) -> Bound {
     if offered.is_some_and(|offered| offered.tool_fell_short()) {
         return Bound::Tool;
@@ -172,7 +183,8 @@ pub(super) fn bound(
         times.find(|time| time.busy_percent() >= FULL_PERCENT)
     };
     let (sender, receiver) = (full(&cpus.host1), full(&cpus.host2));
-    if sender.into_iter().chain(receiver).any(is_the_tools) {
+    // Beside other programs the tick does not say whose code it met.
+    if !is_disturbed && sender.into_iter().chain(receiver).any(is_the_tools) {
         return Bound::Tool;
     }
     match (sender, receiver) {

@@ -202,7 +202,10 @@ fn finish(
         guest_receiver_percent: figures::guest_percent(&first.receivers, &last.receivers),
         ..window.cpu
     };
-    let asked = asked_pps.map(|pps| figures::at_rate(cell.group.workload, pps));
+    let workload = cell.group.workload;
+    let asked = asked_pps.map(|pps| figures::at_rate(workload, pps));
+    let asked_gbps = || figures::paced_gbps(workload, place.topology.pairs.len());
+    let asked = asked.or_else(asked_gbps);
     let is_tcp = matches!(test, Test::TcpRr | Test::TcpCrr) || test.is_tcp_stream();
     let latency = if test.is_packets() {
         let receivers = last.receivers.iter().filter(|_| taken.one_clock);
@@ -238,6 +241,7 @@ fn finish(
             offered,
             &cpu,
             &place.session.cpus,
+            window.foreign.disturbs(),
         ),
         foreign: Some(window.foreign),
         underlay_packets: wire.packets,

@@ -64,18 +64,25 @@ struct Moment {
     at: Instant,
     cpu: CpuTimes,
     wire: Wire,
+    /// Packets that the receiving guests' devices took in.
+    arrived: u64,
     relays: CpuTime,
 }
 
 impl Moment {
     fn read(topology: &Topology) -> Result<Self, LabError> {
         let wire = Wire::read(topology)?;
+        let mut arrived = 0;
+        for (node, device) in topology.arrivals() {
+            arrived += node.netlink.link(device)?.stats.rx_packets;
+        }
         let relays = topology.relay_cpu_time()?;
         let cpu = CpuTimes::now()?;
         Ok(Self {
             at: cpu.at,
             cpu,
             wire,
+            arrived,
             relays,
         })
     }
@@ -163,6 +170,7 @@ impl Steps {
     fn step(&mut self, session: &Session, before: &Moment, now: &Moment, told: &Latest) -> Live {
         let seconds = (now.at - before.at).as_secs_f64();
         let underlay_rate_pps = now.wire.since(before.wire).packets as f64 / seconds;
+        let receiver_rate_pps = now.arrived.saturating_sub(before.arrived) as f64 / seconds;
         let sent_by = |of: fn(&Counters) -> u64| rate(&self.before.senders, &told.senders, of);
         let got_by = |of: fn(&Counters) -> u64| rate(&self.before.receivers, &told.receivers, of);
         let mut moment = Live {
@@ -187,6 +195,7 @@ impl Steps {
             at_seconds: moment.elapsed_seconds,
             goodput_gbps: moment.goodput_gbps,
             underlay_rate_pps,
+            receiver_rate_pps,
         });
         advance(&mut self.before.senders, &told.senders);
         advance(&mut self.before.receivers, &told.receivers);

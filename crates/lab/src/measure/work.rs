@@ -46,6 +46,7 @@ pub(super) fn work(cell: &CellKey, rate_pps: Option<f64>) -> Result<Work, LabErr
         test,
         bytes,
         buffer_bytes,
+        rate_mbps,
         ..
     } = cell.group.workload;
     let stream = |direction| Work::TcpStream {
@@ -53,6 +54,7 @@ pub(super) fn work(cell: &CellKey, rate_pps: Option<f64>) -> Result<Work, LabErr
         buffer_bytes: Some(buffer_bytes.unwrap_or_else(stream_buffer_bytes)),
         congestion: congestion(),
         direction,
+        rate_mbps: rate_mbps.map(f64::from),
     };
     let setting = cell.group.setting;
     Ok(match test {
@@ -205,6 +207,7 @@ mod tests {
             instances: 1,
             buffer_bytes: None,
             rate_pps: None,
+            rate_mbps: None,
             search: None,
         };
         GroupKey { workload, setting }.cell(BackendName::Bridge)

@@ -250,6 +250,12 @@ impl Topology {
         }
     }
 
+    /// The devices of the receiving guests, where packets arrive after all that joins them.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = (&Node, &str)> {
+        each_port(self.pairs.iter().map(|pair| &pair.receiver))
+            .map(|(guest, port)| (&guest.node, port.device.as_str()))
+    }
+
     /// Every device between the sending and the receiving programs, in order, both ends of each cable, with
     /// those that the backend adds.
     pub(crate) fn path(&self) -> Vec<PathDevice<'_>> {

@@ -23,8 +23,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use crate::error::TrafficError;
 use crate::job::Job;
 use crate::message::{Lane, Role, Work};
-use crate::pacing::Rate;
-use crate::udp::check_rate;
+use crate::pacing::{Rate, check_rate};
+
 use crate::workers::{Worker, Workers, shares};
 
 use template::Template;
@@ -54,7 +54,7 @@ pub(crate) fn prepare(
     else {
         unreachable!("job::prepare sends other work elsewhere")
     };
-    check_rate(rate_pps)?;
+    check_rate("rate_pps", rate_pps)?;
     let wrong = |side| TrafficError::WrongRole {
         work: "frames",
         side,

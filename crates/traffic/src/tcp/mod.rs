@@ -24,6 +24,7 @@ use connection::{Endpoints, Options};
 use crate::error::{TrafficError, in_range};
 use crate::job::Job;
 use crate::message::{MAX_MESSAGE_BYTES, Role, Work};
+use crate::pacing::check_rate;
 
 /// Sizes of a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +52,14 @@ pub(crate) fn prepare(
             buffer_bytes,
             congestion,
             direction,
+            rate_mbps,
         } => {
             let side = side("tcp_stream", role)?;
             let message_bytes = size("message_bytes", *message_bytes)?;
             let options = options(*buffer_bytes, congestion.as_ref(), false)?;
-            stream::prepare(instances, message_bytes, *direction, &options, side)
+            check_rate("rate_mbps", *rate_mbps)?;
+            let messages = stream::Messages::new(message_bytes, *rate_mbps, instances);
+            stream::prepare(instances, messages, *direction, &options, side)
         }
         Work::TcpRr {
             request_bytes,

@@ -18,15 +18,32 @@ use crate::crew::{Crew, lock};
 use crate::error::TrafficError;
 use crate::job::Job;
 use crate::message::{Counters, Direction, TcpState};
+use crate::pacing::{Rate, now_ns, sharpen_sleep, sleep_until};
 use crate::tally::{Tally, sum};
 
 /// What a receiver takes at once, at least: fewer calls for small messages; still in the cache.
 const RECEIVE_BYTES: usize = 128 << 10;
 
+/// What a connection sends: how much a call, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Messages {
+    bytes: usize,
+    /// Of each connection; `None`: as often as it goes.
+    each_pps: Option<f64>,
+}
+
+impl Messages {
+    /// `rate_mbps` is of all instances together.
+    pub(super) fn new(bytes: usize, rate_mbps: Option<f64>, instances: u32) -> Self {
+        let each_pps = rate_mbps.map(|mbps| mbps * 1e6 / 8.0 / bytes as f64 / f64::from(instances));
+        Self { bytes, each_pps }
+    }
+}
+
 /// Sets a side of a stream job up.
 pub(super) fn prepare(
     instances: u32,
-    message_bytes: usize,
+    messages: Messages,
     direction: Direction,
     options: &Options,
     side: Side,
@@ -34,10 +51,10 @@ pub(super) fn prepare(
     let job = match side {
         Side::Serve(address) => {
             let listener = listen_on(address, options)?;
-            StreamJob::serve(instances, message_bytes, direction, listener)?
+            StreamJob::serve(instances, messages, direction, listener)?
         }
         Side::Drive(endpoints) => {
-            StreamJob::drive(instances, message_bytes, direction, options, endpoints)?
+            StreamJob::drive(instances, messages, direction, options, endpoints)?
         }
     };
     Ok(Box::new(job))
@@ -64,7 +81,7 @@ type Flows = Arc<Mutex<Vec<Arc<Flow>>>>;
 struct StreamJob {
     crew: Arc<Crew>,
     flows: Flows,
-    message_bytes: usize,
+    messages: Messages,
     /// Where a server listens.
     port: Option<u16>,
 }
@@ -72,7 +89,7 @@ struct StreamJob {
 impl StreamJob {
     fn serve(
         instances: u32,
-        message_bytes: usize,
+        messages: Messages,
         direction: Direction,
         listener: TcpListener,
     ) -> Result<Self, TrafficError> {
@@ -80,7 +97,7 @@ impl StreamJob {
         let job = Self {
             crew: Crew::new()?,
             flows: Flows::default(),
-            message_bytes,
+            messages,
             port: Some(port),
         };
         let flows = Arc::clone(&job.flows);
@@ -90,7 +107,7 @@ impl StreamJob {
                 &listener,
                 instances,
                 reverses(direction),
-                |connection| begin_serving(crew, &flows, connection, message_bytes),
+                |connection| begin_serving(crew, &flows, connection, messages),
             )?;
             drop(listener);
             let flows: Vec<Arc<Flow>> = lock(&flows).clone();
@@ -103,7 +120,7 @@ impl StreamJob {
 
     fn drive(
         instances: u32,
-        message_bytes: usize,
+        messages: Messages,
         direction: Direction,
         options: &Options,
         endpoints: Endpoints,
@@ -121,7 +138,7 @@ impl StreamJob {
         Ok(Self {
             crew: Crew::new()?,
             flows: Arc::new(Mutex::new(flows)),
-            message_bytes,
+            messages,
             port: None,
         })
     }
@@ -140,7 +157,7 @@ fn begin_serving(
     crew: &Arc<Crew>,
     flows: &Flows,
     connection: Connection,
-    message_bytes: usize,
+    messages: Messages,
 ) -> Result<(), TrafficError> {
     let flow = Arc::new(Flow {
         connection,
@@ -154,12 +171,12 @@ fn begin_serving(
     crew.spawn(move |_| {
         if flow.connection.sends {
             match wait_for_begin(&flow) {
-                true => flow.send(message_bytes),
+                true => flow.send(messages),
                 false => Ok(()),
             }
         } else {
             // The driver's end is the end, whatever its reason: the driver's agent knows it.
-            flow.receive(message_bytes).map(drop)
+            flow.receive(messages.bytes).map(drop)
         }
     })
 }
@@ -172,10 +189,23 @@ fn wait_for_begin(flow: &Flow) -> bool {
 
 impl Flow {
     /// Sends until it shall not any more.
-    fn send(&self, message_bytes: usize) -> Result<(), TrafficError> {
-        let message = vec![0x5a; message_bytes];
+    fn send(&self, messages: Messages) -> Result<(), TrafficError> {
+        let message = vec![0x5a; messages.bytes];
         let mut stream = &self.connection.stream;
+        let mut pacer = messages.each_pps.map(|pps| Rate::of(pps).begin(now_ns()));
+        if pacer.is_some() {
+            sharpen_sleep();
+        }
         while !self.connection.ending() {
+            if let Some(pacer) = &mut pacer {
+                let now = now_ns();
+                // A stream that was held up does not run to make up for it.
+                if pacer.wake(now) == 0 {
+                    sleep_until(now, pacer.next_ns());
+                    continue;
+                }
+                pacer.take();
+            }
             match stream.write(&message) {
                 Ok(sent) => self.tally.sent_bytes.add(sent as u64),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -202,14 +232,14 @@ impl Flow {
     }
 
     /// A driver's part.
-    fn drive(&self, crew: &Crew, message_bytes: usize) -> Result<(), TrafficError> {
+    fn drive(&self, crew: &Crew, messages: Messages) -> Result<(), TrafficError> {
         if self.connection.sends {
-            return self.send(message_bytes);
+            return self.send(messages);
         }
         (&self.connection.stream)
             .write_all(&[1])
             .map_err(|error| broken("begin", &self.connection.peer, error))?;
-        self.receive(message_bytes)?;
+        self.receive(messages.bytes)?;
         if crew.stopping() {
             return Ok(());
         }
@@ -226,9 +256,8 @@ impl Job for StreamJob {
 
     fn go(&mut self) -> Result<(), TrafficError> {
         for flow in self.flows() {
-            let message_bytes = self.message_bytes;
-            self.crew
-                .spawn(move |crew| flow.drive(crew, message_bytes))?;
+            let messages = self.messages;
+            self.crew.spawn(move |crew| flow.drive(crew, messages))?;
         }
         Ok(())
     }

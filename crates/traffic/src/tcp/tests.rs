@@ -52,6 +52,7 @@ fn stream(direction: Direction, message_bytes: u32) -> Work {
         buffer_bytes: None,
         congestion: None,
         direction,
+        rate_mbps: None,
     }
 }
 
@@ -68,6 +69,43 @@ fn crr(request_bytes: u32, response_bytes: u32) -> Work {
     Work::TcpCrr {
         request_bytes,
         response_bytes,
+    }
+}
+
+#[test]
+fn a_paced_stream_sends_no_more_than_its_rate() {
+    let paced = |rate_mbps| {
+        let mut work = stream(Direction::Forward, 1 << 14);
+        if let Work::TcpStream {
+            rate_mbps: rate, ..
+        } = &mut work
+        {
+            *rate = rate_mbps;
+        }
+        work
+    };
+    // 80 Mbit/s of two connections: 10 MB a second.
+    let began = Instant::now();
+    let (mut server, mut driver) = begin(2, &paced(Some(80.0)), V4);
+    wait_for(server.as_ref(), |counters| {
+        counters.received_bytes >= 2_000_000
+    });
+    let sent = driver.counters().sent_bytes as f64;
+    let took = began.elapsed().as_secs_f64();
+    driver.stop();
+    server.stop();
+    // What is due at once in front, a message of each connection; a slow machine sends less.
+    assert!(
+        sent <= 10e6 * took + 2.0 * f64::from(1 << 14),
+        "{sent} in {took} s"
+    );
+    for rate in [0.0, -1.0, f64::NAN] {
+        let work = paced(Some(rate));
+        let role = Role::Serve {
+            address: V4.parse().unwrap(),
+        };
+        let error = prepare(1, &work, &role).err().unwrap().to_string();
+        assert!(error.contains("rate_mbps"), "{error}");
     }
 }
 

@@ -1,6 +1,10 @@
 //! Makes the transactions of one instance: blocking calls, for the lowest latency. Their other end is
 //! [`super::answer`].
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use std::os::fd::AsRawFd;
+
 use crate::error::TrafficError;
 use crate::pacing::now_ns;
 use crate::ticks::Ticks;
@@ -27,15 +31,14 @@ impl Worker for Driver {
         let mut response = vec![0; self.exchange.response_bytes + 1];
         dialogue.ask(&self.flow, hand)?;
         while !hand.stopping() {
-            let came = dialogue.listen(&self.flow, &mut response, hand)?;
-            let now_ns = now_ns();
-            match came {
-                Some(true) => dialogue.complete(now_ns, hand),
-                // Something else came: the time-out goes on.
-                Some(false) | None if !dialogue.timed_out(now_ns) => continue,
-                Some(false) | None => dialogue.lose(now_ns, hand),
+            let came = dialogue.listen(&self.flow, &mut response, hand, MsgFlags::empty())?;
+            if came == Some(true) {
+                dialogue.complete(now_ns(), hand);
+                dialogue.ask(&self.flow, hand)?;
+            } else {
+                // Something else came, or nothing: the time-out goes on.
+                dialogue.review(&self.flow, &mut response, hand)?;
             }
-            dialogue.ask(&self.flow, hand)?;
         }
         Ok(())
     }
@@ -91,18 +94,14 @@ impl Dialogue {
         flow: &Flow,
         response: &mut [u8],
         hand: &Hand,
+        flags: MsgFlags,
     ) -> Result<Option<bool>, TrafficError> {
-        let received = match flow.socket.recv(response) {
+        let received = match recv(flow.socket.as_raw_fd(), response, flags) {
             Ok(received) => received,
-            Err(error) => {
-                return match error.raw_os_error().unwrap_or(0) {
-                    libc::EAGAIN | libc::EINTR => Ok(None),
-                    _ => Err(TrafficError::refused(
-                        "receive a response",
-                        flow.place(),
-                        error,
-                    )),
-                };
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => {
+                let refused = "receive a response";
+                return Err(TrafficError::refused(refused, flow.place(), errno));
             }
         };
         let bytes = self.exchange.number_bytes();
@@ -130,14 +129,73 @@ impl Dialogue {
         self.asked_ns = now_ns;
     }
 
+    /// Sends the request again if the response should have come by now. A driver that slept through the time-out takes a last
+    /// look: what lies at the socket did come.
+    pub(super) fn review(
+        &mut self,
+        flow: &Flow,
+        response: &mut [u8],
+        hand: &Hand,
+    ) -> Result<(), TrafficError> {
+        if !self.timed_out(now_ns()) {
+            return Ok(());
+        }
+        loop {
+            match self.listen(flow, response, hand, MsgFlags::MSG_DONTWAIT)? {
+                Some(true) => {
+                    self.complete(now_ns(), hand);
+                    break;
+                }
+                Some(false) => {}
+                None => {
+                    self.lose(now_ns(), hand);
+                    break;
+                }
+            }
+        }
+        self.ask(flow, hand)
+    }
+
     /// Whether the response should have come by now.
-    pub(super) fn timed_out(&self, now_ns: u64) -> bool {
+    fn timed_out(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.asked_ns) >= self.exchange.timeout_ns
     }
 
     /// The response did not come: the transaction goes on, its latency with it.
-    pub(super) fn lose(&mut self, now_ns: u64, hand: &Hand) {
+    fn lose(&mut self, now_ns: u64, hand: &Hand) {
         hand.tally.timeouts.add(1);
         self.asked_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_driver_that_slept_through_the_time_out_takes_what_came_meanwhile() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(peer.local_addr().unwrap()).unwrap();
+        let flow = Flow {
+            stream: 0,
+            socket: Arc::new(socket),
+        };
+        let exchange = Exchange::checked(4, 4, 10).unwrap();
+        let hand = Hand::alone();
+        let mut response = [0; 5];
+        let mut dialogue = Dialogue::new(exchange, 0);
+        peer.send_to(&0_u32.to_le_bytes(), flow.socket.local_addr().unwrap())
+            .unwrap();
+        // Its request was sent when the machine began: long ago.
+        dialogue.review(&flow, &mut response, &hand).unwrap();
+        let counted = crate::tally::sum([&hand.tally]);
+        assert_eq!((counted.transactions, counted.timeouts), (1, 0));
+        dialogue.asked_ns = 0;
+        dialogue.review(&flow, &mut response, &hand).unwrap();
+        let counted = crate::tally::sum([&hand.tally]);
+        assert_eq!((counted.transactions, counted.timeouts), (1, 1));
     }
 }

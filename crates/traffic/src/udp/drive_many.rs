@@ -1,5 +1,7 @@
 //! Makes the transactions of several instances in one event loop. Their other end is [`super::answer`].
 
+use nix::sys::socket::MsgFlags;
+
 use crate::error::TrafficError;
 use crate::pacing::now_ns;
 use crate::workers::{Hand, Worker};
@@ -36,7 +38,7 @@ impl Worker for Drivers {
         while !hand.stopping() {
             for position in ready.wait()? {
                 let (dialogue, flow) = (&mut dialogues[position], &self.flows[position]);
-                if dialogue.listen(flow, &mut response, hand)? == Some(true) {
+                if dialogue.listen(flow, &mut response, hand, MsgFlags::empty())? == Some(true) {
                     dialogue.complete(now_ns(), hand);
                     dialogue.ask(flow, hand)?;
                 }
@@ -44,25 +46,11 @@ impl Worker for Drivers {
             let now_ns = now_ns();
             if now_ns >= next_review_ns {
                 next_review_ns += review_ns;
-                ask_again(&mut dialogues, &self.flows, now_ns, hand)?;
+                for (dialogue, flow) in dialogues.iter_mut().zip(&self.flows) {
+                    dialogue.review(flow, &mut response, hand)?;
+                }
             }
         }
         Ok(())
     }
-}
-
-/// Sends the requests again whose responses should have come by now.
-fn ask_again(
-    dialogues: &mut [Dialogue],
-    flows: &[Flow],
-    now_ns: u64,
-    hand: &Hand,
-) -> Result<(), TrafficError> {
-    for (dialogue, flow) in dialogues.iter_mut().zip(flows) {
-        if dialogue.timed_out(now_ns) {
-            dialogue.lose(now_ns, hand);
-            dialogue.ask(flow, hand)?;
-        }
-    }
-    Ok(())
 }

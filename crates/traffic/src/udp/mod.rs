@@ -21,6 +21,7 @@ use crate::error::{TrafficError, in_range};
 use crate::job::Job;
 use crate::message::{Role, SEQUENCE_BYTES, Work};
 use crate::pacing;
+use crate::pacing::check_rate;
 use crate::sys;
 use crate::workers::{Worker, Workers, shares};
 
@@ -93,7 +94,7 @@ impl Stream {
         in_range("segments", segments.into(), 1, MAX_SEGMENTS.into())?;
         let together = u64::from(payload_bytes) * u64::from(segments);
         in_range("payload_bytes times segments", together, least, most)?;
-        check_rate(rate_pps)?;
+        check_rate("rate_pps", rate_pps)?;
         Ok(Self {
             payload_bytes: payload_bytes as usize,
             rate_pps,
@@ -171,18 +172,6 @@ impl Exchange {
     /// How often a driver looks whether a response should have come.
     fn review(self) -> Duration {
         PATIENCE.min(Duration::from_nanos(self.timeout_ns)) / 4
-    }
-}
-
-/// Refuses a rate that is none.
-pub(crate) fn check_rate(rate_pps: Option<f64>) -> Result<(), TrafficError> {
-    match rate_pps {
-        Some(rate) if !(rate > 0.0 && rate <= 1e9) => Err(TrafficError::Invalid {
-            what: "rate_pps",
-            value: rate.to_string(),
-            wanted: "more than 0 and at most 1000000000, or null for as fast as it goes".into(),
-        }),
-        _ => Ok(()),
     }
 }
 

@@ -239,6 +239,7 @@ mod tests {
             instances: 1,
             buffer_bytes: None,
             rate_pps: None,
+            rate_mbps: None,
             search: None,
         };
         let setting = |mtu_class| Setting {

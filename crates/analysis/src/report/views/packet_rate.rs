@@ -18,12 +18,20 @@ pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
         let rate = chart(r, group, "rate", "Packets on the underlay, kpps", |i| {
             Some(i.underlay_rate_pps / 1000.0)
         });
+        let arrived = chart(r, group, "arrived", "Packets at the receiver, kpps", |i| {
+            Some(i.receiver_rate_pps / 1000.0)
+        });
         let goodput = chart(r, group, "goodput", "Goodput, Gbit/s", |i| i.goodput_gbps);
-        group_charts(r, group, rate.into_iter().chain(goodput).collect())
+        group_charts(
+            r,
+            group,
+            rate.into_iter().chain(arrived).chain(goodput).collect(),
+        )
     });
     if !out.is_empty() {
         let hint = "Medians over the samples at each moment of their windows. The packet rate is the study’s explanation of the goodput: \
-                    a CPU that has to take each packet in its hands carries a rate of packets, whatever their size.";
+                    a CPU that has to take each packet in its hands carries a rate of packets, whatever their size. \
+                    At the receiver fewer arrive where something joins segments on the way.";
         out.insert(0, Block::Hint(hint.to_owned()));
     }
     out

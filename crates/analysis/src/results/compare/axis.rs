@@ -98,7 +98,10 @@ impl Axis {
             Self::Offload => u64::from(setting.offload),
             Self::Instances => workload.instances.into(),
             Self::Bytes => workload.bytes.into(),
-            Self::OfferedRate => workload.rate_pps.map_or(u64::MAX, u64::from),
+            Self::OfferedRate => {
+                let rate = workload.rate_pps.or(workload.rate_mbps);
+                rate.map_or(u64::MAX, u64::from)
+            }
             Self::Buffer => workload.buffer_bytes.map_or(0, u64::from),
             Self::Pairs => setting.pairs.into(),
             Self::Guests => u64::from(setting.guests == GuestKind::Tap),
@@ -121,7 +124,10 @@ impl Axis {
             Self::Offload => setting.offload = other.setting.offload,
             Self::Instances => workload.instances = other.workload.instances,
             Self::Bytes => workload.bytes = other.workload.bytes,
-            Self::OfferedRate => workload.rate_pps = other.workload.rate_pps,
+            Self::OfferedRate => {
+                workload.rate_pps = other.workload.rate_pps;
+                workload.rate_mbps = other.workload.rate_mbps;
+            }
             Self::Buffer => workload.buffer_bytes = other.workload.buffer_bytes,
             Self::Pairs => setting.pairs = other.setting.pairs,
             Self::Guests => setting.guests = other.setting.guests,

@@ -79,6 +79,7 @@ fn cells(matrix: &Matrix, group: &GroupAxes) -> u64 {
         group.underlay.len(),
         group.feature.len(),
         group.rate_pps.len().max(1),
+        group.rate_mbps.len().max(1),
     ];
     let lengths = lengths.into_iter().map(|length| length as u64);
     lengths.fold(1, u64::saturating_mul)
@@ -206,6 +207,15 @@ impl Group<'_> {
         if !axes.rate_pps.is_empty() {
             axis(&self.key("rate_pps"), &axes.rate_pps, found);
             self.each_within("rate_pps", &axes.rate_pps, &(1..=100_000_000), found);
+        }
+        if !axes.rate_mbps.is_empty() {
+            axis(&self.key("rate_mbps"), &axes.rate_mbps, found);
+            self.each_within("rate_mbps", &axes.rate_mbps, &(1..=1_000_000), found);
+            if let Some(test) = axes.tests.iter().find(|test| !test.is_tcp_stream()) {
+                let message = format!("{test} is no stream");
+                let help = "keep tcp_stream, tcp_reverse and tcp_bidirec in a group of their own";
+                found.push(Found::of(self.key("rate_mbps"), message, help));
+            }
         }
         if let Some(bytes) = axes.buffer_bytes {
             within(&self.key("buffer_bytes"), bytes, BUFFER_BYTES, found);

@@ -96,9 +96,30 @@ fn a_rate_that_was_asked_for_is_told_in_the_unit_of_the_figure() {
         buffer_bytes: None,
         rate_pps: Some(100_000),
         search: None,
+        rate_mbps: None,
     };
     close(at_rate(workload(Test::UdpStream), 1e5), 1e5);
     close(at_rate(workload(Test::UdpGsoStream), 1e5), 1.12);
+}
+
+#[test]
+fn paced_streams_count_every_pair_and_way() {
+    let workload = |test| Workload {
+        test,
+        bytes: 16384,
+        instances: 8,
+        buffer_bytes: None,
+        rate_pps: None,
+        rate_mbps: Some(2000),
+        search: None,
+    };
+    close(paced_gbps(workload(Test::TcpStream), 3).unwrap(), 6.0);
+    close(paced_gbps(workload(Test::TcpBidirec), 1).unwrap(), 4.0);
+    let free = Workload {
+        rate_mbps: None,
+        ..workload(Test::TcpStream)
+    };
+    assert_eq!(paced_gbps(free, 1), None);
 }
 
 #[test]
@@ -185,22 +206,35 @@ fn the_bound_is_named() {
         ([10.0, 60.0, 95.0, 10.0], Bound::ReceiverCpu),
         ([99.0, 60.0, 10.0, 99.0], Bound::BothCpus),
     ] {
-        assert_eq!(bound(9.0, None, None, &cpu(busy), &cpus), expected);
+        assert_eq!(bound(9.0, None, None, &cpu(busy), &cpus, false), expected);
     }
     // The programs' own code filled the CPU; a full CPU with few ticks says nothing of whose it was.
     let mut own = cpu([99.0, 0.0, 0.0, 0.0]);
     own.cpus[0] = time(0, 99.0, 150);
-    assert_eq!(bound(9.0, None, None, &own, &cpus), Bound::Tool);
+    assert_eq!(bound(9.0, None, None, &own, &cpus, false), Bound::Tool);
+    assert_eq!(bound(9.0, None, None, &own, &cpus, true), Bound::SenderCpu);
     own.cpus[0].sampled.softirq = 0;
     own.cpus[0].sampled.user = 49;
-    assert_eq!(bound(9.0, None, None, &own, &cpus), Bound::SenderCpu);
+    assert_eq!(bound(9.0, None, None, &own, &cpus, false), Bound::SenderCpu);
     // A rate that was met is the bound, whatever the CPUs did; one that the tool did not send is the tool's.
     let full = cpu([99.0; 4]);
-    let at = |figure, missed| bound(figure, Some(100.0), offered(1000, missed), &full, &cpus);
+    let at = |figure, missed| {
+        bound(
+            figure,
+            Some(100.0),
+            offered(1000, missed),
+            &full,
+            &cpus,
+            false,
+        )
+    };
     assert_eq!(at(99.5, 0), Bound::Rate);
     assert_eq!(at(90.0, 10), Bound::BothCpus);
     assert_eq!(at(90.0, 11), Bound::Tool);
-    assert_eq!(bound(90.0, Some(100.0), None, &free, &cpus), Bound::Nothing);
+    assert_eq!(
+        bound(90.0, Some(100.0), None, &free, &cpus, false),
+        Bound::Nothing
+    );
 }
 
 #[test]
