@@ -166,7 +166,7 @@ impl Setting {
         }
     }
 
-    /// What networks that are up at the same time share: they differ in the MTU class and the feature, so that jumbo
+    /// What networks share that are always up at the same time: they differ in the MTU class and the feature, so that jumbo
     /// frames against 1500, or routing against none, is a ratio within a round like network against network.
     pub fn place(&self) -> Self {
         Self {

@@ -1,10 +1,14 @@
 //! Comparisons of folders that the fixtures fill.
 
+use std::collections::BTreeSet;
+
 use tempfile::TempDir;
 
 use super::*;
 use crate::error::AnalysisError;
+use crate::plan::{Block, Plan, order};
 use crate::record::{BackendName, CellKey, CellStatus, Feature, Run};
+use crate::results::Analysis;
 use crate::results::fixture;
 use crate::results::folder::Folder;
 use crate::stats::{Method, Verdict};
@@ -278,4 +282,61 @@ fn what_cannot_be_compared_says_what_to_give() {
     assert!(ask(None, both, f64::NAN).contains("threshold"));
     assert!(ask(Some(dir.path().join("none")), None, 5.0).contains("none"));
     assert!(ask(None, Some(("bridge", "bridge")), 5.0).contains("no cell"));
+}
+
+/// The clock of a run as the bench takes it.
+fn clocked(mut run: Run) -> (Run, Plan) {
+    let plan = Plan::new(run.matrix());
+    let mut clock = fixture::STARTED;
+    for turn in plan.blocks.iter().flat_map(Block::turns) {
+        let counts: Vec<usize> = turn.iter().map(|work| work.cells.len()).collect();
+        let rounds = turn.iter().map(|work| work.samples).max().unwrap();
+        for round in 0..=rounds {
+            for (workload, cell) in order(&counts, round) {
+                clock += 1_000;
+                let key = turn[workload].cells[cell];
+                let cells = run.cells.iter_mut().filter(|cell| cell.key == key);
+                for sample in cells.flat_map(|cell| &mut cell.samples) {
+                    if sample.round == round {
+                        sample.started_unix_ms = clock;
+                    }
+                }
+            }
+        }
+    }
+    (run, plan)
+}
+
+#[test]
+fn what_takes_turns_in_the_plan_has_pairs_and_nothing_else() {
+    let mut axes = BTreeSet::new();
+    for (name, run) in fixture::all() {
+        let (run, plan) = clocked(run);
+        let turns = plan.turns();
+        for one in &Analysis::of(&run).comparisons {
+            let turn = |key| turns.iter().position(|turn| turn.contains(&key));
+            let in_turn = turn(one.a) == turn(one.b) && turn(one.a).is_some();
+            let many = one.result.pairs != 1;
+            assert_eq!(
+                one.result.method == Method::Paired,
+                in_turn && many,
+                "{name}: {:?}, {} against {}",
+                one.axis,
+                one.a,
+                one.b
+            );
+            if in_turn {
+                axes.insert(one.axis);
+            }
+        }
+    }
+    for axis in [
+        Axis::Mtu,
+        Axis::Offload,
+        Axis::Instances,
+        Axis::Bytes,
+        Axis::Feature,
+    ] {
+        assert!(axes.contains(&axis), "{axis:?}");
+    }
 }
