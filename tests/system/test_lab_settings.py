@@ -64,6 +64,44 @@ def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_p
     assert ("udp_rr", "ipv6") in tests, "the tester alone was measured in the same family"
 
 
+def settings(hop):
+    """What a device of the laboratory has to have alike on all networks."""
+    keys = ("place", "device", "mtu", "rps_cpus", "features", "qdisc", "queues", "gso_max_size")
+    return {key: hop[key] for key in keys}
+
+
+def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
+    backends = ["kernel-vxlan", "overlane-vxlan"]
+    study = write_study(tmp_path, backends, [group("tcp_rr", 64)], samples=6, seconds=0.2)
+    data = all_measured(run_study(study, tmp_path / "result", "--tuning", "alike,best"), 4)
+    assert {(cell["backend"], cell["tuning"]) for cell in data["cells"]} == {
+        (backend, tuning) for backend in backends for tuning in ("alike", "best")}
+    for cell in data["cells"]:
+        assert cell["asymmetries"] == [] and "no outer UDP checksum" in cell["proof"], cell["name"]
+    hops = {}
+    for hop in data["env"]["hops"]:
+        backend, setting = hop["topology"].split(", ", 1)
+        hops.setdefault((backend, "best" in setting), []).append(hop)
+    for best in (False, True):
+        kernel, own = ([settings(hop) for hop in hops[backend, best] if not hop["own"]] for backend in backends)
+        assert kernel == own and len(kernel) == 6
+        tunnels = [hop for hop in hops["kernel-vxlan", best] if hop["device"] == "vxlan0"]
+        assert [(hop["outer_checksum"], hop["learning"], hop["rps_cpus"]) for hop in tunnels] == [(False, not best, [])] * 2
+        bridges = {hop["bridge_netfilter"] for hop in hops["kernel-vxlan", best] if hop["device"] == "br0"}
+        assert bridges <= {False, None}
+    held = {(each["cell_a"]["backend"], each["method"]) for each in data["comparisons"] if each["axis"] == "tuning"}
+    assert held == {(backend, "paired") for backend in backends}
+
+
+@pytest.mark.overloads
+def test_no_network_cuts_a_message_that_crosses_the_wire_whole(tmp_path):
+    """A tunnel's device with GRO put them out of order, and TCP cut them: 3.8 packets for each transaction in place of 2."""
+    study = write_study(tmp_path, ["kernel-vxlan", "overlane-vxlan"], [group("tcp_rr", 16384, instances=[64])], samples=2)
+    for cell in all_measured(run_study(study, tmp_path / "result"), 2)["cells"]:
+        assert 1.9 < mean(cell, "underlay_packets_per_transaction") < 2.6, cell["name"]
+        assert mean(cell, "underlay_bytes_per_transaction") > 16384, cell["name"]
+
+
 def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vxlan"], [group("tcp_rr", 64)], samples=6, seconds=0.2)
     result = run_study(study, tmp_path / "result", "--hosts", 1, "--against-itself")

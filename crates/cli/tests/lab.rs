@@ -289,6 +289,7 @@ fn options_change_the_plan_and_nonsense_is_wrong_usage() {
         3
     );
     assert_eq!(plan(&["--against-itself"])["cells"], 4);
+    assert_eq!(plan(&["--tuning", "alike,best"])["cells"], 4);
     let changed = plan(&[
         "--samples",
         "9",
@@ -315,6 +316,7 @@ fn options_change_the_plan_and_nonsense_is_wrong_usage() {
         &["--hosts", "0"],
         &["--pairs", "many"],
         &["--inner", "ipx"],
+        &["--tuning", "worst"],
         &["--samples", "0"],
         &["--seconds", "0"],
         &["--seconds", "nan"],

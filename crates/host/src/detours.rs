@@ -227,6 +227,7 @@ fn make_unmarker(host: &str, netlink: &Netlink) -> Result<(), NetError> {
             remote: None,
             port: UNMARKER_PORT,
             learning: false,
+            udp_csum: true,
             udp6_zero_csum: true,
             device: None,
         };

@@ -65,6 +65,7 @@ pub(crate) fn add_gro(netlink: &Netlink, tunnel: &Tunnel, ipv6: bool) -> Result<
                 remote: None,
                 port,
                 learning: false,
+                udp_csum: true,
                 udp6_zero_csum,
                 device: None,
             };
@@ -74,6 +75,7 @@ pub(crate) fn add_gro(netlink: &Netlink, tunnel: &Tunnel, ipv6: bool) -> Result<
             let geneve = Geneve {
                 to: None,
                 port,
+                udp_csum: false,
                 udp6_zero_csum,
             };
             netlink.add_geneve(GRO, &geneve)

@@ -332,6 +332,7 @@ fn a_taken_tunnel_port_costs_coalescing_only() {
         remote: None,
         port: 4789,
         learning: false,
+        udp_csum: true,
         udp6_zero_csum: false,
         device: None,
     };

@@ -37,6 +37,8 @@ pub struct Vxlan {
     pub port: u16,
     /// Learn inner MACs from what arrives.
     pub learning: bool,
+    /// Send a UDP checksum over IPv4. The kernel sends one unless it is told not to.
+    pub udp_csum: bool,
     /// Send and accept a zero UDP checksum over IPv6 (RFC 6936).
     pub udp6_zero_csum: bool,
     /// Index of the device to send through.
@@ -50,6 +52,8 @@ pub struct Geneve {
     pub to: Option<(u32, IpAddr)>,
     /// UDP port.
     pub port: u16,
+    /// Send a UDP checksum over IPv4.
+    pub udp_csum: bool,
     /// Send and accept a zero UDP checksum over IPv6 (RFC 6936).
     pub udp6_zero_csum: bool,
 }
@@ -141,6 +145,7 @@ impl Netlink {
     pub fn add_geneve(&self, name: &str, geneve: &Geneve) -> Result<(), NetError> {
         let mut attributes = vec![
             InfoGeneve::Port(geneve.port),
+            InfoGeneve::UdpCsum(geneve.udp_csum),
             InfoGeneve::UdpZeroCsum6Tx(geneve.udp6_zero_csum),
             InfoGeneve::UdpZeroCsum6Rx(geneve.udp6_zero_csum),
         ];
@@ -229,6 +234,7 @@ fn vxlan_attributes(vxlan: &Vxlan) -> Vec<InfoVxlan> {
     let mut attributes = vec![
         InfoVxlan::Port(vxlan.port),
         InfoVxlan::Learning(vxlan.learning),
+        InfoVxlan::UDPCsum(vxlan.udp_csum),
         InfoVxlan::UDPZeroCsumTX(vxlan.udp6_zero_csum),
         InfoVxlan::UDPZeroCsumRX(vxlan.udp6_zero_csum),
     ];

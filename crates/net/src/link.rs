@@ -42,6 +42,18 @@ pub struct Link {
     pub peer_netns: Option<i32>,
     /// Of a VXLAN or Geneve device: its UDP port.
     pub udp_port: Option<u16>,
+    /// Of such a device: it sends a UDP checksum over IPv4. None in external mode, where each packet says so.
+    pub udp_csum: Option<bool>,
+    /// The same: it sends none over IPv6.
+    pub udp6_zero_csum: Option<bool>,
+    /// Of a VXLAN device that is not external: it learns inner MACs from what arrives.
+    pub learning: Option<bool>,
+    /// The queueing discipline at its root (`noqueue`, `mq`).
+    pub qdisc: String,
+    /// Queues that send.
+    pub tx_queues: u32,
+    /// Queues that receive.
+    pub rx_queues: u32,
     /// The bridge or other master it belongs to.
     pub master: Option<u32>,
     /// Largest super-packet the device is given, IPv6 and others.
@@ -318,6 +330,9 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
                 link.peer_netns = Some(number);
             }
             LinkAttribute::Controller(index) => link.master = Some(index),
+            LinkAttribute::Qdisc(name) => link.qdisc = name,
+            LinkAttribute::NumTxQueues(queues) => link.tx_queues = queues,
+            LinkAttribute::NumRxQueues(queues) => link.rx_queues = queues,
             LinkAttribute::GsoMaxSize(size) => link.gso_max_size = size,
             LinkAttribute::GsoIpv4MaxSize(size) => link.gso_ipv4_max_size = size,
             LinkAttribute::GsoMaxSegs(segs) => link.gso_max_segs = segs,
@@ -327,7 +342,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,
                 });
-                link.udp_port = infos.iter().find_map(udp_port);
+                infos.iter().for_each(|info| read_tunnel(&mut link, info));
                 link.is_layer3 |= infos.iter().any(is_netkit_without_ethernet);
             }
             _ => {}
@@ -349,17 +364,37 @@ fn is_netkit_without_ethernet(info: &LinkInfo) -> bool {
     matches!(info, LinkInfo::Data(InfoData::Netkit(infos)) if infos.contains(&l3))
 }
 
-fn udp_port(info: &LinkInfo) -> Option<u16> {
+/// What a tunnel device says of itself.
+fn read_tunnel(link: &mut Link, info: &LinkInfo) {
     match info {
-        LinkInfo::Data(InfoData::Vxlan(infos)) => infos.iter().find_map(|info| match info {
-            InfoVxlan::Port(port) => Some(*port),
-            _ => None,
-        }),
-        LinkInfo::Data(InfoData::Geneve(infos)) => infos.iter().find_map(|info| match info {
-            InfoGeneve::Port(port) => Some(*port),
-            _ => None,
-        }),
-        _ => None,
+        LinkInfo::Data(InfoData::Vxlan(infos)) => {
+            for info in infos {
+                match info {
+                    InfoVxlan::Port(port) => link.udp_port = Some(*port),
+                    InfoVxlan::UDPCsum(on) => link.udp_csum = Some(*on),
+                    InfoVxlan::UDPZeroCsumTX(on) => link.udp6_zero_csum = Some(*on),
+                    InfoVxlan::Learning(on) => link.learning = Some(*on),
+                    _ => {}
+                }
+            }
+            if infos.contains(&InfoVxlan::CollectMetadata(true)) {
+                (link.udp_csum, link.udp6_zero_csum, link.learning) = (None, None, None);
+            }
+        }
+        LinkInfo::Data(InfoData::Geneve(infos)) => {
+            for info in infos {
+                match info {
+                    InfoGeneve::Port(port) => link.udp_port = Some(*port),
+                    InfoGeneve::UdpCsum(on) => link.udp_csum = Some(*on),
+                    InfoGeneve::UdpZeroCsum6Tx(on) => link.udp6_zero_csum = Some(*on),
+                    _ => {}
+                }
+            }
+            if infos.contains(&InfoGeneve::CollectMetadata) {
+                (link.udp_csum, link.udp6_zero_csum) = (None, None);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -19,6 +19,7 @@ const VXLAN: Vxlan = Vxlan {
     remote: None,
     port: 4789,
     learning: false,
+    udp_csum: true,
     udp6_zero_csum: false,
     device: None,
 };
@@ -240,6 +241,33 @@ fn vxlan_unicast_over_both_families() {
         None,
         "the device below is no peer"
     );
+}
+
+#[test]
+fn a_tunnel_says_how_it_was_set() {
+    need_root!();
+    let (a, _b) = cable();
+    let netlink = a.netlink();
+    for (name, vni, udp_csum, learning) in [("on", 1, true, false), ("off", 2, false, true)] {
+        let vxlan = Vxlan {
+            vni: Some(vni),
+            udp_csum,
+            learning,
+            ..VXLAN
+        };
+        netlink.add_vxlan(name, &vxlan).unwrap();
+        let shown = &a.ip_link(name)["linkinfo"]["info_data"];
+        assert_eq!(shown["udp_csum"], udp_csum);
+        let link = link(&netlink, name);
+        assert_eq!(link.udp_csum, Some(udp_csum));
+        assert_eq!(link.udp6_zero_csum, Some(false));
+        assert_eq!(link.learning, Some(learning));
+        assert_eq!((link.tx_queues, link.rx_queues), (1, 1));
+    }
+    let eth0 = link(&netlink, "eth0");
+    assert_eq!(eth0.qdisc, "noqueue");
+    assert!(eth0.tx_queues > 0 && eth0.rx_queues > 0);
+    assert_eq!((eth0.udp_csum, eth0.learning), (None, None));
 }
 
 #[test]

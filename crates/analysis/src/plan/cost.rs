@@ -2,7 +2,7 @@
 //! and a test holds the shipped quick matrices to it. Measured on two CPUs of 2.6 GHz.
 
 use super::{Block, WorkloadCells};
-use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, Setting, Workload};
+use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, Setting, Tuning, Workload};
 use crate::search::{Goal, Preset};
 use std::collections::BTreeSet;
 
@@ -102,6 +102,7 @@ pub fn alone(group: GroupKey) -> GroupKey {
             guests: GuestKind::Veth,
             underlay: Family::Ipv4,
             feature: Feature::Default,
+            tuning: Tuning::Alike,
             ..group.setting
         },
         ..group

@@ -127,7 +127,7 @@ impl FromStr for BackendName {
 }
 
 /// What surrounds the guests' frames on the underlay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encapsulation {
     /// Nothing: the frames travel as the guests sent them.
@@ -138,6 +138,18 @@ pub enum Encapsulation {
     Vxlan,
     /// RFC 8926.
     Geneve,
+}
+
+impl Encapsulation {
+    /// What it is called.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Vlan => "VLAN",
+            Self::Vxlan => "VXLAN",
+            Self::Geneve => "Geneve",
+        }
+    }
 }
 
 #[cfg(test)]

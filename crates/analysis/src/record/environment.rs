@@ -20,6 +20,28 @@ pub struct Hop {
     pub features: BTreeMap<String, bool>,
     /// `ethtool -a`; null where the device has no flow control.
     pub pause: Option<String>,
+    /// The network made it; else the laboratory did, for every network.
+    #[serde(default)]
+    pub own: bool,
+    /// Its queueing discipline.
+    #[serde(default)]
+    pub qdisc: String,
+    /// Queues that send and that receive.
+    #[serde(default)]
+    pub queues: [u32; 2],
+    /// Largest super-packet that it is given.
+    #[serde(default)]
+    pub gso_max_size: u32,
+    /// A tunnel device: whether it sends an outer UDP checksum over the underlay's family; null for others.
+    #[serde(default)]
+    pub outer_checksum: Option<bool>,
+    /// A VXLAN device: whether it learns from what arrives; null for others.
+    #[serde(default)]
+    pub learning: Option<bool>,
+    /// A bridge: whether it hands its packets to the hooks of the IP firewall; null for others, and where the kernel
+    /// cannot.
+    #[serde(default)]
+    pub bridge_netfilter: Option<bool>,
 }
 
 /// Steadiness of the machine: a fixed piece of work, timed repeatedly.

@@ -6,7 +6,7 @@
 //! Setting                                      what a topology is built from: cells with the same one share it
 //! ```
 
-use super::{BackendName, Feature, Workload};
+use super::{BackendName, Feature, Tuning, Workload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -131,6 +131,8 @@ pub struct Setting {
     pub underlay: Family,
     /// What the network does besides switching.
     pub feature: Feature,
+    /// How the networks are set.
+    pub tuning: Tuning,
 }
 
 impl Default for Setting {
@@ -146,6 +148,7 @@ impl Default for Setting {
             inner: Family::Ipv4,
             underlay: Family::Ipv4,
             feature: Feature::Default,
+            tuning: Tuning::Alike,
         }
     }
 }
@@ -166,12 +169,13 @@ impl Setting {
         }
     }
 
-    /// What networks share that are always up at the same time: they differ in the MTU class and the feature, so that jumbo
-    /// frames against 1500, or routing against none, is a ratio within a round like network against network.
+    /// What networks share that are always up at the same time: they differ in the MTU class, the feature and the tuning, so
+    /// that jumbo frames against 1500, or routing against none, is a ratio within a round like network against network.
     pub fn place(&self) -> Self {
         Self {
             mtu_class: MtuClass::default(),
             feature: Feature::default(),
+            tuning: Tuning::default(),
             ..*self
         }
     }
@@ -210,6 +214,9 @@ impl fmt::Display for Setting {
         }
         if self.feature != usual.feature {
             write!(f, ", {}", self.feature.words())?;
+        }
+        if self.tuning != usual.tuning {
+            write!(f, ", {}", self.tuning)?;
         }
         Ok(())
     }

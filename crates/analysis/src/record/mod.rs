@@ -7,10 +7,12 @@ mod backend;
 mod cpu;
 mod environment;
 mod feature;
+pub mod footing;
 pub mod invariants;
 mod key;
 pub mod rounds;
 mod sample;
+mod tuning;
 mod warning;
 mod workload;
 
@@ -22,8 +24,10 @@ pub use cpu::{
 pub use environment::{Environment, Hop, NoiseProbe};
 pub use feature::Feature;
 pub use feature::Rules;
+pub use footing::{Asymmetry, Cause};
 pub use key::{CellKey, Family, FarEnd, GroupKey, GuestKind, MtuClass, Setting};
 pub use sample::{Accounting, Bound, Interval, Latency, Memory, Sample, SearchRecord, TcpSummary};
+pub use tuning::Tuning;
 pub use warning::{Finding, Warning};
 pub use workload::{Test, Workload};
 
@@ -90,6 +94,9 @@ pub struct Cell {
     pub proof_detail: String,
     /// What a reader of this cell has to know (settings that differ from the other backends).
     pub notes: Vec<String>,
+    /// Where it stands on another footing than other networks may.
+    #[serde(default)]
+    pub asymmetries: Vec<Asymmetry>,
     /// Every sample, the discarded ones among them, in the order of time. In the result folder they stand in
     /// `samples.ndjson`, not in `run.json`.
     #[serde(skip)]
@@ -106,6 +113,7 @@ impl Cell {
             path_proof: false,
             proof_detail,
             notes,
+            asymmetries: Vec::new(),
             samples,
         }
     }

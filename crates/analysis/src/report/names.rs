@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::record::{
-    CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Setting, Test, Workload,
+    CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Setting, Test, Tuning,
+    Workload,
 };
 use crate::results::{Analysis, Axis, Compared};
 use crate::stats::{Method, Verdict};
@@ -31,7 +32,7 @@ pub(in crate::report) struct Names {
 type Dimension = fn(&GroupKey) -> String;
 
 /// All but the test, which every name begins with. Where one value is the usual one, only others are named.
-const DIMENSIONS: [Dimension; 15] = [
+const DIMENSIONS: [Dimension; 16] = [
     |g| bytes(&g.workload),
     |g| counted(g.workload.instances, "instance"),
     |g| format!("MTU {}", mtu(&g.setting)),
@@ -68,6 +69,11 @@ const DIMENSIONS: [Dimension; 15] = [
     |g| {
         unusual(g.setting.feature != Feature::Default, || {
             g.setting.feature.words().to_owned()
+        })
+    },
+    |g| {
+        unusual(g.setting.tuning != Tuning::Alike, || {
+            g.setting.tuning.words().to_owned()
         })
     },
 ];
@@ -189,6 +195,7 @@ pub(in crate::report) fn other_setting(axis: Axis, b: &GroupKey) -> String {
         Axis::Inner => format!("{} inside", family(b.setting.inner)),
         Axis::Underlay => format!("{} underlay", family(b.setting.underlay)),
         Axis::Feature | Axis::Without => b.setting.feature.words().to_owned(),
+        Axis::Tuning => b.setting.tuning.words().to_owned(),
         Axis::FarEnd | Axis::Model => far_end(&b.setting).to_owned(),
     }
 }

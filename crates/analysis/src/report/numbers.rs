@@ -37,6 +37,7 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::UnderlayRate | Metric::Rate | Metric::Transactions => short(value / 1000.0),
         Metric::UnderlayPacket
+        | Metric::UnderlayBytes
         | Metric::Memory
         | Metric::GuestSenderMemory
         | Metric::GuestReceiverMemory => fixed(value, 0),
@@ -95,6 +96,8 @@ pub(in crate::report) const fn name(metric: Metric) -> &'static str {
         Metric::RelayReceiver => "CPU of the receiving guest’s relay",
         Metric::UnderlayRate => "Packets on the underlay",
         Metric::UnderlayPacket => "Mean packet on the underlay",
+        Metric::UnderlayPackets => "Packets on the underlay per transaction",
+        Metric::UnderlayBytes => "Bytes on the underlay per transaction",
         Metric::Retransmits => "Retransmits",
         Metric::TcpRtt => "TCP round-trip time",
         Metric::Memory => "Memory of the machine",
@@ -109,7 +112,7 @@ pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
         Metric::Goodput => "Gbit/s",
         Metric::Transactions => "thousand/s",
         Metric::Rate | Metric::UnderlayRate => "kpps",
-        Metric::Timeouts | Metric::Retransmits => "",
+        Metric::Timeouts | Metric::Retransmits | Metric::UnderlayPackets => "",
         Metric::CpuPerTransaction
         | Metric::CpuPerPacket
         | Metric::LatencyMean
@@ -118,7 +121,7 @@ pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
         | Metric::LatencyP99
         | Metric::LatencyP999
         | Metric::TcpRtt => "µs",
-        Metric::UnderlayPacket => "bytes",
+        Metric::UnderlayPacket | Metric::UnderlayBytes => "bytes",
         Metric::Memory | Metric::GuestSenderMemory | Metric::GuestReceiverMemory => "MiB",
         _ => "%",
     }

@@ -9,7 +9,7 @@ use crate::report::glossary::{VIRTUAL, VIRTUAL_MACHINES, describe};
 use crate::report::names::Names;
 use crate::report::numbers::{duration, utc};
 use crate::report::sections::{
-    accounting, answers, cells, charts, comparisons, cpus, heat, host, latency, published,
+    accounting, answers, cells, charts, comparisons, cpus, footing, heat, host, latency, published,
     searches, unmeasured,
 };
 use crate::report::views;
@@ -67,6 +67,7 @@ impl Page {
             section("warnings", "Warnings", unmeasured::warnings(r)),
             section("discarded", "Discarded samples", unmeasured::discarded(r)),
             section("method", "How it was measured", host::method(r)),
+            section("footing", "On what footing", footing::blocks(r)),
             section("host", "The machine", host::blocks(r)),
             section("repeat", "Repeat it", host::repeat(r)),
         ]);
@@ -218,6 +219,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
                 && axes.guests.contains(&s.guests)
                 && axes.vnis.contains(&s.vnis)
                 && axes.feature.contains(&s.feature)
+                && axes.tuning.contains(&s.tuning)
         })
     };
     analysis.groups.iter().copied().filter(first).collect()

@@ -8,8 +8,8 @@ mod samples;
 mod studies;
 
 use crate::record::{
-    BackendName, Bound, Cell, CellKey, CellStatus, Feature, GroupKey, Reference, Run, SCHEMA,
-    Setting, Warning, Workload,
+    Asymmetry, BackendName, Bound, Cell, CellKey, CellStatus, Encapsulation, Feature, GroupKey,
+    GuestKind, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
 
@@ -117,7 +117,18 @@ pub fn itself() -> Run {
 
 /// A few cells on each axis that the other shapes do not have; netperf's rule.
 pub fn every_axis() -> Run {
-    build(studies::EVERY_AXIS)
+    let mut run = build(studies::EVERY_AXIS);
+    for cell in &mut run.cells {
+        if cell.key.group.setting.guests == GuestKind::Tap {
+            cell.asymmetries.push(Asymmetry::Relay { count: 2 });
+        }
+        if cell.key.group.setting.tuning == Tuning::Best {
+            cell.asymmetries.push(Asymmetry::NoGro {
+                encapsulation: Encapsulation::Vxlan,
+            });
+        }
+    }
+    run
 }
 
 /// The groups of a matrix, in the order of its lists.
@@ -165,6 +176,7 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
     spread(&mut out, &axes.inner, |g, v| g.setting.inner = v);
     spread(&mut out, &axes.underlay, |g, v| g.setting.underlay = v);
     spread(&mut out, &axes.feature, |g, v| g.setting.feature = v);
+    spread(&mut out, &axes.tuning, |g, v| g.setting.tuning = v);
     out
 }
 
@@ -198,6 +210,7 @@ fn build(study: &str) -> Run {
                 key.backend.encapsulation()
             ),
             notes: Vec::new(),
+            asymmetries: Vec::new(),
             samples: rounds
                 .map(|round| samples::sample(place as u64, key, round))
                 .collect(),

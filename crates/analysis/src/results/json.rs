@@ -12,7 +12,8 @@ use super::compare::{Axis, Question, resolution_percent};
 use super::cpu_split::CpuSplits;
 use super::metric::Metric;
 use crate::record::{
-    Accounting, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample, Warning,
+    Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample,
+    Warning,
 };
 use crate::search::GoalResult;
 use crate::stats::repeat::SampleSet;
@@ -51,6 +52,13 @@ struct WarningEntry<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct AsymmetryEntry {
+    #[serde(flatten)]
+    asymmetry: Asymmetry,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
 struct CellEntry<'a> {
     name: String,
     network: String,
@@ -62,6 +70,7 @@ struct CellEntry<'a> {
     path_proof: bool,
     proof: &'a str,
     notes: &'a [String],
+    asymmetries: Vec<AsymmetryEntry>,
     samples: usize,
     figures: Figures<'a>,
     bound: Bound,
@@ -178,6 +187,7 @@ impl<'a> CellEntry<'a> {
             path_proof: cell.path_proof,
             proof: &cell.proof_detail,
             notes: &cell.notes,
+            asymmetries: cell.asymmetries.iter().map(AsymmetryEntry::of).collect(),
             samples: figures.samples(),
             figures: Figures(figures),
             bound: figures.bound,
@@ -190,6 +200,15 @@ impl<'a> CellEntry<'a> {
             accounting: figures.accounting.as_ref(),
             searches: figures.searches().map(search).collect(),
             cpu_split: figures.cpu_split.as_ref(),
+        }
+    }
+}
+
+impl AsymmetryEntry {
+    fn of(asymmetry: &Asymmetry) -> Self {
+        Self {
+            asymmetry: *asymmetry,
+            text: asymmetry.words(),
         }
     }
 }

@@ -56,6 +56,10 @@ pub enum Metric {
     UnderlayRate,
     /// Mean size of a packet on the underlay.
     UnderlayPacket,
+    /// Packets that one transaction puts on the underlay.
+    UnderlayPackets,
+    /// Bytes that one transaction puts on the underlay.
+    UnderlayBytes,
     /// TCP segments sent again, in one sample.
     Retransmits,
     /// Smoothed round-trip time of the sending connections.
@@ -70,7 +74,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of `result.json` and `cells.csv`.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::Goodput,
         Self::Transactions,
         Self::Rate,
@@ -96,6 +100,8 @@ impl Metric {
         Self::RelayReceiver,
         Self::UnderlayRate,
         Self::UnderlayPacket,
+        Self::UnderlayPackets,
+        Self::UnderlayBytes,
         Self::Retransmits,
         Self::TcpRtt,
         Self::Memory,
@@ -144,7 +150,8 @@ impl Metric {
                 Self::LatencyP99,
                 Self::CpuSender,
                 Self::CpuReceiver,
-                Self::UnderlayRate,
+                Self::UnderlayPackets,
+                Self::UnderlayBytes,
             ],
             Test::UdpGsoStream => &[
                 Self::Goodput,
@@ -197,6 +204,8 @@ impl Metric {
             Self::RelayReceiver => "relay_percent_receiver",
             Self::UnderlayRate => "underlay_rate_pps",
             Self::UnderlayPacket => "underlay_packet_bytes",
+            Self::UnderlayPackets => "underlay_packets_per_transaction",
+            Self::UnderlayBytes => "underlay_bytes_per_transaction",
             Self::Retransmits => "retransmits",
             Self::TcpRtt => "tcp_rtt_us",
             Self::Memory => "memory_machine_mib",
@@ -214,6 +223,10 @@ impl Metric {
     pub fn of(self, sample: &Sample) -> Option<f64> {
         let latency = |of: fn(&Latency) -> f64| sample.latency.as_ref().map(of);
         let (cpu, per_gbps, memory) = (&sample.cpu, &sample.cpu_percent_per_gbps, &sample.memory);
+        let per_transaction = |count: u64| {
+            let transactions = sample.transactions_per_second? * sample.window_seconds;
+            Some(count as f64 / transactions)
+        };
         let value = match self {
             Self::Goodput => sample.goodput_gbps,
             Self::Transactions => sample.transactions_per_second,
@@ -240,6 +253,8 @@ impl Metric {
             Self::RelayReceiver => cpu.relay_receiver_percent,
             Self::UnderlayRate => Some(sample.underlay_rate_pps),
             Self::UnderlayPacket => sample.underlay_packet_bytes,
+            Self::UnderlayPackets => per_transaction(sample.underlay_packets),
+            Self::UnderlayBytes => per_transaction(sample.underlay_bytes),
             Self::Retransmits => sample.retransmits.map(|count| count as f64),
             Self::TcpRtt => sample.tcp.as_ref().map(|tcp| tcp.rtt_us),
             Self::Memory => Some(memory.machine_mib),

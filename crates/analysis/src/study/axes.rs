@@ -32,6 +32,7 @@ impl GroupAxes {
     /// Every setting; those that differ in the MTU class alone follow each other.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let all = vec![Setting::default()];
+        let all = times(all, &self.tuning, |one, value| one.tuning = value);
         let all = times(all, &self.feature, |one, value| one.feature = value);
         let all = times(all, &self.far_end, |one, value| one.far_end = value);
         let all = times(all, &self.underlay, |one, value| one.underlay = value);

@@ -2,7 +2,7 @@
 
 use super::{GroupAxes, Matrix, Study, rules};
 use crate::error::AnalysisError;
-use crate::record::{BackendName, Family, FarEnd, GuestKind};
+use crate::record::{BackendName, Family, FarEnd, GuestKind, Tuning};
 
 /// What the command line changes in a study.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Overrides {
     pub pairs: Option<u32>,
     /// What the guests are, everywhere.
     pub guests: Option<Vec<GuestKind>>,
+    /// How the networks are set, everywhere.
+    pub tuning: Option<Vec<Tuning>>,
     /// Family of the guests' addresses everywhere.
     pub inner: Option<Family>,
     /// Family of the underlay everywhere.
@@ -101,6 +103,9 @@ impl GroupAxes {
         }
         if let Some(guests) = &overrides.guests {
             self.guests.clone_from(guests);
+        }
+        if let Some(tuning) = &overrides.tuning {
+            self.tuning.clone_from(tuning);
         }
         if let Some(inner) = overrides.inner {
             self.inner = vec![inner];

@@ -23,7 +23,7 @@ pub use check::Mistake;
 pub(crate) use check::told;
 pub use load::StudyRef;
 
-use crate::record::{BackendName, Family, FarEnd, Feature, GuestKind, MtuClass, Test};
+use crate::record::{BackendName, Family, FarEnd, Feature, GuestKind, MtuClass, Test, Tuning};
 use crate::search::Preset;
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +159,9 @@ pub struct GroupAxes {
     /// What the network does besides switching.
     #[serde(default = "as_it_comes")]
     pub feature: Vec<Feature>,
+    /// How the networks are set.
+    #[serde(default = "alike")]
+    pub tuning: Vec<Tuning>,
     /// Socket buffers.
     #[serde(default)]
     pub buffer_bytes: Option<u32>,
@@ -202,6 +205,9 @@ fn ipv4() -> Vec<Family> {
 }
 fn as_it_comes() -> Vec<Feature> {
     vec![Feature::Default]
+}
+fn alike() -> Vec<Tuning> {
+    vec![Tuning::Alike]
 }
 
 /// What a report shows besides what every report has.

@@ -57,6 +57,7 @@ const MTU: Shape = Word(|| words(&["standard", "jumbo"]));
 const FAR_END: Shape = Word(|| words(&["host", "tester"]));
 const GUESTS: Shape = Word(|| words(&["veth", "tap"]));
 const FAMILY: Shape = Word(|| words(&["ipv4", "ipv6"]));
+const TUNING: Shape = Word(|| words(&["alike", "best"]));
 const FEATURE: Shape = Word(|| words(&Feature::ALL.map(Feature::as_str)));
 const PRESET: Shape = Word(presets);
 
@@ -126,6 +127,7 @@ const GROUP: &[Field] = &[
     field("inner", Left, List(&FAMILY)),
     field("underlay", Left, List(&FAMILY)),
     field("feature", Left, List(&FEATURE)),
+    field("tuning", Left, List(&TUNING)),
     field("buffer_bytes", Nullable, Whole),
     field("rate_pps", Left, List(&Whole)),
     field("rate_mbps", Left, List(&Whole)),

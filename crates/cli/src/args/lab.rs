@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use overlane_analysis::record::{BackendName, Family, GuestKind};
+use overlane_analysis::record::{BackendName, Family, GuestKind, Tuning};
 use overlane_analysis::results::compare::Network as CompareNetwork;
 
 /// Measure overlays on this machine, in network namespaces.
@@ -124,6 +124,9 @@ pub(crate) struct LabMatrix {
     /// What the guests are: veth (containers), tap (virtual machines), or both with a comma between them
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) guests: Option<Vec<GuestKind>>,
+    /// How the networks are set: alike (like for like), best (each network's own best), or both with a comma between them
+    #[arg(long, value_name = "HOW", value_delimiter = ',')]
+    pub(crate) tuning: Option<Vec<Tuning>>,
     /// Family of the guests' addresses: ipv4 or ipv6
     #[arg(long, value_name = "FAMILY")]
     pub(crate) inner: Option<Family>,

@@ -88,6 +88,7 @@ fn request(args: &LabMatrix) -> RunRequest {
             hosts: args.hosts,
             pairs: args.pairs,
             guests: args.guests.clone(),
+            tuning: args.tuning.clone(),
             inner: args.inner,
             underlay: args.underlay,
             samples: args.samples,

@@ -32,10 +32,11 @@ impl Backend for KernelGeneve {
                     let geneve = Geneve {
                         to: Some((network.vni, remote)),
                         port: PORT,
+                        udp_csum: false,
                         udp6_zero_csum: remote.is_ipv6(),
                     };
                     host.netlink.add_geneve(&device, &geneve)?;
-                    host.raise(&device, topology.guest_mtu())?;
+                    host.raise_between(&device, topology.guest_mtu())?;
                     tunnels.push(device);
                 }
                 ports.extend(tunnels.iter().map(String::as_str));
@@ -73,6 +74,7 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
     let geneve = Geneve {
         to: Some((layout::FIRST_VNI, layout::host_address(Family::Ipv4, 1))),
         port: PORT,
+        udp_csum: false,
         udp6_zero_csum: false,
     };
     let tried = session.try_in_netns(|netlink| netlink.add_geneve("gnv0", &geneve))?;

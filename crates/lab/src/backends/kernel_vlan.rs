@@ -22,7 +22,7 @@ impl Backend for KernelVlan {
                 let device = format!("vlan{}", network.index);
                 if topology.has_underlay() {
                     host.netlink.add_vlan(&device, UPLINK, network.vlan)?;
-                    host.raise(&device, topology.guest_mtu())?;
+                    host.raise_between(&device, topology.guest_mtu())?;
                     ports.push(&device);
                 }
                 bridge::join(host, &format!("br{}", network.index), &ports)?;

@@ -1,5 +1,5 @@
-//! `kernel-vxlan`: on each host a Linux bridge for each network, and in it the kernel's VXLAN device,
-//! learning as it comes, unicast to the other hosts.
+//! `kernel-vxlan`: on each host a Linux bridge for each network, and in it the kernel's VXLAN device, unicast to the other
+//! hosts. Like for like it learns as it comes; at its best it does not, and knows the guests from the start.
 //!
 //! ```text
 //! port0 ── br0 ── vxlan0 (VNI 5001) ⇢ uplink
@@ -10,6 +10,7 @@ use crate::error::LabError;
 use crate::proof::Expected;
 use crate::session::Session;
 use crate::topology::{Network, Topology, UPLINK, layout};
+use overlane_analysis::record::{Family, Tuning};
 use overlane_net::Vxlan;
 use std::net::IpAddr;
 
@@ -60,6 +61,7 @@ fn add_tunnel(
     let uplink = host.netlink.link(UPLINK)?.index;
     let tunnel = Vxlan {
         device: Some(uplink),
+        learning: topology.setting.tuning == Tuning::Alike,
         ..tunnel(network.vni, topology.host_address(index))
     };
     host.netlink.add_vxlan(device, &tunnel)?;
@@ -73,7 +75,7 @@ fn add_tunnel(
         }
     }
     // Only now: a device that is up learns from the other hosts' frames, and what it has learned is not added again.
-    host.raise(device, topology.guest_mtu())
+    host.raise_between(device, topology.guest_mtu())
 }
 
 fn tunnel(vni: u32, local: IpAddr) -> Vxlan {
@@ -85,6 +87,8 @@ fn tunnel(vni: u32, local: IpAddr) -> Vxlan {
         remote: None,
         port: PORT,
         learning: true,
+        // As Overlane and Open vSwitch; the kernel's own default is to send one.
+        udp_csum: false,
         // As Overlane does over IPv6 (RFC 6936): the inner packet has checksums of its own.
         udp6_zero_csum: local.is_ipv6(),
         device: None,
@@ -95,7 +99,7 @@ pub(super) fn check(session: &Session) -> Result<Option<String>, LabError> {
     if let Some(reason) = bridge::check(session)? {
         return Ok(Some(reason));
     }
-    let local = layout::host_address(overlane_analysis::record::Family::Ipv4, 0);
+    let local = layout::host_address(Family::Ipv4, 0);
     let tunnel = tunnel(layout::FIRST_VNI, local);
     let tried = session.try_in_netns(|netlink| netlink.add_vxlan("vxlan0", &tunnel))?;
     Ok(tried

@@ -80,7 +80,7 @@ impl Ovs {
     fn push_tunnels(&self, script: &mut String, topology: &Topology, peer: usize) {
         let kind = self.kind;
         let remote = topology.host_address(peer);
-        let options = format!("type={kind} options:remote_ip={remote}");
+        let options = format!("type={kind} options:remote_ip={remote} options:csum=false");
         let common = ovs_flows::tunnel_to(peer);
         if topology.setting.is_trunk() {
             let _ = write!(
@@ -130,6 +130,10 @@ impl Backend for Ovs {
                 }
             }
             host.netlink.set_up(INNER)?;
+            // As with the kernel's own bridge: what is joined is joined at the cables' ends.
+            if host.netlink.link(self.device).is_ok() {
+                host.set_features(self.device, &[("gro", false)])?;
+            }
             if topology.setting.is_trunk() {
                 let flows = ovs_flows::flows(topology, index, Carrier::Tunnel);
                 instance.set_flows(session, host, INNER, &flows)?;

@@ -8,7 +8,7 @@ use crate::proof;
 use crate::topology::Topology;
 use crate::watch::Event;
 use overlane_analysis::plan::{Block, Network};
-use overlane_analysis::record::{CellStatus, GuestKind, Warning};
+use overlane_analysis::record::{CellStatus, GuestKind, Hop, Warning};
 use overlane_analysis::study::possible;
 
 /// A network that is up.
@@ -67,15 +67,17 @@ impl Bench<'_> {
         let topology = Topology::build(self.session, name, copy, setting)?;
         let mut backend = backends::new(name);
         let built = backend.build(self.session, &topology).and_then(|()| {
-            self.record_hops(&topology)?;
+            let hops = topology.hops()?;
+            self.record_hops(&hops);
             self.watch.event(Event::Doing(&format!(
                 "proving the path of {name}, {setting}"
             )));
             let proof = proof::prove(self.session, &topology, backend.as_ref())?;
-            Ok((proof, Agents::start(self.session, &topology)?))
+            let asymmetries = topology.asymmetries(&hops, proof.outer_checksum)?;
+            Ok((proof, asymmetries, Agents::start(self.session, &topology)?))
         });
         match built {
-            Ok((proof, agents)) => {
+            Ok((proof, asymmetries, agents)) => {
                 let notes = backend.notes();
                 for cell in self
                     .run
@@ -84,6 +86,7 @@ impl Bench<'_> {
                     .filter(|cell| *network == Network::from(cell.key))
                 {
                     cell.notes.clone_from(&notes);
+                    cell.asymmetries.clone_from(&asymmetries);
                     cell.path_proof = proof.holds;
                     cell.proof_detail.clone_from(&proof.detail);
                 }
@@ -102,13 +105,11 @@ impl Bench<'_> {
     }
 
     /// The same devices serve several cells: each set is recorded once.
-    pub(super) fn record_hops(&mut self, topology: &Topology) -> Result<(), LabError> {
-        let hops = topology.hops()?;
+    pub(super) fn record_hops(&mut self, hops: &[Hop]) {
         let known = |name: &str| self.run.env.hops.iter().any(|hop| hop.topology == name);
         if !hops.first().is_some_and(|hop| known(&hop.topology)) {
-            self.run.env.hops.extend(hops);
+            self.run.env.hops.extend_from_slice(hops);
         }
-        Ok(())
     }
 
     /// Some cell of the network is still to be measured.

@@ -36,6 +36,8 @@ pub(super) struct Counts {
     otherwise: u64,
     example: Option<Frame>,
     ovn: Option<(u16, u16)>,
+    /// Some packet in a tunnel had an outer UDP checksum.
+    pub(super) outer_checksum: Option<bool>,
 }
 
 impl Flow {
@@ -87,6 +89,8 @@ impl Flow {
         if let Some(Tunnel::Geneve { ovn, .. }) = frame.tunnel {
             self.counts.ovn = self.counts.ovn.or(ovn);
         }
+        let known = self.counts.outer_checksum;
+        self.counts.outer_checksum = super::either(known, frame.outer_checksum);
         match (self.has_form(expected, frame, there), there) {
             (true, true) => self.counts.there += 1,
             (true, false) => self.counts.back += 1,

@@ -23,6 +23,8 @@ pub(crate) struct Frame {
     /// The VLAN of an 802.1Q tag in the outermost header.
     pub(crate) vlan: Option<u16>,
     pub(crate) tunnel: Option<Tunnel>,
+    /// The UDP header around a tunnel has a checksum (RFC 768: 0 is none).
+    pub(crate) outer_checksum: Option<bool>,
     /// The VLAN of a tag that the guest's frame has within the tunnel.
     pub(crate) inner_vlan: Option<u16>,
     /// The addresses of the innermost IP header.
@@ -54,7 +56,10 @@ pub(crate) fn read(frame: &[u8]) -> Option<Frame> {
         _ => return Some(outer.framed(vlan, None, None)),
     };
     let (inner_vlan, inner) = Packet::of_ethernet(inner)?;
-    Some(inner.framed(vlan, Some(tunnel), inner_vlan))
+    Some(Frame {
+        outer_checksum: Some(word(outer.payload, 6)? != 0),
+        ..inner.framed(vlan, Some(tunnel), inner_vlan)
+    })
 }
 
 /// Flags (I = 0x08), 3 reserved bytes, VNI, 1 reserved byte.
@@ -155,6 +160,7 @@ impl<'a> Packet<'a> {
         Frame {
             vlan,
             tunnel,
+            outer_checksum: None,
             inner_vlan,
             source: self.source,
             destination: self.destination,
@@ -242,6 +248,7 @@ pub(crate) mod tests {
         Frame {
             vlan,
             tunnel,
+            outer_checksum: tunnel.map(|_| false),
             inner_vlan: None,
             source: A,
             destination: B,
@@ -274,6 +281,16 @@ pub(crate) mod tests {
         };
         let geneve = tunnelled(6081, &without, &inner);
         assert_eq!(read(&geneve), Some(from_a_to_b(None, Some(tunnel))));
+    }
+
+    #[test]
+    fn an_outer_checksum_is_told() {
+        let mut vxlan = tunnelled(4789, &VXLAN, &ip(A, B, 6, &[]));
+        assert_eq!(read(&vxlan).unwrap().outer_checksum, Some(false));
+        // Behind Ethernet and IPv4, the last two bytes of the UDP header.
+        vxlan[14 + 20 + 7] = 1;
+        assert_eq!(read(&vxlan).unwrap().outer_checksum, Some(true));
+        assert_eq!(read(&ip(A, B, 6, &[])).unwrap().outer_checksum, None);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(crate) enum Expected {
 pub(crate) struct Proof {
     pub(crate) holds: bool,
     pub(crate) detail: String,
+    /// Some packet in a tunnel had an outer UDP checksum; `None` without a tunnel.
+    pub(crate) outer_checksum: Option<bool>,
 }
 
 /// Sends between the guests of every pair and looks at the wires meanwhile.
@@ -105,8 +107,14 @@ impl Proof {
         Self {
             holds: self.holds && other.holds,
             detail: format!("{} | {}", self.detail, other.detail),
+            outer_checksum: either(self.outer_checksum, other.outer_checksum),
         }
     }
+}
+
+/// One of both is; `None` where neither is known.
+fn either(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    [a, b].into_iter().flatten().reduce(|a, b| a || b)
 }
 
 /// What a pair sent, to be looked for on the wire.
@@ -164,6 +172,7 @@ fn prove_without_underlay(session: &Session, topology: &Topology) -> Result<Proo
     Ok(Proof {
         holds: bytes > 0 && bytes >= least,
         detail,
+        outer_checksum: None,
     })
 }
 
@@ -185,7 +194,18 @@ fn judge(place: &str, expected: Expected, flows: &[Flow]) -> Proof {
         let held = rest.iter().filter(|flow| flow.holds()).count();
         detail += &format!(" | of {} flows more {held} likewise", rest.len());
     }
-    Proof { holds, detail }
+    let checksums = flows.iter().map(|flow| flow.counts.outer_checksum);
+    let outer_checksum = checksums.fold(None, either);
+    detail += match outer_checksum {
+        None => "",
+        Some(false) => "; no outer UDP checksum",
+        Some(true) => "; with outer UDP checksums",
+    };
+    Proof {
+        holds,
+        detail,
+        outer_checksum,
+    }
 }
 
 #[cfg(test)]

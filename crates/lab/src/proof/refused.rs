@@ -43,6 +43,7 @@ pub(super) fn prove(
         detail: format!(
             "of {sent} packets that no rule admits (protocol {PROTOCOL}) the firewall dropped {seen}"
         ),
+        outer_checksum: None,
     })
 }
 

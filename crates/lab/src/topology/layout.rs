@@ -129,7 +129,10 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
             label.push_str(&part);
         }
     };
-    add(copy != 0, format!("c{copy}"));
+    // One part for both: names are short.
+    let best = setting.tuning != usual.tuning;
+    let kind = if best { "b" } else { "c" };
+    add(copy != 0 || best, format!("{kind}{copy}"));
     add(!setting.offload, "o0".to_owned());
     add(setting.far_end != usual.far_end, "t".to_owned());
     add(setting.hosts != usual.hosts, format!("h{}", setting.hosts));
@@ -149,7 +152,7 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overlane_analysis::record::{Family, Feature, GuestKind};
+    use overlane_analysis::record::{Family, Feature, GuestKind, Tuning};
 
     fn setting(pairs: u32, vnis: u32) -> Setting {
         Setting {
@@ -258,6 +261,7 @@ mod tests {
             inner: Family::Ipv6,
             underlay: Family::Ipv6,
             feature: Feature::SecurityOff,
+            tuning: Tuning::Best,
             ..usual
         };
         let name = BackendName::OverlaneGeneve;

@@ -18,6 +18,7 @@
 
 mod addresses;
 mod build;
+mod footing;
 pub(crate) mod layout;
 mod node;
 #[cfg(test)]
@@ -300,7 +301,7 @@ impl Topology {
         path
     }
 
-    /// Every device that the laboratory set up, as it is now.
+    /// Every device on the path, as it is now.
     pub(crate) fn hops(&self) -> Result<Vec<Hop>, LabError> {
         let again = if self.copy == 0 { "" } else { " (again)" };
         let topology = format!("{}{again}, {}", self.backend, self.setting);
@@ -316,8 +317,10 @@ impl Topology {
         };
         self.path()
             .iter()
-            .filter(|hop| !is_added(hop))
-            .map(|hop| hop.node.hop(&topology, &hop.device))
+            .map(|hop| {
+                let (own, underlay) = (is_added(hop), self.setting.underlay);
+                hop.node.hop(&topology, &hop.device, own, underlay)
+            })
             .collect()
     }
 

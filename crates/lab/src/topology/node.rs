@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::session::Session;
-use overlane_analysis::record::Hop;
+use overlane_analysis::record::{Family, Hop};
 use overlane_net::netns::Netns;
 use overlane_net::{Netlink, ethtool, sysctl, sysfs};
 use std::net::IpAddr;
@@ -40,6 +40,13 @@ const QUIET_IPV6: [(&str, &str); 4] = [
     ("accept_ra", "0"),
     ("router_solicitations", "0"),
 ];
+/// What has a Linux bridge hand its packets to the IP firewall's hooks, where the kernel has it built in: on by default, in
+/// each new namespace. Other switches have no such detour, and there are no rules.
+const BRIDGE_NETFILTER: [&str; 3] = [
+    "net/bridge/bridge-nf-call-iptables",
+    "net/bridge/bridge-nf-call-ip6tables",
+    "net/bridge/bridge-nf-call-arptables",
+];
 /// An hour between errors: raw frames that no socket waits for are not answered each with one.
 const ICMP_INTERVAL_MS: &str = "3600000";
 
@@ -62,6 +69,11 @@ impl Node {
     ) -> Result<Self, LabError> {
         let netns = session.create_netns(&format!("{label}-{place}"))?;
         let netlink = Netlink::in_netns(&netns)?;
+        if Path::new("/proc/sys/net/bridge").exists() {
+            for key in BRIDGE_NETFILTER {
+                sysctl::set(&netns, key, "0")?;
+            }
+        }
         Ok(Self {
             place: place.to_owned(),
             netns,
@@ -85,6 +97,16 @@ impl Node {
     pub(crate) fn raise(&self, device: &str, mtu: u32) -> Result<(), LabError> {
         self.netlink.set_mtu(device, mtu)?;
         sysfs::set_rps(&self.netns, device, &self.cpus)?;
+        self.netlink.set_up(device)?;
+        Ok(())
+    }
+
+    /// Takes up a device that a network adds between a port and the uplink. Whatever is steered and joined is at the cables' ends,
+    /// as for networks that add no device: a second time costs a queue more. It also lost the order of packets: on a
+    /// virtual wire super-packets wait in the GRO of such a device, and the small packet behind goes past it.
+    pub(crate) fn raise_between(&self, device: &str, mtu: u32) -> Result<(), LabError> {
+        self.netlink.set_mtu(device, mtu)?;
+        self.set_features(device, &[("gro", false)])?;
         self.netlink.set_up(device)?;
         Ok(())
     }
@@ -131,14 +153,27 @@ impl Node {
         Ok(self.netns.run(|| ethtool::set_features(device, wanted))??)
     }
 
-    /// The device as it is now.
-    pub(super) fn hop(&self, topology: &str, device: &str) -> Result<Hop, LabError> {
+    /// The device as it is now; `own`: the network made it.
+    pub(super) fn hop(
+        &self,
+        topology: &str,
+        device: &str,
+        own: bool,
+        underlay: Family,
+    ) -> Result<Hop, LabError> {
         let link = self.netlink.link(device)?;
         let mut features = self.netns.run(|| ethtool::features(device))??;
         features.retain(|name, _| RECORDED.contains(&name.as_str()));
         // Devices without flow control refuse to answer.
         let pause = self.netns.run(|| ethtool::pause(device))?.ok();
         let on = |on: bool| if on { "on" } else { "off" };
+        let outer_checksum = match underlay {
+            Family::Ipv4 => link.udp_csum,
+            Family::Ipv6 => link.udp6_zero_csum.map(|zero| !zero),
+        };
+        let bridge_netfilter = (link.kind.as_deref() == Some("bridge"))
+            .then(|| self.bridge_netfilter())
+            .flatten();
         let mut rps_cpus = sysfs::rps(&self.netns, device)?.concat();
         rps_cpus.sort_unstable();
         rps_cpus.dedup();
@@ -157,7 +192,23 @@ impl Node {
                     on(pause.tx)
                 )
             }),
+            own,
+            qdisc: link.qdisc,
+            queues: [link.tx_queues, link.rx_queues],
+            gso_max_size: link.gso_max_size,
+            outer_checksum,
+            learning: link.learning,
+            bridge_netfilter,
         })
+    }
+}
+
+impl Node {
+    /// Some packet of a bridge here goes through the IP firewall's hooks; `None` where the kernel has no such detour.
+    fn bridge_netfilter(&self) -> Option<bool> {
+        let values = BRIDGE_NETFILTER.map(|key| sysctl::get(&self.netns, key).ok());
+        let known = values.into_iter().flatten();
+        known.map(|value| value != "0").reduce(|a, b| a || b)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::backends;
 use crate::proof;
 use crate::session::Session;
 use nix::unistd::geteuid;
-use overlane_analysis::record::{Family, Feature, MtuClass};
+use overlane_analysis::record::{Asymmetry, Family, Feature, MtuClass, Tuning, footing};
 use overlane_analysis::study::possible;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard};
@@ -57,6 +57,70 @@ fn prove_all(setting: Setting) {
         assert!(left.is_empty(), "{name}, {setting}: {left:?}");
     }
     assert_eq!(session.end(), Vec::<String>::new());
+}
+
+/// The devices of a network, and where it stands on another footing.
+fn footing(
+    session: &Session,
+    name: BackendName,
+    setting: Setting,
+) -> (Vec<Hop>, Vec<Asymmetry>, Option<bool>) {
+    let topology = Topology::build(session, name, 0, setting).unwrap();
+    let mut backend = backends::new(name);
+    backend.build(session, &topology).unwrap();
+    let proof = proof::prove(session, &topology, backend.as_ref()).unwrap();
+    let hops = topology.hops().unwrap();
+    let asymmetries = topology.asymmetries(&hops, proof.outer_checksum).unwrap();
+    backend.tear_down(session, &topology).unwrap();
+    topology.delete();
+    (hops, asymmetries, proof.outer_checksum)
+}
+
+/// Read back from the devices and from the packets.
+#[test]
+fn networks_are_set_alike() {
+    let Some((_guard, session)) = session() else {
+        return;
+    };
+    let setting = offload_off();
+    let mut all = Vec::new();
+    for name in [
+        BackendName::Bridge,
+        BackendName::KernelVlan,
+        BackendName::KernelVxlan,
+        BackendName::KernelGeneve,
+    ] {
+        if let Some(reason) = backends::check(&session, name).unwrap() {
+            eprintln!("left out: {name}: {reason}");
+            continue;
+        }
+        let (hops, asymmetries, outer_checksum) = footing(&session, name, setting);
+        let tunnels = hops.iter().filter_map(|hop| hop.outer_checksum);
+        assert_eq!(tunnels.reduce(|a, b| a || b), outer_checksum, "{name}");
+        assert_ne!(outer_checksum, Some(true), "{name}");
+        let bridges: Vec<_> = hops.iter().filter_map(|hop| hop.bridge_netfilter).collect();
+        assert!(bridges.iter().all(|on| !on), "{name}");
+        assert_eq!(asymmetries, [], "{name}");
+        if name == BackendName::KernelVxlan {
+            assert_eq!(outer_checksum, Some(false));
+            let own = hops.iter().filter(|hop| hop.device == "vxlan0");
+            let own: Vec<_> = own.collect();
+            assert_eq!(own.len(), 2);
+            assert!(own.iter().all(|hop| hop.own && hop.rps_cpus.is_empty()));
+            assert!(own.iter().all(|hop| hop.learning == Some(true)));
+            assert!(own.iter().all(|hop| !hop.features["rx-gro"]));
+        }
+        all.extend(hops);
+    }
+    assert_eq!(footing::unlike(&all), Vec::<String>::new());
+    let best = Setting {
+        tuning: Tuning::Best,
+        ..setting
+    };
+    let (hops, ..) = footing(&session, BackendName::KernelVxlan, best);
+    let learning: Vec<_> = hops.iter().filter_map(|hop| hop.learning).collect();
+    assert_eq!(learning, [false, false]);
+    session.end();
 }
 
 fn prove(session: &Session, name: BackendName, setting: Setting) {

@@ -118,7 +118,10 @@ pub(in crate::report) fn place(r: &Report<'_>, group: GroupKey) -> usize {
 const fn direction(metric: Metric) -> &'static str {
     match metric {
         Metric::Goodput | Metric::Transactions | Metric::Rate => "more is better",
-        Metric::UnderlayRate | Metric::UnderlayPacket => "explains the figures",
+        Metric::UnderlayRate
+        | Metric::UnderlayPacket
+        | Metric::UnderlayPackets
+        | Metric::UnderlayBytes => "explains the figures",
         _ => "less is better",
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod cells;
 pub(super) mod charts;
 pub(super) mod comparisons;
 pub(super) mod cpus;
+pub(super) mod footing;
 pub(super) mod heat;
 pub(super) mod host;
 pub(super) mod latency;

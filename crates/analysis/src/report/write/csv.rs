@@ -4,7 +4,7 @@ use crate::record::CellKey;
 use crate::results::{Analysis, CellFigures, Metric, status};
 
 /// Columns before the figures.
-const FIXED: [&str; 27] = [
+const FIXED: [&str; 28] = [
     "backend",
     "copy",
     "test",
@@ -24,6 +24,7 @@ const FIXED: [&str; 27] = [
     "inner",
     "underlay",
     "feature",
+    "tuning",
     "status",
     "reason",
     "path_proof",
@@ -96,6 +97,7 @@ fn dimensions(key: &CellKey) -> Vec<String> {
         word(&setting.inner),
         word(&setting.underlay),
         word(&setting.feature),
+        word(&setting.tuning),
     ]
 }
 

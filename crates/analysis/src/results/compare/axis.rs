@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass};
+use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Tuning};
 
 /// What differs between the two sides of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,6 +38,8 @@ pub enum Axis {
     Underlay,
     /// What the network does besides switching: changed against as it comes, and against less of the same.
     Feature,
+    /// How the network is set: its own best against like for like.
+    Tuning,
     /// Overlane with a feature against the kernel's own VXLAN without it.
     Without,
     /// What the receiving guests are behind: a host against a bare tester.
@@ -65,6 +67,7 @@ impl Axis {
             Self::Inner => "addresses inside",
             Self::Underlay => "addresses of the underlay",
             Self::Feature => "feature",
+            Self::Tuning => "tuning",
             Self::Without => "feature against a network without it",
             Self::FarEnd => "far end",
             Self::Model => "model B against model A",
@@ -72,7 +75,7 @@ impl Axis {
     }
 
     /// The axes on which a group stands beside other groups.
-    const BETWEEN_GROUPS: [Self; 14] = [
+    const BETWEEN_GROUPS: [Self; 15] = [
         Self::Mtu,
         Self::Offload,
         Self::Instances,
@@ -86,6 +89,7 @@ impl Axis {
         Self::Inner,
         Self::Underlay,
         Self::Feature,
+        Self::Tuning,
         Self::FarEnd,
     ];
 
@@ -110,6 +114,7 @@ impl Axis {
             Self::Inner => u64::from(setting.inner == Family::Ipv6),
             Self::Underlay => u64::from(setting.underlay == Family::Ipv6),
             Self::Feature => u64::from(setting.feature != Feature::Default),
+            Self::Tuning => u64::from(setting.tuning == Tuning::Best),
             Self::FarEnd => u64::from(setting.far_end == FarEnd::Host),
         }
     }
@@ -136,6 +141,7 @@ impl Axis {
             Self::Inner => setting.inner = other.setting.inner,
             Self::Underlay => setting.underlay = other.setting.underlay,
             Self::Feature => setting.feature = other.setting.feature,
+            Self::Tuning => setting.tuning = other.setting.tuning,
             Self::FarEnd => setting.far_end = other.setting.far_end,
         }
         moved

@@ -61,7 +61,8 @@ impl Question {
             | Axis::Inner
             | Axis::Underlay
             | Axis::FarEnd
-            | Axis::Feature => Self::Settings,
+            | Axis::Feature
+            | Axis::Tuning => Self::Settings,
             Axis::Itself => Self::Itself,
             Axis::Bytes | Axis::OfferedRate => Self::Other,
         }

@@ -78,6 +78,7 @@ fn cells(matrix: &Matrix, group: &GroupAxes) -> u64 {
         group.inner.len(),
         group.underlay.len(),
         group.feature.len(),
+        group.tuning.len(),
         group.rate_pps.len().max(1),
         group.rate_mbps.len().max(1),
     ];
@@ -194,6 +195,7 @@ impl Group<'_> {
         axis(&self.key("inner"), &axes.inner, found);
         axis(&self.key("underlay"), &axes.underlay, found);
         axis(&self.key("feature"), &axes.feature, found);
+        axis(&self.key("tuning"), &axes.tuning, found);
         for (key, values, range) in [
             ("bytes", &axes.bytes, 1..=MAX_MESSAGE_BYTES),
             ("instances", &axes.instances, 1..=MAX_INSTANCES),
