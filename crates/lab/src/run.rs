@@ -72,7 +72,7 @@ pub(crate) fn resume(
         at_unix_ms: time::unix_ms(),
     });
     run.interrupted = true;
-    rounds::discard_broken(&mut run.cells);
+    rounds::discard_broken(&mut run.cells, &plan.turns());
     let folder = Folder::reopen(dir, &run)?;
     measure(session, &plan, folder, run, watch)
 }

@@ -2,8 +2,9 @@
 //! and a test holds the shipped quick matrices to it. Measured on two CPUs of 2.6 GHz.
 
 use super::{Block, WorkloadCells};
-use crate::record::{Setting, Workload};
+use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, Setting, Tuning, Workload};
 use crate::search::{Goal, Preset};
+use std::collections::BTreeSet;
 
 /// Once a run: the steadiness probes, the record of the machine, the report.
 pub(super) const RUN_SECONDS: f64 = 6.0;
@@ -72,10 +73,10 @@ impl WorkloadCells {
         sample_seconds(&self.workload, warm_up_seconds) + f64::from(samples) * one
     }
 
-    /// The tester alone at this workload, for each MTU class.
+    /// The tester alone at this workload, in each setting that it is measured alone in.
     fn references_seconds(&self) -> f64 {
-        let classes = classes(self.cells.iter().map(|cell| &cell.group.setting));
-        let samples = f64::from(REFERENCE_SAMPLES) * f64::from(count(classes));
+        let groups: BTreeSet<_> = self.cells.iter().map(|cell| alone(cell.group)).collect();
+        let samples = f64::from(REFERENCE_SAMPLES) * f64::from(count(groups.len()));
         samples * sample_seconds(&self.workload, REFERENCE_SECONDS)
     }
 }
@@ -83,18 +84,29 @@ impl WorkloadCells {
 impl Block {
     /// All but the samples of its cells: building, path proofs, the tester alone, taking down.
     pub(super) fn overhead_seconds(&self) -> f64 {
-        let settings = || self.networks.iter().map(|network| &network.setting);
-        let networks: f64 = settings().map(network_seconds).sum();
+        let settings = self.networks.iter().map(|network| &network.setting);
+        let networks: f64 = settings.map(network_seconds).sum();
         let references = self.workloads.iter().map(WorkloadCells::references_seconds);
-        networks + f64::from(count(classes(settings()))) * CABLE_SECONDS + references.sum::<f64>()
+        let cells = self.workloads.iter().flat_map(|work| &work.cells);
+        let cables: BTreeSet<_> = cells.map(|cell| alone(cell.group).setting).collect();
+        networks + f64::from(count(cables.len())) * CABLE_SECONDS + references.sum::<f64>()
     }
 }
 
-/// How many MTU classes occur.
-fn classes<'a>(settings: impl Iterator<Item = &'a Setting>) -> usize {
-    let classes: std::collections::BTreeSet<_> =
-        settings.map(|setting| setting.mtu_class).collect();
-    classes.len()
+/// The group in which the traffic tool is measured alone: what the network between would add is taken out.
+pub fn alone(group: GroupKey) -> GroupKey {
+    GroupKey {
+        setting: Setting {
+            far_end: FarEnd::Host,
+            hosts: 2,
+            guests: GuestKind::Veth,
+            underlay: Family::Ipv4,
+            feature: Feature::Default,
+            tuning: Tuning::Alike,
+            ..group.setting
+        },
+        ..group
+    }
 }
 
 fn count(count: usize) -> u32 {

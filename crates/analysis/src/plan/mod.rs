@@ -1,17 +1,23 @@
 //! From a matrix to the order of work: blocks of networks that stay up together, the rounds in which their
-//! cells are sampled in turn, and how long that takes ([`cost`]). [`summary`] is the plan for readers.
+//! cells are sampled in turn ([`order`]), and how long that takes ([`cost`]). [`summary`] is the plan for readers.
 
 mod cost;
+mod order;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cost::{REFERENCE_SAMPLES, REFERENCE_SECONDS};
+pub use cost::{REFERENCE_SAMPLES, REFERENCE_SECONDS, alone};
+pub use order::order;
 pub use summary::{PlanBlock, PlanCell, PlanSummary, StudySummary};
 
 use crate::record::{BackendName, CellKey, GroupKey, Setting, Workload};
 use crate::study::{GroupAxes, Matrix, Repeat};
 use std::time::Duration;
+
+/// Most networks that are up at the same time. Each is a few namespaces, a switch on each host and an agent in each guest, most
+/// of them asleep; more would take memory from those that are measured, and timers of their own.
+const MOST_NETWORKS: usize = 24;
 
 /// The order of work.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +34,9 @@ pub struct Plan {
     pub warm_up_seconds: f64,
 }
 
-/// Networks that are up at the same time, and what is measured on them, workload by workload: all networks
-/// of one place ([`Setting::place`]) with both MTUs and all features.
-#[derive(Clone, Debug, PartialEq)]
+/// Networks that are up at the same time, and what is measured on them: all networks of one place ([`Setting::place`]) with both
+/// MTUs and all features, and those of further places as long as they are no more than [`MOST_NETWORKS`].
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
     /// What is built.
     pub networks: Vec<Network>,
@@ -60,7 +66,7 @@ impl From<CellKey> for Network {
     }
 }
 
-/// Cells that are sampled in turn.
+/// The cells of a workload. They take turns with each other, and with those of the same test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadCells {
     /// What is measured.
@@ -74,32 +80,41 @@ pub struct WorkloadCells {
 impl Plan {
     /// Of a matrix.
     pub fn new(matrix: &Matrix) -> Self {
-        let mut blocks: Vec<(Setting, Block)> = Vec::new();
+        let mut places: Vec<(Setting, Block)> = Vec::new();
         for axes in &matrix.groups {
             for setting in axes.settings() {
                 let place = setting.place();
-                let at = blocks.iter().position(|(known, _)| *known == place);
+                let at = places.iter().position(|(known, _)| *known == place);
                 let at = at.unwrap_or_else(|| {
-                    let (networks, workloads) = (Vec::new(), Vec::new());
-                    blocks.push((
-                        place,
-                        Block {
-                            networks,
-                            workloads,
-                        },
-                    ));
-                    blocks.len() - 1
+                    places.push((place, Block::default()));
+                    places.len() - 1
                 });
-                blocks[at].1.add(matrix, axes, setting);
+                places[at].1.add(matrix, axes, setting);
+            }
+        }
+        let mut blocks: Vec<Block> = Vec::new();
+        for (_, block) in places {
+            match blocks.last_mut() {
+                Some(last) if last.networks.len() + block.networks.len() <= MOST_NETWORKS => {
+                    last.join(block);
+                }
+                _ => blocks.push(block),
             }
         }
         Self {
-            blocks: blocks.into_iter().map(|(_, block)| block).collect(),
+            blocks,
             rounds: matrix.samples,
             repeat: matrix.repeat,
             seconds: matrix.seconds,
             warm_up_seconds: matrix.warm_up_seconds,
         }
+    }
+
+    /// The cells that are sampled in turn, for each turn of each block.
+    pub fn turns(&self) -> Vec<Vec<CellKey>> {
+        let turns = self.blocks.iter().flat_map(Block::turns);
+        let cells = |turn: Vec<&WorkloadCells>| turn.iter().flat_map(|w| w.cells.clone()).collect();
+        turns.map(cells).collect()
     }
 
     /// All cells in the order of the plan.
@@ -173,50 +188,69 @@ impl Plan {
 }
 
 impl Block {
-    /// Adds the networks and cells of one product in one setting; what is there already stays alone.
+    /// The workloads whose cells take turns in the same rounds: all of one test, so that 8 instances against 1 is a ratio within
+    /// a round like network against network. A search takes many times as long as a sample, and has rounds of its own.
+    pub fn turns(&self) -> Vec<Vec<&WorkloadCells>> {
+        let mut turns: Vec<Vec<&WorkloadCells>> = Vec::new();
+        for work in &self.workloads {
+            let kind = |work: &WorkloadCells| (work.workload.test, work.workload.search);
+            let known = turns.iter_mut().find(|turn| kind(turn[0]) == kind(work));
+            match known {
+                Some(turn) => turn.push(work),
+                None => turns.push(vec![work]),
+            }
+        }
+        turns
+    }
+
+    /// Adds the networks and cells of one product in one setting.
     fn add(&mut self, matrix: &Matrix, axes: &GroupAxes, setting: Setting) {
         let backends = axes.backends.as_ref().unwrap_or(&matrix.backends);
         let copies = if matrix.against_itself { 2 } else { 1 };
         let samples = axes.samples.unwrap_or(matrix.samples);
         for workload in axes.workloads() {
-            let at = (self.workloads.iter()).position(|known| known.workload == workload);
-            let at = at.unwrap_or_else(|| {
-                self.workloads.push(WorkloadCells {
-                    workload,
-                    cells: Vec::new(),
-                    samples,
-                });
-                self.workloads.len() - 1
-            });
-            let turn = &mut self.workloads[at];
-            turn.samples = turn.samples.max(samples);
             let group = GroupKey { workload, setting };
-            for &backend in backends {
-                for copy in 0..copies {
-                    let cell = CellKey {
-                        copy,
-                        ..group.cell(backend)
-                    };
-                    if !turn.cells.contains(&cell) {
-                        turn.cells.push(cell);
-                    }
-                    let network = Network::from(cell);
-                    if !self.networks.contains(&network) {
-                        self.networks.push(network);
-                    }
-                }
+            let cells = backends.iter().flat_map(|&backend| {
+                let cell = group.cell(backend);
+                (0..copies).map(move |copy| CellKey { copy, ..cell })
+            });
+            self.add_cells(workload, samples, cells);
+        }
+    }
+
+    /// Adds cells with their networks; what is there already stays alone.
+    fn add_cells(
+        &mut self,
+        workload: Workload,
+        samples: u32,
+        cells: impl IntoIterator<Item = CellKey>,
+    ) {
+        let at = (self.workloads.iter()).position(|known| known.workload == workload);
+        let at = at.unwrap_or_else(|| {
+            self.workloads.push(WorkloadCells {
+                workload,
+                cells: Vec::new(),
+                samples,
+            });
+            self.workloads.len() - 1
+        });
+        let turn = &mut self.workloads[at];
+        turn.samples = turn.samples.max(samples);
+        for cell in cells {
+            if !turn.cells.contains(&cell) {
+                turn.cells.push(cell);
+            }
+            let network = Network::from(cell);
+            if !self.networks.contains(&network) {
+                self.networks.push(network);
             }
         }
     }
-}
 
-/// The order of `count` cells in a round: A B C, B C A, C A B, so that none always follows the same
-/// one's heat or comes first.
-pub fn order(count: usize, round: u32) -> impl Iterator<Item = usize> {
-    let first = if count == 0 {
-        0
-    } else {
-        round as usize % count
-    };
-    (first..count).chain(0..first)
+    /// Takes in what stands in another place.
+    fn join(&mut self, other: Self) {
+        for work in other.workloads {
+            self.add_cells(work.workload, work.samples, work.cells);
+        }
+    }
 }

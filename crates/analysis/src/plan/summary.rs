@@ -4,6 +4,7 @@ use super::{Block, Plan};
 use crate::record::{CellKey, Feature, Setting};
 use crate::study::{Repeat, Study, possible};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// One line of `lab list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -141,7 +142,7 @@ impl Plan {
             })
             .collect();
         PlanBlock {
-            setting: place(block),
+            setting: places(block),
             networks: block.networks.len(),
             overhead_seconds: block.overhead_seconds(),
             expected_seconds: self.block_seconds(block, |workload| workload.samples),
@@ -150,20 +151,33 @@ impl Plan {
     }
 }
 
-/// The setting of a block in words; its networks differ in the MTU class and the feature.
-fn place(block: &Block) -> String {
-    let Some(first) = block.networks.first() else {
-        return String::new();
+/// The places of a block in words, one after the other.
+fn places(block: &Block) -> String {
+    let mut places: Vec<Setting> = Vec::new();
+    for network in &block.networks {
+        if !places.contains(&network.setting.place()) {
+            places.push(network.setting.place());
+        }
+    }
+    let words: Vec<String> = places.iter().map(|one| place(block, one)).collect();
+    words.join("; ")
+}
+
+/// One place of a block; its networks differ in the MTU class and the feature.
+fn place(block: &Block, place: &Setting) -> String {
+    let settings = || {
+        let all = block.networks.iter().map(|network| network.setting);
+        all.filter(|setting| setting.place() == *place)
     };
-    let settings = || block.networks.iter().map(|network| network.setting);
-    let mut words = match settings().all(|setting| setting.mtu_class == first.setting.mtu_class) {
-        true => Setting {
-            mtu_class: first.setting.mtu_class,
-            ..first.setting.place()
+    let mtus: BTreeSet<_> = settings().map(|setting| setting.mtu_class).collect();
+    let mut words = match (mtus.first(), mtus.len()) {
+        (Some(&mtu_class), 1) => Setting {
+            mtu_class,
+            ..*place
         }
         .to_string(),
-        false => {
-            let standard = first.setting.place().to_string();
+        _ => {
+            let standard = place.to_string();
             standard.replacen("standard mtu", "standard and jumbo mtu", 1)
         }
     };

@@ -26,24 +26,24 @@ fn study_a_is_the_matrix_of_its_document() {
         .filter(|workload| workload.test == Test::UdpGsoStream);
     let (paced, free): (Vec<_>, Vec<_>) = supers.partition(|workload| workload.rate_pps.is_some());
     assert_eq!((paced.len(), free.len()), (36, 36));
-    assert_eq!((full.rounds, full.seconds), (10, 3.0));
+    assert_eq!((full.rounds, full.seconds), (16, 3.0));
     let quick = quick("jumbo-vxlan");
-    let blocks = quick.blocks.iter().map(|block| {
-        let workload = &block.workloads[0];
-        let offload = block.networks[0].setting.offload;
-        (workload.workload.instances, offload, workload.cells.len())
-    });
-    assert_eq!(
-        blocks.collect::<Vec<_>>(),
-        [(4, true, 5), (4, true, 5), (1, false, 10)]
-    );
-    let cells = &quick.blocks[2].workloads[0].cells;
-    let guests = quick
-        .blocks
-        .iter()
-        .map(|block| block.networks[0].setting.guests);
+    // All of it is up at the same time and takes turns.
+    assert_eq!((quick.blocks.len(), quick.turns().len()), (1, 1));
     let [veth, tap] = [GuestKind::Veth, GuestKind::Tap];
-    assert_eq!(guests.collect::<Vec<_>>(), [veth, tap, veth]);
+    let of = |instances: u32, guests: GuestKind| {
+        let cells = quick
+            .cells()
+            .filter(|cell| cell.group.workload.instances == instances);
+        cells
+            .filter(|cell| cell.group.setting.guests == guests)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of(4, veth).len(), of(4, tap).len(), of(1, tap).len()),
+        (5, 5, 0)
+    );
+    let cells = of(1, veth);
     let machines = |name| {
         whole(name)
             .cells()
@@ -100,7 +100,7 @@ fn quick_matrices_end_in_time_and_have_samples_for_verdicts() {
             study.name
         );
         let workloads = plan.blocks.iter().flat_map(|block| &block.workloads);
-        let compared = workloads.filter(|turn| turn.samples >= 6 && turn.cells.len() >= 2);
+        let compared = workloads.filter(|turn| turn.samples >= 8 && turn.cells.len() >= 2);
         assert!(compared.count() >= 2, "{}", study.name);
     }
 }
@@ -163,7 +163,7 @@ fn study_d_has_its_features_in_the_turn_of_what_they_are_held_against() {
                     assert!(of(BackendName::OverlaneVxlan, feature), "{feature}");
                 }
                 assert!(of(BackendName::KernelVxlan, Feature::Default));
-                assert!(turn.samples >= 6);
+                assert!(turn.samples >= 8);
             }
         }
     }
@@ -177,16 +177,13 @@ fn study_d_has_its_features_in_the_turn_of_what_they_are_held_against() {
     );
     assert_eq!(summary.blocks[0].networks, 5 + 6);
     let jumbo = Study::shipped("jumbo-vxlan").unwrap();
-    let both = &PlanSummary::of(&jumbo, true).blocks[2].setting;
-    assert_eq!(both, "standard and jumbo mtu, offload off");
-}
-
-#[test]
-fn rounds_rotate_and_leave_nobody_out() {
-    assert_eq!(order(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(order(3, 1).collect::<Vec<_>>(), [1, 2, 0]);
-    assert_eq!(order(3, 5).collect::<Vec<_>>(), [2, 0, 1]);
-    assert_eq!(order(0, 5).count(), 0);
+    let all = &PlanSummary::of(&jumbo, true).blocks[0].setting;
+    let places = [
+        "standard mtu, offload on",
+        "standard mtu, offload on, virtual machines",
+        "standard and jumbo mtu, offload off",
+    ];
+    assert_eq!(*all, places.join("; "));
 }
 
 #[test]
@@ -347,19 +344,20 @@ proptest! {
         }
         prop_assert_eq!(&different, &wanted);
 
-        // The cells of a group take turns with each other: all in one place of the plan, both MTU classes.
-        let mut places: BTreeMap<GroupKey, BTreeSet<(usize, usize)>> = BTreeMap::new();
+        // The cells of a group take turns with each other and with those of the same test in the same place: both MTU classes,
+        // all sizes and instances.
+        let mut places: BTreeMap<(Test, Setting), BTreeSet<(usize, usize)>> = BTreeMap::new();
         for (block_at, block) in plan.blocks.iter().enumerate() {
             let networks: BTreeSet<_> = block.networks.iter().copied().collect();
             prop_assert_eq!(networks.len(), block.networks.len());
-            for (turn_at, turn) in block.workloads.iter().enumerate() {
-                for cell in &turn.cells {
-                    prop_assert_eq!(cell.group.workload, turn.workload);
+            prop_assert!(block.networks.len() <= MOST_NETWORKS);
+            for (turn_at, turn) in block.turns().into_iter().enumerate() {
+                for (work, cell) in turn.iter().flat_map(|work| work.cells.iter().map(move |cell| (work, cell))) {
+                    prop_assert_eq!(cell.group.workload, work.workload);
                     // What a cell is measured on is up.
                     prop_assert!(networks.contains(&Network::from(*cell)));
-                    let mut group = cell.group;
-                    group.setting.mtu_class = MtuClass::Standard;
-                    places.entry(group).or_default().insert((block_at, turn_at));
+                    let key = (work.workload.test, cell.group.setting.place());
+                    places.entry(key).or_default().insert((block_at, turn_at));
                 }
             }
             // Nothing is built for nobody.
@@ -368,5 +366,8 @@ proptest! {
         }
         prop_assert!(places.values().all(|places| places.len() == 1));
         prop_assert!(plan.expected() > Duration::ZERO);
+        let turns: Vec<_> = plan.turns().concat();
+        prop_assert_eq!(turns.len(), plan.cells().count());
+        prop_assert_eq!(&turns.into_iter().collect::<BTreeSet<_>>(), &wanted);
     }
 }

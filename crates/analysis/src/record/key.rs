@@ -169,8 +169,8 @@ impl Setting {
         }
     }
 
-    /// What networks that are up at the same time share: they differ in the MTU class, the feature and the tuning, so that
-    /// jumbo frames against 1500, or routing against none, is a ratio within a round like network against network.
+    /// What networks share that are always up at the same time: they differ in the MTU class, the feature and the tuning, so
+    /// that jumbo frames against 1500, or routing against none, is a ratio within a round like network against network.
     pub fn place(&self) -> Self {
         Self {
             mtu_class: MtuClass::default(),

@@ -1,36 +1,33 @@
 //! The rounds of a run: what is measured in turn has whole rounds, or none.
 
-use super::{Cell, CellKey, CellStatus, Setting, Workload};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{Cell, CellKey, CellStatus};
+use std::collections::BTreeSet;
 
 /// A round in which some of the cells that take turns has a sample and another has none is measured anew by all: pairs are
-/// taken in turn, not hours apart.
-pub fn discard_broken(cells: &mut [Cell]) {
-    let mut rounds = BTreeMap::new();
-    for cell in cells.iter().filter(|cell| cell.status == CellStatus::Open) {
-        let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
-        let all = rounds
-            .entry(turn(&cell.key))
-            .or_insert_with(|| known.clone());
-        all.retain(|round| known.contains(round));
-    }
-    for cell in cells
-        .iter_mut()
-        .filter(|cell| cell.status == CellStatus::Open)
-    {
-        let complete = rounds.get(&turn(&cell.key));
-        for sample in &mut cell.samples {
-            let whole = complete.is_some_and(|rounds| rounds.contains(&sample.round));
-            if sample.discarded.is_none() && !whole {
+/// taken in turn, not hours apart. `turns` are the cells that take turns, as the plan has them.
+pub fn discard_broken(cells: &mut [Cell], turns: &[Vec<CellKey>]) {
+    for turn in turns {
+        let is_open =
+            |cell: &&mut Cell| cell.status == CellStatus::Open && turn.contains(&cell.key);
+        let mut complete: Option<BTreeSet<u32>> = None;
+        for cell in cells.iter_mut().filter(is_open) {
+            let known: BTreeSet<u32> = cell.counted().map(|sample| sample.round).collect();
+            match &mut complete {
+                Some(all) => all.retain(|round| known.contains(round)),
+                None => complete = Some(known),
+            }
+        }
+        let complete = complete.unwrap_or_default();
+        for sample in cells
+            .iter_mut()
+            .filter(is_open)
+            .flat_map(|cell| &mut cell.samples)
+        {
+            if sample.discarded.is_none() && !complete.contains(&sample.round) {
                 sample.discarded = Some("the run was broken off in this round".to_owned());
             }
         }
     }
-}
-
-/// What the cells share that are sampled in turn.
-fn turn(key: &CellKey) -> (Workload, Setting) {
-    (key.group.workload, key.group.setting.place())
 }
 
 #[cfg(test)]
@@ -49,7 +46,8 @@ mod tests {
             cell.samples.retain(|sample| sample.round <= 3);
         }
         cells[0].samples.retain(|sample| sample.round <= 2);
-        discard_broken(&mut cells);
+        let turn = cells.iter().map(|cell| cell.key).collect();
+        discard_broken(&mut cells, &[turn]);
         for cell in &cells {
             let rounds: Vec<u32> = cell.counted().map(|sample| sample.round).collect();
             assert_eq!(rounds, [1, 2], "{}", cell.key);
@@ -60,5 +58,27 @@ mod tests {
                 .any(|sample| sample.round == 3 && sample.discarded.is_some()),
             "kept in the record"
         );
+    }
+
+    #[test]
+    fn what_was_not_begun_breaks_no_other_turn() {
+        let mut cells = fixture::run().cells;
+        cells.retain(|cell| cell.counted().count() > 3);
+        for cell in &mut cells {
+            cell.status = CellStatus::Open;
+        }
+        cells[1].samples.clear();
+        let turns = [vec![cells[0].key], vec![cells[1].key]];
+        let before = cells[0].counted().count();
+        discard_broken(&mut cells, &turns);
+        assert_eq!(cells[0].counted().count(), before);
+        // One that has all its samples is out of the turn.
+        cells[1].status = CellStatus::Ok;
+        let turns = [vec![cells[0].key, cells[1].key]];
+        discard_broken(&mut cells, &turns);
+        assert_eq!(cells[0].counted().count(), before);
+        cells[1].status = CellStatus::Open;
+        discard_broken(&mut cells, &turns);
+        assert_eq!(cells[0].counted().count(), 0);
     }
 }

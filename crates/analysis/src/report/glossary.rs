@@ -66,11 +66,11 @@ pub(in crate::report) const GLOSSARY: [(&str, &str); 11] = [
     ),
     (
         "▲ better, ▼ worse",
-        "The interval excludes “no difference” and a permutation test gives p ≤ 0.05.",
+        "The interval excludes “no difference”, and a permutation test gives q ≤ 0.05: p adjusted for all comparisons of the question.",
     ),
     (
         "◆ cannot tell",
-        "The samples do not say; at least 6 pairs, or 5 samples a side, are needed to say anything.",
+        "The samples do not say; at least 6 pairs are needed to say anything.",
     ),
     (
         "Bound by",

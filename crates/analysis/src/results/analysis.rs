@@ -4,11 +4,13 @@
 
 use super::cell::CellFigures;
 use super::compare::Axis;
+use super::compare::families::{judge_questions, resolution_percent};
 use super::compare::run::{self, Compared};
 use super::foreign::ForeignLoad;
 use super::metric::Metric;
 use super::warnings;
-use crate::record::{BackendName, CellKey, GroupKey, Run, Sample, Test, Warning};
+use crate::record::{BackendName, Bound, CellKey, GroupKey, Run, Sample, Test, Warning};
+use crate::stats::judge;
 
 /// A sample that was taken and does not count.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +54,13 @@ impl<'a> Analysis<'a> {
                 groups.push(cell.key.group);
             }
         }
-        let comparisons = run::all(run, &groups);
+        let mut comparisons = run::all(run, &groups);
+        let bound = |key: CellKey| {
+            let mut cells = cells.iter();
+            let cell = cells.find(|figures| figures.cell.key == key);
+            cell.map_or(Bound::default(), |figures| figures.bound)
+        };
+        judge_questions(&mut comparisons, bound, resolution_percent(run));
         let foreign = ForeignLoad::of(run);
         let mut warnings = run.warnings.clone();
         warnings.extend(foreign.as_ref().map(warnings::of_foreign));
@@ -98,10 +106,12 @@ impl<'a> Analysis<'a> {
             .find(|c| c.a == a && c.b == b && c.metric == metric)
     }
 
-    /// Compares any two cells by any metric: the same method, for tables that need what `result.json` does not list.
-    /// `None` when one was not measured.
+    /// Compares any two cells by any metric: the same method, for tables that need what `result.json` does not list. Its
+    /// verdict is that of a comparison that stands alone. `None` when one was not measured.
     pub fn compare(&self, axis: Axis, a: CellKey, b: CellKey, metric: Metric) -> Option<Compared> {
-        run::one(self.run, axis, a, b, metric)
+        let mut compared = run::one(self.run, axis, a, b, metric)?;
+        judge(&mut [&mut compared.result], resolution_percent(self.run));
+        Some(compared)
     }
 
     /// The backends of the run, in the order in which tables show them.

@@ -163,7 +163,7 @@ fn reference(run: &Run, group: GroupKey) -> Option<f64> {
 }
 
 /// With as many samples either way, the one that warns more.
-fn bound(cell: &Cell) -> Bound {
+pub(super) fn bound(cell: &Cell) -> Bound {
     let count = |bound: Bound| cell.counted().filter(|s| s.bound == bound).count();
     Bound::ALL
         .into_iter()

@@ -47,16 +47,9 @@ impl Folder {
 
     /// Opens the folder of a run that goes on; `run` says which of its samples count by now.
     pub fn reopen(dir: &Path, run: &Run) -> Result<Self, AnalysisError> {
-        let path = dir.join(SAMPLES);
-        let mut lines = String::new();
-        for sample in in_order_of_time(run) {
-            lines += &line(sample, &path)?;
-        }
-        replace(&path, &lines)?;
-        let samples = OpenOptions::new().append(true).open(&path);
         let folder = Self {
             dir: dir.to_owned(),
-            samples: samples.map_err(AnalysisError::io("opening", &path))?,
+            samples: write_samples(dir, run)?,
         };
         folder.save(run)?;
         Ok(folder)
@@ -65,6 +58,12 @@ impl Folder {
     /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Writes all samples anew: some that were written count no longer.
+    pub fn rewrite(&mut self, run: &Run) -> Result<(), AnalysisError> {
+        self.samples = write_samples(&self.dir, run)?;
+        Ok(())
     }
 
     /// Adds a sample.
@@ -171,6 +170,18 @@ fn check_schema(text: &str, path: &Path) -> Result<(), AnalysisError> {
 fn line(sample: &Sample, path: &Path) -> Result<String, AnalysisError> {
     let text = serde_json::to_string(sample).map_err(AnalysisError::json("writing", path))?;
     Ok(text + "\n")
+}
+
+/// All samples of a run; the file is left open for more.
+fn write_samples(dir: &Path, run: &Run) -> Result<File, AnalysisError> {
+    let path = dir.join(SAMPLES);
+    let mut lines = String::new();
+    for sample in in_order_of_time(run) {
+        lines += &line(sample, &path)?;
+    }
+    replace(&path, &lines)?;
+    let samples = OpenOptions::new().append(true).open(&path);
+    samples.map_err(AnalysisError::io("opening", &path))
 }
 
 fn in_order_of_time(run: &Run) -> Vec<&Sample> {

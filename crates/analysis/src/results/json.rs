@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::analysis::{Analysis, Discarded};
 use super::cell::{CellFigures, LatencyCurve, Precision};
-use super::compare::Axis;
 use super::compare::run::Compared;
+use super::compare::{Axis, Question, resolution_percent};
 use super::cpu_split::CpuSplits;
 use super::metric::Metric;
 use crate::record::{
@@ -35,6 +35,7 @@ pub(super) struct Document<'a> {
     planned_samples: u32,
     planned_seconds: f64,
     repeat: Option<Repeat>,
+    resolution_percent: f64,
     command: &'a str,
     env: &'a Environment,
     references: &'a [Reference],
@@ -123,7 +124,11 @@ struct ComparisonEntry {
     median_difference: Option<f64>,
     difference_ci95: Option<[f64; 2]>,
     p: Option<f64>,
+    q: Option<f64>,
+    question: Question,
+    counted: bool,
     verdict: Verdict,
+    reason: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -152,6 +157,7 @@ impl<'a> Document<'a> {
             planned_samples: run.matrix().samples,
             planned_seconds: run.matrix().seconds,
             repeat: run.matrix().repeat,
+            resolution_percent: resolution_percent(run),
             command: &run.env.command,
             env: &run.env,
             references: &run.references,
@@ -239,7 +245,11 @@ impl ComparisonEntry {
             median_difference: result.difference,
             difference_ci95: result.difference_ci95,
             p: result.p,
+            q: result.q,
+            question: compared.question,
+            counted: compared.counted,
             verdict: result.verdict,
+            reason: compared.reason(),
         }
     }
 }

@@ -26,7 +26,7 @@ mod tests;
 
 pub use analysis::{Analysis, Discarded};
 pub use cell::{CellFigures, LatencyCurve, Precision};
-pub use compare::{Axis, Compared};
+pub use compare::{Axis, Compared, Question, resolution_percent};
 pub use cpu_split::{CpuSplit, CpuSplits, LEAST_SECONDS, Split};
 pub use foreign::ForeignLoad;
 pub use json::status;

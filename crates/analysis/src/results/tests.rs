@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::record::{BackendName, Bound, CellStatus, Feature, Finding, Test, Warning};
 use crate::stats::repeat::SetState;
-use crate::stats::{Method, Verdict};
+use crate::stats::{Method, Verdict, Why};
 
 pub(super) fn result_json(run: &Run) -> Value {
     serde_json::to_value(json::Document::of(&Analysis::of(run))).unwrap()
@@ -72,9 +72,9 @@ fn comparisons_carry_verdicts() {
     let found = between(BackendName::OverlaneVxlan, BackendName::KernelVxlan);
     assert_eq!((found.pairs, found.verdict), (6, Verdict::Better));
     assert!((found.ratio.unwrap() - 0.86 / 0.55).abs() < 0.05);
-    assert!(found.ci95.unwrap()[0] > 1.0 && found.p.unwrap() <= 0.05);
+    assert!(found.ci95.unwrap()[0] > 1.0 && found.q.unwrap() <= 0.05);
     let found = between(BackendName::OverlaneGeneve, BackendName::OverlaneVxlan);
-    assert_eq!(found.verdict, Verdict::CannotTell);
+    assert_eq!(found.verdict, Verdict::Same);
     // Cells without samples are compared with nothing.
     let missing = |c: &Compared| {
         [c.a, c.b]
@@ -169,7 +169,7 @@ fn a_feature_is_held_against_none_against_less_and_against_the_kernel() {
         (result.method, result.verdict)
     };
     assert_eq!(verdict(Feature::Routing), (Method::Paired, Verdict::Worse));
-    let still = (Method::Paired, Verdict::CannotTell);
+    let still = (Method::Paired, Verdict::Same);
     assert_eq!(verdict(Feature::Stateless10), still);
 }
 
@@ -197,14 +197,20 @@ fn pairs_across_groups_only_where_the_clock_shows_turns() {
         let analysis = Analysis::of(run);
         let like = |c: &&Compared| c.axis == Axis::Mtu && c.a.backend == BackendName::OverlaneVxlan;
         let found = analysis.comparisons.iter().find(like).unwrap();
-        (found.result.method, found.result.verdict)
+        let result = &found.result;
+        (result.method, result.verdict, result.reason)
     };
     // The fixture measures group after group.
-    assert_eq!(mtu(&run), (Method::Unpaired, Verdict::Better));
+    let unpaired = (
+        Method::Unpaired,
+        Verdict::NotComparable,
+        Some(Why::NotInTurn),
+    );
+    assert_eq!(mtu(&run), unpaired);
     for sample in run.cells.iter_mut().flat_map(|cell| &mut cell.samples) {
         sample.started_unix_ms = fixture::STARTED + u64::from(sample.round) * 60_000;
     }
-    assert_eq!(mtu(&run), (Method::Paired, Verdict::Better));
+    assert_eq!(mtu(&run), (Method::Paired, Verdict::Better, None));
 }
 
 #[test]

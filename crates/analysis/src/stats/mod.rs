@@ -9,16 +9,15 @@ mod permutation;
 mod ratio;
 pub mod repeat;
 mod summary;
+mod verdict;
 
 #[cfg(test)]
 mod simulation;
 
 pub use outliers::{OUTLIER_SCORE, outliers};
-pub use permutation::{sign_flip, two_sample};
-pub use ratio::{
-    Better, Comparison, MIN_PAIRS, MIN_SIDE, Method, SIGNIFICANCE, Verdict, compare, paired,
-    unpaired,
-};
+pub use permutation::sign_flip;
+pub use ratio::{Better, Comparison, MIN_PAIRS, MIN_SIDE, Method, compare, paired, unpaired};
 pub use summary::{
     STDDEV_LIMIT_PERCENT, Summary, mean, median, population_stddev_percent, t_interval,
 };
+pub use verdict::{SAME_WITHIN, SIGNIFICANCE, Verdict, Why, judge};

@@ -5,7 +5,6 @@ use std::io;
 
 use overlane_analysis::record::{BackendName, CellKey, CellStatus, Feature, GroupKey, Run, Test};
 use overlane_analysis::results::{Analysis, CellFigures, Metric};
-use overlane_analysis::stats::Verdict;
 
 use crate::output::{Output, Rows, state, text};
 
@@ -191,7 +190,7 @@ fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>)
                 result.verdict.words()
             )
         }
-        (Some(ratio), None) => format!("{ratio:.2} {}", Verdict::CannotTell.words()),
+        (Some(ratio), None) => format!("{ratio:.2} {}", result.verdict.words()),
         (None, _) => "-".to_owned(),
     }
 }

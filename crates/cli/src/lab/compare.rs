@@ -1,6 +1,7 @@
 //! `overlane lab compare`: two results, or two networks of one, cell by cell.
 
 use overlane_analysis::results::compare::{self, CompareReport, CompareRequest, CompareRow, Side};
+use overlane_analysis::stats::Method;
 
 use crate::args::LabCompare;
 use crate::failure::Failure;
@@ -27,7 +28,7 @@ pub(super) fn run(args: &LabCompare, output: Output) -> Result<(), Failure> {
 
 fn show(report: &CompareReport, output: Output) -> std::io::Result<()> {
     let columns = [
-        "CELL", "QUANTITY", "#A", "#B", "#B / A", "95 %", "#p", "VERDICT",
+        "CELL", "QUANTITY", "#A", "#B", "#B / A", "95 %", "#q", "VERDICT",
     ];
     let mut rows = output.table(&columns);
     for row in &report.rows {
@@ -44,7 +45,7 @@ fn show(report: &CompareReport, output: Output) -> std::io::Result<()> {
                 row.ci95
                     .map_or_else(none, |[low, high]| format!("[{low:.3}, {high:.3}]")),
             ),
-            text(row.p.map_or_else(none, |p| format!("{p:.3}"))),
+            text(row.q.map_or_else(none, |q| format!("{q:.3}"))),
             verdict(row),
         ]);
     }
@@ -79,6 +80,9 @@ fn side(side: &Side) -> String {
 fn verdict(row: &CompareRow) -> comfy_table::Cell {
     if row.regression {
         state("regression", false)
+    } else if row.method == Method::Unpaired {
+        // Two runs: the threshold alone decides.
+        text(none())
     } else {
         text(row.verdict.words())
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use overlane_analysis::plan::{PlanBlock, PlanSummary};
+use overlane_analysis::record::{CellKey, Feature, MtuClass, Setting};
 use overlane_analysis::study::Study;
 
 use crate::args::LabPlan;
@@ -55,7 +56,7 @@ fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
         let shown = if name == workload { "" } else { name.as_str() };
         rows.push(vec![
             text(shown),
-            text(cell.key.network_in_full()),
+            text(network(block, &cell.key)),
             text(cell.mtu),
             text(cell.samples),
             text(minutes(Duration::from_secs_f64(cell.expected_seconds))),
@@ -70,4 +71,22 @@ fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
         minutes(Duration::from_secs_f64(block.overhead_seconds)),
     );
     output.section(&heading, &rows, "no cells")
+}
+
+/// The network of a cell, with its setting where the block has several.
+fn network(block: &PlanBlock, key: &CellKey) -> String {
+    // What it does stands in its name.
+    let setting = |key: &CellKey| Setting {
+        feature: Feature::default(),
+        ..key.group.setting
+    };
+    let place = |key: &CellKey| Setting {
+        mtu_class: MtuClass::default(),
+        ..setting(key)
+    };
+    let mut cells = block.cells.iter();
+    if cells.all(|cell| place(&cell.key) == place(key)) {
+        return key.network_in_full();
+    }
+    format!("{}: {}", key.network_in_full(), setting(key))
 }

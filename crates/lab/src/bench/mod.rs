@@ -1,5 +1,5 @@
 //! The measuring itself: per block build every network and prove its paths ([`networks`]), measure the cable
-//! alone ([`references`]), sample in turn workload by workload ([`rounds`]), take down.
+//! alone ([`references`]), sample in turn test by test ([`rounds`]), take down.
 
 mod networks;
 mod references;
@@ -81,11 +81,8 @@ impl Bench<'_> {
             .raise_block(block, missing, &mut up)
             .and_then(|()| self.measure_alone(block, &up))
             .and_then(|()| {
-                for work in &block.workloads {
-                    self.sample_cells(work, &mut up)?;
-                    self.folder.save(&self.run)?;
-                }
-                Ok(())
+                let mut turns = block.turns().into_iter();
+                turns.try_for_each(|turn| self.sample_turn(&turn, &mut up))
             });
         for network in up {
             self.take_down(network);

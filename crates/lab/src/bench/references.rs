@@ -5,10 +5,8 @@ use super::networks::Up;
 use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
-use overlane_analysis::plan::{Block, Network, REFERENCE_SAMPLES, REFERENCE_SECONDS};
-use overlane_analysis::record::{
-    BackendName, Family, FarEnd, Feature, GroupKey, GuestKind, Reference, Setting, Tuning, Warning,
-};
+use overlane_analysis::plan::{Block, Network, REFERENCE_SAMPLES, REFERENCE_SECONDS, alone};
+use overlane_analysis::record::{BackendName, GroupKey, Reference, Setting, Warning};
 use overlane_analysis::results::Metric;
 use std::collections::BTreeSet;
 
@@ -93,21 +91,5 @@ impl Bench<'_> {
             .references
             .extend(best.map(|value| Reference { group, value }));
         Ok(())
-    }
-}
-
-/// The group in which the traffic tool is measured alone: what the network between would add is taken out.
-pub(super) fn alone(group: GroupKey) -> GroupKey {
-    GroupKey {
-        setting: Setting {
-            far_end: FarEnd::Host,
-            hosts: 2,
-            guests: GuestKind::Veth,
-            underlay: Family::Ipv4,
-            feature: Feature::Default,
-            tuning: Tuning::Alike,
-            ..group.setting
-        },
-        ..group
     }
 }

@@ -1,4 +1,4 @@
-//! The rounds of a workload: its cells sampled in turn, until there are enough samples.
+//! The rounds of a test: its cells sampled in turn, workload by workload, until there are enough samples.
 
 use super::Bench;
 use super::networks::Up;
@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
-use overlane_analysis::record::{CellKey, CellStatus, Sample, Warning, invariants};
+use overlane_analysis::record::{CellKey, CellStatus, Foreign, Sample, Warning, invariants};
 use overlane_analysis::stats::repeat::{self, Decision};
 
 /// What becomes of a sample.
@@ -19,47 +19,120 @@ enum Judgement {
     Never(String),
 }
 
+/// A workload that takes turns.
+struct Turn {
+    /// In words.
+    name: String,
+    cells: Vec<CellKey>,
+    /// The last round that it takes part in.
+    rounds: u32,
+}
+
 impl Bench<'_> {
-    /// A B C, B C A, C A B …; a cell that fails twice in a row is out. Rounds go on while a cell's rule asks for more.
-    pub(super) fn sample_cells(
+    /// The cells in the order of the plan's design, round by round; one that fails twice in a row is out. A workload takes part
+    /// until it has its samples, and goes on while the rule of one of its cells asks for more.
+    pub(super) fn sample_turn(
         &mut self,
-        work: &WorkloadCells,
+        works: &[&WorkloadCells],
         up: &mut [Up],
     ) -> Result<(), LabError> {
-        let mut cells: Vec<CellKey> = work.cells.clone();
-        cells.retain(|cell| {
-            self.is_open(cell) && up.iter().any(|up| up.network == Network::from(*cell))
-        });
-        let mut rounds = work.samples;
+        let is_up = |cell: &CellKey| up.iter().any(|up| up.network == Network::from(*cell));
+        let turn = |work: &&WorkloadCells| Turn {
+            name: work.workload.to_string(),
+            cells: (work.cells.iter().copied())
+                .filter(|cell| self.is_open(cell) && is_up(cell))
+                .collect(),
+            rounds: work.samples,
+        };
+        let mut turns: Vec<Turn> = works.iter().map(turn).collect();
+        turns.retain(|turn| !turn.cells.is_empty());
         let mut round = 0;
-        while round <= rounds && !cells.is_empty() {
-            for index in order(cells.len(), round) {
-                let Some(&cell) = cells.get(index) else {
-                    continue;
-                };
-                if self.is_open(&cell) && !self.has_round(&cell, round) {
-                    self.sample_or_fail(cell, round, rounds, up)?;
+        let mut tries = works.iter().map(|work| work.samples).max().unwrap_or(0);
+        while !turns.is_empty() {
+            self.sample_round(&turns, round, up)?;
+            if tries > 0 && self.discard_if_disturbed(&turns, round)? {
+                tries -= 1;
+                for turn in &mut turns {
+                    turn.rounds += 1;
                 }
             }
-            self.watch.event(Event::RoundDone {
-                group: &work.workload.to_string(),
-                round,
-                rounds,
-            });
-            if round == rounds {
-                rounds += self.more_rounds(&cells);
+            for turn in &mut turns {
+                self.watch.event(Event::RoundDone {
+                    group: &turn.name,
+                    round,
+                    rounds: turn.rounds,
+                });
+                if round >= turn.rounds {
+                    turn.rounds += self.more_rounds(&turn.cells);
+                }
             }
+            self.finish(&mut turns, round)?;
             round += 1;
         }
-        for cell in cells {
-            if self.is_open(&cell) {
-                self.set_status(&cell, CellStatus::Ok);
+        Ok(())
+    }
+
+    fn sample_round(&mut self, turns: &[Turn], round: u32, up: &mut [Up]) -> Result<(), LabError> {
+        let counts: Vec<usize> = turns.iter().map(|turn| turn.cells.len()).collect();
+        for (workload, index) in order(&counts, round) {
+            let Some(turn) = turns.get(workload) else {
+                continue;
+            };
+            let Some(&cell) = turn.cells.get(index) else {
+                continue;
+            };
+            if self.is_open(&cell) && !self.has_round(&cell, round) {
+                self.sample_or_fail(cell, round, turn.rounds, up)?;
             }
         }
         Ok(())
     }
 
-    /// How many rounds more the matrix's rule wants; all cells go on together, so that every round has its pairs.
+    /// A round beside which other programs ran does not count, for none of its cells, so that those left are whole pairs. Another
+    /// one is added at the end, when the programs may have ended: at most as many as there are samples. Then it counts, and
+    /// its samples are marked by the load that they hold.
+    fn discard_if_disturbed(&mut self, turns: &[Turn], round: u32) -> Result<bool, LabError> {
+        let is_of = |sample: &&mut Sample| {
+            let cells = turns.iter().flat_map(|turn| &turn.cells);
+            let mut keys = cells.filter(|key| **key == sample.cell);
+            sample.round == round && sample.discarded.is_none() && keys.next().is_some()
+        };
+        let cells = self.run.cells.iter_mut();
+        let samples = cells.flat_map(|cell| &mut cell.samples);
+        let mut of_round: Vec<&mut Sample> = samples.filter(is_of).collect();
+        let foreign = of_round.iter().filter_map(|sample| sample.foreign.clone());
+        let worst = foreign.max_by(|a, b| a.percent.total_cmp(&b.percent));
+        let Some(worst) = worst.filter(|worst| round > 0 && worst.disturbs()) else {
+            return Ok(false);
+        };
+        for sample in &mut of_round {
+            let own = sample.foreign.as_ref().filter(|foreign| foreign.disturbs());
+            sample.discarded = Some(own.map_or_else(
+                || format!("beside another sample of its round {}", worst.words()),
+                Foreign::words,
+            ));
+        }
+        self.note(&format!("round {round} is taken again: {}", worst.words()));
+        self.folder.rewrite(&self.run)?;
+        Ok(true)
+    }
+
+    /// Workloads that have all their samples take no further part. That is saved, so that a run that is broken off later does
+    /// not miss their next rounds.
+    fn finish(&mut self, turns: &mut Vec<Turn>, round: u32) -> Result<(), LabError> {
+        let finished: Vec<Turn> = turns.extract_if(.., |turn| round >= turn.rounds).collect();
+        for cell in finished.iter().flat_map(|turn| &turn.cells) {
+            if self.is_open(cell) {
+                self.set_status(cell, CellStatus::Ok);
+            }
+        }
+        if !finished.is_empty() {
+            self.folder.save(&self.run)?;
+        }
+        Ok(())
+    }
+
+    /// How many rounds more the matrix's rule wants; all cells of a workload go on together, so that every round has its pairs.
     pub(super) fn more_rounds(&self, cells: &[CellKey]) -> u32 {
         let Some(rule) = self.plan.repeat else {
             return 0;
@@ -124,29 +197,21 @@ impl Bench<'_> {
         }
     }
 
-    /// Does a sample count? One beside which other programs ran, or that breaks an invariant, is taken again: at most as often as
-    /// the cell has samples. Then the former counts, and is marked; the latter never does.
+    /// Does a sample count? One that breaks an invariant never does; it is taken again, at most as often as the cell has samples.
     fn judge(&self, sample: &Sample, rounds: u32) -> Judgement {
-        if sample.round == 0 {
+        let broken = invariants::broken(sample, &self.run.env).filter(|_| sample.round > 0);
+        let Some(broken) = broken else {
             return Judgement::Counts;
-        }
+        };
         let cells = self.run.cells.iter();
         let again = cells
             .filter(|cell| cell.key == sample.cell)
             .flat_map(|cell| &cell.samples)
             .filter(|sample| sample.round > 0 && sample.discarded.is_some());
-        let may_again = again.count() < rounds as usize;
-        if let Some(broken) = invariants::broken(sample, &self.run.env) {
-            let reason = broken.to_string();
-            return if may_again {
-                Judgement::Again(reason)
-            } else {
-                Judgement::Never(reason)
-            };
-        }
-        match &sample.foreign {
-            Some(foreign) if foreign.disturbs() && may_again => Judgement::Again(foreign.words()),
-            _ => Judgement::Counts,
+        if again.count() < rounds as usize {
+            Judgement::Again(broken.to_string())
+        } else {
+            Judgement::Never(broken.to_string())
         }
     }
 

@@ -139,7 +139,7 @@ impl<'r> Asked<'r> {
     /// Its answer in a sentence.
     pub(in crate::report) fn sentence(&self, r: &Report<'_>, start: Start) -> String {
         let of = |test| self.metric(test);
-        let (quantity, votes) = (self.quantity(of), self.votes(r, of));
+        let (quantity, votes) = (self.quantity(of), self.votes(r, of, |_| true));
         let plain: Vec<Vote> = votes.iter().map(|(_, vote)| *vote).collect();
         let parts = split::split(&votes);
         sentence::lead(&self.phrase, quantity, &plain, parts.as_ref(), start)
@@ -152,12 +152,24 @@ impl<'r> Asked<'r> {
         } else {
             Metric::cost
         };
-        let votes: Vec<Vote> = self.votes(r, of).iter().map(|(_, vote)| *vote).collect();
+        // Where a CPU is full both are one finding, and the sentence has it.
+        let is_news = |c: &Compared| {
+            let cost = Metric::cost(c.a.group.workload.test);
+            let cost = r.analysis.comparison(c.a, c.b, cost);
+            cost.is_none_or(|cost| cost.counted)
+        };
+        let votes = self.votes(r, of, is_news);
+        let votes: Vec<Vote> = votes.iter().map(|(_, vote)| *vote).collect();
         sentence::second(&self.phrase, self.quantity(of), &votes)
     }
 
     /// The comparisons by one quantity, as they are counted.
-    fn votes(&self, r: &Report<'_>, of: impl Fn(Test) -> Metric) -> Vec<(&'r Compared, Vote)> {
+    fn votes(
+        &self,
+        r: &Report<'_>,
+        of: impl Fn(Test) -> Metric,
+        counts: impl Fn(&Compared) -> bool,
+    ) -> Vec<(&'r Compared, Vote)> {
         let vote = |c: &&'r Compared| {
             let test = c.a.group.workload.test;
             let metric = of(test);
@@ -167,7 +179,8 @@ impl<'r> Asked<'r> {
             let (verdict, ratio) = (found.result.verdict, found.result.ratio);
             Some((*c, Vote { verdict, ratio }))
         };
-        self.counted.iter().filter_map(vote).collect()
+        let counted = self.counted.iter().filter(|c| counts(c));
+        counted.filter_map(vote).collect()
     }
 
     fn is_at_rate(&self, r: &Report<'_>, c: &Compared) -> bool {
@@ -245,6 +258,20 @@ mod tests {
         (answer.sentence, answer.beside.unwrap_or_default())
     }
 
+    fn bound_by(mut run: crate::record::Run, bound: Bound) -> crate::record::Run {
+        let samples = run.cells.iter_mut().flat_map(|cell| &mut cell.samples);
+        samples.for_each(|sample| sample.bound = bound);
+        run
+    }
+
+    #[test]
+    fn where_a_cpu_is_full_the_cost_is_said_with_the_figure() {
+        let (_, beside) = said(&bound_by(fixture::run(), Bound::ReceiverCpu));
+        assert_eq!(beside, "");
+        let (_, beside) = said(&bound_by(fixture::run(), Bound::Nothing));
+        assert!(beside.contains("CPU per Gbit/s"), "{beside}");
+    }
+
     #[test]
     fn the_views_of_a_study_decide_which_question_is_answered_first() {
         for (name, run) in fixture::all() {
@@ -263,11 +290,11 @@ mod tests {
 
     #[test]
     fn where_the_question_is_the_cost_the_cost_comes_first() {
-        let (sentence, beside) = said(&fixture::cost());
+        let (sentence, beside) = said(&bound_by(fixture::cost(), Bound::Nothing));
         assert!(sentence.contains("CPU for the same work"), "{sentence}");
         assert!(sentence.contains("a VLAN on the same switch"), "{sentence}");
-        assert!(beside.contains("throughput"), "{beside}");
-        let (sentence, beside) = said(&fixture::run());
+        assert!(beside.contains("hroughput"), "{beside}");
+        let (sentence, beside) = said(&bound_by(fixture::run(), Bound::Nothing));
         assert!(sentence.contains("goodput"), "{sentence}");
         assert!(sentence.contains("a plain bridge"), "{sentence}");
         assert!(beside.contains("CPU per Gbit/s"), "{beside}");
@@ -295,9 +322,11 @@ mod tests {
 
     #[test]
     fn a_rate_that_both_sides_reached_says_nothing() {
-        let mut run = fixture::guests();
-        let samples = run.cells.iter_mut().flat_map(|cell| &mut cell.samples);
-        samples.for_each(|sample| sample.bound = Bound::Rate);
+        let mut run = bound_by(fixture::guests(), Bound::Rate);
+        // The fixture measures group after group; here all take turns.
+        for sample in run.cells.iter_mut().flat_map(|cell| &mut cell.samples) {
+            sample.started_unix_ms = fixture::STARTED + u64::from(sample.round) * 60_000;
+        }
         let (sentence, beside) = said(&run);
         assert!(sentence.ends_with("no two cells to compare."), "{sentence}");
         assert!(beside.starts_with("Jumbo frames save "), "{beside}");

@@ -1,23 +1,30 @@
 //! Two results held against each other, or two networks within one: has something become worse?
 //!
 //! The candidate is held against the baseline, cell by cell, by the figure of each cell's test and by its cost in CPU. Cells of
-//! one run were sampled in turn and are compared in pairs; those of two runs never are, and what changed between the runs besides
-//! the network (the machine, its load, its kernel) is in the ratio: [`machines`] names what can be seen of it.
+//! one run that were sampled in turn are compared in pairs and have verdicts, judged together. Those of two runs never are: what
+//! changed between the runs besides the network (the machine, its load, its kernel) is in the ratio, so there is no verdict.
+//! [`machines`] names what can be seen of it.
+//!
+//! A regression is a cell whose whole interval lies beyond the threshold. So noise alone seldom is one, and what the machine may
+//! change from run to run is the threshold's business.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::Axis;
+use super::families::{judge_together, resolution_percent};
 use super::machines;
 use super::network::{Network, check, sides};
 use super::pairs::{Pair, pairs};
+use super::run::{Compared, cells, in_turn};
 use crate::error::AnalysisError;
-use crate::record::{Cell, CellKey, Run};
-use crate::results::cell::is_measured;
+use crate::record::{Bound, Cell, CellKey, Run};
+use crate::results::cell::{bound, is_measured};
 use crate::results::folder;
 use crate::results::json::status;
 use crate::results::metric::Metric;
-use crate::stats::{self, Better, Comparison, Method, Verdict};
+use crate::stats::{self, Better, Comparison, Method, SIGNIFICANCE, Verdict, Why};
 
 /// What to compare: two result folders, or two networks.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +36,7 @@ pub struct CompareRequest {
     /// (baseline, candidate): these networks' cells, group by group; `None`: the same cells of both folders.
     /// Where one of them names a feature, the other one is as it comes unless it names one too.
     pub networks: Option<(Network, Network)>,
-    /// From how many per cent on a cell that is worse is a regression.
+    /// By how many per cent a cell has to be worse at least, its whole interval long, to be a regression.
     pub threshold_percent: f64,
 }
 
@@ -77,11 +84,15 @@ pub struct CompareRow {
     pub median_ratio: Option<f64>,
     /// 95 % interval of the ratio.
     pub ci95: Option<[f64; 2]>,
-    /// p-value of the permutation test.
+    /// p-value of the permutation test; null between two runs.
     pub p: Option<f64>,
-    /// The candidate against the baseline.
+    /// The same, adjusted for all rows.
+    pub q: Option<f64>,
+    /// The candidate against the baseline; between two runs there is none.
     pub verdict: Verdict,
-    /// Worse, and by more than the threshold.
+    /// Why there is no verdict, in words; null with one.
+    pub reason: Option<&'static str>,
+    /// The whole interval lies beyond the threshold, on the side that is worse.
     pub regression: bool,
 }
 
@@ -184,8 +195,45 @@ fn report(
         regressions: 0,
         failed: false,
     };
+    let mut rows = Vec::new();
     for pair in pairs(baseline, candidate, request.networks) {
-        compare_cells(&pair, candidate.is_none(), threshold, &mut report);
+        rows.extend(compare_cells(&pair, candidate.is_none(), &mut report));
+    }
+    let bound = |key: CellKey| {
+        let mut cells = baseline.cells.iter();
+        cells
+            .find(|cell| cell.key == key)
+            .map_or(Bound::default(), bound)
+    };
+    let (names, mut compared): (Vec<String>, Vec<Compared>) = rows.into_iter().unzip();
+    if candidate.is_none() {
+        judge_together(&mut compared, bound, resolution_percent(baseline));
+    }
+    let unsure = compared
+        .iter()
+        .filter(|one| one.result.ci95.is_none())
+        .count();
+    if unsure > 0 {
+        report.warnings.push(format!(
+            "{unsure} rows have too few samples for an interval: they can be no regression."
+        ));
+    }
+    let figures = |key: CellKey, run: &Run, metric: Metric| {
+        let cell = run.cells.iter().find(|cell| cell.key == key)?;
+        stats::mean(
+            &metric
+                .row(cell)
+                .into_iter()
+                .map(|(_, v)| v)
+                .collect::<Vec<_>>(),
+        )
+    };
+    for (name, one) in names.into_iter().zip(compared) {
+        let means = (
+            figures(one.b, baseline, one.metric),
+            figures(one.a, other, one.metric),
+        );
+        report.rows.push(row(name, &one, means, threshold));
     }
     if report.rows.is_empty() && report.missing.is_empty() {
         return Err(AnalysisError::NotComparable {
@@ -208,7 +256,12 @@ fn side(run: &Run, dir: &Path, network: Option<Network>) -> Side {
     }
 }
 
-fn compare_cells(pair: &Pair<'_>, one_run: bool, threshold: f64, report: &mut CompareReport) {
+/// The rows of two cells that belong together, with their name; what one side lacks goes into the report.
+fn compare_cells(
+    pair: &Pair<'_>,
+    one_run: bool,
+    report: &mut CompareReport,
+) -> Vec<(String, Compared)> {
     let (a, b) = (
         pair.a.filter(|c| is_measured(c)),
         pair.b.filter(|c| is_measured(c)),
@@ -221,15 +274,19 @@ fn compare_cells(pair: &Pair<'_>, one_run: bool, threshold: f64, report: &mut Co
     match (a, b) {
         (Some(a), Some(b)) => {
             let test = a.key.group.workload.test;
-            for metric in [Metric::primary(test), Metric::cost(test)] {
-                let row = row(&pair.name, (a, b), metric, one_run, threshold);
-                report.rows.extend(row);
-            }
+            let in_turn = one_run && in_turn(a, b);
+            let of = |metric| cells(Axis::Backend, b, a, metric, in_turn);
+            let metrics = [Metric::primary(test), Metric::cost(test)].into_iter();
+            return metrics
+                .filter_map(of)
+                .map(|one| (pair.name.clone(), one))
+                .collect();
         }
         (Some(_), None) => report.missing.push(missing("candidate", pair.b)),
         (None, Some(_)) => report.missing.push(missing("baseline", pair.a)),
         (None, None) => report.unmeasured.push(pair.name.clone()),
     }
+    Vec::new()
 }
 
 fn why(cell: Option<&Cell>) -> String {
@@ -242,50 +299,41 @@ fn why(cell: Option<&Cell>) -> String {
     }
 }
 
-/// `None` when neither side measured the quantity.
+/// `one` is the candidate's cell against the baseline's.
 fn row(
-    name: &str,
-    (a, b): (&Cell, &Cell),
-    metric: Metric,
-    one_run: bool,
+    name: String,
+    one: &Compared,
+    (mean_a, mean_b): (Option<f64>, Option<f64>),
     threshold: f64,
-) -> Option<CompareRow> {
-    let (baseline, candidate) = (metric.row(a), metric.row(b));
-    if baseline.is_empty() && candidate.is_empty() {
-        return None;
-    }
-    let values = |row: &[(u32, f64)]| row.iter().map(|&(_, v)| v).collect::<Vec<_>>();
-    let (values_a, values_b) = (values(&baseline), values(&candidate));
-    let better = metric.better();
-    let found = if one_run {
-        stats::compare(&candidate, &baseline, better)
-    } else {
-        stats::unpaired(&values_b, &values_a, better)
-    };
-    Some(CompareRow {
-        name: name.to_owned(),
-        cell_a: a.key,
-        cell_b: b.key,
-        metric: metric.key(),
-        better,
-        primary: metric == Metric::primary(a.key.group.workload.test),
-        mean_a: stats::mean(&values_a),
-        mean_b: stats::mean(&values_b),
-        regression: is_regression(&found, better, threshold),
+) -> CompareRow {
+    let found = &one.result;
+    CompareRow {
+        name,
+        cell_a: one.b,
+        cell_b: one.a,
+        metric: one.metric.key(),
+        better: found.better,
+        primary: one.metric == Metric::primary(one.a.group.workload.test),
+        mean_a,
+        mean_b,
+        regression: is_regression(found, threshold),
         method: found.method,
         pairs: found.pairs,
         median_ratio: found.ratio,
         ci95: found.ci95,
         p: found.p,
+        q: found.q,
         verdict: found.verdict,
-    })
+        reason: found.reason.map(Why::words),
+    }
 }
 
-/// Worse, and the median ratio is beyond the threshold.
-fn is_regression(found: &Comparison, better: Better, threshold_percent: f64) -> bool {
-    let loss = found.ratio.map(|ratio| match better {
-        Better::Higher => 1.0 - ratio,
-        Better::Lower => ratio - 1.0,
+/// The whole interval is worse by more than the threshold. In pairs, chance is ruled out for all rows together besides.
+fn is_regression(found: &Comparison, threshold_percent: f64) -> bool {
+    let least_loss = found.ci95.map(|[low, high]| match found.better {
+        Better::Higher => 1.0 - high,
+        Better::Lower => low - 1.0,
     });
-    found.verdict == Verdict::Worse && loss.is_some_and(|loss| 100.0 * loss > threshold_percent)
+    least_loss.is_some_and(|loss| 100.0 * loss > threshold_percent)
+        && (found.method == Method::Unpaired || found.q.is_some_and(|q| q <= SIGNIFICANCE))
 }

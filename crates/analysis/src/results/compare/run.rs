@@ -1,14 +1,14 @@
 //! Which cells of a run are compared with which.
 //!
-//! Within a group the cells differ in the backend alone and were sampled in turn: their samples of
-//! one round are pairs. Across groups (8900 against 1500, offload on against off, 8 instances against
-//! 1) the two sides of a round are pairs only where the clock shows that they were sampled in turn.
+//! Cells that were sampled in turn have pairs: their samples of one round. Whether they were is read from the clock in the
+//! samples, and not from the plan: so it holds for a run that was broken off, and for a record of another version.
 
 use super::axis::{Axis, model_a, neighbours};
-use crate::record::{BackendName, Cell, CellKey, Feature, GroupKey, Run};
+use super::question::Question;
+use crate::record::{BackendName, Cell, CellKey, Feature, GroupKey, Run, footing};
 use crate::results::cell::is_measured;
 use crate::results::metric::Metric;
-use crate::stats::{Comparison, compare, unpaired};
+use crate::stats::{Comparison, Why, compare, unpaired};
 use crate::study::View;
 
 /// One comparison: cell A against cell B by one metric.
@@ -22,8 +22,23 @@ pub struct Compared {
     pub a: CellKey,
     /// The cell that it is held against.
     pub b: CellKey,
+    /// The question that it answers; the comparisons of one question are judged together.
+    pub question: Question,
+    /// It is counted among those. The cost of two cells that both fill a CPU is not: it says what their figure says.
+    pub counted: bool,
+    /// Why the two do not stand on equal footing; `None`: they do.
+    pub footing: Option<String>,
     /// Ratio, interval and verdict.
     pub result: Comparison,
+}
+
+impl Compared {
+    /// Why there is neither a difference nor sameness; `None` where there is one of them.
+    pub fn reason(&self) -> Option<String> {
+        let why = self.result.reason?;
+        let footing = self.footing.clone().filter(|_| why == Why::UnequalFooting);
+        Some(footing.unwrap_or_else(|| why.words().to_owned()))
+    }
 }
 
 /// The backends that the others are held against.
@@ -102,7 +117,7 @@ pub(in crate::results) fn all(run: &Run, groups: &[GroupKey]) -> Vec<Compared> {
     out
 }
 
-/// Compares two cells by one metric; `None` when one was not measured.
+/// Compares two cells by one metric, without a verdict yet; `None` when one was not measured.
 pub(in crate::results) fn one(
     run: &Run,
     axis: Axis,
@@ -111,21 +126,43 @@ pub(in crate::results) fn one(
     metric: Metric,
 ) -> Option<Compared> {
     let (side_a, side_b) = (measured(run, a)?, measured(run, b)?);
-    let (rows_a, rows_b) = (metric.row(side_a), metric.row(side_b));
+    cells(axis, side_a, side_b, metric, in_turn(side_a, side_b))
+}
+
+/// Compares two cells, in pairs where they were sampled in turn; `None` when one has no such quantity.
+pub(super) fn cells(
+    axis: Axis,
+    a: &Cell,
+    b: &Cell,
+    metric: Metric,
+    in_turn: bool,
+) -> Option<Compared> {
+    let (rows_a, rows_b) = (metric.row(a), metric.row(b));
     if rows_a.is_empty() || rows_b.is_empty() {
         return None;
     }
-    let result = if a.group == b.group || in_turn(side_a, side_b) {
+    let result = if in_turn {
         compare(&rows_a, &rows_b, metric.better())
     } else {
         let values = |row: &[(u32, f64)]| row.iter().map(|&(_, v)| v).collect::<Vec<_>>();
         unpaired(&values(&rows_a), &values(&rows_b), metric.better())
     };
+    // Between networks alone: one network in two settings is the setting's own doing.
+    let footing = (a.key.backend != b.key.backend)
+        .then(|| footing::unequal(a, b))
+        .flatten();
+    let result = match footing {
+        Some(_) => result.without_verdict(Why::UnequalFooting),
+        None => result,
+    };
     Some(Compared {
         axis,
         metric,
-        a,
-        b,
+        footing,
+        a: a.key,
+        b: b.key,
+        question: Question::of(axis, &a.key, &b.key),
+        counted: true,
         result,
     })
 }
@@ -204,8 +241,9 @@ fn measured(run: &Run, key: CellKey) -> Option<&Cell> {
         .find(|cell| cell.key == key && is_measured(cell))
 }
 
-/// Were the two cells sampled in turn, each round of both before the next round of either?
-fn in_turn(a: &Cell, b: &Cell) -> bool {
+/// Were the two cells sampled in turn, each round of both before the next round of either? One round alone does not show it;
+/// the cells of a group always are.
+pub(super) fn in_turn(a: &Cell, b: &Cell) -> bool {
     let mut rounds: Vec<(u32, u64, u64)> = a
         .counted()
         .filter_map(|x| {
@@ -218,5 +256,6 @@ fn in_turn(a: &Cell, b: &Cell) -> bool {
         })
         .collect();
     rounds.sort_unstable();
-    rounds.len() > 1 && rounds.windows(2).all(|w| matches!(w, [x, y] if x.2 < y.1))
+    let turns = rounds.windows(2).all(|w| matches!(w, [x, y] if x.2 < y.1));
+    turns && (rounds.len() > 1 || a.key.group == b.key.group)
 }

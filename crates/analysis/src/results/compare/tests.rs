@@ -1,10 +1,14 @@
 //! Comparisons of folders that the fixtures fill.
 
+use std::collections::BTreeSet;
+
 use tempfile::TempDir;
 
 use super::*;
 use crate::error::AnalysisError;
+use crate::plan::{Block, Plan, order};
 use crate::record::{BackendName, CellKey, CellStatus, Feature, Run};
+use crate::results::Analysis;
 use crate::results::fixture;
 use crate::results::folder::Folder;
 use crate::stats::{Method, Verdict};
@@ -71,12 +75,11 @@ fn a_run_against_itself_has_no_regression() {
         report.missing
     );
     assert_eq!(report.rows.len(), 2 * run.cells.len());
-    assert!(
-        report
-            .rows
-            .iter()
-            .all(|row| row.verdict == Verdict::CannotTell)
-    );
+    for row in &report.rows {
+        // Two runs are not sampled in turn, even where one is the other.
+        assert_eq!(row.verdict, Verdict::NotComparable);
+        assert_eq!((row.p, row.reason), (None, Some("not sampled in turn")));
+    }
     assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
 }
 
@@ -97,9 +100,27 @@ fn what_is_worse_beyond_the_threshold_is_a_regression() {
         assert_eq!(row.method, Method::Unpaired);
     }
     // 15 % worse, and 20 % are allowed.
-    let report = folders(&run, &slow, 20.0);
-    assert!(!report.failed);
-    assert!(report.rows.iter().any(|row| row.verdict == Verdict::Worse));
+    assert!(!folders(&run, &slow, 20.0).failed);
+    // The estimate is beyond the threshold, and a part of the interval is not.
+    let close = folders(&run, &slow, 14.5);
+    let of_ours = |row: &&CompareRow| is_ours(row) && row.primary;
+    for row in close.rows.iter().filter(of_ours) {
+        assert_eq!(row.regression, row.ci95.unwrap()[1] < 0.855, "{row:?}");
+    }
+    assert!(close.regressions < report.regressions);
+    // Too few samples for an interval are no regression, and that is said.
+    let mut short = slow.clone();
+    for cell in &mut short.cells {
+        cell.samples.truncate(4);
+    }
+    let report = folders(&run, &short, 0.0);
+    assert!(
+        !report.failed
+            && report
+                .warnings
+                .iter()
+                .any(|w| w.contains("too few samples"))
+    );
     // The other way round it became better.
     assert!(!folders(&slow, &run, 0.0).failed);
 }
@@ -261,4 +282,61 @@ fn what_cannot_be_compared_says_what_to_give() {
     assert!(ask(None, both, f64::NAN).contains("threshold"));
     assert!(ask(Some(dir.path().join("none")), None, 5.0).contains("none"));
     assert!(ask(None, Some(("bridge", "bridge")), 5.0).contains("no cell"));
+}
+
+/// The clock of a run as the bench takes it.
+fn clocked(mut run: Run) -> (Run, Plan) {
+    let plan = Plan::new(run.matrix());
+    let mut clock = fixture::STARTED;
+    for turn in plan.blocks.iter().flat_map(Block::turns) {
+        let counts: Vec<usize> = turn.iter().map(|work| work.cells.len()).collect();
+        let rounds = turn.iter().map(|work| work.samples).max().unwrap();
+        for round in 0..=rounds {
+            for (workload, cell) in order(&counts, round) {
+                clock += 1_000;
+                let key = turn[workload].cells[cell];
+                let cells = run.cells.iter_mut().filter(|cell| cell.key == key);
+                for sample in cells.flat_map(|cell| &mut cell.samples) {
+                    if sample.round == round {
+                        sample.started_unix_ms = clock;
+                    }
+                }
+            }
+        }
+    }
+    (run, plan)
+}
+
+#[test]
+fn what_takes_turns_in_the_plan_has_pairs_and_nothing_else() {
+    let mut axes = BTreeSet::new();
+    for (name, run) in fixture::all() {
+        let (run, plan) = clocked(run);
+        let turns = plan.turns();
+        for one in &Analysis::of(&run).comparisons {
+            let turn = |key| turns.iter().position(|turn| turn.contains(&key));
+            let in_turn = turn(one.a) == turn(one.b) && turn(one.a).is_some();
+            let many = one.result.pairs != 1;
+            assert_eq!(
+                one.result.method == Method::Paired,
+                in_turn && many,
+                "{name}: {:?}, {} against {}",
+                one.axis,
+                one.a,
+                one.b
+            );
+            if in_turn {
+                axes.insert(one.axis);
+            }
+        }
+    }
+    for axis in [
+        Axis::Mtu,
+        Axis::Offload,
+        Axis::Instances,
+        Axis::Bytes,
+        Axis::Feature,
+    ] {
+        assert!(axes.contains(&axis), "{axis:?}");
+    }
 }
