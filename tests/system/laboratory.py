@@ -26,7 +26,7 @@ SECONDS = 0.4
 
 def write_study(directory, backends, groups, samples=1, seconds=SECONDS, name="tiny", **more):
     """A study file whose quick matrix is its whole one."""
-    matrix = {"samples": samples, "seconds": seconds, "warm_up_seconds": 0.2, "backends": list(backends),
+    matrix = {"samples": samples, "seconds": seconds, "warm_up_seconds": 0.2, "networks": list(backends),
               "groups": groups, **more}
     path = Path(directory) / f"{name}.yaml"
     path.write_text(yaml.safe_dump({"name": name, "title": f"The study {name}", "question": "Does it run?",
@@ -63,7 +63,7 @@ class Result:
 
     def counted(self, backend=None):
         return [sample for sample in self.samples if sample["discarded"] is None
-                and backend in (None, sample["cell"]["backend"])]
+                and backend in (None, sample["cell"]["network"])]
 
 
 def run_study(path, directory, *words, expect=0, timeout=150):

@@ -28,13 +28,13 @@ def test_in_every_overloaded_cell_sent_is_received_and_named_losses(tmp_path, ba
     losses = 0
     for sample in result.samples:
         found, cell = sample["accounting"], sample["cell"]
-        told = (cell["backend"], cell["test"], found)
+        told = (cell["network"], cell["test"], found)
         assert found["sent"] > 1000 and found["received"] > 0, told
         assert found["sent"] == found["received"] + sum(found["lost"].values()) + found["unexplained"], told
         assert all(count > 0 and NAMED.match(name) for name, count in found["lost"].items()), told
         assert found["duplicates"] == 0, told
         # The kernel's own devices may drop without a counter; ours never does.
-        if cell["backend"].startswith("overlane") or cell["backend"] == "bridge":
+        if cell["network"].startswith("overlane") or cell["network"] == "bridge":
             assert found["unexplained"] == 0, told
         else:
             assert abs(found["unexplained"]) <= found["sent"] // 100, told
@@ -43,7 +43,7 @@ def test_in_every_overloaded_cell_sent_is_received_and_named_losses(tmp_path, ba
     for cell in data["cells"]:
         # The cell's own sums are those of its samples.
         mine = [sample["accounting"] for sample in result.counted()
-                if (sample["cell"]["backend"], sample["cell"]["test"], sample["cell"]["bytes"])
-                == (cell["backend"], cell["test"], cell["bytes"])]
+                if (sample["cell"]["network"], sample["cell"]["test"], sample["cell"]["bytes"])
+                == (cell["network"], cell["test"], cell["bytes"])]
         for key in ("sent", "received", "unexplained"):
             assert cell["accounting"][key] == sum(each[key] for each in mine), (cell["name"], key)

@@ -39,7 +39,7 @@ def test_every_network_proves_its_path_and_carries_traffic_or_says_why_not(tmp_p
     data = run_study(study, tmp_path / "result").data
     found = {}
     for cell in data["cells"]:
-        found.setdefault(cell["backend"], []).append(cell)
+        found.setdefault(cell["network"], []).append(cell)
     assert set(found) == set(PROOFS)
     for backend, cells in found.items():
         for cell in cells:
@@ -63,5 +63,5 @@ def test_the_answer_for_programs_is_the_result_and_nothing_else(tmp_path):
 
 
 def test_a_backend_that_nobody_knows_is_refused_with_those_there_are():
-    done = overlane("lab", "run", "jumbo-vxlan", "--backends", "bridge,vlan", expect=2)
-    assert "no backend `vlan`" in done.stderr and "overlane-vlan" in done.stderr
+    done = overlane("lab", "run", "jumbo-vxlan", "--networks", "bridge,vlan", expect=2)
+    assert "no network `vlan`" in done.stderr and "overlane-vlan" in done.stderr

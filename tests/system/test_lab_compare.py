@@ -37,11 +37,11 @@ def test_what_became_worse_is_a_regression_and_what_did_not_is_none(tmp_path):
 
     def much_lower(sample):
         # So much that no noise of a busy machine hides it.
-        if sample["cell"]["backend"] == WORSE:
+        if sample["cell"]["network"] == WORSE:
             sample["goodput_gbps"] *= 0.02
 
     def slightly_lower(sample):
-        if sample["cell"]["backend"] == WORSE:
+        if sample["cell"]["network"] == WORSE:
             sample["goodput_gbps"] *= 0.999
 
     same = copy(result, tmp_path / "same", lambda sample: None)
@@ -54,7 +54,7 @@ def test_what_became_worse_is_a_regression_and_what_did_not_is_none(tmp_path):
     text, answer = compared(result.directory, worse, expect=1)
     assert "regression" in text and answer["failed"] and answer["regressions"] == 1
     (row,) = [row for row in answer["rows"] if row["regression"]]
-    assert (row["cell_b"]["backend"], row["metric"]) == (WORSE, "goodput_gbps")
+    assert (row["cell_b"]["network"], row["metric"]) == (WORSE, "goodput_gbps")
     assert row["median_ratio"] < 0.2 and row["verdict"] == "worse"
     # What is allowed is no regression, and the other way round it became better.
     assert not compared(result.directory, worse, "--threshold", 99.9, expect=0)[1]["failed"]
@@ -85,7 +85,7 @@ def less_than_before(result, tmp_path):
     target = tmp_path / "fewer"
     shutil.copytree(result.directory, target)
     record = json.loads((target / "run.json").read_text())
-    record["cells"] = [cell for cell in record["cells"] if cell["backend"] != WORSE]
+    record["cells"] = [cell for cell in record["cells"] if cell["network"] != WORSE]
     (target / "run.json").write_text(json.dumps(record))
     text, answer = compared(result.directory, target, expect=1)
     assert answer["missing"] and WORSE in answer["missing"][0]["name"] and "missing" in text

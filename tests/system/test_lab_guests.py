@@ -116,7 +116,7 @@ def test_a_relay_that_finds_its_device_taken_says_so(lab):
 def test_a_study_of_containers_and_virtual_machines(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vxlan"], [
         group("tcp_stream", 131072, guests=["veth", "tap"]),
-        group("udp_stream", 200, rate_pps=[2000], guests=["tap"], backends=["overlane-vxlan"]),
+        group("udp_stream", 200, rate_pps=[2000], guests=["tap"], networks=["overlane-vxlan"]),
     ])
     data = run_study(study, tmp_path / "result").data
     assert len(data["cells"]) == 5
@@ -165,7 +165,7 @@ def test_a_relay_that_is_killed_fails_its_cell_alone(tmp_path):
         kept = len(study.result.counted("overlane-vxlan"))
         os.kill(min(found), signal.SIGKILL)
         assert study.end() == 0, study.text()
-        cells = {cell["backend"]: cell for cell in study.result.cells}
+        cells = {cell["network"]: cell for cell in study.result.cells}
         assert cells["bridge"]["status"] == "ok" and cells["bridge"]["samples"] == 4
         failed = cells["overlane-vxlan"]
         assert failed["status"] == "failed"

@@ -30,7 +30,7 @@ def streams(tmp_path, *backends, samples=SAMPLES, seconds=0.5):
 
 
 def cells(result):
-    return {cell["backend"]: cell for cell in result.cells}
+    return {cell["network"]: cell for cell in result.cells}
 
 
 def complete(result, *backends, samples=SAMPLES):
@@ -111,7 +111,7 @@ def test_an_ovs_that_dies_fails_its_cell_alone(tmp_path, before):
 
 
 def figures(samples):
-    return {(sample["cell"]["backend"], sample["round"], sample["started_unix_ms"]): sample["goodput_gbps"]
+    return {(sample["cell"]["network"], sample["round"], sample["started_unix_ms"]): sample["goodput_gbps"]
             for sample in samples}
 
 

@@ -29,7 +29,7 @@ MATRIX = """
   samples: 6
   seconds: 0.5
   warm_up_seconds: 0.5
-  backends: [direct, bridge]
+  networks: [direct, bridge]
   groups:
     - { tests: [tcp_stream], bytes: [65536] }
     - { tests: [tcp_rr], bytes: [64] }
@@ -122,7 +122,7 @@ def test_the_answers_lead_to_rows_that_are_there(page):
                        ".filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length") == 0
     # A link into folded rows opens them.
     assert page.script("""
-        const link = document.querySelector('#answer a[href^="#cmp-"]');
+        const link = document.querySelector('#questions a[href^="#cmp-"]');
         const row = document.getElementById(link.getAttribute('href').slice(1));
         const folded = row.closest('details'), before = folded.open;
         location.hash = link.getAttribute('href');
@@ -134,16 +134,27 @@ def test_every_chart_has_its_data(page):
     charts = page.script("""
         return [...document.querySelectorAll('figure')].map(figure => ({
             id: figure.id,
-            marks: figure.querySelectorAll('svg .mark').length,
-            name: figure.querySelector('svg > title').textContent,
-            words: figure.querySelector('svg > desc').textContent,
-            role: figure.querySelector('svg').getAttribute('role'),
+            marks: figure.querySelectorAll('[role=img] .mark').length,
+            name: figure.querySelector('figcaption strong').textContent,
+            words: figure.querySelector('[role=img]').getAttribute('aria-label')
+                || figure.querySelector('svg > desc').textContent,
             rows: figure.querySelectorAll('details tbody tr').length,
         }))""")
     assert {"chart-goodput_gbps-0", "chart-transactions_per_second-1"} <= {chart["id"] for chart in charts}
     for chart in charts:
-        assert chart["role"] == "img" and chart["name"] and chart["words"], chart
+        assert chart["name"] and chart["words"], chart
         assert chart["marks"] > 0 and chart["rows"] > 0, chart
+
+
+def test_the_answer_is_the_first_thing_to_read_and_the_rest_is_folded(page):
+    said = page.script("""
+        const answer = document.querySelector('.answer');
+        return {sentence: answer.textContent, bottom: answer.getBoundingClientRect().bottom, height: innerHeight,
+                trust: document.querySelector('.trust').textContent,
+                open: document.querySelectorAll('details[open]').length};
+    """)
+    assert said["sentence"].endswith(".") and said["bottom"] < said["height"]
+    assert said["trust"].startswith("Trust: ") and said["open"] == 0
 
 
 def test_tables_sort_by_their_heads(page):

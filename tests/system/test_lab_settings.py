@@ -74,7 +74,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
     backends = ["kernel-vxlan", "overlane-vxlan"]
     study = write_study(tmp_path, backends, [group("tcp_rr", 64)], samples=6, seconds=0.2)
     data = all_measured(run_study(study, tmp_path / "result", "--tuning", "alike,best"), 4)
-    assert {(cell["backend"], cell["tuning"]) for cell in data["cells"]} == {
+    assert {(cell["network"], cell["tuning"]) for cell in data["cells"]} == {
         (backend, tuning) for backend in backends for tuning in ("alike", "best")}
     for cell in data["cells"]:
         assert cell["asymmetries"] == [] and "no outer UDP checksum" in cell["proof"], cell["name"]
@@ -89,7 +89,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
         assert [(hop["outer_checksum"], hop["learning"], hop["rps_cpus"]) for hop in tunnels] == [(False, not best, [])] * 2
         bridges = {hop["bridge_netfilter"] for hop in hops["kernel-vxlan", best] if hop["device"] == "br0"}
         assert bridges <= {False, None}
-    held = {(each["cell_a"]["backend"], each["method"]) for each in data["comparisons"] if each["axis"] == "tuning"}
+    held = {(each["cell_a"]["network"], each["method"]) for each in data["comparisons"] if each["axis"] == "tuning"}
     assert held == {(backend, "paired") for backend in backends}
 
 
@@ -106,12 +106,12 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
     study = write_study(tmp_path, ["bridge", "overlane-vxlan"], [group("tcp_rr", 64)], samples=6, seconds=0.2)
     result = run_study(study, tmp_path / "result", "--hosts", 1, "--against-itself")
     data = all_measured(result, 4)
-    assert {(cell["backend"], cell["copy"]) for cell in data["cells"]} == {
+    assert {(cell["network"], cell["copy"]) for cell in data["cells"]} == {
         (backend, copy) for backend in ("bridge", "overlane-vxlan") for copy in (0, 1)}
     assert {cell["hosts"] for cell in data["cells"]} == {1}
     itself = [each for each in data["comparisons"]
               if each["axis"] == "itself" and each["metric"] == "transactions_per_second"]
-    assert {each["cell_a"]["backend"] for each in itself} == {"bridge", "overlane-vxlan"}
+    assert {each["cell_a"]["network"] for each in itself} == {"bridge", "overlane-vxlan"}
     for each in itself:
         assert (each["cell_a"]["copy"], each["cell_b"]["copy"]) == (1, 0)
         assert each["method"] == "paired" and each["pairs"] == 6
@@ -121,9 +121,9 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
 @pytest.mark.overloads
 def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vlan", "overlane-geneve"], [
-        group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], backends=["overlane-geneve"]),
-        group("frame_stream", 256, vnis=[64], rate_pps=[RATE], backends=["overlane-vlan"]),
-        group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], backends=["bridge"]),
+        group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], networks=["overlane-geneve"]),
+        group("frame_stream", 256, vnis=[64], rate_pps=[RATE], networks=["overlane-vlan"]),
+        group("frame_stream", 256, far_end=["tester"], rate_pps=[RATE], networks=["bridge"]),
     ])
     data = all_measured(run_study(study, tmp_path / "result"), 4)
     for cell in data["cells"]:
@@ -132,8 +132,8 @@ def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
         assert found["sent"] == found["received"] + sum(found["lost"].values()) + found["unexplained"]
         assert found["unexplained"] == 0, (cell["name"], found)
         # A frame, with its tag or tunnel. A question of ARP may be among them.
-        assert mean(cell, "underlay_packet_bytes") == pytest.approx(ON_THE_WIRE[cell["backend"]], rel=0.005), cell["name"]
-    assert {(cell["backend"], cell["vnis"], cell["far_end"]) for cell in data["cells"]} == {
+        assert mean(cell, "underlay_packet_bytes") == pytest.approx(ON_THE_WIRE[cell["network"]], rel=0.005), cell["name"]
+    assert {(cell["network"], cell["vnis"], cell["far_end"]) for cell in data["cells"]} == {
         ("overlane-geneve", 1, "host"), ("overlane-geneve", 64, "host"), ("overlane-vlan", 64, "host"),
         ("bridge", 1, "tester")}
 

@@ -13,10 +13,10 @@ pub enum AnalysisError {
         /// The names that exist.
         known: String,
     },
-    /// No backend, or no feature, has that name.
+    /// No network, or no feature, has that name.
     #[error("there is no {what} `{name}` (known: {known})")]
     UnknownName {
-        /// `backend` or `feature`.
+        /// `network` or `feature`.
         what: &'static str,
         /// The name that was asked for.
         name: String,

@@ -18,7 +18,7 @@ matrix:
   samples: 6
   seconds: 1
   warm_up_seconds: 0.5
-  backends: [bridge, overlane-vxlan]
+  networks: [bridge, overlane-vxlan]
   groups:
     - { tests: [tcp_stream], bytes: [1024, 131072], mtu: [standard, jumbo] }
     - { tests: [udp_stream], bytes: [64], rate_pps: [10000] }
@@ -26,7 +26,7 @@ quick:
   samples: 2
   seconds: 0.5
   warm_up_seconds: 0.2
-  backends: [bridge, overlane-vxlan]
+  networks: [bridge, overlane-vxlan]
   groups:
     - { tests: [tcp_stream], bytes: [131072] }
 ";
@@ -230,7 +230,7 @@ fn a_file_that_is_no_study_is_refused_without_harm() {
 fn a_plan_counts_cells_and_time_and_measures_nothing() {
     let (_folder, path) = study(GOOD);
     let plan = json(&run(&["lab", "plan", &path, "--json"]));
-    // Two backends; two sizes at two MTUs, and one rate.
+    // Two networks; two sizes at two MTUs, and one rate.
     assert_eq!(plan["cells"], 10, "{plan:#}");
     assert_eq!(
         (&plan["samples"], &plan["quick"]),
@@ -285,9 +285,10 @@ fn options_change_the_plan_and_nonsense_is_wrong_usage() {
         .concat()))
     };
     assert_eq!(
-        plan(&["--backends", "bridge,kernel-vxlan,overlane-geneve"])["cells"],
+        plan(&["--networks", "bridge,kernel-vxlan,overlane-geneve"])["cells"],
         3
     );
+    assert_eq!(plan(&["--backends", "bridge"])["cells"], 1, "the old word");
     assert_eq!(plan(&["--against-itself"])["cells"], 4);
     assert_eq!(plan(&["--tuning", "alike,best"])["cells"], 4);
     let changed = plan(&[
@@ -312,7 +313,7 @@ fn options_change_the_plan_and_nonsense_is_wrong_usage() {
         (&Value::from(3), &Value::from(2), &Value::from("ipv6"))
     );
     for wrong in [
-        &["--backends", "bridge,vlan"][..],
+        &["--networks", "bridge,vlan"][..],
         &["--hosts", "0"],
         &["--pairs", "many"],
         &["--inner", "ipx"],
@@ -387,9 +388,9 @@ fn networks_to_compare_are_two_that_there_are() {
     let dir = empty.path().to_str().unwrap();
     for (networks, words) in [
         ("bridge", "a comma"),
-        ("bridge,vlan", "no backend `vlan`"),
-        ("bridge,", "no backend ``"),
-        ("bridge,bridge,bridge", "no backend"),
+        ("bridge,vlan", "no network `vlan`"),
+        ("bridge,", "no network ``"),
+        ("bridge,bridge,bridge", "no network"),
     ] {
         let output = run(&["lab", "compare", dir, "--networks", networks]);
         assert_eq!(code(&output), 2, "{networks}");

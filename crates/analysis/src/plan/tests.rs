@@ -264,7 +264,7 @@ fn the_summary_adds_up() {
             assert!(refused.is_empty(), "{}: {refused:?}", study.name);
             let json = serde_json::to_value(&summary).unwrap();
             assert_eq!(
-                json["blocks"][0]["cells"][0]["backend"],
+                json["blocks"][0]["cells"][0]["network"],
                 study_first(&study, quick)
             );
         }

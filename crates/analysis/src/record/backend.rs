@@ -122,7 +122,7 @@ impl FromStr for BackendName {
     type Err = AnalysisError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        super::named("backend", &Self::ALL, Self::as_str, text)
+        super::named("network", &Self::ALL, Self::as_str, text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The dimensions of a cell: which network, what it carries, and how the place around it is set up.
 //!
 //! ```text
-//! CellKey = backend + copy + GroupKey          the cells of one comparison differ in the backend alone
+//! CellKey = network + copy + GroupKey          the cells of one comparison differ in the network alone
 //! GroupKey = Workload + Setting                what is sent, and between whom
 //! Setting                                      what a topology is built from: cells with the same one share it
 //! ```
@@ -225,7 +225,8 @@ impl fmt::Display for Setting {
 /// The dimensions of one cell of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CellKey {
-    /// The thing that is measured.
+    /// The network that is measured.
+    #[serde(rename = "network", alias = "backend")]
     pub backend: BackendName,
     /// 0; 1 for the second of a network that is measured against itself.
     #[serde(default)]
@@ -304,6 +305,28 @@ impl fmt::Display for GroupKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_says_backend_is_read() {
+        let group = GroupKey {
+            workload: Workload {
+                test: super::super::Test::TcpRr,
+                bytes: 64,
+                instances: 8,
+                buffer_bytes: None,
+                rate_pps: None,
+                rate_mbps: None,
+                search: None,
+            },
+            setting: Setting::default(),
+        };
+        let key = group.cell(BackendName::Bridge);
+        let mut record = serde_json::to_value(key).unwrap();
+        let name = record.as_object_mut().unwrap().remove("network").unwrap();
+        assert_eq!(name, "bridge");
+        record["backend"] = name;
+        assert_eq!(serde_json::from_value::<CellKey>(record).unwrap(), key);
+    }
 
     #[test]
     fn a_record_from_before_virtual_machines_is_of_containers() {

@@ -6,6 +6,7 @@
 use crate::record::BackendName;
 use crate::stats::Verdict;
 
+use crate::report::answer::Trust;
 use crate::report::draw::Drawing;
 
 /// A part of the page with a heading.
@@ -22,6 +23,10 @@ pub(in crate::report) struct Section {
 pub(in crate::report) enum Block {
     /// A heading inside of the section.
     Heading(String),
+    /// The answer, and what stands beside it.
+    Answer(String, Option<String>),
+    /// How far to trust it.
+    Trust(Trust),
     /// A paragraph.
     Text(Line),
     /// A paragraph in small print: how to read what follows.

@@ -73,8 +73,9 @@ pub(in crate::report) const GLOSSARY: [(&str, &str); 11] = [
         "The samples do not say; at least 6 pairs are needed to say anything.",
     ),
     (
-        "Tester bound",
-        "The traffic tool does no better without a network between: the network’s own limit may be higher.",
+        "Bound by",
+        "What held the figure down: a full CPU of the sending or the receiving host, the traffic tool, the rate that was asked \
+         for; nothing: no CPU was full.",
     ),
 ];
 

@@ -8,6 +8,7 @@
 //! Everything here turns an [`Analysis`] into text; nothing is computed but the choice of words and
 //! digits. The page needs no network; its script only sorts tables.
 
+mod answer;
 mod block;
 mod draw;
 mod glossary;
@@ -20,6 +21,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+
+pub use answer::{Answer, Level, Trust};
 
 use crate::results::Analysis;
 

@@ -22,6 +22,16 @@ pub(in crate::report) const fn mark(verdict: Verdict) -> &'static str {
     }
 }
 
+/// The class that colours a verdict.
+pub(in crate::report) const fn tone(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Same => "same",
+        Verdict::CannotTell | Verdict::NotComparable => "cannot",
+    }
+}
+
 /// Names of groups and cells that say what varies in this run and nothing else, and the anchors of the page.
 pub(in crate::report) struct Names {
     varies: Vec<Dimension>,

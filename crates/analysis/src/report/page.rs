@@ -1,13 +1,13 @@
 //! The order of the report: what stands on the first page, and what follows.
 
-use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, GuestKind, Test};
+use crate::record::{BackendName, CellKey, Encapsulation, GroupKey, Test};
 use crate::results::{Analysis, Axis, CellFigures, Compared, Metric};
 use crate::study::View;
 
-use crate::report::block::{Block, Line, Section, Span};
-use crate::report::glossary::{VIRTUAL, VIRTUAL_MACHINES, describe};
+use crate::report::answer::{Asked, screen};
+use crate::report::block::{Block, Section};
+use crate::report::glossary::VIRTUAL;
 use crate::report::names::Names;
-use crate::report::numbers::{duration, utc};
 use crate::report::sections::{
     accounting, answers, cells, charts, comparisons, cpus, footing, heat, host, latency, published,
     searches, unmeasured,
@@ -25,8 +25,10 @@ pub(in crate::report) struct Page {
     pub(in crate::report) title: String,
     /// What comes before the first section.
     pub(in crate::report) intro: Vec<Block>,
-    /// The sections in their order; those without data are left out.
-    pub(in crate::report) sections: Vec<Section>,
+    /// What everybody reads: the answer, and what the run says besides.
+    pub(in crate::report) front: Vec<Section>,
+    /// The evidence, which opens on demand; sections without data are left out.
+    pub(in crate::report) appendix: Vec<Section>,
     /// The last line.
     pub(in crate::report) footer: String,
 }
@@ -36,12 +38,18 @@ impl Page {
     pub(in crate::report) fn of(analysis: &Analysis<'_>) -> Self {
         let report = Report::of(analysis);
         let r = &report;
-        let mut sections = vec![
-            section("answer", "The answer", answers::blocks(r)),
-            section("matrix", "The matrix at a glance", heat::blocks(r)),
+        let first = Asked::first(r);
+        let mut front = vec![
+            section("answer", "The answer", screen::blocks(r, &first)),
+            section(
+                "questions",
+                "What the run says besides",
+                answers::blocks(r, &first),
+            ),
         ];
-        sections.extend(views::sections(r));
-        sections.extend([
+        let mut appendix = vec![section("matrix", "The matrix at a glance", heat::blocks(r))];
+        appendix.extend(views::sections(r));
+        appendix.extend([
             section("charts", "Figures and what they cost", charts::figures(r)),
             section("latency", "Latency", latency::blocks(r)),
             section("underlay", "Packets on the underlay", charts::underlay(r)),
@@ -71,12 +79,15 @@ impl Page {
             section("host", "The machine", host::blocks(r)),
             section("repeat", "Repeat it", host::repeat(r)),
         ]);
-        sections.retain(|section| !section.blocks.is_empty());
+        for all in [&mut front, &mut appendix] {
+            all.retain(|section| !section.blocks.is_empty());
+        }
         Self {
             over: format!("Overlane laboratory · study {}", analysis.run.study.name),
             title: analysis.run.study.title.clone(),
-            intro: intro(r),
-            sections,
+            intro: vec![Block::Hint(analysis.run.study.question.clone())],
+            front,
+            appendix,
             footer: format!("Overlane {}. {VIRTUAL}", analysis.run.env.overlane_version),
         }
     }
@@ -101,7 +112,8 @@ pub(in crate::report) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn of(analysis: &'a Analysis<'a>) -> Self {
+    /// What the parts of the report of a run need.
+    pub(in crate::report) fn of(analysis: &'a Analysis<'a>) -> Self {
         Self {
             analysis,
             names: Names::of(analysis),
@@ -223,42 +235,4 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
         })
     };
     analysis.groups.iter().copied().filter(first).collect()
-}
-
-fn intro(r: &Report<'_>) -> Vec<Block> {
-    let run = r.analysis.run;
-    let matrix = run.matrix();
-    let words = if run.quick {
-        "Quick matrix"
-    } else {
-        "Whole matrix"
-    };
-    let broken = if run.interrupted { ", interrupted" } else { "" };
-    let took = duration(run.finished_unix_ms.saturating_sub(run.started_unix_ms));
-    let facts = format!(
-        "Measured {} in {took} on {} ({} CPUs), Linux {}. {words}{broken}: {} samples of {} s per cell, networks taken in turn.",
-        utc(run.started_unix_ms),
-        run.env.cpu_model,
-        run.env.cpus,
-        run.env.kernel.split_whitespace().next().unwrap_or_default(),
-        matrix.samples,
-        matrix.seconds,
-    );
-    let networks = r.analysis.backends().map(|backend| {
-        let name = Line(vec![Span::Key(backend)]).text(backend.to_string());
-        (name, describe(backend).to_owned())
-    });
-    let mut groups = r.analysis.groups.iter();
-    let has_vms = groups.any(|group| group.setting.guests == GuestKind::Tap);
-    let mut out = vec![
-        Block::Text(Line::default().strong(run.study.question.clone())),
-        Block::Hint(facts),
-        Block::Note(VIRTUAL.to_owned()),
-    ];
-    out.extend(has_vms.then(|| Block::Note(VIRTUAL_MACHINES.to_owned())));
-    out.push(Block::Folded(
-        "The networks compared here".to_owned(),
-        vec![Block::Terms(networks.collect())],
-    ));
-    out
 }

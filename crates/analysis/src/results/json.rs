@@ -15,6 +15,7 @@ use crate::record::{
     Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample,
     Warning,
 };
+use crate::report::Answer;
 use crate::search::GoalResult;
 use crate::stats::repeat::SampleSet;
 use crate::stats::{Better, Method, Verdict, Why};
@@ -28,6 +29,7 @@ pub(super) struct Document<'a> {
     title: &'a str,
     quick: bool,
     interrupted: bool,
+    answer: Answer,
     started_unix_ms: u64,
     finished_unix_ms: u64,
     planned_samples: u32,
@@ -61,7 +63,6 @@ struct AsymmetryEntry {
 #[derive(Debug, Serialize)]
 struct CellEntry<'a> {
     name: String,
-    network: String,
     #[serde(flatten)]
     key: CellKey,
     mtu: u32,
@@ -150,6 +151,7 @@ impl<'a> Document<'a> {
             title: &run.study.title,
             quick: run.quick,
             interrupted: run.interrupted,
+            answer: Answer::of(analysis),
             started_unix_ms: run.started_unix_ms,
             finished_unix_ms: run.finished_unix_ms,
             planned_samples: run.matrix().samples,
@@ -179,7 +181,6 @@ impl<'a> CellEntry<'a> {
         };
         Self {
             name: cell.key.to_string(),
-            network: cell.key.network(),
             key: cell.key,
             mtu: cell.key.mtu(),
             status,
@@ -222,7 +223,7 @@ impl<'a> WarningEntry<'a> {
 
 impl ComparisonEntry {
     fn of(compared: &Compared) -> Self {
-        // Between backends the name says which cell of the group; along the other axes it does not.
+        // Between networks the name says which cell of the group; along the other axes it does not.
         let name = |key: &CellKey| match compared.axis {
             Axis::Backend | Axis::Itself => key.network(),
             _ => key.to_string(),

@@ -30,7 +30,7 @@ fn the_keys_that_scripts_rely_on() {
         let cells = json["cells"].as_array().unwrap();
         assert_eq!(cells.len(), run.cells.len(), "{name}");
         for (cell, recorded) in cells.iter().zip(&run.cells) {
-            assert_eq!(cell["backend"], recorded.key.backend.as_str());
+            assert_eq!(cell["network"], recorded.key.backend.as_str());
             assert_eq!(cell["mtu"], recorded.key.mtu());
             assert!(cell["instances"].is_u64() && cell["offload"].is_boolean());
             let reasoned = matches!(

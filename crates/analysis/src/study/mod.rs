@@ -71,7 +71,7 @@ pub struct Source {
     pub testbed: String,
 }
 
-/// What is measured: the product of backends and groups.
+/// What is measured: the product of networks and groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
@@ -85,8 +85,9 @@ pub struct Matrix {
     /// Length of the warm-up sample, which is recorded and not counted.
     pub warm_up_seconds: f64,
     /// What is compared.
+    #[serde(rename = "networks", alias = "backends")]
     pub backends: Vec<BackendName>,
-    /// Each backend is built twice and measured against itself: how often does noise look like a difference?
+    /// Each network is built twice and measured against itself: how often does noise look like a difference?
     #[serde(default)]
     pub against_itself: bool,
     /// The settings under which it is compared.
@@ -174,8 +175,8 @@ pub struct GroupAxes {
     /// The highest rate is searched.
     #[serde(default)]
     pub search: Option<Preset>,
-    /// Only these backends in this group; null: the matrix's.
-    #[serde(default)]
+    /// Only these networks in this group; null: the matrix's.
+    #[serde(rename = "networks", alias = "backends", default)]
     pub backends: Option<Vec<BackendName>>,
     /// So many samples in this group, for what takes long; null: the matrix's.
     #[serde(default)]
@@ -230,7 +231,7 @@ pub enum View {
         baseline: Vec<BackendName>,
         /// Steps, each against the baseline.
         steps: Vec<BackendName>,
-        /// Steps of each of these backends besides: with the feature against the backend as it comes.
+        /// Steps of each of these networks besides: with the feature against the network as it comes.
         #[serde(default)]
         features: Vec<Feature>,
         /// The rate that the extra cost is shown at.
@@ -240,7 +241,7 @@ pub enum View {
     },
     /// The draft's table by frame size, model A beside model B, the CPU-increase table and the loss-against-CPU curve (study E).
     FrameTable {
-        /// (model A, model B): backends without and with the overlay.
+        /// (model A, model B): networks without and with the overlay.
         pairs: Vec<(BackendName, BackendName)>,
     },
     /// Cost by the number of VNIs.
@@ -300,7 +301,7 @@ pub struct PublishedRatio {
     pub metric: String,
     /// The numerator here.
     pub a: Selector,
-    /// The denominator here; its backends pair with those of `a` in their order.
+    /// The denominator here; its networks pair with those of `a` in their order.
     pub b: Selector,
 }
 
@@ -308,7 +309,8 @@ pub struct PublishedRatio {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
-    /// The backends.
+    /// The networks.
+    #[serde(rename = "networks", alias = "backends")]
     pub backends: Vec<BackendName>,
     /// The test.
     #[serde(default)]

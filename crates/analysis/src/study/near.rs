@@ -1,7 +1,7 @@
 //! What somebody may have meant by a word that nobody knows.
 
 /// Words that other tools use for what a study calls otherwise.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 15] = [
     ("streams", "instances"),
     ("parallel", "instances"),
     ("connections", "instances"),
@@ -14,7 +14,6 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("runtime", "seconds"),
     ("window", "buffer_bytes"),
     ("tso", "offload"),
-    ("networks", "backends"),
     ("workloads", "tests"),
     ("tcp_maerts", "tcp_reverse"),
     ("stream", "tcp_stream"),

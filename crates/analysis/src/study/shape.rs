@@ -51,7 +51,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-const BACKEND: Shape = Word(|| words(&BackendName::ALL.map(BackendName::as_str)));
+const NETWORK: Shape = Word(|| words(&BackendName::ALL.map(BackendName::as_str)));
 const TEST: Shape = Word(|| words(&Test::ALL.map(Test::as_str)));
 const MTU: Shape = Word(|| words(&["standard", "jumbo"]));
 const FAR_END: Shape = Word(|| words(&["host", "tester"]));
@@ -90,7 +90,7 @@ const MATRIX: &[Field] = &[
     field("repeat", Nullable, Tagged("rule", RULES)),
     field("seconds", Required, Number),
     field("warm_up_seconds", Required, Number),
-    field("backends", Required, List(&BACKEND)),
+    field("networks", Required, List(&NETWORK)),
     field("against_itself", Left, Flag),
     field("groups", Required, List(&Map(GROUP))),
 ];
@@ -132,11 +132,11 @@ const GROUP: &[Field] = &[
     field("rate_pps", Left, List(&Whole)),
     field("rate_mbps", Left, List(&Whole)),
     field("search", Nullable, PRESET),
-    field("backends", Nullable, List(&BACKEND)),
+    field("networks", Nullable, List(&NETWORK)),
     field("samples", Nullable, Whole),
 ];
 
-const PAIRS: Field = field("pairs", Required, List(&Pair(&BACKEND)));
+const PAIRS: Field = field("pairs", Required, List(&Pair(&NETWORK)));
 
 const VIEWS: &[(&str, &[Field])] = &[
     ("packet-rate", &[]),
@@ -145,8 +145,8 @@ const VIEWS: &[(&str, &[Field])] = &[
     (
         "cpu-steps",
         &[
-            field("baseline", Required, List(&BACKEND)),
-            field("steps", Required, List(&BACKEND)),
+            field("baseline", Required, List(&NETWORK)),
+            field("steps", Required, List(&NETWORK)),
             field("features", Left, List(&FEATURE)),
             field("at_gbps", Required, Number),
             field("cores", Required, Whole),
@@ -184,7 +184,7 @@ const RATIO: &[Field] = &[
 ];
 
 const SELECTOR: &[Field] = &[
-    field("backends", Required, List(&BACKEND)),
+    field("networks", Required, List(&NETWORK)),
     field("test", Nullable, TEST),
     field("bytes", Nullable, Whole),
     field("instances", Nullable, Whole),
@@ -304,7 +304,7 @@ fn look_at_map(
         }
         let name = tree::shown(&key.name);
         let path = below(path, &name);
-        match fields.iter().find(|field| field.name == key.name) {
+        match fields.iter().find(|field| key.is(field.name)) {
             Some(field) if field.need == Nullable && matches!(value.value, Value::Nothing) => {}
             Some(field) => look(value, &field.shape, &path, found),
             None => {
@@ -321,7 +321,7 @@ fn look_at_map(
     }
     let required = fields.iter().filter(|field| field.need == Required);
     for field in required {
-        if !entries.iter().any(|(key, _)| key.name == field.name) {
+        if !entries.iter().any(|(key, _)| key.is(field.name)) {
             let message = format!("the key `{}` is missing", field.name);
             let help = "docs/studies.md shows every key".to_owned();
             found.push(Found::at(node.at, path, message, help));

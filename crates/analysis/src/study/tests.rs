@@ -17,7 +17,7 @@ matrix: &m
   samples: 6
   seconds: 1
   warm_up_seconds: 0.5
-  backends: [bridge, overlane-vxlan]
+  networks: [bridge, overlane-vxlan]
   groups:
     - { tests: [tcp_stream], bytes: [1024] }
 quick: *m
@@ -63,7 +63,7 @@ fn words_that_nobody_knows_are_pointed_out_with_what_was_meant() {
     let wanted = "mine.yaml:10:45: matrix.groups[0].streams: there is no key `streams` here; did you mean `instances`?";
     assert_eq!(said[0], wanted);
     let said = changed("overlane-vxlan]", "overlane-vxlna]");
-    let wanted = "mine.yaml:8:22: matrix.backends[1]: there is no `overlane-vxlna`; did you mean `overlane-vxlan`?";
+    let wanted = "mine.yaml:8:22: matrix.networks[1]: there is no `overlane-vxlna`; did you mean `overlane-vxlan`?";
     assert_eq!(said[0], wanted);
     let said = changed("bytes: [1024] }", "bytes: [1024], guests: [tap, vm] }");
     let wanted = "mine.yaml:10:59: matrix.groups[0].guests[1]: there is no `vm`; known: veth, tap";
@@ -234,7 +234,7 @@ fn the_manual_shows_a_study_that_reads_and_what_check_says() {
     // The mistake that the manual shows is the one that is found.
     let broken = SMALL.replace("overlane-vxlan]", "overlane-vxlna]");
     let said = mistakes(&broken)[0].to_string();
-    let (_, tail) = said.split_once("matrix.backends[1]: ").unwrap();
+    let (_, tail) = said.split_once("matrix.networks[1]: ").unwrap();
     assert!(MANUAL.contains(tail), "{tail}");
 }
 
@@ -251,6 +251,15 @@ fn errors_name_the_study() {
 fn altered(name: &str, overrides: &Overrides) -> Result<Study, AnalysisError> {
     let mut study = Study::shipped(name).unwrap();
     study.change(overrides).map(|()| study)
+}
+
+#[test]
+fn a_file_with_the_old_word_for_networks_is_read_and_its_mistakes_have_their_places() {
+    let old = SMALL.replace("networks:", "backends:");
+    let read = |text: &str| Study::parse("mine.yaml", text).unwrap();
+    assert_eq!(read(&old), read(SMALL));
+    let wrong = old.replace("[bridge, overlane-vxlan]", "[bridge, bridge]");
+    assert_eq!(mistakes(&wrong)[0].at, Some((8, 22)));
 }
 
 #[test]
@@ -291,7 +300,7 @@ fn other_backends_come_once_and_in_the_order_of_tables() {
     };
     let said = altered("jumbo-vxlan", &none).unwrap_err().to_string();
     assert!(
-        said.contains("command line") && said.contains("backends"),
+        said.contains("command line") && said.contains("networks"),
         "{said}"
     );
 }

@@ -43,6 +43,16 @@ pub(super) fn read(text: &str) -> Result<Node, serde_saphyr::Error> {
     serde_saphyr::from_str::<Spanned<Value>>(text).map(Node::from)
 }
 
+/// Keys that were called otherwise in an earlier version, and still may be.
+const OLD_NAMES: [(&str, &str); 1] = [("backends", "networks")];
+
+impl Key {
+    /// It is the key of that name.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || OLD_NAMES.contains(&(self.name.as_str(), name))
+    }
+}
+
 impl Node {
     /// The value at `path`, such as `matrix.groups[0].bytes[2]`, or what comes nearest above it: a default is
     /// written nowhere.
@@ -53,7 +63,7 @@ impl Node {
             let below = match &node.value {
                 Value::Map(entries) => {
                     let mut entries = entries.iter();
-                    let found = entries.find(|(key, _)| key.name == step);
+                    let found = entries.find(|(key, _)| key.is(step));
                     found.map(|(_, below)| below)
                 }
                 Value::List(items) => {

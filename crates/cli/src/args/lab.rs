@@ -82,11 +82,11 @@ pub(crate) struct Json {
 Examples:
   overlane lab run jumbo-vxlan --quick       the smallest set of cells that shows the result
   overlane lab run jumbo-vxlan --out /tmp/monday
-  overlane lab run jumbo-vxlan --quick --backends bridge,overlane-vlan,overlane-vxlan
+  overlane lab run jumbo-vxlan --quick --networks bridge,overlane-vlan,overlane-vxlan
   overlane lab run ./my-study.yaml --samples 12
   overlane lab run geneve-vs-vxlan --quick --underlay ipv6
   overlane lab run jumbo-vxlan --quick --guests veth,tap     containers and virtual machines
-  overlane lab run jumbo-vxlan --quick --backends overlane-vxlan --against-itself
+  overlane lab run jumbo-vxlan --quick --networks overlane-vxlan --against-itself
   overlane lab run jumbo-vxlan --json        prints result.json, for programs
 
 The result is a folder: report.html, report.md, result.json, cells.csv, env.json, and the record they are computed
@@ -113,8 +113,8 @@ pub(crate) struct LabMatrix {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Compare these in place of the study's own: comma-separated names, as `overlane lab doctor` shows them
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) backends: Option<Vec<BackendName>>,
+    #[arg(long, alias = "backends", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) networks: Option<Vec<BackendName>>,
     /// Virtual hosts: 1 puts both guests of a pair on one host
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) hosts: Option<u32>,

@@ -1,6 +1,7 @@
 //! `overlane lab …`: studies on this machine. The laboratory measures and writes the result folder;
 //! here it is watched ([`live`], [`lines`]) and its answers are printed.
 
+mod answer;
 mod cells;
 mod compare;
 mod lines;
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &Lab, output: Output) -> Result<(), Failure> {
         LabWhat::Compare(args) => compare::run(args, output),
         LabWhat::Report(args) => {
             let report = folder::render_again(&args.dir)?;
+            answer::print(&folder::load(&args.dir)?, output)?;
             output.line(format!("report: {}", report.display()))?;
             Ok(())
         }
@@ -84,7 +86,7 @@ fn request(args: &LabMatrix) -> RunRequest {
         study: StudyRef::from(args.study.as_str()),
         quick: args.quick,
         overrides: Overrides {
-            backends: args.backends.clone(),
+            backends: args.networks.clone(),
             hosts: args.hosts,
             pairs: args.pairs,
             guests: args.guests.clone(),
@@ -123,6 +125,7 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
         for warning in warnings.iter().filter(|warning| warning.is_of_the_run()) {
             output.note(warning.to_string());
         }
+        answer::print(&summary.run, output)?;
         output.line(format!("result: {}", summary.dir.display()))?;
         output.line(format!("report: {}", summary.report.display()))?;
     }

@@ -30,9 +30,9 @@ pub(crate) fn doctor() -> Result<Doctor, LabError> {
     if geteuid().is_root() {
         items.extend(tried(&quick)?);
     } else {
-        let detail = "backends are tried in a namespace, which needs root".to_owned();
+        let detail = "networks are tried in a namespace, which needs root".to_owned();
         items.push(item(
-            "backends",
+            "networks",
             DoctorState::Missing,
             detail,
             "run it as root (sudo)",
@@ -237,7 +237,7 @@ fn settings() -> Vec<DoctorItem> {
         let (with, without): (Vec<_>, Vec<_>) = BackendName::ALL.into_iter().partition(has);
         let names: Vec<_> = with.iter().map(|name| name.as_str()).collect();
         let detail = match without.is_empty() {
-            true => "every backend".to_owned(),
+            true => "every network".to_owned(),
             false => names.join(", "),
         };
         item(&format!("setting {what}"), DoctorState::Ok, detail, "")
@@ -250,9 +250,9 @@ fn tried(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
     let session = match Session::begin() {
         Ok(session) => session,
         Err(LabError::Busy { pid }) => {
-            let detail = format!("a study is running (process {pid}): backends were not tried");
+            let detail = format!("a study is running (process {pid}): networks were not tried");
             return Ok(vec![item(
-                "backends",
+                "networks",
                 DoctorState::Missing,
                 detail,
                 "wait until it is done",
@@ -262,7 +262,7 @@ fn tried(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
     };
     let mut items = vec![virtual_machines(relay::check(&session)?)];
     for name in BackendName::ALL {
-        let what = format!("backend {name}");
+        let what = format!("network {name}");
         items.push(match backends::check(&session, name)? {
             None => item(&what, DoctorState::Ok, "can run".to_owned(), ""),
             Some(reason) if quick.contains(&name) => item(&what, DoctorState::Missing, reason, ""),
@@ -324,7 +324,7 @@ mod tests {
             let found = settings().into_iter().find(|item| item.what.contains(what));
             found.map(|item| item.detail).unwrap_or_default()
         };
-        assert_eq!(detail("IPv6"), "every backend");
+        assert_eq!(detail("IPv6"), "every network");
         for what in ["port security", "routing and firewall", "gateway and NAT"] {
             let own = "overlane-vlan, overlane-vxlan, overlane-geneve";
             assert_eq!(detail(what), own, "{what}");

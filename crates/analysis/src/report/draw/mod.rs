@@ -4,6 +4,7 @@
 //! carry their names and figures as text, lines their own shapes of points, and every chart has its table.
 
 mod bars;
+mod forest;
 mod lines;
 mod ratios;
 mod scale;
@@ -13,6 +14,7 @@ use crate::record::BackendName;
 
 use crate::report::write::markup::{Attr, Markup};
 pub(in crate::report) use bars::{Bar, Bars};
+pub(in crate::report) use forest::ForestRow;
 pub(in crate::report) use lines::{Lines, Series, XAxis, YAxis};
 pub(in crate::report) use ratios::RatioRow;
 pub(in crate::report) use stacks::{PARTS, Stack, Stacks};
@@ -32,6 +34,8 @@ pub(in crate::report) enum Drawing {
     Stacks(Stacks),
     /// Ratios around 1.
     Ratios(Vec<RatioRow>),
+    /// Comparisons around no difference, in rows that fit every width.
+    Forest(Vec<ForestRow>),
 }
 
 impl Drawing {
@@ -43,6 +47,7 @@ impl Drawing {
             Self::Lines(lines) => lines::draw(m, lines, named),
             Self::Stacks(stacks) => stacks::draw(m, stacks, named),
             Self::Ratios(rows) => ratios::draw(m, rows, named),
+            Self::Forest(rows) => forest::draw(m, rows, words),
         }
     }
 
@@ -60,6 +65,11 @@ impl Drawing {
                 stacks.rows.iter().map(|s| s.values.len()).sum(),
             ),
             Self::Ratios(rows) => (rows.len(), rows.len()),
+            Self::Forest(rows) => {
+                let is_mark = |row: &&ForestRow| matches!(row, ForestRow::Ratio { .. });
+                let marks = rows.iter().filter(is_mark).count();
+                (marks, marks)
+            }
         }
     }
 }

@@ -1,132 +1,53 @@
-//! The first page: what the run answers, in sentences that are computed from its comparisons and lead to them. Which
-//! comparisons answer which of the [`questions`](crate::report::sections::questions) is said there.
+//! What the run says beside its first answer: every other question in a sentence, and behind each the comparisons that it
+//! rests on, which lead to their rows.
 
 use crate::record::{Bound, CellKey, Feature, Test};
 use crate::results::{Axis, Compared, Metric};
 use crate::stats::Verdict;
 
+use crate::report::answer::{Asked, Start};
 use crate::report::block::{Block, Line, Span};
-use crate::report::names::{mark, other_setting, pairs};
+use crate::report::names::other_setting;
 use crate::report::numbers::{amount, interval, name, ratio, unit, value};
 use crate::report::page::Report;
-use crate::report::sections::questions::{QUESTIONS, Question};
 
-/// Settings of one kind that get a sentence each where the study asks the question; of more the first page gives the count.
-const EACH: usize = 3;
-
-/// Comparisons that one sentence can tell together: the same two networks or settings by the same test.
-struct Topic<'c> {
-    first: &'c Compared,
-    all: Vec<&'c Compared>,
-}
-
-/// The first page.
-pub(in crate::report) fn blocks(r: &Report<'_>) -> Vec<Block> {
-    let mut out = notes(r);
-    let mut questions: Vec<&Question> = QUESTIONS.iter().collect();
-    let asked = |q: &&Question| r.views().iter().position(q.first).unwrap_or(usize::MAX);
-    questions.sort_by_key(asked);
-    let found: Vec<Block> = questions.into_iter().flat_map(|q| answer(r, q)).collect();
-    let rates = rates(r);
-    if found.is_empty() && rates.is_empty() {
-        out.push(Block::text(
-            "There are no two cells with samples to compare: no answer.",
-        ));
-    }
-    out.extend(found);
-    out.extend(rates);
+/// Every question but the first, and the rates that searches found.
+pub(in crate::report) fn blocks(r: &Report<'_>, first: &Asked<'_>) -> Vec<Block> {
+    let others = Asked::all(r)
+        .into_iter()
+        .filter(|asked| asked.question.title != first.question.title && !asked.pairs.is_empty());
+    let mut out: Vec<Block> = others.flat_map(|asked| answer(r, &asked)).collect();
+    out.extend(rates(r));
     out
 }
 
-/// What weakens every answer below.
-fn notes(r: &Report<'_>) -> Vec<Block> {
-    let measured: Vec<_> = r
-        .analysis
-        .cells
-        .iter()
-        .filter(|f| f.is_measured())
-        .collect();
-    let tool = measured.iter().filter(|f| f.bound == Bound::Tool).count();
-    let mut out = Vec::new();
-    if tool > 0 {
-        out.push(Block::Note(format!(
-            "In {tool} of {} cells the traffic tool was the bound: there differences between networks are hidden.",
-            measured.len()
-        )));
+fn answer(r: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
+    let mut text = asked.sentence(r, Start::Bare);
+    if let Some(beside) = asked.beside(r) {
+        text += " ";
+        text += &beside;
     }
-    if r.analysis.run.interrupted {
-        out.push(Block::Note(
-            "The run did not come to its end: some cells have fewer samples, or none.".to_owned(),
-        ));
-    }
-    out
+    vec![
+        Block::Heading(asked.question.title.to_owned()),
+        Block::text(text),
+        evidence(r, asked),
+    ]
 }
 
-fn answer(r: &Report<'_>, question: &Question) -> Vec<Block> {
-    let topics = topics(pairs(
-        r.analysis.comparisons.iter().filter(|c| (question.keep)(c)),
-    ));
-    if topics.is_empty() {
-        return Vec::new();
-    }
-    let (mut lines, mut folded) = (Vec::new(), Vec::new());
-    let each = if r.views().iter().any(question.first) {
-        EACH
-    } else {
-        1
-    };
-    for topic in &topics {
-        if topic.all.len() <= each {
-            lines.extend(topic.all.iter().map(|c| sentence(r, c)));
-        } else {
-            lines.push(summary(r, topic));
-            folded.extend(topic.all.iter().map(|c| sentence(r, c)));
-        }
-    }
-    let mut out = vec![Block::Heading(question.title.to_owned())];
-    if !question.note.is_empty() {
-        out.push(Block::Hint(question.note.to_owned()));
-    }
-    out.push(Block::List(lines));
-    if !folded.is_empty() {
-        out.push(Block::Folded(
-            format!("Setting by setting ({})", folded.len()),
-            vec![Block::List(folded)],
-        ));
-    }
-    out
-}
-
-fn topics(all: Vec<&Compared>) -> Vec<Topic<'_>> {
-    let same = |a: &Compared, b: &Compared| {
-        let key = |c: &Compared| {
-            let at = |group| other_setting(c.axis, group);
-            (
-                c.axis,
-                c.a.backend,
-                c.b.backend,
-                c.a.group.workload.test,
-                at(&c.a.group),
-                at(&c.b.group),
-            )
-        };
-        key(a) == key(b)
-    };
-    let mut out: Vec<Topic<'_>> = Vec::new();
-    for compared in all {
-        match out.iter_mut().find(|topic| same(topic.first, compared)) {
-            Some(topic) => topic.all.push(compared),
-            None => out.push(Topic {
-                first: compared,
-                all: vec![compared],
-            }),
-        }
-    }
-    out
+/// The comparisons of a question, one a line.
+pub(in crate::report) fn evidence(r: &Report<'_>, asked: &Asked<'_>) -> Block {
+    let lines: Vec<Line> = asked.pairs.iter().map(|c| sentence(r, c)).collect();
+    let note = asked.question.note;
+    let hint = (!note.is_empty()).then(|| Block::Hint(note.to_owned()));
+    let title = format!("Comparison by comparison ({})", lines.len());
+    Block::Folded(
+        title,
+        hint.into_iter().chain([Block::List(lines)]).collect(),
+    )
 }
 
 /// What is compared: its name, and what it is held against.
-fn sides(c: &Compared) -> (String, String) {
+pub(in crate::report) fn sides(c: &Compared) -> (String, String) {
     let (a, b) = (
         other_setting(c.axis, &c.a.group),
         other_setting(c.axis, &c.b.group),
@@ -219,69 +140,6 @@ fn noun(key: CellKey, metric: Metric) -> &'static str {
     }
 }
 
-/// Many comparisons in a sentence: how often which verdict, and how far.
-fn summary(r: &Report<'_>, topic: &Topic<'_>) -> Line {
-    let (c, (a, b)) = (topic.first, sides(topic.first));
-    let test = c.a.group.workload.test;
-    let head = format!(" against {b}, {test}, {} settings: ", topic.all.len());
-    let mut line = Line(vec![Span::Key(c.a.backend)])
-        .strong(a.clone())
-        .text(head);
-    for (i, metric) in [Metric::primary(test), Metric::cost(test)]
-        .into_iter()
-        .enumerate()
-    {
-        let find = |c: &&Compared| r.analysis.comparison(c.a, c.b, metric);
-        let found: Vec<&Compared> = topic.all.iter().filter_map(find).collect();
-        if i > 0 {
-            line = line.text("; ");
-        }
-        line = line.text(format!("{} {}", noun(c.a, metric), counts(&found)));
-    }
-    line.text(". ").link(
-        r.names.comparison(c),
-        "rows ↓",
-        format!("Rows of {a} against {b}"),
-    )
-}
-
-/// `▲ better in 6 (×1.02 to ×1.10), ◆ cannot tell in 2`
-fn counts(found: &[&Compared]) -> String {
-    let one = |verdict: Verdict| {
-        let hits = found.iter().filter(|c| c.result.verdict == verdict);
-        let ratios: Vec<f64> = hits.filter_map(|c| c.result.ratio).collect();
-        let (low, high) = ratios
-            .iter()
-            .fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
-        let range = match ratios.len() {
-            0 => return None,
-            1 => ratio(low),
-            _ => format!("{} to {}", ratio(low), ratio(high)),
-        };
-        Some(format!(
-            "{} {} in {} ({range})",
-            mark(verdict),
-            verdict.words(),
-            ratios.len()
-        ))
-    };
-    let all = [
-        Verdict::Better,
-        Verdict::Worse,
-        Verdict::Same,
-        Verdict::CannotTell,
-        Verdict::NotComparable,
-    ]
-    .into_iter()
-    .filter_map(one);
-    let all: Vec<String> = all.collect();
-    if all.is_empty() {
-        "not measured".to_owned()
-    } else {
-        all.join(", ")
-    }
-}
-
 /// The rates that searches found.
 fn rates(r: &Report<'_>) -> Vec<Block> {
     let line = |f: &&crate::results::CellFigures<'_>| {
@@ -315,27 +173,27 @@ fn rates(r: &Report<'_>) -> Vec<Block> {
         )
     };
     let groups = r.groups(Test::is_packets);
-    let (first, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(|g| r.is_headline(g));
-    let of = |groups: Vec<_>| -> Vec<Line> {
-        let cells: Vec<_> = groups.into_iter().flat_map(|g| r.measured(g)).collect();
-        cells.iter().filter_map(line).collect()
-    };
-    let (mut lines, mut rest) = (of(first), of(rest));
-    if lines.is_empty() {
-        lines = rest.drain(..rest.len().min(4 * EACH)).collect();
-    }
+    let cells: Vec<_> = groups.into_iter().flat_map(|g| r.measured(g)).collect();
+    let lines: Vec<Line> = cells.iter().filter_map(line).collect();
+    let rates = cells.iter().filter(|f| f.searches().next().is_some());
+    let rates = rates.filter_map(|f| f.get(Metric::Rate));
+    let (low, high) = rates.fold((f64::MAX, f64::MIN), |(low, high), rate| {
+        (low.min(rate.mean), high.max(rate.mean))
+    });
     if lines.is_empty() {
         return Vec::new();
     }
-    let mut out = vec![
+    let text = |rate| value(Metric::Rate, rate);
+    let sentence = format!(
+        "From {} to {} {} within the loss limit, in {} cells.",
+        text(low),
+        text(high),
+        unit(Metric::Rate),
+        lines.len()
+    );
+    vec![
         Block::Heading("How many packets get through?".to_owned()),
-        Block::List(lines),
-    ];
-    if !rest.is_empty() {
-        out.push(Block::Folded(
-            format!("{} more cells", rest.len()),
-            vec![Block::List(rest)],
-        ));
-    }
-    out
+        Block::text(sentence),
+        Block::Folded("Cell by cell".to_owned(), vec![Block::List(lines)]),
+    ]
 }

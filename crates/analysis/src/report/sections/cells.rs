@@ -105,7 +105,8 @@ fn samples(figures: &CellFigures<'_>) -> Field {
     field.more([format!("{} by round: {}", unit(metric), values.join(" · "))])
 }
 
-fn bound(figures: &CellFigures<'_>) -> String {
+/// What held the figure down, and how near it is to what the traffic tool does alone.
+pub(in crate::report) fn bound(figures: &CellFigures<'_>) -> String {
     let word = match figures.bound {
         _ if !figures.is_measured() => return NONE.to_owned(),
         Bound::Tool => format!("⚠ {}", Bound::Tool.words()),

@@ -159,7 +159,7 @@ fn field(
 }
 
 /// (−5…5, `▼ −13 %`): how strong a difference is, and in which direction it is good.
-fn strength(compared: &Compared) -> Option<(i8, String)> {
+pub(in crate::report) fn strength(compared: &Compared) -> Option<(i8, String)> {
     let result = &compared.result;
     let ratio_ = result.ratio?;
     let percent = 100.0 * (ratio_ - 1.0);

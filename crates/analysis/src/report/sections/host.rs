@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::record::GuestKind;
 use crate::study::Repeat;
 
-use crate::report::block::{Block, Field, Line, Row, Table};
-use crate::report::glossary::GLOSSARY;
-use crate::report::numbers::short;
+use crate::report::block::{Block, Field, Line, Row, Span, Table};
+use crate::report::glossary::{GLOSSARY, VIRTUAL, VIRTUAL_MACHINES, describe};
+use crate::report::numbers::{duration, short, utc};
 use crate::report::page::Report;
 
 /// How it was measured, and the words of the page.
@@ -19,11 +20,44 @@ pub(in crate::report) fn method(r: &Report<'_>) -> Vec<Block> {
         rule(matrix.repeat)
     )));
     let words = GLOSSARY.map(|(term, meaning)| (Line::of(term), meaning.to_owned()));
-    vec![
+    let networks = r.analysis.backends().map(|backend| {
+        let name = Line(vec![Span::Key(backend)]).text(backend.to_string());
+        (name, describe(backend).to_owned())
+    });
+    let mut groups = r.analysis.groups.iter();
+    let has_vms = groups.any(|group| group.setting.guests == GuestKind::Tap);
+    let mut out = vec![Block::text(when(r)), Block::Note(VIRTUAL.to_owned())];
+    out.extend(has_vms.then(|| Block::Note(VIRTUAL_MACHINES.to_owned())));
+    out.extend([
         Block::List(lines),
+        Block::Heading("The networks compared here".to_owned()),
+        Block::Terms(networks.collect()),
         Block::Heading("The words of this page".to_owned()),
         Block::Terms(words.into()),
-    ]
+    ]);
+    out
+}
+
+/// When, where and how much was measured.
+fn when(r: &Report<'_>) -> String {
+    let run = r.analysis.run;
+    let matrix = run.matrix();
+    let words = if run.quick {
+        "Quick matrix"
+    } else {
+        "Whole matrix"
+    };
+    let broken = if run.interrupted { ", interrupted" } else { "" };
+    let took = duration(run.finished_unix_ms.saturating_sub(run.started_unix_ms));
+    format!(
+        "Measured {} in {took} on {} ({} CPUs), Linux {}. {words}{broken}: {} samples of {} s per cell, networks taken in turn.",
+        utc(run.started_unix_ms),
+        run.env.cpu_model,
+        run.env.cpus,
+        run.env.kernel.split_whitespace().next().unwrap_or_default(),
+        matrix.samples,
+        matrix.seconds,
+    )
 }
 
 fn rule(repeat: Option<Repeat>) -> String {

@@ -5,7 +5,7 @@ use crate::results::{Analysis, CellFigures, Metric, status};
 
 /// Columns before the figures.
 const FIXED: [&str; 28] = [
-    "backend",
+    "network",
     "copy",
     "test",
     "bytes",

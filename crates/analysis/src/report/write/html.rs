@@ -1,8 +1,9 @@
 //! `report.html`: the sections as one page. What comes from a run only gets here through [`Markup`], which escapes it.
 
+use crate::report::answer::Trust;
 use crate::report::block::{Block, Chart, Field, Line, Row, Section, Span, Table};
 use crate::report::draw;
-use crate::report::names::mark;
+use crate::report::names::{mark, tone};
 use crate::report::page::Page;
 use crate::report::write::markup::{Attr, Markup};
 use crate::stats::Verdict;
@@ -22,18 +23,12 @@ pub(in crate::report) fn write(page: &Page) -> String {
             m.el("header", &[], |m| {
                 m.leaf("p", &[("class", &"over")], &page.over);
                 m.leaf("h1", &[], &page.title);
-                blocks(m, &page.intro);
-            });
-            m.el("nav", &[("aria-label", &"Sections of this report")], |m| {
-                m.el("ul", &[], |m| {
-                    for section in &page.sections {
-                        let to = format!("#{}", section.id);
-                        m.el("li", &[], |m| m.leaf("a", &[("href", &to)], section.title));
-                    }
-                });
+                blocks(m, &page.intro, "h3");
             });
             m.el("main", &[], |m| {
-                page.sections.iter().for_each(|s| section(m, s))
+                page.front.iter().for_each(|s| section(m, s));
+                m.leaf("h2", &[("id", &"appendix")], "Appendix");
+                page.appendix.iter().for_each(|s| folded(m, s));
             });
             m.el("footer", &[], |m| {
                 m.leaf("p", &[("class", &"dim")], &page.footer)
@@ -62,6 +57,23 @@ fn head(m: &mut Markup, page: &Page) {
     m.el("style", &[], |m| m.literal(include_str!("style.css")));
 }
 
+/// A section that opens on demand.
+fn folded(m: &mut Markup, section: &Section) {
+    let heading = format!("{}-h", section.id);
+    m.el(
+        "section",
+        &[("id", &section.id), ("aria-labelledby", &heading)],
+        |m| {
+            m.el("details", &[("class", &"part")], |m| {
+                m.el("summary", &[], |m| {
+                    m.leaf("h3", &[("id", &heading)], section.title);
+                });
+                blocks(m, &section.blocks, "h4");
+            });
+        },
+    );
+}
+
 fn section(m: &mut Markup, section: &Section) {
     let heading = format!("{}-h", section.id);
     m.el(
@@ -69,19 +81,27 @@ fn section(m: &mut Markup, section: &Section) {
         &[("id", &section.id), ("aria-labelledby", &heading)],
         |m| {
             m.leaf("h2", &[("id", &heading)], section.title);
-            blocks(m, &section.blocks);
+            blocks(m, &section.blocks, "h3");
         },
     );
 }
 
-fn blocks(m: &mut Markup, all: &[Block]) {
+/// Blocks whose headings are of one level.
+fn blocks(m: &mut Markup, all: &[Block], level: &'static str) {
     let mut heading = "";
     for one in all {
         match one {
             Block::Heading(text) => {
                 heading = text;
-                m.leaf("h3", &[], text);
+                m.leaf(level, &[], text);
             }
+            Block::Answer(sentence, beside) => {
+                m.leaf("p", &[("class", &"answer")], sentence);
+                if let Some(beside) = beside {
+                    m.leaf("p", &[("class", &"beside")], beside);
+                }
+            }
+            Block::Trust(one) => trust(m, one),
             Block::Text(text) => m.el("p", &[], |m| line(m, text)),
             Block::Hint(text) => m.leaf("p", &[("class", &"dim")], text),
             Block::Note(text) => m.leaf("p", &[("class", &"note")], text),
@@ -103,10 +123,19 @@ fn blocks(m: &mut Markup, all: &[Block]) {
             Block::Code(text) => m.el("pre", &[("tabindex", &"0")], |m| m.leaf("code", &[], text)),
             Block::Folded(title, inner) => m.el("details", &[("class", &"folded")], |m| {
                 m.leaf("summary", &[], title);
-                blocks(m, inner);
+                blocks(m, inner, level);
             }),
         }
     }
+}
+
+fn trust(m: &mut Markup, trust: &Trust) {
+    let word = trust.level.words();
+    let class = format!("trust trust-{word}");
+    m.el("p", &[("class", &class)], |m| {
+        m.leaf("b", &[], format_args!("Trust: {word}."));
+        m.text(" ").text(trust.reasons.join(" "));
+    });
 }
 
 fn line(m: &mut Markup, line: &Line) {
@@ -146,15 +175,6 @@ fn word(m: &mut Markup, verdict: Verdict) {
         &[("class", &class)],
         format!("{} {}", mark(verdict), verdict.words()),
     );
-}
-
-const fn tone(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::Same => "same",
-        Verdict::CannotTell | Verdict::NotComparable => "cannot",
-    }
 }
 
 /// A table in a box of its own, which scrolls where the screen is narrow.

@@ -4,41 +4,85 @@ use crate::report::block::{Block, Field, Line, Row, Span, Table};
 use crate::report::names::mark;
 use crate::report::page::Page;
 
-/// The whole file.
+/// The whole file: what a reader needs, then the appendix, where everything is that the page folds.
 pub(in crate::report) fn write(page: &Page) -> String {
-    let mut out = format!("# {}\n\n", esc(&page.title));
-    blocks(&mut out, &page.intro);
-    for section in &page.sections {
-        out += &format!("## {}\n\n", esc(section.title));
-        blocks(&mut out, &section.blocks);
+    let mut out = Writer::default();
+    out.text += &format!("# {}\n\n", esc(&page.title));
+    out.blocks(&page.intro, "###");
+    for section in &page.front {
+        out.text += &format!("## {}\n\n", esc(section.title));
+        out.blocks(&section.blocks, "###");
     }
-    out += &format!("{}\n", esc(&page.footer));
-    out
+    let folded = std::mem::take(&mut out.folded);
+    out.text += "## Appendix\n\n";
+    for (title, inner) in folded {
+        out.text += &format!("### {}\n\n", esc(&title));
+        out.inline = true;
+        out.blocks(inner, "####");
+    }
+    out.inline = true;
+    for section in &page.appendix {
+        out.text += &format!("### {}\n\n", esc(section.title));
+        out.blocks(&section.blocks, "####");
+    }
+    out.text += &format!("{}\n", esc(&page.footer));
+    out.text
 }
 
-fn blocks(out: &mut String, all: &[Block]) {
-    for one in all {
-        match one {
-            Block::Heading(text) => *out += &format!("### {}\n\n", esc(text)),
-            Block::Text(text) => *out += &format!("{}\n\n", line(text)),
-            Block::Hint(text) => *out += &format!("{}\n\n", esc(text)),
-            Block::Note(text) => *out += &format!("> {}\n\n", esc(text)),
-            Block::List(lines) => list(out, lines.iter().map(line)),
-            Block::Terms(terms) => {
-                list(
-                    out,
-                    terms
-                        .iter()
-                        .map(|(t, meaning)| format!("**{}**: {}", line(t), esc(meaning))),
-                );
-            }
-            Block::Table(one) => table(out, one),
-            Block::Charts(charts) => charts.iter().for_each(|chart| table(out, &chart.table)),
-            // Indented, so that no run of backticks in it can end the block.
-            Block::Code(text) => *out += &format!("    {}\n\n", text.replace('\n', " ")),
-            Block::Folded(title, inner) => {
-                *out += &format!("**{}**\n\n", esc(title));
-                blocks(out, inner);
+/// The file under construction.
+#[derive(Default)]
+struct Writer<'p> {
+    text: String,
+    /// What is folded stands where it is; before the appendix it is put off into it.
+    inline: bool,
+    /// What was put off, with the heading that it stood under.
+    folded: Vec<(String, &'p [Block])>,
+}
+
+impl<'p> Writer<'p> {
+    fn blocks(&mut self, all: &'p [Block], level: &str) {
+        let mut heading = "";
+        for one in all {
+            let out = &mut self.text;
+            match one {
+                Block::Heading(text) => {
+                    heading = text;
+                    *out += &format!("{level} {}\n\n", esc(text));
+                }
+                Block::Answer(sentence, beside) => {
+                    *out += &format!("**{}**\n\n", esc(sentence));
+                    let beside = beside.iter().map(|text| format!("{}\n\n", esc(text)));
+                    out.extend(beside);
+                }
+                Block::Trust(trust) => {
+                    let reasons = esc(&trust.reasons.join(" "));
+                    *out += &format!("> **Trust: {}.** {reasons}\n\n", trust.level.words());
+                }
+                Block::Text(text) => *out += &format!("{}\n\n", line(text)),
+                Block::Hint(text) => *out += &format!("{}\n\n", esc(text)),
+                Block::Note(text) => *out += &format!("> {}\n\n", esc(text)),
+                Block::List(lines) => list(out, lines.iter().map(line)),
+                Block::Terms(terms) => {
+                    let term = |(t, meaning): &(Line, String)| {
+                        format!("**{}**: {}", line(t), esc(meaning))
+                    };
+                    list(out, terms.iter().map(term));
+                }
+                Block::Table(one) => table(out, one),
+                Block::Charts(charts) => charts.iter().for_each(|chart| table(out, &chart.table)),
+                // Indented, so that no run of backticks in it can end the block.
+                Block::Code(text) => *out += &format!("    {}\n\n", text.replace('\n', " ")),
+                Block::Folded(title, inner) if self.inline => {
+                    *out += &format!("**{}**\n\n", esc(title));
+                    self.blocks(inner, level);
+                }
+                Block::Folded(title, inner) => {
+                    let title = match heading {
+                        "" => title.clone(),
+                        heading => format!("{heading} {title}"),
+                    };
+                    self.folded.push((title, inner));
+                }
             }
         }
     }

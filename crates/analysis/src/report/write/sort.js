@@ -41,13 +41,16 @@
       });
     });
   }
-  // A link into something folded opens it.
+  // A link into something folded opens it, a link to something folded too.
   const open = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
+    for (const part of target.querySelectorAll(":scope > details.part")) part.open = true;
     for (let at = target.parentElement; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     target.scrollIntoView({ block: target.tagName === "TR" ? "center" : "start", inline: "nearest" });
   };
   addEventListener("hashchange", open);
   if (location.hash) open();
+  // Paper unfolds nothing.
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
 })();

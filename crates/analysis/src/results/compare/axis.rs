@@ -8,7 +8,8 @@ use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Tuni
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
-    /// The backend.
+    /// The network.
+    #[serde(rename = "network")]
     Backend,
     /// Nothing: the second of a network that is measured against itself.
     Itself,

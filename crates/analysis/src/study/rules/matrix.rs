@@ -33,7 +33,7 @@ pub(super) fn look(path: &str, matrix: &Matrix, found: &mut Vec<Found>) {
     within(&format!("{path}.seconds"), matrix.seconds, SECONDS, found);
     let warm_up = format!("{path}.warm_up_seconds");
     within(&warm_up, matrix.warm_up_seconds, WARM_UP_SECONDS, found);
-    axis(&format!("{path}.backends"), &matrix.backends, found);
+    axis(&format!("{path}.networks"), &matrix.backends, found);
     if let Some(repeat) = matrix.repeat {
         rule(&format!("{path}.repeat"), repeat, matrix.samples, found);
     }
@@ -248,12 +248,12 @@ impl Group<'_> {
         let Some(backends) = &self.axes.backends else {
             return;
         };
-        axis(&self.key("backends"), backends, found);
+        axis(&self.key("networks"), backends, found);
         for (index, name) in backends.iter().enumerate() {
             if !self.matrix.backends.contains(name) {
                 found.push(Found::of(
-                    format!("{}[{index}]", self.key("backends")),
-                    format!("`{name}` is not among the backends of its matrix"),
+                    format!("{}[{index}]", self.key("networks")),
+                    format!("`{name}` is not among the networks of its matrix"),
                     "add it there: that list gives the order of tables",
                 ));
             }
@@ -390,7 +390,7 @@ impl Group<'_> {
             found.push(Found::of(
                 path.clone(),
                 format!("a tester at the far end does not understand the tunnel of {overlay}"),
-                "give this group backends without one: `backends: [bridge, overlane-vlan]`",
+                "give this group networks without one: `networks: [bridge, overlane-vlan]`",
             ));
         }
         let tagged = |backend: &&BackendName| backend.encapsulation() == Encapsulation::Vlan;

@@ -110,7 +110,7 @@ fn look_at_pairs(
             found.push(Found::of(
                 path.as_str(),
                 message,
-                "name two backends, or use `against_itself` in the matrix",
+                "name two networks, or use `against_itself` in the matrix",
             ));
         }
         look_at_backends(&path, &[*a, *b], cells, found);
@@ -128,13 +128,13 @@ fn look_at_backends(
         found.push(Found::of(
             path,
             "the list is empty",
-            "name at least one backend",
+            "name at least one network",
         ));
     }
     for (index, name) in backends.iter().enumerate() {
         if !cells.iter().any(|cell| cell.backend == *name) {
             let message = format!("no cell of the matrix measures `{name}`");
-            let help = "add it to the backends, or remove it here";
+            let help = "add it to the networks, or remove it here";
             found.push(Found::of(format!("{path}[{index}]"), message, help));
         }
     }
@@ -156,7 +156,7 @@ fn look_at_features(path: &str, features: &[Feature], cells: &[CellKey], found: 
         let mut bases = cells.iter();
         if !bases.any(|cell| cell.group.setting.feature == Feature::Default && has_step(cell)) {
             let message = format!(
-                "no backend of the matrix has a TCP stream with `{feature}` and the same as it comes"
+                "no network of the matrix has a TCP stream with `{feature}` and the same as it comes"
             );
             let help = "add it under `feature` to a group, or remove it here";
             found.push(Found::of(path, message, help));
@@ -205,17 +205,17 @@ fn look_at_ratio(path: &str, ratio: &PublishedRatio, cells: &[CellKey], found: &
         ));
     }
     if ratio.a.backends.len() != ratio.b.backends.len() {
-        let message = "its backends pair with those of `a`, and are not as many";
+        let message = "its networks pair with those of `a`, and are not as many";
         let help = "name a partner for each, in the same order";
-        found.push(Found::of(format!("{path}.b.backends"), message, help));
+        found.push(Found::of(format!("{path}.b.networks"), message, help));
     }
     for (side, selector) in [("a", &ratio.a), ("b", &ratio.b)] {
         let path = format!("{path}.{side}");
         if selector.backends.is_empty() {
             found.push(Found::of(
-                format!("{path}.backends"),
+                format!("{path}.networks"),
                 "the list is empty",
-                "name at least one backend",
+                "name at least one network",
             ));
         } else if let Some(name) = selector.without_cell(cells) {
             let message = format!("no cell of the matrix is what this selects with `{name}`");

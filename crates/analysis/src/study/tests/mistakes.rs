@@ -27,12 +27,12 @@ pub(super) const BROKEN: [(&str, &str, &[&str]); 37] = [
     (
         "[bridge, overlane-vxlan]",
         "[]",
-        &["matrix.backends:", "empty"],
+        &["matrix.networks:", "empty"],
     ),
     (
         "[bridge, overlane-vxlan]",
         "[bridge, bridge]",
-        &["matrix.backends[1]:", "before"],
+        &["matrix.networks[1]:", "before"],
     ),
     (
         "bytes: [1024] }",
@@ -141,13 +141,13 @@ pub(super) const BROKEN: [(&str, &str, &[&str]); 37] = [
     ),
     (
         "bytes: [1024] }",
-        "bytes: [1024], backends: [bridge], far_end: [tester], hosts: [3] }",
+        "bytes: [1024], networks: [bridge], far_end: [tester], hosts: [3] }",
         &["far_end[0]:", "second host"],
     ),
     (
         "bytes: [1024] }",
-        "bytes: [1024], backends: [direct] }",
-        &["backends[0]:", "`direct`", "not among"],
+        "bytes: [1024], networks: [direct] }",
+        &["networks[0]:", "`direct`", "not among"],
     ),
     (
         "bytes: [1024] }",
@@ -156,17 +156,17 @@ pub(super) const BROKEN: [(&str, &str, &[&str]); 37] = [
     ),
     (
         "bytes: [1024] }",
-        "bytes: [1024], feature: [gateway], backends: [overlane-vxlan], pairs: [1, 4] }",
+        "bytes: [1024], feature: [gateway], networks: [overlane-vxlan], pairs: [1, 4] }",
         &["feature[0]:", "no `gateway` here", "a single pair"],
     ),
     (
         "bytes: [1024] }",
-        "bytes: [1024], feature: [default, gateway-nat], backends: [overlane-vxlan], hosts: [1] }",
+        "bytes: [1024], feature: [default, gateway-nat], networks: [overlane-vxlan], hosts: [1] }",
         &["feature[1]:", "two hosts"],
     ),
     (
         "[tcp_stream], bytes: [1024] }",
-        "[frame_stream], bytes: [64], feature: [routing], backends: [overlane-vxlan], vnis: [4] }",
+        "[frame_stream], bytes: [64], feature: [routing], networks: [overlane-vxlan], vnis: [4] }",
         &["feature[0]:", "trunk ports"],
     ),
     (
@@ -233,7 +233,7 @@ pub(super) const SHOWN: [(&str, &[&str]); 14] = [
         &["2 values for 2 columns"],
     ),
     (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput, a: { backends: [bridge] }, b: { backends: [bridge] } }] }",
+        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput, a: { networks: [bridge] }, b: { networks: [bridge] } }] }",
         &[
             "12:61: published.ratios[0].metric:",
             "`goodput`",
@@ -241,11 +241,11 @@ pub(super) const SHOWN: [(&str, &[&str]); 14] = [
         ],
     ),
     (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { backends: [bridge], bytes: 7 }, b: { backends: [bridge] } }] }",
+        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { networks: [bridge], bytes: 7 }, b: { networks: [bridge] } }] }",
         &["ratios[0].a:", "no cell"],
     ),
     (
-        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { backends: [bridge] }, b: { backends: [bridge, overlane-vxlan] } }] }",
+        "published: { ratios: [{ name: r, published: [1, 2], metric: goodput_gbps, a: { networks: [bridge] }, b: { networks: [bridge, overlane-vxlan] } }] }",
         &["not as many"],
     ),
 ];

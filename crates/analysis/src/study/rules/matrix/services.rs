@@ -18,7 +18,7 @@ impl Group<'_> {
                 found.push(Found::of(
                     path(),
                     format!("the laboratory has no `{feature}` of {other}: it is Overlane's alone"),
-                    "give this group backends of its own: `backends: [overlane-vxlan]`",
+                    "give this group networks of its own: `networks: [overlane-vxlan]`",
                 ));
             }
             let mut settings = self.odd_settings(feature).into_iter();

@@ -1,0 +1,309 @@
+//! What a run answers first: one sentence, what stands beside it, and how far to trust it.
+//!
+//! ```text
+//! comparisons of the study's question ──► votes ──► sentence (words of the question: phrase)
+//! the cells of these comparisons      ──► trust
+//! ```
+//!
+//! [`screen`] puts them on the first screen of the report, with a chart and the figures.
+
+mod phrase;
+pub(in crate::report) mod screen;
+mod sentence;
+mod split;
+mod trust;
+mod votes;
+mod words;
+
+pub use trust::{Level, Trust};
+
+use serde::Serialize;
+
+use crate::record::{BackendName, Bound, Encapsulation, Test};
+use crate::results::{Analysis, CellFigures, Compared, Metric};
+use crate::study::View;
+
+use crate::report::names::pairs;
+use crate::report::page::Report;
+use crate::report::sections::questions::{QUESTIONS, Question};
+use phrase::{OVERLAYS_AGAINST, Phrase};
+pub(in crate::report) use sentence::Start;
+use votes::{Quantity, Vote};
+
+/// The answer of a run, as `result.json`, the terminal and the report give it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// The answer to the study's question.
+    pub sentence: String,
+    /// What its cost says, or the figure where the question is the cost; null where it was not measured.
+    pub beside: Option<String>,
+    /// How far to trust it.
+    pub trust: Trust,
+}
+
+impl Answer {
+    /// The answer of a run.
+    pub fn of(analysis: &Analysis<'_>) -> Self {
+        let report = Report::of(analysis);
+        Asked::first(&report).answer(&report)
+    }
+}
+
+/// A question with the comparisons of a run that answer it.
+pub(in crate::report) struct Asked<'r> {
+    /// The question.
+    pub(in crate::report) question: &'static Question,
+    /// One comparison for each pair of cells, whatever its metric.
+    pub(in crate::report) pairs: Vec<&'r Compared>,
+    /// Those of them that the sentence counts: against one kind of network, where there are several.
+    pub(in crate::report) counted: Vec<&'r Compared>,
+    /// The question is the cost, the figure stands beside it.
+    pub(in crate::report) by_cost: bool,
+    phrase: Phrase,
+}
+
+impl<'r> Asked<'r> {
+    /// The study's own question: the first that its views ask and the run has comparisons for; without views the first of all.
+    /// A run against itself asks for its noise.
+    pub(in crate::report) fn first(r: &'r Report<'r>) -> Self {
+        let mut all = Self::all(r);
+        let for_noise = r.analysis.run.matrix().against_itself;
+        let is_asked = |asked: &Self| match for_noise {
+            true => asked.phrase.noise,
+            false => r.views().iter().any(asked.question.first),
+        };
+        if all.iter().any(is_asked) {
+            all.retain(is_asked);
+        }
+        let place = all.iter().position(|asked| !asked.pairs.is_empty());
+        all.swap_remove(place.unwrap_or_default())
+    }
+
+    /// Every question, those that the study asks first before the others.
+    pub(in crate::report) fn all(r: &'r Report<'r>) -> Vec<Self> {
+        let place = |q: &&'static Question| {
+            let mut views = r.views().iter();
+            views.position(q.first).unwrap_or(usize::MAX)
+        };
+        let mut questions: Vec<&'static Question> = QUESTIONS.iter().collect();
+        questions.sort_by_key(place);
+        questions.into_iter().map(|q| Self::of(r, q)).collect()
+    }
+
+    fn of(r: &'r Report<'r>, question: &'static Question) -> Self {
+        let all = r.analysis.comparisons.iter();
+        let pairs = pairs(all.filter(|c| (question.keep)(c)));
+        let asking = r.views().iter().find(|view| (question.first)(view));
+        let phrase = Phrase::of(question);
+        let (phrase, counted) = match phrase.object {
+            OVERLAYS_AGAINST => one_object(phrase, &pairs, asking),
+            _ => (phrase, pairs.clone()),
+        };
+        Self {
+            by_cost: matches!(asking, Some(View::CpuSteps { .. })),
+            phrase,
+            question,
+            pairs,
+            counted,
+        }
+    }
+
+    /// The metric that the question is about, of a test.
+    pub(in crate::report) const fn metric(&self, test: Test) -> Metric {
+        if self.by_cost {
+            Metric::cost(test)
+        } else {
+            Metric::primary(test)
+        }
+    }
+
+    /// `goodput`: what the question is about.
+    pub(in crate::report) fn noun(&self) -> &'static str {
+        self.quantity(|test| self.metric(test)).noun()
+    }
+
+    /// The answer to the study's question.
+    pub(in crate::report) fn answer(&self, r: &Report<'_>) -> Answer {
+        let start = if r.analysis.run.interrupted {
+            Start::SoFar
+        } else {
+            Start::Here
+        };
+        Answer {
+            sentence: self.sentence(r, start),
+            beside: self.beside(r),
+            trust: trust::trust(r, &self.cells(r)),
+        }
+    }
+
+    /// Its answer in a sentence.
+    pub(in crate::report) fn sentence(&self, r: &Report<'_>, start: Start) -> String {
+        let of = |test| self.metric(test);
+        let (quantity, votes) = (self.quantity(of), self.votes(r, of));
+        let plain: Vec<Vote> = votes.iter().map(|(_, vote)| *vote).collect();
+        let parts = split::split(&votes);
+        sentence::lead(&self.phrase, quantity, &plain, parts.as_ref(), start)
+    }
+
+    /// What the cost says beside the figure, or the figure beside the cost.
+    pub(in crate::report) fn beside(&self, r: &Report<'_>) -> Option<String> {
+        let of = if self.by_cost {
+            Metric::primary
+        } else {
+            Metric::cost
+        };
+        let votes: Vec<Vote> = self.votes(r, of).iter().map(|(_, vote)| *vote).collect();
+        sentence::second(&self.phrase, self.quantity(of), &votes)
+    }
+
+    /// The comparisons by one quantity, as they are counted.
+    fn votes(&self, r: &Report<'_>, of: impl Fn(Test) -> Metric) -> Vec<(&'r Compared, Vote)> {
+        let vote = |c: &&'r Compared| {
+            let test = c.a.group.workload.test;
+            let metric = of(test);
+            // A rate that both were asked for and both reached says nothing of the networks.
+            let asked = metric == Metric::primary(test) && self.is_at_rate(r, c);
+            let found = r.analysis.comparison(c.a, c.b, metric).filter(|_| !asked)?;
+            let (verdict, ratio) = (found.result.verdict, found.result.ratio);
+            Some((*c, Vote { verdict, ratio }))
+        };
+        self.counted.iter().filter_map(vote).collect()
+    }
+
+    fn is_at_rate(&self, r: &Report<'_>, c: &Compared) -> bool {
+        let at_rate = |key| r.figures(key).is_some_and(|f| f.bound == Bound::Rate);
+        at_rate(c.a) && at_rate(c.b)
+    }
+
+    /// What the quantity is called: by its own name where all comparisons have the same.
+    fn quantity(&self, of: impl Fn(Test) -> Metric) -> Quantity {
+        let metrics = self.counted.iter().map(|c| of(c.a.group.workload.test));
+        let mut metrics: Vec<Metric> = metrics.collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        match metrics.as_slice() {
+            [Metric::Goodput] => Quantity::Figure("goodput"),
+            [Metric::Transactions] => Quantity::Figure("transactions per second"),
+            [Metric::Rate] => Quantity::Figure("packets per second"),
+            [Metric::CpuPerGbps] => Quantity::Cost("CPU per Gbit/s"),
+            [Metric::CpuPerTransaction] => Quantity::Cost("CPU per transaction"),
+            [Metric::CpuPerPacket] => Quantity::Cost("CPU per packet"),
+            [Metric::CpuPerGbps | Metric::CpuPerTransaction, ..] => {
+                Quantity::Cost("CPU for the same work")
+            }
+            _ => Quantity::Figure("throughput"),
+        }
+    }
+
+    /// The cells that the answer rests on; all that were measured where there is no answer.
+    fn cells(&self, r: &'r Report<'_>) -> Vec<&'r CellFigures<'r>> {
+        let measured = r.analysis.cells.iter().filter(|f| f.is_measured());
+        let is_in = |f: &&CellFigures<'_>| {
+            let key = f.cell.key;
+            self.counted.is_empty() || self.counted.iter().any(|c| c.a == key || c.b == key)
+        };
+        measured.filter(is_in).collect()
+    }
+}
+
+/// An overlay against one kind of network: the baseline of the view that asks, else a plain bridge, else a VLAN on its switch.
+fn one_object<'r>(
+    phrase: Phrase,
+    pairs: &[&'r Compared],
+    asking: Option<&View>,
+) -> (Phrase, Vec<&'r Compared>) {
+    let baseline: &[BackendName] = match asking {
+        Some(View::CpuSteps { baseline, .. }) => baseline,
+        _ => &[],
+    };
+    let usual = [Encapsulation::None, Encapsulation::Vlan];
+    let kinds = baseline.iter().map(|b| b.encapsulation()).chain(usual);
+    let against = |kind: Encapsulation| -> Vec<&'r Compared> {
+        let all = pairs.iter().copied();
+        all.filter(|c| c.b.backend.encapsulation() == kind)
+            .collect()
+    };
+    let mut found = kinds.map(|kind| (kind, against(kind)));
+    let Some((kind, counted)) = found.find(|(_, all)| !all.is_empty()) else {
+        return (phrase, Vec::new());
+    };
+    let object = match kind {
+        Encapsulation::Vlan => "a VLAN on the same switch",
+        _ => "a plain bridge",
+    };
+    (Phrase { object, ..phrase }, counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixture;
+
+    /// The sentence of a fixture, and what stands beside it.
+    fn said(run: &crate::record::Run) -> (String, String) {
+        let answer = Answer::of(&Analysis::of(run));
+        (answer.sentence, answer.beside.unwrap_or_default())
+    }
+
+    #[test]
+    fn the_views_of_a_study_decide_which_question_is_answered_first() {
+        for (name, run) in fixture::all() {
+            let (sentence, _) = said(&run);
+            let words = match name {
+                "jumbo" | "cost" => "an overlay",
+                "scenarios" => "Geneve",
+                "guests" => "jumbo frames",
+                "frames" => "an overlay between two hosts",
+                "itself" => "a network differs from itself",
+                _ => "Overlane",
+            };
+            assert!(sentence.contains(words), "{name}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn where_the_question_is_the_cost_the_cost_comes_first() {
+        let (sentence, beside) = said(&fixture::cost());
+        assert!(sentence.contains("CPU for the same work"), "{sentence}");
+        assert!(sentence.contains("a VLAN on the same switch"), "{sentence}");
+        assert!(beside.to_lowercase().contains("throughput"), "{beside}");
+        let (sentence, beside) = said(&fixture::run());
+        assert!(sentence.contains("goodput"), "{sentence}");
+        assert!(sentence.contains("a plain bridge"), "{sentence}");
+        assert!(beside.contains("CPU per Gbit/s"), "{beside}");
+    }
+
+    #[test]
+    fn an_answer_that_depends_on_one_thing_names_it() {
+        let (sentence, _) = said(&fixture::run());
+        for words in ["with the kernel’s own devices, ", "; with Overlane, it "] {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_study_whose_question_has_no_comparison_cannot_say() {
+        let mut run = fixture::scenarios();
+        run.cells
+            .retain(|cell| cell.key.backend.encapsulation() != Encapsulation::Geneve);
+        let (sentence, _) = said(&run);
+        assert_eq!(
+            sentence,
+            "This run cannot say whether Geneve costs more than VXLAN: it has no two cells to compare."
+        );
+    }
+
+    #[test]
+    fn a_rate_that_both_sides_reached_says_nothing() {
+        let mut run = fixture::guests();
+        let samples = run.cells.iter_mut().flat_map(|cell| &mut cell.samples);
+        samples.for_each(|sample| {
+            sample.bound = Bound::Rate;
+            // Both MTUs in turn.
+            sample.started_unix_ms = fixture::STARTED + u64::from(sample.round) * 60_000;
+        });
+        let (sentence, beside) = said(&run);
+        assert!(sentence.ends_with("no two cells to compare."), "{sentence}");
+        assert!(beside.starts_with("Jumbo frames save "), "{beside}");
+    }
+}

@@ -1,0 +1,317 @@
+//! What many comparisons say together, in one sentence: who, how much, how often, and what the others say.
+
+use crate::stats::Verdict;
+
+use super::phrase::Phrase;
+use super::votes::{
+    Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say, undecided,
+};
+use super::words::{amount, and, capital, change, ends};
+
+/// How a sentence begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::report) enum Start {
+    /// `On this machine …`
+    Here,
+    /// `As far as the run came, …`
+    SoFar,
+    /// With its subject, where the page has said the rest already.
+    Bare,
+}
+
+impl Start {
+    /// A clause with its beginning; one that is set off begins with its comma.
+    fn begin(self, clause: &str) -> String {
+        let bare = clause.trim_start_matches([',', ' ']);
+        match self {
+            Self::Here => format!("On this machine{clause}"),
+            Self::SoFar => format!("As far as the run came, {bare}"),
+            Self::Bare => capital(bare),
+        }
+    }
+
+    /// What comes before a question without an answer.
+    const fn open(self) -> &'static str {
+        match self {
+            Self::SoFar => "This run was broken off and cannot say",
+            Self::Here | Self::Bare => "This run cannot say",
+        }
+    }
+}
+
+/// The answer of a question.
+pub(in crate::report) fn lead(
+    p: &Phrase,
+    quantity: Quantity,
+    votes: &[Vote],
+    parts: Option<&[Part; 2]>,
+    start: Start,
+) -> String {
+    let open = start.open();
+    let topic = p.fill(p.topic, quantity.noun());
+    let rest = |but: Verdict| rest(quantity, votes, but);
+    match say(votes) {
+        Say::Nothing => format!("{open} {topic}: it has no two cells to compare."),
+        Say::NotComparable => format!(
+            "{open} {topic}: {} on the same footing.",
+            match votes.len() {
+                1 => "its one comparison does not stand".to_owned(),
+                all => format!("its {all} comparisons do not stand"),
+            }
+        ),
+        _ if p.noise => start.begin(&noise(votes)),
+        Say::Open => format!(
+            "{open} {topic}: {}{}.",
+            undecided(votes),
+            rest(Verdict::CannotTell)
+        ),
+        Say::Leads(verdict) => start.begin(&format!(
+            " {}{}.",
+            claim(p, quantity, verdict, votes),
+            rest(verdict)
+        )),
+        Say::Mixed => start.begin(&match parts {
+            Some(parts) => divided(p, quantity, parts),
+            None => format!(
+                " it depends on the setting: against {}, {} {} {}.",
+                p.object,
+                p.subject,
+                has(p, quantity),
+                mixed(quantity, votes)
+            ),
+        }),
+    }
+}
+
+/// The other quantity of the same comparisons, after the answer; nothing where it was not measured.
+pub(in crate::report) fn second(p: &Phrase, quantity: Quantity, votes: &[Vote]) -> Option<String> {
+    let noun = quantity.noun();
+    let text = match say(votes) {
+        Say::Nothing | Say::NotComparable => return None,
+        _ if p.noise => return Some(format!("By {noun}: {}.", differing(votes))),
+        Say::Open => format!(
+            "the run cannot say whether {noun} {}: {}{}",
+            if quantity.is() == "are" {
+                "differ"
+            } else {
+                "differs"
+            },
+            undecided(votes),
+            rest(quantity, votes, Verdict::CannotTell)
+        ),
+        Say::Leads(Verdict::Same) => format!(
+            "{noun} {} the same: {} within 5 %{}",
+            quantity.is(),
+            of(votes, Verdict::Same),
+            rest(quantity, votes, Verdict::Same)
+        ),
+        Say::Leads(verdict) => {
+            let (much, range) = amount(quantity, verdict, votes);
+            format!(
+                "{} {}{range}: {}{}",
+                p.subject,
+                told(p, quantity, verdict, &much, ""),
+                of(votes, verdict),
+                rest(quantity, votes, verdict)
+            )
+        }
+        Say::Mixed => format!("{noun} {} {}", quantity.is(), mixed_as(quantity, votes)),
+    };
+    Some(format!("{}.", capital(&text)))
+}
+
+/// `an overlay costs 12 % of the goodput against a plain bridge (8 to 15 %): 10 of 12 comparisons`
+fn claim(p: &Phrase, quantity: Quantity, verdict: Verdict, votes: &[Vote]) -> String {
+    let of = of(votes, verdict);
+    if verdict == Verdict::Same {
+        let same = match quantity {
+            Quantity::Figure(noun) => p.fill(p.same, noun),
+            Quantity::Cost(noun) => {
+                format!(
+                    "{} {} the same {noun} as {}",
+                    p.subject,
+                    p.verb("take"),
+                    p.object
+                )
+            }
+        };
+        return format!("{same}: {of} within 5 %");
+    }
+    let (much, range) = amount(quantity, verdict, votes);
+    match (p.verdict, quantity) {
+        (Some((gains, loses)), Quantity::Figure(_)) => {
+            let words = if verdict == Verdict::Better {
+                gains
+            } else {
+                loses
+            };
+            let claim = told(p, quantity, verdict, &much, p.object);
+            format!("{words}: {} {claim}{range}, {of}", p.pronoun())
+        }
+        _ => format!(
+            "{} {}{range}: {of}",
+            p.subject,
+            told(p, quantity, verdict, &much, p.object)
+        ),
+    }
+}
+
+/// `costs 12 % of the goodput against a plain bridge`; without an object it is left out.
+fn told(p: &Phrase, quantity: Quantity, verdict: Verdict, much: &str, object: &str) -> String {
+    let noun = quantity.noun();
+    let factor = much.ends_with("times");
+    let held = |word: &str| match object {
+        "" => String::new(),
+        object => format!(" {word} {object}"),
+    };
+    let gains = verdict == Verdict::Better;
+    match (quantity, gains) {
+        (Quantity::Figure(_), false) => {
+            format!("{} {much} of the {noun}{}", p.verb("cost"), held("against"))
+        }
+        (Quantity::Cost(_), true) => {
+            format!("{} {much} of the {noun}{}", p.verb("save"), held("against"))
+        }
+        (Quantity::Figure(_), true) if factor => {
+            format!("{} {much} the {noun}{}", p.verb("give"), held("of"))
+        }
+        (Quantity::Cost(_), false) if factor => {
+            format!("{} {much} the {noun}{}", p.verb("take"), held("of"))
+        }
+        (Quantity::Figure(_), true) => {
+            format!("{} {much} more {noun}{}", p.verb("give"), held("than"))
+        }
+        (Quantity::Cost(_), false) => {
+            format!("{} {much} more {noun}{}", p.verb("take"), held("than"))
+        }
+    }
+}
+
+/// Two places with an answer of their own: `with offload off, …; with offload on, …`.
+fn divided(p: &Phrase, quantity: Quantity, parts: &[Part; 2]) -> String {
+    let decided = |part: &Part| {
+        matches!(
+            say(&part.votes),
+            Say::Leads(Verdict::Better | Verdict::Worse)
+        )
+    };
+    let [one, other] = parts;
+    let (first, then) = if decided(one) || !decided(other) {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let whole = match say(&first.votes) {
+        Say::Leads(verdict) => {
+            let (much, range) = amount(quantity, verdict, &first.votes);
+            format!(
+                "{} {}{range}: {}",
+                p.subject,
+                told(p, quantity, verdict, &much, p.object),
+                of(&first.votes, verdict)
+            )
+        }
+        _ => format!("this run cannot say: {}", undecided(&first.votes)),
+    };
+    let it = p.pronoun();
+    let short = match say(&then.votes) {
+        Say::Leads(Verdict::Same) => format!(
+            "{it} {} nothing: {} within 5 %",
+            p.verb("change"),
+            of_short(&then.votes, Verdict::Same)
+        ),
+        Say::Leads(verdict) => {
+            let (much, range) = amount(quantity, verdict, &then.votes);
+            let figure = matches!(quantity, Quantity::Figure(_));
+            let more = figure == (verdict == Verdict::Better);
+            let verb = match (figure, more) {
+                (true, true) => "give",
+                (true, false) => "cost",
+                (false, true) => "take",
+                (false, false) => "save",
+            };
+            let much = match (more, much.ends_with("times")) {
+                (true, true) => format!("{much} as much"),
+                (true, false) => format!("{much} more"),
+                (false, _) => much,
+            };
+            format!(
+                "{it} {} {much}{range}: {}",
+                p.verb(verb),
+                of_short(&then.votes, verdict)
+            )
+        }
+        _ => format!("this run cannot say: {}", undecided(&then.votes)),
+    };
+    format!(", {}, {whole}; {}, {short}.", first.place, then.place)
+}
+
+/// `has more goodput` begins so.
+fn has(p: &Phrase, quantity: Quantity) -> &'static str {
+    match (quantity, p.many) {
+        (Quantity::Figure(_), false) => "has",
+        (Quantity::Figure(_), true) => "have",
+        (Quantity::Cost(_), false) => "takes",
+        (Quantity::Cost(_), true) => "take",
+    }
+}
+
+/// `more goodput in 5, less in 3 and the same in 4 of 14 comparisons (from 12 % less to 30 % more), two cannot tell`
+fn mixed(quantity: Quantity, votes: &[Vote]) -> String {
+    let noun = quantity.noun();
+    let less = if quantity.is() == "are" {
+        "fewer"
+    } else {
+        "less"
+    };
+    tally(quantity, votes, [&format!("more {noun}"), less, "the same"])
+}
+
+/// `higher in 5, lower in 3 and the same in 4 of 14 comparisons …`
+fn mixed_as(quantity: Quantity, votes: &[Vote]) -> String {
+    tally(quantity, votes, ["higher", "lower", "the same"])
+}
+
+fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> String {
+    let words = |verdict: Verdict| match (verdict, quantity.direction(verdict)) {
+        (Verdict::Same, _) => same,
+        (_, "higher") => more,
+        _ => less,
+    };
+    let order = match quantity {
+        Quantity::Figure(_) => [Verdict::Better, Verdict::Worse, Verdict::Same],
+        Quantity::Cost(_) => [Verdict::Worse, Verdict::Better, Verdict::Same],
+    };
+    let all: Vec<String> = order
+        .into_iter()
+        .filter(|verdict| count(votes, *verdict) > 0)
+        .map(|verdict| format!("{} in {}", words(verdict), count(votes, verdict)))
+        .collect();
+    let decided = |vote: &&Vote| order.contains(&vote.verdict);
+    let ratios: Vec<f64> = votes
+        .iter()
+        .filter(decided)
+        .filter_map(|v| v.ratio)
+        .collect();
+    let (low, high) = ends(&ratios);
+    let range = if low < high {
+        format!(" (from {} to {})", change(low), change(high))
+    } else {
+        String::new()
+    };
+    let left = [Verdict::CannotTell, Verdict::NotComparable];
+    let left: String = left.map(|verdict| other(quantity, votes, verdict)).concat();
+    format!("{} of {} comparisons{range}{left}", and(&all), votes.len())
+}
+
+/// Noise that looks like a difference.
+fn noise(votes: &[Vote]) -> String {
+    format!(
+        " a network differs from itself {}: so often does noise look like a difference.",
+        differing(votes)
+    )
+}
+
+#[cfg(test)]
+#[path = "sentence_tests.rs"]
+mod tests;
