@@ -72,13 +72,6 @@ impl WorkloadCells {
         let one = search + sample_seconds(&self.workload, seconds);
         sample_seconds(&self.workload, warm_up_seconds) + f64::from(samples) * one
     }
-
-    /// The tester alone at this workload, in each setting that it is measured alone in.
-    fn references_seconds(&self) -> f64 {
-        let groups: BTreeSet<_> = self.cells.iter().map(|cell| alone(cell.group)).collect();
-        let samples = f64::from(REFERENCE_SAMPLES) * f64::from(count(groups.len()));
-        samples * sample_seconds(&self.workload, REFERENCE_SECONDS)
-    }
 }
 
 impl Block {
@@ -86,10 +79,14 @@ impl Block {
     pub(super) fn overhead_seconds(&self) -> f64 {
         let settings = self.networks.iter().map(|network| &network.setting);
         let networks: f64 = settings.map(network_seconds).sum();
-        let references = self.workloads.iter().map(WorkloadCells::references_seconds);
+        // The tester alone, once for what several cells share.
         let cells = self.workloads.iter().flat_map(|work| &work.cells);
-        let cables: BTreeSet<_> = cells.map(|cell| alone(cell.group).setting).collect();
-        networks + f64::from(count(cables.len())) * CABLE_SECONDS + references.sum::<f64>()
+        let alone: BTreeSet<GroupKey> = cells.map(|cell| alone(cell.group)).collect();
+        let cables: BTreeSet<Setting> = alone.iter().map(|group| group.setting).collect();
+        let reference = |group: &GroupKey| sample_seconds(&group.workload, REFERENCE_SECONDS);
+        networks
+            + f64::from(count(cables.len())) * CABLE_SECONDS
+            + f64::from(REFERENCE_SAMPLES) * alone.iter().map(reference).sum::<f64>()
     }
 }
 

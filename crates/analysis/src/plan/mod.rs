@@ -66,7 +66,7 @@ impl From<CellKey> for Network {
     }
 }
 
-/// The cells of a workload. They take turns with each other, and with those of the same test.
+/// The cells of a workload in one place. They take turns with each other, and with those of the same test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadCells {
     /// What is measured.
@@ -203,54 +203,46 @@ impl Block {
         turns
     }
 
-    /// Adds the networks and cells of one product in one setting.
+    /// Adds the networks and cells of one product in one setting; what is there already stays alone.
     fn add(&mut self, matrix: &Matrix, axes: &GroupAxes, setting: Setting) {
         let backends = axes.backends.as_ref().unwrap_or(&matrix.backends);
         let copies = if matrix.against_itself { 2 } else { 1 };
         let samples = axes.samples.unwrap_or(matrix.samples);
         for workload in axes.workloads() {
+            let at = (self.workloads.iter()).position(|known| known.workload == workload);
+            let at = at.unwrap_or_else(|| {
+                self.workloads.push(WorkloadCells {
+                    workload,
+                    cells: Vec::new(),
+                    samples,
+                });
+                self.workloads.len() - 1
+            });
+            let turn = &mut self.workloads[at];
+            turn.samples = turn.samples.max(samples);
             let group = GroupKey { workload, setting };
-            let cells = backends.iter().flat_map(|&backend| {
-                let cell = group.cell(backend);
-                (0..copies).map(move |copy| CellKey { copy, ..cell })
-            });
-            self.add_cells(workload, samples, cells);
-        }
-    }
-
-    /// Adds cells with their networks; what is there already stays alone.
-    fn add_cells(
-        &mut self,
-        workload: Workload,
-        samples: u32,
-        cells: impl IntoIterator<Item = CellKey>,
-    ) {
-        let at = (self.workloads.iter()).position(|known| known.workload == workload);
-        let at = at.unwrap_or_else(|| {
-            self.workloads.push(WorkloadCells {
-                workload,
-                cells: Vec::new(),
-                samples,
-            });
-            self.workloads.len() - 1
-        });
-        let turn = &mut self.workloads[at];
-        turn.samples = turn.samples.max(samples);
-        for cell in cells {
-            if !turn.cells.contains(&cell) {
-                turn.cells.push(cell);
-            }
-            let network = Network::from(cell);
-            if !self.networks.contains(&network) {
-                self.networks.push(network);
+            for &backend in backends {
+                for copy in 0..copies {
+                    let cell = CellKey {
+                        copy,
+                        ..group.cell(backend)
+                    };
+                    if !turn.cells.contains(&cell) {
+                        turn.cells.push(cell);
+                    }
+                    let network = Network::from(cell);
+                    if !self.networks.contains(&network) {
+                        self.networks.push(network);
+                    }
+                }
             }
         }
     }
 
-    /// Takes in what stands in another place.
+    /// Takes in what stands in another place. Its workloads stay by themselves, also where they are the same: so the networks that
+    /// are compared the most are close in time.
     fn join(&mut self, other: Self) {
-        for work in other.workloads {
-            self.add_cells(work.workload, work.samples, work.cells);
-        }
+        self.networks.extend(other.networks);
+        self.workloads.extend(other.workloads);
     }
 }

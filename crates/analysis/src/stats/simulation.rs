@@ -371,7 +371,20 @@ fn false_verdicts_table() {
             let wrong = (0..each).filter(|&seed| differs(shape, counts, seed));
             format!("{:.1}", 100.0 * wrong.count() as f64 / each as f64)
         };
-        println!("{shape:?}: {}", TURNS.map(of).join(" | "));
+        // What the interval would say of two rows of 8, one after the other.
+        let excludes_1 = |seed: &usize| {
+            let mut machine = Machine::new(shape, 1 + *seed as u64);
+            let mut row = || -> Vec<f64> { (0..8).map(|_| machine.sample()).collect() };
+            let (a, b) = (row(), row());
+            let [low, high] = unpaired(&a, &b, Better::Higher).ci95.unwrap();
+            low > 1.0 || high < 1.0
+        };
+        let apart = (0..each).filter(excludes_1).count() as f64 / each as f64;
+        println!(
+            "{shape:?}: {} | {:.0}",
+            TURNS.map(of).join(" | "),
+            100.0 * apart
+        );
     }
 }
 

@@ -293,7 +293,7 @@ mod tests {
         let (sentence, beside) = said(&bound_by(fixture::cost(), Bound::Nothing));
         assert!(sentence.contains("CPU for the same work"), "{sentence}");
         assert!(sentence.contains("a VLAN on the same switch"), "{sentence}");
-        assert!(beside.contains("hroughput"), "{beside}");
+        assert!(beside.to_lowercase().contains("throughput"), "{beside}");
         let (sentence, beside) = said(&bound_by(fixture::run(), Bound::Nothing));
         assert!(sentence.contains("goodput"), "{sentence}");
         assert!(sentence.contains("a plain bridge"), "{sentence}");
