@@ -38,6 +38,7 @@ pub(crate) fn run(request: &RunRequest, watch: &mut dyn Watch) -> Result<RunSumm
         interrupted: true,
         env: environment::record(&session.cpus, &request.version),
         references: Vec::new(),
+        idle: Vec::new(),
         cells: plan
             .cells()
             .map(|key| Cell::empty(key, CellStatus::Open))

@@ -46,6 +46,8 @@ pub enum Event<'a> {
     Live(Live),
     /// A sample was taken.
     Sampled(&'a Sample),
+    /// So many samples more are to be taken than were planned: a round again, or a rule that is not met.
+    More(u64),
     /// So many samples more are done with: taken, or never to be.
     Advanced(u64),
     /// A round of a group is over.

@@ -20,6 +20,8 @@ const DRAIN_SECONDS: f64 = 0.2;
 pub const REFERENCE_SECONDS: f64 = 0.25;
 /// So often, and the best counts: what held one of them down was no property of the tester.
 pub const REFERENCE_SAMPLES: u32 = 3;
+/// So long a block is watched without traffic.
+pub const IDLE_SECONDS: f64 = 1.0;
 /// The trial that finds a search's largest load.
 const FREE_TRIAL_SECONDS: f64 = 0.6;
 /// Loads that a search tries before it bisects: the highest, what came through of it, and one below.
@@ -85,6 +87,7 @@ impl Block {
         let cables: BTreeSet<Setting> = alone.iter().map(|group| group.setting).collect();
         let reference = |group: &GroupKey| sample_seconds(&group.workload, REFERENCE_SECONDS);
         networks
+            + IDLE_SECONDS
             + f64::from(count(cables.len())) * CABLE_SECONDS
             + f64::from(REFERENCE_SAMPLES) * alone.iter().map(reference).sum::<f64>()
     }

@@ -7,7 +7,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use cost::{REFERENCE_SAMPLES, REFERENCE_SECONDS, alone};
+pub use cost::{IDLE_SECONDS, REFERENCE_SAMPLES, REFERENCE_SECONDS, alone};
 pub use order::order;
 pub use summary::{PlanBlock, PlanCell, PlanSummary, StudySummary};
 

@@ -136,6 +136,21 @@ pub struct Reference {
     pub value: f64,
 }
 
+/// What the machine did while networks were up and carried nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// What the networks share ([`Setting::place`]).
+    pub place: Setting,
+    /// How many were up.
+    pub networks: usize,
+    /// CPU in that time.
+    pub cpu: Cpu,
+    /// CPU of programs that are not the laboratory's.
+    pub foreign: Foreign,
+    /// Used memory of the machine.
+    pub memory_mib: f64,
+}
+
 /// A whole run: the content of `run.json`, with the samples of `samples.ndjson`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -151,6 +166,9 @@ pub struct Run {
     pub env: Environment,
     /// What the traffic tool reaches alone.
     pub references: Vec<Reference>,
+    /// What the machine did without traffic, place by place.
+    #[serde(default)]
+    pub idle: Vec<Idle>,
     /// One entry per cell of the matrix, in the order of the plan.
     pub cells: Vec<Cell>,
     /// Start, in ms since 1970 (UTC).

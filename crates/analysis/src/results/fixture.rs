@@ -12,6 +12,7 @@ use crate::record::{
     GuestKind, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
+use std::collections::BTreeSet;
 
 /// 2026-11-21 05:12 UTC.
 pub const STARTED: u64 = 1_795_237_920_000;
@@ -241,12 +242,15 @@ fn build(study: &str) -> Run {
             value: 1.12 * samples::figure(group.cell(BackendName::Direct)),
         })
         .collect();
+    let places: BTreeSet<Setting> = groups.iter().map(|(g, _)| g.setting.place()).collect();
+    let idle = places.into_iter().map(samples::idle).collect();
     Run {
         schema: SCHEMA.to_owned(),
         quick: true,
         interrupted: false,
         env: environment::environment(&study.name),
         study,
+        idle,
         references,
         cells,
         started_unix_ms: STARTED,

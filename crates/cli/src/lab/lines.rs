@@ -58,6 +58,7 @@ impl Watch for Lines {
                 }
             }
             Event::Note(text) => eprintln!("lab: {text}"),
+            Event::More(count) => self.samples += count,
             Event::Advanced(count) => self.done += count,
             Event::RoundDone {
                 group,

@@ -124,6 +124,7 @@ impl State {
                     }
                 }
             }
+            Event::More(count) => self.samples += count,
             Event::Advanced(count) => self.done += count,
             Event::RoundDone { .. } => {}
             Event::Ended => self.ended = true,

@@ -1,6 +1,7 @@
 //! The measuring itself: per block build every network and prove its paths ([`networks`]), measure the cable
 //! alone ([`references`]), sample in turn test by test ([`rounds`]), take down.
 
+mod idle;
 mod networks;
 mod references;
 mod rounds;
@@ -79,6 +80,7 @@ impl Bench<'_> {
         let mut up = Vec::new();
         let outcome = self
             .raise_block(block, missing, &mut up)
+            .and_then(|()| self.measure_idle(&up))
             .and_then(|()| self.measure_alone(block, &up))
             .and_then(|()| {
                 let mut turns = block.turns().into_iter();

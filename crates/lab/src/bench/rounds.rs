@@ -26,6 +26,8 @@ struct Turn {
     cells: Vec<CellKey>,
     /// The last round that it takes part in.
     rounds: u32,
+    /// So many of its rounds may be taken again beside other programs.
+    tries: u32,
 }
 
 impl Bench<'_> {
@@ -43,17 +45,17 @@ impl Bench<'_> {
                 .filter(|cell| self.is_open(cell) && is_up(cell))
                 .collect(),
             rounds: work.samples,
+            tries: work.samples,
         };
         let mut turns: Vec<Turn> = works.iter().map(turn).collect();
         turns.retain(|turn| !turn.cells.is_empty());
         let mut round = 0;
-        let mut tries = works.iter().map(|work| work.samples).max().unwrap_or(0);
         while !turns.is_empty() {
             self.sample_round(&turns, round, up)?;
-            if tries > 0 && self.discard_if_disturbed(&turns, round)? {
-                tries -= 1;
-                for turn in &mut turns {
-                    turn.rounds += 1;
+            for turn in &mut turns {
+                if turn.tries > 0 && self.discard_if_disturbed(turn, round)? {
+                    turn.tries -= 1;
+                    self.more(turn, 1);
                 }
             }
             for turn in &mut turns {
@@ -63,13 +65,21 @@ impl Bench<'_> {
                     rounds: turn.rounds,
                 });
                 if round >= turn.rounds {
-                    turn.rounds += self.more_rounds(&turn.cells);
+                    self.more(turn, self.more_rounds(&turn.cells));
                 }
             }
             self.finish(&mut turns, round)?;
             round += 1;
         }
         Ok(())
+    }
+
+    /// A workload takes part in so many rounds more.
+    fn more(&mut self, turn: &mut Turn, rounds: u32) {
+        turn.rounds += rounds;
+        let open = turn.cells.iter().filter(|cell| self.is_open(cell)).count();
+        self.watch
+            .event(Event::More(u64::from(rounds) * open as u64));
     }
 
     fn sample_round(&mut self, turns: &[Turn], round: u32, up: &mut [Up]) -> Result<(), LabError> {
@@ -88,14 +98,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A round beside which other programs ran does not count, for none of its cells, so that those left are whole pairs. Another
-    /// one is added at the end, when the programs may have ended: at most as many as there are samples. Then it counts, and
-    /// its samples are marked by the load that they hold.
-    fn discard_if_disturbed(&mut self, turns: &[Turn], round: u32) -> Result<bool, LabError> {
+    /// A round of a workload beside which other programs ran does not count, for none of its cells, so that those left are whole
+    /// pairs. Another one is added at the end, when the programs may have ended: at most as many as there are samples. Then it
+    /// counts, and its samples are marked by the load that they hold.
+    fn discard_if_disturbed(&mut self, turn: &Turn, round: u32) -> Result<bool, LabError> {
         let is_of = |sample: &&mut Sample| {
-            let cells = turns.iter().flat_map(|turn| &turn.cells);
-            let mut keys = cells.filter(|key| **key == sample.cell);
-            sample.round == round && sample.discarded.is_none() && keys.next().is_some()
+            let is_its = turn.cells.contains(&sample.cell);
+            is_its && sample.round == round && sample.discarded.is_none()
         };
         let cells = self.run.cells.iter_mut();
         let samples = cells.flat_map(|cell| &mut cell.samples);
@@ -112,7 +121,11 @@ impl Bench<'_> {
                 Foreign::words,
             ));
         }
-        self.note(&format!("round {round} is taken again: {}", worst.words()));
+        let name = &turn.name;
+        self.note(&format!(
+            "{name}, round {round} is taken again: {}",
+            worst.words()
+        ));
         self.folder.rewrite(&self.run)?;
         Ok(true)
     }

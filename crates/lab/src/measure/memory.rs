@@ -10,16 +10,21 @@ const PATH: &str = "/proc/meminfo";
 
 /// The machine's, and that of the guests' programs as they read it themselves.
 pub(super) fn memory(readings: &Readings) -> Result<Memory, LabError> {
-    let text = fs::read_to_string(PATH).map_err(LabError::io("reading", PATH.as_ref()))?;
     let of = |readings: &[Reading]| {
         let kib: u64 = readings.iter().map(|reading| reading.memory_kib).sum();
         (kib > 0).then(|| kib as f64 / 1024.0)
     };
     Ok(Memory {
-        machine_mib: used_kib(&text)? as f64 / 1024.0,
+        machine_mib: of_the_machine()?,
         guest_sender_mib: of(&readings.senders),
         guest_receiver_mib: of(&readings.receivers),
     })
+}
+
+/// Used memory of the machine, in MiB.
+pub(crate) fn of_the_machine() -> Result<f64, LabError> {
+    let text = fs::read_to_string(PATH).map_err(LabError::io("reading", PATH.as_ref()))?;
+    Ok(used_kib(&text)? as f64 / 1024.0)
 }
 
 /// proc(5): what is not available for new programs without swapping.

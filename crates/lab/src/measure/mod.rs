@@ -13,7 +13,7 @@ mod accounting;
 mod counters;
 mod figures;
 mod latency;
-mod memory;
+pub(crate) mod memory;
 mod search;
 mod traffic;
 mod window;

@@ -9,6 +9,7 @@ use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use overlane_net::tap::Tap;
 use std::cell::RefCell;
+use std::fs;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, Command};
@@ -100,11 +101,42 @@ impl Relay {
         Ok(time.into())
     }
 
+    /// The part of its CPU time that its threads on these CPUs had: where one relay joins two guests, each direction runs with
+    /// the guest that it reads from.
+    pub(crate) fn cpu_time_on(&self, cpus: &[usize]) -> Result<Duration, LabError> {
+        let tasks = format!("/proc/{}/task", self.process.borrow().pid());
+        let threads = fs::read_dir(&tasks).map_err(LabError::io("reading", tasks.as_ref()))?;
+        let mut sum = Duration::ZERO;
+        for thread in threads {
+            let thread = thread
+                .map_err(LabError::io("reading", tasks.as_ref()))?
+                .path();
+            let read = |file: &str| {
+                let path = thread.join(file);
+                fs::read_to_string(&path).map_err(LabError::io("reading", &path))
+            };
+            sum += thread_time_on(cpus, &read("stat")?, &read("schedstat")?);
+        }
+        Ok(sum)
+    }
+
     fn failed(&self, what: &str) -> LabError {
         LabError::Relay {
             reason: format!("the relay of {} {what}", self.owner),
         }
     }
+}
+
+/// Run time of a thread (first number of `schedstat`, in ns) if it ran on one of these CPUs last (field 39 of `stat`, proc(5)).
+fn thread_time_on(cpus: &[usize], stat: &str, schedstat: &str) -> Duration {
+    // The name in parentheses may hold anything; field 3 stands first behind it.
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let cpu = behind_name.split_ascii_whitespace().nth(39 - 3);
+    let is_on = cpu
+        .and_then(|cpu| cpu.parse().ok())
+        .is_some_and(|cpu| cpus.contains(&cpu));
+    let ns = schedstat.split_ascii_whitespace().next().filter(|_| is_on);
+    Duration::from_nanos(ns.and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
 impl Join<'_> {
@@ -140,6 +172,18 @@ pub(crate) fn check(session: &Session) -> Result<Option<String>, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_threads_time_is_where_it_ran() {
+        let stat = format!("7 (re) lay) S{} 3 0 0", " 0".repeat(35));
+        let of = |cpus: &[usize]| thread_time_on(cpus, &stat, "1500 20 3\n");
+        assert_eq!(of(&[1, 3]), Duration::from_nanos(1500));
+        assert_eq!(of(&[0, 1]), Duration::ZERO);
+        assert_eq!(
+            thread_time_on(&[3], "7 (short) S", "1500 20 3"),
+            Duration::ZERO
+        );
+    }
 
     #[test]
     fn a_relay_has_a_queue_for_each_cpu_of_its_guest_up_to_four() {

@@ -218,10 +218,19 @@ impl Topology {
                 Ok::<_, LabError>(Some(sum.unwrap_or_default() + relay.cpu_time()?))
             })
         };
-        Ok(CpuTime {
-            senders: sum(|pair| &pair.sender)?,
-            receivers: sum(|pair| &pair.receiver)?,
-        })
+        let (mut senders, mut receivers) = (sum(|pair| &pair.sender)?, sum(|pair| &pair.receiver)?);
+        if let (Some(all), BackendName::Direct) = (senders, self.backend) {
+            // One relay joins both guests of a pair.
+            let mut there = Duration::ZERO;
+            for Pair { sender, receiver } in &self.pairs {
+                if let Some(relay) = &sender.relay {
+                    there += relay.cpu_time_on(&receiver.node.cpus)?;
+                }
+            }
+            senders = Some(all.saturating_sub(there));
+            receivers = Some(there);
+        }
+        Ok(CpuTime { senders, receivers })
     }
 
     /// The guests' ports on a host.

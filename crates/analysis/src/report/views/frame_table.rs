@@ -1,7 +1,7 @@
 //! Study E's view: the draft's table by frame size, model A (a bare tester at the far end, no overlay) beside model B (two hosts,
 //! the overlay), the CPU-increase table, and loss against CPU.
 
-use crate::record::{BackendName, CellKey};
+use crate::record::{BackendName, CellKey, Setting};
 use crate::results::{Axis, CellFigures, Compared, Metric};
 
 use super::loss_curve;
@@ -59,13 +59,46 @@ fn table(r: &Report<'_>, rows: &[&Compared], (a, b): (BackendName, BackendName))
         }));
     }
     let megahertz = r.analysis.run.env.cpu_mhz;
-    table.with(rows.iter().map(|c| {
+    let mut places = Vec::new();
+    for c in rows {
+        let models = [c.b, c.a].map(|key| key.group.setting.place());
+        if !places.contains(&models) {
+            places.push(models);
+        }
+    }
+    let idle = places
+        .into_iter()
+        .filter_map(|models| idle_row(r, models, megahertz));
+    table.with(idle.chain(rows.iter().map(|c| {
         let head = Field::text(r.names.setting(&c.a.group))
             .small(sizes(c.b, c.a))
             .to(r.names.anchor(&c.a));
         let model = |key: CellKey| quantities(r.figures(key), megahertz);
         Row::of(std::iter::once(head).chain(model(c.b)).chain(model(c.a)))
-    }))
+    })))
+}
+
+/// The draft's row "0 (idle)": both models' places without traffic, with all their networks up.
+fn idle_row(r: &Report<'_>, models: [Setting; 2], megahertz: Option<f64>) -> Option<Row> {
+    let idle_at = |place: Setting| r.analysis.run.idle.iter().find(|idle| idle.place == place);
+    models.into_iter().find_map(idle_at)?;
+    let of = |place: Setting| {
+        let idle = idle_at(place);
+        let show = |v: Option<f64>, digits: usize| {
+            Field::number(v.map_or(NONE.to_owned(), |v| fixed(v, digits)), v)
+        };
+        let cpu = idle.and_then(|idle| Some(idle.cpu.sender.as_ref()?.busy_percent));
+        let mut fields: Vec<Field> = QUANTITIES.iter().map(|_| Field::text(NONE)).collect();
+        fields[0] = show(idle.map(|_| 0.0), 0);
+        fields[2] = show(cpu, 1);
+        fields[3] = show(cpu.zip(megahertz).map(|(cpu, mhz)| cpu / 100.0 * mhz), 0);
+        fields[4] = show(idle.map(|idle| idle.memory_mib), 0);
+        fields
+    };
+    let head = Field::text("0 (idle)").small(models[1].to_string());
+    Some(Row::of(
+        std::iter::once(head).chain(models.into_iter().flat_map(of)),
+    ))
 }
 
 /// Where the two frame sizes differ, both.

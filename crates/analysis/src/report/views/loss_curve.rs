@@ -1,13 +1,12 @@
 //! Loss against CPU, from the trials of searches: where does it set in?
 
-use crate::record::{GroupKey, Test};
+use crate::record::{BackendName, Test};
 use crate::results::CellFigures;
 
 use crate::report::block::{Block, Chart, Field, Row, Table};
 use crate::report::draw::{Drawing, Lines, Series, XAxis, YAxis};
 use crate::report::numbers::{fixed, loss, short};
 use crate::report::page::Report;
-use crate::report::sections::charts::{group_charts, place};
 
 /// One trial: busy CPU of the busier host, loss in per cent, load in kpps.
 struct Point {
@@ -16,21 +15,18 @@ struct Point {
     load_kpps: f64,
 }
 
-/// The charts, group by group.
+/// The chart, of all searches of the run.
 pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
-    let charts = r.by_group(Test::is_packets, |group| {
-        group_charts(r, group, chart(r, group).into_iter().collect())
-    });
-    if charts.is_empty() {
-        return charts;
-    }
+    let Some(chart) = chart(r) else {
+        return Vec::new();
+    };
     let hint = "Each point is a trial of a search: busy CPU of the busier host against the share of frames lost. The draft saw loss of about 2 % \
                 set in when the CPU passes 90 %.";
-    let head = [
+    vec![
         Block::Heading("Loss against CPU".to_owned()),
         Block::Hint(hint.to_owned()),
-    ];
-    head.into_iter().chain(charts).collect()
+        Block::Charts(vec![chart]),
+    ]
 }
 
 fn trials(figures: &CellFigures<'_>) -> Vec<Point> {
@@ -54,40 +50,43 @@ fn trials(figures: &CellFigures<'_>) -> Vec<Point> {
     points
 }
 
-fn chart(r: &Report<'_>, group: GroupKey) -> Option<Chart> {
-    let cells = r.measured(group);
-    let all: Vec<(&CellFigures<'_>, Vec<Point>)> = cells
-        .iter()
-        .map(|f| (*f, trials(f)))
+fn chart(r: &Report<'_>) -> Option<Chart> {
+    let groups = r.groups(Test::is_packets).into_iter();
+    let all: Vec<(&CellFigures<'_>, Vec<Point>)> = groups
+        .flat_map(|group| r.measured(group))
+        .map(|f| (f, trials(f)))
         .filter(|(_, points)| !points.is_empty())
         .collect();
-    if all.is_empty() {
-        return None;
-    }
-    let title = format!("Loss against CPU, {}", r.names.group(&group));
-    let words = all.iter().map(|(f, points)| {
-        let from = points
+    let mut networks: Vec<BackendName> = all.iter().map(|(f, _)| f.cell.key.backend).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    let of = |backend: BackendName| {
+        let cells = all
             .iter()
-            .find(|p| p.loss_percent > 0.1)
-            .map(|p| p.cpu_percent);
+            .filter(move |(f, _)| f.cell.key.backend == backend);
+        cells.flat_map(|(_, points)| points)
+    };
+    let words = networks.iter().map(|&backend| {
+        let losing = of(backend).filter(|p| p.loss_percent > 0.1);
+        let from = losing.map(|p| p.cpu_percent).reduce(f64::min);
         let from = from.map_or("no loss above 0.1 %".to_owned(), |v| {
             format!("loss from {} % CPU", fixed(v, 0))
         });
-        format!("{}: {from}", f.cell.key.network())
+        format!("{backend}: {from}")
     });
-    let series = all.iter().map(|(f, points)| Series {
-        name: f.cell.key.network(),
-        backend: f.cell.key.backend,
-        points: points
-            .iter()
+    let series = networks.iter().map(|&backend| Series {
+        name: backend.to_string(),
+        backend,
+        points: of(backend)
             .map(|p| (p.cpu_percent, p.loss_percent))
             .collect(),
     });
-    Some(Chart {
-        id: format!("chart-loss-{}", place(r, group)),
+    let title = "Loss against CPU, all frame sizes";
+    (!networks.is_empty()).then(|| Chart {
+        id: "chart-loss".to_owned(),
         hint: "one point a trial".to_owned(),
         words: words.collect::<Vec<_>>().join("; "),
-        table: table(r, &title, &all),
+        table: table(r, title, &all),
         drawing: Drawing::Lines(Lines {
             x: XAxis::Linear,
             x_words: "CPU % of the busier host",
@@ -96,13 +95,14 @@ fn chart(r: &Report<'_>, group: GroupKey) -> Option<Chart> {
             joined: false,
             series: series.collect(),
         }),
-        title,
+        title: title.to_owned(),
     })
 }
 
 fn table(r: &Report<'_>, title: &str, all: &[(&CellFigures<'_>, Vec<Point>)]) -> Table {
     let columns = [
         "Network",
+        "Setting",
         "#CPU % of the busier host",
         "#Loss %",
         "#Load kpps",
@@ -112,6 +112,7 @@ fn table(r: &Report<'_>, title: &str, all: &[(&CellFigures<'_>, Vec<Point>)]) ->
             let key = f.cell.key;
             Row::of([
                 Field::network(key.network(), key.backend).to(r.names.anchor(&key)),
+                Field::text(r.names.setting(&key.group)),
                 Field::number(fixed(p.cpu_percent, 0), p.cpu_percent),
                 Field::number(loss(p.loss_percent), p.loss_percent),
                 Field::number(short(p.load_kpps), p.load_kpps),
