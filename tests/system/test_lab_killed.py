@@ -61,7 +61,7 @@ def test_an_agent_that_is_killed_once_costs_a_warning(tmp_path, before):
         os.kill(min(agents), signal.SIGKILL)
         assert study.end() == 0, study.text()
         complete(study.result, "bridge", "overlane-vxlan")
-        (warning,) = [text for text in study.result.data["warnings"] if "sampled again" in text]
+        (warning,) = [it["text"] for it in study.result.data["warnings"] if it["kind"] == "sampled-again"]
         assert "overlane-vxlan" in warning and "agent in guest" in warning and "signal: 9" in warning
 
 

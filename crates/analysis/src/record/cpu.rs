@@ -132,6 +132,9 @@ pub const FOREIGN_LIMIT_PERCENT: f64 = 3.0;
 pub struct Foreign {
     /// All of them, in per cent of one CPU.
     pub percent: f64,
+    /// How finely that is known: one tick of the kernel's counters, in per cent of the time in which they were watched.
+    #[serde(default)]
+    pub grain_percent: f64,
     /// The largest, largest first.
     pub programs: Vec<Program>,
 }
@@ -146,9 +149,9 @@ pub struct Program {
 }
 
 impl Foreign {
-    /// Enough to disturb a sample.
+    /// Enough to disturb a sample, beyond what the counters may say too much.
     pub fn disturbs(&self) -> bool {
-        self.percent > FOREIGN_LIMIT_PERCENT
+        self.percent - self.grain_percent > FOREIGN_LIMIT_PERCENT
     }
 
     /// `other programs used 41 % of a CPU: cargo, chrome, node`

@@ -77,6 +77,7 @@ mod tests {
         Some(Foreign {
             percent: names.iter().map(|(_, percent)| percent).sum(),
             programs: programs.collect(),
+            ..Foreign::default()
         })
     }
 

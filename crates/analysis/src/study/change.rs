@@ -27,6 +27,8 @@ pub struct Overrides {
     pub seconds: Option<f64>,
     /// Each backend against itself.
     pub against_itself: bool,
+    /// Rounds beside other programs count.
+    pub busy_machine: bool,
 }
 
 impl Study {
@@ -62,6 +64,7 @@ impl Matrix {
             self.seconds = seconds;
         }
         self.against_itself |= overrides.against_itself;
+        self.busy_machine |= overrides.busy_machine;
         for group in &mut self.groups {
             group.change(overrides);
         }

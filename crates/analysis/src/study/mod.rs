@@ -90,6 +90,9 @@ pub struct Matrix {
     /// Each network is built twice and measured against itself: how often does noise look like a difference?
     #[serde(default)]
     pub against_itself: bool,
+    /// Rounds beside which other programs run count, and are marked; else they are taken again.
+    #[serde(default)]
+    pub busy_machine: bool,
     /// The settings under which it is compared.
     pub groups: Vec<GroupAxes>,
 }

@@ -92,6 +92,7 @@ const MATRIX: &[Field] = &[
     field("warm_up_seconds", Required, Number),
     field("networks", Required, List(&NETWORK)),
     field("against_itself", Left, Flag),
+    field("busy_machine", Left, Flag),
     field("groups", Required, List(&Map(GROUP))),
 ];
 

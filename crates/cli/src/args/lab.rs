@@ -142,6 +142,9 @@ pub(crate) struct LabMatrix {
     /// Build each network twice and compare it with itself: how often does noise look like a difference?
     #[arg(long)]
     pub(crate) against_itself: bool,
+    /// Count rounds beside which other programs run, and mark them, in place of taking them again
+    #[arg(long)]
+    pub(crate) busy_machine: bool,
 }
 
 /// How a run is shown.

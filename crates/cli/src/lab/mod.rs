@@ -96,6 +96,7 @@ fn request(args: &LabMatrix) -> RunRequest {
             samples: args.samples,
             seconds: args.seconds,
             against_itself: args.against_itself,
+            busy_machine: args.busy_machine,
         },
         out: None,
         version: VERSION.to_owned(),

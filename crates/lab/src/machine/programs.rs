@@ -88,7 +88,11 @@ impl Programs {
         // Not `sum`: that of nothing is -0.
         let percent = programs.iter().fold(0.0, |sum, it| sum + it.percent);
         programs.truncate(NAMED);
-        Foreign { percent, programs }
+        Foreign {
+            percent,
+            grain_percent: 100.0 / ticks_per_second() / seconds,
+            programs,
+        }
     }
 
     /// Who has waited for a process that ended, or for the one that did: the nearest ancestor that lives.
@@ -247,7 +251,7 @@ mod tests {
             ],
             [(50, process("cargo", 1, 1.0))],
         );
-        assert_eq!(found, Foreign::default());
+        assert_eq!((found.percent, found.programs), (0.0, Vec::new()));
     }
 
     #[test]

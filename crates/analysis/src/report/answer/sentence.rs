@@ -53,17 +53,18 @@ pub(in crate::report) fn lead(
     match say(votes) {
         Say::Nothing => format!("{open} {topic}: it has no two cells to compare."),
         Say::NotComparable => format!(
-            "{open} {topic}: {} on the same footing.",
+            "{open} {topic}: {} like for like.",
             match votes.len() {
-                1 => "its one comparison does not stand".to_owned(),
-                all => format!("its {all} comparisons do not stand"),
+                1 => "its one comparison is not".to_owned(),
+                all => format!("its {all} comparisons are not"),
             }
         ),
         _ if p.noise => start.begin(&noise(votes)),
         Say::Open => format!(
-            "{open} {topic}: {}{}.",
+            "{open} {topic}: {}{}.{}",
             undecided(votes),
-            rest(Verdict::CannotTell)
+            rest(Verdict::CannotTell),
+            below(votes)
         ),
         Say::Leads(verdict) => start.begin(&format!(
             " {}{}.",
@@ -302,6 +303,22 @@ fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> S
     let left = [Verdict::CannotTell, Verdict::NotComparable];
     let left: String = left.map(|verdict| other(quantity, votes, verdict)).concat();
     format!("{} of {} comparisons{range}{left}", and(&all), votes.len())
+}
+
+/// How large a difference can be where nobody can tell: as far as the intervals reach.
+fn below(votes: &[Vote]) -> String {
+    let open = votes
+        .iter()
+        .filter(|vote| vote.verdict == Verdict::CannotTell);
+    let most = open
+        .map(|vote| vote.within_percent)
+        .try_fold(0.0, |most: f64, within| Some(most.max(within?)));
+    most.map_or_else(String::new, |most| {
+        format!(
+            " Where they cannot tell, a difference is below {:.0} %.",
+            most.ceil()
+        )
+    })
 }
 
 /// Noise that looks like a difference.

@@ -27,18 +27,46 @@ fn votes<const N: usize>(verdict: Verdict, ratios: [f64; N]) -> Vec<Vote> {
     let vote = |ratio| Vote {
         verdict,
         ratio: Some(ratio),
+        within_percent: None,
     };
     ratios.map(vote).into()
 }
 
 /// `count` comparisons of one verdict with the same ratio.
 fn many(count: usize, verdict: Verdict, ratio: f64) -> Vec<Vote> {
-    let ratio = Some(ratio);
-    vec![Vote { verdict, ratio }; count]
+    let vote = Vote {
+        verdict,
+        ratio: Some(ratio),
+        within_percent: None,
+    };
+    vec![vote; count]
 }
 
 fn check(p: &Phrase, quantity: Quantity, votes: &[Vec<Vote>], want: &str) {
     assert_eq!(lead(p, quantity, &votes.concat(), None, Start::Here), want);
+}
+
+#[test]
+fn where_none_can_tell_the_sentence_says_how_much_it_can_be() {
+    let within = |percent| Vote {
+        verdict: CannotTell,
+        ratio: Some(0.97),
+        within_percent: percent,
+    };
+    let p = overlay();
+    check(
+        &p,
+        GOODPUT,
+        &[vec![within(Some(4.2)), within(Some(11.3))]],
+        "This run cannot say what an overlay costs against a plain bridge: none of 2 comparisons can tell. Where they cannot \
+         tell, a difference is below 12 %.",
+    );
+    check(
+        &p,
+        GOODPUT,
+        &[vec![within(Some(4.2)), within(None)]],
+        "This run cannot say what an overlay costs against a plain bridge: none of 2 comparisons can tell.",
+    );
 }
 
 #[test]
@@ -88,7 +116,7 @@ fn what_an_overlay_costs() {
         &p,
         GOODPUT,
         &[many(6, NotComparable, 0.9)],
-        "This run cannot say what an overlay costs against a plain bridge: its 6 comparisons do not stand on the same footing.",
+        "This run cannot say what an overlay costs against a plain bridge: its 6 comparisons are not like for like.",
     );
     check(
         &words("What does an overlay cost"),

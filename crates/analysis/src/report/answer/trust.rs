@@ -252,6 +252,7 @@ mod tests {
             Some(Foreign {
                 percent,
                 programs: vec![program],
+                ..Foreign::default()
             })
         };
         for sample in run.cells.iter_mut().flat_map(|cell| &mut cell.samples) {

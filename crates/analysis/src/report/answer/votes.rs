@@ -11,6 +11,8 @@ pub(in crate::report) struct Vote {
     pub(in crate::report) verdict: Verdict,
     /// Subject / object.
     pub(in crate::report) ratio: Option<f64>,
+    /// How far from 1, in per cent, the farther end of the 95 % interval is; `None`: there is no interval.
+    pub(in crate::report) within_percent: Option<f64>,
 }
 
 /// What is compared: a figure, of which more is better, or a cost.
