@@ -9,6 +9,7 @@ use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
 use overlane_analysis::record::{CellKey, CellStatus, Foreign, Sample, Warning, invariants};
 use overlane_analysis::stats::repeat::{self, Decision};
+use std::collections::BTreeSet;
 
 /// What becomes of a sample.
 enum Judgement {
@@ -24,6 +25,8 @@ struct Turn {
     /// In words.
     name: String,
     cells: Vec<CellKey>,
+    /// The last round that a run which was broken off has of it.
+    done: u32,
     /// The last round that it takes part in.
     rounds: u32,
     /// So many of its rounds may be taken again beside other programs.
@@ -44,6 +47,7 @@ impl Bench<'_> {
             cells: (work.cells.iter().copied())
                 .filter(|cell| self.is_open(cell) && is_up(cell))
                 .collect(),
+            done: 0,
             rounds: work.samples,
             tries: if self.run.matrix().busy_machine {
                 0
@@ -53,6 +57,9 @@ impl Bench<'_> {
         };
         let mut turns: Vec<Turn> = works.iter().map(turn).collect();
         turns.retain(|turn| !turn.cells.is_empty());
+        for turn in &mut turns {
+            self.go_on_with(turn);
+        }
         let mut round = 0;
         while !turns.is_empty() {
             self.sample_round(&turns, round, up)?;
@@ -78,6 +85,18 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Goes on behind the rounds that a run which was broken off has: those that count, and those between that other programs
+    /// disturbed.
+    fn go_on_with(&self, turn: &mut Turn) {
+        let cells = self.run.cells.iter();
+        let cells = cells.filter(|cell| turn.cells.contains(&cell.key));
+        let rounds = cells.flat_map(|cell| cell.counted().map(|sample| sample.round));
+        let known: BTreeSet<u32> = rounds.filter(|round| *round > 0).collect();
+        turn.done = known.last().copied().unwrap_or(0);
+        let left = turn.rounds.saturating_sub(known.len() as u32);
+        turn.rounds = turn.done + left;
+    }
+
     /// A workload takes part in so many rounds more.
     fn more(&mut self, turn: &mut Turn, rounds: u32) {
         turn.rounds += rounds;
@@ -95,7 +114,8 @@ impl Bench<'_> {
             let Some(&cell) = turn.cells.get(index) else {
                 continue;
             };
-            if self.is_open(&cell) && !self.has_round(&cell, round) {
+            let is_done = round > 0 && round <= turn.done;
+            if self.is_open(&cell) && !is_done && !self.has_round(&cell, round) {
                 self.sample_or_fail(cell, round, turn.rounds, up)?;
             }
         }
