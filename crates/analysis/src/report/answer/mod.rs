@@ -7,13 +7,13 @@
 //!
 //! [`screen`] puts them on the first screen of the report, with a chart and the figures.
 
+mod amounts;
 mod phrase;
 pub(in crate::report) mod screen;
 mod sentence;
 mod split;
 mod trust;
 mod votes;
-mod words;
 
 pub use trust::{Level, Trust};
 

@@ -2,11 +2,12 @@
 
 use crate::stats::Verdict;
 
+use super::amounts::{amount, and, capital, change, ends};
 use super::phrase::Phrase;
 use super::votes::{
-    Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say, undecided,
+    NEAR_PERCENT, Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say,
+    undecided,
 };
-use super::words::{amount, and, capital, change, ends};
 
 /// How a sentence begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,13 @@ pub(in crate::report) fn lead(
             }
         ),
         _ if p.noise => start.begin(&noise(votes)),
+        Say::Near => start.begin(&format!(
+            " {} and {} differ by less than {NEAR_PERCENT:.0} % in {}: {}.",
+            p.subject,
+            p.object,
+            quantity.noun(),
+            near(quantity, votes)
+        )),
         Say::Open => format!(
             "{open} {topic}: {}{}.{}",
             undecided(votes),
@@ -90,6 +98,15 @@ pub(in crate::report) fn second(p: &Phrase, quantity: Quantity, votes: &[Vote]) 
     let text = match say(votes) {
         Say::Nothing | Say::NotComparable => return None,
         _ if p.noise => return Some(format!("By {noun}: {}.", differing(votes))),
+        Say::Near => format!(
+            "{noun} {} by less than {NEAR_PERCENT:.0} %: {}",
+            if quantity.is() == "are" {
+                "differ"
+            } else {
+                "differs"
+            },
+            near(quantity, votes)
+        ),
         Say::Open => format!(
             "the run cannot say whether {noun} {}: {}{}",
             if quantity.is() == "are" {
@@ -303,6 +320,17 @@ fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> S
     let left = [Verdict::CannotTell, Verdict::NotComparable];
     let left: String = left.map(|verdict| other(quantity, votes, verdict)).concat();
     format!("{} of {} comparisons{range}{left}", and(&all), votes.len())
+}
+
+/// `7 of 12 comparisons, one is lower, two cannot tell`
+fn near(quantity: Quantity, votes: &[Vote]) -> String {
+    let (near, far): (Vec<Vote>, Vec<Vote>) = votes.iter().partition(|vote| vote.is_near());
+    let hits = match (near.len(), votes.len()) {
+        (hits, all) if hits == all => format!("all {all} comparisons"),
+        (hits, all) => format!("{hits} of {all} comparisons"),
+    };
+    // None of those that are left is the same.
+    hits + &rest(quantity, &far, Verdict::Same)
 }
 
 /// How large a difference can be where nobody can tell: as far as the intervals reach.

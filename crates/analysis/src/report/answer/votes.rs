@@ -2,7 +2,7 @@
 
 use crate::stats::Verdict;
 
-use super::words::in_words;
+use super::amounts::in_words;
 
 /// One comparison, as a sentence counts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +13,24 @@ pub(in crate::report) struct Vote {
     pub(in crate::report) ratio: Option<f64>,
     /// How far from 1, in per cent, the farther end of the 95 % interval is; `None`: there is no interval.
     pub(in crate::report) within_percent: Option<f64>,
+}
+
+/// A difference below this is small.
+pub(super) const NEAR_PERCENT: f64 = 10.0;
+
+impl Vote {
+    /// The same, or so narrow an interval about 1 that a difference can only be small.
+    pub(super) fn is_near(&self) -> bool {
+        let narrow = || {
+            self.within_percent
+                .is_some_and(|percent| percent <= NEAR_PERCENT)
+        };
+        match self.verdict {
+            Verdict::Same => true,
+            Verdict::CannotTell => narrow(),
+            Verdict::Better | Verdict::Worse | Verdict::NotComparable => false,
+        }
+    }
 }
 
 /// What is compared: a figure, of which more is better, or a cost.
@@ -62,6 +80,8 @@ pub(super) enum Say {
     NotComparable,
     /// More than half have this verdict, and at most one in ten contradicts.
     Leads(Verdict),
+    /// More than half are the same, or have an interval within [`NEAR_PERCENT`]: whatever the difference is, it is small.
+    Near,
     /// More than half cannot tell.
     Open,
     /// No verdict leads.
@@ -84,6 +104,7 @@ pub(super) fn say(votes: &[Vote]) -> Say {
         _ if leads(worse, better) => Say::Leads(Verdict::Worse),
         _ if leads(better, worse) => Say::Leads(Verdict::Better),
         _ if leads(same, better + worse) => Say::Leads(Verdict::Same),
+        _ if leads(votes.iter().filter(|vote| vote.is_near()).count(), 0) => Say::Near,
         _ if cannot * 2 > comparable => Say::Open,
         _ => Say::Mixed,
     }
