@@ -68,6 +68,14 @@ pub(crate) fn resume(
     }
     let session = Session::begin()?;
     let here = environment::record(&session.cpus, version);
+    if (&here.host1_cpus, &here.host2_cpus) != (&run.env.host1_cpus, &run.env.host2_cpus) {
+        return Err(LabError::Unable {
+            reason: format!(
+                "it ran with the hosts on CPUs {:?} and {:?}, which are {:?} and {:?} now; begin a new run",
+                run.env.host1_cpus, run.env.host2_cpus, here.host1_cpus, here.host2_cpus
+            ),
+        });
+    }
     run.warnings.extend(changes(&run, &here));
     run.warnings.push(Warning::WentOn {
         at_unix_ms: time::unix_ms(),

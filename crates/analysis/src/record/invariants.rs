@@ -1,6 +1,6 @@
 //! What holds in every sample. One that breaks a rule is no measurement: it is discarded with the reason.
 
-use super::{Cpu, CpuTime, Environment, Sample};
+use super::{Cpu, CpuTime, CpuUse, Environment, Sample};
 use std::fmt;
 
 /// How far the parts of a CPU's time may miss the wall clock, in per cent of it.
@@ -42,7 +42,7 @@ pub enum Broken {
     },
     /// Programs used more than the CPUs that they ran on.
     Guests {
-        /// `sending`, `receiving`, or `all`.
+        /// `sending`, `receiving`, or `two` for both.
         of: &'static str,
         /// What they used, relays included, in per cent of one CPU.
         guest_percent: f64,
@@ -99,7 +99,7 @@ pub fn broken(sample: &Sample, env: &Environment) -> Option<Broken> {
     window(sample, env)
         .or_else(|| sample.cpu.cpus.iter().find_map(parts))
         .or_else(|| sums(&sample.cpu, env))
-        .or_else(|| guests(&sample.cpu, sample.window_seconds))
+        .or_else(|| guests(&sample.cpu, env, sample.window_seconds))
         .or_else(|| negative(sample))
 }
 
@@ -140,7 +140,7 @@ fn sums(cpu: &Cpu, env: &Environment) -> Option<Broken> {
             sum_percent,
         })
     };
-    let busy = |host: &Option<super::CpuUse>| host.as_ref().map(|host| host.busy_percent);
+    let busy = |host: &Option<CpuUse>| host.as_ref().map(|host| host.busy_percent);
     differs("total", Some(cpu.total.busy_percent), sum(&|_| true))
         .or_else(|| {
             let on = |cpu| env.host1_cpus.contains(&cpu);
@@ -152,27 +152,27 @@ fn sums(cpu: &Cpu, env: &Environment) -> Option<Broken> {
         })
 }
 
-/// The programs run on their host's CPUs, so they use no more than these were busy.
-fn guests(cpu: &Cpu, window_seconds: f64) -> Option<Broken> {
+/// The programs run on their host's CPUs, so they use no more than these were busy. A kernel may count stolen time as theirs.
+fn guests(cpu: &Cpu, env: &Environment, window_seconds: f64) -> Option<Broken> {
     let slack =
         |cpus: usize| cpus as f64 * (PARTS_PERCENT + 100.0 * GRAIN_SECONDS / window_seconds);
     let used = |guest: Option<f64>, relay: Option<f64>| guest.map(|g| g + relay.unwrap_or(0.0));
     let sender = used(cpu.guest_sender_percent, cpu.relay_sender_percent);
     let receiver = used(cpu.guest_receiver_percent, cpu.relay_receiver_percent);
-    let more = |of, guest: Option<f64>, busy: Option<f64>, cpus: usize| {
-        let (guest_percent, busy_percent) = (guest?, busy?);
+    let more = |of, guest: Option<f64>, host: Option<&CpuUse>, cpus: usize| {
+        let (guest_percent, host) = (guest?, host?);
+        let busy_percent = host.busy_percent + host.steal_percent;
         (guest_percent > busy_percent + slack(cpus)).then_some(Broken::Guests {
             of,
             guest_percent,
             busy_percent,
         })
     };
-    let busy = |host: &Option<super::CpuUse>| host.as_ref().map(|host| host.busy_percent);
-    let all = cpu.cpus.len();
     let both = sender.zip(receiver).map(|(one, other)| one + other);
-    more("sending", sender, busy(&cpu.sender), all)
-        .or_else(|| more("receiving", receiver, busy(&cpu.receiver), all))
-        .or_else(|| more("two", both, Some(cpu.total.busy_percent), all))
+    let (host1, host2) = (env.host1_cpus.len(), env.host2_cpus.len());
+    more("sending", sender, cpu.sender.as_ref(), host1)
+        .or_else(|| more("receiving", receiver, cpu.receiver.as_ref(), host2))
+        .or_else(|| more("two", both, Some(&cpu.total), cpu.cpus.len()))
 }
 
 fn negative(sample: &Sample) -> Option<Broken> {
@@ -188,7 +188,6 @@ fn negative(sample: &Sample) -> Option<Broken> {
         ("cpu_percent_per_gbps", cost.sum),
         ("cpu_us_per_transaction", sample.cpu_us_per_transaction),
         ("cpu_us_per_packet", sample.cpu_us_per_packet),
-        ("cpu_percent", Some(cpu.total.busy_percent)),
         ("guest_sender_percent", cpu.guest_sender_percent),
         ("guest_receiver_percent", cpu.guest_receiver_percent),
         ("relay_sender_percent", cpu.relay_sender_percent),
@@ -206,14 +205,19 @@ fn negative(sample: &Sample) -> Option<Broken> {
         .chain(seconds)
         .find_map(|(what, value)| {
             let value = value?;
-            (value < 0.0 || !value.is_finite()).then_some(Broken::Negative { what, value })
+            // The kernel's counters may step back by one (proc(5)).
+            let least = if what.ends_with("_seconds") {
+                -GRAIN_SECONDS
+            } else {
+                0.0
+            };
+            (value < least || !value.is_finite()).then_some(Broken::Negative { what, value })
         })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::CpuUse;
     use crate::results::fixture;
 
     /// A sample of the fixtures, and its machine.

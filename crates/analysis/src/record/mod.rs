@@ -5,6 +5,7 @@
 
 mod backend;
 mod cpu;
+mod discard;
 mod environment;
 mod feature;
 pub mod footing;
@@ -21,6 +22,7 @@ pub use cpu::{
     Cpu, CpuPerGbps, CpuTime, CpuUse, FOREIGN_LIMIT_PERCENT, Foreign, Program, SampledTicks,
     TrialCpu,
 };
+pub use discard::Discard;
 pub use environment::{Environment, Hop, NoiseProbe};
 pub use feature::Feature;
 pub use feature::Rules;

@@ -5,7 +5,7 @@
 //!           └        mark                                                            mark
 //! ```
 
-use super::{CellKey, Cpu, CpuPerGbps, Foreign, TrialCpu};
+use super::{CellKey, Cpu, CpuPerGbps, Discard, Foreign, TrialCpu};
 use crate::search::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,8 +160,8 @@ pub struct Sample {
     pub started_unix_ms: u64,
     /// Length of the window in which everything was counted.
     pub window_seconds: f64,
-    /// Why it does not count (warm-up, other programs, a rule of [`invariants`](super::invariants) broken); null when it counts.
-    pub discarded: Option<String>,
+    /// Why it does not count; null when it counts.
+    pub discarded: Option<Discard>,
     /// Payload that reached the receivers; streams and packets.
     pub goodput_gbps: Option<f64>,
     /// Completed transactions.

@@ -9,7 +9,7 @@ use super::compare::run::{self, Compared};
 use super::foreign::ForeignLoad;
 use super::metric::Metric;
 use super::warnings;
-use crate::record::{BackendName, Bound, CellKey, GroupKey, Run, Sample, Test, Warning};
+use crate::record::{BackendName, Bound, CellKey, Discard, GroupKey, Run, Sample, Test, Warning};
 use crate::stats::judge;
 
 /// A sample that was taken and does not count.
@@ -18,7 +18,7 @@ pub struct Discarded<'a> {
     /// The sample.
     pub sample: &'a Sample,
     /// Why it does not count.
-    pub reason: &'a str,
+    pub reason: &'a Discard,
 }
 
 /// A run with everything that follows from its samples.
@@ -72,7 +72,7 @@ impl<'a> Analysis<'a> {
             .filter_map(|sample| {
                 Some(Discarded {
                     sample,
-                    reason: sample.discarded.as_deref()?,
+                    reason: sample.discarded.as_ref()?,
                 })
             })
             .collect();

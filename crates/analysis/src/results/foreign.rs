@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::{Run, Sample};
+use crate::record::{Discard, Run, Sample};
 
 /// So many programs are named.
 const NAMED: usize = 3;
@@ -12,7 +12,7 @@ const NAMED: usize = 3;
 /// Load that was not the laboratory's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ForeignLoad {
-    /// Samples that were disturbed, taken again for it, and do not count.
+    /// Samples that were taken again for it, with their rounds, and do not count.
     pub taken_again: usize,
     /// Samples that were disturbed and count all the same: there were no more tries.
     pub marked: usize,
@@ -46,10 +46,11 @@ impl ForeignLoad {
         let mut programs: Vec<(&str, f64)> = used.into_iter().collect();
         programs.sort_by(|a, b| b.1.total_cmp(&a.1));
         let marked = disturbed.iter().filter(|sample| sample.discarded.is_none());
-        let marked = marked.count();
+        let again = samples()
+            .filter(|sample| matches!(sample.discarded, Some(Discard::OtherPrograms { .. })));
         Some(Self {
-            taken_again: disturbed.len() - marked,
-            marked,
+            taken_again: again.count(),
+            marked: marked.count(),
             counted: samples()
                 .filter(|sample| sample.discarded.is_none())
                 .count(),
@@ -66,7 +67,7 @@ impl ForeignLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Foreign, Program};
+    use crate::record::{Discard, Foreign, Program};
     use crate::results::fixture;
 
     fn load(names: &[(&str, f64)]) -> Option<Foreign> {
@@ -91,7 +92,9 @@ mod tests {
                 .find(|s| s.round > 0 && s.discarded.is_none())
                 .unwrap();
             sample.foreign = load(names);
-            sample.discarded = discarded.then(|| "other programs".to_owned());
+            sample.discarded = discarded.then(|| Discard::OtherPrograms {
+                words: "other programs".to_owned(),
+            });
         };
         next(&[("cargo", 30.0), ("node", 2.0)], false);
         next(&[("node", 3.0), ("chrome", 15.0)], true);

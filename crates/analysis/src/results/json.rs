@@ -42,7 +42,7 @@ pub(super) struct Document<'a> {
     cells: Vec<CellEntry<'a>>,
     comparisons: Vec<ComparisonEntry>,
     warnings: Vec<WarningEntry<'a>>,
-    discarded: Vec<DiscardedEntry<'a>>,
+    discarded: Vec<DiscardedEntry>,
     definition: &'a Study,
 }
 
@@ -132,12 +132,12 @@ struct ComparisonEntry {
 }
 
 #[derive(Debug, Serialize)]
-struct DiscardedEntry<'a> {
+struct DiscardedEntry {
     cell: CellKey,
     round: u32,
     started_unix_ms: u64,
     value: Option<f64>,
-    reason: &'a str,
+    reason: String,
 }
 
 impl<'a> Document<'a> {
@@ -254,15 +254,15 @@ impl ComparisonEntry {
     }
 }
 
-impl<'a> DiscardedEntry<'a> {
-    fn of(discarded: &Discarded<'a>) -> Self {
+impl DiscardedEntry {
+    fn of(discarded: &Discarded<'_>) -> Self {
         let sample: &Sample = discarded.sample;
         Self {
             cell: sample.cell,
             round: sample.round,
             started_unix_ms: sample.started_unix_ms,
             value: Metric::primary(sample.cell.group.workload.test).of(sample),
-            reason: discarded.reason,
+            reason: discarded.reason.to_string(),
         }
     }
 }

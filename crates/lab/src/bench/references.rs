@@ -11,7 +11,7 @@ use overlane_analysis::results::Metric;
 use std::collections::BTreeSet;
 
 impl Bench<'_> {
-    /// What the traffic tool reaches over one cable, for every workload of the block: the figure that no network can pass.
+    /// What the traffic tool reaches over one cable, for every workload of the block.
     pub(super) fn measure_alone(&mut self, block: &Block, up: &[Up]) -> Result<(), LabError> {
         let mut wanted: Vec<GroupKey> = Vec::new();
         for cell in block.workloads.iter().flat_map(|work| &work.cells) {
@@ -60,6 +60,7 @@ impl Bench<'_> {
         let mut unbounded = group;
         unbounded.workload.search = None;
         unbounded.workload.rate_pps = None;
+        unbounded.workload.rate_mbps = None;
         let request = Request {
             cell: unbounded.cell(BackendName::Direct),
             round: 1,

@@ -7,7 +7,9 @@ use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
-use overlane_analysis::record::{CellKey, CellStatus, Foreign, Sample, Warning, invariants};
+use overlane_analysis::record::{
+    CellKey, CellStatus, Discard, Foreign, Sample, Warning, invariants, rounds,
+};
 use overlane_analysis::stats::repeat::{self, Decision};
 use std::collections::BTreeSet;
 
@@ -64,7 +66,8 @@ impl Bench<'_> {
         while !turns.is_empty() {
             self.sample_round(&turns, round, up)?;
             for turn in &mut turns {
-                if turn.tries > 0 && self.discard_if_disturbed(turn, round)? {
+                let is_new = round > turn.done && turn.tries > 0;
+                if is_new && self.discard_if_disturbed(turn, round)? {
                     turn.tries -= 1;
                     self.more(turn, 1);
                 }
@@ -90,11 +93,16 @@ impl Bench<'_> {
     fn go_on_with(&self, turn: &mut Turn) {
         let cells = self.run.cells.iter();
         let cells = cells.filter(|cell| turn.cells.contains(&cell.key));
-        let rounds = cells.flat_map(|cell| cell.counted().map(|sample| sample.round));
-        let known: BTreeSet<u32> = rounds.filter(|round| *round > 0).collect();
-        turn.done = known.last().copied().unwrap_or(0);
-        let left = turn.rounds.saturating_sub(known.len() as u32);
-        turn.rounds = turn.done + left;
+        let (mut counted, mut settled) = (BTreeSet::new(), BTreeSet::new());
+        for sample in cells.flat_map(|cell| &cell.samples) {
+            let round = rounds::settled(sample).filter(|round| *round > 0);
+            settled.extend(round);
+            counted.extend(round.filter(|_| sample.discarded.is_none()));
+        }
+        let again = settled.len() - counted.len();
+        turn.done = settled.last().copied().unwrap_or(0);
+        turn.tries = turn.tries.saturating_sub(again as u32);
+        turn.rounds = turn.done + turn.rounds.saturating_sub(counted.len() as u32);
     }
 
     /// A workload takes part in so many rounds more.
@@ -140,10 +148,11 @@ impl Bench<'_> {
         };
         for sample in &mut of_round {
             let own = sample.foreign.as_ref().filter(|foreign| foreign.disturbs());
-            sample.discarded = Some(own.map_or_else(
+            let words = own.map_or_else(
                 || format!("beside another sample of its round {}", worst.words()),
                 Foreign::words,
-            ));
+            );
+            sample.discarded = Some(Discard::OtherPrograms { words });
         }
         let name = &turn.name;
         self.note(&format!(
@@ -175,7 +184,9 @@ impl Bench<'_> {
             return 0;
         };
         let more = cells.iter().filter_map(|key| {
-            let cell = self.run.cells.iter().find(|cell| cell.key == *key)?;
+            // One that failed gets no samples more, and would ask for ever.
+            let mut open = self.run.cells.iter();
+            let cell = open.find(|cell| cell.key == *key && cell.status == CellStatus::Open)?;
             match repeat::decide(rule, cell) {
                 Decision::Enough => None,
                 Decision::More(rounds) => Some(rounds),
@@ -216,7 +227,9 @@ impl Bench<'_> {
                     let left = rounds.saturating_sub(round) + 1;
                     let judgement = self.judge(&sample, rounds);
                     if let Judgement::Again(reason) | Judgement::Never(reason) = &judgement {
-                        sample.discarded = Some(reason.clone());
+                        sample.discarded = Some(Discard::Broken {
+                            rule: reason.clone(),
+                        });
                     }
                     self.keep(sample)?;
                     match judgement {
@@ -244,7 +257,7 @@ impl Bench<'_> {
         let again = cells
             .filter(|cell| cell.key == sample.cell)
             .flat_map(|cell| &cell.samples)
-            .filter(|sample| sample.round > 0 && sample.discarded.is_some());
+            .filter(|sample| matches!(sample.discarded, Some(Discard::Broken { .. })));
         if again.count() < rounds as usize {
             Judgement::Again(broken.to_string())
         } else {

@@ -66,10 +66,9 @@ impl CpuTimes {
         both.map(|(cpu, now, then)| CpuTime {
             cpu,
             wall_seconds,
-            // The counters may step back by one (proc(5)).
-            idle_seconds: (now.idle_seconds - then.idle_seconds).max(0.0),
-            iowait_seconds: (now.iowait_seconds - then.iowait_seconds).max(0.0),
-            steal_seconds: (now.steal_seconds - then.steal_seconds).max(0.0),
+            idle_seconds: now.idle_seconds - then.idle_seconds,
+            iowait_seconds: now.iowait_seconds - then.iowait_seconds,
+            steal_seconds: now.steal_seconds - then.steal_seconds,
             sampled: minus(now.sampled, then.sampled),
         })
         .collect()

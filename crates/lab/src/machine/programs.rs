@@ -6,6 +6,7 @@
 
 use super::cpu_time::ticks_per_second;
 use crate::error::LabError;
+use nix::unistd::{SysconfVar, sysconf};
 use overlane_analysis::record::{Foreign, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,9 +70,11 @@ impl Programs {
             }
         }
         let left_out = self.family(&[own, KERNEL_THREADS]);
+        // The kernel tells the CPU of a process's first thread alone: where all CPUs are measured it does not matter.
+        let everywhere = online().is_some_and(|online| cpus.len() >= online);
         let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
         for (pid, process) in &self.of {
-            if !left_out.contains(pid) && cpus.contains(&process.cpu) {
+            if !left_out.contains(pid) && (everywhere || cpus.contains(&process.cpu)) {
                 let used = used.get(pid).copied().unwrap_or_default().max(0.0);
                 *by_name.entry(&process.name).or_default() += 100.0 * used / seconds;
             }
@@ -122,6 +125,12 @@ impl Programs {
             family.extend(new);
         }
     }
+}
+
+/// CPUs of the machine that run.
+fn online() -> Option<usize> {
+    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten()?;
+    usize::try_from(online).ok()
 }
 
 /// One line of `/proc/<pid>/stat`: the name stands in parentheses and may hold anything, these among it.

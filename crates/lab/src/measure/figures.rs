@@ -179,19 +179,25 @@ pub(super) fn bound(
         return Bound::Rate;
     }
     let full = |of: &[usize]| {
-        let mut times = cpu.cpus.iter().filter(|time| of.contains(&time.cpu));
-        times.find(|time| time.busy_percent() >= FULL_PERCENT)
+        let times = cpu.cpus.iter().filter(|time| of.contains(&time.cpu));
+        let full = times.filter(|time| time.busy_percent() >= FULL_PERCENT);
+        full.collect::<Vec<_>>()
     };
     let (sender, receiver) = (full(&cpus.host1), full(&cpus.host2));
     // Beside other programs the tick does not say whose code it met.
-    if !is_disturbed && sender.into_iter().chain(receiver).any(is_the_tools) {
+    if !is_disturbed
+        && sender
+            .iter()
+            .chain(&receiver)
+            .any(|time| is_the_tools(time))
+    {
         return Bound::Tool;
     }
-    match (sender, receiver) {
-        (Some(_), Some(_)) => Bound::BothCpus,
-        (Some(_), None) => Bound::SenderCpu,
-        (None, Some(_)) => Bound::ReceiverCpu,
-        (None, None) => Bound::Nothing,
+    match (sender.is_empty(), receiver.is_empty()) {
+        (false, false) => Bound::BothCpus,
+        (false, true) => Bound::SenderCpu,
+        (true, false) => Bound::ReceiverCpu,
+        (true, true) => Bound::Nothing,
     }
 }
 

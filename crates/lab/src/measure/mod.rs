@@ -28,7 +28,9 @@ use crate::watch::Live;
 use accounting::{Ends, Kind};
 use counters::Counters;
 use figures::{Offered, Rates};
-use overlane_analysis::record::{Accounting, CellKey, Cpu, Memory, Sample, SearchRecord, Test};
+use overlane_analysis::record::{
+    Accounting, CellKey, Cpu, Discard, Memory, Sample, SearchRecord, Test,
+};
 use overlane_analysis::time;
 use overlane_traffic::message::Reading;
 use std::time::Duration;
@@ -222,7 +224,7 @@ fn finish(
         round: request.round,
         started_unix_ms: taken.started_unix_ms,
         window_seconds: seconds,
-        discarded: (request.round == 0).then(|| "warm-up".to_owned()),
+        discarded: (request.round == 0).then_some(Discard::WarmUp),
         goodput_gbps: rates.goodput_gbps,
         transactions_per_second: rates.transactions_per_second,
         rate_pps: rates.rate_pps,

@@ -262,7 +262,12 @@ mod tests {
         assert!(said.starts_with("6 samples each, in turn. Nothing else ran. "));
         assert_eq!(level, Level::Good);
         let sample = &mut run.cells[0].samples[3];
-        (sample.foreign, sample.discarded) = (foreign(41.0), Some("again".to_owned()));
+        (sample.foreign, sample.discarded) = (
+            foreign(41.0),
+            Some(crate::record::Discard::OtherPrograms {
+                words: "again".to_owned(),
+            }),
+        );
         let again = run.cells[0].samples[4].clone();
         run.cells[0].samples.push(again);
         let (level, said) = of(&run);

@@ -72,7 +72,7 @@ pub(in crate::report) fn discarded(r: &Report<'_>) -> Vec<Block> {
             Field::count(d.sample.round.into()),
             Field::text(utc(d.sample.started_unix_ms)),
             Field::number(text, figure),
-            Field::wide(d.reason),
+            Field::wide(d.reason.to_string()),
         ])
     });
     let table = Table::new(
