@@ -238,6 +238,11 @@ fn divided(p: &Phrase, quantity: Quantity, parts: &[Part; 2]) -> String {
             p.verb("change"),
             of_short(&then.votes, Verdict::Same)
         ),
+        Say::Near => format!(
+            "{it} {} less than {NEAR_PERCENT:.0} %: {}",
+            p.verb("change"),
+            near(quantity, &then.votes)
+        ),
         Say::Leads(verdict) => {
             let (much, range) = amount(quantity, verdict, &then.votes);
             let figure = matches!(quantity, Quantity::Figure(_));

@@ -61,7 +61,7 @@ fn by(votes: &[(&Compared, Vote)], place: Place) -> Option<[Part; 2]> {
     }
     let parts: [Part; 2] = parts.try_into().ok()?;
     let said = [say(&parts[0].votes), say(&parts[1].votes)];
-    let answers = |say: &Say| matches!(say, Say::Leads(_) | Say::Open);
+    let answers = |say: &Say| matches!(say, Say::Leads(_) | Say::Near | Say::Open);
     let decides = |say: &Say| matches!(say, Say::Leads(Verdict::Better | Verdict::Worse));
     let apart = said.iter().all(answers) && said.iter().any(decides) && said[0] != said[1];
     apart.then_some(parts)
