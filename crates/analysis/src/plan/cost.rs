@@ -2,7 +2,9 @@
 //! and a test holds the shipped quick matrices to it. Measured on two CPUs of 2.6 GHz.
 
 use super::{Block, WorkloadCells};
-use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, Setting, Tuning, Workload};
+use crate::record::{
+    Family, FarEnd, Feature, GroupKey, GuestKind, Moving, Setting, Tuning, Workload,
+};
 use crate::search::{Goal, Preset};
 use std::collections::BTreeSet;
 
@@ -24,6 +26,12 @@ pub const REFERENCE_SAMPLES: u32 = 3;
 pub const IDLE_SECONDS: f64 = 1.0;
 /// The trial that finds a search's largest load.
 const FREE_TRIAL_SECONDS: f64 = 0.6;
+/// Until a machine is up; those of one network start together, and those of one host share its CPUs.
+const BOOT_SECONDS: f64 = 6.0;
+/// A migration: the flows before and after it, the process that the machine moves to, and its memory's way.
+const MIGRATION_SECONDS: f64 = 1.6;
+/// What each MiB of memory that was ever written adds.
+const MIGRATION_SECONDS_PER_MIB: f64 = 0.006;
 /// Loads that a search tries before it bisects: the highest, what came through of it, and one below.
 const FIRST_LOADS: f64 = 3.0;
 
@@ -34,6 +42,17 @@ fn network_seconds(setting: &Setting) -> f64 {
         + 0.4 * more(setting.pairs, 1)
         + 0.4 * more(setting.hosts, 2)
         + 0.001 * more(setting.vnis, 1)
+        + setting
+            .guest_memory_mib
+            .map_or(0.0, |_| BOOT_SECONDS * f64::from(setting.pairs))
+}
+
+/// How long the machines of a cell take to move.
+fn migration_seconds(setting: &Setting, moving: &Moving) -> f64 {
+    let memory = f64::from(setting.guest_memory_mib.unwrap_or_default());
+    // What a kernel and its programs have written, and what is being written.
+    let written = 60.0 + memory * f64::from(moving.dirty_percent) / 100.0;
+    MIGRATION_SECONDS + f64::from(setting.pairs) * written * MIGRATION_SECONDS_PER_MIB
 }
 
 /// A sample, or a warm-up, with a window of `seconds`.
@@ -66,7 +85,18 @@ impl WorkloadCells {
         self.samples_seconds(self.samples, seconds, warm_up_seconds)
     }
 
+    /// What the machines of its cells take at most, where it moves some.
+    fn moving_seconds(&self) -> Option<f64> {
+        let moving = self.workload.migration?;
+        let settings = self.cells.iter().map(|cell| &cell.group.setting);
+        let seconds = settings.map(|setting| migration_seconds(setting, &moving));
+        seconds.reduce(f64::max)
+    }
+
     pub(super) fn samples_seconds(&self, samples: u32, seconds: f64, warm_up_seconds: f64) -> f64 {
+        if let Some(one) = self.moving_seconds() {
+            return (1.0 + f64::from(samples)) * one;
+        }
         let search = self.workload.search.map_or(0.0, |preset| {
             sample_seconds(&self.workload, FREE_TRIAL_SECONDS) + search_seconds(preset)
         });
@@ -83,7 +113,7 @@ impl Block {
         let networks: f64 = settings.map(network_seconds).sum();
         // The tester alone, once for what several cells share.
         let cells = self.workloads.iter().flat_map(|work| &work.cells);
-        let alone: BTreeSet<GroupKey> = cells.map(|cell| alone(cell.group)).collect();
+        let alone: BTreeSet<GroupKey> = cells.filter_map(|cell| alone(cell.group)).collect();
         let cables: BTreeSet<Setting> = alone.iter().map(|group| group.setting).collect();
         let reference = |group: &GroupKey| sample_seconds(&group.workload, REFERENCE_SECONDS);
         networks
@@ -94,8 +124,12 @@ impl Block {
 }
 
 /// The group in which the traffic tool is measured alone: what the network between would add is taken out.
-pub fn alone(group: GroupKey) -> GroupKey {
-    GroupKey {
+/// `None`: it is not the traffic tool that is measured.
+pub fn alone(group: GroupKey) -> Option<GroupKey> {
+    if group.workload.migration.is_some() {
+        return None;
+    }
+    Some(GroupKey {
         setting: Setting {
             far_end: FarEnd::Host,
             hosts: 2,
@@ -106,7 +140,7 @@ pub fn alone(group: GroupKey) -> GroupKey {
             ..group.setting
         },
         ..group
-    }
+    })
 }
 
 fn count(count: usize) -> u32 {

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// of them asleep; more would take memory from those that are measured, and timers of their own.
 const MOST_NETWORKS: usize = 24;
 
+/// Most memory of machines that are up at the same time, those of one place apart.
+const MOST_MACHINES_MIB: u32 = 4096;
+
 /// The order of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -95,9 +98,7 @@ impl Plan {
         let mut blocks: Vec<Block> = Vec::new();
         for (_, block) in places {
             match blocks.last_mut() {
-                Some(last) if last.networks.len() + block.networks.len() <= MOST_NETWORKS => {
-                    last.join(block);
-                }
+                Some(last) if last.has_room(&block) => last.join(block),
                 _ => blocks.push(block),
             }
         }
@@ -237,6 +238,19 @@ impl Block {
                 }
             }
         }
+    }
+
+    fn has_room(&self, other: &Self) -> bool {
+        self.networks.len() + other.networks.len() <= MOST_NETWORKS
+            && self.machines_mib() + other.machines_mib() <= MOST_MACHINES_MIB
+    }
+
+    /// Memory of its machines.
+    fn machines_mib(&self) -> u32 {
+        let settings = self.networks.iter().map(|network| &network.setting);
+        settings
+            .map(|setting| setting.guest_memory_mib.unwrap_or_default() * setting.pairs)
+            .sum()
     }
 
     /// Takes in what stands in another place. Its workloads stay by themselves, also where they are the same: so the networks that

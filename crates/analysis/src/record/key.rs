@@ -34,6 +34,14 @@ impl MtuClass {
         }
     }
 
+    /// The MTU of the cables that machines move over.
+    pub fn link_mtu(self) -> u32 {
+        match self {
+            Self::Standard => 1500,
+            Self::Jumbo => 9000,
+        }
+    }
+
     /// The underlay's MTU in this class: the guest's frame and the widest tunnel header fit.
     pub fn underlay_mtu(self) -> u32 {
         match self {
@@ -92,6 +100,9 @@ pub enum GuestKind {
     Veth,
     /// A virtual machine under vhost-net: its card and the port are TAPs, between them is a relay.
     Tap,
+    /// A whole virtual machine, run by QEMU, that can move: its port is a TAP on each host. Only machines that move are such,
+    /// each the sender of its pair; the receiver, which talks to it, is a container.
+    Qemu,
 }
 
 impl FromStr for GuestKind {
@@ -122,6 +133,9 @@ pub struct Setting {
     pub pairs: u32,
     /// What the guests are; what lies beyond an uplink or a leg is none.
     pub guests: GuestKind,
+    /// Memory of each machine that QEMU runs; null: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_memory_mib: Option<u32>,
     /// Logical switches: up to `pairs` of them the pairs are spread over them; more: the guests' ports are trunks, and packets
     /// rotate over all.
     pub vnis: u32,
@@ -144,6 +158,7 @@ impl Default for Setting {
             hosts: 2,
             pairs: 1,
             guests: GuestKind::Veth,
+            guest_memory_mib: None,
             vnis: 1,
             inner: Family::Ipv4,
             underlay: Family::Ipv4,
@@ -205,6 +220,9 @@ impl fmt::Display for Setting {
         }
         if self.guests != usual.guests {
             write!(f, ", virtual machines")?;
+        }
+        if let Some(memory) = self.guest_memory_mib {
+            write!(f, " of {memory} MiB")?;
         }
         if self.inner == Family::Ipv6 {
             write!(f, ", IPv6 inside")?;
@@ -317,6 +335,7 @@ mod tests {
                 rate_pps: None,
                 rate_mbps: None,
                 search: None,
+                migration: None,
             },
             setting: Setting::default(),
         };

@@ -5,7 +5,7 @@
 //!           └        mark                                                            mark
 //! ```
 
-use super::{CellKey, Cpu, CpuPerGbps, Discard, Foreign, TrialCpu};
+use super::{CellKey, Cpu, CpuPerGbps, Discard, Foreign, Migration, TrialCpu};
 use crate::search::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -182,6 +182,9 @@ pub struct Sample {
     pub accounting: Option<Accounting>,
     /// The search of a rate: its trials and bounds.
     pub search: Option<SearchRecord>,
+    /// The machines that moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<Migration>,
     /// What held the figure down.
     pub bound: Bound,
     /// Packets that left the sending host's uplink (`direct`: the sending guest's device).

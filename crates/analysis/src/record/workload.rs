@@ -26,11 +26,13 @@ pub enum Test {
     UdpGsoStream,
     /// Numbered raw frames from guest1 to guest2; tagged where the guests' port is a trunk.
     FrameStream,
+    /// Virtual machines move to the other host while they run.
+    Migration,
 }
 
 impl Test {
     /// Every test.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TcpStream,
         Self::TcpReverse,
         Self::TcpBidirec,
@@ -40,6 +42,7 @@ impl Test {
         Self::UdpStream,
         Self::UdpGsoStream,
         Self::FrameStream,
+        Self::Migration,
     ];
 
     /// The name used in study files and results.
@@ -54,6 +57,7 @@ impl Test {
             Self::UdpStream => "udp_stream",
             Self::UdpGsoStream => "udp_gso_stream",
             Self::FrameStream => "frame_stream",
+            Self::Migration => "migration",
         }
     }
 
@@ -91,6 +95,7 @@ pub struct Workload {
     pub test: Test,
     /// Streams: bytes of a write. Transactions: bytes of a request, and of its response. Packets: bytes of a
     /// frame as on a wire, with its 4 bytes of FCS (RFC 2544 §9.1). Super-packets: payload of each datagram.
+    /// Migrations: payload of each message of the flows that run meanwhile.
     pub bytes: u32,
     /// Parallel connections, flows or senders of each pair of guests.
     pub instances: u32,
@@ -106,6 +111,43 @@ pub struct Workload {
     /// Packets: the highest rate that meets a goal is searched; the sample holds the search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Preset>,
+    /// Migrations: what the machines' memory does, and what it travels over; null: nothing moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<Moving>,
+}
+
+/// How a machine's memory changes while it moves, and how it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Moving {
+    /// Share of the machine's memory that its program writes, page by page, round and round.
+    pub dirty_percent: u32,
+    /// How much of it the program writes in a second.
+    pub dirty_mib_per_second: u32,
+    /// Cables that the memory travels over.
+    pub links: u32,
+    /// The machine goes on at the other host before all of its memory is there.
+    pub postcopy: bool,
+}
+
+/// `40 % dirtied at 20 MiB/s, 2 links`
+impl fmt::Display for Moving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            dirty_percent,
+            dirty_mib_per_second,
+            links,
+            postcopy,
+        } = self;
+        let plural = if *links == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{dirty_percent} % dirtied at {dirty_mib_per_second} MiB/s, {links} link{plural}"
+        )?;
+        if *postcopy {
+            f.write_str(", postcopy")?;
+        }
+        Ok(())
+    }
 }
 
 /// `tcp_rr-1024B-8i`, as study B writes its scenarios.
@@ -129,6 +171,9 @@ impl fmt::Display for Workload {
         }
         if let Some(preset) = self.search {
             write!(f, "-{preset}")?;
+        }
+        if let Some(moving) = self.migration {
+            write!(f, ", {moving}")?;
         }
         Ok(())
     }

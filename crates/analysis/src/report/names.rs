@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::record::{
-    CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Setting, Test, Tuning,
+    CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, Moving, MtuClass, Setting, Test, Tuning,
     Workload,
 };
 use crate::results::{Analysis, Axis, Compared};
@@ -42,10 +42,10 @@ pub(in crate::report) struct Names {
 type Dimension = fn(&GroupKey) -> String;
 
 /// All but the test, which every name begins with. Where one value is the usual one, only others are named.
-const DIMENSIONS: [Dimension; 16] = [
+const DIMENSIONS: [Dimension; 21] = [
     |g| bytes(&g.workload),
     |g| counted(g.workload.instances, "instance"),
-    |g| format!("MTU {}", mtu(&g.setting)),
+    |g| format!("MTU {}", mtu_of(g)),
     |g| offload(g.setting.offload).to_owned(),
     |g| unusual(g.workload.buffer_bytes.is_some(), || buffer(&g.workload)),
     |g| {
@@ -63,9 +63,27 @@ const DIMENSIONS: [Dimension; 16] = [
         })
     },
     |g| unusual(g.setting.hosts != 2, || counted(g.setting.hosts, "host")),
-    |g| unusual(g.setting.pairs != 1, || counted(g.setting.pairs, "pair")),
     |g| {
-        unusual(g.setting.guests != GuestKind::Veth, || {
+        let noun = if g.workload.migration.is_some() {
+            "machine"
+        } else {
+            "pair"
+        };
+        unusual(g.setting.pairs != 1 || noun == "machine", || {
+            counted(g.setting.pairs, noun)
+        })
+    },
+    |g| machine_memory(&g.setting),
+    |g| moving(g, |moving| format!("{} % written", moving.dirty_percent)),
+    |g| {
+        moving(g, |moving| {
+            format!("written at {} MiB/s", moving.dirty_mib_per_second)
+        })
+    },
+    |g| moving(g, |moving| counted(moving.links, "link")),
+    |g| moving(g, |moving| copying(moving).to_owned()),
+    |g| {
+        unusual(g.setting.guests == GuestKind::Tap, || {
             guests(g.setting.guests).to_owned()
         })
     },
@@ -192,7 +210,7 @@ pub(in crate::report) fn pairs<'c>(
 pub(in crate::report) fn other_setting(axis: Axis, b: &GroupKey) -> String {
     match axis {
         Axis::Backend | Axis::Itself => String::new(),
-        Axis::Mtu => format!("MTU {}", mtu(&b.setting)),
+        Axis::Mtu => format!("MTU {}", mtu_of(b)),
         Axis::Offload => offload(b.setting.offload).to_owned(),
         Axis::Instances => counted(b.workload.instances, "instance"),
         Axis::Bytes => bytes(&b.workload),
@@ -206,8 +224,37 @@ pub(in crate::report) fn other_setting(axis: Axis, b: &GroupKey) -> String {
         Axis::Underlay => format!("{} underlay", family(b.setting.underlay)),
         Axis::Feature | Axis::Without => b.setting.feature.words().to_owned(),
         Axis::Tuning => b.setting.tuning.words().to_owned(),
+        Axis::GuestMemory => machine_memory(&b.setting),
+        Axis::DirtyShare => moving(b, |moving| format!("{} % written", moving.dirty_percent)),
+        Axis::DirtyRate => moving(b, |moving| {
+            format!("written at {} MiB/s", moving.dirty_mib_per_second)
+        }),
+        Axis::Links => moving(b, |moving| counted(moving.links, "link")),
+        Axis::Postcopy => moving(b, |moving| copying(moving).to_owned()),
         Axis::FarEnd | Axis::Model => far_end(&b.setting).to_owned(),
     }
+}
+
+/// What is said of how machines move; nothing where none does.
+fn moving(group: &GroupKey, words: impl FnOnce(&Moving) -> String) -> String {
+    group
+        .workload
+        .migration
+        .as_ref()
+        .map_or_else(String::new, words)
+}
+
+const fn copying(moving: &Moving) -> &'static str {
+    if moving.postcopy {
+        "postcopy"
+    } else {
+        "precopy"
+    }
+}
+
+fn machine_memory(setting: &Setting) -> String {
+    let memory = setting.guest_memory_mib;
+    memory.map_or_else(String::new, |memory| format!("machines of {memory} MiB"))
 }
 
 /// `4 pairs`
@@ -242,6 +289,14 @@ fn rate(workload: &Workload) -> String {
     }
 }
 
+/// Of the links where machines move, else of the guests.
+pub(in crate::report) fn mtu_of(group: &GroupKey) -> String {
+    match group.workload.migration {
+        Some(_) => group.setting.mtu_class.link_mtu().to_string(),
+        None => mtu(&group.setting).to_owned(),
+    }
+}
+
 /// `1500`, `8900/9000`
 pub(in crate::report) const fn mtu(setting: &Setting) -> &'static str {
     match setting.mtu_class {
@@ -264,7 +319,7 @@ const fn far_end(setting: &Setting) -> &'static str {
 const fn guests(kind: GuestKind) -> &'static str {
     match kind {
         GuestKind::Veth => "containers",
-        GuestKind::Tap => "virtual machines",
+        GuestKind::Tap | GuestKind::Qemu => "virtual machines",
     }
 }
 

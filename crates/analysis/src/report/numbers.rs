@@ -41,7 +41,9 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
         | Metric::Memory
         | Metric::GuestSenderMemory
         | Metric::GuestReceiverMemory => fixed(value, 0),
-        Metric::Retransmits | Metric::Timeouts => {
+        Metric::MigrationTime => fixed(value, 2),
+        Metric::Downtime | Metric::FlowGap | Metric::Transferred => fixed(value, 0),
+        Metric::Retransmits | Metric::Timeouts | Metric::DirtyRounds | Metric::FlowLost => {
             fixed(value, usize::from(value.fract() != 0.0 && value < 99.95))
         }
         Metric::Loss => loss(value),
@@ -100,6 +102,12 @@ pub(in crate::report) const fn name(metric: Metric) -> &'static str {
         Metric::UnderlayBytes => "Bytes on the underlay per transaction",
         Metric::Retransmits => "Retransmits",
         Metric::TcpRtt => "TCP round-trip time",
+        Metric::MigrationTime => "Migration time",
+        Metric::Downtime => "Downtime",
+        Metric::DirtyRounds => "Rounds of dirty pages",
+        Metric::Transferred => "Memory sent",
+        Metric::FlowGap => "Longest gap of a flow",
+        Metric::FlowLost => "Datagrams lost",
         Metric::Memory => "Memory of the machine",
         Metric::GuestSenderMemory => "Memory of the sending guest",
         Metric::GuestReceiverMemory => "Memory of the receiving guest",
@@ -112,7 +120,13 @@ pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
         Metric::Goodput => "Gbit/s",
         Metric::Transactions => "thousand/s",
         Metric::Rate | Metric::UnderlayRate => "kpps",
-        Metric::Timeouts | Metric::Retransmits | Metric::UnderlayPackets => "",
+        Metric::Timeouts
+        | Metric::Retransmits
+        | Metric::UnderlayPackets
+        | Metric::DirtyRounds
+        | Metric::FlowLost => "",
+        Metric::MigrationTime => "s",
+        Metric::Downtime | Metric::FlowGap => "ms",
         Metric::CpuPerTransaction
         | Metric::CpuPerPacket
         | Metric::LatencyMean
@@ -122,7 +136,10 @@ pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
         | Metric::LatencyP999
         | Metric::TcpRtt => "µs",
         Metric::UnderlayPacket | Metric::UnderlayBytes => "bytes",
-        Metric::Memory | Metric::GuestSenderMemory | Metric::GuestReceiverMemory => "MiB",
+        Metric::Memory
+        | Metric::GuestSenderMemory
+        | Metric::GuestReceiverMemory
+        | Metric::Transferred => "MiB",
         _ => "%",
     }
 }

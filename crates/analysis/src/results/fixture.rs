@@ -156,6 +156,7 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
             rate_pps: None,
             rate_mbps: None,
             search: axes.search,
+            migration: None,
         },
         setting: Setting::default(),
     }];

@@ -1,6 +1,6 @@
 //! The quantities of a sample by name: the one list that figures, comparisons, tables and files share.
 
-use crate::record::{Cell, Latency, Sample, Test};
+use crate::record::{Cell, Latency, Migration, Sample, Test};
 use crate::stats::Better;
 
 /// One quantity.
@@ -64,6 +64,18 @@ pub enum Metric {
     Retransmits,
     /// Smoothed round-trip time of the sending connections.
     TcpRtt,
+    /// From the beginning of a migration until the last machine runs at the other host.
+    MigrationTime,
+    /// The longest time that a machine stood still.
+    Downtime,
+    /// How often the memory was gone through for what had changed.
+    DirtyRounds,
+    /// Memory and state that was sent.
+    Transferred,
+    /// The longest time in which a flow to a machine that moved got no answer.
+    FlowGap,
+    /// Datagrams to machines that moved which did not come back, in one sample.
+    FlowLost,
     /// Used memory of the machine.
     Memory,
     /// Resident memory of the sending guests' programs.
@@ -74,7 +86,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of `result.json` and `cells.csv`.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 38] = [
         Self::Goodput,
         Self::Transactions,
         Self::Rate,
@@ -104,6 +116,12 @@ impl Metric {
         Self::UnderlayBytes,
         Self::Retransmits,
         Self::TcpRtt,
+        Self::MigrationTime,
+        Self::Downtime,
+        Self::DirtyRounds,
+        Self::Transferred,
+        Self::FlowGap,
+        Self::FlowLost,
         Self::Memory,
         Self::GuestSenderMemory,
         Self::GuestReceiverMemory,
@@ -117,15 +135,18 @@ impl Metric {
             }
             Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::Transactions,
             Test::UdpStream | Test::FrameStream => Self::Rate,
+            Test::Migration => Self::MigrationTime,
         }
     }
 
     /// What the figure of a test costs in CPU.
     pub const fn cost(test: Test) -> Self {
         match test {
-            Test::TcpStream | Test::TcpReverse | Test::TcpBidirec | Test::UdpGsoStream => {
-                Self::CpuPerGbps
-            }
+            Test::TcpStream
+            | Test::TcpReverse
+            | Test::TcpBidirec
+            | Test::UdpGsoStream
+            | Test::Migration => Self::CpuPerGbps,
             Test::TcpRr | Test::TcpCrr | Test::UdpRr => Self::CpuPerTransaction,
             Test::UdpStream | Test::FrameStream => Self::CpuPerPacket,
         }
@@ -173,6 +194,18 @@ impl Metric {
                 Self::LatencyP50,
                 Self::LatencyP99,
             ],
+            Test::Migration => &[
+                Self::MigrationTime,
+                Self::Downtime,
+                Self::Goodput,
+                Self::DirtyRounds,
+                Self::Transferred,
+                Self::FlowGap,
+                Self::FlowLost,
+                Self::CpuPerGbps,
+                Self::CpuTotal,
+                Self::UnderlayPacket,
+            ],
         }
     }
 
@@ -208,6 +241,12 @@ impl Metric {
             Self::UnderlayBytes => "underlay_bytes_per_transaction",
             Self::Retransmits => "retransmits",
             Self::TcpRtt => "tcp_rtt_us",
+            Self::MigrationTime => "migration_seconds",
+            Self::Downtime => "migration_downtime_ms",
+            Self::DirtyRounds => "migration_dirty_rounds",
+            Self::Transferred => "migration_transferred_mib",
+            Self::FlowGap => "flow_longest_gap_ms",
+            Self::FlowLost => "flow_lost_datagrams",
             Self::Memory => "memory_machine_mib",
             Self::GuestSenderMemory => "memory_guest_sender_mib",
             Self::GuestReceiverMemory => "memory_guest_receiver_mib",
@@ -222,6 +261,7 @@ impl Metric {
     /// Its value in one sample; `None` when it was not measured.
     pub fn of(self, sample: &Sample) -> Option<f64> {
         let latency = |of: fn(&Latency) -> f64| sample.latency.as_ref().map(of);
+        let moved = |of: fn(&Migration) -> f64| sample.migration.as_ref().map(of);
         let (cpu, per_gbps, memory) = (&sample.cpu, &sample.cpu_percent_per_gbps, &sample.memory);
         let per_transaction = |count: u64| {
             let transactions = sample.transactions_per_second? * sample.window_seconds;
@@ -257,6 +297,14 @@ impl Metric {
             Self::UnderlayBytes => per_transaction(sample.underlay_bytes),
             Self::Retransmits => sample.retransmits.map(|count| count as f64),
             Self::TcpRtt => sample.tcp.as_ref().map(|tcp| tcp.rtt_us),
+            Self::MigrationTime => moved(|migration| migration.seconds),
+            Self::Downtime => moved(Migration::downtime_ms),
+            Self::DirtyRounds => moved(|migration| migration.dirty_rounds() as f64),
+            Self::Transferred => {
+                moved(|migration| migration.transferred_bytes() as f64 / f64::from(1 << 20))
+            }
+            Self::FlowGap => moved(|migration| migration.longest_gap_ms() as f64),
+            Self::FlowLost => moved(|migration| migration.lost() as f64),
             Self::Memory => Some(memory.machine_mib),
             Self::GuestSenderMemory => memory.guest_sender_mib,
             Self::GuestReceiverMemory => memory.guest_receiver_mib,
@@ -305,7 +353,13 @@ mod tests {
             let columns = Metric::columns(test);
             assert_eq!(columns.first(), Some(&Metric::primary(test)), "{test}");
             assert!(columns.contains(&Metric::cost(test)), "{test}");
-            assert_eq!(Metric::primary(test).better(), Better::Higher);
+            let is_time = test == Test::Migration;
+            let better = if is_time {
+                Better::Lower
+            } else {
+                Better::Higher
+            };
+            assert_eq!(Metric::primary(test).better(), better, "{test}");
             assert_eq!(Metric::cost(test).better(), Better::Lower);
         }
     }

@@ -1,7 +1,7 @@
 //! The product of a group's axes: the settings of its topologies, and the workloads that they carry.
 
 use super::GroupAxes;
-use crate::record::{Setting, Workload};
+use crate::record::{GuestKind, Moving, Setting, Test, Workload};
 
 /// Each of `so_far` with each of `axis`; the later axis varies faster.
 fn times<T: Copy, A: Copy>(so_far: Vec<T>, axis: &[A], set: impl Fn(&mut T, A)) -> Vec<T> {
@@ -39,7 +39,14 @@ impl GroupAxes {
         let all = times(all, &self.inner, |one, value| one.inner = value);
         let all = times(all, &self.hosts, |one, value| one.hosts = value);
         let all = times(all, &self.pairs, |one, value| one.pairs = value);
-        let all = times(all, &self.guests, |one, value| one.guests = value);
+        let all = if self.moves() {
+            times(all, &self.guest_memory_mib, |one, value| {
+                one.guests = GuestKind::Qemu;
+                one.guest_memory_mib = Some(value);
+            })
+        } else {
+            times(all, &self.guests, |one, value| one.guests = value)
+        };
         let all = times(all, &self.vnis, |one, value| one.vnis = value);
         let all = times(all, &self.offload, |one, value| one.offload = value);
         times(all, &self.mtu, |one, value| one.mtu_class = value)
@@ -55,11 +62,41 @@ impl GroupAxes {
             rate_pps: None,
             rate_mbps: None,
             search: self.search,
+            migration: None,
         };
         let all = self.tests.iter().copied().map(one).collect();
         let all = times(all, &self.bytes, |one, value| one.bytes = value);
         let all = times(all, &self.instances, |one, value| one.instances = value);
         let all = times_some(all, &self.rate_pps, |one, value| one.rate_pps = value);
-        times_some(all, &self.rate_mbps, |one, value| one.rate_mbps = value)
+        let all = times_some(all, &self.rate_mbps, |one, value| one.rate_mbps = value);
+        if !self.moves() {
+            return all;
+        }
+        times(all, &self.moving(), |one, value| {
+            one.migration = Some(value)
+        })
+    }
+
+    /// What is measured is how machines move.
+    pub(crate) fn moves(&self) -> bool {
+        self.tests.contains(&Test::Migration)
+    }
+
+    /// How they move.
+    fn moving(&self) -> Vec<Moving> {
+        let one = Moving {
+            dirty_percent: 0,
+            dirty_mib_per_second: 0,
+            links: 1,
+            postcopy: false,
+        };
+        let all = times(vec![one], &self.dirty_percent, |one, value| {
+            one.dirty_percent = value
+        });
+        let all = times(all, &self.dirty_mib_per_second, |one, value| {
+            one.dirty_mib_per_second = value;
+        });
+        let all = times(all, &self.links, |one, value| one.links = value);
+        times(all, &self.postcopy, |one, value| one.postcopy = value)
     }
 }

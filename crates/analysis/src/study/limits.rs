@@ -8,6 +8,14 @@ pub const TAGS_PER_DEVICE: u32 = 2047;
 pub const VLANS: u32 = 4094;
 /// Most pairs: the last octet of the guests' addresses counts them, two to a pair.
 pub const MAX_PAIRS: u32 = 100;
+/// Most machines that move at once: each takes memory and CPU like a computer.
+pub const MAX_MACHINES: u32 = 4;
+/// Memory of a machine in MiB: its kernel and its program have to fit, and it has to be sent.
+pub const MACHINE_MIB: std::ops::RangeInclusive<u32> = 128..=4096;
+/// Cables that memory travels over.
+pub const MAX_LINKS: u32 = 2;
+/// Payload of a message of the flows that run meanwhile: a number has to fit, and the smallest MTU.
+pub const FLOW_BYTES: std::ops::RangeInclusive<u32> = 16..=1400;
 /// Most hosts: so many namespaces with a switch each are no use beyond.
 pub const MAX_HOSTS: u32 = 16;
 /// Most networks.

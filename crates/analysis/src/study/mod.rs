@@ -178,6 +178,21 @@ pub struct GroupAxes {
     /// The highest rate is searched.
     #[serde(default)]
     pub search: Option<Preset>,
+    /// Memory of each machine that moves, in MiB.
+    #[serde(default = "memory")]
+    pub guest_memory_mib: Vec<u32>,
+    /// Share of that memory that is written all the time, in per cent.
+    #[serde(default = "dirty_percent")]
+    pub dirty_percent: Vec<u32>,
+    /// How fast it is written.
+    #[serde(default = "dirty_rate")]
+    pub dirty_mib_per_second: Vec<u32>,
+    /// Cables that the memory travels over.
+    #[serde(default = "one")]
+    pub links: Vec<u32>,
+    /// Machines go on at the other host before all of their memory is there.
+    #[serde(default = "precopy")]
+    pub postcopy: Vec<bool>,
     /// Only these networks in this group; null: the matrix's.
     #[serde(rename = "networks", alias = "backends", default)]
     pub backends: Option<Vec<BackendName>>,
@@ -204,6 +219,18 @@ fn host() -> Vec<FarEnd> {
 fn containers() -> Vec<GuestKind> {
     vec![GuestKind::Veth]
 }
+fn memory() -> Vec<u32> {
+    vec![256]
+}
+fn dirty_percent() -> Vec<u32> {
+    vec![40]
+}
+fn dirty_rate() -> Vec<u32> {
+    vec![20]
+}
+fn precopy() -> Vec<bool> {
+    vec![false]
+}
 fn ipv4() -> Vec<Family> {
     vec![Family::Ipv4]
 }
@@ -228,6 +255,8 @@ pub enum View {
     },
     /// Host CPU and guest CPU beside each figure (study C).
     GuestCpu,
+    /// How long machines took to move, and what their flows noticed (study C).
+    Migrations,
     /// What a step costs in CPU %/Gbit/s against a baseline, in six lines, scaled to a host of `cores` at `at_gbps` (study D).
     CpuSteps {
         /// Backends that play the baseline, the first that was measured counts.

@@ -1,7 +1,7 @@
 //! Which settings the laboratory has no topology for, and why.
 
 use super::limits;
-use crate::record::{BackendName, Encapsulation, FarEnd, Feature, GuestKind, Setting};
+use crate::record::{BackendName, Encapsulation, Family, FarEnd, Feature, GuestKind, Setting};
 
 /// Why a backend has no such setting, on any machine.
 pub fn unsupported(name: BackendName, setting: &Setting) -> Option<String> {
@@ -28,6 +28,16 @@ pub fn unsupported(name: BackendName, setting: &Setting) -> Option<String> {
                           by their MAC alone, which is one for all of them";
             refuse(plain && trunk && many, reason)
         })
+        .or_else(|| {
+            let known = name.is_overlane()
+                || matches!(name, BackendName::Bridge | BackendName::KernelVlan)
+                || matches!(name, BackendName::KernelVxlan | BackendName::KernelGeneve);
+            let machines = setting.guests == GuestKind::Qemu;
+            refuse(
+                machines && !known,
+                "no machine moves over it in this laboratory",
+            )
+        })
         .or_else(|| match name {
             BackendName::KernelVlan | BackendName::KernelVxlan | BackendName::KernelGeneve => {
                 let reason = "it has no trunks in this laboratory: a tag for each network takes a \
@@ -53,6 +63,7 @@ pub fn impossible(backend: BackendName, setting: &Setting) -> Option<String> {
             (tester && setting.pairs > 1)
                 .then(|| "a bare tester is one guest: it takes a single pair".to_owned())
         })
+        .or_else(|| (setting.guests == GuestKind::Qemu).then(|| immobile(setting)).flatten())
         .or_else(|| {
             let networks = setting.networks();
             (vlan && networks > limits::VLANS)
@@ -69,6 +80,40 @@ pub fn impossible(backend: BackendName, setting: &Setting) -> Option<String> {
         .or_else(|| {
             impossible_feature(setting)
                 .map(|reason| format!("{}: {reason}", setting.feature.words()))
+        })
+}
+
+/// Why no machine moves in this setting.
+pub fn immobile(setting: &Setting) -> Option<String> {
+    let machines = setting.pairs;
+    let refuse = |because: bool, reason: &str| because.then(|| reason.to_owned());
+    refuse(setting.hosts != 2, "machines move between two hosts")
+        .or_else(|| {
+            refuse(
+                setting.far_end == FarEnd::Tester,
+                "machines move to a host, not to a bare tester",
+            )
+        })
+        .or_else(|| {
+            refuse(
+                setting.inner == Family::Ipv6,
+                "the guest's program speaks IPv4 alone",
+            )
+        })
+        .or_else(|| refuse(setting.vnis != 1, "machines that move are in one network"))
+        .or_else(|| {
+            refuse(
+                setting.feature.is_routed() || setting.feature.has_gateway(),
+                "machines that move are in the network of those who talk to them: no router between them",
+            )
+        })
+        .or_else(|| {
+            (machines > limits::MAX_MACHINES).then(|| {
+                format!(
+                    "{machines} machines at once: the laboratory moves 1 to {}",
+                    limits::MAX_MACHINES
+                )
+            })
         })
 }
 

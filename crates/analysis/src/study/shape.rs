@@ -135,6 +135,11 @@ const GROUP: &[Field] = &[
     field("search", Nullable, PRESET),
     field("networks", Nullable, List(&NETWORK)),
     field("samples", Nullable, Whole),
+    field("guest_memory_mib", Left, List(&Whole)),
+    field("dirty_percent", Left, List(&Whole)),
+    field("dirty_mib_per_second", Left, List(&Whole)),
+    field("links", Left, List(&Whole)),
+    field("postcopy", Left, List(&Flag)),
 ];
 
 const PAIRS: Field = field("pairs", Required, List(&Pair(&NETWORK)));
@@ -143,6 +148,7 @@ const VIEWS: &[(&str, &[Field])] = &[
     ("packet-rate", &[]),
     ("difference", &[PAIRS]),
     ("guest-cpu", &[]),
+    ("migrations", &[]),
     (
         "cpu-steps",
         &[

@@ -15,7 +15,9 @@ impl Bench<'_> {
     pub(super) fn measure_alone(&mut self, block: &Block, up: &[Up]) -> Result<(), LabError> {
         let mut wanted: Vec<GroupKey> = Vec::new();
         for cell in block.workloads.iter().flat_map(|work| &work.cells) {
-            let group = alone(cell.group);
+            let Some(group) = alone(cell.group) else {
+                continue;
+            };
             let known = self.run.references.iter().any(|known| known.group == group);
             if !known
                 && !wanted.contains(&group)

@@ -209,6 +209,7 @@ mod tests {
             rate_pps: None,
             rate_mbps: None,
             search: None,
+            migration: None,
         };
         GroupKey { workload, setting }.cell(BackendName::Bridge)
     }

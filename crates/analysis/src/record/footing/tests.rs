@@ -14,6 +14,7 @@ fn cell(backend: BackendName, test: Test, bytes: u32, asymmetries: &[Asymmetry])
         rate_pps: None,
         rate_mbps: None,
         search: None,
+        migration: None,
     };
     let setting = Setting {
         offload: false,

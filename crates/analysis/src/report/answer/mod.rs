@@ -210,6 +210,7 @@ impl<'r> Asked<'r> {
             [Metric::CpuPerGbps] => Quantity::Cost("CPU per Gbit/s"),
             [Metric::CpuPerTransaction] => Quantity::Cost("CPU per transaction"),
             [Metric::CpuPerPacket] => Quantity::Cost("CPU per packet"),
+            [Metric::MigrationTime] => Quantity::Cost("migration time"),
             [Metric::CpuPerGbps | Metric::CpuPerTransaction, ..] => {
                 Quantity::Cost("CPU for the same work")
             }

@@ -36,7 +36,7 @@ const PLAIN: Phrase = Phrase {
 pub(super) const OVERLAYS_AGAINST: &str = "a network without one";
 
 /// Title of a question → its words.
-const PHRASES: [(&str, Phrase); 15] = [
+const PHRASES: [(&str, Phrase); 17] = [
     (
         "What does an overlay cost against a network without one?",
         Phrase {
@@ -75,6 +75,27 @@ const PHRASES: [(&str, Phrase); 15] = [
             topic: "whether jumbo frames pay",
             same: "jumbo frames do not pay",
             verdict: Some(("jumbo frames pay", "jumbo frames do not pay")),
+            ..PLAIN
+        },
+    ),
+    (
+        "Do jumbo frames shorten a migration?",
+        Phrase {
+            subject: "jumbo frames",
+            many: true,
+            object: "1500 bytes",
+            topic: "whether jumbo frames shorten a migration",
+            same: "jumbo frames make no difference to a migration",
+            ..PLAIN
+        },
+    ),
+    (
+        "Do more links shorten a migration?",
+        Phrase {
+            subject: "a second link",
+            object: "one link",
+            topic: "whether more links shorten a migration",
+            same: "a second link makes no difference to a migration",
             ..PLAIN
         },
     ),

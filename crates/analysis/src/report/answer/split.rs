@@ -11,7 +11,7 @@ use crate::report::names::counted;
 type Place = fn(&Compared) -> String;
 
 /// The things that an answer may depend on, in the order in which they are tried.
-const PLACES: [Place; 6] = [
+const PLACES: [Place; 8] = [
     |c| {
         let on = c.a.group.setting.offload;
         format!("with offload {}", if on { "on" } else { "off" })
@@ -24,13 +24,14 @@ const PLACES: [Place; 6] = [
     },
     |c| match c.a.group.setting.guests {
         GuestKind::Veth => "between containers".to_owned(),
-        GuestKind::Tap => "between virtual machines".to_owned(),
+        GuestKind::Tap | GuestKind::Qemu => "between virtual machines".to_owned(),
     },
     |c| {
         let test = c.a.group.workload.test;
         match test {
             test if test.is_transactions() => "for transactions",
             Test::UdpStream | Test::FrameStream => "for packets",
+            Test::Migration => "for migrations",
             _ => "for streams",
         }
         .to_owned()
@@ -40,6 +41,14 @@ const PLACES: [Place; 6] = [
         MtuClass::Jumbo => "with jumbo frames".to_owned(),
     },
     |c| format!("with {}", counted(c.a.group.workload.instances, "instance")),
+    |c| {
+        let moving = c.a.group.workload.migration;
+        format!(
+            "over {}",
+            counted(moving.map_or(1, |moving| moving.links), "link")
+        )
+    },
+    |c| format!("with {}", counted(c.a.group.setting.pairs, "machine")),
 ];
 
 /// The first thing that has two values here with an answer each, and not the same one.

@@ -136,6 +136,7 @@ fn noun(key: CellKey, metric: Metric) -> &'static str {
         Metric::CpuPerGbps => "CPU per Gbit/s",
         Metric::CpuPerTransaction => "CPU per transaction",
         Metric::CpuPerPacket => "CPU per packet",
+        Metric::MigrationTime => "migration time",
         other => name(other),
     }
 }

@@ -244,6 +244,7 @@ mod tests {
             rate_pps: None,
             rate_mbps: None,
             search: None,
+            migration: None,
         };
         let setting = |mtu_class| Setting {
             mtu_class,

@@ -122,7 +122,7 @@ fn held(
         };
         let label = match a_key.group.setting.guests {
             GuestKind::Veth => label,
-            GuestKind::Tap => format!("{label}, virtual machines"),
+            GuestKind::Tap | GuestKind::Qemu => format!("{label}, virtual machines"),
         };
         Some(Ours {
             a: *a_key,

@@ -14,7 +14,7 @@ pub(in crate::report) struct Question {
 }
 
 /// All of them, in the order in which they are answered where the study asks none first.
-pub(in crate::report) const QUESTIONS: [Question; 15] = [
+pub(in crate::report) const QUESTIONS: [Question; 17] = [
     Question {
         title: "What does an overlay cost against a network without one?",
         note: "Against a plain bridge, and against a VLAN on the same switch.",
@@ -39,6 +39,19 @@ pub(in crate::report) const QUESTIONS: [Question; 15] = [
                and hide the MTU.",
         first: |view| matches!(view, View::GuestCpu | View::PacketRate),
         keep: |c| c.question == Of::Jumbo,
+    },
+    Question {
+        title: "Do jumbo frames shorten a migration?",
+        note: "9000 bytes against 1500 on the cables that the machines move over. With offload on, super-packets cross the wire \
+               whole and hide the MTU.",
+        first: |view| matches!(view, View::Migrations),
+        keep: |c| c.question == Of::Migration,
+    },
+    Question {
+        title: "Do more links shorten a migration?",
+        note: "Connections of QEMU’s multifd, spread over the cables.",
+        first: |view| matches!(view, View::Migrations),
+        keep: |c| c.question == Of::Links,
     },
     Question {
         title: "Geneve or VXLAN?",

@@ -5,6 +5,7 @@ mod difference;
 mod frame_table;
 mod guest_cpu;
 mod loss_curve;
+mod migrations;
 mod packet_rate;
 mod vnis;
 
@@ -38,6 +39,7 @@ fn one(r: &Report<'_>, view: &View) -> (&'static str, &'static str, Vec<Block>) 
             "Differences, scenario by scenario",
             difference::blocks(r, pairs),
         ),
+        View::Migrations => ("migrations", "Machines that moved", migrations::blocks(r)),
         View::GuestCpu => ("guest-cpu", "Host CPU and guest CPU", guest_cpu::blocks(r)),
         View::CpuSteps {
             baseline,

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::record::{Family, FarEnd, Feature, GroupKey, GuestKind, MtuClass, Tuning};
+use crate::record::{
+    Family, FarEnd, Feature, GroupKey, GuestKind, Moving, MtuClass, Tuning, Workload,
+};
 
 /// What differs between the two sides of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,6 +43,16 @@ pub enum Axis {
     Feature,
     /// How the network is set: its own best against like for like.
     Tuning,
+    /// Memory of the machines that move: more against the least.
+    GuestMemory,
+    /// Share of it that is written: more against the least.
+    DirtyShare,
+    /// How fast it is written: faster against the slowest.
+    DirtyRate,
+    /// Cables that it travels over: more against the fewest.
+    Links,
+    /// Postcopy against precopy.
+    Postcopy,
     /// Overlane with a feature against the kernel's own VXLAN without it.
     Without,
     /// What the receiving guests are behind: a host against a bare tester.
@@ -69,6 +81,11 @@ impl Axis {
             Self::Underlay => "addresses of the underlay",
             Self::Feature => "feature",
             Self::Tuning => "tuning",
+            Self::GuestMemory => "memory of the machines",
+            Self::DirtyShare => "share of the memory that is written",
+            Self::DirtyRate => "how fast memory is written",
+            Self::Links => "links",
+            Self::Postcopy => "postcopy",
             Self::Without => "feature against a network without it",
             Self::FarEnd => "far end",
             Self::Model => "model B against model A",
@@ -76,7 +93,7 @@ impl Axis {
     }
 
     /// The axes on which a group stands beside other groups.
-    const BETWEEN_GROUPS: [Self; 15] = [
+    const BETWEEN_GROUPS: [Self; 20] = [
         Self::Mtu,
         Self::Offload,
         Self::Instances,
@@ -91,12 +108,18 @@ impl Axis {
         Self::Underlay,
         Self::Feature,
         Self::Tuning,
+        Self::GuestMemory,
+        Self::DirtyShare,
+        Self::DirtyRate,
+        Self::Links,
+        Self::Postcopy,
         Self::FarEnd,
     ];
 
     /// The place of `group` on this axis, as a number that grows from what it is held against.
     fn place(self, group: &GroupKey) -> u64 {
         let (workload, setting) = (&group.workload, &group.setting);
+        let moving = workload.migration;
         match self {
             Self::Backend | Self::Itself | Self::Without | Self::Model => 0,
             Self::Mtu => u64::from(setting.mtu_class == MtuClass::Jumbo),
@@ -109,7 +132,7 @@ impl Axis {
             }
             Self::Buffer => workload.buffer_bytes.map_or(0, u64::from),
             Self::Pairs => setting.pairs.into(),
-            Self::Guests => u64::from(setting.guests == GuestKind::Tap),
+            Self::Guests => u64::from(setting.guests != GuestKind::Veth),
             Self::Vnis => setting.vnis.into(),
             Self::Hosts => setting.hosts.into(),
             Self::Inner => u64::from(setting.inner == Family::Ipv6),
@@ -117,6 +140,11 @@ impl Axis {
             Self::Feature => u64::from(setting.feature != Feature::Default),
             Self::Tuning => u64::from(setting.tuning == Tuning::Best),
             Self::FarEnd => u64::from(setting.far_end == FarEnd::Host),
+            Self::GuestMemory => setting.guest_memory_mib.map_or(0, u64::from),
+            Self::DirtyShare => moving.map_or(0, |moving| moving.dirty_percent.into()),
+            Self::DirtyRate => moving.map_or(0, |moving| moving.dirty_mib_per_second.into()),
+            Self::Links => moving.map_or(0, |moving| moving.links.into()),
+            Self::Postcopy => moving.map_or(0, |moving| moving.postcopy.into()),
         }
     }
 
@@ -144,8 +172,26 @@ impl Axis {
             Self::Feature => setting.feature = other.setting.feature,
             Self::Tuning => setting.tuning = other.setting.tuning,
             Self::FarEnd => setting.far_end = other.setting.far_end,
+            Self::GuestMemory => setting.guest_memory_mib = other.setting.guest_memory_mib,
+            Self::DirtyShare => {
+                moving(workload, other, |one, other| {
+                    one.dirty_percent = other.dirty_percent
+                });
+            }
+            Self::DirtyRate => moving(workload, other, |one, other| {
+                one.dirty_mib_per_second = other.dirty_mib_per_second;
+            }),
+            Self::Links => moving(workload, other, |one, other| one.links = other.links),
+            Self::Postcopy => moving(workload, other, |one, other| one.postcopy = other.postcopy),
         }
         moved
+    }
+}
+
+/// Changes how the machines of a workload move, where they move in both.
+fn moving(workload: &mut Workload, other: &GroupKey, set: impl Fn(&mut Moving, &Moving)) {
+    if let (Some(one), Some(other)) = (&mut workload.migration, &other.workload.migration) {
+        set(one, other);
     }
 }
 

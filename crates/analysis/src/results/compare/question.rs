@@ -39,6 +39,10 @@ pub enum Question {
     Cable,
     /// Does a network differ from itself?
     Itself,
+    /// Do jumbo frames shorten a migration?
+    Migration,
+    /// Do more links shorten it?
+    Links,
     /// None of these; the comparisons of an axis are a family of their own.
     Other,
 }
@@ -46,6 +50,16 @@ pub enum Question {
 impl Question {
     /// The question that `a` against `b` on this axis answers. A comparison has one.
     pub(super) fn of(axis: Axis, a: &CellKey, b: &CellKey) -> Self {
+        if a.group.workload.migration.is_some() {
+            return match axis {
+                Axis::Mtu => Self::Migration,
+                Axis::Links => Self::Links,
+                Axis::Offload => Self::Offload,
+                Axis::Pairs => Self::More,
+                Axis::Itself => Self::Itself,
+                _ => Self::Other,
+            };
+        }
         match axis {
             Axis::Backend => between(a.backend, b.backend),
             Axis::Feature if a.group.setting.feature.is_service() => Self::Services,
@@ -64,7 +78,13 @@ impl Question {
             | Axis::Feature
             | Axis::Tuning => Self::Settings,
             Axis::Itself => Self::Itself,
-            Axis::Bytes | Axis::OfferedRate => Self::Other,
+            Axis::Bytes
+            | Axis::OfferedRate
+            | Axis::GuestMemory
+            | Axis::DirtyShare
+            | Axis::DirtyRate
+            | Axis::Links
+            | Axis::Postcopy => Self::Other,
         }
     }
 }

@@ -184,7 +184,11 @@ fn backend_pairs(views: &[View]) -> Vec<(BackendName, BackendName)> {
                 let against = |&step: &BackendName| baseline.iter().map(move |&b| (step, b));
                 out.extend(steps.iter().flat_map(against));
             }
-            View::PacketRate | View::GuestCpu | View::FrameTable { .. } | View::Vnis => {}
+            View::PacketRate
+            | View::GuestCpu
+            | View::Migrations
+            | View::FrameTable { .. }
+            | View::Vnis => {}
         }
     }
     let mut seen = std::collections::BTreeSet::new();

@@ -1,5 +1,6 @@
 //! Rules of a matrix: ranges, empty axes, sizes that no frame has, what contradicts each other.
 
+mod migrations;
 mod services;
 
 use crate::record::{BackendName, Encapsulation, Family, FarEnd, MtuClass, Test};
@@ -81,6 +82,11 @@ fn cells(matrix: &Matrix, group: &GroupAxes) -> u64 {
         group.tuning.len(),
         group.rate_pps.len().max(1),
         group.rate_mbps.len().max(1),
+        group.guest_memory_mib.len(),
+        group.dirty_percent.len(),
+        group.dirty_mib_per_second.len(),
+        group.links.len(),
+        group.postcopy.len(),
     ];
     let lengths = lengths.into_iter().map(|length| length as u64);
     lengths.fold(1, u64::saturating_mul)
@@ -175,6 +181,7 @@ impl Group<'_> {
         self.trunks(found);
         self.tester(found);
         self.services(found);
+        self.migrations(found);
     }
 
     fn key(&self, key: &str) -> String {

@@ -30,6 +30,16 @@ fn look_at_view(path: &str, view: &View, cells: &[CellKey], found: &mut Vec<Foun
     let any = |wanted: fn(&CellKey) -> bool| cells.iter().any(wanted);
     match view {
         View::PacketRate | View::GuestCpu => {}
+        View::Migrations => {
+            if !any(|cell| cell.group.workload.migration.is_some()) {
+                let help = "add migration, or remove the view";
+                found.push(Found::of(
+                    path,
+                    "no test of the matrix moves machines",
+                    help,
+                ));
+            }
+        }
         View::Difference { pairs } => look_at_pairs(path, pairs, cells, found),
         View::FrameTable { pairs } => {
             look_at_pairs(path, pairs, cells, found);

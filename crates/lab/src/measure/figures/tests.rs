@@ -96,6 +96,7 @@ fn a_rate_that_was_asked_for_is_told_in_the_unit_of_the_figure() {
         buffer_bytes: None,
         rate_pps: Some(100_000),
         search: None,
+        migration: None,
         rate_mbps: None,
     };
     close(at_rate(workload(Test::UdpStream), 1e5), 1e5);
@@ -112,6 +113,7 @@ fn paced_streams_count_every_pair_and_way() {
         rate_pps: None,
         rate_mbps: Some(2000),
         search: None,
+        migration: None,
     };
     close(paced_gbps(workload(Test::TcpStream), 3).unwrap(), 6.0);
     close(paced_gbps(workload(Test::TcpBidirec), 1).unwrap(), 4.0);
