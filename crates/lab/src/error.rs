@@ -52,6 +52,14 @@ pub enum LabError {
         /// Whose, what happened, and what to do.
         reason: String,
     },
+    /// A virtual machine did not do what it should.
+    #[error("virtual machine {name}: {reason}")]
+    VirtualMachine {
+        /// Which, and where: `vm1 on host2`.
+        name: String,
+        /// What happened, and its last words.
+        reason: String,
+    },
     /// A file of the kernel's does not have the expected form.
     #[error("{path} does not have the expected form: {reason}")]
     KernelFile {

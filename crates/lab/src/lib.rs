@@ -23,6 +23,15 @@ mod relay;
 mod run;
 mod session;
 mod topology;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the study of live migration will use it"
+    )
+)]
+mod vm;
 
 pub use api::{
     CleanupReport, Doctor, DoctorItem, DoctorState, RunRequest, RunSummary, cleanup, doctor,
