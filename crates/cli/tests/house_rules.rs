@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("host", &["model", "wire", "ebpf", "net"]),
     ("traffic", &[]),
     ("analysis", &[]),
+    ("guest", &[]),
     ("lab", &["analysis", "net", "traffic"]),
     ("pipeline", &["model", "wire"]),
     (
