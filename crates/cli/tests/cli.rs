@@ -232,9 +232,8 @@ fn show_and_remove_of_a_host_that_is_not_applied() {
         &["show", "rules"],
         &["show", "connections"],
         &["show", "routes"],
-        &["connections"],
-        &["connections", "export"],
-        &["connections", "import"],
+        &["connections", "export", "web1"],
+        &["connections", "import", "web1"],
         &["log"],
     ] {
         let output = run(&[command, &["--host", "ovcli-no-such-host"]].concat());
