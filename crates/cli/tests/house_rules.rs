@@ -244,6 +244,8 @@ fn every_command_is_documented() {
         "show remotes",
         "show counters",
         "show drops",
+        "connections export",
+        "connections import",
         "capture",
         "top",
         "trace",
