@@ -39,7 +39,7 @@ def before():
 
 
 def machines(tmp_path, *networks, samples=1, **axes):
-    axes = {"guest_memory_mib": [128], "dirty_percent": [20]} | axes
+    axes = {"guest_memory_mib": [128], "dirty_percent": [8]} | axes
     return write_study(tmp_path, networks, [group("migration", 64, **axes)], samples=samples)
 
 
