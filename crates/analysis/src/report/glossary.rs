@@ -85,9 +85,9 @@ pub(in crate::report) const VIRTUAL_MACHINES: &str = "Virtual machines: such a g
     part of the host’s figures, and stands by itself in the tables of every cell.";
 
 /// What a reader must know where machines move.
-pub(in crate::report) const MOVING_MACHINES: &str = "Machines that move: each is a whole virtual machine, which QEMU runs and which moves while it runs. Without \
-    hardware virtualisation QEMU translates the machine’s instructions (TCG), on the CPUs that also carry its memory: the times are \
-    those of a busy small host. Compare the ratios between MTUs, links and networks, not the seconds.";
+pub(in crate::report) const MOVING_MACHINES: &str = "Machines that move: each is a whole virtual machine, which QEMU runs and which moves while it runs. Where KVM \
+    does not boot it, QEMU translates the machine’s instructions (TCG), on the CPUs that also carry its memory: the times are those \
+    of a busy small host. Compare the ratios between MTUs, links and networks, not the seconds.";
 
 /// The words of the tables of machines that move: (term, meaning).
 pub(in crate::report) const MOVING_WORDS: [(&str, &str); 5] = [

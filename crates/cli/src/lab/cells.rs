@@ -273,3 +273,54 @@ fn against(analysis: &Analysis<'_>, key: CellKey, base: Option<CellKey>) -> Stri
         (None, _) => "-".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use overlane_analysis::record::{GuestKind, Moving, Workload};
+
+    use super::*;
+
+    fn group(mtu_class: MtuClass, migration: Option<Moving>) -> GroupKey {
+        GroupKey {
+            workload: Workload {
+                test: migration.map_or(Test::TcpStream, |_| Test::Migration),
+                bytes: 64,
+                instances: 1,
+                buffer_bytes: None,
+                rate_pps: None,
+                rate_mbps: None,
+                search: None,
+                migration,
+            },
+            setting: Setting {
+                mtu_class,
+                guests: migration.map_or(GuestKind::Veth, |_| GuestKind::Qemu),
+                guest_memory_mib: migration.map(|_| 256),
+                ..Setting::default()
+            },
+        }
+    }
+
+    #[test]
+    fn both_mtus_of_machines_stand_in_one_table_and_those_of_streams_in_two() {
+        let moving = Some(Moving {
+            dirty_percent: 40,
+            dirty_mib_per_second: 20,
+            links: 2,
+            postcopy: true,
+        });
+        for (moving, one_table) in [(moving, true), (None, false)] {
+            let jumbo = group(MtuClass::Jumbo, moving);
+            let standard = group(MtuClass::Standard, moving);
+            assert_eq!(first_of(&jumbo) == standard, one_table);
+            assert_eq!(first_of(&standard), standard);
+        }
+        let jumbo = group(MtuClass::Jumbo, moving);
+        let cell = jumbo.cell(BackendName::OverlaneVxlan);
+        assert_eq!(name(&cell), "overlane-vxlan 9000");
+        assert_eq!(
+            heading(&jumbo, &[]),
+            "migration: 1 machine of 256 MiB, 2 links, postcopy, offload on, 40 % written at 20 MiB/s"
+        );
+    }
+}

@@ -16,8 +16,9 @@ const READ: &str = "A sample is one way of all machines of a network at once; ro
     as QEMU says; the network’s share of it is what it took to switch the machine’s port over to the other host.";
 
 const FLOWS: &str = "Meanwhile two paced flows go to each machine and back: datagrams, and messages over one TCP connection. A gap is the \
-    longest time in which no answer came: the machine stands still, and the network has to find it at its new host. A datagram \
-    that falls into the gap is lost. TCP loses nothing: it sends again, but waits for its timer first, so its gap is longer.";
+    longest time in which no answer came: the machine stands still, and the network has to find it at its new host. A datagram in \
+    the gap waits for the machine where the network keeps it, else it is lost. TCP sends again what was lost, but waits for its \
+    timer first, so its gap may be longer.";
 
 /// For each setting a table of times, one of flows and cables, and the times as bars.
 pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
