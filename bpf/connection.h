@@ -163,6 +163,29 @@ static __always_inline __u32 take_place(__u64 now)
 	return NO_PLACE;
 }
 
+enum keeping {
+	KEPT = 0,
+	KEPT_ANOTHER = 1, /* there is one with its key; the place that it would have had stays free */
+	KEPT_NONE = 2,    /* no place */
+	KEPT_UNSAFE = 3,  /* the ring did not take the key, so the place is not its own */
+};
+
+/* Gives tracking.fresh a place and makes it the connection of tracking.key. */
+static __always_inline int keep_connection(struct tracking *t)
+{
+	struct connection *c = &t->fresh;
+	long failed;
+
+	c->place = take_place(t->now);
+	if (c->place >= MAX_CONNECTIONS)
+		return KEPT_NONE;
+	failed = bpf_map_update_elem(&connections, &t->key, c, BPF_NOEXIST);
+	if (failed)
+		return failed == -EEXIST ? KEPT_ANOTHER : KEPT_NONE;
+	return bpf_map_update_elem(&connection_ring, &c->place, &t->key, BPF_ANY) ? KEPT_UNSAFE :
+										    KEPT;
+}
+
 #define BEGIN_FROM_PEER CONNECTION_FROM_PEER
 #define BEGIN_NOT_ADOPTED (1 << 7) /* TCP must begin with a SYN */
 
@@ -207,7 +230,6 @@ __noinline int begin_connection(__u32 how, __u32 rule, __u32 version)
 	struct tracking *t = get_tracking();
 	struct connection *c;
 	int result;
-	long failed;
 
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
@@ -218,14 +240,27 @@ __noinline int begin_connection(__u32 how, __u32 rule, __u32 version)
 	c->begun = c->seen = t->now;
 	c->rule = rule;
 	c->version = version;
-	c->place = take_place(t->now);
-	if (c->place >= MAX_CONNECTIONS)
-		return DROP(CONNECTIONS_FULL);
-	failed = bpf_map_update_elem(&connections, &t->key, c, BPF_NOEXIST);
-	if (failed == -EEXIST) /* another CPU was first; the place stays free */
+	switch (keep_connection(t)) {
+	case KEPT:
+	case KEPT_ANOTHER: /* another CPU was first */
 		return BEGINS;
-	if (failed)
+	case KEPT_NONE:
 		return DROP(CONNECTIONS_FULL);
-	return bpf_map_update_elem(&connection_ring, &c->place, &t->key, BPF_ANY) ? BEGINS_NONE :
-										    BEGINS;
+	}
+	return BEGINS_NONE;
+}
+
+/*
+ * A connection of a port that moved here, in the bytes of a test run (crates/ebpf/src/connections.rs): behind
+ * an Ethernet header the key and the connection. One that is here already stays. enum keeping, or -1.
+ */
+static __always_inline int take_over_connection(struct __sk_buff *ctx)
+{
+	struct tracking *t = get_tracking();
+
+	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
+	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->fresh, sizeof(t->fresh)) < 0)
+		return -1;
+	t->now = coarse_now_ns();
+	return find_connection(&t->key, t->now) ? KEPT_ANOTHER : keep_connection(t);
 }

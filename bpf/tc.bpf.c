@@ -16,6 +16,7 @@
  *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
  *   from_unmarker    hands over what to_port and leg_out sent into the unmarker
  *   back_to_peer     sends what was joined in the coalescer back
+ *   take_connection  at no hook: `overlane connections import` runs it, once for each connection
  */
 #include "capture.h"
 #include "coalesce.h"
@@ -353,6 +354,13 @@ SEC("classifier")
 int back_to_peer(struct __sk_buff *ctx)
 {
 	return bpf_redirect_peer(ctx->ifindex, 0);
+}
+
+/* So that a connection that moved here takes its place of the ring as any other does. */
+SEC("classifier")
+int take_connection(struct __sk_buff *ctx)
+{
+	return take_over_connection(ctx);
 }
 
 char _license[] SEC("license") = "GPL";

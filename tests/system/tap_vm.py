@@ -45,16 +45,17 @@ def start(lab, host_ns, host_device, guest_ns, guest_device="eth0", queues=1, of
     """Make both devices and relay between them until the test ends: queue n here is queue n there."""
     ours = open_tap(host_ns, host_device, queues, offloads)
     theirs = open_tap(guest_ns, guest_device, queues)
-    return _relay_in_a_process(lab, ours, [(fd, None) for fd in theirs])
+    return relay_in_a_process(lab, ours, [(fd, None) for fd in theirs])
 
 
 def start_trunk(lab, host_ns, host_device, guests, offloads=ALL_OFFLOADS):
     """One TAP for several guests: (tag, namespace) each, and the tag stands only between relay and host."""
     ours = open_tap(host_ns, host_device, offloads=offloads)
-    return _relay_in_a_process(lab, ours, [(open_tap(ns, "eth0")[0], tag) for tag, ns in guests])
+    return relay_in_a_process(lab, ours, [(open_tap(ns, "eth0")[0], tag) for tag, ns in guests])
 
 
-def _relay_in_a_process(lab, ours, theirs):
+def relay_in_a_process(lab, ours, theirs):
+    """The process has the descriptors from now on; of `theirs` each with the tag of its guest, or None."""
     fds = [*ours, *(fd for fd, _ in theirs)]
     words = [",".join(map(str, ours)),
              ",".join(f"{fd}:{tag}" if tag else str(fd) for fd, tag in theirs)]

@@ -1,7 +1,8 @@
 //! The command line as types: what was typed, and nothing else. Each command's file takes its part
 //! of this and does the work. `--help` texts and their examples live here, beside what they explain; those
-//! of `show` and of the laboratory in files of their own.
+//! of `show`, of `connections` and of the laboratory in files of their own.
 
+mod connections;
 mod lab;
 mod show;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use overlane_lab::{RelayCable, RelayEnd};
 
+pub(crate) use connections::{Connections, ConnectionsExport, ConnectionsImport, ConnectionsWhat};
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
 
@@ -43,6 +45,7 @@ pub(crate) enum Command {
     Apply(Apply),
     Remove(Remove),
     Show(Show),
+    Connections(Connections),
     Capture(Capture),
     Log(Log),
     Top(Top),

@@ -1,5 +1,5 @@
 //! Everything that ends a command early, how it is said, and with which exit code: 1 the operation
-//! failed, 2 wrong usage, or a wrong fabric or study file.
+//! failed, 2 wrong usage, or a wrong fabric, study or connections file.
 
 use std::error::Error;
 use std::io;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use overlane_analysis::AnalysisError;
 use overlane_host::HostError;
 use overlane_lab::LabError;
-use overlane_model::{CompileError, FabricErrors};
+use overlane_model::{CompileError, FabricErrors, MovedError};
 use overlane_traffic::TrafficError;
 use thiserror::Error as ThisError;
 
@@ -44,6 +44,12 @@ pub(crate) enum Failure {
     /// The result of a study could not be read back.
     #[error("cannot read the result: {source} ({})", path.display())]
     Result { path: PathBuf, source: io::Error },
+    /// A file with the connections of a port is not usable.
+    #[error(transparent)]
+    Moved(#[from] MovedError),
+    /// A file, or standard input, could not be read.
+    #[error("cannot read {name}: {source}")]
+    Input { name: String, source: io::Error },
     /// A filter for captured packets makes no sense.
     #[error("filter: {0}")]
     Filter(#[from] FilterError),
@@ -103,9 +109,12 @@ impl Failure {
             | Self::Compile(_)
             | Self::Packet(_)
             | Self::Filter(_)
+            | Self::Moved(_)
+            | Self::Input { .. }
             | Self::NoTerminal
             | Self::Reported => 2,
             Self::Analysis(error) if is_wrong_request(error) => 2,
+            Self::Host(HostError::OtherPort { .. }) => 2,
             Self::Host(_)
             | Self::Analysis(_)
             | Self::Lab(_)
@@ -128,6 +137,10 @@ impl Failure {
             }
             Self::Lab(error) => lab_help(error).map(str::to_owned),
             Self::Filter(error) => error.help(),
+            Self::Moved(_) => Some(
+                "`overlane connections export PORT` writes such a file; nothing was changed"
+                    .to_owned(),
+            ),
             Self::NoTerminal => Some("--once prints a table, --json lines for programs".to_owned()),
             _ => None,
         }

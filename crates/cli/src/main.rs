@@ -6,6 +6,7 @@ mod args;
 mod capture;
 mod check;
 mod completions;
+mod connections;
 mod drops;
 mod failure;
 mod flows;
@@ -45,6 +46,7 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Apply(args) => apply::run(args, output),
         Command::Remove(args) => remove::run(args, output),
         Command::Show(args) => show::run(args, output),
+        Command::Connections(args) => connections::run(args, output),
         Command::Capture(args) => capture::run(args, output),
         Command::Log(args) => log::run(args, output),
         Command::Top(args) => top::run(args, output),

@@ -232,6 +232,8 @@ fn show_and_remove_of_a_host_that_is_not_applied() {
         &["show", "rules"],
         &["show", "connections"],
         &["show", "routes"],
+        &["connections", "export", "web1"],
+        &["connections", "import", "web1"],
         &["log"],
     ] {
         let output = run(&[command, &["--host", "ovcli-no-such-host"]].concat());
@@ -273,7 +275,7 @@ fn completions_for_the_usual_shells() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 28] = [
+    let commands: [&[&str]; 31] = [
         &[],
         &["check"],
         &["apply"],
@@ -286,6 +288,9 @@ fn every_help_has_an_example() {
         &["show", "rules"],
         &["show", "connections"],
         &["show", "routes"],
+        &["connections"],
+        &["connections", "export"],
+        &["connections", "import"],
         &["log"],
         &["trace"],
         &["flows"],
@@ -318,7 +323,13 @@ fn every_help_has_an_example() {
 
 #[test]
 fn usage_errors_are_2_and_on_standard_error() {
-    for wrong in [&["aply"][..], &["show", "everything"], &["lab", "run"], &[]] {
+    for wrong in [
+        &["aply"][..],
+        &["show", "everything"],
+        &["connections", "import"],
+        &["lab", "run"],
+        &[],
+    ] {
         let output = run(wrong);
         assert_eq!(code(&output), 2, "{wrong:?}");
         assert_eq!(out(&output), "", "{wrong:?}");

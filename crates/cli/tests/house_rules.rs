@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("host", &["model", "wire", "ebpf", "net"]),
     ("traffic", &[]),
     ("analysis", &[]),
+    ("guest", &[]),
     ("lab", &["analysis", "net", "traffic"]),
     ("pipeline", &["model", "wire"]),
     (
@@ -243,6 +244,8 @@ fn every_command_is_documented() {
         "show remotes",
         "show counters",
         "show drops",
+        "connections export",
+        "connections import",
         "capture",
         "top",
         "trace",

@@ -1,12 +1,17 @@
 //! Connections that the firewall and nat follow: the maps `connections` and `translations`, the ring of their
-//! places, and the limits of what is sent or written. Written by the programs; `apply` leaves them alone.
+//! places, and the limits of what is sent or written. Written by the programs, also where a connection comes from
+//! another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come to the host.
+
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use overlane_model::RouterId;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::EbpfError;
 use crate::abi::firewall::{self as abi, Connection, ConnectionKey, LimitState};
+use crate::links::HeldProgram;
 use crate::maps::MapSet;
+use crate::{DataPath, EbpfError, Loaded, Program, sys};
 
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const TRANSLATIONS: &str = "translations";
@@ -20,6 +25,14 @@ pub struct ConnectionEntry {
     pub key: ConnectionKey,
     /// Where it stands.
     pub value: Connection,
+}
+
+impl ConnectionEntry {
+    /// Not seen for its time-out.
+    pub const fn is_expired(&self, now_ns: u64) -> bool {
+        const SECOND_NS: u64 = 1_000_000_000;
+        now_ns.saturating_sub(self.value.seen) > self.value.time_out_s(&self.key) * SECOND_NS
+    }
 }
 
 /// All connections, expired ones among them, in no order. One that comes or goes meanwhile may be missed.
@@ -47,6 +60,67 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", name))?;
     }
     Ok(())
+}
+
+/// Forgets the connections of ports, by switch and key: a port that comes to a host begins without.
+pub fn forget_of(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfError> {
+    let mut entries = entries(maps)?;
+    entries.retain(|entry| ports.contains(&(entry.key.switch_id, entry.key.key)));
+    let map = maps.map(CONNECTIONS)?;
+    for entry in entries {
+        map.delete(entry.key.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", CONNECTIONS))?;
+    }
+    Ok(())
+}
+
+/// Gives connections that come from another host their places, by the program that the data path has for it: it
+/// takes a place as packets do, while they do.
+#[derive(Debug)]
+pub struct Taker {
+    loaded: Loaded,
+}
+
+/// What became of a connection that came from another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It has a place.
+    Kept,
+    /// There is a live one with the same key, which stays.
+    There,
+    /// There is no place.
+    Full,
+}
+
+impl Taker {
+    /// Loads the program, for the maps that are pinned in `pins`.
+    pub fn load(data_path: &DataPath<'_>, pins: &Path) -> Result<Self, EbpfError> {
+        let programs = BTreeSet::from([Program::TakeConnection]);
+        let loaded = data_path.load(&programs, Some(pins))?;
+        Ok(Self { loaded })
+    }
+
+    /// Takes one connection; its place is chosen here.
+    pub fn take(&self, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
+        take(self.loaded.program(Program::TakeConnection)?, entry)
+    }
+}
+
+/// The bytes are those that `take_over_connection` of `bpf/connection.h` reads.
+pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
+    const ETHERNET_HEADER: [u8; 14] = [0; 14];
+    let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());
+    let bytes = [&ETHERNET_HEADER, key, value].concat();
+    let failed = EbpfError::call("BPF_PROG_TEST_RUN", Program::TakeConnection.name());
+    match sys::test_run(program.fd(), &bytes, bytes.len()) {
+        Ok((0, _)) => Ok(Taken::Kept),
+        Ok((1, _)) => Ok(Taken::There),
+        Ok((2, _)) => Ok(Taken::Full),
+        Ok((other, _)) => Err(failed(std::io::Error::other(format!(
+            "the program returned {other}"
+        )))),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 impl ConnectionKey {

@@ -21,7 +21,7 @@ use crate::{EbpfError, Layout, ProgramSize, preflight, sys};
 /// `bpf/tc.bpf.c`, compiled by build.rs.
 static EMBEDDED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 
-/// The programs of the data path, each for one tcx ingress hook.
+/// The programs of the data path, each for one tcx ingress hook, and one for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Program {
     /// On every port's device, and where segments come out of the segmenter.
@@ -36,10 +36,12 @@ pub enum Program {
     FromUnmarker,
     /// At the far end of the coalescer.
     BackToPeer,
+    /// At no hook: [`Taker`](crate::connections::Taker) runs it.
+    TakeConnection,
 }
 
 impl Program {
-    /// All.
+    /// All that packets meet.
     pub const ALL: [Self; 6] = [
         Self::FromPort,
         Self::FromUnderlay,
@@ -58,6 +60,7 @@ impl Program {
             Self::FromLeg => "from_leg",
             Self::FromUnmarker => "from_unmarker",
             Self::BackToPeer => "back_to_peer",
+            Self::TakeConnection => "take_connection",
         }
     }
 }
@@ -160,7 +163,8 @@ impl<'a> DataPath<'a> {
         let constants: [(_, &[u8]); 2] =
             [("test_mode", &[1]), ("ring_places", &places.to_ne_bytes())];
         let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED].map(|map| (map, 4096));
-        self.load_with(&BTreeSet::from(Program::ALL), None, &constants, &sizes)
+        let programs = Program::ALL.into_iter().chain([Program::TakeConnection]);
+        self.load_with(&programs.collect(), None, &constants, &sizes)
     }
 
     /// The same with other values of constants in `.rodata`, and other numbers of entries of maps.

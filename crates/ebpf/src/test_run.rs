@@ -14,7 +14,7 @@ use overlane_wire::ethernet::Tag;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::firewall::LogRecord;
-use crate::connections::{self, ConnectionEntry};
+use crate::connections::{self, ConnectionEntry, Taken};
 use crate::counters::{self, Counters};
 use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
@@ -38,6 +38,9 @@ pub fn can_run(bytes: &[u8]) -> bool {
     };
     (MIN_LEN..=MAX_LEN).contains(&bytes.len()) && bytes.len() >= 14 + header
 }
+
+/// What the programs take from us and tell us.
+const TEST_IO: &str = "test_io";
 
 /// Room for what encapsulation adds.
 const ROOM: usize = MAX_LEN + 2 * abi::MAX_TEMPLATE;
@@ -159,6 +162,15 @@ impl TestRun {
         connections::entries(&self.loaded.maps)
     }
 
+    /// A connection comes from another host at that time.
+    pub fn take(&self, now_ns: u64, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
+        self.set_io(&abi::TestIo {
+            now: now_ns,
+            ..abi::TestIo::default()
+        })?;
+        connections::take(self.loaded.program(Program::TakeConnection)?, entry)
+    }
+
     /// What rules have written into the log since the last call.
     pub fn take_log(&mut self) -> Vec<LogRecord> {
         std::iter::from_fn(|| self.rule_log.next()).collect()
@@ -183,7 +195,6 @@ impl TestRun {
         bytes: &[u8],
         beside: Beside,
     ) -> Result<Ran, EbpfError> {
-        const NAME: &str = "test_io";
         let (proto, tci) = beside
             .tag
             .map_or((0, 0), |tag| (tag.ethertype().get().to_be(), tag.tag.tci()));
@@ -201,16 +212,14 @@ impl TestRun {
             verdict: u32::MAX,
             ..abi::TestIo::default()
         };
-        let (map, key) = (self.loaded.maps.map(NAME)?, 0u32.to_ne_bytes());
-        map.put(&key, io.as_bytes())
-            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", NAME))?;
+        self.set_io(&io)?;
         let program_name = program.name();
         let program = self.loaded.program(program)?;
         let (returned, bytes) = sys::test_run(program.fd(), bytes, ROOM)
             .map_err(EbpfError::call("BPF_PROG_TEST_RUN", program_name))?;
-        let io = map
-            .get(&key)
-            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME))?
+        let io = (self.loaded.maps.map(TEST_IO)?)
+            .get(&0u32.to_ne_bytes())
+            .map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", TEST_IO))?
             .and_then(|value| abi::TestIo::read_from_bytes(&value).ok())
             .unwrap_or_default();
         Ok(Ran {
@@ -221,6 +230,12 @@ impl TestRun {
             tag: tag(io.out_proto, io.out_tci),
             bytes,
         })
+    }
+
+    fn set_io(&self, io: &abi::TestIo) -> Result<(), EbpfError> {
+        let map = self.loaded.maps.map(TEST_IO)?;
+        map.put(&0u32.to_ne_bytes(), io.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", TEST_IO))
     }
 
     /// All that the programs have counted so far.

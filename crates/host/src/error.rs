@@ -77,6 +77,58 @@ pub enum HostError {
         /// What there is.
         known: Vec<String>,
     },
+    /// The host has no port of this name.
+    #[error("host {host} has no port `{name}`")]
+    NoPort {
+        /// The host.
+        host: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Connections of one port for another one.
+    #[error("these are connections of {what} {file}, and not of {what} {here}")]
+    OtherPort {
+        /// What of it differs.
+        what: &'static str,
+        /// In the file.
+        file: String,
+        /// On this host.
+        here: String,
+    },
+    /// Connections for a port where nothing would follow them.
+    #[error(
+        "port {port} has no firewall on host {host}: nothing follows its {connections} connections there"
+    )]
+    NoFirewall {
+        /// The host.
+        host: String,
+        /// The port.
+        port: String,
+        /// How many came.
+        connections: usize,
+    },
+    /// The table of connections is full.
+    #[error(
+        "{left_out} of {all} connections have no place on host {host}: its table is full; the others go on"
+    )]
+    ConnectionsFull {
+        /// The host.
+        host: String,
+        /// How many did not fit.
+        left_out: usize,
+        /// How many came.
+        all: usize,
+    },
+    /// What the state file says of a port cannot be.
+    #[error("the {what} of port {port} cannot be understood")]
+    PortUnclear {
+        /// The port.
+        port: String,
+        /// What of it.
+        what: String,
+    },
     /// The kernel refused something that has no file and no device.
     #[error("cannot {operation}")]
     System {
@@ -253,6 +305,18 @@ impl HostError {
             Self::NoPortOrRouter { known, .. } => format!("there are {}", known.join(", ")),
             Self::NoPortOrRemote { known, .. } if known.is_empty() => "it has none; `all` and `drops` are always there".into(),
             Self::NoPortOrRemote { known, .. } => format!("there are {}, and `all` and `drops`", known.join(", ")),
+            Self::NoPort { known, .. } if known.is_empty() => "it has none; apply the fabric in which the port is on this host first".into(),
+            Self::NoPort { known, .. } => {
+                format!("there are {}; apply the fabric in which the port is on this host first", known.join(", "))
+            }
+            Self::OtherPort { .. } => "export the connections of this very port on the host that it leaves; nothing was changed".into(),
+            Self::NoFirewall { .. } => {
+                "without a firewall its connections go on by themselves; nothing was changed".into()
+            }
+            Self::ConnectionsFull { .. } => {
+                "import again when places are free: it takes what is missing (`overlane show connections`)".into()
+            }
+            Self::PortUnclear { .. } => "apply again with this version: it writes the state anew".into(),
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
             Self::MissingDevices { .. } => {
                 "create the devices first, or correct the names in the fabric file; nothing was changed".into()

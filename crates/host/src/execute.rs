@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use overlane_ebpf::connections;
 use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
@@ -82,6 +83,7 @@ impl<'a> Executor<'a> {
                 Step::RaiseGro => self.raise_gro()?,
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
+                Step::ForgetConnections(ports) => self.forget_connections(ports)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { .. } => self.settings()?,
                 Step::OpenDetours => self.open_detours()?,
@@ -259,6 +261,12 @@ impl<'a> Executor<'a> {
             maps.put(table, &entry.key, &entry.new)?;
         }
         Ok(())
+    }
+
+    /// Has no way back, and needs none: these ports are not here yet, so the connections are nobody's.
+    fn forget_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
+        self.journal.before()?;
+        Ok(connections::forget_of(self.maps, ports)?)
     }
 
     /// Has no way back, and needs none: the numbers that are given are not in use before, or those of rules that

@@ -46,6 +46,8 @@ pub(crate) enum Step {
     Promiscuous { device: String, on: bool },
     /// Let the kernel keep a neighbour resolved.
     Manage(NextHop),
+    /// Forget what is left of the connections of ports (switch and key) that come to this host.
+    ForgetConnections(BTreeSet<(u32, u16)>),
     /// Write entries, new or changed.
     Put { table: Table, entries: Vec<Entry> },
     /// Give counters their new numbers; what is new begins at zero.

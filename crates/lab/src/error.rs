@@ -52,6 +52,20 @@ pub enum LabError {
         /// Whose, what happened, and what to do.
         reason: String,
     },
+    /// A virtual machine did not do what it should.
+    #[error("virtual machine {name}: {reason}")]
+    VirtualMachine {
+        /// Which, and where: `vm1 on host2`.
+        name: String,
+        /// What happened, and its last words.
+        reason: String,
+    },
+    /// Machines did not move, or not as they should.
+    #[error("migration: {reason}")]
+    Migration {
+        /// Which, what happened, and what to do.
+        reason: String,
+    },
     /// A file of the kernel's does not have the expected form.
     #[error("{path} does not have the expected form: {reason}")]
     KernelFile {

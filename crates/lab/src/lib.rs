@@ -17,12 +17,14 @@ mod api;
 mod backends;
 mod bench;
 mod machine;
+mod machines;
 mod measure;
 mod proof;
 mod relay;
 mod run;
 mod session;
 mod topology;
+mod vm;
 
 pub use api::{
     CleanupReport, Doctor, DoctorItem, DoctorState, RunRequest, RunSummary, cleanup, doctor,

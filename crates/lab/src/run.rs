@@ -109,6 +109,7 @@ fn measure(
         folder,
         run,
         watch,
+        images: None,
     };
     let outcome = bench.measure();
     session.interrupts.shield();

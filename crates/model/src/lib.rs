@@ -14,6 +14,7 @@ mod diagnostic;
 mod fabric;
 mod keys;
 mod meaning;
+mod moved;
 mod names;
 mod networks;
 mod prefixes;
@@ -35,6 +36,9 @@ pub use fabric::{
     Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, MAX_FILE_BYTES, Network, Peer,
     Policy, Port, PortSet, Router, Rule, Security, StaticRoute, Switch, SwitchFirewall,
     UnknownUnicast,
+};
+pub use moved::{
+    MovedConnection, MovedConnections, MovedEnd, MovedEnds, MovedError, MovedMarks, MovedState,
 };
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use render::Report;

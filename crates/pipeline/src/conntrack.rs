@@ -2,10 +2,11 @@
 //! port's firewall, before [`acl`](crate::acl), and the memory of a gateway's translations.
 //!
 //! A stage that keeps connections asks [`check`], then [`follow`]; a packet that belongs to none may
-//! [`begin`] one.
+//! [`begin`] one. Others come from another host, with their port: [`State::take_over`].
 
 mod connection;
 mod key;
+mod moved;
 mod ring;
 mod tcp;
 
@@ -17,6 +18,7 @@ use overlane_wire::tcp::Flags;
 pub use connection::{Connection, ConnectionState};
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
+pub use moved::Taken;
 pub(crate) use ring::Ring;
 pub use tcp::TcpEnd;
 

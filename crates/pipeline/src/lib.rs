@@ -42,7 +42,7 @@ mod vlan;
 mod vtep_check;
 
 pub use acl::LogRecord;
-pub use conntrack::{Connection, ConnectionKey, ConnectionState, TcpEnd, Zone};
+pub use conntrack::{Connection, ConnectionKey, ConnectionState, Taken, TcpEnd, Zone};
 pub use host::Host;
 pub use outcome::{By, Counter, Counters, Outcome, Output, Step};
 pub use packet::{Entry, Gso, GsoKind, Packet};

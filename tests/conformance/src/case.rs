@@ -8,9 +8,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use overlane_model::{DeviceName, Fabric, Name, Tables, Verdict};
+use overlane_model::{
+    DeviceName, Fabric, MovedConnection, MovedConnections, Name, SwitchId, Tables, Verdict,
+};
 use overlane_pipeline::{Entry, Packet};
-use overlane_wire::Mac;
+use overlane_wire::{Mac, PortKey};
 use thiserror::Error;
 
 use crate::document::{self, Count};
@@ -51,6 +53,8 @@ pub struct Case {
     pub tables: Tables,
     /// The same of the fabric that the case's first one changes to, if it does.
     pub changed: Option<Tables>,
+    /// Connections that come from another host when the first packet enters.
+    pub moved: Option<Moved>,
     /// What that host is like besides.
     pub machine: Machine,
     /// The packets, which enter in this order on one state.
@@ -97,6 +101,15 @@ impl Default for LegDevice {
             mtu: 1500,
         }
     }
+}
+
+/// Connections that come from another host.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// The port that they are of.
+    pub port: (SwitchId, PortKey),
+    /// They.
+    pub connections: Vec<MovedConnection>,
 }
 
 /// A packet and what must become of it.
@@ -246,6 +259,7 @@ impl Case {
             path: path.to_owned(),
             title: document.title.clone(),
             machine: machine(&document),
+            moved: moved(path, &document, &tables)?,
             fabric,
             fabric_text,
             tables,
@@ -259,6 +273,26 @@ impl Case {
         let changed = self.changed.as_ref().filter(|_| step.changed);
         changed.unwrap_or(&self.tables)
     }
+}
+
+fn moved(
+    path: &Path,
+    document: &document::Document,
+    tables: &Tables,
+) -> Result<Option<Moved>, CaseError> {
+    let Some(file) = &document.moved else {
+        return Ok(None);
+    };
+    let line = file.referenced.line();
+    let read = MovedConnections::parse(file.value.to_string().as_bytes());
+    let read = read.map_err(|error| CaseError::at(path, line, error))?;
+    let port = tables.ports.iter().find(|port| port.name == read.port);
+    let port = port
+        .ok_or_else(|| CaseError::at(path, line, format!("moved: no port `{}` here", read.port)))?;
+    Ok(Some(Moved {
+        port: (port.switch, port.key),
+        connections: read.connections,
+    }))
 }
 
 fn machine(document: &document::Document) -> Machine {

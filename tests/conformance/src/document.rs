@@ -26,6 +26,8 @@ pub(crate) struct Document {
     pub(crate) whole_udp: Option<bool>,
     pub(crate) leg: Option<Leg>,
     pub(crate) changed: Option<FabricPlace>,
+    /// A file of `overlane connections export`.
+    pub(crate) moved: Option<Spanned<serde_json::Value>>,
     pub(crate) packets: Vec<Spanned<Packet>>,
 }
 

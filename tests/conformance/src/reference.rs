@@ -1,7 +1,7 @@
 //! Runs a case on the reference executor.
 
 use overlane_model::{GatewayPlace, Tables};
-use overlane_pipeline::{Host, Outcome, State};
+use overlane_pipeline::{Host, Outcome, State, Zone};
 
 use crate::case::{Case, Machine};
 
@@ -10,6 +10,12 @@ pub fn run(case: &Case) -> Vec<Outcome> {
     let first = host(&case.tables, case.machine);
     let changed = case.changed.as_ref().map(|it| host(it, case.machine));
     let mut state = State::new();
+    if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
+        let zone = Zone::Port(moved.port.0, moved.port.1);
+        for connection in &moved.connections {
+            state.take_over(zone, connection, first.now_ns);
+        }
+    }
     let steps = case.steps.iter();
     steps
         .map(|step| {

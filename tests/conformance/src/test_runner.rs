@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use overlane_ebpf::connections::ConnectionEntry;
+use overlane_ebpf::connections::{ConnectionEntry, Taken};
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
 use overlane_ebpf::tables::{Devices, LegDevice as LegNumbers, PortDevice, encode};
 use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
 use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
+use overlane_host::handover;
 use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
 use overlane_pipeline::{Counters, Entry, Packet, State};
 
-use crate::case::{LegDevice, Machine};
+use crate::case::{LegDevice, Machine, Moved};
 use crate::counted::{self, added};
 use crate::logged::Logged;
 
@@ -192,6 +193,16 @@ impl TestRunner {
             legs,
         });
         Ok(())
+    }
+
+    /// Connections come from another host at that time; what becomes of each.
+    pub fn take(&self, moved: &Moved, now_ns: u64) -> Result<Vec<Taken>, EbpfError> {
+        let port = (moved.port.0.number(), moved.port.1.get());
+        let entries = moved.connections.iter();
+        let entries = entries.map(|connection| handover::entry(connection, port, now_ns));
+        entries
+            .map(|entry| self.kernel.take(now_ns, &entry))
+            .collect()
     }
 
     /// Forgets what was learned.

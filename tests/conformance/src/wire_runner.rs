@@ -115,6 +115,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.changed.is_some() {
         return Some("the fabric changes");
     }
+    if case.moved.is_some() {
+        return Some("connections come from another host");
+    }
     if case.machine.port_shared {
         return Some("another device has the tunnel's port");
     }

@@ -15,6 +15,7 @@ use overlane_conformance::reference;
 use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
 use overlane_conformance::wire_runner::cannot_run;
+use overlane_ebpf::connections::Taken;
 
 fn cases() -> Vec<Case> {
     let cases = wanted().unwrap_or_else(|error| panic!("{error}"));
@@ -105,6 +106,10 @@ fn every_case_on_the_ebpf_programs() {
         }
         ran += usize::from(case.name != "many-rules");
         runner.set_host(&case.tables, case.machine).unwrap();
+        if let Some(moved) = &case.moved {
+            let taken = runner.take(moved, case.steps[0].now_ns).unwrap();
+            assert!(taken.iter().all(|it| *it == Taken::Kept), "{}", case.name);
+        }
         for (index, outcome) in reference::run(case).iter().enumerate() {
             let step = &case.steps[index];
             let tables = case.tables_of(step);

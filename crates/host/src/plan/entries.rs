@@ -1,7 +1,7 @@
 //! The part of the plan that is about map entries. Rules change in an order of their own, so that no packet
 //! meets a mixture of old and new ones (`bpf/abi.h`, struct rule_set).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::abi;
 use overlane_ebpf::counters::{Counted, Moves};
@@ -48,6 +48,7 @@ fn rule_moves(target: &Target<'_>, current: &Current) -> Moves {
 
 pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
     discard_leftovers(target, current, plan);
+    forget_connections(target, current, plan);
     plan_moves(&[Counted::Ports, Counted::Remotes], plan);
     let none = Entries::new();
     let sent_into = [
@@ -116,6 +117,23 @@ fn discard_leftovers(target: &Target<'_>, current: &Current, plan: &mut Plan) {
         if !entries.is_empty() {
             plan.steps.push(Step::Delete { table, entries });
         }
+    }
+}
+
+/// A port that comes to this host begins without connections: those under its key are of an earlier stay, or of
+/// another port.
+fn forget_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let Some(is) = current.contents.get(&Table::PortKeys) else {
+        return;
+    };
+    let should = &target.contents[&Table::PortKeys];
+    let come = should.keys().filter(|key| !is.contains_key(*key));
+    let come = come.filter_map(|key| abi::PortKey::read_from_bytes(key).ok());
+    let come: BTreeSet<_> = come
+        .filter_map(|port| Some((port.switch_id, u16::try_from(port.key).ok()?)))
+        .collect();
+    if !come.is_empty() {
+        plan.steps.push(Step::ForgetConnections(come));
     }
 }
 

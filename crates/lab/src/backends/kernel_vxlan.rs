@@ -69,7 +69,8 @@ fn add_tunnel(
         let address = topology.host_address(peer);
         host.netlink.add_bridge_fdb(device, FLOOD, address)?;
         for (guest, port) in topology.ports_on(peer) {
-            if port.networks.contains(&network.index) {
+            // Where a machine that moves is, the switch learns.
+            if port.networks.contains(&network.index) && !guest.is_machine {
                 host.netlink.add_bridge_fdb(device, guest.mac, address)?;
             }
         }

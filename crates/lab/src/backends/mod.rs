@@ -51,6 +51,18 @@ pub(crate) trait Backend {
         Vec::new()
     }
 
+    /// The machine of a pair stands still on its way to a host: its port goes over to that one. Called again for the same host
+    /// it does nothing. A switch that learns needs none of it: it finds the machine by what it sends.
+    fn take_over(
+        &mut self,
+        _session: &Session,
+        _topology: &Topology,
+        _pair: usize,
+        _to: usize,
+    ) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Takes itself down in order; namespaces, devices and processes are the session's to remove.
     fn tear_down(&mut self, _session: &Session, _topology: &Topology) -> Result<(), LabError> {
         Ok(())

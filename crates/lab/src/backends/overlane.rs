@@ -4,7 +4,7 @@
 //! [`overlane_fabric`](super::overlane_fabric).
 
 use super::Backend;
-use super::overlane_fabric::Fabric;
+use super::overlane_fabric::{self, Fabric};
 use crate::error::LabError;
 use crate::machine::environment;
 use crate::proof::Expected;
@@ -14,10 +14,11 @@ use crate::session::process::own_program;
 use crate::topology::{Node, Topology, UPLINK};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};
+use overlane_analysis::record::Feature;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(super) struct Overlane {
     expected: Expected,
     /// The names of the hosts in the fabric, those that carry it.
     applied: Vec<String>,
+    /// Of each pair, the host that its machine is on; none where no machine moves.
+    homes: Vec<usize>,
 }
 
 impl Overlane {
@@ -52,6 +55,7 @@ impl Overlane {
         Self {
             expected,
             applied: Vec::new(),
+            homes: Vec::new(),
         }
     }
 }
@@ -62,21 +66,55 @@ impl Backend for Overlane {
         let label = topology.label();
         let name = |host: &Node| session.unique(&format!("{label}-{}", host.place));
         let names: Vec<String> = topology.hosts.iter().map(name).collect();
-        let file = session.dir().join(format!("{label}.yaml"));
-        let fabric = Fabric::of(topology, &names).text();
-        fs::write(&file, fabric).map_err(LabError::io("writing", &file))?;
+        let machines = topology.pairs.iter().filter(|pair| pair.sender.is_machine);
+        self.homes = machines.map(|_| 0).collect();
+        let file = write_fabric(session, topology, &names, &self.homes)?;
         let prefix = topology.underlay_prefix();
         for (index, host) in topology.hosts.iter().enumerate() {
             host.add_address(UPLINK, topology.host_address(index), prefix)?;
         }
         for (host, name) in topology.hosts.iter().zip(names) {
             session.journal(&Entry::Fabric { host: name.clone() })?;
-            let mut apply = overlane(&["apply"])?;
-            apply.arg(&file);
-            session.run(on_host(apply, &name, host), STEP)?;
+            apply(session, &file, &name, host)?;
             self.applied.push(name);
         }
         Ok(())
+    }
+
+    /// As docs/migration.md has it: the connections leave the old host, the new host is made ready and given them, the
+    /// old one lets go.
+    fn take_over(
+        &mut self,
+        session: &Session,
+        topology: &Topology,
+        pair: usize,
+        to: usize,
+    ) -> Result<(), LabError> {
+        let Some(from) = self.homes.get(pair).copied().filter(|from| *from != to) else {
+            return Ok(());
+        };
+        self.homes[pair] = to;
+        let file = write_fabric(session, topology, &self.applied, &self.homes)?;
+        let [old, new] = [from, to].map(|host| (&self.applied[host], &topology.hosts[host]));
+        let is_stateful = |feature: Feature| feature.rules().is_some_and(|rules| rules.stateful);
+        let port = overlane_fabric::port_name(&topology.pairs[pair].sender.node.place, 0);
+        let mut kept = None;
+        if is_stateful(topology.setting.feature) {
+            let export = overlane(&["connections", "export", &port, "--host", old.0])?;
+            let path = session
+                .dir()
+                .join(format!("{}-{port}.json", topology.label()));
+            let said = session.run(export, STEP)?.stdout;
+            fs::write(&path, said).map_err(LabError::io("writing", &path))?;
+            kept = Some(path);
+        }
+        apply(session, &file, new.0, new.1)?;
+        if let Some(path) = kept {
+            let mut import = overlane(&["connections", "import", &port])?;
+            import.arg(path).args(["--host", new.0]);
+            session.run(import, STEP)?;
+        }
+        apply(session, &file, old.0, old.1)
     }
 
     fn expected(&self) -> Expected {
@@ -148,6 +186,25 @@ impl Shown {
         }
         lost
     }
+}
+
+/// The fabric with its machines where they are.
+fn write_fabric(
+    session: &Session,
+    topology: &Topology,
+    names: &[String],
+    homes: &[usize],
+) -> Result<PathBuf, LabError> {
+    let file = session.dir().join(format!("{}.yaml", topology.label()));
+    let fabric = Fabric::of(topology, names, homes).text();
+    fs::write(&file, fabric).map_err(LabError::io("writing", &file))?;
+    Ok(file)
+}
+
+fn apply(session: &Session, file: &Path, name: &str, host: &Node) -> Result<(), LabError> {
+    let mut apply = overlane(&["apply"])?;
+    apply.arg(file);
+    session.run(on_host(apply, name, host), STEP).map(drop)
 }
 
 fn on_host(mut command: Command, name: &str, host: &Node) -> Command {

@@ -31,8 +31,8 @@ pub(super) struct FabricPort<'a> {
 }
 
 impl<'a> Fabric<'a> {
-    /// The fabric of a topology whose hosts have these names in it.
-    pub(super) fn of(topology: &'a Topology, names: &'a [String]) -> Self {
+    /// The fabric of a topology whose hosts have these names in it, and whose machines are at these hosts, pair by pair.
+    pub(super) fn of(topology: &'a Topology, names: &'a [String], homes: &[usize]) -> Self {
         let hosts = names.iter().enumerate();
         let port = |host: &'a str, guest: &'a Guest, port: &'a GuestPort| FabricPort {
             name: &guest.node.place,
@@ -43,6 +43,10 @@ impl<'a> Fabric<'a> {
             networks: port.networks.clone(),
             vlans: &port.vlans,
         };
+        let is_elsewhere = |guest: &Guest, host: usize| {
+            let mut pairs = topology.pairs.iter().zip(homes);
+            pairs.any(|(pair, home)| pair.sender.mac == guest.mac && *home != host)
+        };
         Self {
             encapsulation: topology.backend.encapsulation(),
             setting: topology.setting,
@@ -51,7 +55,10 @@ impl<'a> Fabric<'a> {
                 .clone()
                 .flat_map(|(index, name)| {
                     let on_host = topology.ports_on(index);
-                    on_host.map(move |(guest, each)| port(name, guest, each))
+                    let is_here = |(guest, _): &(&Guest, _)| !is_elsewhere(guest, index);
+                    let here: Vec<_> = on_host.filter(is_here).collect();
+                    here.into_iter()
+                        .map(move |(guest, each)| port(name, guest, each))
                 })
                 .collect(),
             hosts: hosts
@@ -123,13 +130,19 @@ impl<'a> Fabric<'a> {
                 address,
                 ..
             } = port;
+            let name = port_name(name, network);
             let line = format_args!(
-                "  {name}-{network}: {{ switch: lab{network}, host: {host}, device: {device}{vlan}, \
+                "  {name}: {{ switch: lab{network}, host: {host}, device: {device}{vlan}, \
                  mac: \"{mac}\", addresses: [\"{address}\"]{security} }}"
             );
             push(text, line);
         }
     }
+}
+
+/// A guest's port in one of its networks.
+pub(super) fn port_name(guest: &str, network: u32) -> String {
+    format!("{guest}-{network}")
 }
 
 pub(super) fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

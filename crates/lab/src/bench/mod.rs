@@ -9,6 +9,7 @@ mod rounds;
 use crate::error::LabError;
 use crate::machine::noise;
 use crate::session::Session;
+use crate::vm::{self, Images};
 use crate::watch::{Event, Watch};
 use crate::{backends, relay};
 use overlane_analysis::plan::{Block, Plan};
@@ -22,6 +23,8 @@ struct Missing {
     backends: BTreeMap<BackendName, String>,
     /// Of all virtual machines.
     taps: Option<String>,
+    /// Of all machines that move.
+    machines: Option<String>,
 }
 
 /// A run under way.
@@ -32,6 +35,8 @@ pub(crate) struct Bench<'a> {
     /// What has been recorded so far; complete at any moment but for the status of open cells.
     pub(crate) run: Run,
     pub(crate) watch: &'a mut dyn Watch,
+    /// What machines that move boot from; none until they are needed.
+    pub(crate) images: Option<Images>,
 }
 
 impl Bench<'_> {
@@ -51,11 +56,17 @@ impl Bench<'_> {
     /// Backends and kinds of guests that cannot run here, with the reason.
     fn check_machine(&mut self) -> Result<Missing, LabError> {
         let mut missing = Missing::default();
-        let mut settings = self.plan.cells().map(|cell| cell.group.setting);
-        if settings.any(|setting| setting.guests == GuestKind::Tap) {
+        let has = |kind| {
+            let mut cells = self.plan.cells();
+            cells.any(|cell| cell.group.setting.guests == kind)
+        };
+        if has(GuestKind::Tap) {
             missing.taps = relay::check(self.session)?;
         }
-        if let Some(reason) = &missing.taps {
+        if has(GuestKind::Qemu) {
+            missing.machines = self.prepare_machines()?;
+        }
+        for reason in [&missing.taps, &missing.machines].into_iter().flatten() {
             self.note(reason);
         }
         let backends: BTreeSet<_> = self.plan.cells().map(|cell| cell.backend).collect();
@@ -66,6 +77,25 @@ impl Bench<'_> {
             }
         }
         Ok(missing)
+    }
+
+    /// What machines boot from; the reason why none can.
+    fn prepare_machines(&mut self) -> Result<Option<String>, LabError> {
+        self.watch.event(Event::Doing(
+            "booting a virtual machine, to see how it runs",
+        ));
+        if let Some(reason) = vm::check(self.session)? {
+            return Ok(Some(reason));
+        }
+        let prepared = Images::prepare(self.session, None);
+        self.check_interrupt(&prepared)?;
+        match prepared {
+            Ok(images) => {
+                self.images = Some(images);
+                Ok(None)
+            }
+            Err(error) => Ok(Some(error.to_string())),
+        }
     }
 
     fn probe_noise(&mut self, when: &str) -> Result<(), LabError> {

@@ -4,6 +4,7 @@ use super::{Bench, Missing};
 use crate::agents::Agents;
 use crate::backends::{self, Backend};
 use crate::error::LabError;
+use crate::machines::Machines;
 use crate::proof;
 use crate::topology::Topology;
 use crate::watch::Event;
@@ -16,7 +17,15 @@ pub(super) struct Up {
     pub(super) network: Network,
     pub(super) topology: Topology,
     pub(super) backend: Box<dyn Backend>,
-    pub(super) agents: Agents,
+    pub(super) load: Load,
+}
+
+/// What is measured on a network.
+pub(super) enum Load {
+    /// Traffic between guests, which agents send.
+    Traffic(Agents),
+    /// Machines that move.
+    Machines(Machines),
 }
 
 impl Bench<'_> {
@@ -32,12 +41,13 @@ impl Bench<'_> {
                 continue;
             }
             let unsupported = || possible::unsupported(network.backend, &network.setting);
-            let lacks_taps = || {
-                let is_vm = network.setting.guests == GuestKind::Tap;
-                missing.taps.clone().filter(|_| is_vm)
+            let lacks_guests = || match network.setting.guests {
+                GuestKind::Veth => None,
+                GuestKind::Tap => missing.taps.clone(),
+                GuestKind::Qemu => missing.machines.clone(),
             };
             let reason = missing.backends.get(&network.backend).cloned();
-            if let Some(reason) = reason.or_else(unsupported).or_else(lacks_taps) {
+            if let Some(reason) = reason.or_else(unsupported).or_else(lacks_guests) {
                 self.close(network, &CellStatus::Unavailable { reason });
                 continue;
             }
@@ -72,13 +82,25 @@ impl Bench<'_> {
             self.watch.event(Event::Doing(&format!(
                 "proving the path of {name}, {setting}"
             )));
+            // Machines have to run to answer; agents would only be in the way.
+            let machines = self.start_machines(&topology)?;
             let proof = proof::prove(self.session, &topology, backend.as_ref())?;
             let asymmetries = topology.asymmetries(&hops, proof.outer_checksum)?;
-            Ok((proof, asymmetries, Agents::start(self.session, &topology)?))
+            let load = match machines {
+                Some(machines) => {
+                    machines.pause(self.session)?;
+                    Load::Machines(machines)
+                }
+                None => Load::Traffic(Agents::start(self.session, &topology)?),
+            };
+            Ok((proof, asymmetries, load))
         });
         match built {
-            Ok((proof, asymmetries, agents)) => {
-                let notes = backend.notes();
+            Ok((proof, asymmetries, load)) => {
+                let mut notes = backend.notes();
+                if let (Load::Machines(_), Some(images)) = (&load, &self.images) {
+                    notes.push(images.words());
+                }
                 for cell in self
                     .run
                     .cells
@@ -94,7 +116,7 @@ impl Bench<'_> {
                     network: *network,
                     topology,
                     backend,
-                    agents,
+                    load,
                 })
             }
             Err(error) => {
@@ -102,6 +124,35 @@ impl Bench<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// The machines of a topology, up and running; `None` where its guests are none.
+    fn start_machines(&mut self, topology: &Topology) -> Result<Option<Machines>, LabError> {
+        if topology.setting.guests != GuestKind::Qemu {
+            return Ok(None);
+        }
+        self.watch.event(Event::Doing("starting virtual machines"));
+        let images = self.images.as_ref().ok_or_else(no_images)?;
+        Machines::start(self.session, images, topology).map(Some)
+    }
+
+    /// Whatever state it is in: what is new has none.
+    pub(super) fn start_load_again(&mut self, up: &mut Up) -> Result<(), LabError> {
+        if let Load::Traffic(agents) = &mut up.load {
+            *agents = Agents::start(self.session, &up.topology)?;
+            return Ok(());
+        }
+        // The old machines first: they hold the devices.
+        up.load = Load::Machines(Machines::none());
+        for machine in 0..up.topology.pairs.len() {
+            up.backend
+                .take_over(self.session, &up.topology, machine, 0)?;
+        }
+        if let Some(machines) = self.start_machines(&up.topology)? {
+            machines.pause(self.session)?;
+            up.load = Load::Machines(machines);
+        }
+        Ok(())
     }
 
     /// The same devices serve several cells: each set is recorded once.
@@ -137,8 +188,8 @@ impl Bench<'_> {
     }
 
     pub(super) fn take_down(&mut self, up: Up) {
-        // The agents first: they are in the namespaces.
-        drop(up.agents);
+        // Agents and machines first: they are in the namespaces.
+        drop(up.load);
         self.take_apart(&up.network, up.topology, up.backend);
     }
 
@@ -160,5 +211,12 @@ impl Bench<'_> {
             });
         }
         topology.delete();
+    }
+}
+
+/// A plan with machines prepares them first.
+pub(super) fn no_images() -> LabError {
+    LabError::Migration {
+        reason: "there is nothing that a machine could boot from".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! What a workload reaches over one cable: a reference for all networks of its block, not a limit.
 
 use super::Bench;
-use super::networks::Up;
+use super::networks::{Load, Up};
 use crate::error::LabError;
 use crate::measure::{self, Request};
 use crate::watch::Event;
@@ -71,13 +71,16 @@ impl Bench<'_> {
         self.watch
             .event(Event::Doing(&format!("the traffic tool alone: {group}")));
         let metric = Metric::primary(group.workload.test);
+        let Load::Traffic(agents) = &mut cable.load else {
+            return Ok(());
+        };
         let mut best: Option<f64> = None;
         for _ in 0..REFERENCE_SAMPLES {
             let taken = measure::sample(
                 self.session,
                 &cable.topology,
                 cable.backend.as_ref(),
-                &mut cable.agents,
+                agents,
                 &request,
                 &mut |_| (),
             );

@@ -1,10 +1,9 @@
 //! The rounds of a test: its cells sampled in turn, workload by workload, until there are enough samples.
 
 use super::Bench;
-use super::networks::Up;
-use crate::agents::Agents;
+use super::networks::{Load, Up, no_images};
 use crate::error::LabError;
-use crate::measure::{self, Request};
+use crate::measure::{self, Request, migration};
 use crate::watch::Event;
 use overlane_analysis::plan::{Network, WorkloadCells, order};
 use overlane_analysis::record::{
@@ -214,12 +213,9 @@ impl Bench<'_> {
                     round,
                     reason: error.to_string(),
                 });
-                // Whatever state the agents are in: new ones have none.
-                let again = Agents::start(self.session, &up.topology);
-                taken = again.and_then(|agents| {
-                    up.agents = agents;
-                    self.sample(cell, round, rounds, up)
-                });
+                taken = self
+                    .start_load_again(up)
+                    .and_then(|()| self.sample(cell, round, rounds, up));
                 self.check_interrupt(&taken)?;
             }
             match taken {
@@ -303,14 +299,39 @@ impl Bench<'_> {
             seconds,
         };
         let watch = &mut *self.watch;
-        measure::sample(
-            self.session,
-            &up.topology,
-            up.backend.as_ref(),
-            &mut up.agents,
-            &request,
-            &mut |live| watch.event(Event::Live(live)),
-        )
+        match &mut up.load {
+            Load::Traffic(agents) => measure::sample(
+                self.session,
+                &up.topology,
+                up.backend.as_ref(),
+                agents,
+                &request,
+                &mut |live| watch.event(Event::Live(live)),
+            ),
+            Load::Machines(machines) => {
+                let mut place = migration::Place {
+                    session: self.session,
+                    images: self.images.as_ref().ok_or_else(no_images)?,
+                    topology: &up.topology,
+                    backend: up.backend.as_mut(),
+                    machines,
+                };
+                let taken = migration::sample(&mut place, &request)?;
+                self.add_proof(&cell, &taken.proof);
+                Ok(taken.sample)
+            }
+        }
+    }
+
+    /// The path proof of a cell has this besides.
+    fn add_proof(&mut self, key: &CellKey, words: &str) {
+        let mut cells = self.run.cells.iter_mut();
+        let cell = cells.find(|cell| cell.key == *key);
+        if let Some(cell) = cell.filter(|_| !words.is_empty())
+            && !cell.proof_detail.contains(words)
+        {
+            cell.proof_detail = format!("{} | {words}", cell.proof_detail);
+        }
     }
 
     /// It was sampled in this round before the run was broken off. A warm-up never counts: what is up is new.

@@ -14,6 +14,7 @@ mod counters;
 mod figures;
 mod latency;
 pub(crate) mod memory;
+pub(crate) mod migration;
 mod search;
 mod traffic;
 mod window;
@@ -237,6 +238,7 @@ fn finish(
         tcp: figures::tcp_summary(&totals.tcp),
         accounting,
         search,
+        migration: None,
         bound: figures::bound(
             rates.primary(test),
             asked,

@@ -58,6 +58,11 @@ pub(super) fn work(cell: &CellKey, rate_pps: Option<f64>) -> Result<Work, LabErr
     };
     let setting = cell.group.setting;
     Ok(match test {
+        Test::Migration => {
+            return Err(LabError::Unable {
+                reason: "machines move without the traffic tool".to_owned(),
+            });
+        }
         Test::TcpStream => stream(Direction::Forward),
         Test::TcpReverse => stream(Direction::Reverse),
         Test::TcpBidirec => stream(Direction::Both),

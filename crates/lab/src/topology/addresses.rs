@@ -85,6 +85,13 @@ pub(crate) fn host_address(family: Family, host: usize) -> IpAddr {
     }
 }
 
+/// A host's address on a cable that machines move over.
+pub(crate) fn link_address(link: u32, host: usize) -> IpAddr {
+    let [.., link] = link.to_be_bytes();
+    let number = u8::try_from(host + 1).unwrap_or(u8::MAX);
+    Ipv4Addr::new(198, 18, 64 + link, number).into()
+}
+
 /// The network that the hosts' underlay addresses are in.
 pub(crate) fn underlay_network(family: Family) -> &'static str {
     match family {

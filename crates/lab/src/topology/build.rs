@@ -3,13 +3,15 @@
 use super::layout::{self, LEG_MAC, PortPlan, ROUTER_MAC, Subnet};
 use super::{
     GATEWAY, Guest, GuestPort, LEG, Node, Pair, Topology, UNDERLAY, UNDERLAY_BRIDGE, UNPLUGGED,
-    UPLINK,
+    UPLINK, link_device,
 };
 use crate::error::LabError;
 use crate::relay::{Join, Relay};
 use crate::session::Session;
-use overlane_analysis::record::{BackendName, FarEnd, Feature, GuestKind, Setting};
+use overlane_analysis::record::{BackendName, Family, FarEnd, Feature, GuestKind, Setting};
+use overlane_analysis::study::limits::MAX_LINKS;
 use overlane_analysis::study::possible;
+use overlane_net::tap::Tap;
 
 /// Longer than any run: what a switch learned stays when a measurement has one direction alone.
 pub(crate) const AGEING_SECONDS: u32 = 86_400;
@@ -48,6 +50,9 @@ impl Topology {
         })
     }
 }
+
+/// The host of those who talk to machines that move: it is another one at the beginning, and the same one after a move.
+const MACHINES_TALK_TO: usize = 1;
 
 /// A topology while it is being built.
 struct Site<'a> {
@@ -108,7 +113,28 @@ impl Site<'_> {
         for host in &self.hosts {
             self.raise_wire(host, UPLINK, mtu)?;
         }
+        if self.setting.guests == GuestKind::Qemu {
+            self.build_links()?;
+        }
         Ok(underlay)
+    }
+
+    /// The cables that machines move over, each in a network of its own.
+    fn build_links(&self) -> Result<(), LabError> {
+        let [first, second] = self.hosts.as_slice() else {
+            return Ok(()); // [`possible`] lets no machine move between others
+        };
+        for number in 0..MAX_LINKS {
+            let device = link_device(number);
+            let far = Some(&second.netns);
+            first.netlink.add_veth(&device, &device, far)?;
+            for (index, host) in [first, second].into_iter().enumerate() {
+                self.raise_wire(host, &device, self.setting.mtu_class.link_mtu())?;
+                let address = layout::link_address(number, index);
+                host.add_address(&device, address, layout::prefix(Family::Ipv4))?;
+            }
+        }
+        Ok(())
     }
 
     /// A switch with a cable to each host. It passes packets as they come: no GRO.
@@ -141,6 +167,10 @@ impl Site<'_> {
                 sender: self.guest_on(0, sender, &plans)?,
                 receiver: self.physical(receiver, &plans)?,
             },
+            (_, FarEnd::Host) if self.setting.guests == GuestKind::Qemu => Pair {
+                sender: self.machine(sender, &plans)?,
+                receiver: self.guest_on(MACHINES_TALK_TO, receiver, &plans)?,
+            },
             (_, FarEnd::Host) => Pair {
                 sender: self.guest_on(0, sender, &plans)?,
                 receiver: {
@@ -169,7 +199,9 @@ impl Site<'_> {
         let Pair { sender, receiver } = pair;
         sender.next_mac = receiver.mac;
         receiver.next_mac = sender.mac;
-        for (guest, peer) in [(&*sender, &*receiver), (&*receiver, &*sender)] {
+        let both = [(&*sender, &*receiver), (&*receiver, &*sender)];
+        // A machine asks by itself.
+        for (guest, peer) in both.into_iter().filter(|(guest, _)| !guest.is_machine) {
             let device = &guest.ports[0].device;
             guest
                 .node
@@ -206,7 +238,7 @@ impl Site<'_> {
         far: &Node,
         cables: &[[String; 2]],
     ) -> Result<Option<Relay>, LabError> {
-        if self.setting.guests == GuestKind::Veth {
+        if self.setting.guests != GuestKind::Tap {
             for [device, other] in cables {
                 guest.netlink.add_veth(device, other, Some(&far.netns))?;
             }
@@ -272,6 +304,26 @@ impl Site<'_> {
         Ok(guest)
     }
 
+    /// A machine that moves: a TAP on each host, which QEMU attaches to. It begins on the first.
+    fn machine(&self, number: u32, plans: &[PortPlan]) -> Result<Guest, LabError> {
+        let host = &self.hosts[0];
+        let mut machine =
+            self.without_devices(Node::same(host, &format!("machine{number}"))?, number);
+        (machine.host, machine.is_machine) = (Some(0), true);
+        for plan in plans {
+            let device = format!("machine{number}");
+            for host in &self.hosts {
+                host.netns.run(|| {
+                    let tap = Tap::create(&device, true)?;
+                    tap.set_persist(true)
+                })??;
+                host.raise(&device, self.guest_mtu())?;
+            }
+            machine.ports.push(port(&device, plan, &device));
+        }
+        Ok(machine)
+    }
+
     /// A bare tester: its device is the other end of the first host's uplink.
     fn tester(&self, number: u32) -> Result<Guest, LabError> {
         let mut tester = self.guest(number, "tester", &self.session.cpus.host2)?;
@@ -309,16 +361,21 @@ impl Site<'_> {
     fn guest(&self, number: u32, kind: &str, cpus: &[usize]) -> Result<Guest, LabError> {
         let node = self.node(&format!("{kind}{number}"), cpus)?;
         node.keep_quiet()?;
-        Ok(Guest {
+        Ok(self.without_devices(node, number))
+    }
+
+    fn without_devices(&self, node: Node, number: u32) -> Guest {
+        Guest {
             node,
             mac: layout::guest_mac(number),
             address: layout::guest_address(&self.setting, number),
             ports: Vec::new(),
             host: None,
             is_physical: false,
+            is_machine: false,
             relay: None,
             next_mac: layout::guest_mac(number),
-        })
+        }
     }
 
     /// MAC and MTU of its devices, the address on the first.

@@ -2,9 +2,10 @@
 //! the machine; [`Topology`](super::Topology) builds it.
 
 pub(crate) use super::addresses::{
-    LEG_MAC, ROUTER_MAC, Subnet, guest_address, guest_mac, host_address, prefix, underlay_network,
+    LEG_MAC, ROUTER_MAC, Subnet, guest_address, guest_mac, host_address, link_address, prefix,
+    underlay_network,
 };
-use overlane_analysis::record::{BackendName, Encapsulation, FarEnd, Setting};
+use overlane_analysis::record::{BackendName, Encapsulation, FarEnd, GuestKind, Setting};
 use overlane_analysis::study::limits::TAGS_PER_DEVICE;
 use std::ops::Range;
 
@@ -137,8 +138,14 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
     add(setting.far_end != usual.far_end, "t".to_owned());
     add(setting.hosts != usual.hosts, format!("h{}", setting.hosts));
     let [pairs, machines] = [setting.pairs != usual.pairs, setting.guests != usual.guests];
-    let guests = if machines { "m" } else { "p" };
+    let guests = match setting.guests {
+        GuestKind::Veth => "p",
+        GuestKind::Tap => "m",
+        GuestKind::Qemu => "q",
+    };
     add(pairs || machines, format!("{guests}{}", setting.pairs));
+    let memory = setting.guest_memory_mib.unwrap_or_default();
+    add(memory != 0, memory.to_string());
     add(setting.vnis != usual.vnis, format!("v{}", setting.vnis));
     add(setting.inner != usual.inner, "i6".to_owned());
     add(setting.underlay != usual.underlay, "u6".to_owned());
@@ -152,7 +159,7 @@ pub(crate) fn label(backend: BackendName, copy: u8, setting: &Setting) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overlane_analysis::record::{Family, Feature, GuestKind, Tuning};
+    use overlane_analysis::record::{Family, Feature, Tuning};
 
     fn setting(pairs: u32, vnis: u32) -> Setting {
         Setting {
@@ -276,5 +283,11 @@ mod tests {
         };
         assert_eq!(label(name, 0, &machines(1)), "overlane-geneve-1500-m1");
         assert_eq!(label(name, 0, &machines(4)), "overlane-geneve-1500-m4");
+        let moving = Setting {
+            guests: GuestKind::Qemu,
+            guest_memory_mib: Some(256),
+            ..machines(2)
+        };
+        assert_eq!(label(name, 0, &moving), "overlane-geneve-1500-q2-256");
     }
 }

@@ -9,6 +9,8 @@
 //!  eth0 ──── port0   uplink ═════════════════════════════════ eth0      a bare tester
 //!  eth0 ──── port0   uplink ════════════ uplink   leg0  ═════ eth0      a gateway and a physical host
 //!  eth0 ═════════════════════════════════════════════════════ eth0      `direct`: a cable a pair
+//!                 machine0           machine0   port0 ──── eth0         a machine that moves, and who talks to it
+//!                  link0 ════════════ link0                             its memory goes here, and over link1
 //! ```
 //!
 //! Each box is a network namespace, each line a veth pair; ═ is the wire whose offload is an axis. Where the guests are
@@ -31,6 +33,7 @@ pub(crate) use node::Node;
 use crate::error::LabError;
 use crate::relay::{CpuTime, Relay};
 use overlane_analysis::record::{BackendName, FarEnd, GuestKind, Hop, Setting};
+use overlane_analysis::study::limits::MAX_LINKS;
 use overlane_net::netns;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -73,6 +76,8 @@ pub(crate) struct Guest {
     pub(crate) host: Option<usize>,
     /// It is a physical host behind a gateway: its cable is the gateway's leg, and no port.
     pub(crate) is_physical: bool,
+    /// It is a machine that moves: its port is a TAP on each host, and `node` the host that it starts on.
+    pub(crate) is_machine: bool,
     /// Between its devices and their other ends, where it is a virtual machine. That of a `direct` cable is the
     /// sender's.
     relay: Option<Relay>,
@@ -233,11 +238,21 @@ impl Topology {
         Ok(CpuTime { senders, receivers })
     }
 
-    /// The guests' ports on a host.
+    /// The guests' ports on a host; a machine that moves has one on each.
     pub(crate) fn ports_on(&self, host: usize) -> impl Iterator<Item = (&Guest, &GuestPort)> {
+        let is_here = move |guest: &&Guest| guest.host == Some(host) || guest.is_machine;
         self.guests()
-            .filter(move |guest| guest.host == Some(host) && !guest.is_physical)
+            .filter(move |guest| is_here(guest) && !guest.is_physical)
             .flat_map(|guest| guest.ports.iter().map(move |port| (guest, port)))
+    }
+
+    /// The cables that machines move over, by the devices at their ends; none where no machine does.
+    pub(crate) fn links(&self) -> impl Iterator<Item = String> + use<> {
+        let count = match self.setting.guests {
+            GuestKind::Qemu => MAX_LINKS,
+            GuestKind::Veth | GuestKind::Tap => 0,
+        };
+        (0..count).map(link_device)
     }
 
     /// The gateway, and its device in the physical network.
@@ -285,7 +300,9 @@ impl Topology {
             });
         };
         for (guest, port) in each_port(self.pairs.iter().map(|pair| &pair.sender)) {
-            add(&guest.node, &port.device);
+            if !guest.is_machine {
+                add(&guest.node, &port.device);
+            }
             if let Some(host) = guest.host.and_then(|host| self.hosts.get(host)) {
                 add(host, &port.host_device);
             }
@@ -295,6 +312,7 @@ impl Topology {
                 add(host, UPLINK);
             }
             own(index).for_each(|device| add(host, &device));
+            self.links().for_each(|device| add(host, &device));
             if index == 0 && self.has_underlay() {
                 add(host, UPLINK);
                 self.underlay_devices()
@@ -357,6 +375,10 @@ impl Topology {
         };
         self.underlay.iter().flat_map(devices)
     }
+}
+
+fn link_device(number: u32) -> String {
+    format!("link{number}")
 }
 
 fn each_port<'a>(

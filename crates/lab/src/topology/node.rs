@@ -82,6 +82,17 @@ impl Node {
         })
     }
 
+    /// Another handle on the namespace of `node`.
+    pub(super) fn same(node: &Self, place: &str) -> Result<Self, LabError> {
+        let netns = Netns::open(node.netns.name())?;
+        Ok(Self {
+            place: place.to_owned(),
+            netlink: Netlink::in_netns(&netns)?,
+            netns,
+            cpus: node.cpus.clone(),
+        })
+    }
+
     /// A guest's kernel sends nothing but what its programs send.
     pub(super) fn keep_quiet(&self) -> Result<(), LabError> {
         sysctl::set(&self.netns, "net.ipv4.icmp_ratelimit", ICMP_INTERVAL_MS)?;

@@ -341,3 +341,46 @@ fn what_cannot_be_is_said() {
         assert!(!reason(BackendName::Direct, bad).is_empty(), "{bad}");
     }
 }
+
+#[test]
+fn machines_that_move_have_a_port_on_each_host() {
+    let Some((_lock, session)) = session() else {
+        return;
+    };
+    let setting = Setting {
+        mtu_class: MtuClass::Jumbo,
+        pairs: 2,
+        guests: GuestKind::Qemu,
+        guest_memory_mib: Some(256),
+        ..offload_off()
+    };
+    let topology = Topology::build(&session, BackendName::Bridge, 0, setting).unwrap();
+    let mut bridge = backends::new(BackendName::Bridge);
+    bridge.build(&session, &topology).unwrap();
+    for host in 0..2 {
+        let ports: Vec<_> = topology
+            .ports_on(host)
+            .map(|(_, port)| &port.host_device)
+            .collect();
+        let own: &[&str] = if host == 1 {
+            &["machine1", "port0", "machine3", "port1"]
+        } else {
+            &["machine1", "machine3"]
+        };
+        assert_eq!(ports, own, "host{}", host + 1);
+        for device in topology.links() {
+            let link = topology.hosts[host].netlink.link(&device).unwrap();
+            assert_eq!((link.mtu, link.up), (9000, true), "{device}");
+        }
+    }
+    let hops = topology.hops().unwrap();
+    let links = hops.iter().filter(|hop| hop.device == "link1");
+    assert!(
+        links.clone().count() == 2
+            && links
+                .clone()
+                .all(|hop| !hop.features["tx-tcp-segmentation"])
+    );
+    assert!(hops.iter().all(|hop| !hop.place.starts_with("machine")));
+    topology.delete();
+}

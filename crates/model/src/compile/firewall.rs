@@ -191,7 +191,15 @@ fn version(rules: &[RuleTable], ports: &[PortTable]) -> u32 {
             u8::from(firewall.drop_to_port),
         ]);
     }
-    hash.get()
+    some_version(hash.get())
+}
+
+/// One number is no rules'.
+fn some_version(hash: u32) -> u32 {
+    match hash {
+        FirewallTable::NO_VERSION => 1,
+        version => version,
+    }
 }
 
 impl Fnv1a {
@@ -219,5 +227,19 @@ impl Fnv1a {
             self.add(&range.start().to_be_bytes());
             self.add(&range.end().to_be_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rules_have_the_version_of_none() {
+        assert_eq!(
+            [some_version(0), some_version(1), some_version(2)],
+            [1, 1, 2]
+        );
+        assert_ne!(version(&[], &[]), FirewallTable::NO_VERSION);
     }
 }

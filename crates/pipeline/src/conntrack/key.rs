@@ -10,7 +10,7 @@ use overlane_wire::ip::protocol;
 use crate::parse::{Ends, Marks};
 
 /// Added to the type of an ICMP request of the peer: the local end may use the same identifier.
-const PEER_ASKS: u16 = 0x100;
+pub(super) const PEER_ASKS: u16 = 0x100;
 
 /// Whose a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,0 +1,183 @@
+//! Connections of a port that moves to another host: taken from the one, given to the other. The file between
+//! them is `overlane_model::MovedConnections`; docs/semantics.md, "A port that moves", says what it means.
+
+mod convert;
+
+pub use convert::entry;
+use overlane_ebpf::DataPath;
+use overlane_ebpf::abi;
+use overlane_ebpf::connections::{self, ConnectionEntry, Taken, Taker};
+use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::tables::Table;
+use overlane_model::{MovedConnections, Name, SwitchId};
+use serde::Serialize;
+use zerocopy::FromBytes;
+
+use crate::clock::Clock;
+use crate::lock::Lock;
+use crate::observe::{maps, state_of};
+use crate::state::{PortState, State, switch_words};
+use crate::{Holder, HostError, paths};
+
+/// What was taken from the host that a port leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// Its live connections.
+    pub moved: MovedConnections,
+    /// Nothing follows its connections here: there are none.
+    pub has_firewall: bool,
+}
+
+/// What became of connections that came to a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Import {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: String,
+    /// Those that go on here.
+    pub taken: usize,
+    /// Those that the host had itself, which stayed.
+    pub there: usize,
+    /// Those that had not been seen for their time-out.
+    pub expired: usize,
+}
+
+/// Where a port of this host is, and what the tables say of it.
+struct Here<'a> {
+    port: &'a PortState,
+    maps: MapSet,
+    has_firewall: bool,
+}
+
+/// The live connections of a port of this host.
+pub fn export(host: &str, port: &str) -> Result<Export, HostError> {
+    let state = state_of(host)?;
+    let here = Here::find(&state, port)?;
+    let entries = match here.has_firewall {
+        true => connections::entries(&here.maps)?,
+        false => Vec::new(),
+    };
+    let now = Clock::now()?.monotonic_ns;
+    let is_of_port = |entry: &&ConnectionEntry| {
+        let key = &entry.key;
+        (key.switch_id, key.key) == (here.port.switch_id, here.port.key)
+    };
+    let mut connections: Vec<_> = entries
+        .iter()
+        .filter(is_of_port)
+        .filter(|entry| !entry.is_expired(now))
+        .filter_map(|entry| convert::leaving(entry, now))
+        .collect();
+    connections.sort_by_key(|it| (it.protocol, it.local, it.peer, it.marks, it.begun_by_peer));
+    let wrong = |what: &str| HostError::PortUnclear {
+        port: port.to_owned(),
+        what: what.to_owned(),
+    };
+    Ok(Export {
+        moved: MovedConnections {
+            port: Name::new(port).map_err(|_| wrong("name"))?,
+            switch: SwitchId::from_number(here.port.switch_id).ok_or_else(|| wrong("switch"))?,
+            mac: here.port.mac.parse().map_err(|_| wrong("MAC"))?,
+            connections,
+        },
+        has_firewall: here.has_firewall,
+    })
+}
+
+/// Gives connections to a port of this host; all is checked before the first. Connections that the host has
+/// stay. What finds no place is an error, and what found one is kept.
+pub fn import(
+    host: &str,
+    port: &str,
+    moved: &MovedConnections,
+    on_wait: &dyn Fn(&Holder),
+) -> Result<Import, HostError> {
+    state_of(host)?;
+    // No `apply` may change the rules, or take the port away, meanwhile.
+    let _lock = Lock::acquire(host, on_wait)?;
+    let state = state_of(host)?;
+    let here = Here::find(&state, port)?;
+    here.check(moved)?;
+    let mut done = Import {
+        host: host.to_owned(),
+        port: port.to_owned(),
+        ..Import::default()
+    };
+    if moved.connections.is_empty() {
+        return Ok(done);
+    }
+    if !here.has_firewall {
+        return Err(HostError::NoFirewall {
+            host: host.to_owned(),
+            port: port.to_owned(),
+            connections: moved.connections.len(),
+        });
+    }
+    let data_path = DataPath::embedded()?;
+    let taker = Taker::load(&data_path, &paths::map_set(host, &state.map_signature))?;
+    let now = Clock::now()?.monotonic_ns;
+    let mut without_place = 0;
+    for connection in &moved.connections {
+        let entry = entry(connection, (here.port.switch_id, here.port.key), now);
+        if entry.is_expired(now) {
+            done.expired += 1;
+            continue;
+        }
+        match taker.take(&entry)? {
+            Taken::Kept => done.taken += 1,
+            Taken::There => done.there += 1,
+            Taken::Full => without_place += 1,
+        }
+    }
+    match without_place {
+        0 => Ok(done),
+        _ => Err(HostError::ConnectionsFull {
+            host: host.to_owned(),
+            left_out: without_place,
+            all: moved.connections.len(),
+        }),
+    }
+}
+
+impl<'a> Here<'a> {
+    fn find(state: &'a State, name: &str) -> Result<Self, HostError> {
+        let port = state.ports.iter().find(|port| port.name == name);
+        let port = port.ok_or_else(|| HostError::NoPort {
+            host: state.host.clone(),
+            name: name.to_owned(),
+            known: state.ports.iter().map(|port| port.name.clone()).collect(),
+        })?;
+        let maps = maps(state)?;
+        let entries = maps.entries(Table::Ports)?;
+        let mut ports = entries
+            .values()
+            .filter_map(|value| abi::Port::read_from_bytes(value).ok());
+        let its = |it: &abi::Port| (it.switch_id, it.key) == (port.switch_id, port.key);
+        let has_firewall = ports.any(|it| its(&it) && it.flags & abi::PORT_FIREWALL != 0);
+        Ok(Self {
+            port,
+            maps,
+            has_firewall,
+        })
+    }
+
+    /// Another port's connections are refused, however much it has in common with this one.
+    fn check(&self, moved: &MovedConnections) -> Result<(), HostError> {
+        let differs = |what, file: String, here: String| HostError::OtherPort { what, file, here };
+        let port = self.port;
+        if moved.port.as_str() != port.name {
+            let (file, here) = (moved.port.to_string(), port.name.clone());
+            return Err(differs("port", file, here));
+        }
+        if moved.switch.number() != port.switch_id {
+            let (file, here) = (moved.switch.to_string(), switch_words(port.switch_id));
+            return Err(differs("switch", file, here));
+        }
+        if moved.mac.to_string() != port.mac {
+            let (file, here) = (moved.mac.to_string(), port.mac.clone());
+            return Err(differs("MAC", file, here));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! A connection of a port that came from another host: `take_over_connection` of `bpf/connection.h`.
+
+use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState};
+
+use super::connection::{Connection, ConnectionState};
+use super::key::{ConnectionKey, PEER_ASKS, Zone};
+use super::ring;
+use super::tcp::TcpEnd;
+use crate::State;
+
+/// What became of a connection that came from another host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It has a place.
+    Kept,
+    /// There is a live one with the same key, which stays.
+    There,
+    /// There is no place.
+    Full,
+}
+
+impl State {
+    /// A connection goes on here, at the port of this zone. The rules of this host judge it with its next packet.
+    pub fn take_over(&mut self, zone: Zone, moved: &MovedConnection, now_ns: u64) -> Taken {
+        let key = key_of(zone, moved);
+        let live = self.connections.get(&key);
+        if live.is_some_and(|connection| !connection.is_expired(&key, now_ns)) {
+            return Taken::There;
+        }
+        self.forget(&key);
+        let Some(place) = ring::take_place(self, now_ns) else {
+            return Taken::Full;
+        };
+        self.remember(key, connection_of(moved, place, now_ns));
+        Taken::Kept
+    }
+}
+
+fn key_of(zone: Zone, moved: &MovedConnection) -> ConnectionKey {
+    let (local_port, peer_port) = match moved.marks {
+        MovedMarks::None => (0, 0),
+        MovedMarks::Ports(local, peer) => (local, peer),
+        MovedMarks::Query(kind, identifier) => {
+            let asks = if moved.begun_by_peer { PEER_ASKS } else { 0 };
+            (identifier, u16::from(kind) + asks)
+        }
+    };
+    ConnectionKey {
+        zone,
+        protocol: moved.protocol,
+        local: moved.local,
+        peer: moved.peer,
+        local_port,
+        peer_port,
+    }
+}
+
+fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection {
+    let at = |ms: u64| now_ns.saturating_sub(ms.saturating_mul(1_000_000));
+    let ends = moved.tcp.unwrap_or_default();
+    Connection {
+        begun_ns: at(moved.age_ms),
+        seen_ns: at(moved.idle_ms),
+        rule: None,
+        version: FirewallTable::NO_VERSION,
+        place,
+        state: match moved.state {
+            MovedState::Opening => ConnectionState::Opening,
+            MovedState::Established => ConnectionState::Established,
+            MovedState::Closing => ConnectionState::Closing,
+            MovedState::Closed => ConnectionState::Closed,
+        },
+        from_peer: moved.begun_by_peer,
+        adopted: moved.adopted,
+        answered: moved.answered,
+        outside: None,
+        local: ends.local.into(),
+        peer: ends.peer.into(),
+    }
+}
+
+impl From<MovedEnd> for TcpEnd {
+    fn from(end: MovedEnd) -> Self {
+        Self {
+            end: end.end,
+            max_end: end.max_end,
+            max_window: end.max_window,
+            scale: end.scale,
+            seen: end.seen,
+            fin: end.fin,
+        }
+    }
+}
