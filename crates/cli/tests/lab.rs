@@ -408,3 +408,94 @@ fn an_agent_ends_with_its_input() {
     assert_eq!(hello["answer"], "hello");
     assert_eq!(out(&output).lines().count(), 1);
 }
+
+/// [`GOOD`] with machines that move beside its streams.
+const MOVING: &str = "    - { tests: [migration], bytes: [64], pairs: [2], offload: [false] }\n";
+
+#[test]
+fn options_of_machines_change_those_that_move_and_no_other_group() {
+    let text = GOOD.replace("  groups:\n", &format!("  groups:\n{MOVING}"));
+    let (_folder, path) = study(&text);
+    let cells = |options: &[&str]| -> Vec<Value> {
+        let plan = [&["lab", "plan", &path, "--quick", "--json"], options].concat();
+        let plan = json(&run(&plan));
+        let blocks = plan["blocks"].as_array().unwrap().iter();
+        let cells = blocks.flat_map(|block| block["cells"].as_array().unwrap().clone());
+        cells.collect()
+    };
+    let all = cells(&[
+        "--links",
+        "1,2",
+        "--guest-memory",
+        "512",
+        "--dirty-rate",
+        "7",
+        "--mtu",
+        "1500,9000",
+        "--postcopy",
+        "--guests",
+        "tap",
+        "--inner",
+        "ipv6",
+    ]);
+    let (machines, guests): (Vec<_>, Vec<_>) =
+        all.iter().partition(|cell| cell["test"] == "migration");
+    assert_eq!((machines.len(), guests.len()), (2 * 2 * 2, 2 * 2));
+    for cell in &machines {
+        assert_eq!(
+            (&cell["guests"], &cell["inner"]),
+            (&"qemu".into(), &"ipv4".into())
+        );
+        assert_eq!(cell["guest_memory_mib"], 512);
+        assert_eq!(cell["migration"]["dirty_mib_per_second"], 7);
+        assert_eq!(cell["migration"]["postcopy"], true);
+    }
+    for cell in &guests {
+        assert_eq!(
+            (&cell["guests"], &cell["inner"]),
+            (&"tap".into(), &"ipv6".into())
+        );
+        assert_eq!(cell["migration"], Value::Null);
+    }
+    let output = run(&["lab", "plan", &path, "--quick", "--mtu", "9000"]);
+    for part in ["9000", "or as long as machines take to move"] {
+        assert!(
+            out(&output).contains(part),
+            "{part} is missing in\n{}",
+            out(&output)
+        );
+    }
+}
+
+#[test]
+fn options_of_machines_are_wrong_usage_where_none_moves_or_none_can() {
+    let (_folder, path) = study(GOOD);
+    let text = GOOD.replace("  groups:\n", &format!("  groups:\n{MOVING}"));
+    let (_other, moving) = study(&text);
+    for (path, options, part) in [
+        (
+            &path,
+            &["--links", "2"][..],
+            "--links: no test of this study moves a machine",
+        ),
+        (
+            &path,
+            &["--postcopy"],
+            "--postcopy: no test of this study moves a machine",
+        ),
+        (&moving, &["--links", "3"], "`3` is out of range"),
+        (&moving, &["--pairs", "5"], "5 machines at once"),
+        (&moving, &["--guest-memory", "100"], "128 to 4096"),
+        (&path, &["--mtu", "1400"], "write 1500 or 9000"),
+        (
+            &path,
+            &["--mtu", "1500,1500"],
+            "the same value stands before",
+        ),
+    ] {
+        let output = run(&[&["lab", "plan", path], options].concat());
+        assert_eq!(code(&output), 2, "{options:?}: {}", err(&output));
+        assert!(err(&output).contains(part), "{options:?}: {}", err(&output));
+        assert_eq!(out(&output), "");
+    }
+}

@@ -84,6 +84,38 @@ pub(in crate::report) const VIRTUAL_MACHINES: &str = "Virtual machines: such a g
     place of vhost-net the laboratory’s own relay moves the frames between them. The relay’s CPU time is the guest’s own: it is \
     part of the host’s figures, and stands by itself in the tables of every cell.";
 
+/// What a reader must know where machines move.
+pub(in crate::report) const MOVING_MACHINES: &str = "Machines that move: each is a whole virtual machine, which QEMU runs and which moves while it runs. Where KVM \
+    does not boot it, QEMU translates the machine’s instructions (TCG), on the CPUs that also carry its memory: the times are those \
+    of a busy small host. Compare the ratios between MTUs, links and networks, not the seconds.";
+
+/// The words of the tables of machines that move: (term, meaning).
+pub(in crate::report) const MOVING_WORDS: [(&str, &str); 5] = [
+    (
+        "Migration time",
+        "From the beginning of the first machine of a cell until the last one runs at the other host.",
+    ),
+    (
+        "Downtime",
+        "The longest time that a machine stood still. The network’s share: until its switches send the machine’s frames to the \
+         other host.",
+    ),
+    (
+        "Rounds of dirty pages",
+        "How often QEMU went through the memory for what had changed since it was sent. Sent: memory and state of all machines, pages \
+         that were sent again among them. Written: how fast a machine’s program really wrote.",
+    ),
+    (
+        "Precopy, postcopy",
+        "Precopy sends memory until little is left to send, then moves the machine. Postcopy moves it first, and it asks for the \
+         pages that it lacks.",
+    ),
+    (
+        "Gap, datagrams lost",
+        "The longest time in which no message to a machine came back; datagrams that never did.",
+    ),
+];
+
 /// What a reader must know of every run of this laboratory.
 pub(in crate::report) const VIRTUAL: &str = "Virtual laboratory: all hosts are network namespaces of one machine, all cables are \
     virtual. Compare shapes and ratios with hardware, not absolute values.";

@@ -6,7 +6,7 @@ use crate::record::{
     CellKey, Family, FarEnd, Feature, GroupKey, GuestKind, Moving, MtuClass, Setting, Test, Tuning,
     Workload,
 };
-use crate::results::{Analysis, Axis, Compared};
+use crate::results::{Analysis, Axis, CellFigures, Compared};
 use crate::stats::{Method, Verdict};
 
 use crate::report::numbers::fixed;
@@ -164,6 +164,19 @@ impl Names {
             .filter(|part| *part != own && !part.is_empty());
         let parts: Vec<String> = parts.collect();
         parts.join(" · ")
+    }
+
+    /// What the groups of some cells have in common besides these axes.
+    pub(in crate::report) fn without(&self, axes: &[Axis], cells: &[&CellFigures<'_>]) -> String {
+        let groups = || cells.iter().map(|f| &f.cell.key.group);
+        let Some(first) = groups().next() else {
+            return String::new();
+        };
+        let parts = self.varies.iter().map(|of| of(first)).filter(|part| {
+            let varied = |axis: &Axis| groups().any(|group| other_setting(*axis, group) == *part);
+            !part.is_empty() && !axes.iter().any(varied)
+        });
+        parts.collect::<Vec<_>>().join(" · ")
     }
 
     /// `kernel-vxlan, tcp_rr · 64 bytes · 8 instances`

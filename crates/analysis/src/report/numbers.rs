@@ -42,7 +42,12 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
         | Metric::GuestSenderMemory
         | Metric::GuestReceiverMemory => fixed(value, 0),
         Metric::MigrationTime => fixed(value, 2),
-        Metric::Downtime | Metric::FlowGap | Metric::Transferred => fixed(value, 0),
+        Metric::Switching | Metric::Dirtied => fixed(value, usize::from(value < 9.95)),
+        Metric::Downtime
+        | Metric::FlowGap
+        | Metric::UdpGap
+        | Metric::TcpGap
+        | Metric::Transferred => fixed(value, 0),
         Metric::Retransmits | Metric::Timeouts | Metric::DirtyRounds | Metric::FlowLost => {
             fixed(value, usize::from(value.fract() != 0.0 && value < 99.95))
         }
@@ -104,9 +109,13 @@ pub(in crate::report) const fn name(metric: Metric) -> &'static str {
         Metric::TcpRtt => "TCP round-trip time",
         Metric::MigrationTime => "Migration time",
         Metric::Downtime => "Downtime",
+        Metric::Switching => "The network’s share of the downtime",
         Metric::DirtyRounds => "Rounds of dirty pages",
         Metric::Transferred => "Memory sent",
+        Metric::Dirtied => "Memory really written",
         Metric::FlowGap => "Longest gap of a flow",
+        Metric::UdpGap => "Longest gap of the datagrams",
+        Metric::TcpGap => "Longest gap of the TCP connection",
         Metric::FlowLost => "Datagrams lost",
         Metric::Memory => "Memory of the machine",
         Metric::GuestSenderMemory => "Memory of the sending guest",
@@ -126,7 +135,12 @@ pub(in crate::report) const fn unit(metric: Metric) -> &'static str {
         | Metric::DirtyRounds
         | Metric::FlowLost => "",
         Metric::MigrationTime => "s",
-        Metric::Downtime | Metric::FlowGap => "ms",
+        Metric::Downtime
+        | Metric::Switching
+        | Metric::FlowGap
+        | Metric::UdpGap
+        | Metric::TcpGap => "ms",
+        Metric::Dirtied => "MiB/s",
         Metric::CpuPerTransaction
         | Metric::CpuPerPacket
         | Metric::LatencyMean

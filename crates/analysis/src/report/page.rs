@@ -228,7 +228,7 @@ fn headline(analysis: &Analysis<'_>) -> Vec<GroupKey> {
                 && axes.mtu.contains(&s.mtu_class)
                 && axes.offload.contains(&s.offload)
                 && axes.pairs.contains(&s.pairs)
-                && axes.guests.contains(&s.guests)
+                && (axes.moves() || axes.guests.contains(&s.guests))
                 && axes.vnis.contains(&s.vnis)
                 && axes.feature.contains(&s.feature)
                 && axes.tuning.contains(&s.tuning)

@@ -205,6 +205,7 @@ fn every_cell_has_its_row_and_every_view_its_section() {
             "packet-rate",
             "difference",
             "guest-cpu",
+            "migrations",
             "cpu-steps",
             "frame-table",
             "vnis",
@@ -215,7 +216,7 @@ fn every_cell_has_its_row_and_every_view_its_section() {
                 .filter(|id| page.contains(&format!("<section id=\"{id}\""))),
         );
     }
-    assert_eq!(seen.len(), 6, "{seen:?}");
+    assert_eq!(seen.len(), 7, "{seen:?}");
 }
 
 #[test]

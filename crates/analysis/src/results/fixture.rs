@@ -1,15 +1,17 @@
 //! Runs with fixed figures for the tests: one of each shape of study, as on a small machine, with everything that goes wrong
 //! in them: cells that are unavailable, failed or open, one with few samples, an outlier, names that need escaping.
 //!
-//! `fixture/studies.rs` says what is measured, `fixture/samples.rs` makes the samples, `fixture/environment.rs` the machine.
+//! `fixture/studies.rs` says what is measured, `fixture/samples.rs` and `fixture/migrations.rs` make the samples,
+//! `fixture/environment.rs` the machine.
 
 mod environment;
+mod migrations;
 mod samples;
 mod studies;
 
 use crate::record::{
     Asymmetry, BackendName, Bound, Cell, CellKey, CellStatus, Encapsulation, Feature, GroupKey,
-    GuestKind, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
+    GuestKind, Moving, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
 use std::collections::BTreeSet;
@@ -29,6 +31,7 @@ pub fn all() -> Vec<(&'static str, Run)> {
         ("cost", cost()),
         ("frames", frames()),
         ("itself", itself()),
+        ("migrations", migrations()),
         ("every-axis", every_axis()),
     ]
 }
@@ -116,6 +119,16 @@ pub fn itself() -> Run {
     build(studies::ITSELF)
 }
 
+/// Study C whole: two machines that move at once over two MTUs, one link and two, wire offload on and off; and the
+/// guests' own traffic.
+pub fn migrations() -> Run {
+    let mut run = build(studies::MIGRATIONS);
+    for cell in &mut run.cells {
+        migrations::take_turns(cell);
+    }
+    run
+}
+
 /// A few cells on each axis that the other shapes do not have; netperf's rule.
 pub fn every_axis() -> Run {
     let mut run = build(studies::EVERY_AXIS);
@@ -156,7 +169,12 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
             rate_pps: None,
             rate_mbps: None,
             search: axes.search,
-            migration: None,
+            migration: axes.moves().then_some(Moving {
+                dirty_percent: 0,
+                dirty_mib_per_second: 0,
+                links: 1,
+                postcopy: false,
+            }),
         },
         setting: Setting::default(),
     }];
@@ -173,13 +191,39 @@ fn product(axes: &GroupAxes) -> Vec<GroupKey> {
     spread(&mut out, &axes.far_end, |g, v| g.setting.far_end = v);
     spread(&mut out, &axes.hosts, |g, v| g.setting.hosts = v);
     spread(&mut out, &axes.pairs, |g, v| g.setting.pairs = v);
-    spread(&mut out, &axes.guests, |g, v| g.setting.guests = v);
+    if axes.moves() {
+        spread_machines(&mut out, axes);
+    } else {
+        spread(&mut out, &axes.guests, |g, v| g.setting.guests = v);
+    }
     spread(&mut out, &axes.vnis, |g, v| g.setting.vnis = v);
     spread(&mut out, &axes.inner, |g, v| g.setting.inner = v);
     spread(&mut out, &axes.underlay, |g, v| g.setting.underlay = v);
     spread(&mut out, &axes.feature, |g, v| g.setting.feature = v);
     spread(&mut out, &axes.tuning, |g, v| g.setting.tuning = v);
     out
+}
+
+fn spread_machines(groups: &mut Vec<GroupKey>, axes: &GroupAxes) {
+    fn set(group: &mut GroupKey, set: impl FnOnce(&mut Moving)) {
+        group.workload.migration.as_mut().map(set);
+    }
+    spread(groups, &axes.guest_memory_mib, |g, v| {
+        g.setting.guests = GuestKind::Qemu;
+        g.setting.guest_memory_mib = Some(v);
+    });
+    spread(groups, &axes.dirty_percent, |g, v| {
+        set(g, |moving| moving.dirty_percent = v);
+    });
+    spread(groups, &axes.dirty_mib_per_second, |g, v| {
+        set(g, |moving| moving.dirty_mib_per_second = v);
+    });
+    spread(groups, &axes.links, |g, v| {
+        set(g, |moving| moving.links = v)
+    });
+    spread(groups, &axes.postcopy, |g, v| {
+        set(g, |moving| moving.postcopy = v);
+    });
 }
 
 fn spread<T: Copy>(groups: &mut Vec<GroupKey>, values: &[T], set: impl Fn(&mut GroupKey, T)) {
@@ -236,8 +280,10 @@ fn build(study: &str) -> Run {
             }
         }
     }
-    let references = groups
+    let with_traffic = groups
         .iter()
+        .filter(|(group, _)| group.workload.migration.is_none());
+    let references = with_traffic
         .map(|(group, _)| Reference {
             group: *group,
             value: 1.12 * samples::figure(group.cell(BackendName::Direct)),

@@ -1,7 +1,7 @@
 //! The quantities of a sample by name: the one list that figures, comparisons, tables and files share.
 
-use crate::record::{Cell, Latency, Migration, Sample, Test};
-use crate::stats::Better;
+use crate::record::{Cell, Latency, Migration, Moved, Sample, Test};
+use crate::stats::{Better, mean};
 
 /// One quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,12 +68,20 @@ pub enum Metric {
     MigrationTime,
     /// The longest time that a machine stood still.
     Downtime,
+    /// How much of that the network took to switch over.
+    Switching,
     /// How often the memory was gone through for what had changed.
     DirtyRounds,
     /// Memory and state that was sent.
     Transferred,
+    /// How fast the program of a machine really wrote memory meanwhile, mean over the machines.
+    Dirtied,
     /// The longest time in which a flow to a machine that moved got no answer.
     FlowGap,
+    /// The same of the datagrams alone.
+    UdpGap,
+    /// The same of the TCP connections alone.
+    TcpGap,
     /// Datagrams to machines that moved which did not come back, in one sample.
     FlowLost,
     /// Used memory of the machine.
@@ -86,7 +94,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of `result.json` and `cells.csv`.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 42] = [
         Self::Goodput,
         Self::Transactions,
         Self::Rate,
@@ -118,9 +126,13 @@ impl Metric {
         Self::TcpRtt,
         Self::MigrationTime,
         Self::Downtime,
+        Self::Switching,
         Self::DirtyRounds,
         Self::Transferred,
+        Self::Dirtied,
         Self::FlowGap,
+        Self::UdpGap,
+        Self::TcpGap,
         Self::FlowLost,
         Self::Memory,
         Self::GuestSenderMemory,
@@ -243,9 +255,13 @@ impl Metric {
             Self::TcpRtt => "tcp_rtt_us",
             Self::MigrationTime => "migration_seconds",
             Self::Downtime => "migration_downtime_ms",
+            Self::Switching => "migration_switch_ms",
             Self::DirtyRounds => "migration_dirty_rounds",
             Self::Transferred => "migration_transferred_mib",
+            Self::Dirtied => "migration_dirtied_mib_per_second",
             Self::FlowGap => "flow_longest_gap_ms",
+            Self::UdpGap => "udp_longest_gap_ms",
+            Self::TcpGap => "tcp_longest_gap_ms",
             Self::FlowLost => "flow_lost_datagrams",
             Self::Memory => "memory_machine_mib",
             Self::GuestSenderMemory => "memory_guest_sender_mib",
@@ -299,11 +315,21 @@ impl Metric {
             Self::TcpRtt => sample.tcp.as_ref().map(|tcp| tcp.rtt_us),
             Self::MigrationTime => moved(|migration| migration.seconds),
             Self::Downtime => moved(Migration::downtime_ms),
+            Self::Switching => moved(|one| most(one, |machine| machine.switch_ms)),
             Self::DirtyRounds => moved(|migration| migration.dirty_rounds() as f64),
             Self::Transferred => {
                 moved(|migration| migration.transferred_bytes() as f64 / f64::from(1 << 20))
             }
+            Self::Dirtied => {
+                let machines = &sample.migration.as_ref()?.machines;
+                let all = machines
+                    .iter()
+                    .map(|machine| machine.dirtied_mib_per_second);
+                mean(&all.collect::<Vec<_>>())
+            }
             Self::FlowGap => moved(|migration| migration.longest_gap_ms() as f64),
+            Self::UdpGap => moved(|one| most(one, |machine| machine.udp.longest_gap_ms as f64)),
+            Self::TcpGap => moved(|one| most(one, |machine| machine.tcp.longest_gap_ms as f64)),
             Self::FlowLost => moved(|migration| migration.lost() as f64),
             Self::Memory => Some(memory.machine_mib),
             Self::GuestSenderMemory => memory.guest_sender_mib,
@@ -330,6 +356,11 @@ impl Metric {
             _ => Better::Lower,
         }
     }
+}
+
+/// Of the machine that has the most.
+fn most(migration: &Migration, of: fn(&Moved) -> f64) -> f64 {
+    migration.machines.iter().map(of).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

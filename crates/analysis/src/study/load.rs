@@ -102,6 +102,7 @@ impl Selector {
     /// The cell is one of those that this selects; its backend is for the caller to pair.
     pub fn selects(&self, cell: &CellKey) -> bool {
         let (workload, setting) = (&cell.group.workload, &cell.group.setting);
+        let links = workload.migration.map(|moving| moving.links);
         self.backends.contains(&cell.backend)
             && same(self.test, workload.test)
             && same(self.bytes, workload.bytes)
@@ -109,6 +110,8 @@ impl Selector {
             && same(self.mtu, setting.mtu_class)
             && same(self.offload, setting.offload)
             && same(self.vnis, setting.vnis)
+            && same(self.pairs, setting.pairs)
+            && (self.links.is_none() || self.links == links)
             && same(self.far_end, setting.far_end)
             && same(self.feature, setting.feature)
     }

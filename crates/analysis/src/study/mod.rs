@@ -362,6 +362,12 @@ pub struct Selector {
     /// Number of switches.
     #[serde(default)]
     pub vnis: Option<u32>,
+    /// Pairs of guests, or machines that move at once.
+    #[serde(default)]
+    pub pairs: Option<u32>,
+    /// Cables that the memory of machines travels over.
+    #[serde(default)]
+    pub links: Option<u32>,
     /// What the receiving guests are behind.
     #[serde(default)]
     pub far_end: Option<FarEnd>,

@@ -198,6 +198,8 @@ const SELECTOR: &[Field] = &[
     field("mtu", Nullable, MTU),
     field("offload", Nullable, Flag),
     field("vnis", Nullable, Whole),
+    field("pairs", Nullable, Whole),
+    field("links", Nullable, Whole),
     field("far_end", Nullable, FAR_END),
     field("feature", Nullable, FEATURE),
 ];

@@ -358,3 +358,90 @@ fn the_command_line_changes_every_group_and_is_checked() {
         "{said}"
     );
 }
+
+#[test]
+fn machines_that_move_keep_what_is_theirs() {
+    let text = SMALL.replace(
+        "    - { tests: [tcp_stream], bytes: [1024] }",
+        "    - { tests: [migration], bytes: [64] }\n    - { tests: [tcp_stream], bytes: [1024] }",
+    );
+    let change = |overrides: Overrides| {
+        let mut study = Study::parse("mine.yaml", &text).unwrap();
+        study.change(&overrides).map(|()| study.quick.groups)
+    };
+    let groups = change(Overrides {
+        hosts: Some(3),
+        guests: Some(vec![GuestKind::Tap]),
+        inner: Some(Family::Ipv6),
+        mtu: Some(vec![MtuClass::Standard, MtuClass::Jumbo]),
+        guest_memory_mib: Some(vec![128, 512]),
+        dirty_mib_per_second: Some(vec![5]),
+        links: Some(vec![1, 2]),
+        postcopy: true,
+        ..Overrides::default()
+    })
+    .unwrap();
+    let (machines, guests) = (&groups[0], &groups[1]);
+    assert_eq!(
+        (&machines.hosts[..], &machines.guests[..]),
+        (&[2][..], &[GuestKind::Veth][..])
+    );
+    assert_eq!(machines.inner, [Family::Ipv4]);
+    assert_eq!(machines.guest_memory_mib, [128, 512]);
+    assert_eq!(
+        (&machines.dirty_mib_per_second[..], &machines.links[..]),
+        (&[5][..], &[1, 2][..])
+    );
+    assert_eq!(machines.postcopy, [true]);
+    assert_eq!((&guests.hosts[..], &guests.links[..]), (&[3][..], &[1][..]));
+    assert_eq!(
+        (&guests.guests[..], &guests.inner[..]),
+        (&[GuestKind::Tap][..], &[Family::Ipv6][..])
+    );
+    for group in &groups {
+        assert_eq!(group.mtu, [MtuClass::Standard, MtuClass::Jumbo]);
+    }
+    for (overrides, parts) in [
+        (
+            Overrides {
+                links: Some(vec![3]),
+                ..Overrides::default()
+            },
+            ["matrix.groups[0].links[0]: `3`", "1 to 2"],
+        ),
+        (
+            Overrides {
+                guest_memory_mib: Some(vec![100]),
+                ..Overrides::default()
+            },
+            ["matrix.groups[0].guest_memory_mib[0]: `100`", "128 to 4096"],
+        ),
+        (
+            Overrides {
+                pairs: Some(5),
+                ..Overrides::default()
+            },
+            ["5 machines at once", "moves 1 to 4"],
+        ),
+    ] {
+        let said = change(overrides).unwrap_err().to_string();
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
+
+#[test]
+fn options_of_machines_are_refused_where_none_moves() {
+    let overrides = Overrides {
+        links: Some(vec![2]),
+        postcopy: true,
+        ..Overrides::default()
+    };
+    let said = altered("jumbo-vxlan", &overrides).unwrap_err().to_string();
+    for option in ["--links", "--postcopy"] {
+        let part = format!("command line: {option}: no test of this study moves a machine");
+        assert!(said.contains(&part), "{said}");
+    }
+    assert!(!said.contains("--dirty-rate"), "{said}");
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use overlane_analysis::record::{BackendName, Family, GuestKind, Tuning};
+use overlane_analysis::record::{BackendName, Family, GuestKind, MtuClass, Tuning};
 use overlane_analysis::results::compare::Network as CompareNetwork;
 
 /// Measure overlays on this machine, in network namespaces.
@@ -86,6 +86,7 @@ Examples:
   overlane lab run ./my-study.yaml --samples 12
   overlane lab run geneve-vs-vxlan --quick --underlay ipv6
   overlane lab run jumbo-vxlan --quick --guests veth,tap     containers and virtual machines
+  overlane lab run jumbo-migration --quick --links 1,2 --guest-memory 512     virtual machines that move
   overlane lab run jumbo-vxlan --quick --networks overlane-vxlan --against-itself
   overlane lab run jumbo-vxlan --json        prints result.json, for programs
 
@@ -118,12 +119,15 @@ pub(crate) struct LabMatrix {
     /// Virtual hosts: 1 puts both guests of a pair on one host
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) hosts: Option<u32>,
-    /// Pairs of guests
+    /// Pairs of guests; machines that move at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) pairs: Option<u32>,
     /// What the guests are: veth (containers), tap (virtual machines), or both with a comma between them
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) guests: Option<Vec<GuestKind>>,
+    /// MTU: 1500, 9000, or both with a comma between them
+    #[arg(long, value_name = "MTU", value_delimiter = ',', value_parser = mtu_class)]
+    pub(crate) mtu: Option<Vec<MtuClass>>,
     /// How the networks are set: alike (like for like), best (each network's own best), or both with a comma between them
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
     pub(crate) tuning: Option<Vec<Tuning>>,
@@ -139,6 +143,33 @@ pub(crate) struct LabMatrix {
     /// Length of a sample, in place of the study's
     #[arg(long, value_name = "SECONDS")]
     pub(crate) seconds: Option<f64>,
+    /// Memory of each machine that moves, in MiB
+    #[arg(
+        long,
+        value_name = "MIB",
+        value_delimiter = ',',
+        help_heading = "Machines that move"
+    )]
+    pub(crate) guest_memory: Option<Vec<u32>>,
+    /// How fast each machine writes its memory meanwhile, in MiB per second
+    #[arg(
+        long,
+        value_name = "MIB_PER_SECOND",
+        value_delimiter = ',',
+        help_heading = "Machines that move"
+    )]
+    pub(crate) dirty_rate: Option<Vec<u32>>,
+    /// Cables that the memory travels over: 1, 2, or both with a comma between them
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        help_heading = "Machines that move"
+    )]
+    pub(crate) links: Option<Vec<u32>>,
+    /// Machines go on at the other host before all of their memory is there (postcopy), in place of after (precopy)
+    #[arg(long, help_heading = "Machines that move")]
+    pub(crate) postcopy: bool,
     /// Build each network twice and compare it with itself: how often does noise look like a difference?
     #[arg(long)]
     pub(crate) against_itself: bool,
@@ -227,6 +258,15 @@ pub(crate) struct LabCompare {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The size class of an MTU.
+fn mtu_class(text: &str) -> Result<MtuClass, String> {
+    match text.trim() {
+        "1500" => Ok(MtuClass::Standard),
+        "9000" => Ok(MtuClass::Jumbo),
+        _ => Err("write 1500 or 9000, or both with a comma between them".to_owned()),
+    }
 }
 
 /// `kernel-vxlan,overlane-vxlan+routing`

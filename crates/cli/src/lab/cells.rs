@@ -3,10 +3,14 @@
 
 use std::io;
 
-use overlane_analysis::record::{BackendName, CellKey, CellStatus, Feature, GroupKey, Run, Test};
+use overlane_analysis::record::{
+    BackendName, CellKey, CellStatus, Feature, GroupKey, MtuClass, Run, Setting, Test,
+};
 use overlane_analysis::results::{Analysis, CellFigures, Metric};
 
 use crate::output::{Output, Rows, state, text};
+
+use super::shown::machines;
 
 /// What the last column compares with: the first of these that the run has.
 const BASELINES: [BackendName; 4] = [
@@ -31,22 +35,43 @@ pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
     output.line(
         "mean ± half of the 95 % interval; CPU is of all hosts together; the last column is the median\n\
          ratio of the first figure, its interval, and what it says; a ! marks what the traffic tool bounds\n",
-    )
+    )?;
+    if analysis.tests().any(|test| test == Test::Migration) {
+        output.line(
+            "seconds until the last machine runs at the other host: less is better; downtime: a machine stands\n\
+             still; gap: the longest time without an answer of a machine\n",
+        )?;
+    }
+    Ok(())
 }
 
-/// The cells of a group, and those that differ from it in the feature alone; none of those again in a table of their own.
+/// The group that gives its table its place: as it comes, and of machines that move at the MTU that they are held against.
+fn first_of(group: &GroupKey) -> GroupKey {
+    let mut first = group.with_feature(Feature::Default);
+    if group.workload.migration.is_some() {
+        first.setting.mtu_class = MtuClass::Standard;
+    }
+    first
+}
+
+/// The cells of a group, and those that differ from it in the feature alone, or in the MTU of the links; none of those again in a
+/// table of their own.
 fn side_by_side<'a>(analysis: &'a Analysis<'a>, group: GroupKey) -> Vec<&'a CellFigures<'a>> {
-    let plain = |group: &GroupKey| group.with_feature(Feature::Default);
-    if plain(&group) != group && analysis.groups.contains(&plain(&group)) {
+    let first = first_of(&group);
+    if first != group && analysis.groups.contains(&first) {
         return Vec::new();
     }
-    let belongs = |other: &&GroupKey| **other == group || plain(other) == group;
+    let belongs = |other: &&GroupKey| **other == group || first_of(other) == group;
     let groups = analysis.groups.iter().filter(belongs);
     groups.flat_map(|other| analysis.in_group(*other)).collect()
 }
 
 /// `tcp_rr-64B-8i, standard mtu, offload on (guest MTU 1500)`
 fn heading(group: &GroupKey, cells: &[&CellFigures<'_>]) -> String {
+    if let Some(moving) = &group.workload.migration {
+        let (what, how) = machines(group, moving);
+        return format!("{}: {what}, {how}", group.workload.test);
+    }
     let mut mtus: Vec<u32> = cells.iter().map(|cell| cell.cell.key.mtu()).collect();
     mtus.sort_unstable();
     mtus.dedup();
@@ -57,7 +82,14 @@ fn heading(group: &GroupKey, cells: &[&CellFigures<'_>]) -> String {
 /// What a terminal has room for: heading, quantity, factor, digits.
 fn columns(test: Test) -> [(&'static str, Metric, f64, usize); 4] {
     let underlay = ("#underlay kpps", Metric::UnderlayRate, 1e-3, 0);
-    if test.is_transactions() {
+    if test == Test::Migration {
+        [
+            ("#seconds", Metric::MigrationTime, 1.0, 2),
+            ("#downtime ms", Metric::Downtime, 1.0, 0),
+            ("#gap ms", Metric::FlowGap, 1.0, 0),
+            ("#CPU %/Gbit/s", Metric::CpuPerGbps, 1.0, 1),
+        ]
+    } else if test.is_transactions() {
         [
             ("#transactions/s", Metric::Transactions, 1.0, 0),
             ("#CPU µs each", Metric::CpuPerTransaction, 1.0, 2),
@@ -98,14 +130,21 @@ fn table(
     let baseline = BASELINES
         .into_iter()
         .find(|name| cells.iter().any(|cell| is_of(cell, *name)));
-    let ratio = baseline.map_or_else(String::new, |name| format!("× {name}"));
+    let by_mtu = cells
+        .iter()
+        .any(|f| at_1500(analysis, f.cell.key).is_some());
+    let ratio = match baseline {
+        _ if by_mtu => "× MTU 1500".to_owned(),
+        Some(name) => format!("× {name}"),
+        None => String::new(),
+    };
     let mut headings = vec!["NETWORK"];
     headings.extend(columns.iter().map(|(heading, ..)| *heading));
     headings.extend(["PROOF", &ratio]);
     let mut rows = output.table(&headings);
     for figures in cells {
         let cell = figures.cell;
-        let mut row = vec![text(cell.key.network_in_full())];
+        let mut row = vec![text(name(&cell.key))];
         let why_not = match &cell.status {
             CellStatus::Ok => None,
             CellStatus::Open if figures.samples() > 0 => None,
@@ -127,11 +166,45 @@ fn table(
                 true => state("ok", true),
                 false => state("none", false),
             });
-            row.push(text(against(analysis, cell.key, baseline)));
+            let base = match by_mtu {
+                true => at_1500(analysis, cell.key),
+                false => base(analysis, cell.key, baseline),
+            };
+            row.push(text(against(analysis, cell.key, base)));
         }
         rows.push(row);
     }
     rows
+}
+
+/// The network, of machines that move with the MTU of the links: both stand in one table.
+fn name(key: &CellKey) -> String {
+    match key.group.workload.migration {
+        Some(_) => format!(
+            "{} {}",
+            key.network_in_full(),
+            key.group.setting.mtu_class.link_mtu()
+        ),
+        None => key.network_in_full(),
+    }
+}
+
+/// The same machines over links of 1500 bytes, where they were measured.
+fn at_1500(analysis: &Analysis<'_>, key: CellKey) -> Option<CellKey> {
+    let other = CellKey {
+        group: GroupKey {
+            setting: Setting {
+                mtu_class: MtuClass::Standard,
+                ..key.group.setting
+            },
+            ..key.group
+        },
+        ..key
+    };
+    let is_other = key.group.workload.migration.is_some() && other != key;
+    is_other
+        .then_some(other)
+        .filter(|key| analysis.cell(*key).is_some())
 }
 
 fn is_of(figures: &CellFigures<'_>, name: BackendName) -> bool {
@@ -162,10 +235,8 @@ fn interval(figures: &CellFigures<'_>, metric: Metric, factor: f64, digits: usiz
     }
 }
 
-/// `1.31 [1.24, 1.38] better`
-fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>) -> String {
-    let metric = Metric::primary(key.group.workload.test);
-    let itself = CellKey { copy: 0, ..key };
+/// What a cell is held against: the first of its network, else the baseline in the same group.
+fn base(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>) -> Option<CellKey> {
     let of = |name| {
         let plain = key.group.with_feature(Feature::Default).cell(name);
         match analysis.cell(plain) {
@@ -173,10 +244,18 @@ fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>)
             None => key.group.cell(name),
         }
     };
-    let base = match baseline {
-        _ if key.copy > 0 => itself,
-        Some(name) if of(name) != key => of(name),
-        _ => return String::new(),
+    match baseline {
+        _ if key.copy > 0 => Some(CellKey { copy: 0, ..key }),
+        Some(name) if of(name) != key => Some(of(name)),
+        _ => None,
+    }
+}
+
+/// `1.31 [1.24, 1.38] better`
+fn against(analysis: &Analysis<'_>, key: CellKey, base: Option<CellKey>) -> String {
+    let metric = Metric::primary(key.group.workload.test);
+    let Some(base) = base else {
+        return String::new();
     };
     // The analysis holds each pair once, the later network against the earlier one.
     let Some(compared) = analysis.comparison(key, base, metric) else {
@@ -192,5 +271,56 @@ fn against(analysis: &Analysis<'_>, key: CellKey, baseline: Option<BackendName>)
         }
         (Some(ratio), None) => format!("{ratio:.2} {}", result.verdict.words()),
         (None, _) => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlane_analysis::record::{GuestKind, Moving, Workload};
+
+    use super::*;
+
+    fn group(mtu_class: MtuClass, migration: Option<Moving>) -> GroupKey {
+        GroupKey {
+            workload: Workload {
+                test: migration.map_or(Test::TcpStream, |_| Test::Migration),
+                bytes: 64,
+                instances: 1,
+                buffer_bytes: None,
+                rate_pps: None,
+                rate_mbps: None,
+                search: None,
+                migration,
+            },
+            setting: Setting {
+                mtu_class,
+                guests: migration.map_or(GuestKind::Veth, |_| GuestKind::Qemu),
+                guest_memory_mib: migration.map(|_| 256),
+                ..Setting::default()
+            },
+        }
+    }
+
+    #[test]
+    fn both_mtus_of_machines_stand_in_one_table_and_those_of_streams_in_two() {
+        let moving = Some(Moving {
+            dirty_percent: 40,
+            dirty_mib_per_second: 20,
+            links: 2,
+            postcopy: true,
+        });
+        for (moving, one_table) in [(moving, true), (None, false)] {
+            let jumbo = group(MtuClass::Jumbo, moving);
+            let standard = group(MtuClass::Standard, moving);
+            assert_eq!(first_of(&jumbo) == standard, one_table);
+            assert_eq!(first_of(&standard), standard);
+        }
+        let jumbo = group(MtuClass::Jumbo, moving);
+        let cell = jumbo.cell(BackendName::OverlaneVxlan);
+        assert_eq!(name(&cell), "overlane-vxlan 9000");
+        assert_eq!(
+            heading(&jumbo, &[]),
+            "migration: 1 machine of 256 MiB, 2 links, postcopy, offload on, 40 % written at 20 MiB/s"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The live view of a run on a terminal: what is measured now, how it goes, what came out so far.
 //! Drawn by a thread of its own four times a second, from what the measuring thread leaves here.
 
+mod moving;
 mod screen;
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use overlane_analysis::record::CellKey;
+use overlane_analysis::record::{CellKey, Test};
 use overlane_lab::watch::{Event, Live, Watch};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -46,11 +47,20 @@ struct State {
     live: Option<Live>,
     history: VecDeque<f64>,
     notes: VecDeque<String>,
-    /// Network → figures of the current group, in the order in which they came.
-    results: Vec<(String, Vec<f64>, String)>,
-    group: String,
+    /// Each cell of the current test with its figures; the one that came last stands last.
+    results: Vec<Outcome>,
+    test: Option<Test>,
     stopping: bool,
     ended: bool,
+}
+
+/// What a cell came to so far.
+#[derive(Debug)]
+struct Outcome {
+    cell: CellKey,
+    values: Vec<f64>,
+    /// The last of them, with its unit.
+    last: String,
 }
 
 /// The sample that is being taken.
@@ -103,25 +113,26 @@ impl State {
             }),
             Event::Live(live) => {
                 let figure = live.transactions_per_second.or(live.rate_pps);
-                self.history
-                    .push_back(figure.or(live.goodput_gbps).unwrap_or(0.0));
-                if self.history.len() > HISTORY {
-                    self.history.pop_front();
-                }
+                self.remember(figure.or(live.goodput_gbps).unwrap_or(0.0));
                 self.live = Some(live);
             }
             Event::Sampled(sample) => {
                 if let Some((value, text)) = shown::figure(sample)
                     && sample.discarded.is_none()
                 {
-                    let network = sample.cell.network_in_full();
-                    match self.results.iter_mut().find(|(name, ..)| *name == network) {
-                        Some((_, values, last)) => {
-                            values.push(value);
-                            *last = text;
-                        }
-                        None => self.results.push((network, vec![value], text)),
+                    if shown::is_time(sample.cell.group.workload.test) {
+                        // Nothing is seen of a machine on its way: the curve is of whole samples.
+                        self.remember(value);
                     }
+                    let known = self.results.iter().position(|one| one.cell == sample.cell);
+                    let mut values =
+                        known.map_or_else(Vec::new, |at| self.results.remove(at).values);
+                    values.push(value);
+                    self.results.push(Outcome {
+                        cell: sample.cell,
+                        values,
+                        last: text,
+                    });
                 }
             }
             Event::More(count) => self.samples += count,
@@ -131,11 +142,18 @@ impl State {
         }
     }
 
+    fn remember(&mut self, value: f64) {
+        self.history.push_back(value);
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+    }
+
     fn begin(&mut self, sampling: Sampling) {
-        let group = sampling.cell.group.to_string();
-        if group != self.group {
-            // Another quantity, perhaps: neither the curve nor the table goes on.
-            self.group = group;
+        let test = Some(sampling.cell.group.workload.test);
+        if test != self.test {
+            // Another quantity: neither the curve nor the table goes on.
+            self.test = test;
             self.results.clear();
             self.history.clear();
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use overlane_analysis::plan::{PlanBlock, PlanSummary};
+use overlane_analysis::plan::{PlanBlock, PlanCell, PlanSummary};
 use overlane_analysis::record::{CellKey, Feature, MtuClass, Setting};
 use overlane_analysis::study::Study;
 
@@ -34,18 +34,37 @@ fn show(plan: &PlanSummary, output: Output) -> std::io::Result<()> {
     let expected = minutes(Duration::from_secs_f64(plan.expected_seconds));
     let most = minutes(Duration::from_secs_f64(plan.at_most_seconds));
     output.line(format!(
-        "{} cells on {} networks, {} samples of {} s (warm-up {} s): about {expected}{}",
+        "{} cells on {} networks, {} samples {}: about {expected}{}",
         plan.cells,
         plan.networks,
         plan.samples_in_all,
-        plan.seconds,
-        plan.warm_up_seconds,
+        length(plan),
         if most == expected {
             String::new()
         } else {
             format!(", at most {most} where the study's rule asks for more samples")
         }
     ))
+}
+
+/// How long a sample is: a machine on its way takes as long as it takes.
+fn length(plan: &PlanSummary) -> String {
+    let cells = || plan.blocks.iter().flat_map(|block| &block.cells);
+    let moves = |cell: &PlanCell| cell.key.group.workload.migration.is_some();
+    let window = format!("of {} s (warm-up {} s)", plan.seconds, plan.warm_up_seconds);
+    match (cells().any(moves), cells().all(moves)) {
+        (true, true) => "as long as the machines take".to_owned(),
+        (true, false) => format!("{window}, or as long as machines take to move"),
+        (false, _) => window,
+    }
+}
+
+/// Of the guests, or of the cables that machines move over.
+fn mtu(cell: &PlanCell) -> u32 {
+    match cell.key.group.workload.migration {
+        Some(_) => cell.key.group.setting.mtu_class.link_mtu(),
+        None => cell.mtu,
+    }
 }
 
 fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
@@ -57,7 +76,7 @@ fn show_block(block: &PlanBlock, output: Output) -> std::io::Result<()> {
         rows.push(vec![
             text(shown),
             text(network(block, &cell.key)),
-            text(cell.mtu),
+            text(mtu(cell)),
             text(cell.samples),
             text(minutes(Duration::from_secs_f64(cell.expected_seconds))),
         ]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use overlane_analysis::record::Sample;
+use overlane_analysis::record::{Family, GroupKey, Migration, Moving, Sample, Test, Tuning};
 
 /// `4:05 min`
 pub(super) fn minutes(time: Duration) -> String {
@@ -28,8 +28,63 @@ pub(super) fn gbps(value: f64) -> String {
     }
 }
 
-/// The figure that a sample is about, with its unit: transactions, packets, or goodput.
+/// `2.15 s · 74 ms · 254 ms`: the time, how long a machine stood still, and the longest gap of a flow.
+pub(super) fn moved(migration: &Migration) -> String {
+    format!(
+        "{:.2} s · {:.0} ms · {} ms",
+        migration.seconds,
+        migration.downtime_ms(),
+        migration.longest_gap_ms()
+    )
+}
+
+/// `2 machines of 256 MiB, 1 link`, and how they move.
+pub(super) fn machines(group: &GroupKey, moving: &Moving) -> (String, String) {
+    let setting = &group.setting;
+    let memory = setting.guest_memory_mib.unwrap_or_default();
+    let offload = if setting.offload { "on" } else { "off" };
+    let copying = if moving.postcopy {
+        "postcopy"
+    } else {
+        "precopy"
+    };
+    let underlay = match setting.underlay {
+        Family::Ipv4 => "",
+        Family::Ipv6 => ", IPv6 underlay",
+    };
+    let tuning = match setting.tuning {
+        Tuning::Alike => String::new(),
+        other => format!(", {other}"),
+    };
+    (
+        format!(
+            "{} of {memory} MiB, {}",
+            counted(setting.pairs, "machine"),
+            counted(moving.links, "link")
+        ),
+        format!(
+            "{copying}, offload {offload}, {} % written at {} MiB/s{underlay}{tuning}",
+            moving.dirty_percent, moving.dirty_mib_per_second
+        ),
+    )
+}
+
+/// `2 links`
+pub(super) fn counted(count: u32, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// Less of the figure of a test is better: it is a time.
+pub(super) fn is_time(test: Test) -> bool {
+    test == Test::Migration
+}
+
+/// The figure that a sample is about, with its unit: transactions, packets, goodput, or the time of a migration.
 pub(super) fn figure(sample: &Sample) -> Option<(f64, String)> {
+    if let Some(migration) = &sample.migration {
+        return Some((migration.seconds, moved(migration)));
+    }
     let (value, shown): (Option<f64>, fn(f64) -> String) = match sample.cell.group.workload.test {
         test if test.is_transactions() => (sample.transactions_per_second, per_second),
         test if test.is_frames() => (sample.rate_pps, per_second),
@@ -40,7 +95,38 @@ pub(super) fn figure(sample: &Sample) -> Option<(f64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use overlane_analysis::record::{Flow, Moved};
+
     use super::*;
+
+    #[test]
+    fn a_migration_is_its_time_downtime_and_gap() {
+        let moved_in = |downtime_ms, udp, tcp| Moved {
+            total_ms: 2000.0,
+            downtime_ms,
+            switch_ms: 3.0,
+            transferred_bytes: 1,
+            dirty_rounds: 3,
+            pages_asked_for: 0,
+            dirtied_mib_per_second: 20.0,
+            udp: gap(udp),
+            tcp: gap(tcp),
+        };
+        let migration = Migration {
+            back: false,
+            seconds: 2.154,
+            link_bytes: vec![2],
+            machines: vec![moved_in(74.4, 85, 120), moved_in(60.0, 254, 90)],
+        };
+        assert_eq!(moved(&migration), "2.15 s · 74 ms · 254 ms");
+    }
+
+    fn gap(longest_gap_ms: u64) -> Flow {
+        Flow {
+            longest_gap_ms,
+            ..Flow::default()
+        }
+    }
 
     #[test]
     fn three_digits_that_count() {

@@ -16,7 +16,7 @@ pub(super) fn amount(quantity: Quantity, verdict: Verdict, votes: &[Vote]) -> (S
         return ("some".to_owned(), String::new());
     };
     let (low, high) = ends(&ratios);
-    if quantity.direction(verdict) == "higher" && typical >= FACTOR {
+    if quantity.is_higher(verdict) && typical >= FACTOR {
         let text = |v: f64| fixed(v, usize::from(v < 9.95));
         let range = span(&text(typical), &text(low), &text(high), "times");
         return (format!("{} times", text(typical)), range);
@@ -40,12 +40,16 @@ pub(super) fn span(typical: &str, near: &str, far: &str, unit: &str) -> String {
     }
 }
 
-/// `12 % less`
-pub(super) fn change(ratio: f64) -> String {
+/// `12 % less`, of a time `12 % shorter`
+pub(super) fn change(quantity: Quantity, ratio: f64) -> String {
+    let (less, more) = match quantity {
+        Quantity::Time { .. } => ("shorter", "longer"),
+        _ => ("less", "more"),
+    };
     match percent((ratio - 1.0).abs() * 100.0) {
         _ if ratio >= FACTOR => format!("{} times", fixed(ratio, usize::from(ratio < 9.95))),
-        text if ratio < 1.0 => format!("{text} % less"),
-        text => format!("{text} % more"),
+        text if ratio < 1.0 => format!("{text} % {less}"),
+        text => format!("{text} % {more}"),
     }
 }
 

@@ -36,7 +36,7 @@ const PLAIN: Phrase = Phrase {
 pub(super) const OVERLAYS_AGAINST: &str = "a network without one";
 
 /// Title of a question → its words.
-const PHRASES: [(&str, Phrase); 17] = [
+const PHRASES: [(&str, Phrase); 19] = [
     (
         "What does an overlay cost against a network without one?",
         Phrase {
@@ -84,8 +84,8 @@ const PHRASES: [(&str, Phrase); 17] = [
             subject: "jumbo frames",
             many: true,
             object: "1500 bytes",
-            topic: "whether jumbo frames shorten a migration",
-            same: "jumbo frames make no difference to a migration",
+            topic: "whether jumbo frames shorten the migration",
+            same: "jumbo frames make no difference to the migration",
             ..PLAIN
         },
     ),
@@ -94,8 +94,28 @@ const PHRASES: [(&str, Phrase); 17] = [
         Phrase {
             subject: "a second link",
             object: "one link",
-            topic: "whether more links shorten a migration",
-            same: "a second link makes no difference to a migration",
+            topic: "whether a second link shortens the migration",
+            same: "a second link makes no difference to the migration",
+            ..PLAIN
+        },
+    ),
+    (
+        "What does the wire’s segmentation offload bring to a migration?",
+        Phrase {
+            subject: "the wire’s offload",
+            object: "a wire without it",
+            topic: "what the wire’s segmentation offload brings to a migration",
+            same: "the wire’s offload makes no difference to the migration",
+            ..PLAIN
+        },
+    ),
+    (
+        "What do more machines at once do to a migration?",
+        Phrase {
+            subject: "a larger number of machines at once",
+            object: "the smallest",
+            topic: "what more machines at once do to a migration",
+            same: "more machines at once make no difference to the migration",
             ..PLAIN
         },
     ),
@@ -228,6 +248,11 @@ impl Phrase {
     pub(super) fn verb(&self, verb: &str) -> String {
         let end = if self.many { "" } else { "s" };
         format!("{verb}{end}")
+    }
+
+    /// `has`, or `have` of many.
+    pub(super) const fn has(&self) -> &'static str {
+        if self.many { "have" } else { "has" }
     }
 
     /// `it`, or `they`.

@@ -1,10 +1,10 @@
 //! The first screen: the answer in a sentence, one chart, how far to trust it, and the figures of the main setting.
 
-use crate::record::GroupKey;
+use crate::record::{GroupKey, Test};
 use crate::results::{Axis, CellFigures, Compared, Metric};
 use crate::stats::Verdict;
 
-use crate::report::answer::Asked;
+use crate::report::answer::{Asked, Quantity};
 use crate::report::block::{Block, Chart, Field, Row, Table};
 use crate::report::draw::{Drawing, ForestRow};
 use crate::report::names::other_setting;
@@ -110,12 +110,12 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
         rows.push(ForestRow::Heading(heading));
         rows.extend(below.into_iter().filter_map(|c| row(c, label(c))));
     }
-    let noun = asked.noun();
+    let quantity = asked.asked_of();
+    let noun = quantity.noun();
     let (capital, rest) = (noun[..1].to_uppercase(), &noun[1..]);
-    let of = if same_test {
-        format!(" of {test}")
-    } else {
-        String::new()
+    let of = match quantity {
+        Quantity::Figure(_) | Quantity::Cost(_) if same_test => format!(" of {test}"),
+        _ => String::new(),
     };
     let title = if same_against {
         format!("{capital}{rest}{of} against {}", against(first))
@@ -125,8 +125,14 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
     Some(Block::Charts(vec![Chart {
         id: id.to_owned(),
         words: words(&all, name),
-        hint: "More is to the right. Lines are 95\u{a0}% intervals, the band is ±5\u{a0}%."
-            .to_owned(),
+        hint: format!(
+            "{}. Lines are 95\u{a0}% intervals, the band is ±5\u{a0}%.",
+            match quantity {
+                Quantity::Figure(_) => "More is to the right",
+                Quantity::Cost(_) => "More is to the right; less is better",
+                Quantity::Time { .. } => "Shorter is to the left, and better",
+            }
+        ),
         table: table(r, &title, &all),
         title,
         drawing: Drawing::Forest(rows),
@@ -232,12 +238,22 @@ fn figures(r: &Report<'_>, asked: &Asked<'_>) -> Option<Table> {
         None => any().into_iter().collect(),
     };
     let test = groups.first()?.workload.test;
-    let metrics = [Metric::primary(test), Metric::cost(test)];
-    let heads = metrics.map(|metric| format!("#{}", heading(metric)));
+    let between: &[Metric] = match test {
+        Test::Migration => &[Metric::Downtime, Metric::FlowGap],
+        _ => &[],
+    };
+    let mut metrics = vec![Metric::primary(test)];
+    metrics.extend(between);
+    metrics.push(Metric::cost(test));
+    let heads = metrics
+        .iter()
+        .map(|metric| format!("#{}", heading(*metric)));
+    let heads: Vec<String> = heads.collect();
     let several = groups.len() > 1;
     let mut columns = vec!["Network"];
     columns.extend(several.then_some("Setting"));
-    columns.extend([heads[0].as_str(), heads[1].as_str(), "Bound by"]);
+    columns.extend(heads.iter().map(String::as_str));
+    columns.push("Bound by");
     let caption = match several {
         true => format!("The figures, {test}"),
         false => format!("The figures, {}", r.names.group(groups.first()?)),
@@ -247,7 +263,7 @@ fn figures(r: &Report<'_>, asked: &Asked<'_>) -> Option<Table> {
         let key = f.cell.key;
         let mut row = vec![Field::network(key.network(), key.backend).to(r.names.anchor(&key))];
         row.extend(several.then(|| Field::text(r.names.setting(&key.group))));
-        row.extend(metrics.map(|metric| figure(Some(f), metric)));
+        row.extend(metrics.iter().map(|metric| figure(Some(f), *metric)));
         row.push(Field::text(bound(f)));
         Row::of(row)
     });

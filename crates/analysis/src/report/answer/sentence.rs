@@ -3,6 +3,7 @@
 use crate::stats::Verdict;
 
 use super::amounts::{amount, and, capital, change, ends};
+use super::claims::{no_difference, same, small, told, told_again};
 use super::phrase::Phrase;
 use super::votes::{
     NEAR_PERCENT, Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say,
@@ -18,6 +19,8 @@ pub(in crate::report) enum Start {
     SoFar,
     /// With its subject, where the page has said the rest already.
     Bare,
+    /// The guests' own traffic, beside an answer about machines that move.
+    Guests,
 }
 
 impl Start {
@@ -28,6 +31,7 @@ impl Start {
             Self::Here => format!("On this machine{clause}"),
             Self::SoFar => format!("As far as the run came, {bare}"),
             Self::Bare => capital(bare),
+            Self::Guests => format!("For traffic between guests, {bare}"),
         }
     }
 
@@ -36,6 +40,7 @@ impl Start {
         match self {
             Self::SoFar => "This run was broken off and cannot say",
             Self::Here | Self::Bare => "This run cannot say",
+            Self::Guests => "For traffic between guests, this run cannot say",
         }
     }
 }
@@ -62,10 +67,8 @@ pub(in crate::report) fn lead(
         ),
         _ if p.noise => start.begin(&noise(votes)),
         Say::Near => start.begin(&format!(
-            " {} and {} differ by less than {NEAR_PERCENT:.0} % in {}: {}.",
-            p.subject,
-            p.object,
-            quantity.noun(),
+            " {}: {}.",
+            small(p, quantity),
             near(quantity, votes)
         )),
         Say::Open => format!(
@@ -82,11 +85,10 @@ pub(in crate::report) fn lead(
         Say::Mixed => start.begin(&match parts {
             Some(parts) => divided(p, quantity, parts),
             None => format!(
-                " it depends on the setting: against {}, {} {} {}.",
+                " it depends on the setting: against {}, {} {}.",
                 p.object,
                 p.subject,
-                has(p, quantity),
-                mixed(quantity, votes)
+                mixed(p, quantity, votes)
             ),
         }),
     }
@@ -142,18 +144,7 @@ pub(in crate::report) fn second(p: &Phrase, quantity: Quantity, votes: &[Vote]) 
 fn claim(p: &Phrase, quantity: Quantity, verdict: Verdict, votes: &[Vote]) -> String {
     let of = of(votes, verdict);
     if verdict == Verdict::Same {
-        let same = match quantity {
-            Quantity::Figure(noun) => p.fill(p.same, noun),
-            Quantity::Cost(noun) => {
-                format!(
-                    "{} {} the same {noun} as {}",
-                    p.subject,
-                    p.verb("take"),
-                    p.object
-                )
-            }
-        };
-        return format!("{same}: {of} within 5 %");
+        return format!("{}: {of} within 5 %", same(p, quantity));
     }
     let (much, range) = amount(quantity, verdict, votes);
     match (p.verdict, quantity) {
@@ -171,37 +162,6 @@ fn claim(p: &Phrase, quantity: Quantity, verdict: Verdict, votes: &[Vote]) -> St
             p.subject,
             told(p, quantity, verdict, &much, p.object)
         ),
-    }
-}
-
-/// `costs 12 % of the goodput against a plain bridge`; without an object it is left out.
-fn told(p: &Phrase, quantity: Quantity, verdict: Verdict, much: &str, object: &str) -> String {
-    let noun = quantity.noun();
-    let factor = much.ends_with("times");
-    let held = |word: &str| match object {
-        "" => String::new(),
-        object => format!(" {word} {object}"),
-    };
-    let gains = verdict == Verdict::Better;
-    match (quantity, gains) {
-        (Quantity::Figure(_), false) => {
-            format!("{} {much} of the {noun}{}", p.verb("cost"), held("against"))
-        }
-        (Quantity::Cost(_), true) => {
-            format!("{} {much} of the {noun}{}", p.verb("save"), held("against"))
-        }
-        (Quantity::Figure(_), true) if factor => {
-            format!("{} {much} the {noun}{}", p.verb("give"), held("of"))
-        }
-        (Quantity::Cost(_), false) if factor => {
-            format!("{} {much} the {noun}{}", p.verb("take"), held("of"))
-        }
-        (Quantity::Figure(_), true) => {
-            format!("{} {much} more {noun}{}", p.verb("give"), held("than"))
-        }
-        (Quantity::Cost(_), false) => {
-            format!("{} {much} more {noun}{}", p.verb("take"), held("than"))
-        }
     }
 }
 
@@ -234,8 +194,8 @@ fn divided(p: &Phrase, quantity: Quantity, parts: &[Part; 2]) -> String {
     let it = p.pronoun();
     let short = match say(&then.votes) {
         Say::Leads(Verdict::Same) => format!(
-            "{it} {} nothing: {} within 5 %",
-            p.verb("change"),
+            "{it} {}: {} within 5 %",
+            no_difference(p, quantity),
             of_short(&then.votes, Verdict::Same)
         ),
         Say::Near => format!(
@@ -245,22 +205,9 @@ fn divided(p: &Phrase, quantity: Quantity, parts: &[Part; 2]) -> String {
         ),
         Say::Leads(verdict) => {
             let (much, range) = amount(quantity, verdict, &then.votes);
-            let figure = matches!(quantity, Quantity::Figure(_));
-            let more = figure == (verdict == Verdict::Better);
-            let verb = match (figure, more) {
-                (true, true) => "give",
-                (true, false) => "cost",
-                (false, true) => "take",
-                (false, false) => "save",
-            };
-            let much = match (more, much.ends_with("times")) {
-                (true, true) => format!("{much} as much"),
-                (true, false) => format!("{much} more"),
-                (false, _) => much,
-            };
             format!(
-                "{it} {} {much}{range}: {}",
-                p.verb(verb),
+                "{it} {}{range}: {}",
+                told_again(p, quantity, verdict, &much),
                 of_short(&then.votes, verdict)
             )
         }
@@ -269,40 +216,53 @@ fn divided(p: &Phrase, quantity: Quantity, parts: &[Part; 2]) -> String {
     format!(", {}, {whole}; {}, {short}.", first.place, then.place)
 }
 
-/// `has more goodput` begins so.
-fn has(p: &Phrase, quantity: Quantity) -> &'static str {
-    match (quantity, p.many) {
-        (Quantity::Figure(_), false) => "has",
-        (Quantity::Figure(_), true) => "have",
-        (Quantity::Cost(_), false) => "takes",
-        (Quantity::Cost(_), true) => "take",
-    }
+/// `has more goodput in 5, less in 3 and the same in 4 of 14 comparisons (from 12 % less to 30 % more), two cannot tell`
+fn mixed(p: &Phrase, quantity: Quantity, votes: &[Vote]) -> String {
+    let noun = quantity.noun();
+    let (verb, less) = match quantity {
+        Quantity::Figure(_) if quantity.is() == "are" => (p.has(), "fewer"),
+        Quantity::Figure(_) => (p.has(), "less"),
+        Quantity::Cost(_) => (&*p.verb("take"), "less"),
+        Quantity::Time { what, .. } => return mixed_times(p, quantity, what, votes),
+    };
+    let words = [&format!("more {noun}"), less, "the same"];
+    format!("{verb} {}", tally(quantity, votes, words))
 }
 
-/// `more goodput in 5, less in 3 and the same in 4 of 14 comparisons (from 12 % less to 30 % more), two cannot tell`
-fn mixed(quantity: Quantity, votes: &[Vote]) -> String {
-    let noun = quantity.noun();
-    let less = if quantity.is() == "are" {
-        "fewer"
-    } else {
-        "less"
-    };
-    tally(quantity, votes, [&format!("more {noun}"), less, "the same"])
+/// `shorten the migration in 5, lengthen it in 3 and make no difference in 4 of 14 comparisons …`
+fn mixed_times(p: &Phrase, quantity: Quantity, what: &str, votes: &[Vote]) -> String {
+    let shorter = count(votes, Verdict::Better) > 0;
+    let shorten = format!("{} {what}", p.verb("shorten"));
+    let lengthen = format!(
+        "{} {}",
+        p.verb("lengthen"),
+        if shorter { "it" } else { what }
+    );
+    let words = [&*lengthen, &*shorten, &*no_difference(p, quantity)];
+    tally(quantity, votes, words)
 }
 
 /// `higher in 5, lower in 3 and the same in 4 of 14 comparisons …`
 fn mixed_as(quantity: Quantity, votes: &[Vote]) -> String {
-    tally(quantity, votes, ["higher", "lower", "the same"])
+    let words = [true, false].map(
+        |higher| match quantity.is_higher(Verdict::Better) == higher {
+            true => quantity.direction(Verdict::Better),
+            false => quantity.direction(Verdict::Worse),
+        },
+    );
+    tally(quantity, votes, [words[0], words[1], "the same"])
 }
 
 fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> String {
-    let words = |verdict: Verdict| match (verdict, quantity.direction(verdict)) {
-        (Verdict::Same, _) => same,
-        (_, "higher") => more,
+    let words = |verdict: Verdict| match verdict {
+        Verdict::Same => same,
+        _ if quantity.is_higher(verdict) => more,
         _ => less,
     };
     let order = match quantity {
-        Quantity::Figure(_) => [Verdict::Better, Verdict::Worse, Verdict::Same],
+        Quantity::Figure(_) | Quantity::Time { .. } => {
+            [Verdict::Better, Verdict::Worse, Verdict::Same]
+        }
         Quantity::Cost(_) => [Verdict::Worse, Verdict::Better, Verdict::Same],
     };
     let all: Vec<String> = order
@@ -318,7 +278,11 @@ fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> S
         .collect();
     let (low, high) = ends(&ratios);
     let range = if low < high {
-        format!(" (from {} to {})", change(low), change(high))
+        format!(
+            " (from {} to {})",
+            change(quantity, low),
+            change(quantity, high)
+        )
     } else {
         String::new()
     };

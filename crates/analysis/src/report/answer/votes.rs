@@ -33,19 +33,26 @@ impl Vote {
     }
 }
 
-/// What is compared: a figure, of which more is better, or a cost.
+/// What is compared: a figure, of which more is better, or a cost or a time, of which less is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) enum Quantity {
     /// `goodput`
     Figure(&'static str),
     /// `CPU per Gbit/s`
     Cost(&'static str),
+    /// How long something takes: it is shortened or lengthened.
+    Time {
+        /// `migration time`
+        noun: &'static str,
+        /// `the migration`
+        what: &'static str,
+    },
 }
 
 impl Quantity {
     pub(super) const fn noun(self) -> &'static str {
         match self {
-            Self::Figure(noun) | Self::Cost(noun) => noun,
+            Self::Figure(noun) | Self::Cost(noun) | Self::Time { noun, .. } => noun,
         }
     }
 
@@ -56,10 +63,19 @@ impl Quantity {
         if many { "are" } else { "is" }
     }
 
-    /// `higher` or `lower`: what a verdict says of the quantity itself.
+    /// What a verdict says of the quantity itself: there is more of it.
+    pub(super) fn is_higher(self, verdict: Verdict) -> bool {
+        matches!(self, Self::Figure(_)) == (verdict == Verdict::Better)
+    }
+
+    /// `higher` or `lower`, of a time `longer` or `shorter`.
     pub(super) fn direction(self, verdict: Verdict) -> &'static str {
-        let higher = matches!(self, Self::Figure(_)) == (verdict == Verdict::Better);
-        if higher { "higher" } else { "lower" }
+        match (self, self.is_higher(verdict)) {
+            (Self::Time { .. }, true) => "longer",
+            (Self::Time { .. }, false) => "shorter",
+            (_, true) => "higher",
+            (_, false) => "lower",
+        }
     }
 }
 

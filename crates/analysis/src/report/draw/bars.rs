@@ -7,7 +7,7 @@ use crate::results::Metric;
 use crate::stats::Summary;
 
 use super::scale::{LEFT, RIGHT, Scale, WIDTH, px, trimmed};
-use super::{AXIS, class, dot, frame, line, rect, text};
+use super::{AXIS, class, dot, frame, line, name, rect, text};
 use crate::report::numbers::{NONE, interval, unit, value};
 use crate::report::write::markup::Markup;
 
@@ -99,7 +99,7 @@ fn legend(m: &mut Markup, bars: &Bars, scale: &Scale, top: f64) {
 
 fn draw_bar(m: &mut Markup, scale: &Scale, middle: f64, bar: &Bar, metric: Metric) {
     m.el("g", &[("class", &"mark")], |m| {
-        text(m, "name", (0.0, middle + 4.0), &bar.name);
+        name(m, middle + 4.0, &bar.name);
         let Some(summary) = &bar.summary else {
             text(m, "num", (WIDTH, middle + 4.0), NONE);
             return;

@@ -19,7 +19,7 @@ pub(in crate::report) use lines::{Lines, Series, XAxis, YAxis};
 pub(in crate::report) use ratios::RatioRow;
 pub(in crate::report) use stacks::{PARTS, Stack, Stacks};
 
-use scale::{WIDTH, px};
+use scale::{LEFT, WIDTH, px};
 
 /// Height of the axis below a chart.
 const AXIS: f64 = 22.0;
@@ -122,6 +122,20 @@ fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), text: &str) {
         &[("class", &class), ("x", &px(x)), ("y", &px(y))],
         text,
     );
+}
+
+/// Letters of a name that fit before the axis.
+const NAME: usize = 17;
+
+/// The name of a row, before the axis; a long one is narrowed until it fits.
+fn name(m: &mut Markup, y: f64, name: &str) {
+    let (y, room) = (px(y), px(LEFT - 6.0));
+    let mut attrs: Vec<Attr<'_>> = vec![("class", &"name"), ("x", &"0"), ("y", &y)];
+    if name.chars().count() > NAME {
+        attrs.push(("textLength", &room));
+        attrs.push(("lengthAdjust", &"spacingAndGlyphs"));
+    }
+    m.leaf("text", &attrs, name);
 }
 
 /// A straight line.

@@ -1,7 +1,7 @@
 //! Horizontal bars made of parts: the time of a CPU by what it was spent on.
 
 use super::scale::{Scale, WIDTH, trimmed};
-use super::{AXIS, frame, line, rect, text};
+use super::{AXIS, frame, line, name, rect, text};
 use crate::report::numbers::fixed;
 use crate::report::write::markup::Markup;
 
@@ -52,7 +52,7 @@ pub(super) fn draw(m: &mut Markup, stacks: &Stacks, named: (&str, &str, &str)) {
         for (i, stack) in stacks.rows.iter().enumerate() {
             let middle = ROW * i as f64 + ROW / 2.0;
             m.el("g", &[("class", &"mark")], |m| {
-                text(m, "name", (0.0, middle + 4.0), &stack.name);
+                name(m, middle + 4.0, &stack.name);
                 parts(m, stacks, stack, &scale, middle);
                 text(
                     m,

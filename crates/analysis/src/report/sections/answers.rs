@@ -3,12 +3,12 @@
 
 use crate::record::{Bound, CellKey, Feature, Test};
 use crate::results::{Axis, Compared, Metric};
-use crate::stats::Verdict;
+use crate::stats::{Better, Verdict};
 
 use crate::report::answer::{Asked, Start};
 use crate::report::block::{Block, Line, Span};
 use crate::report::names::other_setting;
-use crate::report::numbers::{amount, interval, name, ratio, unit, value};
+use crate::report::numbers::{amount, interval, name, ratio, ratio_interval, unit, value};
 use crate::report::page::Report;
 
 /// Every question but the first, and the rates that searches found.
@@ -111,10 +111,19 @@ fn clause(a: CellKey, c: &Compared) -> Option<String> {
     let (noun, value) = (noun(a, c.metric), c.result.ratio?);
     let (much, range) = amount(value, c.result.ci95);
     let factor = much.starts_with('×');
-    let higher = c.metric == Metric::primary(a.group.workload.test);
+    let higher = c.metric.better() == Better::Higher;
     let words = match (c.result.verdict, higher) {
+        (Verdict::Better, _) if c.metric == Metric::MigrationTime && !factor => {
+            format!("shortens the migration by {much} {range}")
+        }
+        (Verdict::Worse, _) if c.metric == Metric::MigrationTime && !factor => {
+            format!("lengthens the migration by {much} {range}")
+        }
         (Verdict::NotComparable, _) => format!("cannot be compared in {noun}"),
-        (Verdict::Same, _) => format!("has the same {noun} within 5 % {range}"),
+        (Verdict::Same, _) => {
+            let range = ratio_interval(c.result.ci95);
+            format!("has the same {noun} within 5 % {range}")
+        }
         (Verdict::CannotTell, _) => format!("has {} the {noun} {range}", ratio(value)),
         (_, true) if factor => format!("gives {much} the {noun} {range}"),
         (_, false) if factor => format!("takes {much} the {noun} {range}"),

@@ -62,10 +62,14 @@ fn table(r: &Report<'_>, test: Test) -> Table {
 fn row(r: &Report<'_>, figures: &CellFigures<'_>, quantities: &[Metric]) -> Row {
     let (cell, key) = (figures.cell, figures.cell.key);
     let (word, reason) = status(&cell.status);
+    let mtu = match key.group.workload.migration {
+        Some(_) => key.group.setting.mtu_class.link_mtu(),
+        None => key.mtu(),
+    };
     let mut fields = vec![
         Field::network(key.network(), key.backend),
         Field::text(r.names.setting(&key.group)),
-        Field::number(key.mtu().to_string(), f64::from(key.mtu())),
+        Field::number(mtu.to_string(), f64::from(mtu)),
     ];
     let (primary, cost) = (
         Metric::primary(key.group.workload.test),

@@ -45,7 +45,7 @@ pub(in crate::report) fn underlay(r: &Report<'_>) -> Vec<Block> {
         },
     );
     let hint = "Counted where the packets leave the sending host (for the direct cable: the sending guest), headers of the overlay \
-                included. With offload on, one packet may be a super-packet of up to 64 kB.";
+                included; for machines that move, on the links. With offload on, one packet may be a super-packet of up to 64 kB.";
     with_hint(hint, blocks)
 }
 

@@ -6,7 +6,9 @@ use crate::record::GuestKind;
 use crate::study::Repeat;
 
 use crate::report::block::{Block, Field, Line, Row, Span, Table};
-use crate::report::glossary::{GLOSSARY, VIRTUAL, VIRTUAL_MACHINES, describe};
+use crate::report::glossary::{
+    GLOSSARY, MOVING_MACHINES, MOVING_WORDS, VIRTUAL, VIRTUAL_MACHINES, describe,
+};
 use crate::report::numbers::{duration, short, utc};
 use crate::report::page::Report;
 
@@ -19,21 +21,29 @@ pub(in crate::report) fn method(r: &Report<'_>) -> Vec<Block> {
         matrix.samples,
         rule(matrix.repeat)
     )));
-    let words = GLOSSARY.map(|(term, meaning)| (Line::of(term), meaning.to_owned()));
+    let kinds = |kind| {
+        r.analysis
+            .groups
+            .iter()
+            .any(|group| group.setting.guests == kind)
+    };
+    let (has_vms, moves) = (kinds(GuestKind::Tap), kinds(GuestKind::Qemu));
+    let of_moving = MOVING_WORDS.into_iter().filter(|_| moves);
+    let words = GLOSSARY.into_iter().chain(of_moving);
+    let words = words.map(|(term, meaning)| (Line::of(term), meaning.to_owned()));
     let networks = r.analysis.backends().map(|backend| {
         let name = Line(vec![Span::Key(backend)]).text(backend.to_string());
         (name, describe(backend).to_owned())
     });
-    let mut groups = r.analysis.groups.iter();
-    let has_vms = groups.any(|group| group.setting.guests == GuestKind::Tap);
     let mut out = vec![Block::text(when(r)), Block::Note(VIRTUAL.to_owned())];
     out.extend(has_vms.then(|| Block::Note(VIRTUAL_MACHINES.to_owned())));
+    out.extend(moves.then(|| Block::Note(MOVING_MACHINES.to_owned())));
     out.extend([
         Block::List(lines),
         Block::Heading("The networks compared here".to_owned()),
         Block::Terms(networks.collect()),
         Block::Heading("The words of this page".to_owned()),
-        Block::Terms(words.into()),
+        Block::Terms(words.collect()),
     ]);
     out
 }

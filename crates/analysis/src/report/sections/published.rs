@@ -1,8 +1,8 @@
 //! The published figures beside ours: the tables as they were printed, and ratios of two figures of the document against the
 //! same ratio here. Absolute values of other hardware are never held against ours.
 
-use crate::record::{BackendName, CellKey, FarEnd, GuestKind};
-use crate::results::{Axis, CellFigures, Metric};
+use crate::record::{BackendName, CellKey, GuestKind};
+use crate::results::{Axis, Metric};
 use crate::stats::Comparison;
 use crate::study::{PublishedRatio, PublishedTable, Selector};
 
@@ -104,7 +104,7 @@ fn held(
             .iter()
             .filter(|f| f.cell.key.backend == backend && f.cell.key.copy == 0);
         cells
-            .filter(|f| f.is_measured() && selects(by, f))
+            .filter(|f| f.is_measured() && by.selects(&f.cell.key))
             .map(|f| f.cell.key)
             .collect()
     };
@@ -121,8 +121,8 @@ fn held(
             format!("{a} / {b}")
         };
         let label = match a_key.group.setting.guests {
-            GuestKind::Veth => label,
-            GuestKind::Tap | GuestKind::Qemu => format!("{label}, virtual machines"),
+            GuestKind::Veth | GuestKind::Qemu => label,
+            GuestKind::Tap => format!("{label}, virtual machines"),
         };
         Some(Ours {
             a: *a_key,
@@ -136,21 +136,6 @@ fn held(
         .filter_map(one)
         .filter(|o| o.result.ratio.is_some() && o.a != o.b)
         .collect()
-}
-
-fn selects(by: &Selector, figures: &CellFigures<'_>) -> bool {
-    let (w, s) = (
-        figures.cell.key.group.workload,
-        figures.cell.key.group.setting,
-    );
-    by.test.is_none_or(|v| v == w.test)
-        && by.bytes.is_none_or(|v| v == w.bytes)
-        && by.instances.is_none_or(|v| v == w.instances)
-        && by.mtu.is_none_or(|v| v == s.mtu_class)
-        && by.offload.is_none_or(|v| v == s.offload)
-        && by.vnis.is_none_or(|v| v == s.vnis)
-        && by.far_end.is_none_or(|v: FarEnd| v == s.far_end)
-        && by.feature.is_none_or(|v| v == s.feature)
 }
 
 /// Do two cells agree in all that neither side of a published ratio selects?
@@ -175,6 +160,14 @@ fn same_rest(a: &CellKey, b: &CellKey, published: &PublishedRatio) -> bool {
     }
     if free(by_a.vnis.is_some(), by_b.vnis.is_some()) {
         a.setting.vnis = b.setting.vnis;
+    }
+    if free(by_a.pairs.is_some(), by_b.pairs.is_some()) {
+        a.setting.pairs = b.setting.pairs;
+    }
+    if free(by_a.links.is_some(), by_b.links.is_some())
+        && let (Some(one), Some(other)) = (&mut a.workload.migration, &b.workload.migration)
+    {
+        one.links = other.links;
     }
     if free(by_a.far_end.is_some(), by_b.far_end.is_some()) {
         a.setting.far_end = b.setting.far_end;
@@ -336,4 +329,43 @@ fn printed(published: &PublishedTable) -> Table {
         Row::of(cells)
     });
     Table::new(format!("{} (their hardware)", published.title), &columns).with(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Analysis, fixture};
+
+    #[test]
+    fn a_time_is_held_against_a_time_the_same_way_round() {
+        let run = fixture::migrations();
+        let analysis = Analysis::of(&run);
+        let r = Report::of(&analysis);
+        let shape = shape(&r, &run.study.published.ratios[0]).unwrap();
+        assert_eq!(shape.value, 40.0 / 50.0);
+        // Of each network one pair of cells: two machines, two links, offload off.
+        assert_eq!(shape.ours.len(), 2);
+        for ours in &shape.ours {
+            let ratio = ours.result.ratio.unwrap();
+            assert!((ratio - 0.82).abs() < 0.02, "{ratio}");
+            let links = |key: &CellKey| key.group.workload.migration.unwrap().links;
+            assert_eq!((links(&ours.a), links(&ours.b)), (2, 2));
+        }
+    }
+
+    #[test]
+    fn what_one_side_selects_may_differ_and_nothing_else() {
+        let mut run = fixture::migrations();
+        let ratio = &mut run.study.published.ratios[0];
+        // Two links against one, at either MTU and offload.
+        (ratio.a.mtu, ratio.a.offload, ratio.a.links) = (None, None, Some(2));
+        (ratio.b.mtu, ratio.b.offload, ratio.b.links) = (None, None, Some(1));
+        let analysis = Analysis::of(&run);
+        let r = Report::of(&analysis);
+        let shape = shape(&r, &run.study.published.ratios[0]).unwrap();
+        assert_eq!(shape.ours.len(), 2 * 4);
+        for ours in &shape.ours {
+            assert_eq!(ours.a.group.setting, ours.b.group.setting);
+        }
+    }
 }

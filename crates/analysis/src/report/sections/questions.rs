@@ -14,7 +14,7 @@ pub(in crate::report) struct Question {
 }
 
 /// All of them, in the order in which they are answered where the study asks none first.
-pub(in crate::report) const QUESTIONS: [Question; 17] = [
+pub(in crate::report) const QUESTIONS: [Question; 19] = [
     Question {
         title: "What does an overlay cost against a network without one?",
         note: "Against a plain bridge, and against a VLAN on the same switch.",
@@ -54,6 +54,18 @@ pub(in crate::report) const QUESTIONS: [Question; 17] = [
         keep: |c| c.question == Of::Links,
     },
     Question {
+        title: "What does the wire’s segmentation offload bring to a migration?",
+        note: "Offload on against off, on the cables that the machines move over.",
+        first: |_| false,
+        keep: |c| c.question == Of::Offload && is_of_migrations(c),
+    },
+    Question {
+        title: "What do more machines at once do to a migration?",
+        note: "",
+        first: |_| false,
+        keep: |c| c.question == Of::More && is_of_migrations(c),
+    },
+    Question {
         title: "Geneve or VXLAN?",
         note: "The same switch with the other encapsulation.",
         first: |view| matches!(view, View::Difference { .. }),
@@ -75,7 +87,7 @@ pub(in crate::report) const QUESTIONS: [Question; 17] = [
         title: "What does the wire’s segmentation offload bring?",
         note: "Offload on against off.",
         first: |_| false,
-        keep: |c| c.question == Of::Offload,
+        keep: |c| c.question == Of::Offload && !is_of_migrations(c),
     },
     Question {
         title: "What do more VNIs cost?",
@@ -87,7 +99,7 @@ pub(in crate::report) const QUESTIONS: [Question; 17] = [
         title: "What do more instances or guest pairs bring?",
         note: "",
         first: |_| false,
-        keep: |c| c.question == Of::More,
+        keep: |c| c.question == Of::More && !is_of_migrations(c),
     },
     Question {
         title: "What does a virtual machine cost against a container?",
@@ -120,6 +132,10 @@ pub(in crate::report) const QUESTIONS: [Question; 17] = [
         keep: |c| c.question == Of::Itself,
     },
 ];
+
+fn is_of_migrations(c: &Compared) -> bool {
+    c.a.group.workload.migration.is_some()
+}
 
 fn asks_for_features(view: &View) -> bool {
     matches!(view, View::CpuSteps { features, .. } if !features.is_empty())

@@ -1,6 +1,6 @@
 //! Study C's view: the CPU of the hosts, and the guests' own part of it, beside each figure.
 
-use crate::record::GroupKey;
+use crate::record::{GroupKey, Test};
 use crate::results::{CellFigures, CpuSplits, Metric};
 
 use crate::report::block::{Block, Chart, Field, Row, Table};
@@ -14,7 +14,11 @@ const PARTS: [(&str, &str); 2] = [("guest", "p-user"), ("rest of the host", "p-s
 
 /// The charts, group by group, and the table of all.
 pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
-    let has = |f: &&CellFigures<'_>| f.is_measured() && f.get(Metric::GuestSender).is_some();
+    // What machines cost while they move stands in their own view.
+    let has = |f: &&CellFigures<'_>| {
+        let stays = f.cell.key.group.workload.migration.is_none();
+        stays && f.is_measured() && f.get(Metric::GuestSender).is_some()
+    };
     let cells: Vec<&CellFigures<'_>> = r.analysis.cells.iter().filter(has).collect();
     if cells.is_empty() {
         return Vec::new();
@@ -30,7 +34,7 @@ pub(super) fn blocks(r: &Report<'_>) -> Vec<Block> {
         &cells,
     )));
     out.extend(r.by_group(
-        |_| true,
+        |test| test != Test::Migration,
         |group| group_charts(r, group, chart(r, group).into_iter().collect()),
     ));
     out

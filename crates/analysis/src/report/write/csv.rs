@@ -4,7 +4,7 @@ use crate::record::CellKey;
 use crate::results::{Analysis, CellFigures, Metric, status};
 
 /// Columns before the figures.
-const FIXED: [&str; 28] = [
+const FIXED: [&str; 33] = [
     "network",
     "copy",
     "test",
@@ -20,6 +20,11 @@ const FIXED: [&str; 28] = [
     "hosts",
     "pairs",
     "guests",
+    "guest_memory_mib",
+    "dirty_percent",
+    "dirty_mib_per_second",
+    "links",
+    "postcopy",
     "vnis",
     "inner",
     "underlay",
@@ -75,6 +80,7 @@ fn row(figures: &CellFigures<'_>) -> Vec<String> {
 
 fn dimensions(key: &CellKey) -> Vec<String> {
     let (workload, setting) = (&key.group.workload, &key.group.setting);
+    let moving = workload.migration;
     vec![
         key.backend.to_string(),
         key.copy.to_string(),
@@ -93,6 +99,11 @@ fn dimensions(key: &CellKey) -> Vec<String> {
         setting.hosts.to_string(),
         setting.pairs.to_string(),
         word(&setting.guests),
+        optional(setting.guest_memory_mib),
+        optional(moving.map(|moving| moving.dirty_percent)),
+        optional(moving.map(|moving| moving.dirty_mib_per_second)),
+        optional(moving.map(|moving| moving.links)),
+        optional(moving.map(|moving| moving.postcopy)),
         setting.vnis.to_string(),
         word(&setting.inner),
         word(&setting.underlay),

@@ -7,8 +7,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Gauge, Paragraph, Row, Sparkline, Table};
 
-use super::super::shown::{gbps, minutes, per_second};
-use super::{Sampling, State};
+use super::super::shown::{gbps, is_time, minutes, per_second};
+use super::{Outcome, Sampling, State, moving};
 
 /// Rows of the curve.
 const CURVE: u16 = 5;
@@ -75,7 +75,7 @@ fn draw_now(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
         frame.render_widget(Paragraph::new(state.doing.as_str()).block(block), area);
         return;
     };
-    let mut lines = vec![heading(sampling)];
+    let mut lines = heading(sampling);
     if let Some(live) = &state.live {
         lines.extend([
             Line::from(rates(live)),
@@ -86,7 +86,7 @@ fn draw_now(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn heading(sampling: &Sampling) -> Line<'static> {
+fn heading(sampling: &Sampling) -> Vec<Line<'static>> {
     let Sampling {
         cell,
         round,
@@ -97,10 +97,15 @@ fn heading(sampling: &Sampling) -> Line<'static> {
         0 => "warm-up".to_owned(),
         _ => format!("round {round} of {rounds}"),
     };
-    Line::from(vec![
-        Span::styled(cell.network(), Style::new().add_modifier(Modifier::BOLD)),
-        Span::raw(format!("  {} · {turn} · {seconds:.1} s", cell.group)),
-    ])
+    let network = Span::styled(cell.network(), Style::new().add_modifier(Modifier::BOLD));
+    let of = |words: String| Line::from(vec![network, Span::raw(format!("  {words}"))]);
+    match cell.group.workload.migration {
+        Some(how) => {
+            let [first, second] = moving::heading(cell, &how, *round);
+            vec![of(format!("{turn} · {first}")), Line::from(second)]
+        }
+        None => vec![of(format!("{} · {turn} · {seconds:.1} s", cell.group))],
+    }
 }
 
 fn rates(live: &Live) -> String {
@@ -141,7 +146,11 @@ fn draw_curve(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
     let block = Block::new()
         .borders(Borders::ALL)
         .border_style(paint.dim())
-        .title(" rate, a quarter of a second a column ");
+        .title(if state.test.is_some_and(is_time) {
+            " migration time, a sample a column "
+        } else {
+            " rate, a quarter of a second a column "
+        });
     let room = usize::from(area.width.saturating_sub(2));
     let top = state.history.iter().copied().fold(0.0, f64::max);
     // A sparkline takes whole numbers; a thousand steps are finer than any terminal.
@@ -163,16 +172,26 @@ fn draw_curve(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
 
 fn draw_results(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) {
     let right = |text: String| Cell::from(Line::from(text).alignment(Alignment::Right));
-    let best = state
-        .results
-        .iter()
-        .map(|(_, values, _)| mean(values))
-        .fold(0.0, f64::max);
-    let rows = state.results.iter().map(|(network, values, last)| {
+    let is_time = state.test.is_some_and(is_time);
+    let means = || state.results.iter().map(|one| mean(&one.values));
+    let best = if is_time {
+        means().fold(f64::INFINITY, f64::min)
+    } else {
+        means().fold(0.0, f64::max)
+    };
+    // Frame and heading take three lines; what came last is shown.
+    let room = usize::from(area.height.saturating_sub(3));
+    let skipped = state.results.len().saturating_sub(room);
+    let rows = state.results.iter().skip(skipped).map(|one| {
+        let Outcome { cell, values, last } = one;
         let mean = mean(values);
         let share = if best > 0.0 { 100.0 * mean / best } else { 0.0 };
         Row::new([
-            Cell::from(network.clone()),
+            Cell::from(format!(
+                "{} {}",
+                cell.network_in_full(),
+                moving::place(cell)
+            )),
             right(values.len().to_string()),
             right(last.clone()),
             right(format!("{share:.0} %")),
@@ -180,15 +199,22 @@ fn draw_results(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) 
     });
     let widths = [
         Constraint::Fill(2),
-        Constraint::Length(8),
-        Constraint::Length(16),
-        Constraint::Length(12),
+        Constraint::Length(7),
+        Constraint::Length(if is_time { 24 } else { 16 }),
+        Constraint::Length(if is_time { 6 } else { 12 }),
     ];
     let heading = Row::new([
         Cell::from("NETWORK"),
         right("SAMPLES".to_owned()),
-        right("LAST".to_owned()),
-        right("MEAN / BEST".to_owned()),
+        right(
+            if is_time {
+                "TIME · STILL · GAP"
+            } else {
+                "LAST"
+            }
+            .to_owned(),
+        ),
+        right(if is_time { "/ BEST" } else { "MEAN / BEST" }.to_owned()),
     ]);
     let table = Table::new(rows, widths)
         .header(heading.style(Style::new().add_modifier(Modifier::BOLD)))
@@ -196,7 +222,11 @@ fn draw_results(state: &State, paint: Paint, frame: &mut Frame<'_>, area: Rect) 
             Block::new()
                 .borders(Borders::ALL)
                 .border_style(paint.dim())
-                .title(format!(" {} ", state.group)),
+                .title(
+                    state
+                        .test
+                        .map_or_else(String::new, |test| format!(" {test} ")),
+                ),
         );
     frame.render_widget(table, area);
 }
@@ -227,7 +257,9 @@ impl Paint {
 mod tests {
     use std::time::Duration;
 
-    use overlane_analysis::record::{BackendName, CellKey, GroupKey, Setting, Test, Workload};
+    use overlane_analysis::record::{
+        BackendName, CellKey, GroupKey, GuestKind, Moving, MtuClass, Setting, Test, Workload,
+    };
     use overlane_lab::watch::Event;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -299,11 +331,72 @@ mod tests {
         }
     }
 
+    /// A cell whose machines move over so many links.
+    fn moving(links: u32) -> CellKey {
+        let group = GroupKey {
+            workload: Workload {
+                test: Test::Migration,
+                bytes: 64,
+                instances: 1,
+                buffer_bytes: None,
+                rate_pps: None,
+                rate_mbps: None,
+                search: None,
+                migration: Some(Moving {
+                    dirty_percent: 40,
+                    dirty_mib_per_second: 20,
+                    links,
+                    postcopy: false,
+                }),
+            },
+            setting: Setting {
+                mtu_class: MtuClass::Jumbo,
+                offload: false,
+                pairs: 2,
+                guests: GuestKind::Qemu,
+                guest_memory_mib: Some(256),
+                ..Setting::default()
+            },
+        };
+        group.cell(BackendName::OverlaneVxlan)
+    }
+
+    #[test]
+    fn machines_on_their_way_fit_a_small_terminal_and_less_is_better() {
+        let mut state = State::default();
+        for (links, seconds) in [(1, 2.0), (2, 1.5)] {
+            state.begin(Sampling {
+                cell: moving(links),
+                round: 3,
+                rounds: 8,
+                seconds: 0.6,
+            });
+            state.remember(seconds);
+            state.results.push(Outcome {
+                cell: moving(links),
+                values: vec![seconds],
+                last: format!("{seconds:.2} s · 74 ms · 254 ms"),
+            });
+        }
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| draw(&state, false, frame)).unwrap();
+        let text = terminal.backend().to_string();
+        for part in [
+            "overlane-vxlan  round 3 of 8 · back: 2 machines of 256 MiB, 2 links",
+            "MTU 9000, precopy, offload off, 40 % written at 20 MiB/s",
+            "migration time, a sample a column",
+            "overlane-vxlan 9000, 2 links, offload",
+            "1.50 s · 74 ms · 254 ms  100 %",
+            "133 %",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
     #[test]
     fn another_group_begins_with_an_empty_table() {
         let mut state = State {
-            results: vec![("bridge".to_owned(), vec![1.0], "1".to_owned())],
-            group: "something else".to_owned(),
+            test: Some(Test::UdpRr),
             ..State::default()
         };
         state.history.push_back(5.0);
@@ -324,6 +417,11 @@ mod tests {
                 setting: Setting::default(),
             },
         };
+        state.results.push(Outcome {
+            cell,
+            values: vec![1.0],
+            last: "1".to_owned(),
+        });
         state.begin(Sampling {
             cell,
             round: 0,
