@@ -90,7 +90,7 @@ def test_a_machine_that_writes_faster_than_the_cable_carries_fails_its_cell(tmp_
     with Study(machines(tmp_path, "bridge", dirty_mib_per_second=[200]), tmp_path / "result") as study:
         study.until(begun(study), "a machine and the other host")
         shape(study, "link0", "80mbit")
-        assert study.end(200) == 0, study.text()
+        assert study.end(200) == 1, study.text()
         (cell,) = study.result.cells
         assert cell["status"] == "failed" and "40 s" in cell["reason"], cell["reason"]
 

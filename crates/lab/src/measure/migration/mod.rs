@@ -222,25 +222,13 @@ fn wrongly_delivered(report: &vm::GuestReport) -> Option<String> {
         .then(|| format!("{udp_duplicates} datagrams and {duplicate_frames} frames came twice"))
 }
 
-/// Why a machine did not move, and how far it was.
+/// Why a machine did not move, and where it is.
 fn words(machine: &str, stopped: &vm::Stopped) -> String {
-    let vm::Stopped {
-        reason,
-        last,
-        guest,
-    } = stopped;
-    let mib = |bytes: u64| bytes >> 20;
-    let end = match guest {
+    let end = match stopped.guest {
         vm::Guest::AtSource => "it runs on where it was",
         vm::Guest::Lost => "it is lost",
     };
-    format!(
-        "{machine}: {reason}; after {} rounds {} MiB were sent and {} MiB were left, and it wrote {} MiB/s; {end}",
-        last.rounds,
-        mib(last.transferred_bytes),
-        mib(last.remaining_bytes),
-        mib(last.dirty_bytes_per_second)
-    )
+    format!("{machine}: {}; {end}", stopped.reason)
 }
 
 /// How fast the machine's program wrote memory between two reports, by the machine's own clock.
