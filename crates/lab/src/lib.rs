@@ -23,13 +23,10 @@ mod relay;
 mod run;
 mod session;
 mod topology;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "the study of live migration will use it"
-    )
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the study of live migration will use it"
 )]
 mod vm;
 
