@@ -263,7 +263,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Has no way back, and needs none: these ports are not here yet, so the connections are nobody's.
+    /// Has no way back, and needs none: the connections are nobody's.
     fn forget_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
         self.journal.before()?;
         Ok(connections::forget_of(self.maps, ports)?)

@@ -116,25 +116,38 @@ pub fn import(
     }
     let data_path = DataPath::embedded()?;
     let taker = Taker::load(&data_path, &paths::map_set(host, &state.map_signature))?;
+    let port = (here.port.switch_id, here.port.key);
     let now = Clock::now()?.monotonic_ns;
-    let mut without_place = 0;
+    take_all(moved, port, now, &mut done, |entry| Ok(taker.take(entry)?))?;
+    Ok(done)
+}
+
+/// Gives each to the port with this switch and key, and counts what becomes of it.
+fn take_all(
+    moved: &MovedConnections,
+    port: (u32, u16),
+    now: u64,
+    done: &mut Import,
+    mut take: impl FnMut(&ConnectionEntry) -> Result<Taken, HostError>,
+) -> Result<(), HostError> {
+    let mut left_out = 0;
     for connection in &moved.connections {
-        let entry = entry(connection, (here.port.switch_id, here.port.key), now);
+        let entry = entry(connection, port, now);
         if entry.is_expired(now) {
             done.expired += 1;
             continue;
         }
-        match taker.take(&entry)? {
+        match take(&entry)? {
             Taken::Kept => done.taken += 1,
             Taken::There => done.there += 1,
-            Taken::Full => without_place += 1,
+            Taken::Full => left_out += 1,
         }
     }
-    match without_place {
-        0 => Ok(done),
+    match left_out {
+        0 => Ok(()),
         _ => Err(HostError::ConnectionsFull {
-            host: host.to_owned(),
-            left_out: without_place,
+            host: done.host.clone(),
+            left_out,
             all: moved.connections.len(),
         }),
     }
@@ -179,5 +192,77 @@ impl<'a> Here<'a> {
             return Err(differs("MAC", file, here));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use overlane_model::{MovedConnection, MovedMarks, MovedState};
+
+    use super::*;
+
+    /// Datagrams from local ports on, each as many seconds silent as its port says.
+    fn silent_for(seconds: &[u16]) -> MovedConnections {
+        let connection = |&seconds: &u16| MovedConnection {
+            protocol: 17,
+            local: IpAddr::from([198, 18, 100, 1]),
+            peer: IpAddr::from([198, 18, 100, 2]),
+            marks: MovedMarks::Ports(seconds, 53),
+            begun_by_peer: false,
+            adopted: false,
+            answered: true,
+            state: MovedState::Established,
+            age_ms: u64::from(seconds) * 1000,
+            idle_ms: u64::from(seconds) * 1000,
+            tcp: None,
+        };
+        MovedConnections {
+            port: "web1".parse().unwrap(),
+            switch: SwitchId::from_number(5001).unwrap(),
+            mac: "02:00:00:00:00:01".parse().unwrap(),
+            connections: seconds.iter().map(connection).collect(),
+        }
+    }
+
+    #[test]
+    fn what_became_of_each_is_counted() {
+        let mut done = Import::default();
+        let now = 10_000_000_000_000;
+        let moved = silent_for(&[1, 2, 3, 180, 181]);
+        let taken = take_all(&moved, (5001, 7), now, &mut done, |entry| {
+            assert_eq!((entry.key.switch_id, entry.key.key), (5001, 7));
+            Ok(match u16::from_be(entry.key.local_port) {
+                2 => Taken::There,
+                _ => Taken::Kept,
+            })
+        });
+        taken.unwrap();
+        assert_eq!((done.taken, done.there, done.expired), (3, 1, 1));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted_and_the_rest_is_kept() {
+        let mut done = Import {
+            host: "h2".into(),
+            ..Import::default()
+        };
+        let mut places = 2;
+        let moved = silent_for(&[1, 2, 3, 4, 5]);
+        let taken = take_all(&moved, (5001, 7), 10_000_000_000_000, &mut done, |_| {
+            places -= 1;
+            Ok(match places {
+                0.. => Taken::Kept,
+                _ => Taken::Full,
+            })
+        });
+        let error = taken.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "3 of 5 connections have no place on host h2: its table is full; the others go on"
+        );
+        assert!(error.help().unwrap().contains("import again"));
+        assert_eq!(done.taken, 2);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) enum Step {
     Promiscuous { device: String, on: bool },
     /// Let the kernel keep a neighbour resolved.
     Manage(NextHop),
-    /// Forget what is left of the connections of ports (switch and key) that come to this host.
+    /// Forget what is left of connections under the keys of ports (switch and key) that have come to this host.
     ForgetConnections(BTreeSet<(u32, u16)>),
     /// Write entries, new or changed.
     Put { table: Table, entries: Vec<Entry> },
@@ -151,6 +151,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         plan.steps.push(Step::OpenDetours);
     }
     plan_deletions(target, current, &links, &mut plan);
+    entries::forget_replaced(target, current, &mut plan);
     plan.changes = words::changes(target, current, &plan, &fresh);
     plan
 }

@@ -71,4 +71,12 @@ fn a_port_that_comes_begins_without_connections_and_takes_those_that_come_with_i
     let done = import(&late).unwrap();
     assert_eq!((done.taken, done.there, done.expired), (0, 0, 1));
     assert_eq!(connections(&host), 0);
+    // Another port takes the key and the device in one go.
+    assert_eq!(import(&moved).unwrap().taken, 1);
+    let another = here
+        .replace("web1: {", "web8: {")
+        .replace("[web1]", "[web8]")
+        .replace("02:00:00:00:00:01", "02:00:00:00:00:08");
+    world.apply(&another, 1).unwrap();
+    assert_eq!(connections(&host), 0);
 }

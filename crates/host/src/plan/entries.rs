@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::abi;
 use overlane_ebpf::counters::{Counted, Moves};
-use overlane_ebpf::tables::{Entries, Table, is_of_generation, rules_generation};
+use overlane_ebpf::tables::{Contents, Entries, Table, is_of_generation, rules_generation};
 use zerocopy::FromBytes;
 
 use super::{Entry, Fresh, Plan, Step, Target};
@@ -120,21 +120,36 @@ fn discard_leftovers(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     }
 }
 
-/// A port that comes to this host begins without connections: those under its key are of an earlier stay, or of
-/// another port.
+/// A port that comes to this host begins without connections: those under its key are of an earlier stay.
 fn forget_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
-    let Some(is) = current.contents.get(&Table::PortKeys) else {
-        return;
-    };
-    let should = &target.contents[&Table::PortKeys];
-    let come = should.keys().filter(|key| !is.contains_key(*key));
-    let come = come.filter_map(|key| abi::PortKey::read_from_bytes(key).ok());
-    let come: BTreeSet<_> = come
-        .filter_map(|port| Some((port.switch_id, u16::try_from(port.key).ok()?)))
-        .collect();
-    if !come.is_empty() {
-        plan.steps.push(Step::ForgetConnections(come));
+    let (should, is) = (macs(target.contents), macs(&current.contents));
+    let come = should.keys().filter(|port| !is.contains_key(*port));
+    push_forget(come.copied().collect(), plan);
+}
+
+/// So does one that has taken another one's key; what that one had is its own until it is gone.
+pub(super) fn forget_replaced(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let (should, is) = (macs(target.contents), macs(&current.contents));
+    let is_another = |port, mac| is.get(port).is_some_and(|was| was != mac);
+    let replaced = should.iter().filter(|(port, mac)| is_another(port, *mac));
+    push_forget(replaced.map(|(port, _)| *port).collect(), plan);
+}
+
+fn push_forget(ports: BTreeSet<PortId>, plan: &mut Plan) {
+    if !ports.is_empty() && !plan.new_set {
+        plan.steps.push(Step::ForgetConnections(ports));
     }
+}
+
+/// Switch and key of a port.
+type PortId = (u32, u16);
+
+fn macs(contents: &Contents) -> BTreeMap<PortId, abi::MacBytes> {
+    let ports = contents.get(&Table::Ports).into_iter().flatten();
+    let ports = ports.filter_map(|(_, value)| abi::Port::read_from_bytes(value).ok());
+    ports
+        .map(|port| ((port.switch_id, port.key), port.mac))
+        .collect()
 }
 
 pub(super) fn plan_deletions(target: &Target<'_>, current: &Current, plan: &mut Plan) {
