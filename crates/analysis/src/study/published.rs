@@ -140,7 +140,7 @@ fn study_c() {
     );
     expect("jumbo-migration", 1, &[("1500", [50.0]), ("9000", [40.0])]);
     let method = Study::shipped("jumbo-migration").unwrap().method.join(" ");
-    assert!(method.contains("Live migration comes later"));
+    assert!(method.contains("Live migration: QEMU runs the virtual machines"));
 }
 
 #[test]
@@ -280,10 +280,11 @@ fn ratios_are_of_published_figures() {
             };
             let said = |selector: &Selector, figure: f64| match ratio.metric.as_str() {
                 "rate_pps" => frames(selector, figure),
-                // In words: a third; and a gain in per cent.
+                // In words: a third; and a gain in per cent: more of a figure, less of a time.
                 "underlay_rate_pps" => [1.0, 3.0].contains(&figure),
                 _ if study.name == "jumbo-migration" => {
-                    figure == 100.0 || figures.contains(&(figure - 100.0))
+                    let gain = figures.contains(&(figure - 100.0).abs());
+                    figure == 100.0 || gain || figures.contains(&figure)
                 }
                 _ => figures.contains(&figure),
             };

@@ -381,6 +381,31 @@ mod tests {
     }
 
     #[test]
+    fn only_postcopy_has_a_column_of_pages_asked_for() {
+        let columns = |run: &crate::record::Run| -> Vec<String> {
+            let analysis = Analysis::of(run);
+            let report = Report::of(&analysis);
+            let cells: Vec<_> = analysis.cells.iter().take(3).collect();
+            let table = times(&report, &cells, "");
+            let fits = |row: &Row| row.cells.len() == table.columns.len();
+            assert!(table.rows.iter().all(fits));
+            table
+                .columns
+                .into_iter()
+                .map(|column| column.title)
+                .collect()
+        };
+        let mut run = fixture::migrations();
+        assert!(!columns(&run).contains(&"Pages asked for".to_owned()));
+        for cell in &mut run.cells {
+            if let Some(moving) = &mut cell.key.group.workload.migration {
+                moving.postcopy = true;
+            }
+        }
+        assert!(columns(&run).contains(&"Pages asked for".to_owned()));
+    }
+
+    #[test]
     fn a_run_without_machines_has_no_section() {
         let run = fixture::guests();
         assert!(blocks(&Report::of(&Analysis::of(&run))).is_empty());
