@@ -32,6 +32,8 @@ pub struct Moved {
     pub pages_asked_for: u64,
     /// How fast its program wrote memory meanwhile.
     pub dirtied_mib_per_second: f64,
+    /// Frames to other machines that came to this one: a switch that learns floods what it knows no place for.
+    pub wrong_frames: u64,
     /// Datagrams to the machine and back.
     pub udp: Flow,
     /// Messages over one TCP connection to the machine and back.

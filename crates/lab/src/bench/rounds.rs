@@ -298,6 +298,9 @@ impl Bench<'_> {
             round,
             seconds,
         };
+        if matches!(&up.load, Load::Machines(machines) if machines.all.is_empty()) {
+            self.start_load_again(up)?;
+        }
         let watch = &mut *self.watch;
         match &mut up.load {
             Load::Traffic(agents) => measure::sample(

@@ -30,8 +30,8 @@ pub(super) struct Flows {
     stop: Arc<AtomicBool>,
     /// How much came back so far, of each.
     returned: [Arc<AtomicU64>; 2],
-    udp: JoinHandle<Result<Flow, String>>,
-    tcp: JoinHandle<Result<Flow, String>>,
+    /// UDP and TCP; none once they were waited for.
+    threads: Option<[JoinHandle<Result<Flow, String>>; 2]>,
 }
 
 impl Flows {
@@ -68,8 +68,7 @@ impl Flows {
             machine,
             stop,
             returned,
-            udp,
-            tcp,
+            threads: Some([udp, tcp]),
         })
     }
 
@@ -80,18 +79,29 @@ impl Flows {
     }
 
     /// Ends both: what the datagrams and the messages came to.
-    pub(super) fn stop(self) -> Result<[Flow; 2], LabError> {
+    pub(super) fn stop(mut self) -> Result<[Flow; 2], LabError> {
         self.stop.store(true, Ordering::Relaxed);
-        let machine = &self.machine;
-        let ended = [("UDP", self.udp), ("TCP", self.tcp)].map(|(name, thread)| {
-            let said = thread.join();
-            let said = said.unwrap_or_else(|_| Err("its thread ended".to_owned()));
+        let machine = self.machine.clone();
+        let end = |name: &str, thread: Option<JoinHandle<Result<Flow, String>>>| {
+            let said = thread.and_then(|thread| thread.join().ok());
+            let said = said.unwrap_or_else(|| Err("its thread ended".to_owned()));
             said.map_err(|reason| LabError::Generator {
                 reason: format!("the {name} flow to {machine}: {reason}"),
             })
-        });
-        let [udp, tcp] = ended;
+        };
+        let [udp, tcp] = match self.threads.take() {
+            Some([udp, tcp]) => [Some(udp), Some(tcp)],
+            None => [None, None],
+        };
+        let (udp, tcp) = (end("UDP", udp), end("TCP", tcp));
         Ok([udp?, tcp?])
+    }
+}
+
+impl Drop for Flows {
+    /// Nobody waits for them, and they end.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -67,8 +67,16 @@ pub(crate) fn talk(session: &Session, pair: &Pair) -> Result<(), LabError> {
     ended.map(drop)
 }
 
-/// Takes a sample.
+/// Takes a sample. After an error the machines are gone: some may have moved, and others not.
 pub(crate) fn sample(place: &mut Place<'_>, request: &Request) -> Result<Taken, LabError> {
+    let taken = take(place, request);
+    if taken.is_err() {
+        place.machines.all.clear();
+    }
+    taken
+}
+
+fn take(place: &mut Place<'_>, request: &Request) -> Result<Taken, LabError> {
     let group = request.cell.group;
     let Some(moving) = group.workload.migration else {
         return Err(LabError::Migration {
@@ -77,11 +85,6 @@ pub(crate) fn sample(place: &mut Place<'_>, request: &Request) -> Result<Taken, 
     };
     let home = usize::from(request.round % 2 == 1);
     let (session, topology) = (place.session, place.topology);
-    if place.machines.all.len() != topology.pairs.len() {
-        return Err(LabError::Migration {
-            reason: "the machines of this network could not be started again".to_owned(),
-        });
-    }
     place.machines.resume(session)?;
     if place.machines.host != home {
         // A round that was taken again left them on the other side.
@@ -133,8 +136,9 @@ pub(crate) fn sample(place: &mut Place<'_>, request: &Request) -> Result<Taken, 
         .collect::<Result<Vec<_>, _>>()?;
     let reports = place.reports()?;
     place.machines.pause(session)?;
+    let floods = !topology.backend.is_overlane();
     for (pair, report) in topology.pairs.iter().zip(&reports) {
-        if let Some(wrong) = wrongly_delivered(report) {
+        if let Some(wrong) = wrongly_delivered(report, floods) {
             return Err(LabError::VirtualMachine {
                 name: pair.sender.node.place.clone(),
                 reason: wrong,
@@ -148,7 +152,10 @@ pub(crate) fn sample(place: &mut Place<'_>, request: &Request) -> Result<Taken, 
         .enumerate()
         .map(|(index, ((switch, figures), flows))| {
             let rate = written_between(written.get(index), written_after.get(index));
-            moved(*switch, figures, flows, rate)
+            Moved {
+                wrong_frames: reports.get(index).map_or(0, |report| report.wrong_frames),
+                ..moved(*switch, figures, flows, rate)
+            }
         });
     let migration = Migration {
         back: home == 1,
@@ -202,8 +209,9 @@ pub(crate) fn sample(place: &mut Place<'_>, request: &Request) -> Result<Taken, 
     })
 }
 
-/// What a machine was sent that it should not have got.
-fn wrongly_delivered(report: &vm::GuestReport) -> Option<String> {
+/// What a machine was sent that it should not have got. A switch that learns `floods` what is for a machine that it has not
+/// heard of yet.
+fn wrongly_delivered(report: &vm::GuestReport, floods: bool) -> Option<String> {
     let vm::GuestReport {
         udp_duplicates,
         duplicate_frames,
@@ -211,7 +219,7 @@ fn wrongly_delivered(report: &vm::GuestReport) -> Option<String> {
         wrong_mac,
         ..
     } = report;
-    if *wrong_frames > 0 {
+    if *wrong_frames > 0 && !floods {
         let to = wrong_mac.as_deref().unwrap_or("somebody else");
         return Some(format!(
             "{wrong_frames} frames came that are another's, the first to {to}"
@@ -253,6 +261,7 @@ fn moved(switch: Duration, figures: &vm::Figures, [udp, tcp]: [Flow; 2], rate: f
         dirty_rounds: figures.rounds,
         pages_asked_for: figures.postcopy_requests,
         dirtied_mib_per_second: rate,
+        wrong_frames: 0,
         udp,
         tcp,
     }
