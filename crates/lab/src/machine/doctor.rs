@@ -7,6 +7,7 @@ use crate::machine::spinner::{self, TOLERANCE_POINTS};
 use crate::machine::{cpus, environment};
 use crate::session::Session;
 use crate::session::process::own_program;
+use crate::vm::{self, Accelerator, Images};
 use crate::{backends, relay};
 use nix::unistd::geteuid;
 use overlane_analysis::record::{BackendName, Family, FarEnd, Feature, Setting};
@@ -261,6 +262,7 @@ fn tried(quick: &[BackendName]) -> Result<Vec<DoctorItem>, LabError> {
         Err(error) => return Err(error),
     };
     let mut items = vec![virtual_machines(relay::check(&session)?)];
+    items.extend(migration(&session)?);
     for name in BackendName::ALL {
         let what = format!("network {name}");
         items.push(match backends::check(&session, name)? {
@@ -304,6 +306,42 @@ fn virtual_machines(missing: Option<String>) -> DoctorItem {
              containers run without it",
         ),
     }
+}
+
+/// What real virtual machines need, for the study of their live migration: one is booted, where KVM has to be tried.
+fn migration(session: &Session) -> Result<Vec<DoctorItem>, LabError> {
+    if let Some(missing) = vm::missing(session, None)? {
+        return Ok(vec![no_migration(missing.what, &missing.help)]);
+    }
+    match Images::prepare(session, None) {
+        Ok(images) => Ok(with_migration(&images)),
+        Err(LabError::Interrupted) => Err(LabError::Interrupted),
+        Err(error) => Ok(vec![no_migration(error.to_string(), "")]),
+    }
+}
+
+/// All other studies run without.
+fn no_migration(what: String, help: &str) -> DoctorItem {
+    item("live migration", DoctorState::Limited, what, help)
+}
+
+fn with_migration(images: &Images) -> Vec<DoctorItem> {
+    let ok = |what, detail| item(what, DoctorState::Ok, detail, "");
+    let kernel = format!("Linux {}", images.kernel.release);
+    let accelerator = images.accelerator.to_string();
+    vec![
+        ok("live migration: QEMU", images.version.clone()),
+        ok("live migration: guest kernel", kernel),
+        match images.accelerator {
+            Accelerator::Kvm => ok("live migration: accelerator", accelerator),
+            Accelerator::Emulation => item(
+                "live migration: accelerator",
+                DoctorState::Limited,
+                accelerator,
+                "no KVM here boots the guest's kernel: figures are of one switch against another, not of real machines",
+            ),
+        },
+    ]
 }
 
 #[cfg(test)]

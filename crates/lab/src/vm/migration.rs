@@ -7,6 +7,7 @@ use super::qmp::Event;
 use crate::error::LabError;
 use crate::session::Session;
 use serde_json::{Value, json};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 const SETTLE: Duration = Duration::from_secs(20);
 /// Until the source runs again after a migration that failed.
 const GO_ON: Duration = Duration::from_secs(20);
+/// Until a destination that refuses has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The round after which post-copy may begin: the memory was sent once.
 const POSTCOPY_ROUNDS: u64 = 2;
 
@@ -337,22 +340,17 @@ impl<'a> Migration<'a> {
                 ),
             },
         };
-        if !matches!(self.phase, Phase::GivenUp(_))
-            && let Err(error) = self.destination.look_after()
-        {
-            reason = format!("{reason}; {error}");
+        if !matches!(self.phase, Phase::GivenUp(_)) {
+            // Why a destination refuses it says as it ends.
+            let end = Instant::now() + LAST_WORDS;
+            while !self.destination.has_ended() && Instant::now() < end {
+                self.session.interrupts.wait(Duration::from_millis(10))?;
+            }
+            if let Err(error) = self.destination.look_after() {
+                reason = format!("{reason}; {error}");
+            }
         }
-        let Sample {
-            rounds,
-            remaining_bytes,
-            dirty_bytes_per_second,
-            ..
-        } = self.last;
-        reason = format!(
-            "{reason} (round {rounds}, {} MiB left, the guest writes {} MiB/s)",
-            remaining_bytes >> 20,
-            dirty_bytes_per_second >> 20
-        );
+        reason = format!("{reason} ({})", self.last);
         let end = Instant::now() + GO_ON;
         let mut asked = false;
         while Instant::now() < end {
@@ -448,6 +446,22 @@ impl Sample {
             dirty_bytes_per_second: number("dirty-pages-rate")
                 * ram["page-size"].as_u64().unwrap_or(4096),
         })
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "round {}, {} MiB left",
+            self.rounds,
+            self.remaining_bytes >> 20
+        )?;
+        match self.dirty_bytes_per_second >> 20 {
+            // Not known before the second round.
+            0 => Ok(()),
+            mib => write!(f, ", the guest writes {mib} MiB/s"),
+        }
     }
 }
 

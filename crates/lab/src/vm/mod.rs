@@ -20,6 +20,8 @@ mod migration;
 mod qemu;
 mod qmp;
 #[cfg(test)]
+mod scripted;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use guest::GuestReport;
