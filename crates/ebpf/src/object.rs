@@ -151,7 +151,21 @@ impl<'a> DataPath<'a> {
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
     ) -> Result<Loaded, EbpfError> {
-        self.load_with(programs, pins, &[], &[])
+        match pins {
+            Some(pins) if programs.is_empty() => Ok(Loaded {
+                programs: BTreeMap::new(),
+                maps: self.open(pins)?,
+            }),
+            pins => self.load_with(programs, pins, &[], &[]),
+        }
+    }
+
+    /// The maps that are pinned in a folder.
+    fn open(&self, pins: &Path) -> Result<MapSet, EbpfError> {
+        MapSet::open(pins, &self.layouts)?.ok_or_else(|| EbpfError::Missing {
+            kind: "map set",
+            name: pins.display().to_string(),
+        })
     }
 
     /// Loads all programs for [`TestRun`](crate::test_run::TestRun): they take device, tag and clock from
@@ -195,10 +209,7 @@ impl<'a> DataPath<'a> {
             .map(|&program| Ok((program, load_program(&mut ebpf, program)?)));
         let programs = programs.collect::<Result<_, EbpfError>>()?;
         let maps = match pins {
-            Some(dir) => MapSet::open(dir, &self.layouts)?.ok_or_else(|| EbpfError::Missing {
-                kind: "map set",
-                name: dir.display().to_string(),
-            })?,
+            Some(dir) => self.open(dir)?,
             None => self.new_maps(&ebpf)?,
         };
         Ok(Loaded { programs, maps })
@@ -221,6 +232,11 @@ impl<'a> DataPath<'a> {
 }
 
 impl Loaded {
+    /// Takes a program in that runs already, of the same build and with the same maps.
+    pub fn take_in(&mut self, program: Program, running: HeldProgram) {
+        self.programs.insert(program, running);
+    }
+
     /// One of the programs.
     pub fn program(&self, program: Program) -> Result<&HeldProgram, EbpfError> {
         self.programs

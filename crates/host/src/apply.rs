@@ -11,7 +11,7 @@ use overlane_ebpf::abilities;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::preflight::OLDEST_TESTED;
 use overlane_ebpf::tables::encode_beside;
-use overlane_ebpf::{DataPath, EbpfError, Loaded};
+use overlane_ebpf::{DataPath, EbpfError, HeldProgram, Loaded};
 use overlane_model::Tables;
 use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
@@ -195,7 +195,7 @@ impl Job<'_> {
         report: &mut Report,
     ) -> Result<(), HostError> {
         // The verifier speaks before anything is changed.
-        let needed = plan.new_set || !plan.load.is_empty();
+        let needed = plan.new_set || !plan.load.is_empty() || !plan.running.is_empty();
         let loaded = needed.then(|| load(target, plan)).transpose()?;
         let maps = match (&loaded, &current.maps) {
             (_, Some(maps)) if !plan.new_set => maps,
@@ -307,7 +307,10 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
     let pins = (!plan.new_set).then_some(pins.as_path());
     let log = paths::verifier_log(host);
     match target.data_path.load(&plan.load, pins) {
-        Ok(loaded) => {
+        Ok(mut loaded) => {
+            for (&program, &id) in &plan.running {
+                loaded.take_in(program, HeldProgram::by_id(id)?);
+            }
             let _ = fs::remove_file(log);
             Ok(loaded)
         }

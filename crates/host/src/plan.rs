@@ -105,6 +105,8 @@ pub(crate) struct Plan {
     pub(crate) changes: Vec<Change>,
     /// Programs that links need anew.
     pub(crate) load: BTreeSet<Program>,
+    /// Programs that are attached elsewhere and are attached again, by their numbers: the kernel has verified them.
+    pub(crate) running: BTreeMap<Program, u32>,
     /// The maps are new.
     pub(crate) new_set: bool,
     /// Which counters get another number.
@@ -129,6 +131,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         cleanups: Vec::new(),
         changes: Vec::new(),
         load: BTreeSet::new(),
+        running: BTreeMap::new(),
         new_set: current.maps.is_none(),
         moves: entries::moves(target, current),
     };
@@ -317,7 +320,9 @@ fn plan_links(
         match alive {
             Some(info) => {
                 let known = same_build.and_then(|state| state.programs.get(&name).copied());
-                if known != Some(info.program_id) {
+                if known == Some(info.program_id) {
+                    plan.running.insert(program, info.program_id);
+                } else {
                     plan.load.insert(program);
                     plan.steps.push(Step::Replace {
                         program,
@@ -333,6 +338,8 @@ fn plan_links(
         }
         names.insert(name);
     }
+    let (load, running) = (&mut plan.load, &mut plan.running);
+    running.retain(|program, _| load.remove(program));
     names
 }
 
