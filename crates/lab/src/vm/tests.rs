@@ -4,6 +4,7 @@
 use super::*;
 use crate::topology::Node;
 use nix::sys::signal::{Signal, kill};
+use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, geteuid};
 use overlane_net::Netlink;
 use overlane_net::tap::Tap;
@@ -482,6 +483,17 @@ fn a_source_that_dies_is_named() {
     let Some(world) = World::make() else { return };
     let source = world.boot(1);
     let destination = world.incoming(1);
+    // A guest without orders waits: what is left is its kernel's clock, and QEMU.
+    let used = |pid: i32| {
+        let clock = clock_getcpuclockid(Pid::from_raw(pid)).and_then(clock_gettime);
+        Duration::from(clock.unwrap())
+    };
+    let pid = source.pid().cast_signed();
+    let before = used(pid);
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = used(pid) - before;
+    eprintln!("idle for 2 s: {idle:?} of CPU time");
+    assert!(idle < Duration::from_millis(600), "{idle:?}");
     source.pause(&world.session).unwrap();
     assert_eq!(source.status(&world.session).unwrap(), "paused");
     source.resume(&world.session).unwrap();
