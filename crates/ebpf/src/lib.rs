@@ -28,5 +28,6 @@ pub mod tables;
 pub mod test_run;
 
 pub use error::EbpfError;
+pub use links::HeldProgram;
 pub use object::{DataPath, Loaded, Program};
 pub use sys::{Layout, LinkInfo, ProgramSize};

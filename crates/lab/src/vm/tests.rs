@@ -1,9 +1,9 @@
-//! Machines that boot, move, and fail to. They need root, QEMU and a kernel (`OVERLANE_GUEST_KERNEL` names a folder with
-//! one); without, they say so and are skipped.
+//! Machines that boot, move, and fail to. They need root, QEMU and a kernel, and a minute or two: `scripts/vm-tests` runs them.
 
 use super::*;
 use crate::topology::Node;
 use nix::sys::signal::{Signal, kill};
+use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, geteuid};
 use overlane_net::Netlink;
 use overlane_net::tap::Tap;
@@ -260,6 +260,7 @@ fn kill_hard(machine: &Machine) {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn two_machines_move_at_once() {
     let Some(world) = World::make() else { return };
     let session = &world.session;
@@ -313,6 +314,7 @@ fn two_machines_move_at_once() {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn a_machine_moves_there_and_back() {
     let Some(world) = World::make() else { return };
     let mut machine = world.boot(1);
@@ -344,6 +346,7 @@ fn a_machine_moves_there_and_back() {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn channels_share_two_links() {
     let Some(world) = World::make() else { return };
     let source = world.boot(1);
@@ -367,6 +370,7 @@ fn channels_share_two_links() {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn post_copy_is_switched_over_too() {
     let Some(world) = World::make() else { return };
     let source = world.boot(1);
@@ -400,6 +404,7 @@ fn post_copy_is_switched_over_too() {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn a_guest_outlives_migrations_that_fail() {
     let Some(world) = World::make() else { return };
     let session = &world.session;
@@ -478,10 +483,22 @@ fn a_guest_outlives_migrations_that_fail() {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn a_source_that_dies_is_named() {
     let Some(world) = World::make() else { return };
     let source = world.boot(1);
     let destination = world.incoming(1);
+    // A guest without orders waits: what is left is its kernel's clock, and QEMU.
+    let used = |pid: i32| {
+        let clock = clock_getcpuclockid(Pid::from_raw(pid)).and_then(clock_gettime);
+        Duration::from(clock.unwrap())
+    };
+    let pid = source.pid().cast_signed();
+    let before = used(pid);
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = used(pid) - before;
+    eprintln!("idle for 2 s: {idle:?} of CPU time");
+    assert!(idle < Duration::from_millis(600), "{idle:?}");
     source.pause(&world.session).unwrap();
     assert_eq!(source.status(&world.session).unwrap(), "paused");
     source.resume(&world.session).unwrap();
@@ -512,6 +529,7 @@ fn a_source_that_dies_is_named() {
 const VICTIM: &str = "OVERLANE_TEST_VICTIM";
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn no_machine_outlives_its_run() {
     if std::env::var_os(VICTIM).is_some() {
         let Some(world) = World::make() else { return };
@@ -569,6 +587,7 @@ fn is_qemu(pid: u32) -> bool {
 }
 
 #[test]
+#[ignore = "boots virtual machines: scripts/vm-tests"]
 fn a_machine_that_cannot_be_is_an_error_with_qemus_words() {
     let Some(world) = World::make() else { return };
     let spec = world.spec(1);
