@@ -24,6 +24,8 @@ pub struct Moved {
     pub downtime_ms: f64,
     /// How much of that the network's switching took.
     pub switch_ms: f64,
+    /// Before the first page was sent, as QEMU says.
+    pub setup_ms: f64,
     /// Memory and state that was sent, as QEMU says.
     pub transferred_bytes: u64,
     /// How often QEMU went through the memory for what had changed.

@@ -105,6 +105,8 @@ mod tests {
             total_ms: 2000.0,
             downtime_ms,
             switch_ms: 3.0,
+            setup_ms: 0.0,
+            wrong_frames: 0,
             transferred_bytes: 1,
             dirty_rounds: 3,
             pages_asked_for: 0,

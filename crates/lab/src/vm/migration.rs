@@ -41,7 +41,7 @@ pub(crate) struct Options {
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
     /// It goes on.
-    Running(Sample),
+    Running,
     /// The guest stands at the source until [`Migration::switch`].
     ReadyToSwitch,
     /// The guest runs at the destination.
@@ -68,15 +68,9 @@ pub(crate) struct Figures {
     pub(crate) total_ms: u64,
     pub(crate) downtime_ms: u64,
     pub(crate) setup_ms: u64,
-    /// All that was sent, and of it what went through channels for pages.
+    /// All that was sent.
     pub(crate) transferred_bytes: u64,
-    pub(crate) multifd_bytes: u64,
     pub(crate) rounds: u64,
-    /// Pages sent, and pages told to be zero.
-    pub(crate) normal_pages: u64,
-    pub(crate) zero_pages: u64,
-    /// QEMU's own speed, in Mbit/s.
-    pub(crate) mbps: f64,
     /// Pages that the guest waited for at the destination.
     pub(crate) postcopy_requests: u64,
     pub(crate) times: Times,
@@ -103,8 +97,6 @@ pub(crate) struct Times {
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped {
     pub(crate) reason: String,
-    /// How far it was.
-    pub(crate) last: Sample,
     pub(crate) guest: Guest,
 }
 
@@ -235,6 +227,12 @@ impl<'a> Migration<'a> {
         Ok(progress)
     }
 
+    /// How far it was when it was asked last.
+    #[cfg(test)]
+    pub(super) const fn last(&self) -> Sample {
+        self.last
+    }
+
     /// Hands the guest over. Only what is [`Progress::ReadyToSwitch`] can be.
     pub(crate) fn switch(&mut self) -> Result<(), LabError> {
         if !matches!(self.phase, Phase::Ready) {
@@ -291,7 +289,7 @@ impl<'a> Migration<'a> {
                 self.cancel(&format!("it did not converge within {seconds} s"))?;
             }
         }
-        Ok(Progress::Running(self.last))
+        Ok(Progress::Running)
     }
 
     /// The source is done: the guest must run at the destination.
@@ -317,7 +315,7 @@ impl<'a> Migration<'a> {
                 let times = self.times;
                 Ok(Progress::Completed(Box::new(Figures { times, ..figures })))
             }
-            _ if Instant::now() < end => Ok(Progress::Running(self.last)),
+            _ if Instant::now() < end => Ok(Progress::Running),
             Some(_) => {
                 let reason = format!("the source handed it over, and the destination is {status}");
                 Ok(self.stopped(reason, Guest::Lost))
@@ -368,11 +366,7 @@ impl<'a> Migration<'a> {
     }
 
     fn stopped(&self, reason: String, guest: Guest) -> Progress {
-        Progress::Failed(Box::new(Stopped {
-            reason,
-            last: self.last,
-            guest,
-        }))
+        Progress::Failed(Box::new(Stopped { reason, guest }))
     }
 }
 
@@ -466,6 +460,19 @@ impl fmt::Display for Sample {
 }
 
 impl Figures {
+    /// How long QEMU waited to be told that everything is switched over.
+    pub(crate) fn switch(&self) -> Duration {
+        let Times {
+            pre_switchover,
+            switched,
+            ..
+        } = self.times;
+        let waited = pre_switchover.zip(switched);
+        waited.map_or(Duration::ZERO, |(from, to)| {
+            to.saturating_duration_since(from)
+        })
+    }
+
     /// `None` while QEMU, which says "completed" before, has not filled them in.
     fn of(said: &Value, times: Times) -> Option<Self> {
         let ram = said.get("ram")?;
@@ -475,11 +482,7 @@ impl Figures {
             downtime_ms: said["downtime"].as_u64()?,
             setup_ms: said["setup-time"].as_u64().unwrap_or(0),
             transferred_bytes: number("transferred"),
-            multifd_bytes: number("multifd-bytes"),
             rounds: number("dirty-sync-count"),
-            normal_pages: number("normal"),
-            zero_pages: number("duplicate"),
-            mbps: ram["mbps"].as_f64().unwrap_or(0.0),
             postcopy_requests: number("postcopy-requests"),
             times,
         })

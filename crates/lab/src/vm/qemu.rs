@@ -257,6 +257,7 @@ impl Machine {
     }
 
     /// The process identifier of its QEMU.
+    #[cfg(test)]
     pub(crate) fn pid(&self) -> u32 {
         self.process.borrow().pid()
     }

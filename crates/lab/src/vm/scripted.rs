@@ -115,9 +115,8 @@ fn nothing_is_switched_before_it_is_asked_and_figures_are_waited_for() {
     let mut migration = Migration::begin(&session, &one.machine, &two.machine, options()).unwrap();
     let error = migration.switch().unwrap_err().to_string();
     assert!(error.contains("not ready"), "{error}");
-    let Progress::Running(sample) = migration.poll().unwrap() else {
-        panic!()
-    };
+    assert!(matches!(migration.poll().unwrap(), Progress::Running));
+    let sample = migration.last();
     assert_eq!((sample.rounds, sample.remaining_bytes), (1, 5 << 20));
     assert_eq!(sample.dirty_bytes_per_second, 2 << 20);
     assert_eq!(
@@ -130,7 +129,7 @@ fn nothing_is_switched_before_it_is_asked_and_figures_are_waited_for() {
     migration.switch().unwrap();
     for _ in 0..3 {
         // The device's state; then done without figures; then with, but the destination does not run yet.
-        assert!(matches!(migration.poll().unwrap(), Progress::Running(_)));
+        assert!(matches!(migration.poll().unwrap(), Progress::Running));
     }
     let Progress::Completed(figures) = migration.poll().unwrap() else {
         panic!()
@@ -139,10 +138,7 @@ fn nothing_is_switched_before_it_is_asked_and_figures_are_waited_for() {
         (figures.total_ms, figures.downtime_ms, figures.setup_ms),
         (700, 40, 2)
     );
-    assert_eq!(
-        (figures.rounds, figures.normal_pages, figures.zero_pages),
-        (3, 3, 4)
-    );
+    assert_eq!(figures.rounds, 3);
     assert!(
         figures.times.resumed > figures.times.switched,
         "{figures:?}"
@@ -213,7 +209,7 @@ fn what_does_not_converge_is_given_up_once() {
     };
     let mut migration = Migration::begin(&session, &one.machine, &two.machine, short).unwrap();
     for _ in 0..3 {
-        assert!(matches!(migration.poll().unwrap(), Progress::Running(_)));
+        assert!(matches!(migration.poll().unwrap(), Progress::Running));
     }
     let Progress::Failed(stopped) = migration.poll().unwrap() else {
         panic!()

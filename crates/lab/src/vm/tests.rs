@@ -57,7 +57,7 @@ impl World {
         let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let session = session()?;
         if let Some(missing) = missing(&session, None).unwrap() {
-            return skip(&missing.what);
+            panic!("{missing}");
         }
         let images = Images::prepare(&session, None).unwrap();
         let cpus = [session.cpus.host1.clone(), session.cpus.host2.clone()];
@@ -160,7 +160,7 @@ impl World {
             let mut ended = Vec::new();
             for migration in &mut *migrations {
                 match migration.poll().unwrap() {
-                    Progress::Running(_) => {}
+                    Progress::Running => {}
                     Progress::ReadyToSwitch => migration.switch().unwrap(),
                     progress => ended.push(progress),
                 }
@@ -363,7 +363,7 @@ fn channels_share_two_links() {
     let after = ["link1", "link2"].map(|link| world.sent_bytes(link));
     let sent = [after[0] - before[0], after[1] - before[1]];
     eprintln!("{figures:?}; bytes on the links: {sent:?}");
-    assert!(figures.multifd_bytes > 128 * MIB, "{figures:?}");
+    assert!(sent.iter().sum::<u64>() > 128 * MIB, "{sent:?}");
     let share = sent[0] as f64 / (sent[0] + sent[1]) as f64;
     assert!((0.25..0.75).contains(&share), "{share}");
     assert!(world.reaches(1));
@@ -440,7 +440,7 @@ fn a_guest_outlives_migrations_that_fail() {
     let destination = world.incoming(1);
     let mut migration = world.begin(&source, &destination, slow.clone());
     let end = Instant::now() + MIGRATED;
-    while !matches!(migration.poll().unwrap(), Progress::Running(sample) if sample.transferred_bytes > 10 * MIB)
+    while !matches!(migration.poll().unwrap(), Progress::Running if migration.last().transferred_bytes > 10 * MIB)
     {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_millis(5));

@@ -157,6 +157,7 @@ impl Side {
         loop {
             if over.is_none() && self.is_over() {
                 over = Some(Instant::now() + STRAGGLERS);
+                seen.look_at_the_gap();
             }
             match over {
                 Some(end) if Instant::now() >= end || seen.all_are_back() => break,
@@ -178,6 +179,9 @@ impl Side {
                     let number = read(got, self.size)
                         .ok_or("a datagram came back otherwise than it was sent")?;
                     seen.take(number)?;
+                    if over.is_none() {
+                        seen.look_at_the_gap();
+                    }
                     self.returned.store(seen.flow.returned, Ordering::Relaxed);
                 }
                 Err(error) if is_late(&error) => {}
@@ -186,7 +190,7 @@ impl Side {
                 Err(error) => return Err(format!("no datagram can be received: {error}")),
             }
         }
-        Ok(seen.end())
+        Ok(seen.flow)
     }
 
     /// One message after the other, each when the one before is back, and not before its time.
@@ -214,9 +218,10 @@ impl Side {
                 ));
             }
             seen.take(number)?;
+            seen.look_at_the_gap();
             self.returned.store(seen.flow.returned, Ordering::Relaxed);
         }
-        Ok(seen.end())
+        Ok(seen.flow)
     }
 }
 
@@ -257,10 +262,10 @@ impl Seen {
             return Err(format!("number {number} came back twice"));
         }
         self.flow.returned += 1;
-        self.look_at_the_gap();
         Ok(())
     }
 
+    /// Nothing came back since the last one, until now.
     fn look_at_the_gap(&mut self) {
         let gap = self.last.elapsed().as_millis();
         let gap = u64::try_from(gap).unwrap_or(u64::MAX);
@@ -270,14 +275,6 @@ impl Seen {
 
     fn all_are_back(&self) -> bool {
         self.flow.sent == self.flow.returned
-    }
-
-    /// The flow, with the time since the last answer where some are missing.
-    fn end(mut self) -> Flow {
-        if !self.all_are_back() {
-            self.look_at_the_gap();
-        }
-        self.flow
     }
 }
 
@@ -318,7 +315,6 @@ mod tests {
         assert!(seen.take(3).unwrap_err().contains("never sent"));
         seen.take(0).unwrap();
         assert!(!seen.all_are_back());
-        let flow = seen.end();
-        assert_eq!((flow.returned, flow.lost()), (2, 1));
+        assert_eq!((seen.flow.returned, seen.flow.lost()), (2, 1));
     }
 }

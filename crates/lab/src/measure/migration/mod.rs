@@ -25,7 +25,7 @@ use flows::Flows;
 use links::Links;
 use overlane_analysis::record::{Discard, Flow, Memory, Migration, Moved, Moving, Sample};
 use overlane_analysis::time;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Until the flows have had answers: the machine's first question for an address is in it.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -151,11 +151,11 @@ fn take(place: &mut Place<'_>, request: &Request) -> Result<Taken, LabError> {
         .iter()
         .zip(flows)
         .enumerate()
-        .map(|(index, ((switch, figures), flows))| {
+        .map(|(index, (figures, flows))| {
             let rate = written_between(written.get(index), written_after.get(index));
             Moved {
                 wrong_frames: reports.get(index).map_or(0, |report| report.wrong_frames),
-                ..moved(*switch, figures, flows, rate)
+                ..moved(figures, flows, rate)
             }
         });
     let migration = Migration {
@@ -253,11 +253,12 @@ fn written_between(before: Option<&vm::GuestReport>, after: Option<&vm::GuestRep
     }
 }
 
-fn moved(switch: Duration, figures: &vm::Figures, [udp, tcp]: [Flow; 2], rate: f64) -> Moved {
+fn moved(figures: &vm::Figures, [udp, tcp]: [Flow; 2], rate: f64) -> Moved {
     Moved {
         total_ms: figures.total_ms as f64,
         downtime_ms: figures.downtime_ms as f64,
-        switch_ms: switch.as_secs_f64() * 1e3,
+        setup_ms: figures.setup_ms as f64,
+        switch_ms: figures.switch().as_secs_f64() * 1e3,
         transferred_bytes: figures.transferred_bytes,
         dirty_rounds: figures.rounds,
         pages_asked_for: figures.postcopy_requests,
@@ -274,7 +275,7 @@ impl Place<'_> {
         &mut self,
         there: Vec<Machine>,
         moving: &Moving,
-    ) -> Result<Vec<(Duration, vm::Figures)>, LabError> {
+    ) -> Result<Vec<vm::Figures>, LabError> {
         let (session, topology) = (self.session, self.topology);
         let to = 1 - self.machines.host;
         let options = Options {
@@ -298,7 +299,6 @@ impl Place<'_> {
                 options.clone(),
             )?);
         }
-        let mut switched = vec![Duration::ZERO; under_way.len()];
         let mut done: Vec<Option<vm::Figures>> = vec![None; under_way.len()];
         let mut failed = None;
         while done.iter().any(Option::is_none) && failed.is_none() {
@@ -307,11 +307,9 @@ impl Place<'_> {
                     continue;
                 }
                 match migration.poll()? {
-                    Progress::Running(_) => {}
+                    Progress::Running => {}
                     Progress::ReadyToSwitch => {
-                        let began = Instant::now();
                         self.backend.take_over(session, topology, index, to)?;
-                        switched[index] = began.elapsed();
                         migration.switch()?;
                     }
                     Progress::Completed(figures) => done[index] = Some(*figures),
@@ -328,10 +326,7 @@ impl Place<'_> {
         }
         self.machines.all = there;
         self.machines.host = to;
-        Ok(switched
-            .into_iter()
-            .zip(done.into_iter().flatten())
-            .collect())
+        Ok(done.into_iter().flatten().collect())
     }
 
     fn reports(&self) -> Result<Vec<vm::GuestReport>, LabError> {

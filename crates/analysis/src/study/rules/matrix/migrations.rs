@@ -34,6 +34,11 @@ impl Group<'_> {
             self.each_within(key, values, &range, found);
         }
         axis(&self.key("postcopy"), &axes.postcopy, found);
+        if axes.postcopy.contains(&true) && axes.links.iter().any(|links| *links > 1) {
+            let message = "QEMU copies afterwards over one connection alone";
+            let help = "give postcopy a group with `links: [1]`";
+            found.push(Found::of(self.key("postcopy"), message, help));
+        }
         self.memory_holds_what_is_written(found);
         for setting in self.odd_machines() {
             if let Some(reason) = immobile(&setting) {
