@@ -27,11 +27,11 @@ pub const IDLE_SECONDS: f64 = 1.0;
 /// The trial that finds a search's largest load.
 const FREE_TRIAL_SECONDS: f64 = 0.6;
 /// Until a machine is up; those of one network start together, and those of one host share its CPUs.
-const BOOT_SECONDS: f64 = 6.0;
+const BOOT_SECONDS: f64 = 4.5;
 /// A migration: the flows before and after it, the process that the machine moves to, and its memory's way.
-const MIGRATION_SECONDS: f64 = 1.6;
+const MIGRATION_SECONDS: f64 = 1.4;
 /// What each MiB of memory that was ever written adds.
-const MIGRATION_SECONDS_PER_MIB: f64 = 0.006;
+const MIGRATION_SECONDS_PER_MIB: f64 = 0.0055;
 /// Loads that a search tries before it bisects: the highest, what came through of it, and one below.
 const FIRST_LOADS: f64 = 3.0;
 
