@@ -424,8 +424,6 @@ fn options_of_machines_change_those_that_move_and_no_other_group() {
         cells.collect()
     };
     let all = cells(&[
-        "--links",
-        "1,2",
         "--guest-memory",
         "512",
         "--dirty-rate",
@@ -440,7 +438,7 @@ fn options_of_machines_change_those_that_move_and_no_other_group() {
     ]);
     let (machines, guests): (Vec<_>, Vec<_>) =
         all.iter().partition(|cell| cell["test"] == "migration");
-    assert_eq!((machines.len(), guests.len()), (2 * 2 * 2, 2 * 2));
+    assert_eq!((machines.len(), guests.len()), (2 * 2, 2 * 2));
     for cell in &machines {
         assert_eq!(
             (&cell["guests"], &cell["inner"]),

@@ -44,7 +44,12 @@ type Dimension = fn(&GroupKey) -> String;
 /// All but the test, which every name begins with. Where one value is the usual one, only others are named.
 const DIMENSIONS: [Dimension; 21] = [
     |g| bytes(&g.workload),
-    |g| counted(g.workload.instances, "instance"),
+    |g| {
+        // A machine moves once at a time.
+        unusual(g.workload.migration.is_none(), || {
+            counted(g.workload.instances, "instance")
+        })
+    },
     |g| format!("MTU {}", mtu_of(g)),
     |g| offload(g.setting.offload).to_owned(),
     |g| unusual(g.workload.buffer_bytes.is_some(), || buffer(&g.workload)),

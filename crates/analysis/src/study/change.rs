@@ -183,6 +183,10 @@ impl GroupAxes {
         }
         if overrides.postcopy {
             self.postcopy = vec![true];
+            if overrides.links.is_none() {
+                // It has one connection.
+                self.links = vec![1];
+            }
         }
     }
 
