@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from laboratory import Study, alive, descendants, is_as_before, leftovers, settle, wait_for_the_dead
+from laboratory import (Study, alive, descendants, group, is_as_before, leftovers, settle, wait_for_the_dead,
+                        write_study)
 from net import run, wait_until
 from overlane import overlane
 
@@ -79,7 +80,9 @@ def test_cleanup_leaves_a_running_study_alone(tmp_path):
 def test_an_interrupted_study_cleans_up_itself(tmp_path):
     """Ctrl-C: the study ends by itself and keeps what it measured."""
     before = leftovers()
-    with quick(tmp_path) as study:
+    # A small one: a quick study builds its 24 networks first.
+    path = write_study(tmp_path, ["bridge", "overlane-vxlan"], [group("tcp_stream", 131072)], samples=50)
+    with Study(path, tmp_path / "result") as study:
         study.until(study.has_samples(1), "traffic")
         started = descendants(study.pid)
         assert any("traffic" in command for command in alive(started).values())

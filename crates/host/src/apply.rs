@@ -214,7 +214,7 @@ impl Job<'_> {
             closed: BTreeSet::new(),
         };
         let done = executor
-            .begin(current.state.as_ref())
+            .begin(current.state.as_ref(), plan.new_set)
             .and_then(|()| executor.run(plan, &mut report.notes))
             .and_then(|()| executor.forget())
             .and_then(|()| executor.finish());
@@ -306,10 +306,20 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
     let pins = paths::map_set(host, target.data_path.signature());
     let pins = (!plan.new_set).then_some(pins.as_path());
     let log = paths::verifier_log(host);
-    match target.data_path.load(&plan.load, pins) {
+    let (mut wanted, mut running) = (plan.load.clone(), Vec::new());
+    for (&program, &id) in &plan.running {
+        match HeldProgram::by_id(id) {
+            Ok(held) => running.push((program, held)),
+            // It went with its device since then.
+            Err(_) => {
+                wanted.insert(program);
+            }
+        }
+    }
+    match target.data_path.load(&wanted, pins) {
         Ok(mut loaded) => {
-            for (&program, &id) in &plan.running {
-                loaded.take_in(program, HeldProgram::by_id(id)?);
+            for (program, held) in running {
+                loaded.take_in(program, held);
             }
             let _ = fs::remove_file(log);
             Ok(loaded)

@@ -36,7 +36,11 @@ pub(crate) struct Executor<'a> {
 
 impl<'a> Executor<'a> {
     /// Marks the beginning: from here on a killed run is visible, and what it may leave is in the file.
-    pub(crate) fn begin(&mut self, before: Option<&State>) -> Result<(), HostError> {
+    pub(crate) fn begin(
+        &mut self,
+        before: Option<&State>,
+        is_new_set: bool,
+    ) -> Result<(), HostError> {
         let host = self.state.host.clone();
         for folder in [paths::pins(&host), paths::links(&host)] {
             if !folder.exists() {
@@ -60,6 +64,10 @@ impl<'a> Executor<'a> {
             ..self.state.clone()
         });
         mark.in_progress = true;
+        if is_new_set {
+            // Programs with the maps before are not those of the set that is pinned from now on.
+            mark.programs.clear();
+        }
         mark.neighbours
             .extend(self.state.neighbours.iter().cloned());
         mark.promiscuous

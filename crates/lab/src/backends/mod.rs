@@ -63,6 +63,11 @@ pub(crate) trait Backend {
         Ok(())
     }
 
+    /// All machines are at the first host again, whatever became of a [`take_over`](Self::take_over).
+    fn bring_home(&mut self, _session: &Session, _topology: &Topology) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Takes itself down in order; namespaces, devices and processes are the session's to remove.
     fn tear_down(&mut self, _session: &Session, _topology: &Topology) -> Result<(), LabError> {
         Ok(())

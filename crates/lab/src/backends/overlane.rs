@@ -93,8 +93,9 @@ impl Backend for Overlane {
         let Some(from) = self.homes.get(pair).copied().filter(|from| *from != to) else {
             return Ok(());
         };
-        self.homes[pair] = to;
-        let file = write_fabric(session, topology, &self.applied, &self.homes)?;
+        let mut homes = self.homes.clone();
+        homes[pair] = to;
+        let file = write_fabric(session, topology, &self.applied, &homes)?;
         let [old, new] = [from, to].map(|host| (&self.applied[host], &topology.hosts[host]));
         let is_stateful = |feature: Feature| feature.rules().is_some_and(|rules| rules.stateful);
         let port = overlane_fabric::port_name(&topology.pairs[pair].sender.node.place, 0);
@@ -114,7 +115,17 @@ impl Backend for Overlane {
             import.arg(path).args(["--host", new.0]);
             session.run(import, STEP)?;
         }
-        apply(session, &file, old.0, old.1)
+        apply(session, &file, old.0, old.1)?;
+        self.homes = homes;
+        Ok(())
+    }
+
+    /// Their machines are new there, and have no connections.
+    fn bring_home(&mut self, session: &Session, topology: &Topology) -> Result<(), LabError> {
+        self.homes.fill(0);
+        let file = write_fabric(session, topology, &self.applied, &self.homes)?;
+        let mut hosts = self.applied.iter().zip(&topology.hosts);
+        hosts.try_for_each(|(name, host)| apply(session, &file, name, host))
     }
 
     fn expected(&self) -> Expected {

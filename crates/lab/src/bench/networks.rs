@@ -144,10 +144,7 @@ impl Bench<'_> {
         }
         // The old machines first: they hold the devices.
         up.load = Load::Machines(Machines::none());
-        for machine in 0..up.topology.pairs.len() {
-            up.backend
-                .take_over(self.session, &up.topology, machine, 0)?;
-        }
+        up.backend.bring_home(self.session, &up.topology)?;
         if let Some(machines) = self.start_machines(&up.topology)? {
             machines.pause(self.session)?;
             up.load = Load::Machines(machines);

@@ -55,10 +55,14 @@ impl Spread {
                 let _ = sched_setaffinity(Pid::from_raw(0), &set);
             }
             for (number, channel) in listener.incoming().enumerate() {
-                let Ok(channel) = channel else { continue };
                 if is_ended.load(Ordering::Relaxed) {
                     return;
                 }
+                let Ok(channel) = channel else {
+                    // Without descriptors it would fail again at once.
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                };
                 // The next channel waits: the destination sees them in QEMU's order. One that cannot be handed on ends, as
                 // QEMU sees.
                 let target = &targets[number % targets.len()];

@@ -17,6 +17,8 @@ const SETTLE: Duration = Duration::from_secs(20);
 const GO_ON: Duration = Duration::from_secs(20);
 /// Until a destination that refuses has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Until a machine that was switched over runs at the destination, or one that was given up is let go.
+const HANDED_OVER: Duration = Duration::from_secs(60);
 /// The round after which post-copy may begin: the memory was sent once.
 const POSTCOPY_ROUNDS: u64 = 2;
 
@@ -118,6 +120,8 @@ pub(crate) struct Migration<'a> {
     options: Options,
     times: Times,
     last: Sample,
+    /// After the switch, or after it was given up, it ends by then.
+    until: Option<Instant>,
     phase: Phase,
     _spread: Option<Spread>,
 }
@@ -192,6 +196,7 @@ impl<'a> Migration<'a> {
                 completed: None,
             },
             last: Sample::default(),
+            until: None,
             phase: Phase::Sending { postcopy: false },
             _spread: spread,
         })
@@ -247,6 +252,7 @@ impl<'a> Migration<'a> {
             json!({"state": "pre-switchover"}),
         )?;
         self.phase = Phase::Switched;
+        self.until = Some(Instant::now() + HANDED_OVER);
         Ok(())
     }
 
@@ -255,6 +261,7 @@ impl<'a> Migration<'a> {
         if matches!(self.phase, Phase::Sending { .. } | Phase::Ready) {
             self.source.ask(self.session, "migrate_cancel", json!({}))?;
             self.phase = Phase::GivenUp(reason.to_owned());
+            self.until = Some(Instant::now() + HANDED_OVER);
         }
         Ok(())
     }
@@ -288,6 +295,10 @@ impl<'a> Migration<'a> {
                 let seconds = self.options.limit.as_secs_f64();
                 self.cancel(&format!("it did not converge within {seconds} s"))?;
             }
+        } else if self.until.is_some_and(|until| Instant::now() > until) {
+            let seconds = HANDED_OVER.as_secs();
+            let reason = format!("QEMU came to no end within {seconds} s ({})", self.last);
+            return Ok(self.stopped(reason, Guest::Lost));
         }
         Ok(Progress::Running)
     }
@@ -349,6 +360,10 @@ impl<'a> Migration<'a> {
             }
         }
         reason = format!("{reason} ({})", self.last);
+        if self.options.postcopy && matches!(self.phase, Phase::Switched) {
+            // It runs at the destination already, and what it lacks is at the source: neither has all of it.
+            return Ok(self.stopped(reason, Guest::Lost));
+        }
         let end = Instant::now() + GO_ON;
         let mut asked = false;
         while Instant::now() < end {

@@ -28,6 +28,8 @@ const NUMBER_BYTES: usize = 8;
 pub(super) struct Flows {
     machine: String,
     stop: Arc<AtomicBool>,
+    /// The window has begun.
+    window: Arc<AtomicBool>,
     /// How much came back so far, of each.
     returned: [Arc<AtomicU64>; 2],
     /// UDP and TCP; none once they were waited for.
@@ -56,17 +58,18 @@ impl Flows {
             .netns
             .run(|| TcpStream::connect_timeout(&address, LIMIT))?;
         let stream = stream.map_err(failed("opening a connection"))?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let [stop, window] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let returned = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let [of_udp, of_tcp] = &returned;
         let size = bytes as usize;
-        let udp =
-            Side::new(from, &stop, of_udp, size).spawn(move |side| side.send_datagrams(&datagrams));
-        let tcp =
-            Side::new(from, &stop, of_tcp, size).spawn(move |side| side.send_messages(stream));
+        let udp = Side::new(from, [&stop, &window], of_udp, size)
+            .spawn(move |side| side.send_datagrams(&datagrams));
+        let tcp = Side::new(from, [&stop, &window], of_tcp, size)
+            .spawn(move |side| side.send_messages(stream));
         Ok(Self {
             machine,
             stop,
+            window,
             returned,
             threads: Some([udp, tcp]),
         })
@@ -76,6 +79,16 @@ impl Flows {
     pub(super) fn run(&self) -> bool {
         let mut all = self.returned.iter();
         all.all(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// What has been until now is of no interest: gaps are looked for from here on.
+    pub(super) fn begin_window(&self) {
+        self.window.store(true, Ordering::Relaxed);
+    }
+
+    /// How many messages of each came back.
+    pub(super) fn returned(&self) -> [u64; 2] {
+        [0, 1].map(|flow| self.returned[flow].load(Ordering::Relaxed))
     }
 
     /// Ends both: what the datagrams and the messages came to.
@@ -109,15 +122,22 @@ impl Drop for Flows {
 struct Side {
     cpus: Vec<usize>,
     stop: Arc<AtomicBool>,
+    window: Arc<AtomicBool>,
     returned: Arc<AtomicU64>,
     size: usize,
 }
 
 impl Side {
-    fn new(from: &Guest, stop: &Arc<AtomicBool>, returned: &Arc<AtomicU64>, size: usize) -> Self {
+    fn new(
+        from: &Guest,
+        [stop, window]: [&Arc<AtomicBool>; 2],
+        returned: &Arc<AtomicU64>,
+        size: usize,
+    ) -> Self {
         Self {
             cpus: from.node.cpus.clone(),
             stop: Arc::clone(stop),
+            window: Arc::clone(window),
             returned: Arc::clone(returned),
             size: size.max(NUMBER_BYTES),
         }
@@ -150,7 +170,7 @@ impl Side {
 
     /// Every datagram is a number, and the number again and again up to its size.
     fn send_datagrams(&self, socket: &UdpSocket) -> Result<Flow, String> {
-        let mut seen = Seen::new();
+        let mut seen = Seen::new(&self.window);
         let mut buffer = vec![0; self.size + 1];
         let mut due = Instant::now();
         let mut over = None;
@@ -201,7 +221,7 @@ impl Side {
         set(stream.set_nodelay(true))?;
         set(stream.set_read_timeout(Some(LIMIT)))?;
         set(stream.set_write_timeout(Some(LIMIT)))?;
-        let mut seen = Seen::new();
+        let mut seen = Seen::new(&self.window);
         let mut buffer = vec![0; self.size];
         let mut due = Instant::now();
         while !self.is_over() {
@@ -235,15 +255,18 @@ fn is_late(error: &std::io::Error) -> bool {
 /// What came back so far.
 struct Seen {
     flow: Flow,
+    /// The window has begun.
+    window: Arc<AtomicBool>,
     last: Instant,
     /// Of each number.
     back: Vec<bool>,
 }
 
 impl Seen {
-    fn new() -> Self {
+    fn new(window: &Arc<AtomicBool>) -> Self {
         Self {
             flow: Flow::default(),
+            window: Arc::clone(window),
             last: Instant::now(),
             back: Vec::new(),
         }
@@ -269,7 +292,9 @@ impl Seen {
     fn look_at_the_gap(&mut self) {
         let gap = self.last.elapsed().as_millis();
         let gap = u64::try_from(gap).unwrap_or(u64::MAX);
-        self.flow.longest_gap_ms = self.flow.longest_gap_ms.max(gap);
+        if self.window.load(Ordering::Relaxed) {
+            self.flow.longest_gap_ms = self.flow.longest_gap_ms.max(gap);
+        }
         self.last = Instant::now();
     }
 
@@ -308,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_comes_twice_or_was_never_sent_is_an_error() {
-        let mut seen = Seen::new();
+        let mut seen = Seen::new(&Arc::default());
         seen.flow.sent = 3;
         seen.take(1).unwrap();
         assert!(seen.take(1).unwrap_err().contains("twice"));

@@ -91,8 +91,15 @@ impl Links {
                     carried.stranger.get_or_insert_with(stranger);
                 }
             })?;
+            if seen == 0 {
+                return Err(LabError::Migration {
+                    reason: format!(
+                        "path proof: no packet of the migration was captured on link{link}"
+                    ),
+                });
+            }
             words.push(format!(
-                "link{link}: {seen} captured packets of the migration between {} and {}",
+                "link{link}: the first {seen} packets of the migration between {} and {}",
                 ends[0], ends[1]
             ));
         }

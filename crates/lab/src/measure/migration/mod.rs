@@ -121,6 +121,7 @@ fn take(place: &mut Place<'_>, request: &Request) -> Result<Taken, LabError> {
 
     let programs = Programs::now()?;
     let links = Links::open(topology, home, moving.links, request.round == 0)?;
+    flows.iter().for_each(Flows::begin_window);
     let before = CpuTimes::now()?;
     let all = place.move_all(there, &moving)?;
     let after = CpuTimes::now()?;
@@ -130,6 +131,13 @@ fn take(place: &mut Place<'_>, request: &Request) -> Result<Taken, LabError> {
     let machine_mib = memory::of_the_machine()?;
 
     let written_after = place.reports()?;
+    // A flow that goes no further has a gap whose end nobody has seen.
+    let returned: Vec<_> = flows.iter().map(Flows::returned).collect();
+    session.wait_until("answers of the machines that have moved", ANSWER, || {
+        let now = flows.iter().map(Flows::returned);
+        let mut both = now.zip(&returned);
+        Ok(both.all(|(now, before)| now[0] > before[0] && now[1] > before[1]))
+    })?;
     session.interrupts.wait(GRACE)?;
     let flows = flows
         .into_iter()
@@ -270,7 +278,7 @@ fn moved(figures: &vm::Figures, [udp, tcp]: [Flow; 2], rate: f64) -> Moved {
 }
 
 impl Place<'_> {
-    /// Moves all machines to the other host. Where one does not, all that it has switched is put back, and the error says why.
+    /// Moves all machines to the other host. Where one does not, the error says why, and nothing is put back.
     fn move_all(
         &mut self,
         there: Vec<Machine>,
