@@ -9,7 +9,7 @@ mod rounds;
 use crate::error::LabError;
 use crate::machine::noise;
 use crate::session::Session;
-use crate::vm::{self, Images};
+use crate::vm::Images;
 use crate::watch::{Event, Watch};
 use crate::{backends, relay};
 use overlane_analysis::plan::{Block, Plan};
@@ -84,9 +84,6 @@ impl Bench<'_> {
         self.watch.event(Event::Doing(
             "booting a virtual machine, to see how it runs",
         ));
-        if let Some(reason) = vm::check(self.session)? {
-            return Ok(Some(reason));
-        }
         let prepared = Images::prepare(self.session, None);
         self.check_interrupt(&prepared)?;
         match prepared {
@@ -94,6 +91,8 @@ impl Bench<'_> {
                 self.images = Some(images);
                 Ok(None)
             }
+            // What it lacks is told as it is.
+            Err(LabError::Unable { reason }) => Ok(Some(reason)),
             Err(error) => Ok(Some(error.to_string())),
         }
     }

@@ -2,7 +2,7 @@
 //! time per host. Hardware threads of one core go to the same host.
 
 use crate::error::LabError;
-use nix::sched::{CpuSet, sched_getaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +12,16 @@ use std::fs;
 pub(crate) struct Cpus {
     pub(crate) host1: Vec<usize>,
     pub(crate) host2: Vec<usize>,
+}
+
+/// Binds the calling thread to some CPUs; none: it runs on any.
+pub(crate) fn pin_thread(cpus: &[usize]) -> nix::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().try_for_each(|cpu| set.set(*cpu))?;
+    sched_setaffinity(Pid::from_raw(0), &set)
 }
 
 impl Cpus {

@@ -1,9 +1,8 @@
 //! Is the machine steady? A fixed piece of work, timed many times on each CPU of the laboratory,
 //! before and after a run. A neighbour, a hypervisor or a clock that changes shows in the spread.
 
+use super::cpus::pin_thread;
 use crate::error::LabError;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use overlane_analysis::record::NoiseProbe;
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,11 +12,9 @@ const WORK: u64 = 400_000;
 
 /// Times the work on one CPU.
 pub(crate) fn probe(when: &str, cpu: usize) -> Result<NoiseProbe, LabError> {
-    let mut set = CpuSet::new();
-    set.set(cpu).map_err(LabError::system("naming a CPU"))?;
     // On a thread of its own, whose affinity ends with it.
     let timed = std::thread::spawn(move || {
-        sched_setaffinity(Pid::from_raw(0), &set)?;
+        pin_thread(&[cpu])?;
         Ok::<_, nix::errno::Errno>((0..REPEATS).map(|_| time_once()).collect::<Vec<f64>>())
     });
     let panicked = || LabError::System {

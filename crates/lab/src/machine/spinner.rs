@@ -2,11 +2,9 @@
 //! time (CLOCK_THREAD_CPUTIME_ID) has to be what the laboratory reads of that CPU.
 
 use super::cpu_time::CpuTimes;
-use super::cpus::Cpus;
+use super::cpus::{Cpus, pin_thread};
 use crate::error::LabError;
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 use overlane_analysis::record::CpuTime;
 use std::hint::spin_loop;
 use std::thread;
@@ -74,9 +72,7 @@ pub(crate) fn readings(cpus: &Cpus) -> Result<Vec<Reading>, LabError> {
 
 /// Spins on one CPU; returns the thread's own run time.
 fn spin(cpu: usize, duty_percent: u32) -> nix::Result<Duration> {
-    let mut set = CpuSet::new();
-    set.set(cpu)?;
-    sched_setaffinity(Pid::from_raw(0), &set)?;
+    pin_thread(&[cpu])?;
     let end = Instant::now() + LENGTH;
     let busy = PERIOD * duty_percent / 100;
     let mut next = Instant::now();

@@ -15,9 +15,8 @@ mod control;
 pub(crate) use control::{CpuTime, Join, Relay, check};
 
 use crate::error::LabError;
+use crate::machine::cpus::pin_thread;
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use overlane_net::netns::Netns;
 use overlane_net::tap::Tap;
 use std::fmt;
@@ -138,7 +137,7 @@ fn spawn(
             let action = format!("relaying from {} to {}", from.name(), to.name());
             LabError::system(&action)(errno)
         };
-        let error = match pin(&cpus) {
+        let error = match pin_thread(&cpus) {
             Ok(()) => failed(pump(&from, &to)),
             Err(errno) => LabError::system("pinning a thread of the relay")(errno),
         };
@@ -149,15 +148,6 @@ fn spawn(
     thread
         .map(drop)
         .map_err(LabError::system("starting a thread of the relay"))
-}
-
-fn pin(cpus: &[usize]) -> nix::Result<()> {
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    cpus.iter().try_for_each(|cpu| set.set(*cpu))?;
-    sched_setaffinity(Pid::from_raw(0), &set)
 }
 
 /// Moves frames from one queue to another; returns why it cannot any more.

@@ -10,10 +10,10 @@
 //! pipe, in the kernel; each direction has a thread.
 
 use crate::error::LabError;
+use crate::machine::cpus::pin_thread;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::pipe2;
 use overlane_net::netns::Netns;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -47,13 +47,10 @@ impl Spread {
         let listener = UnixListener::bind(path).map_err(LabError::io("listening at", path))?;
         let ended = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&ended);
-        let mut set = CpuSet::new();
-        let pinned = cpus.iter().filter(|cpu| set.set(**cpu).is_ok()).count() > 0;
+        let cpus = cpus.to_vec();
         let take = move || {
-            if pinned {
-                // Elsewhere it costs another's time, and does the same.
-                let _ = sched_setaffinity(Pid::from_raw(0), &set);
-            }
+            // Elsewhere it costs another's time, and does the same.
+            let _ = pin_thread(&cpus);
             for (number, channel) in listener.incoming().enumerate() {
                 if is_ended.load(Ordering::Relaxed) {
                     return;

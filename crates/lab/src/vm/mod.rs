@@ -155,11 +155,6 @@ pub(crate) fn missing(
     }))
 }
 
-/// [`missing`] as one sentence, with the kernel of the environment or of this machine.
-pub(crate) fn check(session: &Session) -> Result<Option<String>, LabError> {
-    Ok(missing(session, None)?.map(|missing| missing.to_string()))
-}
-
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

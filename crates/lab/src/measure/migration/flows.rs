@@ -2,9 +2,8 @@
 //! back. What they notice of the move is their longest gap, and what was lost.
 
 use crate::error::LabError;
+use crate::machine::cpus::pin_thread;
 use crate::topology::{Guest, Pair};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use overlane_analysis::record::Flow;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -27,13 +26,22 @@ const NUMBER_BYTES: usize = 8;
 /// Both flows of one machine, while they run.
 pub(super) struct Flows {
     machine: String,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     /// The window has begun.
     window: Arc<AtomicBool>,
     /// How much came back so far, of each.
     returned: [Arc<AtomicU64>; 2],
-    /// UDP and TCP; none once they were waited for.
-    threads: Option<[JoinHandle<Result<Flow, String>>; 2]>,
+    udp: JoinHandle<Result<Flow, String>>,
+    tcp: JoinHandle<Result<Flow, String>>,
+}
+
+/// Ends both when it goes, also where nobody waits for them.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Flows {
@@ -68,10 +76,11 @@ impl Flows {
             .spawn(move |side| side.send_messages(stream));
         Ok(Self {
             machine,
-            stop,
+            stop: Stop(stop),
             window,
             returned,
-            threads: Some([udp, tcp]),
+            udp,
+            tcp,
         })
     }
 
@@ -92,29 +101,18 @@ impl Flows {
     }
 
     /// Ends both: what the datagrams and the messages came to.
-    pub(super) fn stop(mut self) -> Result<[Flow; 2], LabError> {
-        self.stop.store(true, Ordering::Relaxed);
-        let machine = self.machine.clone();
-        let end = |name: &str, thread: Option<JoinHandle<Result<Flow, String>>>| {
-            let said = thread.and_then(|thread| thread.join().ok());
-            let said = said.unwrap_or_else(|| Err("its thread ended".to_owned()));
+    pub(super) fn stop(self) -> Result<[Flow; 2], LabError> {
+        drop(self.stop);
+        let machine = &self.machine;
+        let ended = [("UDP", self.udp), ("TCP", self.tcp)].map(|(name, thread)| {
+            let said = thread.join();
+            let said = said.unwrap_or_else(|_| Err("its thread ended".to_owned()));
             said.map_err(|reason| LabError::Generator {
                 reason: format!("the {name} flow to {machine}: {reason}"),
             })
-        };
-        let [udp, tcp] = match self.threads.take() {
-            Some([udp, tcp]) => [Some(udp), Some(tcp)],
-            None => [None, None],
-        };
-        let (udp, tcp) = (end("UDP", udp), end("TCP", tcp));
+        });
+        let [udp, tcp] = ended;
         Ok([udp?, tcp?])
-    }
-}
-
-impl Drop for Flows {
-    /// Nobody waits for them, and they end.
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
@@ -148,18 +146,8 @@ impl Side {
         flow: impl FnOnce(&Self) -> Result<Flow, String> + Send + 'static,
     ) -> JoinHandle<Result<Flow, String>> {
         thread::spawn(move || {
-            let mut set = CpuSet::new();
-            if self
-                .cpus
-                .iter()
-                .filter(|cpu| set.set(**cpu).is_ok())
-                .count()
-                > 0
-            {
-                let pinned = sched_setaffinity(Pid::from_raw(0), &set);
-                pinned
-                    .map_err(|errno| format!("its thread cannot be bound to its CPUs: {errno}"))?;
-            }
+            pin_thread(&self.cpus)
+                .map_err(|errno| format!("its thread cannot be bound to its CPUs: {errno}"))?;
             flow(&self)
         })
     }

@@ -288,11 +288,8 @@ impl Place<'_> {
         let to = 1 - self.machines.host;
         let options = Options {
             addresses: links::addresses(to, moving.links),
-            channels: if moving.links > 1 {
-                moving.links as u8
-            } else {
-                0
-            },
+            // One for each link, where there are several.
+            channels: 0,
             postcopy: moving.postcopy,
             bandwidth: BANDWIDTH,
             downtime: DOWNTIME,
