@@ -9,16 +9,22 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The scripts and the tests look for target/release/overlane.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
-.PHONY: help setup build demo test test-all check unit system fuzz soak kernels mutants bench fmt deny clean
+.PHONY: help setup build install uninstall demo test test-all check unit system fuzz soak kernels mutants bench fmt deny clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: ## check prerequisites, install what building and the laboratory need
 	@scripts/setup demo
 
 build: ## target/release/overlane
 	@cargo build --release --locked --bin overlane
+
+install: ## the program, its man pages, completions and unit into PREFIX=/usr/local; DESTDIR=… for packages
+	@scripts/install install
+
+uninstall: ## removes what `make install` with the same PREFIX and DESTDIR wrote
+	@scripts/install uninstall
 
 demo: setup build ## set-up, build, then the quick study: two hosts, five networks, one table and a report
 	@target/release/overlane lab run jumbo-vxlan --quick

@@ -1,20 +1,21 @@
 //! The command line as types: what was typed, and nothing else. Each command's file takes its part
 //! of this and does the work. `--help` texts and their examples live here, beside what they explain; those
-//! of `show`, of `connections` and of the laboratory in files of their own.
+//! of `show`, of `connections`, of the laboratory and of the program itself in files of their own.
 
 mod connections;
 mod lab;
+mod program;
 mod show;
 
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
-use clap_complete::Shell;
 use overlane_lab::{RelayCable, RelayEnd};
 
 pub(crate) use connections::{Connections, ConnectionsExport, ConnectionsImport, ConnectionsWhat};
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
+pub(crate) use program::{Completions, Man, Schema, Version};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
 
 /// An overlay virtual switch for Linux, and the laboratory that measures it.
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Flows(Flows),
     Schema(Schema),
     Completions(Completions),
+    Man(Man),
+    Version(Version),
     Lab(Lab),
     Traffic(Traffic),
     #[command(hide = true)]
@@ -334,27 +337,6 @@ pub(crate) struct Flows {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Print the JSON Schema of the fabric file.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane schema > fabric.schema.json
-  # then, first line of fabric.yaml, for editors with the YAML language server:
-  # yaml-language-server: $schema=fabric.schema.json")]
-pub(crate) struct Schema {}
-
-/// Print a completion script for your shell.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  overlane completions bash > /etc/bash_completion.d/overlane
-  overlane completions zsh > /usr/share/zsh/site-functions/_overlane
-  overlane completions fish > ~/.config/fish/completions/overlane.fish")]
-pub(crate) struct Completions {
-    /// Which shell
-    pub(crate) shell: Shell,
 }
 
 /// Relay frames between TAP devices of two namespaces, as vhost-net does for a virtual machine.

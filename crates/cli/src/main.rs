@@ -12,6 +12,7 @@ mod failure;
 mod flows;
 mod lab;
 mod log;
+mod man;
 mod output;
 mod places;
 mod protocol;
@@ -22,6 +23,7 @@ mod show;
 mod top;
 mod trace;
 mod traffic;
+mod version;
 
 use std::process::ExitCode;
 
@@ -54,6 +56,8 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Flows(args) => flows::run(args, output),
         Command::Schema(_) => schema::run(output),
         Command::Completions(args) => completions::run(args, output),
+        Command::Man(args) => man::run(args, output),
+        Command::Version(args) => version::run(args, output),
         Command::Lab(args) => lab::run(args, output),
         Command::Traffic(_) => traffic::run(output),
         Command::Relay(args) => relay::run(args),

@@ -345,6 +345,45 @@ fn version_names_version_and_revision() {
 }
 
 #[test]
+fn version_says_what_a_build_fits() {
+    let output = run(&["version", "--json"]);
+    assert_eq!(code(&output), 0);
+    let build: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(build["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        build["kernel_min"],
+        overlane_ebpf::preflight::OLDEST_TESTED.to_string()
+    );
+    assert_eq!(build["abi"]["state"], overlane_host::STATE_SCHEMA);
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let is_hex = |word: &str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let maps = word(&build["abi"]["maps"]);
+    assert!(maps.len() == 16 && is_hex(&maps), "{maps}");
+    // OVERLANE_REVISION may name the revision otherwise.
+    let commit = word(&build["commit"]);
+    assert!(!commit.is_empty());
+
+    let text = run(&["version"]);
+    for part in [&commit, &maps] {
+        assert!(out(&text).contains(part.as_str()), "{}", out(&text));
+    }
+    if commit != "unknown" {
+        assert!(out(&run(&["--version"])).contains(&commit));
+    }
+}
+
+#[test]
+fn man_says_which_folder_it_could_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = run(&["man", file.to_str().unwrap()]);
+    assert_eq!(code(&output), 1);
+    let expected = format!("error: cannot write {}", file.display());
+    assert!(err(&output).starts_with(&expected), "{}", err(&output));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     // Standard output is a pipe whose other end is closed before anything is written.
     let (reader, writer) = std::io::pipe().unwrap();

@@ -217,7 +217,7 @@ fn the_makefile_stays_small() {
         .find_map(|line| line.strip_prefix(".PHONY:"))
         .unwrap();
     let targets: BTreeSet<&str> = phony.split_whitespace().collect();
-    assert!(targets.len() <= 17, "{targets:?}");
+    assert!(targets.len() <= 19, "{targets:?}");
     for target in &targets {
         let rule = format!("\n{target}:");
         let line = makefile

@@ -47,4 +47,4 @@ pub use error::HostError;
 pub use lock::Holder;
 pub use remove::{RemoveRequest, remove};
 pub use report::{Change, ChangeKind, Note, Removal, Report};
-pub use state::{AppliedHost, applied_hosts, only_applied_host};
+pub use state::{AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host};

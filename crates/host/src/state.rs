@@ -23,7 +23,7 @@ pub(crate) use router::RouterState;
 
 /// 2: switches on VLANs, trunks. 3: rules, routers. An older file is read as what it meant; one that is newer
 /// is refused.
-const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 3;
 
 /// Contents of `/run/overlane/<host>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
