@@ -67,6 +67,9 @@ pub enum AnalysisError {
         /// The format that it names.
         found: String,
     },
+    /// A result has no figure that a chart could show.
+    #[error("no cell of this result has a figure: there is nothing to draw")]
+    NothingToDraw,
     /// A run has nothing left to do.
     #[error("{} is complete: there is nothing to go on with", path.display())]
     Complete {

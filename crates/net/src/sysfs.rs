@@ -1,20 +1,19 @@
 //! Device settings that only sysfs has: which CPUs handle what a device receives (RPS).
 //!
-//! A sysfs mount shows the devices of the namespace it was mounted in. So each access happens on a thread
-//! with a mount namespace of its own, inside the network namespace, on a fresh sysfs that ends with it.
+//! A sysfs mount shows the devices of the namespace that it was made in. So each access makes one on a thread inside
+//! the namespace. The mount is attached nowhere: no other process sees it, `/sys` may be read-only or missing, and `/`
+//! need not be a mount point (in a plain chroot it is none). It ends with its file descriptor.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::error::{NetError, Place, errno_of};
 use crate::link::device_name;
-use crate::netns::{self, Netns};
-
-const MOUNT_POINT: &str = "/sys";
+use crate::netns::Netns;
 
 /// Has `cpus` handle what each receive queue of the device gets; none: the CPU that received it.
 pub fn set_rps(netns: &Netns, device: &str, cpus: &[usize]) -> Result<(), NetError> {
@@ -48,25 +47,32 @@ fn in_sysfs<T: Send>(
     task: impl FnOnce(&[PathBuf]) -> Result<T, Errno> + Send,
 ) -> Result<T, NetError> {
     let name = device_name(device)?;
-    netns::on_new_thread(netns.name(), || {
-        mount_sysfs(netns)?;
-        task(&receive_queues(&name)?)
-    })?
-    .map_err(|errno| NetError::refused(operation, Place::new(Some(device), netns.name()), errno))
+    netns
+        .run(|| {
+            let sysfs = mount_sysfs()?;
+            let root = PathBuf::from(format!("/proc/self/fd/{}", sysfs.as_raw_fd()));
+            task(&receive_queues(&root, &name)?)
+        })?
+        .map_err(|errno| {
+            NetError::refused(operation, Place::new(Some(device), netns.name()), errno)
+        })
 }
 
-/// Covers `/sys` for this thread alone. Private first, or the mount would spread to the machine.
-fn mount_sysfs(netns: &Netns) -> Result<(), Errno> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    let none = None::<&str>;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    netns.enter()?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("sysfs"), MOUNT_POINT, Some("sysfs"), flags, none)
+/// The devices of the calling thread's network namespace, mounted nowhere (fsopen(2), fsmount(2)).
+fn mount_sysfs() -> Result<OwnedFd, Errno> {
+    let made = || {
+        let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
+    };
+    made().map_err(|errno: rustix::io::Errno| Errno::from_raw(errno.raw_os_error()))
 }
 
-fn receive_queues(device: &str) -> Result<Vec<PathBuf>, Errno> {
-    let class = Path::new(MOUNT_POINT).join("class/net").join(device);
+fn receive_queues(sysfs: &Path, device: &str) -> Result<Vec<PathBuf>, Errno> {
+    let class = sysfs.join("class/net").join(device);
     if !class.exists() {
         return Err(Errno::ENODEV);
     }

@@ -15,6 +15,7 @@ mod glossary;
 mod names;
 mod numbers;
 mod page;
+mod picture;
 mod sections;
 mod views;
 mod write;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use answer::{Answer, Level, Trust};
 
+use crate::error::AnalysisError;
 use crate::results::Analysis;
 
 /// `report.html`: the whole page.
@@ -34,6 +36,11 @@ pub fn html(analysis: &Analysis<'_>) -> String {
 /// `report.md`: the same answers and tables.
 pub fn markdown(analysis: &Analysis<'_>) -> String {
     write::markdown::write(&page::Page::of(analysis))
+}
+
+/// The charts as one SVG: figure and cost of each group, side by side.
+pub fn picture(analysis: &Analysis<'_>) -> Result<String, AnalysisError> {
+    picture::draw(&page::Report::of(analysis)).ok_or(AnalysisError::NothingToDraw)
 }
 
 /// `cells.csv`: one line per cell.

@@ -148,6 +148,16 @@ impl Names {
         }
     }
 
+    /// `tcp_stream, 131 072 bytes, 4 instances, MTU 1500, offload on`: whatever varies, but for the kind of guests.
+    pub(in crate::report) fn in_full(group: &GroupKey) -> String {
+        let guests = guests(group.setting.guests);
+        let parts = DIMENSIONS.iter().map(|of| of(group));
+        let parts = parts.filter(|part| !part.is_empty() && part != guests);
+        let test = group.workload.test.to_string();
+        let all: Vec<String> = std::iter::once(test).chain(parts).collect();
+        all.join(", ")
+    }
+
     /// `64 bytes · 8 instances`: the group without its test.
     pub(in crate::report) fn setting(&self, group: &GroupKey) -> String {
         let parts: Vec<String> = self
@@ -275,6 +285,14 @@ fn machine_memory(setting: &Setting) -> String {
     memory.map_or_else(String::new, |memory| format!("machines of {memory} MiB"))
 }
 
+/// The first letter as a sentence begins.
+pub(in crate::report) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
 /// `4 pairs`
 pub(in crate::report) fn counted(count: u32, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -334,7 +352,8 @@ const fn far_end(setting: &Setting) -> &'static str {
     }
 }
 
-const fn guests(kind: GuestKind) -> &'static str {
+/// What the guests are, in words.
+pub(in crate::report) const fn guests(kind: GuestKind) -> &'static str {
     match kind {
         GuestKind::Veth => "containers",
         GuestKind::Tap | GuestKind::Qemu => "virtual machines",

@@ -84,6 +84,51 @@ fn every_page_is_well_formed_and_alone() {
     }
 }
 
+/// A picture names each group, each network and each figure, loads nothing, and closes what it opens.
+#[test]
+fn a_picture_stands_by_itself() {
+    for (name, run) in fixture::all() {
+        let analysis = Analysis::of(&run);
+        let svg = picture(&analysis).unwrap();
+        assert!(svg.starts_with("<svg xmlns="), "{name}");
+        let mut open = Vec::new();
+        for piece in svg.split('<').filter(|piece| piece.contains('>')) {
+            let (tag, _) = piece.split_once('>').unwrap();
+            if let Some(closed) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(closed), "{name}: in {tag}");
+                continue;
+            }
+            open.extend(tag.split_whitespace().next());
+        }
+        assert!(open.is_empty(), "{name}: {open:?}");
+        for word in ["href", "url(", "@import", "NaN", "inf"] {
+            assert!(!svg.contains(word), "{name}: {word}");
+        }
+        let report = page::Report::of(&analysis);
+        for group in report.groups(|_| true).into_iter().take(6) {
+            let heading = names::Names::in_full(&group);
+            assert!(svg.contains(&format!(": {heading}<")), "{name}: {heading}");
+        }
+        let marks = svg.matches("<g class=\"mark\"").count();
+        let shown = report.groups(|_| true).into_iter().take(6);
+        let cells = shown
+            .map(|group| report.measured(group).len())
+            .sum::<usize>();
+        assert_eq!(
+            marks,
+            2 * cells,
+            "{name}: a bar for each figure and each cost"
+        );
+    }
+}
+
+#[test]
+fn a_run_without_figures_has_no_picture() {
+    let mut run = fixture::run();
+    run.cells.iter_mut().for_each(|cell| cell.samples.clear());
+    assert!(picture(&Analysis::of(&run)).is_err());
+}
+
 #[test]
 fn no_figure_is_ever_not_a_number() {
     let mut spoilt = fixture::run();

@@ -191,7 +191,7 @@ fn in_order_of_time(run: &Run) -> Vec<&Sample> {
 }
 
 /// Writes beside and renames, so that nobody meets half a file.
-fn replace(path: &Path, content: &str) -> Result<(), AnalysisError> {
+pub fn replace(path: &Path, content: &str) -> Result<(), AnalysisError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".partial");
     let beside = PathBuf::from(beside);

@@ -43,6 +43,15 @@ docs/studies.md has every key. Exit codes: 0 it can be run, 2 it cannot.")]
 Examples:
   overlane lab report results/2026-11-21T101500Z-jumbo-vxlan")]
     Report(LabReport),
+    /// Draw the charts of a result folder as one SVG, for a page or a slide
+    #[command(after_help = "\
+Examples:
+  overlane lab chart results/2026-11-21T101500Z-jumbo-vxlan --output overlay.svg
+  overlane lab chart results/a > overlay.svg
+
+Throughput and CPU side by side, a row for each group. It needs no other file, and follows the reader's light or dark theme.
+Exit codes: 0 drawn, 1 no cell of the result has a figure, or the file cannot be written.")]
+    Chart(LabChart),
     /// The studies there are
     #[command(after_help = "\
 Examples:
@@ -279,6 +288,16 @@ fn two_networks(text: &str) -> Result<(CompareNetwork, CompareNetwork), String> 
         (Ok(a), Ok(b)) => Ok((a, b)),
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabChart {
+    /// The result folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+    /// Write the SVG to this file, in place of standard output
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

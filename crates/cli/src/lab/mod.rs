@@ -13,6 +13,7 @@ use std::io::{self, IsTerminal};
 
 use overlane_analysis::plan::StudySummary;
 use overlane_analysis::record::CellStatus;
+use overlane_analysis::report::picture;
 use overlane_analysis::results::{Analysis, folder};
 use overlane_analysis::study::{Overrides, Study, StudyRef};
 use overlane_lab::watch::Watch;
@@ -41,6 +42,14 @@ pub(crate) fn run(args: &Lab, output: Output) -> Result<(), Failure> {
             answer::print(&folder::load(&args.dir)?, output)?;
             output.line(format!("report: {}", report.display()))?;
             Ok(())
+        }
+        LabWhat::Chart(args) => {
+            let run = folder::load(&args.dir)?;
+            let svg = picture(&Analysis::of(&run))?;
+            match &args.output {
+                Some(path) => Ok(folder::replace(path, &svg)?),
+                None => Ok(output.raw(svg.as_bytes())?),
+            }
         }
         LabWhat::List(args) => {
             let studies: Vec<_> = Study::all_shipped()?.iter().map(StudySummary::of).collect();

@@ -82,11 +82,3 @@ pub(super) fn and(parts: &[String]) -> String {
         _ => parts.concat(),
     }
 }
-
-/// The first letter as a sentence begins.
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
-}

@@ -1,8 +1,9 @@
 //! What many comparisons say together, in one sentence: who, how much, how often, and what the others say.
 
+use crate::report::names::capital;
 use crate::stats::Verdict;
 
-use super::amounts::{amount, and, capital, change, ends};
+use super::amounts::{amount, and, change, ends};
 use super::claims::{no_difference, same, small, told, told_again};
 use super::phrase::Phrase;
 use super::votes::{

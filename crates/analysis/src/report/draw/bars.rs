@@ -39,13 +39,20 @@ pub(in crate::report) struct Bar {
     pub(in crate::report) mark: Option<f64>,
 }
 
+impl Bars {
+    /// Its height, in its own units.
+    pub(in crate::report) fn height(&self) -> f64 {
+        let lines = usize::from(self.limit.is_some())
+            + usize::from(self.rows.iter().any(|bar| bar.mark.is_some()))
+            + usize::from(scale(self).cut);
+        ROW * self.rows.len() as f64 + AXIS + 16.0 * lines as f64
+    }
+}
+
 pub(super) fn draw(m: &mut Markup, bars: &Bars, named: (&str, &str, &str)) {
     let scale = scale(bars);
     let bottom = ROW * bars.rows.len() as f64;
-    let lines = usize::from(bars.limit.is_some())
-        + usize::from(bars.rows.iter().any(|bar| bar.mark.is_some()))
-        + usize::from(scale.cut);
-    frame(m, bottom + AXIS + 16.0 * lines as f64, named, |m| {
+    frame(m, bars.height(), named, |m| {
         for tick in scale.ticks() {
             let x = scale.x(tick);
             line(m, "grid", (x, 0.0), (x, bottom));

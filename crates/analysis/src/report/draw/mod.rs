@@ -19,7 +19,8 @@ pub(in crate::report) use lines::{Lines, Series, XAxis, YAxis};
 pub(in crate::report) use ratios::RatioRow;
 pub(in crate::report) use stacks::{PARTS, Stack, Stacks};
 
-use scale::{LEFT, WIDTH, px};
+pub(in crate::report) use scale::WIDTH;
+use scale::{LEFT, px};
 
 /// Height of the axis below a chart.
 const AXIS: f64 = 22.0;

@@ -1,7 +1,7 @@
 //! Coordinates of the charts: from a value to a place, and which values the axis names.
 
 /// Width of a chart, in its own units.
-pub(super) const WIDTH: f64 = 440.0;
+pub(in crate::report) const WIDTH: f64 = 440.0;
 /// Where the axis begins; names stand before it.
 pub(super) const LEFT: f64 = 128.0;
 /// Where the axis ends; figures stand behind it.

@@ -54,7 +54,10 @@ fn head(m: &mut Markup, page: &Page) {
         &[],
         format_args!("{} – Overlane laboratory", page.title),
     );
-    m.el("style", &[], |m| m.literal(include_str!("style.css")));
+    m.el("style", &[], |m| {
+        m.literal(super::CHART_STYLE);
+        m.literal(include_str!("style.css"));
+    });
 }
 
 /// A section that opens on demand.
