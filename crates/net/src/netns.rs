@@ -130,7 +130,7 @@ impl Netns {
     }
 
     /// Moves the calling thread; only for threads this crate made for the purpose.
-    pub(crate) fn enter(&self) -> Result<(), Errno> {
+    fn enter(&self) -> Result<(), Errno> {
         setns(&*self.file, CloneFlags::CLONE_NEWNET)
     }
 }
@@ -210,10 +210,7 @@ pub(crate) fn current_name() -> String {
 }
 
 /// Runs `task` on a thread of its own: what it does to its namespaces ends with it.
-pub(crate) fn on_new_thread<T: Send>(
-    namespace: &str,
-    task: impl FnOnce() -> T + Send,
-) -> Result<T, NetError> {
+fn on_new_thread<T: Send>(namespace: &str, task: impl FnOnce() -> T + Send) -> Result<T, NetError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name(String::from("netns"))

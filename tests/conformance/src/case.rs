@@ -1,5 +1,5 @@
 //! A golden case: a fabric, packets that enter one of its hosts, and what must become of each. Read
-//! from `tests/cases/NAME/case.yaml` (its format stands in `tests/conformance/README.md`); every executor runs it.
+//! from `tests/cases/NAME/case.yaml` (its format stands in `tests/cases/README.md`); every executor runs it.
 
 mod reader;
 

@@ -148,7 +148,7 @@ impl Names {
         }
     }
 
-    /// `tcp_stream, 131 072 bytes, 4 instances, MTU 1500, offload on`: whatever varies, but for the kind of guests.
+    /// `tcp_stream, 131 072 bytes, 4 instances, MTU 1500, offload on`: all that there is to say, but for the kind of guests.
     pub(in crate::report) fn in_full(group: &GroupKey) -> String {
         let guests = guests(group.setting.guests);
         let parts = DIMENSIONS.iter().map(|of| of(group));

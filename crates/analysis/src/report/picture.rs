@@ -6,7 +6,7 @@ use crate::record::GroupKey;
 use crate::results::Metric;
 
 use crate::report::block::Chart;
-use crate::report::draw::{Drawing, WIDTH as CHART};
+use crate::report::draw::{Drawing, WIDTH as CHART, text};
 use crate::report::names::{Names, capital, guests};
 use crate::report::numbers::{short, utc};
 use crate::report::page::Report;
@@ -180,9 +180,4 @@ fn foot(r: &Report<'_>) -> Vec<String> {
         utc(run.started_unix_ms)
     );
     vec![read, whom]
-}
-
-/// A line of text.
-fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), text: &str) {
-    m.leaf("text", &[("class", &class), ("x", &x), ("y", &y)], text);
 }

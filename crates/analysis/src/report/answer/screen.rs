@@ -7,7 +7,7 @@ use crate::stats::Verdict;
 use crate::report::answer::{Asked, Quantity};
 use crate::report::block::{Block, Chart, Field, Row, Table};
 use crate::report::draw::{Drawing, ForestRow};
-use crate::report::names::other_setting;
+use crate::report::names::{capital, other_setting};
 use crate::report::numbers::heading;
 use crate::report::page::Report;
 use crate::report::sections::answers::{evidence, sides};
@@ -111,16 +111,15 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
         rows.extend(below.into_iter().filter_map(|c| row(c, label(c))));
     }
     let quantity = asked.asked_of();
-    let noun = quantity.noun();
-    let (capital, rest) = (noun[..1].to_uppercase(), &noun[1..]);
+    let noun = capital(quantity.noun());
     let of = match quantity {
         Quantity::Figure(_) | Quantity::Cost(_) if same_test => format!(" of {test}"),
         _ => String::new(),
     };
     let title = if same_against {
-        format!("{capital}{rest}{of} against {}", against(first))
+        format!("{noun}{of} against {}", against(first))
     } else {
-        format!("{capital}{rest}{of}, the difference")
+        format!("{noun}{of}, the difference")
     };
     Some(Block::Charts(vec![Chart {
         id: id.to_owned(),

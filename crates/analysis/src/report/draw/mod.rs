@@ -117,7 +117,7 @@ fn frame(
 }
 
 /// Text at a place.
-fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), text: &str) {
+pub(in crate::report) fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), text: &str) {
     m.leaf(
         "text",
         &[("class", &class), ("x", &px(x)), ("y", &px(y))],
