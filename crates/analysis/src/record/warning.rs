@@ -221,7 +221,8 @@ impl fmt::Display for Warning {
                 spread_percent,
             } => write!(
                 f,
-                "The machine was unsteady {when} the run: a fixed piece of work on CPU {cpu} spread by {spread_percent:.0} %."
+                "The machine was unsteady {when} the run, a fixed piece of work on CPU {cpu} spread by {spread_percent:.0} %: \
+                 treat differences below {spread_percent:.0} % as noise."
             ),
             Self::SpeedChanged {
                 cpu,

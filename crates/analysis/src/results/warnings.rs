@@ -94,30 +94,37 @@ fn of_the_run(run: &Run) -> Vec<Warning> {
     if run.env.shared_cpus {
         out.push(Warning::SharedCpus);
     }
-    let unsteady = |spread: f64| spread > NOISE_LIMIT_PERCENT;
-    for probe in run.env.noise.iter().filter(|p| unsteady(p.spread_percent)) {
-        out.push(Warning::Unsteady {
-            when: probe.when.clone(),
-            cpu: probe.cpu,
-            spread_percent: probe.spread_percent,
-        });
-    }
+    out.extend(unsteady(&run.env.noise));
     out.extend(changed_speed(&run.env.noise));
     out
 }
 
-/// CPUs whose speed changed between the probes before and after.
-fn changed_speed(probes: &[NoiseProbe]) -> impl Iterator<Item = Warning> + '_ {
+/// The widest spread of a probe, if it is too wide.
+fn unsteady(probes: &[NoiseProbe]) -> Option<Warning> {
+    let widest = probes
+        .iter()
+        .max_by(|a, b| a.spread_percent.total_cmp(&b.spread_percent))?;
+    (widest.spread_percent > NOISE_LIMIT_PERCENT).then(|| Warning::Unsteady {
+        when: widest.when.clone(),
+        cpu: widest.cpu,
+        spread_percent: widest.spread_percent,
+    })
+}
+
+/// The CPU whose speed changed most between the probes before and after, if it changed too much.
+fn changed_speed(probes: &[NoiseProbe]) -> Option<Warning> {
     let befores = probes.iter().filter(|probe| probe.when == "before");
-    befores.filter_map(|before| {
+    let changes = befores.filter_map(|before| {
         let after = probes
             .iter()
             .find(|probe| probe.when == "after" && probe.cpu == before.cpu)?;
         let slower_percent = 100.0 * (after.median_us - before.median_us) / before.median_us;
-        (slower_percent.abs() > SPEED_LIMIT_PERCENT).then_some(Warning::SpeedChanged {
-            cpu: before.cpu,
-            slower_percent,
-        })
+        Some((before.cpu, slower_percent))
+    });
+    let (cpu, slower_percent) = changes.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+    (slower_percent.abs() > SPEED_LIMIT_PERCENT).then_some(Warning::SpeedChanged {
+        cpu,
+        slower_percent,
     })
 }
 

@@ -8,6 +8,7 @@ mod lines;
 mod live;
 mod plan;
 mod shown;
+mod warnings;
 
 use std::io::{self, IsTerminal};
 
@@ -135,11 +136,8 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
         })?;
         output.raw(&bytes)?;
     } else {
+        warnings::print(&Analysis::of(&summary.run).warnings, output)?;
         cells::print(&summary.run, output)?;
-        let warnings = Analysis::of(&summary.run).warnings;
-        for warning in warnings.iter().filter(|warning| warning.is_of_the_run()) {
-            output.note(warning.to_string());
-        }
         answer::print(&summary.run, output)?;
         output.line(format!("result: {}", summary.dir.display()))?;
         output.line(format!("report: {}", summary.report.display()))?;

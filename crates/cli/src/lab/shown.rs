@@ -1,8 +1,14 @@
-//! How figures of the laboratory are written for people: times, rates, and the figure of a sample.
+//! How figures of the laboratory are written for people: times, rates, the figure of a sample, and sentences in lines.
 
 use std::time::Duration;
 
 use overlane_analysis::record::{Family, GroupKey, Migration, Moving, Sample, Test, Tuning};
+
+/// Columns of a line.
+const COLUMNS: usize = 80;
+
+/// Columns before the text: the longest label and its space.
+const LABEL: usize = 8;
 
 /// `4:05 min`
 pub(super) fn minutes(time: Duration) -> String {
@@ -93,6 +99,27 @@ pub(super) fn figure(sample: &Sample) -> Option<(f64, String)> {
     value.map(|value| (value, shown(value)))
 }
 
+/// Text in lines beside its label.
+pub(super) fn labelled(label: &str, text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = format!("{label:LABEL$}");
+    let mut first = true;
+    for word in text.split(' ') {
+        let room = line.chars().count() + usize::from(!first) + word.chars().count() <= COLUMNS;
+        if !first && !room {
+            lines.push(std::mem::replace(&mut line, " ".repeat(LABEL)));
+            first = true;
+        }
+        if !first {
+            line.push(' ');
+        }
+        line.push_str(word);
+        first = false;
+    }
+    lines.push(line);
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use overlane_analysis::record::{Flow, Moved};
@@ -138,5 +165,13 @@ mod tests {
         assert_eq!(gbps(12.345), "12.35 Gbit/s");
         assert_eq!(gbps(0.0421), "42.1 Mbit/s");
         assert_eq!(minutes(Duration::from_secs(245)), "4:05 min");
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_has_one_of_its_own() {
+        let long = "x".repeat(100);
+        let got = labelled("a:", &format!("b {long} c"));
+        assert_eq!(got.len(), 3);
+        assert!(got[1].ends_with(&long));
     }
 }

@@ -3,12 +3,14 @@
 //! ```text
 //! comparisons of the study's question ──► votes ──► sentence (words of the question: phrase)
 //! the cells of these comparisons      ──► trust
+//! all comparisons of a figure         ──► doubt, where most cannot tell
 //! ```
 //!
 //! [`screen`] puts them on the first screen of the report, with a chart and the figures.
 
 mod amounts;
 mod claims;
+mod doubt;
 mod phrase;
 pub(in crate::report) mod screen;
 mod sentence;
@@ -41,6 +43,8 @@ pub struct Answer {
     pub beside: Option<String>,
     /// How far to trust it.
     pub trust: Trust,
+    /// Why most comparisons cannot tell, and what helps; null where they can.
+    pub doubt: Option<String>,
 }
 
 impl Answer {
@@ -135,6 +139,7 @@ impl<'r> Asked<'r> {
             sentence: self.sentence(r, start),
             beside: self.beside_first(r),
             trust: trust::trust(r, &self.cells(r)),
+            doubt: doubt::doubt(r),
         }
     }
 

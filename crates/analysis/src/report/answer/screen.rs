@@ -31,6 +31,7 @@ pub(in crate::report) fn blocks(r: &Report<'_>, asked: &Asked<'_>) -> Vec<Block>
     let shown = compared.len();
     out.extend(chart(r, asked, "chart-answer", compared));
     out.push(Block::Trust(answer.trust));
+    out.extend(answer.doubt.map(Block::Note));
     out.extend(figures(r, asked).map(Block::Table));
     if !rest.is_empty() {
         let title = format!(

@@ -1,0 +1,140 @@
+//! Why most comparisons of a run cannot tell, and what helps.
+
+use crate::record::Warning;
+use crate::report::page::Report;
+use crate::results::{Compared, Metric, resolution_percent};
+use crate::stats::Verdict;
+use crate::study::Study;
+
+/// Two sentences; `None` where most comparisons of a figure can tell.
+pub(super) fn doubt(r: &Report<'_>) -> Option<String> {
+    let comparable: Vec<&Compared> = r
+        .analysis
+        .comparisons
+        .iter()
+        .filter(|c| judged(c))
+        .collect();
+    let open = |c: &&&Compared| c.result.verdict == Verdict::CannotTell;
+    let open: Vec<&Compared> = comparable.iter().filter(open).copied().collect();
+    if open.len() * 2 <= comparable.len() {
+        return None;
+    }
+    let (count, all) = (open.len(), comparable.len());
+    let why = why(r, &open);
+    let what = what_helps(r);
+    Some(format!(
+        "{count} of {all} comparisons cannot tell, because {why}. {what}"
+    ))
+}
+
+/// A comparison of the figure itself, of two cells on the same footing.
+fn judged(c: &Compared) -> bool {
+    let primary = Metric::primary(c.a.group.workload.test);
+    c.metric == primary && c.result.verdict != Verdict::NotComparable
+}
+
+fn why(r: &Report<'_>, open: &[&Compared]) -> String {
+    let least = resolution_percent(r.analysis.run);
+    let is_small = |c: &&&Compared| {
+        let bounds = c.result.ci95;
+        bounds.is_some_and(|[low, high]| low > 1.0 - least / 100.0 && high < 1.0 + least / 100.0)
+    };
+    if open.iter().filter(is_small).count() * 2 > open.len() {
+        return format!("these networks differ by less than the {least} % that such a run judges");
+    }
+    let mut seen = Vec::new();
+    if let Some(load) = r.analysis.foreign.as_ref() {
+        let percent = load.percent;
+        seen.push(format!("other programs used {percent:.0} % of a CPU"));
+    }
+    if unsteady(r) {
+        seen.push("the machine was unsteady".to_owned());
+    }
+    if seen.is_empty() {
+        seen.push("the samples of a network differ more than the networks do".to_owned());
+    }
+    seen.join(" and ")
+}
+
+fn unsteady(r: &Report<'_>) -> bool {
+    let mut warnings = r.analysis.warnings.iter();
+    warnings.any(|warning| matches!(warning, Warning::Unsteady { .. }))
+}
+
+fn what_helps(r: &Report<'_>) -> String {
+    let run = r.analysis.run;
+    let longer = if run.quick {
+        let command = match is_shipped(&run.study.name) {
+            true => format!("`overlane lab run {}`", run.study.name),
+            false => "the same command without `--quick`".to_owned(),
+        };
+        format!("{command} takes longer and sees smaller differences")
+    } else {
+        let twice = run.matrix().samples * 2;
+        format!("`--samples {twice}` takes longer and sees smaller differences")
+    };
+    match r.analysis.foreign.as_ref() {
+        Some(load) => format!(
+            "What helps: close other programs ({}); {longer}.",
+            load.programs.join(", ")
+        ),
+        None if unsteady(r) => format!(
+            "What helps: close other programs, on a virtual machine also those of its host; {longer}."
+        ),
+        None => format!("What helps: {longer}."),
+    }
+}
+
+fn is_shipped(name: &str) -> bool {
+    Study::all_shipped().is_ok_and(|all| all.iter().any(|study| study.name == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::Run;
+    use crate::report::Answer;
+    use crate::results::{Analysis, fixture};
+
+    /// A run in which all networks are alike but for their noise.
+    fn alike(noise: f64) -> Run {
+        let mut run = fixture::guests();
+        run.env.noise.clear();
+        run.warnings.clear();
+        for (place, cell) in run.cells.iter_mut().enumerate() {
+            for sample in &mut cell.samples {
+                let turn = (place * 7 + sample.round as usize * 5) % 11;
+                sample.goodput_gbps = Some(10.0 + noise * (turn as f64 - 5.0));
+                sample.started_unix_ms = fixture::STARTED + u64::from(sample.round) * 60_000;
+            }
+        }
+        run
+    }
+
+    fn said(run: &Run) -> Option<String> {
+        Answer::of(&Analysis::of(run)).doubt
+    }
+
+    #[test]
+    fn where_comparisons_can_tell_nothing_is_said() {
+        assert_eq!(said(&fixture::run()), None);
+    }
+
+    #[test]
+    fn noise_is_named_with_what_helps() {
+        let mut run = alike(0.9);
+        let text = said(&run).unwrap_or_default();
+        assert!(
+            text.contains(
+                "because the samples of a network differ more than the networks do. What helps: "
+            ),
+            "{text}"
+        );
+        run.env.noise = fixture::run().env.noise;
+        let text = said(&run).unwrap_or_default();
+        assert!(
+            text.contains("because the machine was unsteady. "),
+            "{text}"
+        );
+        assert!(text.contains("close other programs, "), "{text}");
+    }
+}
