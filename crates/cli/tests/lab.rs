@@ -497,3 +497,43 @@ fn options_of_machines_are_wrong_usage_where_none_moves_or_none_can() {
         assert_eq!(out(&output), "");
     }
 }
+
+/// The chart of the README, and the ratios below it, are of the record that lies beside it.
+#[test]
+fn the_chart_and_the_ratios_of_the_readme_are_those_of_its_record() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kept = root.join("docs/results");
+    let kept = kept.to_str().unwrap();
+    let output = run(&["lab", "chart", kept]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let drawn = fs::read_to_string(root.join("docs/results.svg")).unwrap();
+    assert!(out(&output) == drawn, "scripts/results --draw draws it");
+
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let output = run(&[
+        "lab",
+        "compare",
+        kept,
+        "--networks",
+        "kernel-vxlan,overlane-vxlan",
+        "--json",
+    ]);
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (guests, words) in [
+        ("veth", "between containers"),
+        ("tap", "between virtual machines"),
+    ] {
+        let rows = compared["rows"].as_array().unwrap().iter();
+        let mut rows =
+            rows.filter(|row| row["primary"] == true && row["cell_a"]["guests"] == guests);
+        let row = rows.next().unwrap();
+        let number = |value: &Value| format!("{:.2}", value.as_f64().unwrap());
+        let (low, high) = (number(&row["ci95"][0]), number(&row["ci95"][1]));
+        let said = format!("{} ({low} to {high})", number(&row["median_ratio"]));
+        let line = readme.lines().find(|line| line.contains(words));
+        assert!(
+            line.is_some_and(|line| line.contains(&said)),
+            "README does not say {said} {words}"
+        );
+    }
+}
