@@ -7,6 +7,8 @@ mod capture;
 mod check;
 mod completions;
 mod connections;
+#[cfg(test)]
+mod documents;
 mod drops;
 mod failure;
 mod flows;

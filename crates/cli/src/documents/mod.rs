@@ -1,0 +1,172 @@
+//! Every file, command, option, key and counter that a document names exists, and every command and option is named in
+//! docs/cli.md. (That docs/ names every key and counter is tested beside these, in the crates that have them.)
+//!
+//! [`markdown`] reads a page, [`vocabulary`] knows the names, and [`faults`] holds one against the other.
+
+mod faults;
+mod markdown;
+mod vocabulary;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use faults::{Fault, faults};
+use markdown::Page;
+use vocabulary::Vocabulary;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every document.
+fn pages() -> Vec<Page> {
+    let root = root();
+    let mut paths: Vec<PathBuf> = fs::read_dir(root.join("docs/adr"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    paths.extend(vocabulary::tree(&root));
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
+    paths.sort();
+    let page = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        Page::read(path.strip_prefix(&root).unwrap_or(path), &text)
+    };
+    paths.iter().map(page).collect()
+}
+
+#[test]
+fn every_name_in_a_document_exists() {
+    let vocabulary = Vocabulary::of_the_tree(&root());
+    let pages = pages();
+    assert!(pages.len() > 30, "{} pages were found", pages.len());
+    let found: Vec<String> = pages
+        .iter()
+        .flat_map(|page| faults(page, &pages, &vocabulary))
+        .map(|fault| fault.to_string())
+        .collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_wrong_name_is_found() {
+    let vocabulary = Vocabulary::of_the_tree(&root());
+    let pages = pages();
+    let of = |text: &str| -> Vec<Fault> {
+        faults(
+            &Page::read(Path::new("docs/new.md"), text),
+            &pages,
+            &vocabulary,
+        )
+    };
+    for wrong in [
+        // Files and places.
+        "[a](nowhere.md)",
+        "[a](cli.md#no-such-heading)",
+        "![a](nothing.svg)",
+        "`crates/cli/src/nothing.rs`",
+        "`docs/nothing.md`",
+        "`scripts/setupp`",
+        "`test_nothing_at_all.py`",
+        "`nothing-at-all.yaml`",
+        // Commands.
+        "`overlane aply fabric.yaml`",
+        "`overlane show portz`",
+        "`lab rum`",
+        "`show fdbs`",
+        "```console\n$ overlane lab rnu jumbo-vxlan\n```",
+        "```console\n# sudo overlane chek fabric.yaml\n```",
+        "`make tests-all`",
+        // Options.
+        "`--dry-runn`",
+        "`overlane apply fabric.yaml --dryrun`",
+        "`overlane check fabric.yaml --host h1`",
+        "`lab run --quickly`",
+        "`capture web1 -q`",
+        "```console\n$ overlane apply fabric.yaml --hots h1 | head\n```",
+        // Keys.
+        "`securty`",
+        "`securty: mac`",
+        "`security: macc`",
+        "`tunnel: { encapsulatoin: geneve }`",
+        "`options: nonne`",
+        "```yaml\nswitches:\n  blue: { vnii: 5001 }\n```",
+        "```json\n{ \"goodput_gbpss\": 1 }\n```",
+        "`goodput_gbpss`",
+        // Counters.
+        "`pkt_to_big`",
+        "`spoofd_mac`",
+        "`from_prot`",
+        // Networks and studies.
+        "`overlane-vxlann`",
+        "`kernal-geneve`",
+        "`jumbo-vxlans`",
+        // Beginnings of names.
+        "`prase-`",
+    ] {
+        let found = of(wrong);
+        assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+    }
+    for right in [
+        "[a](cli.md#overlane-check) [b](https://example.org/x#y) [c](../README.md)",
+        "`overlane apply fabric.yaml --host h1 --dry-run` `lab run --quick` `show fdb` `--json`",
+        "`crates/cli/src/main.rs` `test_ecn.py` `/sys/fs/bpf` `make test`",
+        "`security: mac` `pkt_too_big` `overlane-vxlan` `goodput_gbps` `port-security-`",
+        "```console\n$ overlane capture web1 -w - | wireshark -k -i -\n```",
+    ] {
+        let found = of(right);
+        assert!(found.is_empty(), "{right}: {found:?}");
+    }
+}
+
+/// One thought a sentence, one sentence a line: a line has at most 160 characters.
+#[test]
+fn no_line_of_prose_is_long() {
+    let of_all = |pages: &[Page]| -> Vec<String> {
+        pages
+            .iter()
+            .flat_map(faults::long_lines)
+            .map(|fault| fault.to_string())
+            .collect()
+    };
+    let found = of_all(&pages());
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+    let long = "x".repeat(161);
+    let page = |text: String| Page::read(Path::new("docs/new.md"), &text);
+    let found = of_all(&[
+        page(format!("{long}\n")),
+        page(format!("| {long} |\n```\n{long}\n```\n")),
+    ]);
+    assert_eq!(found, ["docs/new.md:1: 161 characters in a line"]);
+}
+
+#[test]
+fn readme_can_be_read_in_a_minute() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap_or_default();
+    let lines = text.lines().count();
+    assert!((40..=120).contains(&lines), "README.md has {lines} lines");
+}
+
+#[test]
+fn every_command_and_option_is_documented() {
+    let vocabulary = Vocabulary::of_the_tree(&root());
+    let manual = fs::read_to_string(root().join("docs/cli.md")).unwrap_or_default();
+    let missing = faults::undocumented(&manual, &vocabulary);
+    assert_eq!(missing, [""; 0]);
+    // Without its section a command is missed, and an option without its name.
+    let without = manual.replace("## overlane lab chart", "## the chart");
+    assert_eq!(
+        faults::undocumented(&without, &vocabulary)
+            .first()
+            .map(String::as_str),
+        Some("overlane lab chart has no section")
+    );
+    let without = manual.replace("--against-itself", "--against itself");
+    let missing = faults::undocumented(&without, &vocabulary);
+    assert!(
+        missing.iter().any(|text| text.contains("--against-itself")),
+        "{missing:?}"
+    );
+}
