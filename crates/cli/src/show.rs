@@ -310,7 +310,7 @@ fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {
         let next_hop = remote
             .next_hop
             .map_or_else(|| "no route".to_owned(), |hop| hop.to_string());
-        // What the kernel can send to; the rest means drops (no_neighbour, no_route).
+        // What the kernel can send to; it drops the rest, after we counted it as `encap`.
         let usable = ["reachable", "stale", "delay", "probe", "permanent", "noarp"]
             .contains(&remote.neighbour.as_str());
         rows.push(vec![

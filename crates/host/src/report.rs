@@ -63,7 +63,7 @@ pub enum Note {
         /// Largest inner packet that fits.
         fits: u32,
     },
-    /// No route to a remote through the uplink: packets to it are dropped with `no_route`.
+    /// No route to a remote through the uplink: the kernel drops packets to it.
     NoRoute {
         /// The remote's name.
         remote: String,
@@ -163,7 +163,7 @@ impl fmt::Display for Note {
             Self::NoRoute { remote, address } => {
                 write!(
                     f,
-                    "remote {remote}: no route to {address} through the uplink yet; packets to it are dropped as no_route"
+                    "remote {remote}: no route to {address} through the uplink yet; the kernel drops packets to it, which count as encap"
                 )
             }
             Self::LegDown { router, device } => write!(

@@ -41,12 +41,12 @@ docs/studies.md has every key. Exit codes: 0 it can be run, 2 it cannot.")]
     /// Write the report of a result folder again, from its samples
     #[command(after_help = "\
 Examples:
-  overlane lab report results/2026-11-21T101500Z-jumbo-vxlan")]
+  overlane lab report results/20261121T101500Z-jumbo-vxlan")]
     Report(LabReport),
     /// Draw the charts of a result folder as one SVG, for a page or a slide
     #[command(after_help = "\
 Examples:
-  overlane lab chart results/2026-11-21T101500Z-jumbo-vxlan --output overlay.svg
+  overlane lab chart results/20261121T101500Z-jumbo-vxlan --output overlay.svg
   overlane lab chart results/a > overlay.svg
 
 Throughput and CPU side by side, a row for each group. It needs no other file, and follows the reader's light or dark theme.
@@ -204,7 +204,7 @@ pub(crate) struct LabShow {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  overlane lab resume results/2026-11-21T101500Z-jumbo-vxlan
+  overlane lab resume results/20261121T101500Z-jumbo-vxlan
 
 Exit codes: as of `overlane lab run`.")]
 pub(crate) struct LabResume {
