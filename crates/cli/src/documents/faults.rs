@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use overlane_model::Fabric;
+
 use super::markdown::{Kind, Page};
 use super::vocabulary::{Vocabulary, split};
 
@@ -42,13 +44,19 @@ pub(super) fn faults(page: &Page, pages: &[Page], vocabulary: &Vocabulary) -> Ve
     // Decisions tell what was; only their links have to lead somewhere.
     let is_history = page.path.starts_with("docs/adr");
     let mut faults = Vec::new();
+    let mut section = "";
     for part in &page.parts {
         let found = match &part.kind {
             Kind::Link(to) => link(page, to, pages, vocabulary),
             _ if is_history => None,
             Kind::Code(code) => inline(code, vocabulary),
+            Kind::Cell(head, code) => cell(page, section, head, code, vocabulary),
             Kind::Fenced(word, line) => fenced(word, line, vocabulary),
-            Kind::Anchor(_) | Kind::Prose(_) => None,
+            Kind::Anchor(anchor) => {
+                section = anchor;
+                None
+            }
+            Kind::Prose(_) => None,
         };
         faults.extend(found.map(|what| Fault {
             page: page.path.clone(),
@@ -171,6 +179,39 @@ fn inline(code: &str, vocabulary: &Vocabulary) -> Option<String> {
     None
 }
 
+/// Code in the first cell of a table: a key of the file that the page describes, or an option of the command of the section.
+fn cell(
+    page: &Page,
+    section: &str,
+    head: &str,
+    code: &str,
+    vocabulary: &Vocabulary,
+) -> Option<String> {
+    let keys = page
+        .path
+        .to_str()
+        .and_then(|page| vocabulary.keys.get(page));
+    if let Some(keys) = keys.filter(|_| head == "key") {
+        let name = code.trim_end_matches("[]");
+        return (!keys.contains(name)).then(|| format!("there is no key `{name}`"));
+    }
+    let path = section
+        .strip_prefix("overlane-")
+        .unwrap_or_default()
+        .replace('-', " ");
+    let known = vocabulary
+        .commands
+        .get(&path)
+        .filter(|_| head == "option" && !path.is_empty());
+    let option = code.split(' ').next().unwrap_or(code);
+    match known {
+        Some(known) if !known.has(option) => {
+            Some(format!("`overlane {path}` has no option `{option}`"))
+        }
+        _ => inline(code, vocabulary),
+    }
+}
+
 /// `key: value`, `{ key: value }`
 fn is_yaml(code: &str) -> bool {
     let start = code.trim_start_matches(['{', ' ', '-']);
@@ -206,6 +247,45 @@ fn unknown_word(code: &str, vocabulary: &Vocabulary) -> Option<String> {
     words
         .find(|word| !known(word))
         .map(|word| format!("no source has the name `{word}`"))
+}
+
+/// Keys in the fabric files of a page, whole ones and parts, that no fabric file has at their place.
+pub(super) fn fabric_faults(page: &Page) -> Vec<Fault> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for part in &page.parts {
+        let Kind::Fenced(word, line) = &part.kind else {
+            continue;
+        };
+        if word != "yaml" {
+            continue;
+        }
+        match blocks.last_mut().filter(|_| part.line == last + 1) {
+            Some((_, text)) => *text += &format!("{line}\n"),
+            None => blocks.push((part.line, format!("{line}\n"))),
+        }
+        last = part.line;
+    }
+    let of_fabric = |line: &str| {
+        let key = line.split(':').next().unwrap_or_default();
+        ["tunnel", "hosts", "switches", "ports", "rules", "routers"].contains(&key)
+    };
+    blocks.retain(|(_, text)| text.lines().any(of_fabric));
+    let mut faults = Vec::new();
+    for (first, text) in blocks {
+        let Err(errors) = Fabric::parse("block", &text) else {
+            continue;
+        };
+        let all = errors.diagnostics().iter();
+        for found in all.filter(|found| found.message.starts_with("unknown key")) {
+            faults.push(Fault {
+                page: page.path.clone(),
+                line: first + found.line as usize - 1,
+                what: found.message.clone(),
+            });
+        }
+    }
+    faults
 }
 
 /// A line of a block of code.

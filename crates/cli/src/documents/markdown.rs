@@ -21,6 +21,8 @@ pub(super) struct Part {
 pub(super) enum Kind {
     /// The text between two backquotes.
     Code(String),
+    /// The same in the first cell of a table, with the first word of the table's head.
+    Cell(String, String),
     /// Where a link or a picture leads.
     Link(String),
     /// The anchor of a heading.
@@ -35,6 +37,7 @@ impl Page {
     pub(super) fn read(path: &Path, text: &str) -> Self {
         let mut parts = Vec::new();
         let mut fence: Option<String> = None;
+        let mut head: Option<String> = None;
         for (at, text) in text.lines().enumerate() {
             let mut add = |kind| parts.push(Part { line: at + 1, kind });
             if let Some(word) = text.trim_start().strip_prefix("```") {
@@ -51,11 +54,29 @@ impl Page {
             if let Some(heading) = text.strip_prefix('#') {
                 add(Kind::Anchor(anchor(heading)));
             }
-            if !text.trim_start().starts_with('|') {
-                add(Kind::Prose(text.chars().count()));
+            let (mut text, whole) = (text, text);
+            match text.trim_start().strip_prefix('|') {
+                None => {
+                    head = None;
+                    add(Kind::Prose(text.chars().count()));
+                }
+                Some(row) => {
+                    let (first, others) = row.split_once(" | ").unwrap_or((row, ""));
+                    match &head {
+                        None => head = first.split_whitespace().next().map(str::to_owned),
+                        Some(head) => {
+                            let cell = |code| Kind::Cell(head.clone(), code);
+                            codes(first).0.into_iter().for_each(|code| add(cell(code)));
+                            text = others;
+                        }
+                    }
+                }
             }
-            let (codes, rest) = codes(text);
-            codes.into_iter().for_each(|code| add(Kind::Code(code)));
+            codes(text)
+                .0
+                .into_iter()
+                .for_each(|code| add(Kind::Code(code)));
+            let (_, rest) = codes(whole);
             links(&rest).into_iter().for_each(|to| add(Kind::Link(to)));
         }
         Self {
@@ -117,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_page_is_its_names() {
-        let text = "## The `vlan` key: two\nSee [a](b.md#c) and `x` or ``y`z``.\n| `t` |\n```yaml\nk: 1\n```\n";
+        let text = "## The `vlan` key: two\nSee [a](b.md#c) and `x` or ``y`z``.\n| `t` |\n| `u` | `v` |\n```yaml\nk: 1\n```\n";
         let page = Page::read(Path::new("p.md"), text);
         let kinds: Vec<_> = page.parts.into_iter().map(|p| (p.line, p.kind)).collect();
         let code = |text: &str| Kind::Code(text.to_owned());
@@ -132,7 +153,9 @@ mod tests {
                 (2, code("y`z")),
                 (2, Kind::Link("b.md#c".to_owned())),
                 (3, code("t")),
-                (5, Kind::Fenced("yaml".to_owned(), "k: 1".to_owned())),
+                (4, Kind::Cell("`t`".to_owned(), "u".to_owned())),
+                (4, code("v")),
+                (6, Kind::Fenced("yaml".to_owned(), "k: 1".to_owned())),
             ]
         );
     }

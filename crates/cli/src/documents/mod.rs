@@ -109,6 +109,29 @@ fn a_wrong_name_is_found() {
         let found = of(wrong);
         assert_eq!(found.len(), 1, "{wrong}: {found:?}");
     }
+    // In the tables of a page, the keys of its own file and the options of its own command.
+    for (page, wrong) in [
+        (
+            "docs/fabric.md",
+            "| key | type |\n|---|---|\n| `ttl` | number |",
+        ),
+        (
+            "docs/studies.md",
+            "| key | content |\n|---|---|\n| `sampels` | number |",
+        ),
+        (
+            "docs/lab-method.md",
+            "| key | content |\n|---|---|\n| `goodput` | number |",
+        ),
+        (
+            "docs/cli.md",
+            "## overlane check\n| option | meaning |\n|---|---|\n| `--host NAME` | x |",
+        ),
+    ] {
+        let page = Page::read(Path::new(page), wrong);
+        let found = faults(&page, &pages, &vocabulary);
+        assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+    }
     for right in [
         "[a](cli.md#overlane-check) [b](https://example.org/x#y) [c](../README.md)",
         "`overlane apply fabric.yaml --host h1 --dry-run` `lab run --quick` `show fdb` `--json`",
@@ -119,6 +142,22 @@ fn a_wrong_name_is_found() {
         let found = of(right);
         assert!(found.is_empty(), "{right}: {found:?}");
     }
+}
+
+#[test]
+fn every_key_in_a_fabric_file_of_a_page_exists() {
+    let of_all = |pages: &[Page]| -> Vec<String> {
+        let found = pages.iter().flat_map(faults::fabric_faults);
+        found.map(|fault| fault.to_string()).collect()
+    };
+    assert_eq!(of_all(&pages()), [""; 0]);
+    // A part of a file, with a key that belongs elsewhere.
+    let wrong = "Text.\n```yaml\nswitches:\n  blue: { vni: 5001, samples: 3 }\n```\n";
+    let found = of_all(&[Page::read(Path::new("docs/new.md"), wrong)]);
+    assert_eq!(
+        found,
+        ["docs/new.md:4: unknown key `samples` in switch `blue`"]
+    );
 }
 
 /// One thought a sentence, one sentence a line: a line has at most 160 characters.

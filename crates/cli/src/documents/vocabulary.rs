@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory};
+use serde_json::Value;
 
 use crate::args::Cli;
 
@@ -50,6 +51,8 @@ pub(super) struct Vocabulary {
     pub(super) words: HashSet<String>,
     /// Names of files and folders without their path: those of the tree, and those that the sources name.
     pub(super) files: HashSet<String>,
+    /// Keys of the files that a page describes, by the page.
+    pub(super) keys: BTreeMap<&'static str, BTreeSet<String>>,
     pub(super) root: PathBuf,
 }
 
@@ -79,6 +82,7 @@ impl Vocabulary {
             commands,
             words,
             files,
+            keys: keys(root),
             root: root.to_owned(),
         }
     }
@@ -86,6 +90,40 @@ impl Vocabulary {
     pub(super) fn has_option(&self, option: &str) -> bool {
         let mut all = self.commands.values();
         all.any(|command| command.has(option))
+    }
+}
+
+/// Of the pages with tables of keys: those that there are.
+fn keys(root: &Path) -> BTreeMap<&'static str, BTreeSet<String>> {
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let mut fabric = BTreeSet::new();
+    properties(&overlane_model::schema(), &mut fabric);
+    let mut result = BTreeSet::new();
+    let schema = serde_json::from_str(&read("docs/result.schema.json")).unwrap_or_default();
+    properties(&schema, &mut result);
+    let shape = read("crates/analysis/src/study/shape.rs");
+    let fields = shape.split("field(").skip(1);
+    let study = fields.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+    BTreeMap::from([
+        ("docs/fabric.md", fabric),
+        ("docs/lab-method.md", result),
+        ("docs/studies.md", study.map(str::to_owned).collect()),
+    ])
+}
+
+/// Names of the properties in a JSON Schema.
+fn properties(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(members) => {
+            for (name, value) in members {
+                if let ("properties", Some(inner)) = (name.as_str(), value.as_object()) {
+                    found.extend(inner.keys().cloned());
+                }
+                properties(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| properties(item, found)),
+        _ => {}
     }
 }
 
