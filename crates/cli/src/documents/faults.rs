@@ -12,14 +12,17 @@ use super::vocabulary::{Vocabulary, split};
 const LONGEST: usize = 160;
 
 /// Names that belong to others, which no source of ours has.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 13] = [
+    "cpu-clock",
     "first-last", // how a range of ports is written
     "fw-blue",    // what ovn-nbctl calls port groups
     "fw-red",
     "gro_cells",
     "ifdef",
     "lldpd",
+    "migrate_set_capability",
     "nolearning",
+    "perf",
     "stp_state",
     "tx-sctp-segmentation",
     "txqueuelen",
@@ -173,10 +176,7 @@ fn inline(code: &str, vocabulary: &Vocabulary) -> Option<String> {
     if words.len() == 1 && (first.contains('/') || looks_like_file(first)) {
         return file(first, vocabulary);
     }
-    if is_yaml(code) || words.len() == 1 {
-        return unknown_word(code, vocabulary);
-    }
-    None
+    unknown_word(code, vocabulary)
 }
 
 /// Code in the first cell of a table: a key of the file that the page describes, or an option of the command of the section.
@@ -212,13 +212,6 @@ fn cell(
     }
 }
 
-/// `key: value`, `{ key: value }`
-fn is_yaml(code: &str) -> bool {
-    let start = code.trim_start_matches(['{', ' ', '-']);
-    let key: String = start.chars().take_while(|c| is_of_word(*c)).collect();
-    !key.is_empty() && start[key.len()..].starts_with(':')
-}
-
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
@@ -237,13 +230,12 @@ fn unknown_word(code: &str, vocabulary: &Vocabulary) -> Option<String> {
         let mut files = vocabulary.files.iter();
         code.ends_with('-') && files.any(|name| name.starts_with(&format!("{word}-")))
     };
-    let known =
-        |word: &&str| vocabulary.words.contains(*word) || FOREIGN.contains(word) || begins(word);
-    let odd = |c: char| "…/<>\"*%".contains(c);
-    if code.contains(odd) {
-        return None;
-    }
-    let mut words = split(code).filter(is_name);
+    let known = |word: &&str| {
+        let named = vocabulary.words.contains(*word) || vocabulary.files.contains(*word);
+        named || FOREIGN.contains(word) || begins(word)
+    };
+    let code = without_forms(code);
+    let mut words = split(&code).filter(is_name);
     words
         .find(|word| !known(word))
         .map(|word| format!("no source has the name `{word}`"))
@@ -286,6 +278,14 @@ pub(super) fn fabric_faults(page: &Page) -> Vec<Fault> {
         }
     }
     faults
+}
+
+/// What is left when words that stand for others are gone: `<host>`, `lab…`, `*_rr`.
+fn without_forms(code: &str) -> String {
+    let is_form = |word: &str| word.contains(['…', '*', '<', '>', '%']);
+    let words = code.split(|c: char| !is_of_word(c) && !"…*<>%".contains(c));
+    let kept: Vec<&str> = words.filter(|word| !is_form(word)).collect();
+    kept.join(" ")
 }
 
 /// A line of a block of code.
@@ -376,7 +376,7 @@ fn command(words: &[&str], vocabulary: &Vocabulary) -> Option<String> {
             return Some(format!("`overlane {path}` has no option `{option}`"));
         }
     }
-    None
+    unknown_word(&rest.join(" "), vocabulary)
 }
 
 fn looks_like_file(word: &str) -> bool {
@@ -393,7 +393,7 @@ fn file(word: &str, vocabulary: &Vocabulary) -> Option<String> {
     let path = path.split(':').next().unwrap_or(path).trim_end_matches('/');
     let is_ending = path.starts_with('.') && !path.contains('/');
     if path.is_empty() || is_ending || path.contains(['…', '*', '<', '{', '$', '(']) {
-        return None;
+        return unknown_word(word, vocabulary);
     }
     let Some((first, _)) = path.split_once('/') else {
         let is_there = vocabulary.files.contains(path) || vocabulary.root.join(path).is_dir();
@@ -404,6 +404,9 @@ fn file(word: &str, vocabulary: &Vocabulary) -> Option<String> {
     let is_made = first == "target" || first == "results";
     let is_ours = !first.is_empty() && vocabulary.root.join(first).is_dir();
     let is_there = vocabulary.root.join(path).exists();
-    let is_missing = is_ours && !is_form && !is_made && !is_there;
+    if !is_ours {
+        return unknown_word(word, vocabulary);
+    }
+    let is_missing = !is_form && !is_made && !is_there;
     is_missing.then(|| format!("there is no `{path}`"))
 }

@@ -103,6 +103,11 @@ fn a_wrong_name_is_found() {
         "`overlane-vxlann`",
         "`kernal-geneve`",
         "`jumbo-vxlans`",
+        // In longer text, and in forms.
+        "`overllane lab doctor`",
+        "`cass/route-echo`",
+        "`/run/overllane/<host>.lock`",
+        "`{\"packets_ppps\", \"segments_pps\"}`",
         // Beginnings of names.
         "`prase-`",
     ] {
