@@ -111,6 +111,12 @@ impl Comparison {
         }
     }
 
+    /// How far from 1, in per cent, the farther end of the 95 % interval is; `None`: there is no interval.
+    pub fn within_percent(&self) -> Option<f64> {
+        let far = |[low, high]: [f64; 2]| 100.0 * (1.0 - low).abs().max((high - 1.0).abs());
+        self.ci95.map(far)
+    }
+
     /// The verdict at this adjusted p. Without pairs there is none, whatever the samples say.
     pub fn decide(&mut self, q: Option<f64>, resolution_percent: f64) {
         if self.verdict == Verdict::NotComparable {

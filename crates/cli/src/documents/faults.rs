@@ -106,18 +106,13 @@ pub(super) fn undocumented(manual: &str, vocabulary: &Vocabulary) -> Vec<String>
         let common = ["--help", "--version"];
         for names in &known.arguments {
             let is_common = names.iter().any(|name| common.contains(&name.as_str()));
-            if !is_common && !split_options(text).any(|word| names.contains(word)) {
+            if !is_common && !split(text).any(|word| names.contains(word)) {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 missing.push(format!("overlane {path} {} is not named", names.join(", ")));
             }
         }
     }
     missing
-}
-
-fn split_options(text: &str) -> impl Iterator<Item = &str> {
-    let is_inside = |c: char| c.is_alphanumeric() || c == '-';
-    text.split(move |c| !is_inside(c))
 }
 
 fn link(page: &Page, to: &str, pages: &[Page], vocabulary: &Vocabulary) -> Option<String> {
@@ -334,8 +329,7 @@ fn quoted_keys(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn target(name: &str, vocabulary: &Vocabulary) -> Option<String> {
-    let makefile = std::fs::read_to_string(vocabulary.root.join("Makefile")).unwrap_or_default();
-    let is_there = makefile.contains(&format!("\n{name}:"));
+    let is_there = vocabulary.makefile.contains(&format!("\n{name}:"));
     let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     (is_name && !is_there).then(|| format!("there is no `make {name}`"))
 }

@@ -9,6 +9,7 @@ mod vocabulary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use faults::{Fault, faults};
 use markdown::Page;
@@ -18,7 +19,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// All names of the tree: read once, for all tests.
+static NAMES: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::of_the_tree(&root()));
+
 /// Every document.
+static PAGES: LazyLock<Vec<Page>> = LazyLock::new(pages);
+
 fn pages() -> Vec<Page> {
     let root = root();
     let mut paths: Vec<PathBuf> = fs::read_dir(root.join("docs/adr"))
@@ -39,12 +45,10 @@ fn pages() -> Vec<Page> {
 
 #[test]
 fn every_name_in_a_document_exists() {
-    let vocabulary = Vocabulary::of_the_tree(&root());
-    let pages = pages();
-    assert!(pages.len() > 30, "{} pages were found", pages.len());
-    let found: Vec<String> = pages
+    assert!(PAGES.len() > 30, "{} pages were found", PAGES.len());
+    let found: Vec<String> = PAGES
         .iter()
-        .flat_map(|page| faults(page, &pages, &vocabulary))
+        .flat_map(|page| faults(page, &PAGES, &NAMES))
         .map(|fault| fault.to_string())
         .collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -52,14 +56,8 @@ fn every_name_in_a_document_exists() {
 
 #[test]
 fn a_wrong_name_is_found() {
-    let vocabulary = Vocabulary::of_the_tree(&root());
-    let pages = pages();
     let of = |text: &str| -> Vec<Fault> {
-        faults(
-            &Page::read(Path::new("docs/new.md"), text),
-            &pages,
-            &vocabulary,
-        )
+        faults(&Page::read(Path::new("docs/new.md"), text), &PAGES, &NAMES)
     };
     for wrong in [
         // Files and places.
@@ -134,7 +132,7 @@ fn a_wrong_name_is_found() {
         ),
     ] {
         let page = Page::read(Path::new(page), wrong);
-        let found = faults(&page, &pages, &vocabulary);
+        let found = faults(&page, &PAGES, &NAMES);
         assert_eq!(found.len(), 1, "{wrong}: {found:?}");
     }
     for right in [
@@ -155,7 +153,7 @@ fn every_key_in_a_fabric_file_of_a_page_exists() {
         let found = pages.iter().flat_map(faults::fabric_faults);
         found.map(|fault| fault.to_string()).collect()
     };
-    assert_eq!(of_all(&pages()), [""; 0]);
+    assert_eq!(of_all(&PAGES), [""; 0]);
     // A part of a file, with a key that belongs elsewhere.
     let wrong = "Text.\n```yaml\nswitches:\n  blue: { vni: 5001, samples: 3 }\n```\n";
     let found = of_all(&[Page::read(Path::new("docs/new.md"), wrong)]);
@@ -175,7 +173,7 @@ fn no_line_of_prose_is_long() {
             .map(|fault| fault.to_string())
             .collect()
     };
-    let found = of_all(&pages());
+    let found = of_all(&PAGES);
     assert!(found.is_empty(), "\n{}", found.join("\n"));
     let long = "x".repeat(161);
     let page = |text: String| Page::read(Path::new("docs/new.md"), &text);
@@ -195,20 +193,19 @@ fn readme_can_be_read_in_a_minute() {
 
 #[test]
 fn every_command_and_option_is_documented() {
-    let vocabulary = Vocabulary::of_the_tree(&root());
     let manual = fs::read_to_string(root().join("docs/cli.md")).unwrap_or_default();
-    let missing = faults::undocumented(&manual, &vocabulary);
+    let missing = faults::undocumented(&manual, &NAMES);
     assert_eq!(missing, [""; 0]);
     // Without its section a command is missed, and an option without its name.
     let without = manual.replace("## overlane lab chart", "## the chart");
     assert_eq!(
-        faults::undocumented(&without, &vocabulary)
+        faults::undocumented(&without, &NAMES)
             .first()
             .map(String::as_str),
         Some("overlane lab chart has no section")
     );
     let without = manual.replace("--against-itself", "--against itself");
-    let missing = faults::undocumented(&without, &vocabulary);
+    let missing = faults::undocumented(&without, &NAMES);
     assert!(
         missing.iter().any(|text| text.contains("--against-itself")),
         "{missing:?}"

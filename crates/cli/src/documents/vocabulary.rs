@@ -53,6 +53,7 @@ pub(super) struct Vocabulary {
     pub(super) files: HashSet<String>,
     /// Keys of the files that a page describes, by the page.
     pub(super) keys: BTreeMap<&'static str, BTreeSet<String>>,
+    pub(super) makefile: String,
     pub(super) root: PathBuf,
 }
 
@@ -83,6 +84,7 @@ impl Vocabulary {
             words,
             files,
             keys: keys(root),
+            makefile: fs::read_to_string(root.join("Makefile")).unwrap_or_default(),
             root: root.to_owned(),
         }
     }

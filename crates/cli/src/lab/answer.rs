@@ -3,15 +3,14 @@
 
 use std::io;
 
-use overlane_analysis::record::Run;
 use overlane_analysis::report::Answer;
 use overlane_analysis::results::Analysis;
 
 use super::shown::labelled;
 use crate::output::Output;
 
-pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
-    let answer = Answer::of(&Analysis::of(run));
+pub(super) fn print(analysis: &Analysis<'_>, output: Output) -> io::Result<()> {
+    let answer = Answer::of(analysis);
     for line in lines(&answer) {
         output.line(line)?;
     }

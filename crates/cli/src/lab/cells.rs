@@ -4,7 +4,7 @@
 use std::io;
 
 use overlane_analysis::record::{
-    BackendName, CellKey, CellStatus, Feature, GroupKey, MtuClass, Run, Setting, Test,
+    BackendName, CellKey, CellStatus, Feature, GroupKey, MtuClass, Setting, Test,
 };
 use overlane_analysis::results::{Analysis, CellFigures, Metric};
 
@@ -20,15 +20,14 @@ const BASELINES: [BackendName; 4] = [
     BackendName::Direct,
 ];
 
-pub(super) fn print(run: &Run, output: Output) -> io::Result<()> {
-    let analysis = Analysis::of(run);
-    output.line(format!("{}\n", run.study.title))?;
+pub(super) fn print(analysis: &Analysis<'_>, output: Output) -> io::Result<()> {
+    output.line(format!("{}\n", analysis.run.study.title))?;
     for group in &analysis.groups {
-        let cells = side_by_side(&analysis, *group);
+        let cells = side_by_side(analysis, *group);
         if cells.is_empty() {
             continue;
         }
-        let rows = table(&analysis, *group, &cells, output);
+        let rows = table(analysis, *group, &cells, output);
         output.section(&heading(group, &cells), &rows, "no cells")?;
         output.line("")?;
     }

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Lab, output: Output) -> Result<(), Failure> {
         LabWhat::Compare(args) => compare::run(args, output),
         LabWhat::Report(args) => {
             let report = folder::render_again(&args.dir)?;
-            answer::print(&folder::load(&args.dir)?, output)?;
+            answer::print(&Analysis::of(&folder::load(&args.dir)?), output)?;
             output.line(format!("report: {}", report.display()))?;
             Ok(())
         }
@@ -136,9 +136,10 @@ fn finished(summary: &RunSummary, json: bool, output: Output) -> Result<(), Fail
         })?;
         output.raw(&bytes)?;
     } else {
-        warnings::print(&Analysis::of(&summary.run).warnings, output)?;
-        cells::print(&summary.run, output)?;
-        answer::print(&summary.run, output)?;
+        let analysis = Analysis::of(&summary.run);
+        warnings::print(&analysis.warnings, output)?;
+        cells::print(&analysis, output)?;
+        answer::print(&analysis, output)?;
         output.line(format!("result: {}", summary.dir.display()))?;
         output.line(format!("report: {}", summary.report.display()))?;
     }

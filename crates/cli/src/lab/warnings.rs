@@ -5,13 +5,13 @@ use std::io;
 
 use overlane_analysis::record::Warning;
 
-use super::shown::labelled;
+use super::shown::{counted, labelled};
 use crate::output::Output;
 
 /// Lines that the warnings of a run may take.
 const MOST: usize = 5;
 
-/// As long as the longest label of the answer.
+/// What stands before each.
 const LABEL: &str = "note:";
 
 pub(super) fn print(warnings: &[Warning], output: Output) -> io::Result<()> {
@@ -44,12 +44,9 @@ fn lines(warnings: &[Warning]) -> Vec<String> {
     }
     let rest = warnings.len() - shown;
     if rest > 0 {
-        let noun = if rest == 1 { "warning" } else { "warnings" };
-        let more = if shown > 0 { "more " } else { "" };
-        out.extend(labelled(
-            LABEL,
-            &format!("{rest} {more}{noun} in the report"),
-        ));
+        let noun = if shown > 0 { "more warning" } else { "warning" };
+        let rest = counted(rest as u32, noun);
+        out.extend(labelled(LABEL, &format!("{rest} in the report")));
     }
     out
 }

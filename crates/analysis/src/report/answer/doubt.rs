@@ -1,25 +1,22 @@
 //! Why most comparisons of a run cannot tell, and what helps.
 
-use crate::record::Warning;
 use crate::report::page::Report;
 use crate::results::{Compared, Metric, resolution_percent};
 use crate::stats::Verdict;
 use crate::study::Study;
 
+use super::trust::spread_percent;
+
 /// Two sentences; `None` where most comparisons of a figure can tell.
 pub(super) fn doubt(r: &Report<'_>) -> Option<String> {
-    let comparable: Vec<&Compared> = r
-        .analysis
-        .comparisons
-        .iter()
-        .filter(|c| judged(c))
-        .collect();
-    let open = |c: &&&Compared| c.result.verdict == Verdict::CannotTell;
-    let open: Vec<&Compared> = comparable.iter().filter(open).copied().collect();
-    if open.len() * 2 <= comparable.len() {
+    let comparable = r.analysis.comparisons.iter().filter(|c| judged(c));
+    let all = comparable.clone().count();
+    let cannot_tell = |c: &&Compared| c.result.verdict == Verdict::CannotTell;
+    let open: Vec<&Compared> = comparable.filter(cannot_tell).collect();
+    let count = open.len();
+    if count * 2 <= all {
         return None;
     }
-    let (count, all) = (open.len(), comparable.len());
     let why = why(r, &open);
     let what = what_helps(r);
     Some(format!(
@@ -35,10 +32,7 @@ fn judged(c: &Compared) -> bool {
 
 fn why(r: &Report<'_>, open: &[&Compared]) -> String {
     let least = resolution_percent(r.analysis.run);
-    let is_small = |c: &&&Compared| {
-        let bounds = c.result.ci95;
-        bounds.is_some_and(|[low, high]| low > 1.0 - least / 100.0 && high < 1.0 + least / 100.0)
-    };
+    let is_small = |c: &&&Compared| c.result.within_percent().is_some_and(|far| far < least);
     if open.iter().filter(is_small).count() * 2 > open.len() {
         return format!("these networks differ by less than the {least} % that such a run judges");
     }
@@ -47,7 +41,7 @@ fn why(r: &Report<'_>, open: &[&Compared]) -> String {
         let percent = load.percent;
         seen.push(format!("other programs used {percent:.0} % of a CPU"));
     }
-    if unsteady(r) {
+    if spread_percent(r).is_some() {
         seen.push("the machine was unsteady".to_owned());
     }
     if seen.is_empty() {
@@ -56,15 +50,10 @@ fn why(r: &Report<'_>, open: &[&Compared]) -> String {
     seen.join(" and ")
 }
 
-fn unsteady(r: &Report<'_>) -> bool {
-    let mut warnings = r.analysis.warnings.iter();
-    warnings.any(|warning| matches!(warning, Warning::Unsteady { .. }))
-}
-
 fn what_helps(r: &Report<'_>) -> String {
     let run = r.analysis.run;
     let longer = match run.quick {
-        true if is_shipped(&run.study.name) => {
+        true if Study::shipped(&run.study.name).is_ok() => {
             format!("the whole study (overlane lab run {})", run.study.name)
         }
         true => "the whole study (the same command without --quick)".to_owned(),
@@ -79,15 +68,11 @@ fn what_helps(r: &Report<'_>) -> String {
             "What helps: close other programs ({}); {longer}.",
             load.programs.join(", ")
         ),
-        None if unsteady(r) => format!(
+        None if spread_percent(r).is_some() => format!(
             "What helps: close other programs, on a virtual machine also those of its host; {longer}."
         ),
         None => format!("What helps: {longer}."),
     }
-}
-
-fn is_shipped(name: &str) -> bool {
-    Study::all_shipped().is_ok_and(|all| all.iter().any(|study| study.name == name))
 }
 
 #[cfg(test)]

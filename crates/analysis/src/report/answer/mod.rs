@@ -211,14 +211,12 @@ impl<'r> Asked<'r> {
             let asked = metric == Metric::primary(test) && self.is_at_rate(r, c);
             let found = r.analysis.comparison(c.a, c.b, metric).filter(|_| !asked)?;
             let (verdict, ratio) = (found.result.verdict, found.result.ratio);
-            let far = |[low, high]: [f64; 2]| 100.0 * (1.0 - low).abs().max((high - 1.0).abs());
-            let within_percent = found.result.ci95.map(far);
             Some((
                 *c,
                 Vote {
                     verdict,
                     ratio,
-                    within_percent,
+                    within_percent: found.result.within_percent(),
                 },
             ))
         };

@@ -123,24 +123,28 @@ fn unproven(cells: &[&CellFigures<'_>]) -> Option<Reason> {
 }
 
 fn unsteady(r: &Report<'_>) -> Option<Reason> {
-    let warnings = &r.analysis.warnings;
-    let spread = warnings.iter().filter_map(|warning| match warning {
-        Warning::Unsteady { spread_percent, .. } => Some(*spread_percent),
-        _ => None,
-    });
-    let changed = warnings.iter().filter_map(|warning| match warning {
-        Warning::SpeedChanged { slower_percent, .. } => Some(slower_percent.abs()),
-        _ => None,
-    });
-    let (spread, changed) = (spread.fold(0.0, f64::max), changed.fold(0.0, f64::max));
-    if spread > 0.0 {
+    if let Some(spread) = spread_percent(r) {
         let text = format!("The machine was unsteady: fixed work spread by {spread:.0} %.");
         return Some((Level::Limited, text));
     }
+    let mut warnings = r.analysis.warnings.iter();
+    let changed = warnings.find_map(|warning| match warning {
+        Warning::SpeedChanged { slower_percent, .. } => Some(slower_percent.abs()),
+        _ => None,
+    })?;
     let text = format!(
         "The machine changed its speed by {changed:.0} % during the run: ratios hold, absolute values drifted."
     );
-    (changed > 0.0).then_some((Level::Limited, text))
+    Some((Level::Limited, text))
+}
+
+/// How far the fixed piece of work spread, if the run warns of it.
+pub(super) fn spread_percent(r: &Report<'_>) -> Option<f64> {
+    let mut warnings = r.analysis.warnings.iter();
+    warnings.find_map(|warning| match warning {
+        Warning::Unsteady { spread_percent, .. } => Some(*spread_percent),
+        _ => None,
+    })
 }
 
 fn stolen(r: &Report<'_>) -> Option<Reason> {
