@@ -2,7 +2,7 @@
 
 use crate::report::page::Report;
 use crate::results::{Compared, Metric, resolution_percent};
-use crate::stats::Verdict;
+use crate::stats::{Verdict, Why};
 use crate::study::Study;
 
 use super::trust::spread_percent;
@@ -31,6 +31,10 @@ fn judged(c: &Compared) -> bool {
 }
 
 fn why(r: &Report<'_>, open: &[&Compared]) -> String {
+    let few = |c: &&&Compared| c.result.reason == Some(Why::FewPairs);
+    if open.iter().filter(few).count() * 2 > open.len() {
+        return format!("they have {}", Why::FewPairs.words());
+    }
     let least = resolution_percent(r.analysis.run);
     let is_small = |c: &&&Compared| c.result.within_percent().is_some_and(|far| far < least);
     if open.iter().filter(is_small).count() * 2 > open.len() {
@@ -126,6 +130,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("close other programs, "), "{text}");
+    }
+
+    #[test]
+    fn too_few_pairs_are_no_noise() {
+        let mut run = alike(0.9, 0.0);
+        run.cells
+            .iter_mut()
+            .for_each(|cell| cell.samples.truncate(4));
+        let text = said(&run).unwrap_or_default();
+        assert!(
+            text.contains("because they have fewer than 6 pairs. "),
+            "{text}"
+        );
     }
 
     #[test]
