@@ -1,12 +1,14 @@
 //! What the documents show of `check`, `trace` and `flows` is what the program prints, byte for byte; with
 //! the fabric file of the README, which therefore is right as well. A line `…` stands for what a sample
-//! leaves out. The comparison is shown to be able to fail.
+//! leaves out. The comparison is shown to be able to fail. The chart of the README is what the program draws of its record.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::Value;
 
 const PAGES: [&str; 3] = ["README.md", "docs/cli.md", "docs/trace.md"];
 const COMMANDS: [&str; 3] = ["check", "trace", "flows"];
@@ -24,9 +26,12 @@ ports:
   web1: { switch: green, host: h3, device: web1, mac: "02:00:00:00:00:01" }
 "#;
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn page(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(name)).unwrap()
+    fs::read_to_string(root().join(name)).unwrap()
 }
 
 /// The blocks of a page that are fenced with this word.
@@ -116,5 +121,54 @@ fn a_wrong_sample_is_found() {
         &[],
     ] {
         assert!(!agrees(wrong, &printed), "{wrong:?}");
+    }
+}
+
+/// The chart of the README, and the ratios below it, are of the record that lies beside it.
+#[test]
+fn the_chart_and_the_ratios_of_the_readme_are_those_of_its_record() {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_overlane"));
+        command
+            .args(arguments)
+            .current_dir(root())
+            .output()
+            .unwrap()
+    };
+    let kept = "docs/results";
+    let drawn = run(&["lab", "chart", kept]);
+    assert!(drawn.status.success(), "{drawn:?}");
+    let picture = page("docs/results.svg");
+    assert!(
+        drawn.stdout == picture.as_bytes(),
+        "scripts/results --draw draws it"
+    );
+
+    let readme = page("README.md");
+    let compared = run(&[
+        "lab",
+        "compare",
+        kept,
+        "--networks",
+        "kernel-vxlan,overlane-vxlan",
+        "--json",
+    ]);
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    for (guests, words) in [
+        ("veth", "between containers"),
+        ("tap", "between virtual machines"),
+    ] {
+        let rows = compared["rows"].as_array().unwrap().iter();
+        let mut rows =
+            rows.filter(|row| row["primary"] == true && row["cell_a"]["guests"] == guests);
+        let row = rows.next().unwrap();
+        let number = |value: &Value| format!("{:.2}", value.as_f64().unwrap());
+        let (low, high) = (number(&row["ci95"][0]), number(&row["ci95"][1]));
+        let said = format!("{} ({low} to {high})", number(&row["median_ratio"]));
+        let line = readme.lines().find(|line| line.contains(words));
+        assert!(
+            line.is_some_and(|line| line.contains(&said)),
+            "README does not say {said} {words}"
+        );
     }
 }
