@@ -115,7 +115,8 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
     for each in itself:
         assert (each["cell_a"]["copy"], each["cell_b"]["copy"]) == (1, 0)
         assert each["method"] == "paired" and each["pairs"] == 6
-        assert each["verdict"] in ("better", "worse", "cannot_tell") and 0 < each["p"] <= 1
+        # Which verdict it gets, noise decides.
+        assert each["verdict"] != "not_comparable" and 0 < each["p"] <= 1
 
 
 @pytest.mark.overloads
