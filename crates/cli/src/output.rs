@@ -3,25 +3,35 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
-};
+use comfy_table::{Cell, Color};
+use ratatui::crossterm::terminal;
 use serde::Serialize;
+
+mod rows;
+
+pub(crate) use rows::Rows;
 
 /// Standard output and standard error, each with what it can show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     colour_out: bool,
     colour_err: bool,
+    /// Columns of the terminal that standard output is; `None`: it is none.
+    terminal: Option<u16>,
 }
 
 impl Output {
     /// Looks at the two streams and at `NO_COLOR` (<https://no-color.org>).
     pub(crate) fn from_environment() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let size = out.then(terminal::size).and_then(Result::ok);
         Self {
-            colour_out: wanted && io::stdout().is_terminal(),
-            colour_err: wanted && io::stderr().is_terminal(),
+            colour_out: wanted && out,
+            colour_err: wanted && err,
+            terminal: size
+                .map(|(columns, _)| columns)
+                .filter(|columns| *columns > 0),
         }
     }
 
@@ -31,6 +41,7 @@ impl Output {
         Self {
             colour_out: false,
             colour_err: false,
+            terminal: None,
         }
     }
 
@@ -108,29 +119,7 @@ impl Output {
 
     /// A table with these columns. A name that begins with `#` makes a column of numbers.
     pub(crate) fn table(self, columns: &[&str]) -> Rows {
-        let mut table = Table::new();
-        table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')));
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        if self.colour_out {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        table.set_header(
-            columns
-                .iter()
-                .map(|name| Cell::new(name.trim_start_matches('#')).add_attribute(Attribute::Bold)),
-        );
-        for (index, name) in columns.iter().enumerate() {
-            let Some(column) = table.column_mut(index) else {
-                continue;
-            };
-            column.set_padding((0, 2));
-            if name.starts_with('#') {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        Rows { table }
+        Rows::new(columns, self.colour_out, self.terminal)
     }
 
     /// A heading and its table, or what to say when the table has no rows.
@@ -141,26 +130,6 @@ impl Output {
             rows.render()
         };
         self.line(format!("{heading}\n\n{body}"))
-    }
-}
-
-/// The rows of a table.
-pub(crate) struct Rows {
-    table: Table,
-}
-
-impl Rows {
-    pub(crate) fn push(&mut self, cells: Vec<Cell>) {
-        self.table.add_row(cells);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
-    /// Without white space at the ends of lines.
-    pub(crate) fn render(&self) -> String {
-        self.table.trim_fmt()
     }
 }
 
@@ -215,7 +184,7 @@ mod tests {
         rows.push(vec![text("b"), number(5)]);
         assert_eq!(
             rows.render(),
-            "port  packets\n───────────────\nweb1    1 234\nb           5"
+            "port  packets\n─────────────\nweb1    1 234\nb           5"
         );
     }
 
@@ -223,7 +192,7 @@ mod tests {
     fn a_table_for_a_terminal_has_colour() {
         let mut rows = Output {
             colour_out: true,
-            colour_err: true,
+            ..Output::plain()
         }
         .table(&["state"]);
         rows.push(vec![state("missing", false)]);

@@ -50,7 +50,7 @@ VLAN tags of guests: dropped (vlan_tag)
 port_security: what each port may send
 
 PORT  HOST  SECURITY  FROM MAC           FROM ADDRESS                   AND                    LINE
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 a1    h1    strict    02:00:00:00:00:01  198.18.100.1, 2001:2:0:100::1  -                      fabric.yaml:12
 a2    h1    strict    02:00:00:00:00:02  198.18.100.2                   -                      fabric.yaml:13
 b1    h2    strict    02:00:00:00:00:03  198.18.100.3                   router advertisements  fabric.yaml:14
@@ -60,7 +60,7 @@ With addresses: also the link-local address of the MAC, 0.0.0.0 of a DHCP client
 arp_nd: questions answered on the spot
 
 ADDRESS          MAC                PORT  LINE
-──────────────────────────────────────────────────────────
+────────────────────────────────────────────────────────
 198.18.100.1     02:00:00:00:00:01  a1    fabric.yaml:12
 198.18.100.2     02:00:00:00:00:02  a2    fabric.yaml:13
 198.18.100.3     02:00:00:00:00:03  b1    fabric.yaml:14
@@ -71,7 +71,7 @@ To everybody but the port itself.
 l2_lookup: where frames go
 
 TO MAC             PORT  KEY  HOST  DEVICE  LINE
-────────────────────────────────────────────────────────────
+──────────────────────────────────────────────────────────
 02:00:00:00:00:01  a1      1  h1    a1      fabric.yaml:12
 02:00:00:00:00:02  a2      2  h1    a2      fabric.yaml:13
 02:00:00:00:00:03  b1      3  h2    b1      fabric.yaml:14
@@ -82,7 +82,7 @@ Any other address: dropped (unknown_unicast).
 flood: who gets a copy
 
 ON HOST  TO PORTS  TO HOSTS
-─────────────────────────────
+───────────────────────────
 h1       a1, a2    h2, h3
 h2       b1        h1, h3
 h3       c1        h1, h2
@@ -91,7 +91,7 @@ Never back to the port it came from; what comes from another host goes to ports 
 encap: the outer header
 
 FROM  TO  OUTER ADDRESSES          UDP                 TUNNEL           DSCP  LINE
-─────────────────────────────────────────────────────────────────────────────────────────────
+───────────────────────────────────────────────────────────────────────────────────────────
 h1    h2  198.18.0.1 → 198.18.0.2  49152-65535 → 6081  geneve VNI 5001  0     fabric.yaml:5
 h1    h3  198.18.0.1 → 198.18.0.3  49152-65535 → 6081  geneve VNI 5001  0     fabric.yaml:6
 h2    h1  198.18.0.2 → 198.18.0.1  49152-65535 → 6081  geneve VNI 5001  0     fabric.yaml:4
