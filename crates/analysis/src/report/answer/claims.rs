@@ -154,11 +154,11 @@ mod tests {
         );
         assert_eq!(
             said(&p, &[votes(Verdict::Same, [1.0, 0.99])]),
-            "Jumbo frames make no difference to the migration: all 2 comparisons within 5 %."
+            "Jumbo frames make no difference to the migration: both comparisons within 5 %."
         );
         assert_eq!(
             said(&p, &[votes(Verdict::CannotTell, [0.96, 0.98])]),
-            "Jumbo frames change the migration by less than 10 %: all 2 comparisons."
+            "Jumbo frames change the migration by less than 10 %: both comparisons."
         );
         let p = words("Do more links");
         let some = [
@@ -172,7 +172,7 @@ mod tests {
         let p = words("What do more machines");
         assert_eq!(
             said(&p, &[votes(Verdict::Worse, [2.1, 2.1])]),
-            "A larger number of machines at once makes the migration 2.1 times as long as with the smallest: all 2 comparisons."
+            "A larger number of machines at once makes the migration 2.1 times as long as with the smallest: both comparisons."
         );
     }
 

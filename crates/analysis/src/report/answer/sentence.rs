@@ -8,7 +8,7 @@ use super::claims::{no_difference, same, small, told, told_again};
 use super::phrase::Phrase;
 use super::votes::{
     NEAR_PERCENT, Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say,
-    undecided,
+    share, undecided,
 };
 
 /// How a sentence begins.
@@ -295,12 +295,8 @@ fn tally(quantity: Quantity, votes: &[Vote], [more, less, same]: [&str; 3]) -> S
 /// `7 of 12 comparisons, one is lower, two cannot tell`
 fn near(quantity: Quantity, votes: &[Vote]) -> String {
     let (near, far): (Vec<Vote>, Vec<Vote>) = votes.iter().partition(|vote| vote.is_near());
-    let hits = match (near.len(), votes.len()) {
-        (hits, all) if hits == all => format!("all {all} comparisons"),
-        (hits, all) => format!("{hits} of {all} comparisons"),
-    };
     // None of those that are left is the same.
-    hits + &rest(quantity, &far, Verdict::Same)
+    share(near.len(), votes.len()) + &rest(quantity, &far, Verdict::Same)
 }
 
 /// How large a difference can be where nobody can tell: as far as the intervals reach.

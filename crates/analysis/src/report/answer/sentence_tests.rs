@@ -58,14 +58,14 @@ fn where_none_can_tell_the_sentence_says_how_much_it_can_be() {
         &p,
         GOODPUT,
         &[vec![within(Some(14.2)), within(Some(11.3))]],
-        "This run cannot say what an overlay costs against a plain bridge: none of 2 comparisons can tell. Where they cannot \
+        "This run cannot say what an overlay costs against a plain bridge: neither comparison can tell. Where they cannot \
          tell, a difference is below 15 %.",
     );
     check(
         &p,
         GOODPUT,
         &[vec![within(Some(14.2)), within(None)]],
-        "This run cannot say what an overlay costs against a plain bridge: none of 2 comparisons can tell.",
+        "This run cannot say what an overlay costs against a plain bridge: neither comparison can tell.",
     );
 }
 
@@ -91,7 +91,7 @@ fn a_difference_that_can_only_be_small_is_called_so() {
     let all = [within(4.2), within(9.9)];
     assert_eq!(
         second(&overlay(), CPU, &all).unwrap(),
-        "CPU per Gbit/s differs by less than 10 %: all 2 comparisons."
+        "CPU per Gbit/s differs by less than 10 %: both comparisons."
     );
 }
 
@@ -265,7 +265,7 @@ fn whether_jumbo_frames_pay() {
         &p,
         GOODPUT,
         &[many(2, CannotTell, 1.0)],
-        "This run cannot say whether jumbo frames pay: none of 2 comparisons can tell.",
+        "This run cannot say whether jumbo frames pay: neither comparison can tell.",
     );
     assert_eq!(
         second(&p, CPU, &many(4, Better, 0.7)).unwrap(),

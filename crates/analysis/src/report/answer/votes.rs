@@ -133,9 +133,11 @@ pub(super) fn count(votes: &[Vote], verdict: Verdict) -> usize {
 /// `in 2 of 36 comparisons`
 pub(super) fn differing(votes: &[Vote]) -> String {
     let hits = count(votes, Verdict::Better) + count(votes, Verdict::Worse);
-    match hits {
-        0 => format!("in none of {} comparisons", votes.len()),
-        hits => format!("in {hits} of {} comparisons", votes.len()),
+    match (hits, votes.len()) {
+        (0, 2) => "in neither comparison".to_owned(),
+        (0, all) => format!("in none of {all} comparisons"),
+        (2, 2) => "in both comparisons".to_owned(),
+        (hits, all) => format!("in {hits} of {all} comparisons"),
     }
 }
 
@@ -143,6 +145,7 @@ pub(super) fn differing(votes: &[Vote]) -> String {
 pub(super) fn undecided(votes: &[Vote]) -> String {
     match (count(votes, Verdict::CannotTell), votes.len()) {
         (1, 1) => "its one comparison cannot tell".to_owned(),
+        (2, 2) => "neither comparison can tell".to_owned(),
         (hits, all) if hits == all => format!("none of {all} comparisons can tell"),
         (hits, all) => format!("{hits} of {all} comparisons cannot tell"),
     }
@@ -150,10 +153,16 @@ pub(super) fn undecided(votes: &[Vote]) -> String {
 
 /// `10 of 12 comparisons`
 pub(super) fn of(votes: &[Vote], verdict: Verdict) -> String {
-    match (count(votes, verdict), votes.len()) {
+    share(count(votes, verdict), votes.len())
+}
+
+/// `10 of 12 comparisons`, `both comparisons`
+pub(super) fn share(hits: usize, all: usize) -> String {
+    match (hits, all) {
         (1, 1) => "one comparison".to_owned(),
-        (hits, all) if hits == all => format!("all {all} comparisons"),
-        (hits, all) => format!("{hits} of {all} comparisons"),
+        (2, 2) => "both comparisons".to_owned(),
+        _ if hits == all => format!("all {all} comparisons"),
+        _ => format!("{hits} of {all} comparisons"),
     }
 }
 
@@ -161,6 +170,7 @@ pub(super) fn of(votes: &[Vote], verdict: Verdict) -> String {
 pub(super) fn of_short(votes: &[Vote], verdict: Verdict) -> String {
     match (count(votes, verdict), votes.len()) {
         (1, 1) => "one comparison".to_owned(),
+        (2, 2) => "both".to_owned(),
         (hits, all) if hits == all => format!("all {all}"),
         (hits, all) => format!("{hits} of {all}"),
     }
