@@ -25,9 +25,11 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook, too
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        if "only_one_lab" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("laboratory"))
+    in_laboratory = [item for item in items if "only_one_lab" in item.fixturenames]
+    for item in in_laboratory:
+        item.add_marker(pytest.mark.xdist_group("laboratory"))
+    # One worker runs these, and takes longer than the others take for the rest: it begins with them.
+    items[:] = in_laboratory + [item for item in items if item not in in_laboratory]
     if config.getoption("--tests") == "each":
         chosen = set(each_once([item.nodeid for item in items if not item.get_closest_marker("thorough")]))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])

@@ -234,21 +234,18 @@ def test_an_apply_that_runs_out_of_files_at_any_moment_puts_everything_back(scen
     was_applied = bool(state.pins(host.name))
     scene.fabric.data["switches"]["blue"]["unknown_unicast"] = "flood"
     scene.fabric.data["tunnel"]["source_ports"] = "50000-50999"
+    path = scene.fabric.write(scene.lab.directory / "next.yaml")
+    apply(path, host.name, host.netns, "--dry-run")
+    before = state.snapshot(host.ns, host.name)
+    before["state"].setdefault(f"{host.name}.lock", None)
     places = set()
     for limit in range(4, 160, 3):
-        prefix = ("prlimit", f"--nofile={limit}")
-        done = apply(scene.fabric.write(scene.lab.directory / "next.yaml"), host.name, host.netns,
-                     "--dry-run", expect=None)
-        assert done.returncode == 0
-        path = scene.lab.directory / "next.yaml"
-        before = state.snapshot(host.ns, host.name)
-        done = apply(path, host.name, host.netns, expect=None, prefix=prefix)
+        done = apply(path, host.name, host.netns, expect=None, prefix=("prlimit", f"--nofile={limit}"))
         if done.returncode == 0:
             break
         assert done.returncode == 1 and "put back" not in done.stderr, (limit, done.stderr)
         after = state.snapshot(host.ns, host.name)
         after["state"].setdefault(f"{host.name}.lock", None)
-        before["state"].setdefault(f"{host.name}.lock", None)
         assert state.changed(before, after) == {}, (limit, done.stderr)
         places.add(done.stderr.splitlines()[0])
         if was_applied:
