@@ -1,10 +1,12 @@
-//! Every file, command, option, key and counter that a document names exists, and every command and option is named in
-//! docs/cli.md. (That docs/ names every key and counter is tested beside these, in the crates that have them.)
+//! Every file, command, option, key, counter and rule that a document names exists, and every command and option is named
+//! in docs/cli.md. (That docs/ names every key and counter is tested beside these, in the crates that have them.)
 //!
 //! [`markdown`] reads a page, [`vocabulary`] knows the names, and [`faults`] holds one against the other.
+//! [`rules`] knows the rules of docs/semantics.md by their IDs.
 
 mod faults;
 mod markdown;
+mod rules;
 mod vocabulary;
 
 use std::fs;
@@ -210,4 +212,58 @@ fn every_command_and_option_is_documented() {
         missing.iter().any(|text| text.contains("--against-itself")),
         "{missing:?}"
     );
+}
+
+#[test]
+fn every_rule_has_an_id_of_its_own() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_default();
+    let page = read("docs/semantics.md");
+    let all = rules::rules(&page);
+    assert!(all.len() > 200, "{} rules were found", all.len());
+    assert_eq!(rules::wrong_ids(&all), [""; 0]);
+    let wrong = |from: &str, to: &str| {
+        assert!(page.contains(from), "{from}");
+        rules::wrong_ids(&rules::rules(&page.replacen(from, to, 1))).join(", ")
+    };
+    assert_eq!(wrong("**CT-3** ", "**CT-2** "), "CT-2 is two rules");
+    assert_eq!(wrong("**ECN-1** ", "**ECN-9** "), "ECN-1 is no rule");
+    assert_eq!(
+        wrong("**LEARN-12** ", "**PARSE-99** "),
+        "PARSE-99 is not in section ## parse"
+    );
+}
+
+#[test]
+fn every_drop_reason_has_its_rules() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_default();
+    let all = rules::rules(&read("docs/semantics.md"));
+    let manual = read("docs/counters.md");
+    assert_eq!(rules::wrong_rows(&manual, &all), [""; 0]);
+    for (from, to) in [
+        ("| PARSE-6 |", "| PARSE-5 |"),
+        ("| PARSE-6 |", "| PARSE-6, PARSE-5 |"),
+        ("| L2-4, ", "| "),
+        ("| VTEP-6 |", "| none: nobody knows |"),
+        ("| none: the tables are not filled |", "| none |"),
+    ] {
+        let other = manual.replacen(from, to, 1);
+        assert_eq!(rules::wrong_rows(&other, &all).len(), 1, "{from} {to}");
+    }
+}
+
+#[test]
+fn every_rule_that_a_document_names_exists() {
+    let all =
+        rules::rules(&fs::read_to_string(root().join("docs/semantics.md")).unwrap_or_default());
+    let pages = PAGES.iter().map(|page| &page.path);
+    let found: Vec<String> = pages
+        .flat_map(|path| {
+            let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+            let unknown = rules::unknown(&text, &all).into_iter();
+            unknown.map(|id| format!("{}: there is no rule {id}", path.display()))
+        })
+        .collect();
+    assert_eq!(found, [""; 0]);
+    let wrong = rules::unknown("PARSE-1, (CT-99) and `NAT-0`, UTF-8", &all);
+    assert_eq!(wrong, ["CT-99", "NAT-0"]);
 }
