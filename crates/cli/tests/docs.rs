@@ -54,11 +54,7 @@ fn exists(word: &str, root: &Path) -> bool {
         return true; // the page's own explanation of the names
     }
     if let Some(case) = path.strip_prefix("cases/") {
-        return root
-            .join("tests/cases")
-            .join(case)
-            .join("case.yaml")
-            .is_file();
+        return root.join(format!("tests/cases/{case}.yaml")).is_file();
     }
     if path.starts_with("test_") && path.ends_with(".py") {
         return defines(&root.join("tests/system").join(path), "def ", name);
@@ -97,7 +93,8 @@ fn a_wrong_page_is_found() {
         "| 1 | a | | `test_ecn.py::test_tcp_with_ecn_negotiated_crosses_whole` |",
         "| 1 | a | b | `test_ecn.py::test_of_nothing` |",
         "| 1 | a | b | `test_nothing.py::test_of_nothing` |",
-        "| 1 | a | b | `cases/no-such-case` |",
+        "| 1 | a | b | `cases/route/no-such-case` |",
+        "| 1 | a | b | `cases/echo` |",
         "| 1 | a | b | `crates/cli/tests/docs.rs::no_such_test` |",
         "| 1 | a | b | `crates/no/such/file.yaml` |",
         "| 1 | a | b |",
@@ -108,6 +105,7 @@ fn a_wrong_page_is_found() {
     let right = [
         "| 1 | a | **not yet** | |",
         "| 1 | a | b | `crates/cli/tests/docs.rs::a_wrong_page_is_found` |",
+        "| 1 | a | b | `cases/route/echo` |",
         "| 1 | a | `vlan_tag` | `test_ecn.py::test_tcp_with_ecn_negotiated_crosses_whole` |",
     ];
     for row in right {

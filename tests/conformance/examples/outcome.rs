@@ -1,5 +1,5 @@
 //! Prints what the reference executor makes of a case, as the case would write it: to look at, and to
-//! paste what is right. `cargo run -p overlane-conformance --example outcome -- tests/cases/NAME/case.yaml`
+//! paste what is right. `cargo run -p overlane-conformance --example outcome -- tests/cases/STAGE/NAME.yaml`
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! A golden case: a fabric, packets that enter one of its hosts, and what must become of each. Read
-//! from `tests/cases/NAME/case.yaml` (its format stands in `tests/cases/README.md`); every executor runs it.
+//! from `tests/cases/STAGE/NAME.yaml` (its format stands in `tests/cases/README.md`); every executor runs it.
 
+mod folder;
 mod reader;
 
 use std::collections::BTreeMap;
@@ -17,15 +18,16 @@ use thiserror::Error;
 
 use crate::document::{self, Count};
 
+pub use folder::{STAGES, cases_folder, load_all, wanted};
 use reader::Reader;
 
 /// What is wrong with a case, and where.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{}:{line}: {message}", path.display())]
+#[error("{}: {message}", place(path, *line))]
 pub struct CaseError {
     /// The file.
     pub path: PathBuf,
-    /// The line, from 1.
+    /// The line, from 1; 0 where it is about the whole file.
     pub line: u64,
     /// What is wrong.
     pub message: String,
@@ -39,7 +41,7 @@ pub struct Unreadable(pub Vec<CaseError>);
 /// A case, checked.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Name of its folder.
+    /// Its stage and its own name: `encap/vxlan-over-ip4`.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
@@ -170,44 +172,16 @@ pub enum Counted {
     Rule(Name),
 }
 
-/// The folder of all cases.
-pub fn cases_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases")
-}
-
-/// Every case of a folder, by name; or all that is wrong with them.
-pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
-    let entries = std::fs::read_dir(folder)
-        .map_err(|error| Unreadable(vec![CaseError::file(folder, &error)]))?;
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path().join("case.yaml")))
-        .filter(|file| file.is_file())
-        .collect();
-    files.sort();
-    let (cases, errors): (Vec<_>, Vec<_>) = files
-        .iter()
-        .map(|file| Case::load(file))
-        .partition(Result::is_ok);
-    if errors.is_empty() {
-        Ok(cases.into_iter().filter_map(Result::ok).collect())
-    } else {
-        Err(Unreadable(
-            errors.into_iter().filter_map(Result::err).collect(),
-        ))
+fn place(path: &Path, line: u64) -> String {
+    match line {
+        0 => path.display().to_string(),
+        line => format!("{}:{line}", path.display()),
     }
 }
 
 fn lines(errors: &[CaseError]) -> String {
     let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
     lines.join("\n")
-}
-
-/// Every golden case whose name has what `OVERLANE_CASE` says; all without it.
-pub fn wanted() -> Result<Vec<Case>, Unreadable> {
-    let part = std::env::var("OVERLANE_CASE").unwrap_or_default();
-    let mut cases = load_all(&cases_folder())?;
-    cases.retain(|case| case.name.contains(&part));
-    Ok(cases)
 }
 
 impl Case {
@@ -253,9 +227,8 @@ impl Case {
         if steps.is_empty() {
             return Err(CaseError::at(path, 1, "a case has at least one packet"));
         }
-        let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
         Ok(Self {
-            name: folder.to_string_lossy().into_owned(),
+            name: folder::name(path),
             path: path.to_owned(),
             title: document.title.clone(),
             machine: machine(&document),
@@ -364,7 +337,7 @@ packets:
 "#;
 
     fn parse(text: &str) -> Result<Case, CaseError> {
-        Case::parse(Path::new("cases/some-case/case.yaml"), text)
+        Case::parse(Path::new("cases/flood/some-case.yaml"), text)
     }
 
     #[test]
@@ -372,7 +345,7 @@ packets:
         let case = parse(CASE).unwrap();
         assert_eq!(
             (case.name.as_str(), case.machine),
-            ("some-case", Machine::default())
+            ("flood/some-case", Machine::default())
         );
         let [flood, host] = &case.steps[..] else {
             panic!("two packets");
@@ -506,7 +479,7 @@ packets:
             assert_eq!(error.line, line, "{error}");
             let text = error.to_string();
             assert!(
-                text.starts_with("cases/some-case/case.yaml:") && text.contains(found),
+                text.starts_with("cases/flood/some-case.yaml:") && text.contains(found),
                 "{text}"
             );
         }

@@ -245,7 +245,7 @@ impl Difference {
         words.chars().filter(|c| !c.is_ascii_digit()).collect()
     }
 
-    /// A file for `tests/cases/`, with what the reference executor says.
+    /// A file for `tests/cases/STAGE/`, with what the reference executor says.
     pub fn case(&self) -> String {
         let mut out = String::from("title: \nfabric:\n");
         for line in self.spec.yaml().lines() {

@@ -1,20 +1,22 @@
 //! Every golden case on every executor: on the reference executor all of them; on the eBPF programs in a
 //! test run those that the kernel can run on no device.
 //!
-//! `OVERLANE_CASE=part-of-a-name` runs some of them, `OVERLANE_WRITE=1` writes the capture files anew.
+//! `OVERLANE_CASE=part-of-a-name` runs some of them. `OVERLANE_WRITE=captures` writes the packets of each into cargo's
+//! target folder: `target/cases/STAGE/NAME.pcap`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
 
 use overlane_conformance::case::{Case, wanted};
 use overlane_conformance::compare::{self, failure};
 use overlane_conformance::pcap::pcap;
 use overlane_conformance::reference;
-use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
 use overlane_conformance::wire_runner::cannot_run;
+use overlane_conformance::{Written, say};
 use overlane_ebpf::connections::Taken;
 
 fn cases() -> Vec<Case> {
@@ -58,7 +60,7 @@ fabric:
         )
         .unwrap();
     }
-    Case::parse(Path::new("many-rules/case.yaml"), &text).unwrap_or_else(|error| panic!("{error}"))
+    Case::parse(Path::new("acl/many-rules.yaml"), &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn report(failures: &[String]) {
@@ -104,7 +106,7 @@ fn every_case_on_the_ebpf_programs() {
         if failures.len() >= MANY {
             break;
         }
-        ran += usize::from(case.name != "many-rules");
+        ran += usize::from(case.name != "acl/many-rules");
         runner.set_host(&case.tables, case.machine).unwrap();
         if let Some(moved) = &case.moved {
             let taken = runner.take(moved, case.steps[0].now_ns).unwrap();
@@ -134,26 +136,28 @@ fn every_case_on_the_ebpf_programs() {
     ));
 }
 
-/// The capture beside a case shows the case.
+/// Writes nothing unless it is asked to. `src/pcap.rs` shows that what is written can be read.
 #[test]
-fn capture_files_are_up_to_date() {
-    let write = std::env::var_os("OVERLANE_WRITE").is_some();
-    let mut stale = Vec::new();
-    for case in cases() {
-        let file = case.path.with_file_name("case.pcap");
-        let bytes = pcap(&case);
-        if std::fs::read(&file).is_ok_and(|found| found == bytes) {
-            continue;
-        }
-        if write {
-            std::fs::write(&file, bytes).unwrap();
-        } else {
-            stale.push(file.display().to_string());
-        }
+fn captures_are_written_for_those_who_ask() {
+    if Written::asked().unwrap_or_else(|error| panic!("{error}")) != Some(Written::Captures) {
+        return;
     }
-    assert!(
-        stale.is_empty(),
-        "not what the cases say (OVERLANE_WRITE=1 writes them anew):\n{}",
-        stale.join("\n")
-    );
+    // Cargo says where its target folder is by the folder for files of tests in it.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let folder = target.join("cases");
+    let cases = cases();
+    if std::env::var("OVERLANE_CASE")
+        .unwrap_or_default()
+        .is_empty()
+        && folder.exists()
+    {
+        // None of a case that is gone stays.
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    for case in &cases {
+        let file = folder.join(format!("{}.pcap", case.name));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, pcap(case)).unwrap();
+    }
+    say(&format!("{} captures in {}", cases.len(), folder.display()));
 }

@@ -1,14 +1,14 @@
 //! What `overlane trace` says of the golden cases' packets, on the reference executor: tests/cases/explanations.txt has
 //! one example of each sentence.
 //!
-//! `OVERLANE_WRITE=1` writes the file anew.
+//! `OVERLANE_WRITE=explanations` writes the file anew.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 
 use overlane_conformance::case::{cases_folder, load_all};
-use overlane_conformance::reference;
+use overlane_conformance::{Written, reference};
 use overlane_pipeline::{By, Step};
 
 /// Behind these stands a name.
@@ -46,7 +46,7 @@ fn shown(step: &Step) -> String {
 fn every_sentence_has_an_example() {
     let file = cases_folder().join("explanations.txt");
     let mut examples = BTreeMap::new();
-    for case in load_all(&cases_folder()).unwrap() {
+    for case in load_all(&cases_folder()).unwrap_or_else(|error| panic!("{error}")) {
         for step in reference::run(&case)
             .iter()
             .flat_map(|outcome| &outcome.steps)
@@ -56,7 +56,8 @@ fn every_sentence_has_an_example() {
         }
     }
     let text: String = examples.values().map(|line| format!("{line}\n")).collect();
-    if std::env::var_os("OVERLANE_WRITE").is_some() {
+    let written = Written::asked().unwrap_or_else(|error| panic!("{error}"));
+    if written == Some(Written::Explanations) {
         std::fs::write(&file, &text).unwrap();
     }
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
@@ -72,7 +73,7 @@ fn every_sentence_has_an_example() {
     let changed: Vec<String> = gone.chain(new).collect();
     assert!(
         changed.is_empty(),
-        "trace says something else than tests/cases/explanations.txt (OVERLANE_WRITE=1 writes it anew):\n{}",
+        "trace says something else than tests/cases/explanations.txt (OVERLANE_WRITE=explanations writes it anew):\n{}",
         changed.join("\n")
     );
 }

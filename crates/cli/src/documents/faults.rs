@@ -393,14 +393,13 @@ fn file(word: &str, vocabulary: &Vocabulary) -> Option<String> {
         let is_there = vocabulary.files.contains(path) || vocabulary.root.join(path).is_dir();
         return (!is_there).then(|| format!("there is no file `{path}`"));
     };
-    // What begins in none of our folders is somebody else's, and `tests/cases/NAME` is a form.
-    let is_form = path.split('/').any(|part| part == "NAME" || part == "DIR");
+    // What begins in none of our folders is somebody else's.
     let is_made = first == "target" || first == "results";
     let is_ours = !first.is_empty() && vocabulary.root.join(first).is_dir();
     let is_there = vocabulary.root.join(path).exists();
     if !is_ours {
         return unknown_word(word, vocabulary);
     }
-    let is_missing = !is_form && !is_made && !is_there;
+    let is_missing = !is_made && !is_there;
     is_missing.then(|| format!("there is no `{path}`"))
 }

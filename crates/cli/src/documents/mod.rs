@@ -105,7 +105,8 @@ fn a_wrong_name_is_found() {
         "`jumbo-vxlans`",
         // In longer text, and in forms.
         "`overllane lab doctor`",
-        "`cass/route-echo`",
+        "`cass/route/echo`",
+        "`cases/route/eccho`",
         "`/run/overllane/<host>.lock`",
         "`{\"packets_ppps\", \"segments_pps\"}`",
         // Beginnings of names.
@@ -141,7 +142,7 @@ fn a_wrong_name_is_found() {
         "[a](cli.md#overlane-check) [b](https://example.org/x#y) [c](../README.md)",
         "`overlane apply fabric.yaml --host h1 --dry-run` `lab run --quick` `show fdb` `--json`",
         "`crates/cli/src/main.rs` `test_ecn.py` `/sys/fs/bpf` `make test`",
-        "`security: mac` `pkt_too_big` `overlane-vxlan` `goodput_gbps` `port-security-`",
+        "`security: mac` `pkt_too_big` `overlane-vxlan` `goodput_gbps` `geneve-` `cases/route/echo-cut-off`",
         "```console\n$ overlane capture web1 -w - | wireshark -k -i -\n```",
     ] {
         let found = of(right);

@@ -75,6 +75,8 @@ impl Vocabulary {
                 words.extend(split(&text).map(str::to_owned));
                 files.extend(file_names(&text).map(str::to_owned));
             }
+            // A golden case is named without its ending.
+            files.extend(name.strip_suffix(".yaml").map(str::to_owned));
             files.insert(name.into_owned());
             let folder = path.parent().and_then(Path::file_name);
             files.extend(folder.map(|name| name.to_string_lossy().into_owned()));
