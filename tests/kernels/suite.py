@@ -169,4 +169,7 @@ def build():
     if not program:
         subprocess.run(["cargo", "build", "--release", "--locked", "--bin", "overlane"], cwd=ROOT, check=True)
         program = ROOT / "target" / "release" / "overlane"
+    # The system tests read the captures of the golden cases.
+    environment = os.environ | {"OVERLANE_WRITE": "captures", "OVERLANE_CASE": ""}
+    subprocess.run([built["cases"], "captures"], cwd=CONFORMANCE, env=environment, check=True)
     return {name: built[name] for name in BUILT}, program
