@@ -17,6 +17,7 @@ use overlane_wire::{Mac, PortKey};
 use thiserror::Error;
 
 use crate::document::{self, Count};
+use crate::rules::RuleId;
 
 pub use folder::{STAGES, cases_folder, load_all, wanted};
 use reader::Reader;
@@ -47,6 +48,8 @@ pub struct Case {
     pub path: PathBuf,
     /// What it shows.
     pub title: String,
+    /// The rules of `docs/semantics.md` that it shows.
+    pub rules: Vec<RuleId>,
     /// The network.
     pub fabric: Fabric,
     /// The fabric file as text.
@@ -231,6 +234,7 @@ impl Case {
             name: folder::name(path),
             path: path.to_owned(),
             title: document.title.clone(),
+            rules: rules(path, &document)?,
             machine: machine(&document),
             moved: moved(path, &document, &tables)?,
             fabric,
@@ -246,6 +250,25 @@ impl Case {
         let changed = self.changed.as_ref().filter(|_| step.changed);
         changed.unwrap_or(&self.tables)
     }
+}
+
+fn rules(path: &Path, document: &document::Document) -> Result<Vec<RuleId>, CaseError> {
+    let mut rules = Vec::new();
+    for rule in &document.rules.value {
+        let fail = |message| CaseError::at(path, rule.referenced.line(), message);
+        let id = RuleId::parse(&rule.value);
+        let id = id.ok_or_else(|| fail(format!("rules: `{}` is no ID of a rule", rule.value)))?;
+        if rules.contains(&id) {
+            return Err(fail(format!("rules: {id} stands twice")));
+        }
+        rules.push(id);
+    }
+    if rules.is_empty() {
+        let line = document.rules.referenced.line();
+        let message = "rules: which rules of docs/semantics.md does the case show?";
+        return Err(CaseError::at(path, line, message));
+    }
+    Ok(rules)
 }
 
 fn moved(
@@ -308,6 +331,7 @@ mod tests {
     use super::*;
 
     const CASE: &str = r#"title: a broadcast reaches the other port
+rules: [FLOOD-1]
 fabric:
   version: 1
   hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 }, h2: { underlay: 198.18.0.2, uplink: eth1 } }
@@ -352,7 +376,7 @@ packets:
         };
         assert_eq!(
             (flood.line, flood.now_ns, flood.verdict),
-            (10, 500_000_000, Verdict::Flood)
+            (11, 500_000_000, Verdict::Flood)
         );
         assert_eq!(flood.packet.tag.map(|tag| tag.tag.vid()), Some(10));
         assert_eq!(flood.out[0].to, Destination::Port(name("b1").unwrap()));
@@ -409,6 +433,7 @@ packets:
     }
 
     const FIREWALL: &str = r#"title: a rule drops, counts and logs
+rules: [ACL-8, ACL-10, ACL-11]
 fabric:
   version: 1
   hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
@@ -460,17 +485,21 @@ packets:
     fn mistakes_have_a_line() {
         for (right, wrong, line, found) in [
             ("title:", "titel:", 1, "titel"),
-            ("vni: 5001", "vni: 0", 5, "out of range"),
-            ("from: port a1", "from: port a9", 10, "no port `a9`"),
-            ("{ id: 10 }", "{ id: 5000 }", 13, "5000"),
-            ("verdict: flood", "verdict: floods", 10, "`floods`"),
-            ("to: port b1\n", "to: port c1\n", 18, "no port `c1`"),
-            ("{ pad: 60 }", "{ pad: 3 }", 26, "longer"),
-            ("remote h2", "remote h3", 10, "no host `h3`"),
+            ("rules: [FLOOD-1]", "host: h1", 10, "rules"),
+            ("[FLOOD-1]", "[]", 2, "which rules"),
+            ("[FLOOD-1]", "[FLOOD-1, flood]", 2, "`flood` is no ID"),
+            ("[FLOOD-1]", "[L2-1, L2-1]", 2, "L2-1 stands twice"),
+            ("vni: 5001", "vni: 0", 6, "out of range"),
+            ("from: port a1", "from: port a9", 11, "no port `a9`"),
+            ("{ id: 10 }", "{ id: 5000 }", 14, "5000"),
+            ("verdict: flood", "verdict: floods", 11, "`floods`"),
+            ("to: port b1\n", "to: port c1\n", 19, "no port `c1`"),
+            ("{ pad: 60 }", "{ pad: 3 }", 27, "longer"),
+            ("remote h2", "remote h3", 11, "no host `h3`"),
             (
                 "verdict: to_host",
                 "verdict: to_port",
-                25,
+                26,
                 "`out` is missing",
             ),
         ] {

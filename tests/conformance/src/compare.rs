@@ -18,10 +18,12 @@ use crate::wire_runner::carries_ip;
 /// What a test says of a case whose packet `index` differs from what it must be.
 pub fn failure(case: &Case, index: usize, found: &[String], outcome: &Outcome) -> String {
     let line = case.steps.get(index).map_or(0, |step| step.line);
+    let rules: Vec<_> = case.rules.iter().map(ToString::to_string).collect();
     format!(
-        "case {} ({}), packet {} ({}:{line}):\n  {}\nThe reference executor says:\n{}",
+        "case {} ({}; {}), packet {} ({}:{line}):\n  {}\nThe reference executor says:\n{}",
         case.name,
         case.title,
+        rules.join(", "),
         index + 1,
         case.path.display(),
         found.join("\n  "),

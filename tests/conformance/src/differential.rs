@@ -247,7 +247,7 @@ impl Difference {
 
     /// A file for `tests/cases/STAGE/`, with what the reference executor says.
     pub fn case(&self) -> String {
-        let mut out = String::from("title: \nfabric:\n");
+        let mut out = String::from("title: \nrules: []\nfabric:\n");
         for line in self.spec.yaml().lines() {
             let _ = writeln!(out, "  {line}");
         }

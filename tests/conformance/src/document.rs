@@ -19,6 +19,7 @@ pub(crate) type Layers = Vec<Spanned<Layer>>;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
     pub(crate) title: String,
+    pub(crate) rules: Spanned<Vec<Spanned<String>>>,
     pub(crate) fabric: FabricPlace,
     pub(crate) host: Option<String>,
     pub(crate) underlay_mtu: Option<u32>,

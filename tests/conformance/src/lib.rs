@@ -20,6 +20,7 @@ pub mod logged;
 pub mod pcap;
 pub mod random;
 pub mod reference;
+pub mod rules;
 pub mod test_runner;
 pub mod values;
 pub mod wire_runner;

@@ -186,6 +186,7 @@ mod tests {
     }
 
     const CASE: &str = r#"title: a broadcast from a trunk, much later
+rules: [FLOOD-1]
 fabric:
   version: 1
   hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }

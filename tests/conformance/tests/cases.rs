@@ -32,6 +32,7 @@ const MANY: usize = 20;
 fn many_rules() -> Case {
     const RULES: usize = 64 * 64 + 130;
     let mut text = r#"title: each of very many rules decides
+rules: [ACL-1]
 fabric:
   version: 1
   hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
@@ -63,6 +64,76 @@ fabric:
     Case::parse(Path::new("acl/many-rules.yaml"), &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A case with more stations behind a remote than are learned from the underlay (LEARN-11).
+fn many_stations() -> Case {
+    const LEARNED: u16 = 4096;
+    let mut text =
+        r#"title: 4 096 addresses of a switch are learned from the underlay, and not one more
+rules: [LEARN-11]
+fabric:
+  version: 1
+  tunnel: { encapsulation: vxlan }
+  hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 }, h2: { underlay: 198.18.0.2, uplink: eth1 } }
+  switches: { blue: { vni: 5001 } }
+  ports:
+    a1: { switch: blue, host: h1, device: a1, mac: "02:00:00:00:00:01", learning: true }
+    b1: { switch: blue, host: h2, device: b1, mac: "02:00:00:00:00:11" }
+packets:
+"#
+        .to_owned();
+    let station = |number: u16| format!("02:00:00:01:{:02x}:{:02x}", number >> 8, number & 0xff);
+    // They say something to somebody whom nobody knows: they are learned all the same.
+    for number in 0..=LEARNED {
+        write!(
+            text,
+            r#"  - from: underlay
+    packet:
+      - eth: {{}}
+      - ip4: {{ src: 198.18.0.2, dst: 198.18.0.1 }}
+      - udp: {{ src: 50000 }}
+      - vxlan: {{ vni: 5001 }}
+      - eth: {{ src: "{}", dst: "02:00:00:00:00:77", type: 0x88b5 }}
+    verdict: unknown_unicast
+"#,
+            station(number)
+        )
+        .unwrap();
+    }
+    for (number, verdict) in [(LEARNED - 1, "encap"), (LEARNED, "unknown_unicast")] {
+        let layers = format!(
+            r#"- eth: {{ src: "02:00:00:00:00:01", dst: "{}", type: 0x88b5 }}"#,
+            station(number)
+        );
+        writeln!(
+            text,
+            "  - from: port a1\n    packet:\n      {layers}\n    verdict: {verdict}"
+        )
+        .unwrap();
+        if verdict == "encap" {
+            write!(
+                text,
+                r#"    out:
+      - to: underlay h2
+        packet:
+          - eth: {{}}
+          - ip4: {{ src: 198.18.0.1, dst: 198.18.0.2, df: true }}
+          - udp: {{ src: 49407 }}
+          - vxlan: {{ vni: 5001 }}
+          {layers}
+"#
+            )
+            .unwrap();
+        }
+    }
+    Case::parse(Path::new("learn/many-stations.yaml"), &text)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Cases that are too long to be written down.
+fn made() -> [Case; 2] {
+    [many_rules(), many_stations()]
+}
+
 fn report(failures: &[String]) {
     assert!(
         failures.is_empty(),
@@ -75,7 +146,7 @@ fn report(failures: &[String]) {
 #[test]
 fn every_case_on_the_reference_executor() {
     let mut failures = Vec::new();
-    for case in cases().into_iter().chain([many_rules()]) {
+    for case in cases().into_iter().chain(made()) {
         for (index, outcome) in reference::run(&case).iter().enumerate() {
             let found = compare::with_case(&case.steps[index], outcome);
             if !found.is_empty() {
@@ -98,7 +169,8 @@ fn every_case_on_the_ebpf_programs() {
     let mut runner = TestRunner::load().unwrap_or_else(|error| panic!("{error}: {error:#?}"));
     let mut failures = Vec::new();
     let mut ran = 0;
-    for case in cases.iter().chain([&many_rules()]) {
+    let made = made();
+    for case in cases.iter().chain(&made) {
         // What is learned goes from packet to packet: all of them, or none.
         if !case.steps.iter().all(|step| can_run(&step.packet)) {
             continue;
@@ -106,7 +178,7 @@ fn every_case_on_the_ebpf_programs() {
         if failures.len() >= MANY {
             break;
         }
-        ran += usize::from(case.name != "acl/many-rules");
+        ran += usize::from(!made.iter().any(|made| made.name == case.name));
         runner.set_host(&case.tables, case.machine).unwrap();
         if let Some(moved) = &case.moved {
             let taken = runner.take(moved, case.steps[0].now_ns).unwrap();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Case, CaseError, Unreadable};
+use crate::rules::{self, RuleId};
 
 /// The folders, in the order of `docs/semantics.md`, and the headings there that they are named after.
 pub const STAGES: [(&str, &str); 26] = [
@@ -45,10 +46,16 @@ pub fn cases_folder() -> PathBuf {
 /// Every case of a folder, by stage and name; or all that is wrong with them.
 pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
     let (files, mut errors) = files(folder);
+    let page = rules::page();
+    let known = std::fs::read_to_string(&page).map(|text| rules::rules(&text));
+    let known = known.map_err(|error| Unreadable(vec![CaseError::file(&page, &error)]))?;
     let mut cases = Vec::new();
     for file in &files {
         match Case::load(file) {
-            Ok(case) => cases.push(case),
+            Ok(case) => {
+                errors.extend(unknown_rules(&case, &known));
+                cases.push(case);
+            }
             Err(error) => errors.push(error),
         }
     }
@@ -56,6 +63,16 @@ pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
         true => Ok(cases),
         false => Err(Unreadable(errors)),
     }
+}
+
+fn unknown_rules(case: &Case, known: &[RuleId]) -> Vec<CaseError> {
+    let unknown = case.rules.iter().filter(|rule| !known.contains(rule));
+    unknown
+        .map(|rule| {
+            let message = format!("rules: docs/semantics.md has no {rule}");
+            CaseError::at(&case.path, 0, message)
+        })
+        .collect()
 }
 
 /// Every golden case whose name has what `OVERLANE_CASE` says; all without it.
@@ -141,8 +158,7 @@ mod tests {
 
     #[test]
     fn every_folder_is_named_after_a_heading() {
-        let page = cases_folder().join("../../docs/semantics.md");
-        let page = fs::read_to_string(page).unwrap();
+        let page = fs::read_to_string(rules::page()).unwrap();
         let headings: BTreeSet<&str> = (page.lines())
             .filter_map(|line| line.strip_prefix("##"))
             .map(|heading| heading.trim_start_matches('#').trim())
@@ -196,6 +212,16 @@ mod tests {
         let found = wrong(&["acl/a.yaml", "acl/b.txt", "nil/"]);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[2].starts_with("acl/a.yaml:1: "), "{found:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("acl/a.yaml");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let case = "title: of a rule that is gone\nrules: [ACL-1, GONE-1]\nfabric: { version: 1, hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } } }\npackets: [ { from: underlay, packet: [ { eth: {} } ], verdict: to_host } ]\n";
+        fs::write(file, case).unwrap();
+        let gone = load_all(folder.path()).unwrap_err().to_string();
+        assert!(
+            gone.ends_with("acl/a.yaml: rules: docs/semantics.md has no GONE-1"),
+            "{gone}"
+        );
         let nowhere = load_all(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(
             nowhere.to_string().contains("/nowhere/at/all: "),
