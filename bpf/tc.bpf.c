@@ -1,271 +1,268 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The programs of the data path, each a tcx ingress hook: the order of the stages, and the one place
- * that turns a stage's answer into a counted verdict. docs/semantics.md says what each stage means.
+ * The programs of the data path, each a tcx ingress hook: every stage in the order in which a packet meets it, and
+ * the one place that turns what they say into a counted verdict. docs/semantics.md says what each stage means.
  *
- *   from_port        port → parse → port_security → learn → arp_nd → conntrack → acl → l2_lookup
- *                    → (to_port | encap | vlan_out | flood | route)
- *                    Where the segmenter's segments come out it is hook from_segmenter: the same for them,
- *                    and the way out for what is encapsulated already.
- *   from_underlay    vtep_check → tunnel → parse → ecn → learn → arp_nd → ids → decap
- *                    → (to_port | flood | route),
- *                    or vlan_in → parse → learn → arp_nd → l2_lookup → (to_port | flood | route)
- *                    On the coalescer it is hook from_coalescer: the same, for what was joined there.
- *   from_leg         leg_in → parse → arp_nd → nat → route
- *   route            (l2_lookup → (to_port | encap | vlan_out) | nat → leg_out)
- *   from_gro_device  drops: that device exists only to register the tunnel port for GRO
- *   from_unmarker    hands over what to_port and leg_out sent into the unmarker
- *   back_to_peer     sends what was joined in the coalescer back
- *   take_connection  at no hook: `overlane connections import` runs it, once for each connection
+ * A stage looks at the packet and decides (bpf/stage/); leave() carries out what was decided (bpf/leave/).
  */
-#include "capture.h"
-#include "coalesce.h"
-#include "greeting.h"
-#include "ids.h"
-#include "leg_in.h"
-#include "port_security.h"
-#include "vlan_in.h"
+#include "stage/acl.h"
+#include "stage/arp_nd.h"
+#include "stage/coalesce.h"
+#include "stage/conntrack.h"
+#include "stage/decap.h"
+#include "stage/ecn.h"
+#include "stage/greeting.h"
+#include "stage/ids.h"
+#include "stage/l2_lookup.h"
+#include "stage/learn.h"
+#include "stage/leg_in.h"
+#include "stage/nat.h"
+#include "stage/parse.h"
+#include "stage/port.h"
+#include "stage/port_security.h"
+#include "stage/route.h"
+#include "stage/to_port.h"
+#include "stage/tunnel.h"
+#include "stage/vlan_in.h"
+#include "stage/vtep_check.h"
 
-/* The packet of the hook: not on the stack, which all stages share. NULL never happens. */
-static __always_inline struct packet *begin(struct __sk_buff *ctx, enum hook hook)
+#include "leave/leave.h"
+#include "leave/reply.h"
+
+/*
+ * The firewall of a port, of what comes from it and what goes to it. Global, as other parts that are big or asked from
+ * several places: the verifier checks it once, and it has a stack of its own.
+ */
+__noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+			__u32 how)
+{
+	struct tracking *t = get_tracking();
+	enum verdict result;
+
+	if (!p || !port || !t)
+		return DROP(NOT_CONFIGURED);
+	if (!p->l4_offset) /* not IP */
+		return GO_ON;
+	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
+	return result == GO_ON && !t->is_admitted ? acl(p, port) : result;
+}
+
+/* From a port, and segments of what came from one. */
+__noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p,
+					 struct destination *d, __u32 device)
+{
+	struct settings *s = get_settings();
+	struct lswitch *sw = NULL;
+	struct port *at = NULL;
+	enum verdict result;
+
+	if (!s || !p || !d)
+		return DROP(NOT_CONFIGURED);
+	result = port(p, d, device, &at, &sw);
+	if (result != GO_ON || !at || !sw)
+		return result;
+	result = parse(ctx, p, sw);
+	if (p->hook == HOOK_FROM_PORT)
+		count_port(p, p->source_counters, PORT_FROM);
+	if (result != GO_ON)
+		return result;
+	leave_as_it_came(d, p);
+	hash_flow(s, p);
+	result = port_security(ctx, p, at);
+	if (result == GO_ON)
+		result = learn_from_port(p, at);
+	if (result == GO_ON)
+		result = arp_nd(ctx, p, d);
+	/* Segments were judged as the super-packet they were. */
+	if (result == GO_ON && at->flags & PORT_FIREWALL && p->hook == HOOK_FROM_PORT)
+		result = firewall(ctx, p, at, FIREWALL_FROM_PORT);
+	if (result == GO_ON)
+		result = l2_lookup(p, d, sw);
+	return result;
+}
+
+/* Out of a tunnel: the switch, and where the frame begins. */
+static __always_inline enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *s,
+						  struct packet *p, struct destination *d,
+						  struct outer_view *o, struct lswitch **sw)
+{
+	enum verdict result;
+
+	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
+	result = vtep_check(ctx, s, o);
+	if (result != GO_ON)
+		return result;
+	p->sender_counters = o->counters;
+	p->tunnel_source_port = o->source_port;
+	result = tunnel(ctx, s, p, d, o, sw);
+	return result == DROP(VNI_ZERO) ? greeting(ctx, p, d, o) : result;
+}
+
+/* From the underlay: out of a tunnel, or with the tag of a VLAN. */
+__noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packet *p,
+					     struct destination *d)
+{
+	struct settings *s = get_settings();
+	struct outer_view o = {};
+	struct lswitch *sw = NULL;
+	enum verdict result;
+	bool in_tunnel;
+
+	if (!s || !p || !d)
+		return VERDICT_TO_HOST;
+	in_tunnel = !p->in_tag.proto;
+	result = in_tunnel ? tunnel_stages(ctx, s, p, d, &o, &sw) : vlan_in(p, d, &sw);
+	if (result != GO_ON || !sw)
+		return result;
+	result = parse(ctx, p, sw);
+	if (result == GO_ON && in_tunnel)
+		result = ecn(p, o.tos);
+	if (result != GO_ON)
+		return result;
+	leave_as_it_came(d, p);
+	learn_from_underlay(p, sw, &o.source);
+	result = arp_nd(ctx, p, d);
+	if (result == GO_ON && in_tunnel)
+		result = ids(ctx, p, d, &o);
+	if (result == GO_ON && !d->kind)
+		result = l2_lookup(p, d, sw);
+	if (!is_drop(result) && in_tunnel && decap(ctx, p, d) != GO_ON)
+		result = DROP(DECAP_FAILED);
+	if (result == GO_ON && d->kind == TO_ROUTER) /* most packets from there need no hash */
+		hash_flow(s, p);
+	return result;
+}
+
+/* What nat gives a packet from the leg, route and the firewall see already. */
+static __always_inline enum verdict translate_now(struct __sk_buff *ctx, struct packet *p,
+						  struct destination *d)
+{
+	struct scratch *w = get_scratch();
+
+	if (!d->translation.end)
+		return GO_ON;
+	if (!w || keep_original(ctx, w, p) < 0)
+		return DROP(INNER_IP_HEADER);
+	return rewrite(ctx, p, d);
+}
+
+/* From a gateway's leg. What is not the router's stays with the host. */
+__noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
+					struct destination *d)
+{
+	struct settings *s = get_settings();
+	enum verdict result;
+
+	if (!s || !p || !d)
+		return VERDICT_TO_HOST;
+	result = leg_in(ctx, p, d);
+	if (result == GO_ON)
+		result = parse(ctx, p, NULL);
+	if (result != GO_ON)
+		return result;
+	leave_as_it_came(d, p);
+	hash_flow(s, p);
+	result = arp_nd(ctx, p, d);
+	if (result == GO_ON)
+		result = nat_in(ctx, p, d);
+	return result == GO_ON ? translate_now(ctx, p, d) : result;
+}
+
+/* From router to router, and into the switch or the physical network of the last one's next hop. */
+__noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, struct destination *d)
+{
+	enum verdict result = GO_ON;
+	struct lswitch *sw;
+
+	if (!p || !d)
+		return DROP(NOT_CONFIGURED);
+	for (int i = 0; i < MOST_ROUTERS && result == GO_ON && d->kind == TO_ROUTER; i++) {
+		result = route(ctx, p, d);
+		if (result != GO_ON || d->kind)
+			break;
+		sw = bpf_map_lookup_elem(&switches, &d->switch_id);
+		result = sw ? l2_lookup(p, d, sw) : DROP(UNKNOWN_SWITCH);
+	}
+	if (result == GO_ON && d->kind == TO_ROUTER)
+		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
+	if (result == GO_ON && d->kind == TO_LEG && d->translates)
+		result = nat_out(ctx, p, d);
+	return result;
+}
+
+/* The packet of the hook, and its destination: not on the stack, which all stages share. NULL never happens. */
+static __always_inline struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 {
 	struct scratch *w = get_scratch();
 	__u32 segments = gso_segs_of(ctx);
-	struct packet *p;
 
 	if (!w)
 		return NULL;
-	p = &w->packet;
-	*p = (struct packet){
+	w->packet = (struct packet){
 		.hook = hook,
 		.len = ctx->len,
 		.segments = segments ? segments : 1,
 		.action = TCX_DROP,
 		.in_tag = read_tag(ctx),
 	};
-	capture_entered(ctx, p);
-	return p;
+	w->destination = (struct destination){};
+	capture_entered(ctx, &w->packet);
+	return w;
 }
 
-static __always_inline void record_verdict(struct __sk_buff *ctx, struct packet *p, int verdict)
+/* Counts for the port, or the remote, that the packet came from. */
+static __always_inline void count_source(const struct packet *p, bool dropped)
 {
-	count_verdict(p, verdict);
-	report_verdict(verdict);
-	if (p->captured)
-		capture_left(ctx, p, verdict);
-}
-
-/* result: a verdict, or a negated drop reason, which the sender may be told. */
-static __always_inline int finish(struct __sk_buff *ctx, struct packet *p, int result)
-{
-	if (result == VERDICT_ANSWER)
-		send_back(ctx, p);
-	record_verdict(ctx, p, result < 0 ? -result : result);
-	if (result >= 0)
-		return p->action;
-	if (result == DROP(FIREWALL_REJECT))
-		p->told =
-			p->l4_proto == IPPROTO_TCP && !p->is_fragment ? TELL_RESET : TELL_PROHIBITED;
-	return p->told && answer(ctx, p) && send_back(ctx, p) == 0 ? p->action : TCX_DROP;
-}
-
-/* Stage port: the device, and on a trunk the tag, name the logical port. */
-static __always_inline struct port *find_source(struct packet *p, __u32 ifindex)
-{
-	struct port_id id = { .ifindex = ifindex, .vlan = p->in_tag.tci & VLAN_ID_MASK };
-	struct port *port = NULL;
-
-	if (p->in_tag.proto == ETHERTYPE_VLAN && id.vlan)
-		port = bpf_map_lookup_elem(&ports, &id);
-	if (!port) {
-		p->tag = p->in_tag;
-		id.vlan = 0;
-		port = bpf_map_lookup_elem(&ports, &id);
-	}
-	p->source = id;
-	return port;
-}
-
-/* Global, as other big parts are: it has a stack of its own, and what follows it another. */
-__noinline int port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
-{
-	struct settings *s = get_settings();
-	struct lswitch *sw;
-	struct port *port;
-	int result;
-
-	if (!s || !p)
-		return DROP(NOT_CONFIGURED);
-	port = find_source(p, ifindex);
-	if (!port)
-		return DROP(NO_PORT);
-	p->switch_id = port->switch_id;
-	p->source_key = port->key;
-	p->source_counters = port->counters;
-	sw = bpf_map_lookup_elem(&switches, &p->switch_id);
-	if (!sw)
-		return DROP(UNKNOWN_SWITCH);
-
-	result = parse(ctx, p, sw);
-	if (p->hook == HOOK_FROM_PORT)
-		count_port(p, p->source_counters, PORT_FROM);
-	if (result >= 0) {
-		hash_flow(s, p);
-		result = port_security(ctx, p, port);
-	}
-	if (result >= 0)
-		result = learn_from_port(p, port);
-	if (result >= 0)
-		result = arp_nd(ctx, p);
-	/* Segments were judged as the super-packet they were. */
-	if (!result && port->flags & PORT_FIREWALL && p->hook == HOOK_FROM_PORT)
-		result = firewall(ctx, p, port, FIREWALL_FROM_PORT);
-	if (!result)
-		result = l2_from_port(ctx, s, p, sw);
-	if (result < 0)
+	if (p->source_counters && dropped)
 		count_port(p, p->source_counters, PORT_DROPPED);
-	return result;
-}
-
-/* From a port, and on to a router if the frame is for one. */
-static __always_inline int from_port_stages(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
-{
-	struct scratch *w = get_scratch();
-	int result = port_stages(ctx, p, ifindex);
-	struct packet *came;
-
-	if (result != TO_ROUTER || !w)
-		return result;
-	result = route(ctx, p);
-	if (result < 0) {
-		came = as_it_came(w, p);
-		count_port(came, came->source_counters, PORT_DROPPED);
-	}
-	return result;
-}
-
-/* Finds the switch, and where the frame begins (p->offset). Negative: a drop reason; no switch: the host's. */
-static __always_inline int tunnel_in(struct __sk_buff *ctx, const struct settings *s,
-				     struct packet *p, struct outer_view *o, struct lswitch **sw)
-{
-	int result = vtep_check(ctx, s, o);
-
-	if (result == NOT_OURS)
-		return VERDICT_TO_HOST;
-	if (result < 0)
-		return result;
-	p->sender_counters = o->counters;
-	p->tunnel_source_port = o->source_port;
-	result = p->hook == HOOK_FROM_COALESCER ? read_coalesced(ctx, o) : tunnel(ctx, s, o);
-	if (result == DROP(VNI_ZERO) && !s->port_shared)
-		return greeting(ctx, s, p, o);
-	if (result >= 0) {
-		p->switch_id = o->vni;
-		p->source_key = o->source_key;
-		*sw = bpf_map_lookup_elem(&switches, &p->switch_id);
-	}
-	if (!*sw && s->port_shared && !has_our_vni(ctx, o)) {
-		p->sender_counters = 0;
-		return VERDICT_TO_HOST;
-	}
-	if (!*sw)
-		return result < 0 ? result : DROP(UNKNOWN_VNI);
-	/* Padding behind the packet is not part of the inner frame. */
-	if (o->end < ctx->len && bpf_skb_change_tail(ctx, o->end, 0) < 0)
-		return DROP(DECAP_FAILED);
-	p->offset = o->tunnel + result;
-	return 0;
-}
-
-/* Global like port_stages(). */
-__noinline int underlay_stages(struct __sk_buff *ctx, struct packet *p)
-{
-	struct settings *s = get_settings();
-	struct outer_view o = {};
-	struct lswitch *sw = NULL;
-	bool in_tunnel;
-	int result = VERDICT_TO_HOST;
-
-	if (!s || !p)
-		return VERDICT_TO_HOST;
-	o.port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
-	in_tunnel = !p->in_tag.proto;
-	if (in_tunnel)
-		result = tunnel_in(ctx, s, p, &o, &sw);
-	else
-		sw = vlan_in(p);
-	if (result < 0 || !sw)
-		return result;
-
-	result = parse(ctx, p, sw);
-	if (result >= 0 && in_tunnel)
-		result = ecn(p, o.tos);
-	if (result < 0)
-		return result;
-	learn_from_underlay(p, sw, &o.source);
-	result = arp_nd(ctx, p);
-	if (result)
-		return result;
-	return in_tunnel ? ids(ctx, p, &o, sw) : l2_from_vlan(ctx, p, sw);
-}
-
-static __always_inline int from_underlay_stages(struct __sk_buff *ctx, struct packet *p)
-{
-	int result;
-
-	p->action = TCX_NEXT;
-	result = underlay_stages(ctx, p);
-	if (result == TO_ROUTER)
-		result = route(ctx, p);
 	if (p->sender_counters)
-		count_remote(p, p->sender_counters, result < 0 ? REMOTE_DROPPED : REMOTE_FROM);
+		count_remote(p, p->sender_counters, dropped ? REMOTE_DROPPED : REMOTE_FROM);
+}
+
+/* What every way goes on with once it is known where to: routers, and the port that gets the frame. */
+static __always_inline enum verdict onward(struct __sk_buff *ctx, struct packet *p,
+					   struct destination *d, enum verdict result)
+{
+	if (result == GO_ON && d->kind == TO_ROUTER)
+		result = router_stages(ctx, p, d);
+	if (result == GO_ON && d->kind == TO_PORT)
+		result = to_port(ctx, p, d);
 	return result;
 }
 
-/* What is not the router's stays with the host. Global like port_stages(). */
-__noinline int leg_stages(struct __sk_buff *ctx, struct packet *p)
+/* The sender is told why its packet went no further, or gets its answer. */
+static __always_inline int tell(struct __sk_buff *ctx, struct scratch *w, int action)
 {
-	struct settings *s = get_settings();
-	struct router *r;
-	__u32 *router;
-	int result;
-
-	if (!s || !p)
-		return VERDICT_TO_HOST;
-	p->source.ifindex = device_of_hook(ctx);
-	router = bpf_map_lookup_elem(&legs, &p->source.ifindex);
-	if (!router)
-		return VERDICT_TO_HOST;
-	p->router = *router;
-	if (!leg_in(ctx, p))
-		return VERDICT_TO_HOST;
-	result = parse(ctx, p, NULL);
-	if (result < 0)
-		return result;
-	hash_flow(s, p);
-	result = arp_nd(ctx, p);
-	if (result)
-		return result;
-	r = bpf_map_lookup_elem(&routers, router);
-	if (r && r->flags & ROUTER_NAT)
-		result = nat_in(ctx, p, r);
-	return result < 0 ? result : TO_ROUTER;
+	if (reply(ctx, &w->packet, &w->destination) != GO_ON)
+		return action;
+	leave(ctx, &w->reply, &w->reply_to);
+	return w->reply.action;
 }
 
-static __always_inline int from_leg_stages(struct __sk_buff *ctx, struct packet *p)
+/* result: what the stages say. What they decided is carried out; the verdict is counted here, once. */
+static __always_inline int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 {
-	int result;
+	struct destination *d = &w->destination;
+	struct packet *p = &w->packet;
+	int action;
 
-	p->action = TCX_NEXT;
-	result = leg_stages(ctx, p);
-	return result == TO_ROUTER ? route(ctx, p) : result;
-}
-
-static __always_inline int send_encapsulated(struct packet *p)
-{
-	struct settings *s = get_settings();
-
-	return s ? send_by_neighbour(s, p) : DROP(NOT_CONFIGURED);
+	if (result == VERDICT_TO_HOST)
+		d->kind = TO_HOST;
+	if (result == VERDICT_TO_HOST || result == GO_ON)
+		result = leave(ctx, p, d);
+	if (result == DROP(FIREWALL_REJECT))
+		d->tell = l4_proto(p) == IPPROTO_TCP && !p->fragment ? TELL_RESET : TELL_PROHIBITED;
+	if (result == VERDICT_ANSWER)
+		d->dest_key = p->source_key;
+	count_source(p, is_drop(result));
+	action = is_drop(result) ? TCX_DROP : p->action;
+	if (d->tell)
+		action = tell(ctx, w, action);
+	count_verdict(p, result);
+	report_verdict(result);
+	if (p->captured)
+		capture_left(ctx, p, d, result);
+	return action;
 }
 
 SEC("classifier")
@@ -274,17 +271,22 @@ int from_port(struct __sk_buff *ctx)
 	struct settings *s = get_settings();
 	__u32 device = device_of_hook(ctx);
 	bool segmented = s && device == s->segmenter_out_ifindex;
-	struct packet *p = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
+	struct scratch *w = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
+	enum verdict result;
 
-	if (!p)
+	if (!w)
 		return TCX_DROP;
 	if (segmented) {
 		device = mark_of_packet(ctx);
 		ctx->mark = 0;
 	}
-	if (device == MARK_ENCAPSULATED)
-		return finish(ctx, p, send_encapsulated(p));
-	return finish(ctx, p, from_port_stages(ctx, p, device));
+	if (device == MARK_ENCAPSULATED) {
+		w->destination.kind = TO_REMOTE;
+		w->destination.is_whole = true;
+		return finish(ctx, w, GO_ON);
+	}
+	result = from_port_stages(ctx, &w->packet, &w->destination, device);
+	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
 }
 
 SEC("classifier")
@@ -292,61 +294,51 @@ int from_underlay(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
 	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
-	struct packet *p;
-	int action;
+	enum verdict result;
+	struct scratch *w;
 
-	if (s && s->coalescer_ifindex && !coalesced && !test_mode) {
-		action = coalesce(ctx);
-		if (action >= 0)
-			return action;
-	}
-	p = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
-	if (!p)
+	if (s && s->coalescer_ifindex && !coalesced && !test_mode &&
+	    coalesce(ctx) == VERDICT_COALESCE)
+		return bpf_redirect(s->coalescer_ifindex, 0);
+	w = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
+	if (!w)
 		return TCX_DROP;
-	if (!coalesced)
-		return finish(ctx, p, from_underlay_stages(ctx, p));
-	if (!is_on_detour(ctx))
-		return finish(ctx, p, DROP(OUTER_DEVICE));
-	ctx->tc_index = 0;
-	return finish(ctx, p, from_underlay_stages(ctx, p));
+	if (coalesced && !is_on_detour(ctx))
+		return finish(ctx, w, DROP(OUTER_DEVICE));
+	if (coalesced)
+		ctx->tc_index = 0;
+	result = from_underlay_stages(ctx, &w->packet, &w->destination);
+	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
 }
 
 SEC("classifier")
 int from_leg(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_LEG);
+	struct scratch *w = begin(ctx, HOOK_FROM_LEG);
+	enum verdict result;
 
-	return p ? finish(ctx, p, from_leg_stages(ctx, p)) : TCX_DROP;
+	if (!w)
+		return TCX_DROP;
+	result = from_leg_stages(ctx, &w->packet, &w->destination);
+	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
 }
 
+/* The device exists only to register the tunnel's port for GRO. */
 SEC("classifier")
 int from_gro_device(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_GRO_DEVICE);
+	struct scratch *w = begin(ctx, HOOK_FROM_GRO_DEVICE);
 
-	if (p)
-		record_verdict(ctx, p, VERDICT_OUTER_DEVICE);
-	return TCX_DROP;
+	return w ? finish(ctx, w, DROP(OUTER_DEVICE)) : TCX_DROP;
 }
 
-static __always_inline int from_unmarker_stages(struct __sk_buff *ctx, struct packet *p)
-{
-	__u32 how = ctx->tc_index, number = ctx->mark;
-
-	if (!is_on_detour(ctx))
-		return DROP(OUTER_DEVICE);
-	ctx->tc_index = 0;
-	ctx->mark = 0;
-	bpf_set_hash_invalid(ctx);
-	return how & DETOUR_TO_LEG ? hand_to_leg(ctx, p, how) : hand_to_port(ctx, p, number, how);
-}
-
+/* Where frames come out of the unmarker: what was decided before is carried out. */
 SEC("classifier")
 int from_unmarker(struct __sk_buff *ctx)
 {
-	struct packet *p = begin(ctx, HOOK_FROM_UNMARKER);
+	struct scratch *w = begin(ctx, HOOK_FROM_UNMARKER);
 
-	return p ? finish(ctx, p, from_unmarker_stages(ctx, p)) : TCX_DROP;
+	return w ? finish(ctx, w, end_detour(ctx, &w->packet, &w->destination)) : TCX_DROP;
 }
 
 /* At the far end of the coalescer, behind GRO. */
@@ -356,7 +348,7 @@ int back_to_peer(struct __sk_buff *ctx)
 	return bpf_redirect_peer(ctx->ifindex, 0);
 }
 
-/* So that a connection that moved here takes its place of the ring as any other does. */
+/* At no hook: `overlane connections import` runs it, once for each connection that moved here. */
 SEC("classifier")
 int take_connection(struct __sk_buff *ctx)
 {

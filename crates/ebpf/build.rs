@@ -38,6 +38,8 @@ fn build() -> Result<(), Box<dyn Error>> {
             "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
         ])
         .arg("-I")
+        .arg(&sources)
+        .arg("-I")
         .arg(&multiarch)
         // Paths in BTF line information must not depend on where the project lies.
         .arg(format!("-ffile-prefix-map={}=bpf", sources.display()))

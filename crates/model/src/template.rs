@@ -142,8 +142,8 @@ mod tests {
             destination.parse().unwrap(),
         );
         assert_eq!(bytes[..14], [0; 14]);
-        // Longest outer header of the maps: MAX_TEMPLATE in bpf/abi.h.
-        assert!(include_str!("../../../bpf/abi.h").contains("#define MAX_TEMPLATE 80"));
+        // Longest outer header of the maps: MAX_TEMPLATE in bpf/lib/abi.h.
+        assert!(include_str!("../../../bpf/lib/abi.h").contains("#define MAX_TEMPLATE 80"));
         assert!(bytes.len() <= 80);
         bytes[14..]
             .iter()

@@ -1,11 +1,11 @@
 //! What becomes of a packet: the closed list of verdicts and the hooks that count them.
 //!
-//! The numbers are the ABI of the map `verdict_counters` and stand in `bpf/verdicts.h`; this enum is
+//! The numbers are the ABI of the map `verdict_counters` and stand in `bpf/lib/verdicts.h`; this enum is
 //! its mirror, and `docs/counters.md` says what each one asks of a user. Tests compare all three.
 
 use std::fmt;
 
-/// Where a packet was seen. Names follow `enum hook` in `bpf/abi.h`.
+/// Where a packet was seen. Names follow `enum hook` in `bpf/lib/abi.h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Hook {
@@ -187,8 +187,8 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
 
-    const HEADER: &str = include_str!("../../../bpf/verdicts.h");
-    const ABI: &str = include_str!("../../../bpf/abi.h");
+    const HEADER: &str = include_str!("../../../bpf/lib/verdicts.h");
+    const ABI: &str = include_str!("../../../bpf/lib/abi.h");
     const MANUAL: &str = include_str!("../../../docs/counters.md");
 
     /// (number, name, is a drop) of every `V(…)` line.

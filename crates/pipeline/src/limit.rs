@@ -1,5 +1,5 @@
 //! What happens at most so often on a whole host: answers, records in the log. The map `limits` of
-//! `bpf/abi.h`.
+//! `bpf/lib/abi.h`.
 
 /// Counts within a window of time, which begins with the first thing in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,6 +1,6 @@
 //! What the data path itself has written: addresses learned, and who counts how many; connections and
 //! their places; what happens at most so often; what remotes can take. The maps `learned`, `learning`, `connections`,
-//! `translations`, `connection_ring`, `ring_hand`, `limits` and `abilities` of `bpf/abi.h`. Everything else is in the
+//! `translations`, `connection_ring`, `ring_hand`, `limits` and `abilities` of `bpf/lib/abi.h`. Everything else is in the
 //! tables.
 
 use std::collections::BTreeMap;

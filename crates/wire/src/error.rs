@@ -1,5 +1,5 @@
 //! Why bytes are not the header they were taken for. The list is closed; a packet's drop reason
-//! (`bpf/verdicts.h`) follows from the variant and from where the header stands, outer or inner.
+//! (`bpf/lib/verdicts.h`) follows from the variant and from where the header stands, outer or inner.
 
 use std::fmt;
 use std::net::Ipv6Addr;

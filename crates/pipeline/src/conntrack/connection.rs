@@ -1,5 +1,5 @@
 //! One connection: what is remembered of it, its states and their time-outs. `struct connection` of
-//! `bpf/abi.h`.
+//! `bpf/lib/abi.h`.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! The places of connections: a host has so many and no more. A hand goes round; where it finds a place
 //! free, or its connection expired, the next connection goes. `connection_ring` and `ring_hand` of
-//! `bpf/abi.h`.
+//! `bpf/lib/abi.h`.
 
 use std::collections::BTreeMap;
 

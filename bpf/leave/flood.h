@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flooded frames: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each
+ * local port of the switch but the source, then one for each remote that has ports of it (ingress
+ * replication): room for the outer header is made once, and again where headers become longer, in
+ * whose order the remotes are; the header is rewritten for each. Part of leave.
+ */
+#pragma once
+
+#include "encap.h"
+#include "lib/firewall.h"
+#include "lib/outer.h"
+#include "vlan_out.h"
+
+static __always_inline struct flood_member *get_flood_member(__u32 switch_id, __u32 index)
+{
+	struct flood_key key = { .switch_id = switch_id, .index = index };
+
+	return bpf_map_lookup_elem(&flood, &key);
+}
+
+/*
+ * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not
+ * sent, and its sender not told.
+ */
+static __always_inline void copy_to_port(struct __sk_buff *ctx, const struct packet *p,
+					 const struct destination *d, const struct port_id *id)
+{
+	struct tag tag = tag_at(d, id);
+	struct port *port;
+
+	if (same_port(id, &p->source))
+		return;
+	port = bpf_map_lookup_elem(&ports, id);
+	if (!port || port->switch_id != d->switch_id)
+		return;
+	if (port->flags & PORT_FIREWALL && firewall(ctx, p, port, FIREWALL_TO_PORT) != GO_ON)
+		return;
+	if (put_tag(ctx, tag) < 0)
+		return;
+	if (send_copy(ctx, id->ifindex) == 0)
+		count_port(p, port->counters, PORT_TO);
+	if (tag.proto)
+		take_tag(ctx);
+}
+
+/* Global, so that the verifier checks it once and not once per loop. Returns 0 at the first remote. */
+__noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
+{
+	struct scratch *w = get_scratch();
+	struct flood_member *m = w ? get_flood_member(w->destination.switch_id, index) : NULL;
+	struct port_id id;
+
+	if (!m)
+		return 1;
+	if (!m->port.ifindex)
+		return 0;
+	id = m->port;
+	copy_to_port(ctx, &w->packet, &w->destination, &id);
+	return 1;
+}
+
+static __always_inline enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s,
+					       struct scratch *w, __u32 header_len)
+{
+	__u32 tag = tag_len(&w->destination);
+	__u32 more = header_len - w->room;
+
+	if (header_len - ETH_HLEN + tag + w->packet.len > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	/* Shorter than the one before: `apply` is just changing it. */
+	if (header_len < w->room)
+		return DROP(ENCAP_FAILED);
+	if (bpf_skb_change_head(ctx, w->room ? more : more + tag, 0) < 0)
+		return DROP(ENCAP_FAILED);
+	if (!w->room && tag) {
+		fill_inner(w->outer.bytes, &w->destination);
+		if (bpf_skb_store_bytes(ctx, header_len, w->outer.bytes, ETH_HLEN + VLAN_HLEN, 0) < 0)
+			return DROP(ENCAP_FAILED);
+	}
+	w->room = header_len;
+	return GO_ON;
+}
+
+static __always_inline enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings *s,
+						   struct scratch *w, const struct remote *r)
+{
+	enum verdict result = GO_ON;
+
+	if (r->header_len != w->room)
+		result = flood_room(ctx, s, w, r->header_len);
+	if (result != GO_ON)
+		return result;
+	fill_outer(&w->outer, s, r, &w->packet, &w->destination, GENEVE_FLOOD_GROUP);
+	result = store_outer(ctx, &w->outer, r->header_len);
+	return result == GO_ON ? retype_copy(ctx, s) : result;
+}
+
+/* Returns 0 when the frame is too large for this remote, and so for those after it: none counts it. */
+__noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
+{
+	struct scratch *w = get_scratch();
+	struct settings *s = get_settings();
+	struct flood_member *m = w ? get_flood_member(w->destination.switch_id, index) : NULL;
+	enum verdict result;
+	struct remote *r;
+
+	if (!m || !s || m->port.ifindex)
+		return 1;
+	r = bpf_map_lookup_elem(&remotes, &m->remote);
+	result = r ? copy_to_remote(ctx, s, w, r) : DROP(UNKNOWN_REMOTE);
+	if (result != GO_ON)
+		w->dropped = result;
+	if (result == DROP(PKT_TOO_BIG))
+		return 0;
+	if (r)
+		count_remote(&w->packet, r->counters, result == GO_ON ? REMOTE_TO : REMOTE_DROPPED);
+	return 1;
+}
+
+struct flooding {
+	struct __sk_buff *ctx;
+	__u32 first_remote;
+};
+
+/* For bpf_loop(): the verifier looks at it once, and not at every member. 1: it was the last. */
+static long flood_next_port(__u32 index, struct flooding *f)
+{
+	if (flood_to_port(f->ctx, index))
+		return 0;
+	f->first_remote = index;
+	return 1;
+}
+
+static long flood_next_remote(__u32 index, struct flooding *f)
+{
+	int more = flood_to_remote(f->ctx, f->first_remote + index);
+
+	/* clang knows what it returns, and the verifier does not. */
+	KEEP_BOUNDS(more);
+	return !more;
+}
+
+/* Copies for the ports of this host; says where the remotes begin. */
+static __always_inline void flood_ports(struct __sk_buff *ctx, struct scratch *w)
+{
+	struct flooding f = { .ctx = ctx, .first_remote = w->members };
+
+	bpf_loop(w->members, flood_next_port, &f, 0);
+	w->first_remote = f.first_remote;
+}
+
+__noinline enum verdict flood_remotes(struct __sk_buff *ctx)
+{
+	struct scratch *w = get_scratch();
+	struct flooding f = { .ctx = ctx };
+
+	if (!w)
+		return DROP(NOT_CONFIGURED);
+	w->room = 0;
+	f.first_remote = w->first_remote;
+	bpf_loop(w->members - w->first_remote, flood_next_remote, &f, 0);
+	return w->dropped;
+}
+
+/* The one copy of a switch on a VLAN for everybody behind the uplink. */
+static __always_inline enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
+					       const struct packet *p, const struct destination *d)
+{
+	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
+		return DROP(PKT_TOO_BIG);
+	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0 || send_copy(ctx, s->uplink_ifindex))
+		return DROP(ENCAP_FAILED);
+	return GO_ON;
+}
+
+/*
+ * Of the hook's packet, which scratch has. From the underlay only ports of this host get a copy: the sender replicated
+ * to every other host. The skb itself ends here: what travels are the copies.
+ */
+static __always_inline enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s,
+						struct packet *p, const struct destination *d)
+{
+	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
+	bool on_vlan = is_on_vlan(d->switch_id), to_uplink = !is_from_underlay(p);
+	struct scratch *w = get_scratch();
+	enum verdict result = GO_ON;
+
+	if (!sw || !w)
+		return DROP(NOT_CONFIGURED);
+	/* No copy could travel whole in a tunnel; and none loses the mark of the tunnel that brought it. */
+	if (p->gso_size && to_uplink && !(on_vlan && is_measurable(p)))
+		return segment(ctx, s, p);
+	if (is_whole_udp(p) && !to_uplink && p->offset)
+		return DROP(GSO_UNSUPPORTED);
+	w->members = sw->flood_members;
+	w->dropped = GO_ON;
+	flood_ports(ctx, w);
+	if (to_uplink && on_vlan)
+		result = flood_vlan(ctx, s, p, d);
+	else if (to_uplink && w->first_remote < w->members)
+		result = flood_remotes(ctx);
+	return result == GO_ON ? VERDICT_FLOOD : result;
+}

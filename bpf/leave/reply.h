@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets (RFC 9293),
+ * and what somebody asked for. Stages say what the sender is told (destination.tell); the skb becomes the answer
+ * here, and leave() sends it as any other packet. It is about the packet as it came, before routers and nat.
+ * reply_error.h, reply_echo.h and reply_neighbour.h write it, reply_way.h finds its way.
+ */
+#pragma once
+
+#include "lib/limit.h"
+#include "lib/original.h"
+#include "reply_echo.h"
+#include "reply_error.h"
+#include "reply_greeting.h"
+#include "reply_neighbour.h"
+#include "reply_way.h"
+
+#define ANSWER_LIMIT 100 /* in a tenth of a second */
+
+#define ICMP_REDIRECT 5
+#define ICMPV6_INFORMATIONAL 128
+#define ICMPV6_REDIRECT 137
+#define TCP_FLAGS 13 /* in its header */
+
+/* Nobody is told what was for many. */
+static __always_inline bool is_for_many(const struct packet *p)
+{
+	const __u8 *to = (const __u8 *)&p->flow.words[4];
+
+	if (is_group(p->eth.h_dest))
+		return true;
+	return has_ipv4(p) ? is_group_or_all_v4(p->flow.words[7]) : to[0] == 0xff;
+}
+
+/* Whether a byte of the packet is there; then it is *byte. */
+static __always_inline bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at,
+				      __u8 *byte)
+{
+	return at < ETH_HLEN + p->ip_len && bpf_skb_load_bytes(ctx, at, byte, 1) == 0;
+}
+
+/* An ICMP error or redirect, a reset, a later fragment; or what may be one. */
+static __always_inline bool is_answer(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct ipv6_fragment fragment;
+	__u8 protocol = l4_proto(p), byte;
+	bool ipv4 = has_ipv4(p);
+	__u32 at = p->l4_offset;
+
+	if (p->fragment == LATER_FRAGMENT)
+		return true;
+	if (!ipv4 && p->fragment) {
+		if (at + sizeof(fragment) > ETH_HLEN + p->ip_len ||
+		    bpf_skb_load_bytes(ctx, at, &fragment, sizeof(fragment)) < 0 ||
+		    fragment.offset & bpf_htons(0xfff8))
+			return true;
+		protocol = fragment.next;
+		at += sizeof(fragment);
+	}
+	if (protocol == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
+		if (!read_byte(ctx, p, at, &byte))
+			return true;
+		return ipv4 ? (byte >= 3 && byte <= ICMP_REDIRECT) || byte == 11 || byte == 12 :
+			      byte < ICMPV6_INFORMATIONAL || byte == ICMPV6_REDIRECT;
+	}
+	return protocol == IPPROTO_TCP && (ipv4 || !p->fragment) &&
+	       read_byte(ctx, p, at + TCP_FLAGS, &byte) && byte & TCP_RST;
+}
+
+/* Where an ICMP error of a router comes from: its first address on the way in. */
+static __always_inline bool router_address(const struct packet *p, const struct destination *d,
+					   struct addr *from)
+{
+	struct router_interface_key key = { .router = d->router, .switch_id = d->router_in };
+	struct router_interface *interface;
+	struct router *r;
+
+	if (d->router_in == SWITCH_ID_LEG) {
+		r = bpf_map_lookup_elem(&routers, &d->router);
+		if (!r)
+			return false;
+		*from = has_ipv4(p) ? r->leg_v4 : r->leg_v6;
+	} else {
+		interface = bpf_map_lookup_elem(&router_interfaces, &key);
+		if (!interface)
+			return false;
+		*from = has_ipv4(p) ? interface->v4 : interface->v6;
+	}
+	return !is_zero(from);
+}
+
+/*
+ * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
+ * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
+ * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether
+ * it has one, and its sender is told nothing.
+ */
+static __always_inline long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
+{
+	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
+	__u32 cut = ctx->len - least;
+
+	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
+		return -1;
+	if ((l4_proto(p) == IPPROTO_TCP || l4_proto(p) == IPPROTO_UDP) && !p->fragment &&
+	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
+		return -1;
+	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
+		return -1;
+	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
+}
+
+/* The frame of the answer takes the place of the skb's, and none of its offloads. */
+static __always_inline long replace_frame(struct __sk_buff *ctx, const struct packet *p,
+					  const __u8 *frame, __u32 len)
+{
+	/*
+	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL)
+	 * ends only when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
+	 */
+	const __u32 cut = 256;
+
+	if (len < ETH_HLEN || len > ANSWER_MOST)
+		return -1;
+	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0) {
+		if (resize_marked(ctx, p, len) < 0)
+			return -1;
+	} else if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0) {
+		return -1;
+	}
+	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
+}
+
+/* About a packet that was dropped, unless about such a packet nobody is told. */
+static __always_inline enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w,
+						  const struct packet *p, const struct destination *d)
+{
+	struct tcp_header tcp = {};
+	struct addr from;
+	__u32 len;
+
+	if (!p->l4_offset || is_for_many(p) || !is_from_somebody(p) || is_answer(ctx, p))
+		return DROP(ENCAP_FAILED);
+	/* A router speaks for itself; a firewall and a reset in the destination's name. */
+	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
+		__builtin_memcpy(&from, &p->flow.words[4], sizeof(from));
+	else if (!router_address(p, d, &from))
+		return DROP(ENCAP_FAILED);
+	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
+		return DROP(ENCAP_FAILED);
+	if (!is_within_limit(LIMIT_ANSWERS, ANSWER_LIMIT, SECOND / 10, now_ns()))
+		return DROP(ENCAP_FAILED);
+	begin_reply(&w->reply, p, &from);
+	len = d->tell == TELL_RESET ? write_reset(w, p, &tcp) : write_error(ctx, w, p, d);
+	if (!len || replace_frame(ctx, p, w->bytes + FRAME_AT, len) < 0)
+		return DROP(ENCAP_FAILED);
+	w->reply.len = w->reply.segment_len = len;
+	return GO_ON;
+}
+
+/*
+ * Whether the skb has become the answer that d->tell says: then it is scratch.reply, and goes to scratch.reply_to.
+ * Global: it has a stack of its own.
+ */
+__noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
+{
+	struct scratch *w = get_scratch();
+	enum verdict result;
+
+	if (!p || !d || !w || restore_original(ctx, p) < 0)
+		return DROP(ENCAP_FAILED);
+	if (d->tell == TELL_ABILITIES)
+		return write_abilities(ctx, w, d);
+	if (d->tell == TELL_OWNER)
+		result = p->l4_offset ? write_advertisement(ctx, w, p, d) :
+					write_arp_reply(ctx, w, p, d);
+	else if (d->tell == TELL_ECHO)
+		result = write_echo_reply(ctx, w, p);
+	else
+		result = write_refusal(ctx, w, p, d);
+	return result == GO_ON ? find_way_back(ctx, &w->reply, &w->reply_to) : result;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where an answer goes: back to the device that the packet came by, from the underlay into the switch, as if the
+ * packet's destination had sent it. It is no packet of its own: it counts nowhere and no firewall sees it. Part of
+ * reply.
+ */
+#pragma once
+
+#include "lib/fdb.h"
+#include "lib/next_hop.h"
+
+/*
+ * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send
+ * it, by the router's leg only over the gateway's host. Says where, in scratch.found. Global: it has a stack of its
+ * own.
+ */
+__noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struct destination *d,
+				  __u32 id)
+{
+	struct scratch *w = get_scratch();
+	struct router *router;
+	struct router_interface *i;
+	struct fdb_entry *found;
+	struct fdb_key at = {};
+	struct neighbour *n;
+	__u32 kind;
+
+	if (!w || !r || !d)
+		return false;
+	router = bpf_map_lookup_elem(&routers, &id);
+	kind = find_next_hop(w, r, id);
+	if (!router || !kind || kind == ROUTE_OWN)
+		return false;
+	if (w->next.switch_id == SWITCH_ID_LEG) {
+		i = interface_on(id, d->switch_id);
+		if (!i || !(router->flags & ROUTER_GATEWAY_ELSEWHERE))
+			return false;
+		w->found = (struct fdb_entry){ .key = i->key, .remote = router->gateway };
+		return true;
+	}
+	i = interface_on(id, w->next.switch_id);
+	n = find_neighbour(w, has_ipv4(r));
+	if (!i || !n)
+		return false;
+	__builtin_memcpy(d->eth.h_source, router->mac.bytes, ETH_ALEN);
+	__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
+	if (bpf_skb_store_bytes(ctx, 0, &d->eth, ETH_HLEN, 0) < 0)
+		return false;
+	d->switch_id = w->next.switch_id;
+	d->source_key = i->key;
+	d->tag = (struct tag){};
+	at.switch_id = d->switch_id; /* what is a neighbour is in the FDB */
+	at.mac = n->mac;
+	found = bpf_map_lookup_elem(&fdb, &at);
+	if (!found)
+		return false;
+	w->found = *found;
+	return !found->router;
+}
+
+/* l2_lookup of the answer in the switch that the packet came from. */
+static __always_inline enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w,
+						   struct packet *r, struct destination *d)
+{
+	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
+	struct settings *s = get_settings();
+	struct fdb_entry *to = &w->found;
+	bool known;
+
+	if (!sw || !s)
+		return DROP(UNKNOWN_SWITCH);
+	/* Its sender, for the tunnel. */
+	d->source_key = find_mac(d->switch_id, r->eth.h_source, sw, to) ? to->key : 0;
+	known = find_mac(d->switch_id, r->eth.h_dest, sw, to);
+	hash_flow(s, r);
+	if (known && to->router && !find_behind_router(ctx, r, d, to->router))
+		return DROP(UNKNOWN_UNICAST);
+	if (known && to->port.ifindex) {
+		d->kind = TO_PORT;
+		d->port = to->port;
+		return GO_ON;
+	}
+	if (!known && !is_on_vlan(d->switch_id))
+		return DROP(UNKNOWN_UNICAST);
+	d->kind = is_on_vlan(d->switch_id) ? TO_VLAN : TO_REMOTE;
+	d->dest_key = to->key;
+	d->remote = to->remote;
+	return GO_ON;
+}
+
+static __always_inline enum verdict find_way_back(struct __sk_buff *ctx, struct packet *r,
+						  struct destination *d)
+{
+	struct scratch *w = get_scratch();
+
+	if (!w)
+		return DROP(NOT_CONFIGURED);
+	*d = (struct destination){ .is_reply = true, .switch_id = r->switch_id };
+	leave_as_it_came(d, r);
+	if (is_from_underlay(r))
+		return find_in_switch(ctx, w, r, d);
+	d->kind = TO_SENDER;
+	d->port = r->source;
+	d->tag = r->in_tag;
+	return GO_ON;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes into a plain frame what was decided to be written anew: the MACs and the TTL of what was routed, and what
+ * nat translates: one end's address and port, and every checksum over them, by what changed (RFC 1624).
+ *
+ *   an ICMP error:   | IP, its own end | ICMP | quoted IP, the other end | first bytes behind it |
+ */
+#pragma once
+
+#include "lib/tracking.h"
+
+/* Where something behind an IP header is, and what of it counts. */
+struct l4_place {
+	__u32 at;       /* in the frame; 0: a later fragment has none */
+	__u32 checksum; /* 0: none, or not inside the IP packet */
+	__u32 port;     /* port or identifier; 0: none */
+};
+
+static __always_inline __u32 checksum_offset(__u8 protocol, bool ipv4)
+{
+	if (protocol == IPPROTO_TCP)
+		return 16;
+	if (protocol == IPPROTO_UDP)
+		return 6;
+	return is_icmp(protocol, ipv4) ? 2 : 0;
+}
+
+/* Of a port of that end; ICMP has one identifier. */
+static __always_inline __u32 port_offset(const struct l4 *l4, bool source)
+{
+	return l4->kind == L4_REQUEST || l4->kind == L4_REPLY ? 4 : source ? 0 : 2;
+}
+
+static __always_inline bool has_mark(const struct l4 *l4)
+{
+	return l4->source | l4->dest || l4->kind == L4_REQUEST || l4->kind == L4_REPLY;
+}
+
+/* The packet's own transport header, of a first fragment too. */
+static __always_inline struct l4_place find_l4(struct __sk_buff *ctx, const struct packet *p,
+					       const struct l4 *l4, bool source)
+{
+	struct l4_place place = { .at = p->fragment == LATER_FRAGMENT ? 0 : p->l4_offset };
+	__u32 offset = checksum_offset(l4->protocol, has_ipv4(p));
+	struct ipv6_fragment fragment;
+
+	if (p->fragment && !has_ipv4(p)) {
+		if (bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) < 0 ||
+		    fragment.offset & bpf_htons(0xfff8))
+			place.at = 0;
+		else
+			place.at += sizeof(fragment);
+	}
+	if (!place.at)
+		return place;
+	if (offset && place.at + offset + 2 <= ETH_HLEN + p->ip_len)
+		place.checksum = place.at + offset;
+	if (!p->fragment && has_mark(l4))
+		place.port = place.at + port_offset(l4, source);
+	return place;
+}
+
+/* The sum of a new address less that of the old one. */
+static __always_inline __u32 address_diff(const struct addr *old, const struct addr *new)
+{
+	return bpf_csum_diff((__be32 *)(long)old, sizeof(*old), (__be32 *)(long)new, sizeof(*new), 0);
+}
+
+static __always_inline __u16 csum_add_diff(__u16 checksum, __u32 diff)
+{
+	return ~csum_fold((__u32)(__u16)~checksum + csum_fold(diff));
+}
+
+/* In an IP header. */
+static __always_inline void put_address(__u8 *ip, bool ipv4, bool source, const struct addr *to,
+					__u32 diff)
+{
+	if (!ipv4) {
+		__builtin_memcpy(ip + (source ? 8 : 24), to, sizeof(*to));
+		return;
+	}
+	__builtin_memcpy(ip + (source ? 12 : 16), &to->bytes[12], 4);
+	*(__u16 *)(ip + IPV4_CHECKSUM) = csum_add_diff(*(__u16 *)(ip + IPV4_CHECKSUM), diff);
+}
+
+/*
+ * A checksum over a pseudo header: the kernel's helper knows the one that a device is still to complete.
+ * diff is of the address.
+ */
+static __always_inline long update_l4(struct __sk_buff *ctx, const struct l4_place *place,
+				      __u8 protocol, __u32 diff, bool pseudo, __be16 old, __be16 new)
+{
+	__u64 udp = protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+
+	if (pseudo && bpf_l4_csum_replace(ctx, place->checksum, 0, diff, BPF_F_PSEUDO_HDR | udp) < 0)
+		return -1;
+	return place->port ? bpf_l4_csum_replace(ctx, place->checksum, old, new, udp | 2) : 0;
+}
+
+/* The packet itself. */
+static __always_inline enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w,
+						   struct packet *p, const struct translation *to,
+						   const struct l4 *l4)
+{
+	bool source = to->end == TRANSLATE_SOURCE;
+	struct addr *addr = (struct addr *)&p->flow.words[source ? 0 : 4];
+	struct l4_place place = find_l4(ctx, p, l4, source);
+	__u32 diff = address_diff(addr, &to->addr);
+	__be16 *port = (__be16 *)&p->flow.words[8] + (source ? 0 : 1), old = 0, sum = 0;
+	__u64 flags = 0;
+
+	put_address(w->ip, has_ipv4(p), source, &to->addr, diff);
+	*addr = to->addr;
+	if (place.port && bpf_skb_load_bytes(ctx, place.port, &old, sizeof(old)) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	if (place.checksum && bpf_skb_load_bytes(ctx, place.checksum, &sum, sizeof(sum)) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	if (!place.checksum || (l4->protocol == IPPROTO_UDP && !sum))
+		flags = BPF_F_RECOMPUTE_CSUM; /* nothing makes up for the port */
+	else if (update_l4(ctx, &place, l4->protocol, diff, l4->protocol != IPPROTO_ICMP, old,
+			   to->port) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	if (!place.port)
+		return GO_ON;
+	if (l4->source | l4->dest)
+		*port = to->port;
+	return bpf_skb_store_bytes(ctx, place.port, &to->port, sizeof(to->port), flags) < 0 ?
+		       DROP(NAT_UNSUPPORTED) :
+		       GO_ON;
+}
+
+#define QUOTED_MOST 20 /* bytes of a quoted transport header, with the checksum of TCP */
+
+/* What an ICMP error quotes, before and after; in scratch.bytes. */
+struct quoted_bytes {
+	__u8 ip[40];
+	__u8 new_ip[40];
+	__u8 l4[QUOTED_MOST];
+	__u8 new_l4[QUOTED_MOST];
+};
+
+/* Ports and checksum of the quoted transport header; len bytes of it are there. */
+static __always_inline void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port,
+					      const struct l4 *l4, bool ipv4, bool source, __u32 len,
+					      __u32 diff)
+{
+	__u32 offset = checksum_offset(l4->protocol, ipv4), port_at = port_offset(l4, source);
+	__u16 old = *(__u16 *)(q->l4 + port_at), sum;
+
+	if (has_mark(l4))
+		*(__u16 *)(q->new_l4 + port_at) = port;
+	if (!offset || offset + 2 > len)
+		return;
+	sum = *(__u16 *)(q->l4 + (offset & 31));
+	if (l4->protocol == IPPROTO_UDP && !sum)
+		return;
+	if (!(ipv4 && l4->protocol == IPPROTO_ICMP))
+		sum = csum_add_diff(sum, diff);
+	if (has_mark(l4))
+		sum = csum_update(sum, old, port);
+	if (l4->protocol == IPPROTO_UDP && !sum)
+		sum = 0xffff;
+	if (offset == 16)
+		*(__u16 *)(q->new_l4 + 16) = sum;
+	else if (offset == 6)
+		*(__u16 *)(q->new_l4 + 6) = sum;
+	else
+		*(__u16 *)(q->new_l4 + 2) = sum;
+}
+
+/* The packet that an ICMP error quotes: it went the other way, so its other end is the one. */
+static __always_inline long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w,
+					   const struct packet *p, const struct translation *to,
+					   const struct l4 *l4, __u32 *sum)
+{
+	struct quoted_bytes *q = (struct quoted_bytes *)w->bytes;
+	__u32 at = p->l4_offset + ICMP_LEN, end = ETH_HLEN + p->ip_len, len, diff;
+	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr), l4_at;
+	bool ipv4 = has_ipv4(p), source = to->end == TRANSLATE_DESTINATION, later;
+	struct addr old = {};
+
+	*q = (struct quoted_bytes){};
+	if ((ipv4 ? bpf_skb_load_bytes(ctx, at, q->ip, sizeof(struct iphdr)) :
+		    bpf_skb_load_bytes(ctx, at, q->ip, sizeof(struct ipv6hdr))) < 0)
+		return -1;
+	l4_at = at + (ipv4 ? (q->ip[0] & 15) * 4 : ip_len);
+	later = ipv4 && *(__u16 *)(q->ip + 6) & bpf_htons(IP_FRAGMENT_OFFSET);
+	if (ipv4)
+		__builtin_memcpy(&old.bytes[12], q->ip + (source ? 12 : 16), 4);
+	else
+		__builtin_memcpy(&old, q->ip + (source ? 8 : 24), sizeof(old));
+	if (ipv4)
+		old.bytes[10] = old.bytes[11] = 0xff;
+	diff = address_diff(&old, &to->addr);
+	__builtin_memcpy(q->new_ip, q->ip, sizeof(q->ip));
+	put_address(q->new_ip, ipv4, source, &to->addr, diff);
+	*sum = bpf_csum_diff((__be32 *)q->ip, sizeof(q->ip), (__be32 *)q->new_ip, sizeof(q->ip), 0);
+	if ((ipv4 ? bpf_skb_store_bytes(ctx, at, q->new_ip, sizeof(struct iphdr), 0) :
+		    bpf_skb_store_bytes(ctx, at, q->new_ip, sizeof(struct ipv6hdr), 0)) < 0)
+		return -1;
+	if (later)
+		return 0;
+	len = end - l4_at;
+	KEEP_BOUNDS(len);
+	if (len > QUOTED_MOST)
+		len = QUOTED_MOST;
+	if (len < QUOTED_L4_LEN || bpf_skb_load_bytes(ctx, l4_at, q->l4, len) < 0)
+		return -1;
+	__builtin_memcpy(q->new_l4, q->l4, sizeof(q->l4));
+	rewrite_quoted_l4(q, to->port, l4, ipv4, source, len, diff);
+	*sum = bpf_csum_diff((__be32 *)q->l4, sizeof(q->l4), (__be32 *)q->new_l4, sizeof(q->l4),
+			     *sum);
+	return bpf_skb_store_bytes(ctx, l4_at, q->new_l4, len, 0);
+}
+
+/* An ICMP error: its own end, what it quotes, and its checksum over that. */
+static __always_inline enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w,
+						  struct packet *p, const struct translation *to,
+						  const struct l4 *quoted)
+{
+	bool source = to->end == TRANSLATE_SOURCE;
+	struct addr *addr = (struct addr *)&p->flow.words[source ? 0 : 4];
+	__u32 checksum = p->l4_offset + 2, diff = address_diff(addr, &to->addr), sum = 0;
+
+	if (rewrite_quoted(ctx, w, p, to, quoted, &sum) < 0 ||
+	    bpf_l4_csum_replace(ctx, checksum, 0, sum, 0) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	if (!has_ipv4(p) && bpf_l4_csum_replace(ctx, checksum, 0, diff, BPF_F_PSEUDO_HDR) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	put_address(w->ip, has_ipv4(p), source, &to->addr, diff);
+	*addr = to->addr;
+	return GO_ON;
+}
+
+/*
+ * A plain frame. What was translated is as it should be then, for nat writes before route and the firewall judge.
+ * Global, so that the verifier checks it once and not for every way that leads here.
+ */
+__noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct destination *d)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	enum verdict result = GO_ON;
+
+	if (!p || !d || !w || !t)
+		return DROP(NOT_CONFIGURED);
+	if (read_ip(ctx, w, p) < 0)
+		return DROP(INNER_IP_HEADER);
+	if (d->translation.end && d->translation.is_error)
+		result = rewrite_error(ctx, w, p, &d->translation, &t->quoted);
+	else if (d->translation.end)
+		result = rewrite_packet(ctx, w, p, &d->translation, &t->l4);
+	if (result != GO_ON)
+		return result;
+	d->translation.end = TRANSLATE_NOTHING;
+	if (d->routed)
+		set_ttl(has_ipv4(p), w->ip, get_ttl(has_ipv4(p), w->ip) - d->routed);
+	return store_headers(ctx, &d->eth, w->ip) < 0 ? DROP(ENCAP_FAILED) : GO_ON;
+}

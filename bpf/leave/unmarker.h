@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The unmarker: devices that apply creates, through which the kernel takes a tunnel's mark off a frame
+ * (iptunnel_pull_offloads() in vxlan_rcv(); skb->encapsulation and SKB_GSO_UDP_TUNNEL stay after
+ * bpf_skb_adjust_room()). They are no part of the fabric's tunnel:
+ *
+ *     host's namespace                          a namespace of the unmarker's own
+ *     port, leg_out ──── redirect_peer(ovl-unm0) ──► ovl-unm1 ── IP ── UDP ─┐
+ *     from_unmarker ◄── ovl-unm4, ovl-unm6 (VXLAN) ◄────────────────────┘
+ *
+ * No firewall, no route and no socket of the host is on the way. The frame gets a VXLAN header that no wire
+ * sees. Its group policy (which becomes skb->mark) is the number of the port it goes to. skb->tc_index says
+ * that the frame is ours and how it is handed over (lib/detour.h). Part of leave.
+ *
+ * A device that does not know the mark gets segments, and UDP would be cut wrongly. So such a frame goes here.
+ */
+#pragma once
+
+#include "encap.h"
+#include "lib/detour.h"
+#include "lib/vlan.h"
+
+#define UNMARK_VNI 1
+#define UNMARK_FROM 0xc6130001 /* 198.19.0.1; 2001:2::c613:1 over IPv6 */
+#define UNMARK_HERE 0xc6130002
+#define TUNNEL_LEN (sizeof(struct udphdr) + 8)
+
+#define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
+#define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)
+
+static __always_inline void fill_unmark_tunnel(__u8 *udp, __u32 udp_len, __u32 number)
+{
+	*(__be16 *)(udp + 0) = bpf_htons(UNMARK_PORT);
+	*(__be16 *)(udp + 2) = bpf_htons(UNMARK_PORT);
+	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
+	udp[8] = 0x88; /* group policy, and the VNI is valid */
+	*(__be16 *)(udp + 10) = bpf_htons(number);
+	udp[14] = UNMARK_VNI;
+}
+
+static __always_inline void fill_unmark_v4(__u8 *h, __u32 inner_len, __u32 number)
+{
+	struct iphdr ip = {
+		.version = 4,
+		.ihl = 5,
+		.tot_len = bpf_htons(20 + TUNNEL_LEN + inner_len),
+		.frag_off = bpf_htons(0x4000),
+		.ttl = 1,
+		.protocol = IPPROTO_UDP,
+		.saddr = bpf_htonl(UNMARK_FROM),
+		.daddr = bpf_htonl(UNMARK_HERE),
+	};
+
+	ip.check = ~csum_ipv4_header(&ip);
+	*(__be16 *)(h + 12) = ETHERTYPE_IPV4;
+	__builtin_memcpy(h + ETH_HLEN, &ip, sizeof(ip));
+	fill_unmark_tunnel(h + IPV4_UDP, TUNNEL_LEN + inner_len, number);
+}
+
+static __always_inline void fill_unmark_v6(__u8 *h, __u32 inner_len, __u32 number)
+{
+	__u8 *ip = h + ETH_HLEN;
+
+	*(__be16 *)(h + 12) = ETHERTYPE_IPV6;
+	ip[0] = 0x60;
+	*(__be16 *)(ip + 4) = bpf_htons(TUNNEL_LEN + inner_len);
+	ip[6] = IPPROTO_UDP;
+	ip[7] = 1;
+	*(__be32 *)(ip + 8) = *(__be32 *)(ip + 24) = bpf_htonl(0x20010002);
+	*(__be32 *)(ip + 20) = bpf_htonl(UNMARK_FROM);
+	*(__be32 *)(ip + 36) = bpf_htonl(UNMARK_HERE);
+	fill_unmark_tunnel(h + IPV6_UDP, TUNNEL_LEN + inner_len, number);
+}
+
+/*
+ * A sum of the whole packet that the NIC made (CHECKSUM_COMPLETE) covers all behind the Ethernet header:
+ * now the header too, and what was the Ethernet header. Bytes that are not there are zero.
+ */
+static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct outer *o)
+{
+	if ((__s64)bpf_csum_update(ctx, 0) >= 0)
+		bpf_csum_update(ctx, bpf_csum_diff(NULL, 0, (__be32 *)(o->bytes + ETH_HLEN),
+						   sizeof(o->bytes) - ETH_HLEN, 0));
+}
+
+/* A guest's tag on the way: in skb->priority. In the bytes GRO would not read behind it. */
+#define TAG_IS_THERE 0x80000000u
+#define TAG_IS_SERVICE 0x40000000u
+
+static __always_inline __u32 tag_in_word(const struct tag *tag)
+{
+	return TAG_IS_THERE | (tag->proto == ETHERTYPE_SERVICE_VLAN ? TAG_IS_SERVICE : 0) | tag->tci;
+}
+
+static __always_inline struct tag tag_of_word(__u32 word)
+{
+	struct tag tag = { .tci = word };
+
+	if (word & TAG_IS_THERE)
+		tag.proto = word & TAG_IS_SERVICE ? ETHERTYPE_SERVICE_VLAN : ETHERTYPE_VLAN;
+	return tag;
+}
+
+/*
+ * Whether a frame behind decap takes the way through the unmarker: a super-packet with the tunnel's mark, or what
+ * follows one. Global: big, and for few packets.
+ */
+__noinline int needs_unmarker(struct __sk_buff *ctx, const struct packet *p, __u32 takes_no_mark)
+{
+	struct settings *s = get_settings();
+	struct flow_way *flow;
+	__u32 slot, now;
+
+	if (!p || !s)
+		return false;
+	slot = p->tunnel_source_port;
+	if (!s->unmarker_ifindex || !p->l4_offset || !(takes_no_mark || l4_proto(p) == IPPROTO_UDP))
+		return false;
+	flow = bpf_map_lookup_elem(&flow_ways, &slot);
+	if (!flow || (!p->gso_size && !flow->unmarked))
+		return false;
+	now = flow_time();
+	if (!p->gso_size && !is_lately(flow->unmarked, now))
+		return false;
+	if (!gro_reads(ctx, p, 0))
+		return false;
+	if (flow->unmarked != now)
+		flow->unmarked = now;
+	return true;
+}
+
+/*
+ * The kernel dispatches by skb->protocol, which after decap is the frame's own: so is the family of this
+ * header. Nothing else depends on it. Global: big, and for few packets.
+ */
+__noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const struct destination *d,
+			       __u32 number, __u32 how)
+{
+	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
+	__u32 inner_len, len;
+	struct outer *o;
+	bool is_ipv4;
+
+	if (!s || !w || !p || !d)
+		return DROP(NOT_CONFIGURED);
+	inner_len = ctx->len;
+	is_ipv4 = d->eth.h_proto == ETHERTYPE_IPV4;
+	len = is_ipv4 ? UNMARK_V4_LEN : UNMARK_V6_LEN;
+	if (ctx->protocol != d->eth.h_proto || 20 + TUNNEL_LEN + inner_len > OUTER_MAX_LEN)
+		return DROP(GSO_UNSUPPORTED);
+	o = &w->outer;
+	__builtin_memset(o, 0, sizeof(*o));
+	if (is_ipv4)
+		fill_unmark_v4(o->bytes, inner_len, number);
+	else
+		fill_unmark_v6(o->bytes, inner_len, number);
+	if (bpf_skb_adjust_room(ctx, len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) < 0)
+		return DROP(DECAP_FAILED);
+	__builtin_memcpy(o->bytes + len, &d->eth, ETH_HLEN);
+	if (store_outer(ctx, o, len + ETH_HLEN) != GO_ON)
+		return DROP(DECAP_FAILED);
+	add_to_csum(ctx, o);
+	bpf_skb_change_type(ctx, PACKET_HOST);
+	p->wrapped = len;
+	ctx->tc_index = DETOUR | how;
+	ctx->priority = d->tag.proto ? tag_in_word(&d->tag) : 0;
+	/* GRO joins nothing that differs in it: the frames of two ports, or of two tags, may be alike. */
+	bpf_set_hash(ctx, number << 16 ^ ctx->priority);
+	p->action = bpf_redirect_peer(s->unmarker_ifindex, 0);
+	return how & DETOUR_TO_LEG ? VERDICT_LEG_OUT : VERDICT_TO_PORT;
+}
+
+static __always_inline __u32 check_of(const struct port_id *id)
+{
+	return (id->ifindex ^ id->vlan << 4) & DETOUR_CHECK;
+}
+
+/*
+ * Which way a frame to a leg takes behind the unmarker. It stands in the place of the Ethernet header's addresses,
+ * which the kernel's neighbours write later. No group address.
+ */
+struct leg_way {
+	__u8 zero;
+	__u8 kind;    /* enum route_kind */
+	__u16 number; /* of the next hop, */
+	__u32 group;  /* of this group */
+	__u32 router;
+} __attribute__((packed));
+
+static __always_inline __u32 check_of_leg(__u32 ifindex)
+{
+	return ifindex & DETOUR_CHECK;
+}
+
+static __always_inline enum verdict end_at_port(struct __sk_buff *ctx, struct destination *d,
+						__u32 number, __u32 how)
+{
+	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
+
+	if (!id || check_of(id) != (how & DETOUR_CHECK) || !bpf_map_lookup_elem(&ports, id))
+		return DROP(NO_PORT);
+	d->kind = TO_PORT;
+	d->port = *id;
+	d->tag = tag_of_word(ctx->priority);
+	d->is_peer = !!(how & DETOUR_TO_PEER);
+	ctx->priority = 0;
+	return GO_ON;
+}
+
+static __always_inline enum verdict end_at_leg(struct __sk_buff *ctx, const struct packet *p,
+					       struct destination *d, __u32 how)
+{
+	__u32 at = ETH_HLEN +
+		   (has_ipv4(p) ? offsetof(struct iphdr, daddr) : offsetof(struct ipv6hdr, daddr));
+	struct next_hop *hop;
+	struct leg_way way;
+	struct router *r;
+	__u32 router;
+	__be32 v4;
+
+	if (bpf_skb_load_bytes(ctx, 0, &way, sizeof(way)) < 0)
+		return DROP(NOT_CONFIGURED);
+	router = way.router;
+	r = bpf_map_lookup_elem(&routers, &router);
+	if (!r || !r->leg_ifindex || check_of_leg(r->leg_ifindex) != (how & DETOUR_CHECK))
+		return DROP(NO_ROUTE);
+	if (way.kind == ROUTE_VIA) {
+		d->hop = (struct next_hop_key){ .group = way.group, .number = way.number };
+		hop = bpf_map_lookup_elem(&next_hops, &d->hop);
+		if (!hop || hop->switch_id != SWITCH_ID_LEG)
+			return DROP(NO_ROUTE);
+		d->remote = hop->addr;
+	} else if (has_ipv4(p)) {
+		if (bpf_skb_load_bytes(ctx, at, &v4, sizeof(v4)) < 0)
+			return DROP(INNER_IP_HEADER);
+		d->remote = mapped_v4(v4);
+	} else if (bpf_skb_load_bytes(ctx, at, &d->remote, sizeof(d->remote)) < 0) {
+		return DROP(INNER_IP_HEADER);
+	}
+	d->kind = TO_LEG;
+	d->port.ifindex = r->leg_ifindex;
+	return GO_ON;
+}
+
+/* Where a frame at the end of a detour goes. All there is to decide was decided before. */
+static __always_inline enum verdict end_detour(struct __sk_buff *ctx, struct packet *p,
+					       struct destination *d)
+{
+	__u32 how = ctx->tc_index, number = ctx->mark;
+
+	if (!is_on_detour(ctx))
+		return DROP(OUTER_DEVICE);
+	ctx->tc_index = 0;
+	ctx->mark = 0;
+	bpf_set_hash_invalid(ctx);
+	p->eth.h_proto = ctx->protocol;
+	return how & DETOUR_TO_LEG ? end_at_leg(ctx, p, d, how) : end_at_port(ctx, d, number, how);
+}

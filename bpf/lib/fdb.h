@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a MAC address of a switch is: by the fabric's FDB, or by what was learned (stage/learn.h). */
+#pragma once
+
+#include "vlan.h"
+
+static __always_inline bool is_old(const struct learned *l, __u64 now)
+{
+	return now > l->seen + l->age * SECOND;
+}
+
+/*
+ * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the
+ * memory of a deleted entry to the next new one at once.
+ */
+static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry *found)
+{
+	struct learned *l = bpf_map_lookup_elem(&learned, key);
+	struct learned copy;
+	struct port *port;
+
+	if (!l)
+		return false;
+	copy = *l;
+	if (is_old(&copy, now_ns()))
+		return false;
+	found->port = copy.port;
+	found->key = copy.key;
+	found->remote = copy.remote;
+	found->router = 0;
+	if (!copy.port.ifindex)
+		return is_on_vlan(key->switch_id) || bpf_map_lookup_elem(&remotes, &found->remote);
+	port = bpf_map_lookup_elem(&ports, &found->port);
+	return port && port->switch_id == key->switch_id && port->key == copy.key &&
+	       port->flags & PORT_LEARNING;
+}
+
+static __always_inline bool find_mac(__u32 switch_id, const __u8 *mac, const struct lswitch *sw,
+				     struct fdb_entry *found)
+{
+	struct fdb_key key = { .switch_id = switch_id };
+	struct fdb_entry *entry;
+
+	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
+	entry = bpf_map_lookup_elem(&fdb, &key);
+	if (entry) {
+		*found = *entry;
+		return true;
+	}
+	return sw->flags & SWITCH_LEARNING && find_learned(&key, found);
+}

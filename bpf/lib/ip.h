@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* IP headers, and what changes in them. */
+#pragma once
+
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+
+#include "packet.h"
+
+#define ETHERTYPE_IPV4 bpf_htons(ETH_P_IP)
+#define ETHERTYPE_IPV6 bpf_htons(ETH_P_IPV6)
+
+#define IP_MORE_FRAGMENTS 0x2000
+#define IP_FRAGMENT_OFFSET 0x1fff
+#define IPV4_TTL 8
+#define IPV4_CHECKSUM 10
+#define IPV6_HOP_LIMIT 7
+
+#ifndef AF_INET
+#define AF_INET 2
+#define AF_INET6 10
+#endif
+
+#define ECN_MASK 3
+
+struct ipv6_fragment {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
+
+#define ICMP_LEN 8
+
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__sum16 checksum;
+	__be32 rest;
+};
+
+static __always_inline bool has_ipv4(const struct packet *p)
+{
+	return p->eth.h_proto == ETHERTYPE_IPV4;
+}
+
+static __always_inline bool is_extension(__u8 next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
+}
+
+/* TCP or UDP right behind an IP header without options, no fragment. */
+static __always_inline bool is_plain_l4(const struct packet *p)
+{
+	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+
+	return (l4_proto(p) == IPPROTO_TCP || l4_proto(p) == IPPROTO_UDP) &&
+	       p->l4_offset == ETH_HLEN + ip_len && !p->fragment;
+}
+
+/* The IP header of a plain frame, into scratch.ip. */
+static __always_inline long read_ip(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
+{
+	return has_ipv4(p) ? bpf_skb_load_bytes(ctx, ETH_HLEN, w->ip, sizeof(struct iphdr)) :
+			     bpf_skb_load_bytes(ctx, ETH_HLEN, w->ip, sizeof(struct ipv6hdr));
+}
+
+/*
+ * Writes an IP header and the Ethernet header before it. skb->csum does not cover the Ethernet header, and the
+ * sum over an IPv4 header is the same before and after; only IPv6 changes it.
+ */
+static __always_inline long store_headers(struct __sk_buff *ctx, const struct ethhdr *eth,
+					  const __u8 *ip)
+{
+	if (bpf_skb_store_bytes(ctx, 0, eth, ETH_HLEN, 0) < 0)
+		return -1;
+	if (eth->h_proto == ETHERTYPE_IPV4)
+		return bpf_skb_store_bytes(ctx, ETH_HLEN, ip, sizeof(struct iphdr), 0);
+	return bpf_skb_store_bytes(ctx, ETH_HLEN, ip, sizeof(struct ipv6hdr), BPF_F_RECOMPUTE_CSUM);
+}
+
+/* A checksum over a word that changes (RFC 1624); whatever was wrong with it stays wrong. */
+static __always_inline __u16 csum_update(__u16 checksum, __u16 old, __u16 new)
+{
+	return ~csum_fold((__u32)(__u16)~checksum + (__u16)~old + new);
+}
+
+static __always_inline __u8 get_ttl(bool ipv4, const __u8 *ip)
+{
+	return ipv4 ? ip[IPV4_TTL] : ip[IPV6_HOP_LIMIT];
+}
+
+/* In a header that begins at ip. */
+static __always_inline void set_ttl(bool ipv4, __u8 *ip, __u8 ttl)
+{
+	__u16 old, new;
+
+	if (!ipv4) {
+		ip[IPV6_HOP_LIMIT] = ttl;
+		return;
+	}
+	old = *(__u16 *)(ip + IPV4_TTL);
+	ip[IPV4_TTL] = ttl;
+	new = *(__u16 *)(ip + IPV4_TTL);
+	*(__u16 *)(ip + IPV4_CHECKSUM) = csum_update(*(__u16 *)(ip + IPV4_CHECKSUM), old, new);
+}
+
+/* The hash of the flow that parse found: for the source port of the tunnel and for next hops. */
+static __always_inline void hash_flow(const struct settings *s, struct packet *p)
+{
+	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
+}
+
+static __always_inline bool is_group_or_all_v4(__be32 addr)
+{
+	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || addr == 0xffffffff;
+}
+
+/* An address that one host has. */
+static __always_inline bool is_from_somebody(const struct packet *p)
+{
+	const __u32 *from = &p->flow.words[0];
+
+	if (has_ipv4(p))
+		return from[3] && *(const __u8 *)&from[3] != 127 && !is_group_or_all_v4(from[3]);
+	return *(const __u8 *)from != 0xff &&
+	       (from[0] | from[1] | from[2] | (from[3] & ~bpf_htonl(1)));
+}

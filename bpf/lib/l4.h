@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport header as conntrack, acl and nat ask for it. It is read where a port has a firewall or a
+ * router translates, from a plain frame: the packet itself from a port, any packet behind decap.
+ */
+#pragma once
+
+#include "ip.h"
+#include "tcp_state.h"
+
+enum l4_kind {
+	L4_OTHER, /* any other protocol, and what has no ports: begins a connection with any packet */
+	L4_TCP,
+	L4_REQUEST, /* ICMP echo or timestamp */
+	L4_REPLY,
+	L4_ICMP, /* any other ICMP: belongs to no connection */
+	L4_ERROR,
+};
+
+struct l4 {
+	__u8 kind; /* enum l4_kind */
+	__u8 protocol;
+	__u8 has_type; /* of ICMP: */
+	__u8 type;
+	__u8 code;
+	__u8 request; /* the type of the request, also of a reply */
+	__be16 id;
+	__be16 source; /* ports; 0 and 0: none */
+	__be16 dest;
+	__u32 pad;
+	struct tcp_segment tcp;
+};
+
+struct tcp_header {
+	__be16 source;
+	__be16 dest;
+	__be32 seq;
+	__be32 ack;
+	__u8 offset;
+	__u8 flags;
+	__be16 window;
+	__be16 checksum;
+	__be16 urgent;
+};
+
+/*
+ * What conntrack, acl and nat are at, per CPU; over when the stage is. Much of it is here to keep the
+ * stack free.
+ */
+struct tracking {
+	__u64 now;
+	struct l4 l4;
+	struct l4 quoted;            /* by an ICMP error */
+	struct connection_key key;   /* of the packet */
+	struct connection_key other; /* of what it quotes; outside key of a translation */
+	struct connection fresh;     /* outside address and port are the caller's */
+	__u32 how;                   /* BEGIN_*: as what the packet may begin one */
+	__u32 is_admitted;           /* by its connection; no rule is asked */
+	struct rule_peer_key peer;   /* what acl asks for */
+	struct rule_service_key service;
+	/* Walks the options. The verifier knows nothing of it here, so it takes each round for the same. */
+	volatile __u32 option_at;
+	union {
+		struct tcp_header tcp;
+		__u8 tcp_options[64];
+		struct iphdr quoted_ipv4;
+		struct ipv6hdr quoted_ipv6;
+	} header;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tracking);
+} tracking SEC(".maps");
+
+static __always_inline struct tracking *get_tracking(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tracking, &zero);
+}
+
+#define TCP_MAX_OPTIONS 40
+#define TCP_OPTION_END 0
+#define TCP_OPTION_NOTHING 1
+#define TCP_OPTION_SCALE 3
+
+/*
+ * The window scale option of a SYN, the last one as in the kernel; -1: none. Global: so the check of
+ * len, which the compiler could do without and the verifier could not, stays.
+ */
+__noinline int tcp_scale_option(struct __sk_buff *ctx, __u32 offset, __u32 len)
+{
+	struct tracking *t = get_tracking();
+	int scale = -1;
+	__u8 *options;
+
+	if (!t || !len)
+		return -1;
+	KEEP_BOUNDS(len);
+	if (len > TCP_MAX_OPTIONS)
+		return -1;
+	options = t->header.tcp_options;
+	if (bpf_skb_load_bytes(ctx, offset, options, len) < 0)
+		return -1;
+	t->option_at = 0;
+	for (int n = 0; n < TCP_MAX_OPTIONS && t->option_at < len; n++) {
+		__u32 at = t->option_at;
+		__u8 kind = options[at & 63], option_len = options[(at + 1) & 63];
+
+		if (kind == TCP_OPTION_END)
+			break;
+		if (kind == TCP_OPTION_NOTHING) {
+			t->option_at = at + 1;
+			continue;
+		}
+		if (option_len < 2 || at + option_len > len)
+			break;
+		if (kind == TCP_OPTION_SCALE && option_len == 3)
+			scale = options[(at + 2) & 63];
+		t->option_at = at + option_len;
+	}
+	return scale > TCP_MAX_SCALE ? TCP_MAX_SCALE : scale;
+}
+
+static __always_inline enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p,
+					     struct tracking *tracking)
+{
+	__u32 end = ETH_HLEN + p->ip_len, header_len;
+	const struct tcp_header *h = &tracking->header.tcp;
+	struct l4 *l4 = &tracking->l4;
+	struct tcp_segment *t = &l4->tcp;
+	__u8 flags;
+
+	if (p->l4_offset + sizeof(*h) > end ||
+	    load_bytes(ctx, p->l4_offset, &tracking->header.tcp, sizeof(*h)) < 0)
+		return DROP(CONNECTION_INVALID);
+	header_len = (h->offset >> 4) * 4;
+	flags = h->flags;
+	if (header_len < sizeof(*h) || p->l4_offset + header_len > end)
+		return DROP(CONNECTION_INVALID);
+	if (!(flags & (TCP_SYN | TCP_ACK | TCP_RST)) ||
+	    (flags & TCP_SYN && flags & (TCP_FIN | TCP_RST)))
+		return DROP(CONNECTION_INVALID);
+	t->seq = bpf_ntohl(h->seq);
+	t->seq_end = t->seq + (end - p->l4_offset - header_len) + !!(flags & TCP_SYN) +
+		     !!(flags & TCP_FIN);
+	t->ack = bpf_ntohl(h->ack);
+	t->window = bpf_ntohs(h->window);
+	t->flags = flags;
+	t->scale = -1;
+	if (flags & TCP_SYN) /* the header is overwritten by its options */
+		t->scale = tcp_scale_option(ctx, p->l4_offset + sizeof(*h), header_len - sizeof(*h));
+	if (l4->source | l4->dest)
+		l4->kind = L4_TCP;
+	return GO_ON;
+}
+
+/* ICMP without a connection to belong to. */
+static __always_inline bool is_loose(const struct l4 *l4)
+{
+	return l4->kind == L4_ICMP || l4->kind == L4_ERROR;
+}
+
+/* The first bytes of an ICMP message. */
+static __always_inline void read_icmp_header(struct l4 *l4, const __u8 *h, bool is_ipv4)
+{
+	__u8 type = h[0];
+
+	l4->has_type = true;
+	l4->type = type;
+	l4->code = h[1];
+	__builtin_memcpy(&l4->id, h + 4, sizeof(l4->id));
+	l4->kind = L4_ICMP;
+	if (is_ipv4 ? type == 8 || type == 13 : type == 128) {
+		l4->kind = L4_REQUEST;
+		l4->request = type;
+	} else if (is_ipv4 ? type == 0 || type == 14 : type == 129) {
+		l4->kind = L4_REPLY;
+		l4->request = is_ipv4 ? (type == 0 ? 8 : 13) : 128;
+	} else if (is_ipv4 ? type == 3 || type == 11 || type == 12 : type >= 1 && type <= 4) {
+		l4->kind = L4_ERROR;
+	}
+}
+
+static __always_inline void read_icmp(struct __sk_buff *ctx, const struct packet *p, struct l4 *l4)
+{
+	__u8 h[ICMP_LEN];
+
+	l4->kind = L4_ICMP;
+	if (p->l4_offset + sizeof(h) > ETH_HLEN + p->ip_len ||
+	    load_bytes(ctx, p->l4_offset, h, sizeof(h)) < 0)
+		return;
+	read_icmp_header(l4, h, p->eth.h_proto == ETHERTYPE_IPV4);
+}
+
+static __always_inline bool is_icmp(__u8 protocol, bool is_ipv4)
+{
+	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+/*
+ * Fills tracking.l4; DROP(CONNECTION_INVALID) of a TCP header that conntrack refuses. Global, so that the
+ * verifier checks it once.
+ */
+__noinline enum verdict read_l4(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct tracking *t = get_tracking();
+	struct ipv6_fragment fragment;
+	const __be16 *ports;
+	bool is_ipv4;
+
+	if (!p || !t)
+		return DROP(NOT_CONFIGURED);
+	ports = (const __be16 *)&p->flow.words[8];
+	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
+	t->l4 = (struct l4){ .protocol = l4_proto(p), .source = ports[0], .dest = ports[1] };
+	if (p->fragment) {
+		if (!is_ipv4 &&
+		    bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) == 0)
+			t->l4.protocol = fragment.next;
+	} else if (t->l4.protocol == IPPROTO_TCP) {
+		return read_tcp(ctx, p, t);
+	} else if (is_icmp(t->l4.protocol, is_ipv4)) {
+		read_icmp(ctx, p, &t->l4);
+	}
+	return GO_ON;
+}

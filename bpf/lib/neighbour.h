@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages by which neighbours are found: ARP (RFC 826) and neighbour discovery (RFC 4861). */
+#pragma once
+
+#include "ip.h"
+
+#define ARP_ETHERNET 1
+#define ARP_REQUEST 1
+#define ARP_REPLY 2
+
+struct arp_ipv4 {
+	__be16 hardware_type;
+	__be16 protocol_type;
+	__u8 hardware_len;
+	__u8 protocol_len;
+	__be16 operation;
+	__u8 sender_mac[6];
+	__u8 sender_ip[4];
+	__u8 target_mac[6];
+	__u8 target_ip[4];
+};
+
+/* A neighbour solicitation or advertisement with one link-layer address option. */
+struct nd_message {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__u8 flags;
+	__u8 reserved[3];
+	struct addr target;
+	__u8 option_type;
+	__u8 option_len; /* in units of 8 bytes */
+	__u8 option_mac[6];
+};
+
+#define ND_SOLICITATION 135
+#define ND_ADVERTISEMENT 136
+#define ND_ROUTER 0x80
+#define ND_SOLICITED 0x40
+#define ND_OVERRIDE 0x20
+#define ND_TARGET_MAC 2
+#define ND_SOLICITATION_LEN 24
+#define ND_HOP_LIMIT 255
+
+static __always_inline bool is_arp_request(const struct arp_ipv4 *arp)
+{
+	return arp->hardware_type == bpf_htons(ARP_ETHERNET) &&
+	       arp->protocol_type == ETHERTYPE_IPV4 && arp->hardware_len == ETH_ALEN &&
+	       arp->protocol_len == 4 && arp->operation == bpf_htons(ARP_REQUEST);
+}
+
+struct arp_frame {
+	struct ethhdr eth;
+	struct arp_ipv4 arp;
+};
+
+struct nd_frame {
+	struct ethhdr eth;
+	struct ipv6hdr ip;
+	struct nd_message nd;
+} __attribute__((packed));
+
+static __always_inline bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+{
+	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
+		return false;
+	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
+	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN && f->nd.type == ND_SOLICITATION &&
+	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a router sends what is for an address: the look-up of stage route, which an answer to somebody behind a
+ * router needs too (leave/reply_way.h).
+ */
+#pragma once
+
+#include "ip.h"
+
+static __always_inline struct router_interface *interface_on(__u32 router, __u32 switch_id)
+{
+	struct router_interface_key key = { .router = router, .switch_id = switch_id };
+
+	return bpf_map_lookup_elem(&router_interfaces, &key);
+}
+
+/* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there, 0: none. */
+static __always_inline __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
+{
+	struct route_key *key = &w->route;
+	struct next_hop *hop;
+	struct route *r;
+
+	key->prefixlen = 64 + 128;
+	key->router = bpf_htonl(router);
+	key->family = bpf_htonl(has_ipv4(p) ? 4 : 6);
+	__builtin_memcpy(&key->addr, &p->flow.words[4], sizeof(key->addr));
+	r = bpf_map_lookup_elem(&routes, key);
+	if (!r)
+		return 0;
+	w->next.addr = key->addr;
+	w->next.switch_id = r->switch_id;
+	if (r->kind != ROUTE_VIA)
+		return r->kind;
+	w->next_key.group = r->group;
+	w->next_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
+	hop = bpf_map_lookup_elem(&next_hops, &w->next_key);
+	if (!hop)
+		return 0;
+	w->next = *hop;
+	return ROUTE_VIA;
+}
+
+/* The MAC of scratch.next in its switch. NULL: nobody knows it. */
+static __always_inline struct neighbour *find_neighbour(const struct scratch *w, bool ipv4)
+{
+	struct neighbour_key key = { .switch_id = w->next.switch_id, .addr = w->next.addr };
+
+	return ipv4 || !is_mapped_v4(&key.addr) ? bpf_map_lookup_elem(&neighbours, &key) : NULL;
+}

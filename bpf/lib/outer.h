@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outer headers: those of VXLAN and Geneve, and what is read of them. */
+#pragma once
+
+#include <linux/if_ether.h>
+#include <linux/udp.h>
+
+#include "bytes.h"
+#include "maps.h"
+
+/* An outer header, as far as it is read. Offsets are from the start of the skb. */
+struct outer_view {
+	struct addr source;
+	__u32 counters; /* of the remote that this is */
+	__u32 tunnel;   /* of the VXLAN or Geneve header */
+	__u32 frame;    /* of the inner frame */
+	__u32 end;      /* of the UDP payload */
+	__u32 vni;
+	__u32 source_key; /* from the Geneve option; 0: none */
+	__u32 dest_key;
+	__be16 source_port;
+	__be16 port; /* of the tunnel, that it must have */
+	__u8 tos;
+};
+
+#define VXLAN_FLAG_VNI 0x08
+#define OVN_CLASS bpf_htons(0x0102)
+#define OVN_TYPE 0x80
+#define GENEVE_FLOOD_GROUP 0x8000 /* as a destination key */
+
+struct vxlan_header {
+	__u8 flags;
+	__u8 reserved[3];
+	__u8 vni[3];
+	__u8 reserved2;
+};
+
+struct geneve_header {
+	__u8 version_len; /* version 2 bits, option length 6 bits in units of 4 bytes */
+	__u8 flags;
+	__be16 protocol;
+	__u8 vni[3];
+	__u8 reserved;
+};
+
+struct geneve_option {
+	__be16 class;
+	__u8 type;
+	__u8 len; /* low 5 bits, in units of 4 bytes, without these 4 */
+};
+
+static __always_inline __u32 vni_of(const __u8 *bytes)
+{
+	return bytes[0] << 16 | bytes[1] << 8 | bytes[2];
+}
+
+/* A Geneve packet with OVN's option in the coalescer, between UDP and the frame: VXLAN with the keys in reserved bits. */
+struct vxlan_with_keys {
+	struct udphdr udp;
+	__u8 flags;
+	__u8 keys[3];
+	__u8 vni[3];
+	__u8 last_key;
+};

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one packet carries from stage to stage: the packet as it came (struct packet), and what is decided about
+ * it (struct destination), which leave() carries out. Every stage returns GO_ON, or the verdict that ends the
+ * packet's way (verdicts.h).
+ */
+#pragma once
+
+#include <linux/in.h>
+
+#include "address.h"
+#include "bytes.h"
+#include "csum.h"
+#include "maps.h"
+#include "test_mode.h"
+
+#define SECOND 1000000000ull /* in the unit of now_ns() */
+#define VLAN_HLEN 4
+
+#define DROP(reason) VERDICT_##reason
+
+static __always_inline bool is_drop(enum verdict verdict)
+{
+	return verdict >= (int)VERDICT_DROP_FIRST;
+}
+
+/* A VLAN tag; proto 0: none. */
+struct tag {
+	__be16 proto;
+	__u16 tci;
+};
+
+/*
+ * What the flow hash is computed over, and what conntrack, acl and route read instead of the headers:
+ * source address (words 0 to 3; IPv4 as ::ffff:a.b.c.d), destination address (4 to 7), ports as they stand
+ * on the wire (8), protocol (9). Of a frame that is not IP: its Ethernet header.
+ */
+struct flow {
+	__u32 words[FLOW_WORDS];
+};
+
+enum fragment {
+	NO_FRAGMENT = 0,
+	FRAGMENT = 1,       /* the first one, or an IPv6 one */
+	LATER_FRAGMENT = 2, /* of IPv4 */
+};
+
+/* An Ethernet frame as it came: the packet itself from a port, the inner one of a tunnel. By who writes it. */
+struct packet {
+	/* the hook */
+	__u8 hook;         /* enum hook */
+	__u8 captured;     /* somebody looks: the packet as it came is in the event buffer */
+	struct tag in_tag; /* beside the bytes */
+
+	/* port, vtep_check and tunnel, vlan_in, leg_in */
+	struct port_id source; /* the device it came by; from the underlay 0 */
+	__u32 source_counters; /* of the port it came from, */
+	__u32 sender_counters; /* of the remote whose tunnel brought it; 0: none did */
+	__u32 switch_id;
+	__u16 source_key;         /* logical port it came from; 0: unknown */
+	__u16 tunnel_source_port; /* of the tunnel packet it came in, as on the wire */
+
+	/* parse */
+	struct ethhdr eth;
+	struct tag
+		tag; /* a guest's, that goes with the frame; beside the bytes only at the hook's end */
+	__u32 offset;      /* of the frame in the skb; a tag in the bytes lies before it */
+	__u32 len;         /* of the frame without its tag; of a super-packet, all of it */
+	__u32 segment_len; /* longest frame once segmented */
+	__u32 gso_size;
+	__u32 segments;
+	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
+	__u32 l4_offset; /* in the frame; 0: no IP */
+	__u8 tos;        /* DSCP and ECN of the inner header */
+	__u8 fragment;   /* enum fragment */
+	struct flow flow;
+	__u32 flow_hash;
+
+	/* ecn */
+	__u8 ecn; /* what the inner ECN becomes on decap */
+
+	/* nat */
+	__u8 translated; /* on its way in from the leg; scratch.original has it as it came */
+
+	/* leave */
+	__u32 wrapped; /* bytes of the unmarker's header before the frame */
+	int action;    /* what the hook returns */
+};
+
+/* Where a packet goes. */
+enum destination_kind {
+	TO_NOWHERE = 0, /* not decided */
+	TO_HOST,        /* not ours: the host's own stack */
+	TO_PORT,        /* of this host */
+	TO_REMOTE,      /* in a tunnel to another host */
+	TO_VLAN,        /* plain, by the uplink, with the tag of its switch */
+	TO_LEG,         /* by the gateway's leg to a neighbour in the physical network */
+	TO_FLOOD,       /* to every port of the switch, and every remote that has some */
+	TO_ROUTER,      /* route decides on */
+	TO_SENDER,      /* back to the device it came by; only what is a reply */
+};
+
+/* Which end of a packet nat writes anew. */
+enum translated_end {
+	TRANSLATE_NOTHING = 0,
+	TRANSLATE_SOURCE,
+	TRANSLATE_DESTINATION,
+};
+
+/* What nat gives a packet instead of its source or destination. */
+struct translation {
+	struct addr addr;
+	__be16 port;   /* or ICMP identifier */
+	__u8 end;      /* enum translated_end */
+	__u8 is_error; /* an ICMP error: also what it quotes */
+};
+
+/*
+ * What was decided about a packet: where it goes, and what is written anew on the way. Apart from how that is done
+ * (leave/), so that what was decided for one packet of a flow is right for the next.
+ */
+struct destination {
+	__u8 kind; /* enum destination_kind */
+
+	/* where it goes */
+	__u8 is_peer;            /* TO_PORT: straight into the other namespace, unless it has a tag */
+	__u8 takes_no_mark;      /* TO_PORT, TO_LEG: the device segments what has a tunnel's mark */
+	__u8 for_router;         /* TO_REMOTE: for a router there */
+	__u8 is_whole;           /* TO_REMOTE: it has its outer header already */
+	__u8 translates;         /* TO_LEG: the router has nat rules */
+	__u8 is_reply;           /* counts nowhere */
+	__u8 route_kind;         /* TO_LEG: enum route_kind */
+	__u16 dest_key;          /* logical port it goes to; 0: unknown, or several */
+	struct port_id port;     /* TO_PORT; TO_LEG: the device */
+	__u32 counters;          /* of that port */
+	struct addr remote;      /* TO_REMOTE: its VTEP; TO_LEG: the next hop */
+	struct next_hop_key hop; /* TO_LEG: which of a route's next hops that is */
+	__u32 router;            /* TO_ROUTER; else the last router it came to; 0: none */
+	__u32 router_in;         /* on this switch; SWITCH_ID_LEG: by the leg */
+
+	/* as what it goes there */
+	__u8 routed; /* by so many routers: its TTL is that much less */
+	__u16 source_key;
+	__u32 switch_id;
+	struct ethhdr eth;
+	struct tag tag;
+	struct translation translation;
+
+	/* what its sender is told (enum tell, reply.h); 0: nothing */
+	__u32 tell;
+	__u32 tell_rest;    /* bytes 4 to 8 of an ICMP error */
+	struct mac owner;   /* TELL_OWNER: whose address it is, */
+	__u16 owner_routes; /* and whether that is a router; TELL_ABILITIES: of whose greeting */
+};
+
+/* An outer header being written, with the inner Ethernet header behind it. */
+struct outer {
+	__u8 bytes[MAX_TEMPLATE + ETH_HLEN + VLAN_HLEN];
+};
+
+/* What nat changed of a packet from the leg, as it was: for whoever tells its sender about it. */
+struct original {
+	struct flow flow;
+	__u8 ip[40];  /* its IP header, */
+	__u8 l4[28];  /* and what follows, */
+	__u32 l4_len; /* so much of it */
+};
+
+/* Ethernet, IPv6, ICMPv6 and 1232 bytes of the packet it is about; checksums are computed over whole chunks. */
+#define REPLY_ROOM 1664
+#define FRAME_AT 2 /* in scratch.bytes, so that the IP header is aligned */
+
+/*
+ * What would burst the 512-byte stack, one per CPU: a hook runs to its end before another starts on
+ * the same CPU (what it transmits is queued, never delivered inside it).
+ */
+struct scratch {
+	struct packet packet;           /* the hook's, */
+	struct destination destination; /* and what is decided about it */
+	struct original original;
+	struct outer outer;
+	__u32 members;                 /* of a flooded packet: length of its flood list, */
+	__u32 first_remote;            /* where the remotes begin in it, */
+	__u32 room;                    /* made for the outer header of its copies; 0: none yet, */
+	enum verdict dropped;          /* reason of a copy that could not be sent */
+	__u8 ip[40];                   /* IP header being read or written */
+	struct route_key route;        /* what routes is asked for, */
+	struct next_hop next;          /* where a router sends the packet, */
+	struct next_hop_key next_key;  /* and which of a route's next hops that is */
+	struct fdb_entry found;        /* of an address */
+	struct nat_rule rule;          /* that makes a translation, */
+	struct connection_key outside; /* and how it is found from outside */
+	struct packet reply;           /* an answer to the packet, */
+	struct destination reply_to;   /* and where it goes */
+	__u8 bytes[REPLY_ROOM] __attribute__((aligned(8)));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps");
+
+static __always_inline struct scratch *get_scratch(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+static __always_inline struct settings *get_settings(void)
+{
+	__u32 zero = 0;
+	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+
+	return s && s->uplink_ifindex ? s : NULL;
+}
+
+/* It came by the uplink: straight, or by way of the coalescer. */
+static __always_inline bool is_from_underlay(const struct packet *p)
+{
+	return p->hook == HOOK_FROM_UNDERLAY || p->hook == HOOK_FROM_COALESCER;
+}
+
+/* Of the innermost header that parse found; 0: no IP. */
+static __always_inline __u8 l4_proto(const struct packet *p)
+{
+	return p->flow.words[9];
+}
+
+/* A super-packet whose segments are UDP datagrams. */
+static __always_inline bool is_whole_udp(const struct packet *p)
+{
+	return p->gso_size && l4_proto(p) == IPPROTO_UDP;
+}
+
+/* A switch, and the logical port it came from; 0: unknown. */
+static __always_inline void enter_switch(struct packet *p, struct destination *d, __u32 switch_id,
+					 __u32 source_key)
+{
+	p->switch_id = d->switch_id = switch_id;
+	p->source_key = d->source_key = source_key;
+}
+
+/* Nothing of it is to be written anew so far. */
+static __always_inline void leave_as_it_came(struct destination *d, const struct packet *p)
+{
+	d->eth = p->eth;
+	d->tag = p->tag;
+}
+
+/* Bytes that the tag takes in an inner frame. */
+static __always_inline __u32 tag_len(const struct destination *d)
+{
+	return d->tag.proto ? VLAN_HLEN : 0;
+}

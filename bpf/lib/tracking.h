@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a packet has to do with connections: the one it belongs to, what it does to that, and the one that an ICMP
+ * error is about. For conntrack and nat.
+ */
+#pragma once
+
+#include "connection.h"
+
+/*
+ * A SYN that may begin another connection under the same key: this one is at its end, or nobody ever
+ * answered.
+ */
+static __always_inline bool begins_anew(const struct connection *c, const struct l4 *l4,
+					bool from_peer)
+{
+	const struct tcp_end *r = from_peer ? &c->local : &c->peer;
+
+	if (l4->kind != L4_TCP || (l4->tcp.flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return false;
+	return c->state >= CONNECTION_CLOSING || !(r->flags & TCP_END_SEEN);
+}
+
+/*
+ * A SYN into a connection that stands, from the end that began it: the other end answers with a challenge
+ * ACK (RFC 5961 section 4), and a client that forgot the connection resets it.
+ */
+static __always_inline bool is_challenged(const struct connection *c, const struct l4 *l4,
+					  bool from_peer)
+{
+	return l4->kind == L4_TCP && (l4->tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
+	       c->state == CONNECTION_ESTABLISHED && !(c->flags & CONNECTION_ADOPTED) &&
+	       from_peer == !!(c->flags & CONNECTION_FROM_PEER);
+}
+
+/* The live connection of tracking.key that this packet belongs to; NULL: none, it may begin one. */
+static __always_inline struct connection *join_connection(const struct tracking *t, bool from_peer)
+{
+	struct connection *c = find_connection(&t->key, t->now);
+
+	if (c && begins_anew(c, &t->l4, from_peer)) {
+		forget_connection(&t->key, c);
+		return NULL;
+	}
+	return c;
+}
+
+/* What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW). */
+static __always_inline enum verdict follow_connection(const struct tracking *t, struct connection *c,
+						      bool from_peer)
+{
+	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
+	__u8 state = c->state, flags = c->flags;
+
+	if (is_challenged(c, &t->l4, from_peer))
+		return GO_ON;
+	if (answers)
+		flags |= CONNECTION_ANSWERED;
+	if (t->l4.kind == L4_TCP) {
+		if (!tcp_follow(c, &t->l4.tcp, from_peer, &state))
+			return DROP(OUT_OF_WINDOW);
+	} else if (answers) {
+		state = CONNECTION_ESTABLISHED;
+	}
+	if (state != c->state || flags != c->flags || t->now >= c->seen + SECOND) {
+		c->state = state;
+		c->flags = flags;
+		c->seen = t->now;
+	}
+	return GO_ON;
+}
+
+#define QUOTED_L4_LEN 8
+
+/* The L4 header of a quoted packet, as far as a connection's key needs it. False: it belongs to none. */
+static __always_inline bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4, __u32 at,
+					   bool is_ipv4)
+{
+	__u8 h[QUOTED_L4_LEN];
+	__be16 ports[2];
+
+	if (bpf_skb_load_bytes(ctx, at, h, sizeof(h)) < 0)
+		return false;
+	if (is_icmp(l4->protocol, is_ipv4)) {
+		read_icmp_header(l4, h, is_ipv4);
+		return l4->kind == L4_REQUEST || l4->kind == L4_REPLY;
+	}
+	if (l4->protocol == IPPROTO_TCP || l4->protocol == IPPROTO_UDP ||
+	    l4->protocol == IPPROTO_SCTP) {
+		__builtin_memcpy(ports, h, sizeof(ports));
+		l4->source = ports[0];
+		l4->dest = ports[1];
+	}
+	return true;
+}
+
+/* Reads source and destination of the quoted packet into the key as its local and peer end. */
+static __always_inline bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at,
+					     __u32 end)
+{
+	struct iphdr *ip = &t->header.quoted_ipv4;
+
+	if (bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 4 || ip->ihl < 5 ||
+	    at + ip->ihl * 4 + QUOTED_L4_LEN > end)
+		return false;
+	t->other.local = mapped_v4(ip->saddr);
+	t->other.peer = mapped_v4(ip->daddr);
+	t->quoted = (struct l4){ .protocol = ip->protocol };
+	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET))
+		return true;
+	return read_quoted_l4(ctx, &t->quoted, at + ip->ihl * 4, true);
+}
+
+static __always_inline bool read_quoted_ipv6(struct __sk_buff *ctx, struct tracking *t, __u32 at,
+					     __u32 end)
+{
+	struct ipv6hdr *ip = &t->header.quoted_ipv6;
+
+	if (at + sizeof(*ip) + QUOTED_L4_LEN > end ||
+	    bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 6 ||
+	    ip->nexthdr == IPPROTO_HOPOPTS || ip->nexthdr == IPPROTO_ROUTING ||
+	    ip->nexthdr == IPPROTO_FRAGMENT || ip->nexthdr == IPPROTO_DSTOPTS)
+		return false;
+	__builtin_memcpy(&t->other.local, &ip->saddr, sizeof(t->other.local));
+	__builtin_memcpy(&t->other.peer, &ip->daddr, sizeof(t->other.peer));
+	t->quoted = (struct l4){ .protocol = ip->nexthdr };
+	return read_quoted_l4(ctx, &t->quoted, at + sizeof(*ip), false);
+}
+
+/*
+ * The packet that an ICMP error quotes, in tracking.quoted and, as a key of the zone of tracking.key, in
+ * tracking.other. It went the other way: what came from the peer is about a packet of the local end. An
+ * error goes to the source of what it quotes. Global, so that the verifier checks it once.
+ */
+__noinline int read_quoted(struct __sk_buff *ctx, const struct packet *p, __u32 from_peer)
+{
+	struct tracking *t = get_tracking();
+	struct connection_key *k;
+	struct addr source;
+	__u32 at, end;
+
+	if (!p || !t)
+		return false;
+	k = &t->other;
+	at = p->l4_offset + ICMP_LEN;
+	end = ETH_HLEN + p->ip_len;
+	k->switch_id = t->key.switch_id;
+	k->key = t->key.key;
+	k->family = t->key.family;
+	if (!(k->family == 4 ? read_quoted_ipv4(ctx, t, at, end) : read_quoted_ipv6(ctx, t, at, end)))
+		return false;
+	if (__builtin_memcmp(&k->local, &p->flow.words[4], sizeof(k->local)))
+		return false;
+	k->protocol = t->quoted.protocol;
+	if (!from_peer) { /* quoted from the peer */
+		source = k->local;
+		k->local = k->peer;
+		k->peer = source;
+	}
+	set_connection_ports(k, &t->quoted, !from_peer);
+	return true;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * VLAN tags. The kernel keeps the outermost tag of a packet beside its bytes (skb->vlan_tci), and the
+ * stages see frames without it: parse takes it off, and whoever sends the frame on puts one back.
+ */
+#pragma once
+
+#include "packet.h"
+
+#define VLAN_ID_MASK 0x0fff
+#define ETHERTYPE_VLAN bpf_htons(ETH_P_8021Q)
+#define ETHERTYPE_SERVICE_VLAN bpf_htons(ETH_P_8021AD)
+
+static __always_inline struct tag read_tag(struct __sk_buff *ctx)
+{
+	struct tag tag = {};
+
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io) {
+			tag.proto = io->vlan_proto;
+			tag.tci = io->vlan_tci;
+		}
+	} else if (ctx->vlan_present) {
+		tag.proto = ctx->vlan_proto;
+		tag.tci = ctx->vlan_tci;
+	}
+	return tag;
+}
+
+static __always_inline long take_tag(struct __sk_buff *ctx)
+{
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io)
+			io->out_proto = io->out_tci = 0;
+		return 0;
+	}
+	return bpf_skb_vlan_pop(ctx);
+}
+
+static __always_inline long put_tag(struct __sk_buff *ctx, struct tag tag)
+{
+	if (!tag.proto)
+		return 0;
+	if (test_mode) {
+		struct test_io *io = get_test_io();
+
+		if (io) {
+			io->out_proto = tag.proto;
+			io->out_tci = tag.tci;
+		}
+		return 0;
+	}
+	return bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
+}
+
+static __always_inline struct tag tag_of_vlan(__u32 vlan)
+{
+	struct tag tag = { .proto = ETHERTYPE_VLAN, .tci = vlan & VLAN_ID_MASK };
+
+	return tag;
+}
+
+static __always_inline bool is_on_vlan(__u32 switch_id)
+{
+	return switch_id & SWITCH_ID_VLAN;
+}
+
+/* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
+static __always_inline struct tag tag_at(const struct destination *d, const struct port_id *id)
+{
+	return id->vlan ? tag_of_vlan(id->vlan) : d->tag;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stage acl: the first rule that matches a packet without connection decides. Behind conntrack. */
+#pragma once
+
+#include "lib/classifier.h"
+#include "lib/firewall.h"
+#include "lib/limit.h"
+
+#define LOG_LIMIT 100 /* records in a second */
+
+/* Global, so that the verifier checks it once. result: GO_ON, or the drop reason. */
+__noinline int log_packet(const struct packet *p, __u32 number, __u32 to_port, int result)
+{
+	struct tracking *t = get_tracking();
+	struct log_record *r;
+
+	if (!p || !t || !is_within_limit(LIMIT_LOG, LOG_LIMIT, SECOND, t->now))
+		return 0;
+	r = bpf_ringbuf_reserve(&rule_log, sizeof(*r), 0);
+	if (!r)
+		return 0;
+	r->time = t->now;
+	r->packet = t->key;
+	r->rule = number;
+	r->verdict_reason = result == GO_ON ? 0 : result;
+	r->from_port = !to_port;
+	r->len = p->len < 0xffff ? p->len : 0xffff;
+	r->pad = 0;
+	bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+/* What the action makes of the packet; without, and not with, a connection. */
+static __always_inline enum verdict decide(const struct port *port, __u32 action, int number,
+					   __u32 how, bool is_group)
+{
+	struct settings *s = get_settings();
+	enum verdict result;
+
+	if (action == RULE_REJECT)
+		return DROP(FIREWALL_REJECT);
+	if (action == RULE_DROP || !s)
+		return DROP(FIREWALL_DROP);
+	if (action == RULE_ALLOW_STATELESS || is_group)
+		return GO_ON;
+	result = begin_connection(how, number, s->rules_version);
+	if (result == DROP(CONNECTIONS_FULL) && port->flags & PORT_ALLOW_WHEN_FULL)
+		return GO_ON;
+	return result;
+}
+
+/* For the packet of tracking. Global, so that the verifier checks it once; and apart, for the stack's sake. */
+__noinline enum verdict acl(const struct packet *p, const struct port *port)
+{
+	struct tracking *t = get_tracking();
+	enum verdict result;
+	struct rule *rule;
+	bool to_port;
+	__u32 index;
+	int number;
+
+	if (!p || !port || !t)
+		return DROP(NOT_CONFIGURED);
+	to_port = t->how & BEGIN_FROM_PEER;
+	ask_for_packet(t);
+	number = find_rule_of(port, to_port);
+	result = decide(port, action_of(port, number, to_port), number, t->how,
+			is_group(p->eth.h_dest));
+	index = number;
+	if (number == NO_RULE)
+		return result;
+	count_rule(p, index);
+	rule = bpf_map_lookup_elem(&rules, &index);
+	if (rule && rule->flags & RULE_LOG)
+		log_packet(p, index, to_port, result);
+	return result;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage conntrack: a packet of a connection passes whatever rules say, if it fits. With acl behind it, it is the
+ * firewall of a port: of what the port sends between arp_nd and l2_lookup, of what it gets in front of leave.
+ */
+#pragma once
+
+#include "lib/classifier.h"
+#include "lib/firewall.h"
+#include "lib/tracking.h"
+
+/* Whether an ICMP error is about a packet of a live connection. */
+static __always_inline bool is_related(struct __sk_buff *ctx, const struct packet *p,
+				       const struct tracking *t, bool from_peer)
+{
+	return t->l4.kind == L4_ERROR && read_quoted(ctx, p, from_peer) &&
+	       see_connection(&t->other, t->now);
+}
+
+/* Whether the rules of now still allow a connection that others admitted; then it is theirs. */
+static __always_inline bool is_still_allowed(struct tracking *t, const struct port *port,
+					     struct connection *c, __u32 version)
+{
+	bool from_peer = c->flags & CONNECTION_FROM_PEER;
+	int number;
+
+	ask_for_first(t, from_peer);
+	number = find_rule_of(port, from_peer);
+	if (action_of(port, number, from_peer) != RULE_ALLOW)
+		return false;
+	c->rule = number;
+	c->version = version;
+	return true;
+}
+
+/* The connection of tracking.key that admits the packet, if there is one. Global, for the stack's sake. */
+__noinline enum verdict belong(const struct packet *p, const struct port *port, __u32 from_peer)
+{
+	const struct settings *s = get_settings();
+	struct tracking *t = get_tracking();
+	enum verdict result;
+	struct connection *c;
+
+	if (!p || !port || !t || !s)
+		return DROP(NOT_CONFIGURED);
+	if (is_loose(&t->l4))
+		return GO_ON;
+	c = join_connection(t, from_peer);
+	if (!c)
+		return GO_ON;
+	if (c->version != s->rules_version && !is_still_allowed(t, port, c, s->rules_version)) {
+		bool syn = (t->l4.tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+
+		/* Else the next packet of a busy TCP connection would be adopted from its other side. */
+		if (t->l4.kind == L4_TCP && !syn)
+			t->how |= BEGIN_NOT_ADOPTED;
+		else
+			forget_connection(&t->key, c);
+		return GO_ON;
+	}
+	result = follow_connection(t, c, from_peer);
+	if (result != GO_ON)
+		return result;
+	count_rule(p, c->rule);
+	t->is_admitted = true;
+	return GO_ON;
+}
+
+/* Neighbour discovery and multicast listeners: nothing else would pass without them. */
+static __always_inline bool is_exempt(const struct packet *p, const struct l4 *l4)
+{
+	return l4->has_type && p->eth.h_proto == ETHERTYPE_IPV6 &&
+	       ((l4->type >= 130 && l4->type <= 137) || l4->type == 143);
+}
+
+/* Unless tracking.is_admitted, acl decides. */
+static __always_inline enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p,
+					      const struct port *port, struct tracking *t,
+					      bool to_port)
+{
+	enum verdict result;
+
+	t->now = coarse_now_ns();
+	t->how = to_port ? BEGIN_FROM_PEER : 0;
+	result = read_l4(ctx, p);
+	t->is_admitted = is_exempt(p, &t->l4);
+	if (t->is_admitted)
+		return GO_ON;
+	set_connection_key(&t->key, p, &t->l4, port->switch_id, port->key, to_port);
+	t->fresh.outside = (struct addr){};
+	t->fresh.outside_port = 0;
+	if (is_group(p->eth.h_dest))
+		return GO_ON;
+	if (result != GO_ON)
+		return result;
+	t->is_admitted = is_related(ctx, p, t, to_port);
+	return t->is_admitted ? GO_ON : belong(p, port, to_port);
+}

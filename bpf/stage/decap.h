@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage decap: removes the outer header, leaving the inner frame as if it had arrived plain.
+ *
+ *   | Eth | outer IP UDP tunnel inner-Eth | payload      the middle goes, the inner Ethernet header
+ *     14    <------- p->offset ---------->               is written over the outer one
+ *
+ * After ids, once it is known that the frame goes somewhere; what follows works on a plain frame.
+ */
+#pragma once
+
+#include "lib/ip.h"
+
+/* bpf_skb_adjust_room() leaves at least an IPv4 header's length behind the Ethernet header. */
+#define DECAP_MIN_PAYLOAD 20
+
+/*
+ * Writes what stage ecn decided into the frame, which is at the start of the skb now. The bytes of an
+ * IPv4 header add up to 0 with its checksum, before and after, so skb->csum stays right by itself.
+ */
+static __always_inline enum verdict store_ecn(struct __sk_buff *ctx, const struct packet *p)
+{
+	__u8 tos = (p->tos & ~ECN_MASK) | p->ecn, old[2], new[2];
+	long failed;
+
+	if (p->ecn == (p->tos & ECN_MASK))
+		return GO_ON;
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, old, sizeof(old)) < 0)
+		return DROP(DECAP_FAILED);
+	new[0] = old[0]; /* of IPv6 half of the DSCP, which stays */
+	new[1] = tos;
+	if (p->eth.h_proto == ETHERTYPE_IPV4) {
+		failed = bpf_l3_csum_replace(ctx, ETH_HLEN + 10, *(__u16 *)old, *(__u16 *)new,
+					     sizeof(__u16)) ||
+			 bpf_skb_store_bytes(ctx, ETH_HLEN, new, sizeof(new), 0);
+	} else {
+		new[1] = tos << 4 | (old[1] & 0x0f);
+		failed = bpf_skb_store_bytes(ctx, ETH_HLEN, new, sizeof(new), BPF_F_RECOMPUTE_CSUM);
+	}
+	return failed ? DROP(DECAP_FAILED) : GO_ON;
+}
+
+static __always_inline enum verdict decap(struct __sk_buff *ctx, struct packet *p,
+					  const struct destination *d)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+	__u32 min_len = p->offset + ETH_HLEN + DECAP_MIN_PAYLOAD + 1;
+
+	/* Also sets skb->protocol when the inner family is another one; for any other type of frame
+	 * it stays wrong until a transmit sets it anew. skb->csum does not cover the MAC header here. */
+	flags |= p->eth.h_proto == ETHERTYPE_IPV6 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 :
+						    BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
+	/* Ethernet pads short frames; so do we, no further than the kernel demands. */
+	if (ctx->len < min_len && bpf_skb_change_tail(ctx, min_len, 0) < 0)
+		return DROP(DECAP_FAILED);
+	if (bpf_skb_adjust_room(ctx, -(int)p->offset, BPF_ADJ_ROOM_MAC, flags) < 0)
+		return DROP(DECAP_FAILED);
+	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
+		return DROP(DECAP_FAILED);
+	if (store_ecn(ctx, p) != GO_ON)
+		return DROP(DECAP_FAILED);
+	p->tos = (p->tos & ~ECN_MASK) | p->ecn;
+	/* A routed packet is what its IP header says: no padding. */
+	if (d->kind == TO_ROUTER && ctx->len > p->len && bpf_skb_change_tail(ctx, p->len, 0) < 0)
+		return DROP(DECAP_FAILED);
+	return GO_ON;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage learn: source addresses behind learning ports, and behind remotes on switches that have such
+ * ports. The fabric's FDB always comes first. From a port between port_security and arp_nd; from the
+ * underlay between ecn and ids. What is learned is state of the data path: these
+ * programs write the maps `learned` and `learning`; apply only deletes what its tables no longer have.
+ */
+#pragma once
+
+#include <linux/errno.h>
+
+#include "lib/fdb.h"
+
+/* Who counts an entry: its learning port, or 0: what the switch learned from the underlay. */
+static __always_inline __u32 owner_of(const struct learned *l)
+{
+	return l->port.ifindex ? l->key : 0;
+}
+
+static __always_inline struct learning *get_learning(__u32 switch_id, __u32 key)
+{
+	struct port_key id = { .switch_id = switch_id, .key = key };
+	struct learning none = {};
+	struct learning *found = bpf_map_lookup_elem(&learning, &id);
+
+	if (found)
+		return found;
+	bpf_map_update_elem(&learning, &id, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&learning, &id);
+}
+
+/* An entry is gone. Never below zero; a decrement lost to another CPU is found by the next sweep. */
+static __always_inline void uncount(__u32 switch_id, __u32 key)
+{
+	struct port_key id = { .switch_id = switch_id, .key = key };
+	struct learning *former = bpf_map_lookup_elem(&learning, &id);
+	__u32 macs = former ? former->macs : 0;
+
+	if (former && macs)
+		__sync_val_compare_and_swap(&former->macs, macs, macs - 1);
+}
+
+struct sweep {
+	__u64 now;
+	__u32 switch_id; /* for whom it sweeps, */
+	__u32 key;
+	__u32 macs; /* and how many it has */
+};
+
+static long forget_if_old(void *map, const void *id, void *value, void *context)
+{
+	const struct fdb_key *key = id;
+	const struct learned *l = value;
+	struct sweep *s = context;
+	__u32 owner = owner_of(l);
+	bool mine = key->switch_id == s->switch_id && owner == s->key;
+
+	if (!is_old(l, s->now)) {
+		s->macs += mine;
+		return 0;
+	}
+	if (bpf_map_delete_elem(map, id) == 0 && !mine)
+		uncount(key->switch_id, owner);
+	return 0;
+}
+
+/*
+ * Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host. What it
+ * counts for the asking owner replaces a count that two CPUs may have made wrong.
+ */
+static __always_inline void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
+{
+	struct sweep s = { .now = now, .switch_id = switch_id, .key = key };
+	struct learning *clock = get_learning(0, 0);
+	__u64 next;
+
+	if (!clock)
+		return;
+	next = clock->next_sweep;
+	if (now < next || __sync_val_compare_and_swap(&clock->next_sweep, next, now + SECOND) != next)
+		return;
+	bpf_for_each_map_elem(&learned, forget_if_old, &s, 0);
+	of->macs = s.macs;
+}
+
+/* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
+static __always_inline long remember(const struct fdb_key *key, const struct learned *entry,
+				     struct learning *of)
+{
+	struct learned *former = bpf_map_lookup_elem(&learned, key);
+	__u32 former_owner = former ? owner_of(former) : 0;
+	long failed = bpf_map_update_elem(&learned, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
+
+	if (failed == -EEXIST || failed == -ENOENT)
+		return 0; /* another CPU was first, and counted */
+	if (failed)
+		return failed;
+	__sync_fetch_and_add(&of->macs, 1);
+	if (former)
+		uncount(key->switch_id, former_owner);
+	return 0;
+}
+
+/* A new address, or one that has moved. False: there is no room for it. */
+static __noinline int learn_new(const struct fdb_key *key, const struct learned *entry, __u32 limit)
+{
+	__u32 owner = owner_of(entry);
+	struct learning *of = get_learning(key->switch_id, owner);
+
+	if (!of)
+		return false;
+	if (of->macs >= limit)
+		sweep(of, key->switch_id, owner, entry->seen);
+	if (of->macs >= limit)
+		return false;
+	if (remember(key, entry, of) == 0)
+		return true;
+	sweep(of, key->switch_id, owner, entry->seen);
+	return remember(key, entry, of) == 0;
+}
+
+/* Whether it is known to be there; then it is seen now. */
+static __always_inline bool see_again(const struct fdb_key *key, const struct learned *entry)
+{
+	struct learned *l = bpf_map_lookup_elem(&learned, key);
+
+	if (!l || l->key != entry->key || !same_port(&l->port, &entry->port) ||
+	    __builtin_memcmp(&l->remote, &entry->remote, sizeof(l->remote)))
+		return false;
+	if (entry->seen >= l->seen + SECOND)
+		l->seen = entry->seen;
+	return true;
+}
+
+static __always_inline enum verdict learn_from_port(const struct packet *p, const struct port *port)
+{
+	struct fdb_key key = { .switch_id = p->switch_id };
+	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
+
+	if (!(port->flags & PORT_LEARNING) || same_mac(p->eth.h_source, port->mac.bytes))
+		return GO_ON;
+	__builtin_memcpy(key.mac.bytes, p->eth.h_source, ETH_ALEN);
+	if (bpf_map_lookup_elem(&fdb, &key))
+		return port->flags & PORT_CHECK_MAC ? DROP(SPOOFED_MAC) : GO_ON;
+	entry.seen = now_ns();
+	if (see_again(&key, &entry) || learn_new(&key, &entry, port->learn_limit))
+		return GO_ON;
+	return DROP(MAC_LIMIT);
+}
+
+/*
+ * From the underlay nothing is refused: the frame's own host did that. On a VLAN there is no remote, its
+ * address is zero.
+ */
+static __always_inline void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
+						const struct addr *remote)
+{
+	struct fdb_key key = { .switch_id = p->switch_id };
+	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };
+
+	if (!(sw->flags & SWITCH_LEARNING))
+		return;
+	__builtin_memcpy(key.mac.bytes, p->eth.h_source, ETH_ALEN);
+	if (bpf_map_lookup_elem(&fdb, &key))
+		return;
+	entry.seen = now_ns();
+	if (!see_again(&key, &entry))
+		learn_new(&key, &entry, MAX_LEARNED_FROM_UNDERLAY);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). Out by
+ * the leg between route and leave, from it between arp_nd and route. A translation is a connection of the
+ * router, whose local end is the inside: conntrack keeps it. Map translations finds it from outside.
+ *
+ *          inside key                                 outside key
+ *   | local: 198.18.1.10, port 5000 |  <--->  | local: 198.19.0.2, port 1024 |
+ *   | peer:  198.19.9.7, port 80    |         | peer:  the same              |
+ */
+#pragma once
+
+#include "lib/nat_rules.h"
+#include "lib/packet.h"
+
+#define NAT_TRIES 32 /* outside ports that are looked at for one translation */
+
+/* Whether nobody uses tracking.other outside; what has expired is forgotten. Global: it is asked in a loop. */
+__noinline int is_free_outside(void)
+{
+	struct tracking *t = get_tracking();
+	struct connection_key *inside;
+
+	if (!t)
+		return false;
+	inside = bpf_map_lookup_elem(&translations, &t->other);
+	if (!inside)
+		return true;
+	if (see_connection(inside, t->now))
+		return false;
+	bpf_map_delete_elem(&connections, inside);
+	bpf_map_delete_elem(&translations, &t->other);
+	return true;
+}
+
+/* A port of an address that others have too: its own if it is free with this peer. */
+static __always_inline enum verdict share_address(struct scratch *w, struct tracking *t,
+						  const struct packet *p, struct translation *to)
+{
+	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
+	__u32 start = ((__u64)p->flow_hash * count) >> 32;
+
+	if (!(t->key.local_port | t->key.peer_port) || t->key.protocol == IPPROTO_SCTP)
+		return DROP(NAT_UNSUPPORTED);
+	to->port = t->key.local_port;
+	set_outside_key(&t->other, &t->key, &to->addr, to->port);
+	for (__u32 i = 0; i < NAT_TRIES; i++) {
+		if (is_free_outside())
+			return GO_ON;
+		t->other.local_port = bpf_htons(first + (start + i) % count);
+		to->port = t->other.local_port;
+	}
+	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
+}
+
+/* SCTP's CRC is over its ports, and is not written anew. */
+static __always_inline bool moves_sctp(const struct nat_rule *rule)
+{
+	return rule->kind == NAT_FORWARD && rule->protocol == IPPROTO_SCTP &&
+	       rule->inside_port != rule->outside_port;
+}
+
+/* The outside end of a new connection. */
+static __always_inline enum verdict choose_outside(struct scratch *w, struct tracking *t,
+						   const struct packet *p, struct translation *to)
+{
+	const struct nat_rule *rule = &w->rule;
+
+	to->addr = rule->outside;
+	if (rule->kind == NAT_SOURCE)
+		return share_address(w, t, p, to);
+	if (moves_sctp(rule))
+		return DROP(NAT_UNSUPPORTED);
+	to->port = rule->kind == NAT_FORWARD ? bpf_htons(rule->outside_port) : t->key.local_port;
+	set_outside_key(&t->other, &t->key, &to->addr, to->port);
+	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
+}
+
+/*
+ * Begins the translation of tracking.key; tracking.other is its outside key. It must be found from outside
+ * before anybody can answer.
+ */
+static __always_inline enum verdict begin_translation(struct scratch *w, struct tracking *t,
+						      __u32 how)
+{
+	const struct settings *s = get_settings();
+	enum verdict result;
+	long failed;
+
+	t->fresh.outside = t->other.local;
+	t->fresh.outside_port = t->other.local_port;
+	w->outside = t->other;
+	failed = bpf_map_update_elem(&translations, &w->outside, &t->key, BPF_NOEXIST);
+	if (failed || !s)
+		return failed == -EEXIST ? DROP(NAT_EXHAUSTED) : DROP(CONNECTIONS_FULL);
+	result = begin_connection(how, RULE_DEFAULT, s->rules_version);
+	if (result != GO_ON)
+		bpf_map_delete_elem(&translations, &w->outside);
+	return result;
+}
+
+/* Reads the packet into tracking, as one of the router's. */
+static __always_inline enum verdict track(struct __sk_buff *ctx, const struct packet *p,
+					  struct tracking *t, __u32 router, bool from_peer)
+{
+	t->now = coarse_now_ns();
+	if (read_l4(ctx, p) != GO_ON)
+		return DROP(CONNECTION_INVALID);
+	set_connection_key(&t->key, p, &t->l4, ZONE_ROUTER | router, 0, from_peer);
+	return GO_ON;
+}
+
+/* The packet gets another source, or another destination, which is in d->translation. */
+static __always_inline enum verdict translate(struct destination *d, enum translated_end end,
+					      bool is_error)
+{
+	d->translation.end = end;
+	d->translation.is_error = is_error;
+	return GO_ON;
+}
+
+/* Out by the leg: the source becomes the outside one. Global: it has a stack of its own. */
+__noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	enum verdict result;
+	struct connection *c;
+	struct router *r;
+
+	if (!p || !d || !t || !w)
+		return DROP(NOT_CONFIGURED);
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r)
+		return DROP(NOT_CONFIGURED);
+	result = track(ctx, p, t, d->router, false);
+	if (result != GO_ON)
+		return result;
+	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
+		c = see_connection(&t->other, t->now);
+		if (c) {
+			d->translation.addr = c->outside;
+			d->translation.port = c->outside_port;
+			return translate(d, TRANSLATE_SOURCE, true);
+		}
+	}
+	if (is_loose(&t->l4))
+		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
+	c = join_connection(t, false);
+	if (c) {
+		d->translation.addr = c->outside;
+		d->translation.port = c->outside_port;
+		result = follow_connection(t, c, false);
+	} else {
+		if (!find_nat_rule(r, d->router, NAT_OUT))
+			return GO_ON;
+		result = choose_outside(w, t, p, &d->translation);
+		if (result == GO_ON)
+			result = begin_translation(w, t, 0);
+	}
+	return result == GO_ON ? translate(d, TRANSLATE_SOURCE, false) : result;
+}
+
+/* What a rule says about a packet from outside: its inside end, and a new translation. */
+static __always_inline enum verdict begin_from_leg(struct scratch *w, struct tracking *t,
+						   struct translation *to)
+{
+	const struct nat_rule *rule = &w->rule;
+	struct connection *c;
+
+	if (moves_sctp(rule))
+		return DROP(NAT_UNSUPPORTED);
+	to->addr = rule->inside;
+	to->port = rule->kind == NAT_FORWARD ? bpf_htons(rule->inside_port) : t->key.local_port;
+	w->outside = t->key;
+	t->key.local = to->addr;
+	t->key.local_port = to->port;
+	c = find_connection(&t->key, t->now);
+	if (c)
+		return DROP(NAT_EXHAUSTED);
+	t->other = w->outside;
+	return begin_translation(w, t, BEGIN_FROM_PEER);
+}
+
+/* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
+static __always_inline struct connection *join_from_leg(struct scratch *w, struct tracking *t)
+{
+	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->key);
+	struct connection *c;
+
+	if (!inside)
+		return NULL;
+	w->outside = t->key;
+	t->key = *inside;
+	c = join_connection(t, true);
+	if (!c)
+		t->key = w->outside;
+	return c;
+}
+
+/* The live translation that the quoted packet of an ICMP error was under: its inside end. */
+static __always_inline bool find_quoted_inside(struct tracking *t, struct translation *to)
+{
+	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->other);
+
+	if (!inside || !see_connection(inside, t->now))
+		return false;
+	to->addr = inside->local;
+	to->port = inside->local_port;
+	return true;
+}
+
+/* From the leg: the destination becomes the inside one. Global: it has a stack of its own. */
+__noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct destination *d)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	enum verdict result;
+	struct connection *c;
+	struct router *r;
+
+	if (!p || !d || !t || !w)
+		return DROP(NOT_CONFIGURED);
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r || !(r->flags & ROUTER_NAT))
+		return GO_ON;
+	result = track(ctx, p, t, d->router, true);
+	if (result != GO_ON)
+		return result;
+	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true) &&
+	    find_quoted_inside(t, &d->translation))
+		return translate(d, TRANSLATE_DESTINATION, true);
+	if (is_loose(&t->l4))
+		return GO_ON;
+	c = join_from_leg(w, t);
+	if (c) {
+		d->translation.addr = t->key.local;
+		d->translation.port = t->key.local_port;
+		result = follow_connection(t, c, true);
+	} else {
+		if (!find_nat_rule(r, d->router, NAT_IN))
+			return GO_ON;
+		result = begin_from_leg(w, t, &d->translation);
+	}
+	return result == GO_ON ? translate(d, TRANSLATE_DESTINATION, false) : result;
+}
