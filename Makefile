@@ -63,7 +63,7 @@ bench: ## what a packet costs, on each executor: ARGS="--against results/…-ben
 
 fmt: ## format Rust and C
 	@cargo fmt --all
-	@clang-format-19 -i bpf/*.h bpf/*.c
+	@clang-format-19 -i bpf/*.c bpf/*/*.h
 
 deny: ## licences, advisories and sources of the dependencies (needs: cargo install cargo-deny)
 	@cargo deny check

@@ -239,7 +239,18 @@ static __always_inline int tell(struct __sk_buff *ctx, struct scratch *w, int ac
 	return w->reply.action;
 }
 
-/* result: what the stages say. What they decided is carried out; the verdict is counted here, once. */
+/* Every packet's end: its verdict is counted here, once. */
+static __always_inline int conclude(struct __sk_buff *ctx, struct scratch *w, enum verdict result,
+				    int action)
+{
+	count_verdict(&w->packet, result);
+	report_verdict(result);
+	if (w->packet.captured)
+		capture_left(ctx, &w->packet, &w->destination, result);
+	return action;
+}
+
+/* result: what the stages say. What they decided is carried out, and the sender told what it is to be told. */
 static __always_inline int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 {
 	struct destination *d = &w->destination;
@@ -258,11 +269,7 @@ static __always_inline int finish(struct __sk_buff *ctx, struct scratch *w, enum
 	action = is_drop(result) ? TCX_DROP : p->action;
 	if (d->tell)
 		action = tell(ctx, w, action);
-	count_verdict(p, result);
-	report_verdict(result);
-	if (p->captured)
-		capture_left(ctx, p, d, result);
-	return action;
+	return conclude(ctx, w, result, action);
 }
 
 SEC("classifier")
@@ -329,16 +336,24 @@ int from_gro_device(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_GRO_DEVICE);
 
-	return w ? finish(ctx, w, DROP(OUTER_DEVICE)) : TCX_DROP;
+	return w ? conclude(ctx, w, DROP(OUTER_DEVICE), TCX_DROP) : TCX_DROP;
 }
 
-/* Where frames come out of the unmarker: what was decided before is carried out. */
+/* Where frames come out of the unmarker: leave() had them on their way already. */
 SEC("classifier")
 int from_unmarker(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_UNMARKER);
+	enum verdict result;
 
-	return w ? finish(ctx, w, end_detour(ctx, &w->packet, &w->destination)) : TCX_DROP;
+	if (!w)
+		return TCX_DROP;
+	result = end_detour(ctx, &w->packet, &w->destination);
+	if (result == GO_ON && w->destination.kind == TO_LEG)
+		result = send_by_leg(&w->packet, &w->destination);
+	else if (result == GO_ON)
+		result = hand_over(ctx, &w->packet, &w->destination);
+	return conclude(ctx, w, result, w->packet.action);
 }
 
 /* At the far end of the coalescer, behind GRO. */

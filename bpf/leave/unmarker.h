@@ -18,7 +18,7 @@
 
 #include "encap.h"
 #include "lib/detour.h"
-#include "lib/vlan.h"
+#include "send.h"
 
 #define UNMARK_VNI 1
 #define UNMARK_FROM 0xc6130001 /* 198.19.0.1; 2001:2::c613:1 over IPv6 */

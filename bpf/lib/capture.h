@@ -17,26 +17,9 @@ struct event_buffer {
 	__u8 bytes[MAX_SNAP];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct event_buffer);
-} event_buffer SEC(".maps");
-
-static __always_inline struct capture *get_capture(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&capture, &zero);
-}
-
-static __always_inline struct event_buffer *get_event_buffer(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&event_buffer, &zero);
-}
+ARRAY(event_buffer, BPF_MAP_TYPE_PERCPU_ARRAY, struct event_buffer, 1);
+GETTER(get_capture, capture)
+GETTER(get_event_buffer, event_buffer)
 
 /* The bytes of the packet as they are now, behind `from` bytes that are nobody's to see. */
 static __noinline int snap(struct __sk_buff *ctx, __u32 most, __u32 from)

@@ -1,56 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted of packets, per CPU: verdicts, ports, remotes. Rules count themselves (stage/acl.h). */
+/* What is counted of packets, per CPU: verdicts, ports, remotes and rules. */
 #pragma once
 
 #include "packet.h"
 
-static __always_inline void add(struct counter *c, const struct packet *p)
+/* One of the counters that an entry consists of. */
+static __always_inline struct counter *count(void *map, __u32 number, __u32 which,
+					     const struct packet *p)
 {
+	struct counter *c = bpf_map_lookup_elem(map, &number);
+
+	if (!c)
+		return NULL;
+	c += which;
 	c->packets++;
 	c->segments += p->segments;
 	c->bytes += p->len;
+	return c;
 }
 
 static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
 {
-	__u32 slot = p->hook * VERDICT_SLOTS + verdict;
-	struct counter *c = bpf_map_lookup_elem(&verdict_counters, &slot);
+	struct counter *c = count(&verdict_counters, p->hook * VERDICT_SLOTS + verdict, 0, p);
 
-	if (!c)
-		return;
-	add(c, p);
-	c->bytes += p->offset; /* from the underlay: the outer header too */
+	if (c)
+		c->bytes += p->offset; /* from the underlay: the outer header too */
 }
 
+/* In the order of struct port_counters. */
 enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
 
 static __always_inline void count_port(const struct packet *p, __u32 number, enum port_count which)
 {
-	struct port_counters *c = bpf_map_lookup_elem(&port_counters, &number);
-
-	if (!c)
-		return;
-	if (which == PORT_FROM)
-		add(&c->from_port, p);
-	else if (which == PORT_TO)
-		add(&c->to_port, p);
-	else
-		add(&c->dropped, p);
+	count(&port_counters, number, which, p);
 }
 
+/* In the order of struct remote_counters. */
 enum remote_count { REMOTE_TO, REMOTE_FROM, REMOTE_DROPPED };
 
 static __always_inline void count_remote(const struct packet *p, __u32 number,
 					 enum remote_count which)
 {
-	struct remote_counters *c = bpf_map_lookup_elem(&remote_counters, &number);
+	count(&remote_counters, number, which, p);
+}
 
-	if (!c)
-		return;
-	if (which == REMOTE_TO)
-		add(&c->to_remote, p);
-	else if (which == REMOTE_FROM)
-		add(&c->from_remote, p);
-	else
-		add(&c->dropped, p);
+static __always_inline void count_rule(const struct packet *p, __u32 number)
+{
+	count(&rule_counters, number, 0, p);
 }

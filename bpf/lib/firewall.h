@@ -13,11 +13,3 @@
 
 /* GO_ON, or a drop reason; the skb is as it was. */
 int firewall(struct __sk_buff *ctx, const struct packet *p, const struct port *port, __u32 how);
-
-static __always_inline void count_rule(const struct packet *p, __u32 number)
-{
-	struct counter *c = bpf_map_lookup_elem(&rule_counters, &number);
-
-	if (c)
-		add(c, p);
-}

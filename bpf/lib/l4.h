@@ -68,19 +68,8 @@ struct tracking {
 	} header;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tracking);
-} tracking SEC(".maps");
-
-static __always_inline struct tracking *get_tracking(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&tracking, &zero);
-}
+ARRAY(tracking, BPF_MAP_TYPE_PERCPU_ARRAY, struct tracking, 1);
+GETTER(get_tracking, tracking)
 
 #define TCP_MAX_OPTIONS 40
 #define TCP_OPTION_END 0

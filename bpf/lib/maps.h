@@ -28,13 +28,22 @@
 		__type(value, value_type);                                                           \
 	} name_ SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct settings);
-} settings SEC(".maps");
+#define RING(name_, bytes)                                                                           \
+	struct {                                                                                     \
+		__uint(type, BPF_MAP_TYPE_RINGBUF);                                                  \
+		__uint(max_entries, bytes);                                                          \
+	} name_ SEC(".maps")
 
+/* The one entry of an array. */
+#define GETTER(function, name_)                                                                      \
+	static __always_inline struct name_ *function(void)                                          \
+	{                                                                                            \
+		__u32 zero = 0;                                                                      \
+                                                                                                     \
+		return bpf_map_lookup_elem(&name_, &zero);                                           \
+	}
+
+ARRAY(settings, BPF_MAP_TYPE_ARRAY, struct settings, 1);
 HASH(ports, BPF_MAP_TYPE_HASH, struct port_id, struct port, MAX_PORTS);
 ARRAY(port_numbers, BPF_MAP_TYPE_ARRAY, struct port_id, 1 + MAX_PORTS);
 HASH(port_keys, BPF_MAP_TYPE_HASH, struct port_key, struct port_place, MAX_PORTS);
@@ -71,29 +80,12 @@ HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);
 ARRAY(flow_ways, BPF_MAP_TYPE_ARRAY, struct flow_way, MAX_FLOW_WAYS);
 ARRAY(limits, BPF_MAP_TYPE_ARRAY, struct limit_state, LIMIT_COUNT);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, LOG_BYTES);
-} rule_log SEC(".maps");
+RING(rule_log, LOG_BYTES);
 
 ARRAY(port_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct port_counters, 1 + MAX_PORTS);
 ARRAY(remote_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct remote_counters, 1 + MAX_REMOTES);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, HOOK_COUNT * VERDICT_SLOTS);
-	__type(key, __u32);
-	__type(value, struct counter);
-} verdict_counters SEC(".maps");
+ARRAY(verdict_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct counter, HOOK_COUNT *VERDICT_SLOTS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct capture);
-} capture SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, EVENT_BYTES);
-} events SEC(".maps");
+ARRAY(capture, BPF_MAP_TYPE_ARRAY, struct capture, 1);
+RING(events, EVENT_BYTES);

@@ -195,19 +195,8 @@ struct scratch {
 	__u8 bytes[REPLY_ROOM] __attribute__((aligned(8)));
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} scratch SEC(".maps");
-
-static __always_inline struct scratch *get_scratch(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&scratch, &zero);
-}
+ARRAY(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch, 1);
+GETTER(get_scratch, scratch)
 
 static __always_inline struct settings *get_settings(void)
 {

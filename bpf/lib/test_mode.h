@@ -6,25 +6,12 @@
  */
 #pragma once
 
-#include <bpf/bpf_helpers.h>
-
 #include "maps.h"
 
 const volatile __u8 test_mode = 0;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct test_io);
-} test_io SEC(".maps");
-
-static __always_inline struct test_io *get_test_io(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&test_io, &zero);
-}
+ARRAY(test_io, BPF_MAP_TYPE_ARRAY, struct test_io, 1);
+GETTER(get_test_io, test_io)
 
 static __always_inline __u64 now_ns(void)
 {

@@ -120,7 +120,7 @@ class Tests:
     def compile(self, folder):
         object_file = folder / "tc.bpf.o"
         code, _ = self.room.run(
-            [self.clang, *CLANG, "-I", f"/usr/include/{os.uname().machine}-linux-gnu",
+            [self.clang, *CLANG, "-I", folder, "-I", f"/usr/include/{os.uname().machine}-linux-gnu",
              f"-ffile-prefix-map={folder}=bpf", "-c", folder / "tc.bpf.c", "-o", object_file], 60)
         return object_file if code == 0 else None
 

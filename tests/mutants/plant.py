@@ -56,7 +56,7 @@ class Bug:
 def bugs(folder):
     """All that can be planted in a folder of sources."""
     found = set()
-    for path in sorted([*folder.glob("*.h"), *folder.glob("*.c")]):
+    for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.c")]):
         if path.name in LEFT_OUT:
             continue
         text = path.read_text()
@@ -67,7 +67,7 @@ def bugs(folder):
                 function = begun[1]
             for start, end, new in changes(bare.rstrip()):
                 changed = line[:start] + new + line[end:]
-                found.add(Bug(path.name, number, start, line, changed, function))
+                found.add(Bug(str(path.relative_to(folder)), number, start, line, changed, function))
     return sorted(found)
 
 

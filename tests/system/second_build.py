@@ -18,7 +18,7 @@ TARGET = ROOT / "target" / "upgrade"
 COPY = TARGET / "source"
 
 PATCHES = (
-    ("bpf/abi.h", "struct lswitch {\n", "struct lswitch {\n\t__u32 enlarged;\n"),
+    ("bpf/lib/abi.h", "struct lswitch {\n", "struct lswitch {\n\t__u32 enlarged;\n"),
     ("crates/ebpf/src/abi.rs", 'struct Switch = "lswitch" {\n',
      'struct Switch = "lswitch" {\n        enlarged: u32,\n'),
     ("crates/ebpf/src/tables/ports.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs_overlane
 
 ENTRANCE, INSIDE = "ovl-unm0", "ovl-unm1"
 EXITS = ("ovl-unm4", "ovl-unm6")
-#: Where the unmarker's frames go, in its own namespace (bpf/unmark.h).
+#: Where the unmarker's frames go, in its own namespace (bpf/leave/unmarker.h and bpf/lib/detour.h).
 FROM, HERE = "198.19.0.1", "198.19.0.2"
 GOOD = {"to_host", "to_port", "encap", "flood", "answer", "segment", "greeting"}
 

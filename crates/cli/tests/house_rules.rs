@@ -188,6 +188,94 @@ fn files_stay_readable() {
     assert_eq!(too_long, Vec::<String>::new());
 }
 
+/// The floors of `bpf/`, and which of them a file of each may include. Stages do not know each other.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("", &["stage", "leave"]),
+    ("stage", &["lib"]),
+    ("leave", &["leave", "lib"]),
+    ("lib", &["lib"]),
+];
+
+/// The floor of a file in `bpf/`.
+fn floor_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(floor, _)| floor)
+}
+
+/// What a source file includes beyond its floor.
+fn forbidden_includes(path: &str, text: &str) -> Vec<String> {
+    let floor = floor_of(path);
+    let allowed = FLOORS.iter().find(|(name, _)| *name == floor);
+    let Some((_, allowed)) = allowed else {
+        return vec![format!("{path}: no floor of ARCHITECTURE.md")];
+    };
+    let included = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+    let forbidden = included.filter(|header| {
+        // Beside its own file a header is named without its floor.
+        let to = if header.contains('/') {
+            floor_of(header)
+        } else {
+            floor
+        };
+        !allowed.contains(&to)
+    });
+    forbidden
+        .map(|header| format!("{path} → {header}"))
+        .collect()
+}
+
+/// The sources of the data path: path below `bpf/`, and text.
+fn data_path() -> Vec<(String, String)> {
+    let bpf = root().join("bpf");
+    let files = sources(&["bpf"], &[".h", ".c"]);
+    let files = files.into_iter().map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let below = path.strip_prefix(&bpf).unwrap();
+        (below.to_str().unwrap().to_owned(), text)
+    });
+    files.collect()
+}
+
+#[test]
+fn the_data_path_stands_on_four_floors() {
+    let mut found = Vec::new();
+    for (path, text) in data_path() {
+        found.extend(forbidden_includes(&path, &text));
+    }
+    assert_eq!(found, Vec::<String>::new());
+    for (path, line, is_right) in [
+        ("stage/acl.h", "lib/limit.h", true),
+        ("stage/acl.h", "stage/parse.h", false),
+        ("stage/acl.h", "parse.h", false),
+        ("stage/acl.h", "leave/encap.h", false),
+        ("leave/port.h", "send.h", true),
+        ("leave/port.h", "stage/acl.h", false),
+        ("lib/ip.h", "packet.h", true),
+        ("lib/ip.h", "leave/send.h", false),
+        ("lib/ip.h", "stage/parse.h", false),
+        ("tc.bpf.c", "stage/parse.h", true),
+        ("more/x.h", "lib/ip.h", false),
+    ] {
+        let found = forbidden_includes(path, &format!("#include \"{line}\"\n"));
+        assert_eq!(found.is_empty(), is_right, "{path} → {line}");
+    }
+}
+
+/// The programs include each stage themselves, so that one file has their order.
+#[test]
+fn the_programs_include_every_stage() {
+    let files = data_path();
+    let (_, programs) = files.iter().find(|(path, _)| path == "tc.bpf.c").unwrap();
+    let missing: Vec<&str> = files
+        .iter()
+        .map(|(path, _)| path.as_str())
+        .filter(|path| floor_of(path) == "stage")
+        .filter(|path| !programs.contains(&format!("#include \"{path}\"\n")))
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
 /// Whether a line of code, not of comment, uses the keyword.
 fn uses_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();

@@ -106,7 +106,7 @@ impl Taker {
     }
 }
 
-/// The bytes are those that `take_over_connection` of `bpf/connection.h` reads.
+/// The bytes are those that `take_over_connection` of `bpf/lib/connection.h` reads.
 pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
     const ETHERNET_HEADER: [u8; 14] = [0; 14];
     let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());

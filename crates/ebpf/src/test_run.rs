@@ -1,6 +1,6 @@
 //! Runs the programs of the data path on single packets, on no device (`BPF_PROG_TEST_RUN`), with tables of
 //! our own in maps that nobody else sees. For tests: the programs are loaded with `test_mode` set
-//! (`bpf/test_mode.h`), and then send nothing.
+//! (`bpf/lib/test_mode.h`), and then send nothing.
 //!
 //! What the kernel cannot run this way: packets of at most 14 bytes or above [`MAX_LEN`], IP packets without
 //! a whole header ([`can_run`]). That a packet is a super-packet only our programs believe; to the kernel's

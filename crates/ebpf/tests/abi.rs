@@ -262,7 +262,8 @@ fn maps_hold_as_many_entries_as_we_check_for() {
 #[test]
 fn constants_of_the_header() {
     let header =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/lib/abi.h")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/lib/abi.h"))
+            .unwrap();
     let constant = |name: &str| {
         let define = format!("#define {name} ");
         let line = header

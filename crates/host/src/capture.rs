@@ -232,7 +232,7 @@ impl Session {
     /// UDP ports behind which our tunnel header is found; none in a packet that has no outer header of ours.
     pub fn outer_ports(&self, packet: &Packet) -> Option<TunnelPorts> {
         let ports = match packet.hook {
-            // As `bpf/coalesce.h` writes it.
+            // As `bpf/stage/coalesce.h` writes it.
             Hook::FromCoalescer => TunnelPorts::default(),
             _ => self.names.tunnel_ports,
         };

@@ -1,5 +1,5 @@
 //! Detours: devices that `apply` makes, through which frames go between decap and a port's device where the
-//! kernel has to do something to them. `bpf/flow_way.h` says which frames.
+//! kernel has to do something to them. `bpf/lib/detour.h` says which flows.
 //!
 //! The **unmarker** takes the tunnel's mark off a super-packet: the kernel's VXLAN device does that, and has to be
 //! reached through its IP stack. That is the stack of a namespace of its own, so that no firewall, route,
@@ -45,7 +45,7 @@ pub enum Detour {
 /// In the unmarker's namespace.
 const UNMARKER_INSIDE: &str = "ovl-unm1";
 const COALESCER_INSIDE: &str = "ovl-coa1";
-/// As `bpf/unmark.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`, `UNMARK_VNI`. A VXLAN device
+/// As `bpf/leave/unmarker.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`, `UNMARK_VNI`. A VXLAN device
 /// takes packets of one family.
 const UNMARKER_V4: (&str, IpAddr) = ("ovl-unm4", IpAddr::V4(Ipv4Addr::new(198, 19, 0, 2)));
 const UNMARKER_V6: (&str, IpAddr) = (
@@ -140,7 +140,7 @@ impl Detour {
         are_joined && are_up && inside.up && into.mtu == MTU && self.has_gro(devices)
     }
 
-    /// `bpf/flow_way.h` says what GRO does behind the unmarker.
+    /// `bpf/lib/detour.h` says what GRO does behind the unmarker.
     fn has_gro(self, devices: &BTreeMap<String, Link>) -> bool {
         let exits = match self {
             Self::Unmarker => [UNMARKER_V4.0, UNMARKER_V6.0].iter(),

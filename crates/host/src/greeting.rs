@@ -1,5 +1,5 @@
 //! Greetings: `apply` tells each remote what this host can take, and asks the same. The programs take the answers
-//! (`bpf/greeting.h` has the format). Nobody waits for them: until one comes, the remote gets what any can take.
+//! (`bpf/lib/greeting.h` has the format). Nobody waits for them: until one comes, the remote gets what any can take.
 
 use std::net::{SocketAddr, UdpSocket};
 

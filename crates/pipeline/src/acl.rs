@@ -1,7 +1,7 @@
 //! The firewall of a port: stage conntrack, and stage acl, the rules for packets without a connection. From
 //! the port after `arp_nd`; to it the first part of `to_port`, for each copy of a flooded frame too.
 //!
-//! The rules are tried one after another: slow, and easy to trust. `bpf/acl.h` finds the same rule by sets.
+//! The rules are tried one after another: slow, and easy to trust. `bpf/stage/acl.h` finds the same rule by sets.
 
 mod log;
 

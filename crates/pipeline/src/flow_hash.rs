@@ -1,6 +1,6 @@
 //! The flow hash: the UDP source port of a tunnel packet follows from it, so that the underlay keeps a
 //! flow together and spreads flows (RFC 7348 section 5). Bob Jenkins' lookup3 (`hashword`) over ten
-//! little-endian words, with the configured seed; the same in `bpf/csum.h`.
+//! little-endian words, with the configured seed; the same in `bpf/lib/csum.h`.
 //!
 //! ```text
 //! | source address: 4 | destination address: 4 | ports: 1 | protocol: 1 |
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(hash_words(&[], 0), 0xdead_beef);
     }
 
-    /// Computed with `flow_hash()` of `bpf/csum.h`.
+    /// Computed with `flow_hash()` of `bpf/lib/csum.h`.
     #[test]
     fn the_data_path_says_the_same() {
         let [a, b] = ["198.18.100.1", "198.18.100.2"].map(|text| text.parse().unwrap());

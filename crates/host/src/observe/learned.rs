@@ -1,5 +1,5 @@
 //! `show learned`: the MACs that the data path has learned behind learning ports and remotes, by the same
-//! rules by which it uses them (`bpf/learn.h`, `find_learned`). What no longer counts is not shown, though
+//! rules by which it uses them (`bpf/lib/fdb.h`, `find_learned`). What no longer counts is not shown, though
 //! it may still lie in the map.
 
 use std::collections::BTreeMap;

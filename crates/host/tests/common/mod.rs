@@ -60,12 +60,18 @@ pub fn build_with(old: &str, new: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     let mut replaced = false;
-    for entry in std::fs::read_dir(sources).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        replaced |= text.contains(old);
-        let file = folder.path().join(path.file_name().unwrap());
-        std::fs::write(file, text.replace(old, new)).unwrap();
+    for floor in ["", "stage", "leave", "lib"] {
+        std::fs::create_dir_all(folder.path().join(floor)).unwrap();
+        for entry in std::fs::read_dir(sources.join(floor)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            replaced |= text.contains(old);
+            let file = folder.path().join(floor).join(path.file_name().unwrap());
+            std::fs::write(file, text.replace(old, new)).unwrap();
+        }
     }
     assert!(replaced, "bpf/ has no {old}");
     let object = folder.path().join("tc.bpf.o");
@@ -80,6 +86,8 @@ pub fn build_with(old: &str, new: &str) -> Vec<u8> {
             "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c",
         ])
         .arg(folder.path().join("tc.bpf.c"))
+        .arg("-I")
+        .arg(folder.path())
         .arg("-o")
         .arg(&object)
         .status()

@@ -1,4 +1,4 @@
-//! A connection of a port that came from another host: `take_over_connection` of `bpf/connection.h`.
+//! A connection of a port that came from another host: `take_over_connection` of `bpf/lib/connection.h`.
 
 use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState};
 
