@@ -219,17 +219,6 @@ static __always_inline void count_source(const struct packet *p, bool dropped)
 		count_remote(p, p->sender_counters, dropped ? REMOTE_DROPPED : REMOTE_FROM);
 }
 
-/* What every way goes on with once it is known where to: routers, and the port that gets the frame. */
-static __always_inline enum verdict onward(struct __sk_buff *ctx, struct packet *p,
-					   struct destination *d, enum verdict result)
-{
-	if (result == GO_ON && d->kind == TO_ROUTER)
-		result = router_stages(ctx, p, d);
-	if (result == GO_ON && d->kind == TO_PORT)
-		result = to_port(ctx, p, d);
-	return result;
-}
-
 /* The sender is told why its packet went no further, or gets its answer. */
 static __always_inline int tell(struct __sk_buff *ctx, struct scratch *w, int action)
 {
@@ -250,19 +239,27 @@ static __always_inline int conclude(struct __sk_buff *ctx, struct scratch *w, en
 	return action;
 }
 
-/* result: what the stages say. What they decided is carried out, and the sender told what it is to be told. */
+/*
+ * result: what the stages say of where it came from. Routers follow, and the port that gets the frame; what was decided
+ * is carried out, and the sender told what it is to be told.
+ */
 static __always_inline int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 {
 	struct destination *d = &w->destination;
 	struct packet *p = &w->packet;
 	int action;
 
+	if (result == GO_ON && d->kind == TO_ROUTER)
+		result = router_stages(ctx, p, d);
+	if (result == GO_ON && d->kind == TO_PORT)
+		result = to_port(ctx, p, d);
 	if (result == VERDICT_TO_HOST)
 		d->kind = TO_HOST;
 	if (result == VERDICT_TO_HOST || result == GO_ON)
 		result = leave(ctx, p, d);
 	if (result == DROP(FIREWALL_REJECT))
-		d->tell = l4_proto(p) == IPPROTO_TCP && !p->fragment ? TELL_RESET : TELL_PROHIBITED;
+		d->tell = p->flow.protocol == IPPROTO_TCP && !p->fragment ? TELL_RESET :
+									    TELL_PROHIBITED;
 	if (result == VERDICT_ANSWER)
 		d->dest_key = p->source_key;
 	count_source(p, is_drop(result));
@@ -279,7 +276,6 @@ int from_port(struct __sk_buff *ctx)
 	__u32 device = device_of_hook(ctx);
 	bool segmented = s && device == s->segmenter_out_ifindex;
 	struct scratch *w = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
-	enum verdict result;
 
 	if (!w)
 		return TCX_DROP;
@@ -292,8 +288,7 @@ int from_port(struct __sk_buff *ctx)
 		w->destination.is_whole = true;
 		return finish(ctx, w, GO_ON);
 	}
-	result = from_port_stages(ctx, &w->packet, &w->destination, device);
-	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
+	return finish(ctx, w, from_port_stages(ctx, &w->packet, &w->destination, device));
 }
 
 SEC("classifier")
@@ -301,7 +296,6 @@ int from_underlay(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
 	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
-	enum verdict result;
 	struct scratch *w;
 
 	if (s && s->coalescer_ifindex && !coalesced && !test_mode &&
@@ -314,20 +308,15 @@ int from_underlay(struct __sk_buff *ctx)
 		return finish(ctx, w, DROP(OUTER_DEVICE));
 	if (coalesced)
 		ctx->tc_index = 0;
-	result = from_underlay_stages(ctx, &w->packet, &w->destination);
-	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
+	return finish(ctx, w, from_underlay_stages(ctx, &w->packet, &w->destination));
 }
 
 SEC("classifier")
 int from_leg(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_LEG);
-	enum verdict result;
 
-	if (!w)
-		return TCX_DROP;
-	result = from_leg_stages(ctx, &w->packet, &w->destination);
-	return finish(ctx, w, onward(ctx, &w->packet, &w->destination, result));
+	return w ? finish(ctx, w, from_leg_stages(ctx, &w->packet, &w->destination)) : TCX_DROP;
 }
 
 /* The device exists only to register the tunnel's port for GRO. */

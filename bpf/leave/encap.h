@@ -172,7 +172,7 @@ static __always_inline enum verdict encap_by_head(struct __sk_buff *ctx, const s
 
 	if (!w)
 		return DROP(NOT_CONFIGURED);
-	if (p->gso_size && (d->tag.proto || !(same_family && l4_proto(p) == IPPROTO_TCP)))
+	if (p->gso_size && (d->tag.proto || !(same_family && p->flow.protocol == IPPROTO_TCP)))
 		return segment(ctx, s, p);
 	if (bpf_skb_change_head(ctx, r->header_len + tag_len(d), 0) < 0)
 		return DROP(ENCAP_FAILED);
@@ -206,10 +206,10 @@ static __always_inline enum verdict encap_to(struct __sk_buff *ctx, const struct
 
 	if (!w)
 		return DROP(NOT_CONFIGURED);
-	if (p->gso_size && l4_proto(p) == IPPROTO_SCTP)
+	if (p->gso_size && p->flow.protocol == IPPROTO_SCTP)
 		return DROP(GSO_UNSUPPORTED);
 	/* Of a tunnel of the guest's own only the first header is known: its segments are measured. */
-	if (p->gso_size && l4_proto(p) != IPPROTO_TCP && l4_proto(p) != IPPROTO_UDP)
+	if (p->gso_size && p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP)
 		return segment(ctx, s, p);
 	if (overhead + p->segment_len > s->underlay_mtu)
 		return too_big(d, s->underlay_mtu - overhead - ETH_HLEN);

@@ -3,16 +3,13 @@
  * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets (RFC 9293),
  * and what somebody asked for. Stages say what the sender is told (destination.tell); the skb becomes the answer
  * here, and leave() sends it as any other packet. It is about the packet as it came, before routers and nat.
- * reply_error.h, reply_echo.h and reply_neighbour.h write it, reply_way.h finds its way.
+ * reply_bytes.h writes it, reply_way.h finds its way.
  */
 #pragma once
 
 #include "lib/limit.h"
 #include "lib/original.h"
-#include "reply_echo.h"
-#include "reply_error.h"
-#include "reply_greeting.h"
-#include "reply_neighbour.h"
+#include "reply_bytes.h"
 #include "reply_way.h"
 
 #define ANSWER_LIMIT 100 /* in a tenth of a second */
@@ -25,11 +22,11 @@
 /* Nobody is told what was for many. */
 static __always_inline bool is_for_many(const struct packet *p)
 {
-	const __u8 *to = (const __u8 *)&p->flow.words[4];
+	const __u8 *to = p->flow.dest.bytes;
 
 	if (is_group(p->eth.h_dest))
 		return true;
-	return has_ipv4(p) ? is_group_or_all_v4(p->flow.words[7]) : to[0] == 0xff;
+	return has_ipv4(p) ? is_group_or_all_v4(v4_of(&p->flow.dest)) : to[0] == 0xff;
 }
 
 /* Whether a byte of the packet is there; then it is *byte. */
@@ -43,7 +40,7 @@ static __always_inline bool read_byte(struct __sk_buff *ctx, const struct packet
 static __always_inline bool is_answer(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct ipv6_fragment fragment;
-	__u8 protocol = l4_proto(p), byte;
+	__u8 protocol = p->flow.protocol, byte;
 	bool ipv4 = has_ipv4(p);
 	__u32 at = p->l4_offset;
 
@@ -102,7 +99,7 @@ static __always_inline long resize_marked(struct __sk_buff *ctx, const struct pa
 
 	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
 		return -1;
-	if ((l4_proto(p) == IPPROTO_TCP || l4_proto(p) == IPPROTO_UDP) && !p->fragment &&
+	if ((p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) && !p->fragment &&
 	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
 		return -1;
 	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
@@ -143,7 +140,7 @@ static __always_inline enum verdict write_refusal(struct __sk_buff *ctx, struct 
 		return DROP(ENCAP_FAILED);
 	/* A router speaks for itself; a firewall and a reset in the destination's name. */
 	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
-		__builtin_memcpy(&from, &p->flow.words[4], sizeof(from));
+		from = p->flow.dest;
 	else if (!router_address(p, d, &from))
 		return DROP(ENCAP_FAILED);
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))

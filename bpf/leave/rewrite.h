@@ -103,10 +103,10 @@ static __always_inline enum verdict rewrite_packet(struct __sk_buff *ctx, struct
 						   const struct l4 *l4)
 {
 	bool source = to->end == TRANSLATE_SOURCE;
-	struct addr *addr = (struct addr *)&p->flow.words[source ? 0 : 4];
+	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
 	struct l4_place place = find_l4(ctx, p, l4, source);
 	__u32 diff = address_diff(addr, &to->addr);
-	__be16 *port = (__be16 *)&p->flow.words[8] + (source ? 0 : 1), old = 0, sum = 0;
+	__be16 *port = source ? &p->flow.source_port : &p->flow.dest_port, old = 0, sum = 0;
 	__u64 flags = 0;
 
 	put_address(w->ip, has_ipv4(p), source, &to->addr, diff);
@@ -219,7 +219,7 @@ static __always_inline enum verdict rewrite_error(struct __sk_buff *ctx, struct 
 						  const struct l4 *quoted)
 {
 	bool source = to->end == TRANSLATE_SOURCE;
-	struct addr *addr = (struct addr *)&p->flow.words[source ? 0 : 4];
+	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
 	__u32 checksum = p->l4_offset + 2, diff = address_diff(addr, &to->addr), sum = 0;
 
 	if (rewrite_quoted(ctx, w, p, to, quoted, &sum) < 0 ||

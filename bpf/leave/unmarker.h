@@ -114,7 +114,8 @@ __noinline int needs_unmarker(struct __sk_buff *ctx, const struct packet *p, __u
 	if (!p || !s)
 		return false;
 	slot = p->tunnel_source_port;
-	if (!s->unmarker_ifindex || !p->l4_offset || !(takes_no_mark || l4_proto(p) == IPPROTO_UDP))
+	if (!s->unmarker_ifindex || !p->l4_offset ||
+	    !(takes_no_mark || p->flow.protocol == IPPROTO_UDP))
 		return false;
 	flow = bpf_map_lookup_elem(&flow_ways, &slot);
 	if (!flow || (!p->gso_size && !flow->unmarked))

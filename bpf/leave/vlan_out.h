@@ -17,8 +17,8 @@
  */
 static __always_inline bool is_measurable(const struct packet *p)
 {
-	return !p->gso_size || l4_proto(p) == IPPROTO_TCP ||
-	       (l4_proto(p) == IPPROTO_UDP && !p->offset);
+	return !p->gso_size || p->flow.protocol == IPPROTO_TCP ||
+	       (p->flow.protocol == IPPROTO_UDP && !p->offset);
 }
 
 static __always_inline enum verdict vlan_out(struct __sk_buff *ctx, const struct settings *s,

@@ -38,6 +38,12 @@ static __always_inline bool is_zero(const struct addr *addr)
 	return !(words[0] | words[1]);
 }
 
+/* Of a mapped one. */
+static __always_inline __be32 v4_of(const struct addr *a)
+{
+	return *(const __be32 *)&a->bytes[12];
+}
+
 static __always_inline struct addr mapped_v4(__be32 v4)
 {
 	struct addr a = { .bytes = { [10] = 0xff, [11] = 0xff } };

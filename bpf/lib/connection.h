@@ -49,13 +49,8 @@ static __always_inline void set_connection_key(struct connection_key *key, const
 	key->key = port;
 	key->protocol = l4->protocol;
 	key->family = p->eth.h_proto == ETHERTYPE_IPV4 ? 4 : 6;
-	if (from_peer) {
-		__builtin_memcpy(&key->local, &p->flow.words[4], sizeof(key->local));
-		__builtin_memcpy(&key->peer, &p->flow.words[0], sizeof(key->peer));
-	} else {
-		__builtin_memcpy(&key->local, &p->flow.words[0], sizeof(key->local));
-		__builtin_memcpy(&key->peer, &p->flow.words[4], sizeof(key->peer));
-	}
+	key->local = from_peer ? p->flow.dest : p->flow.source;
+	key->peer = from_peer ? p->flow.source : p->flow.dest;
 	set_connection_ports(key, l4, from_peer);
 }
 

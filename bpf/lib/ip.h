@@ -56,7 +56,7 @@ static __always_inline bool is_plain_l4(const struct packet *p)
 {
 	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
 
-	return (l4_proto(p) == IPPROTO_TCP || l4_proto(p) == IPPROTO_UDP) &&
+	return (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) &&
 	       p->l4_offset == ETH_HLEN + ip_len && !p->fragment;
 }
 
@@ -121,7 +121,7 @@ static __always_inline bool is_group_or_all_v4(__be32 addr)
 /* An address that one host has. */
 static __always_inline bool is_from_somebody(const struct packet *p)
 {
-	const __u32 *from = &p->flow.words[0];
+	const __u32 *from = (const __u32 *)&p->flow.source;
 
 	if (has_ipv4(p))
 		return from[3] && *(const __u8 *)&from[3] != 127 && !is_group_or_all_v4(from[3]);

@@ -198,14 +198,14 @@ __noinline enum verdict read_l4(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct tracking *t = get_tracking();
 	struct ipv6_fragment fragment;
-	const __be16 *ports;
 	bool is_ipv4;
 
 	if (!p || !t)
 		return DROP(NOT_CONFIGURED);
-	ports = (const __be16 *)&p->flow.words[8];
 	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
-	t->l4 = (struct l4){ .protocol = l4_proto(p), .source = ports[0], .dest = ports[1] };
+	t->l4 = (struct l4){ .protocol = p->flow.protocol,
+			     .source = p->flow.source_port,
+			     .dest = p->flow.dest_port };
 	if (p->fragment) {
 		if (!is_ipv4 &&
 		    bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) == 0)

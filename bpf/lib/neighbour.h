@@ -15,10 +15,10 @@ struct arp_ipv4 {
 	__u8 protocol_len;
 	__be16 operation;
 	__u8 sender_mac[6];
-	__u8 sender_ip[4];
+	__be32 sender_ip;
 	__u8 target_mac[6];
-	__u8 target_ip[4];
-};
+	__be32 target_ip;
+} __attribute__((packed, aligned(2)));
 
 /* A neighbour solicitation or advertisement with one link-layer address option. */
 struct nd_message {

@@ -24,7 +24,7 @@ static __always_inline __u32 find_next_hop(struct scratch *w, const struct packe
 	key->prefixlen = 64 + 128;
 	key->router = bpf_htonl(router);
 	key->family = bpf_htonl(has_ipv4(p) ? 4 : 6);
-	__builtin_memcpy(&key->addr, &p->flow.words[4], sizeof(key->addr));
+	key->addr = p->flow.dest;
 	r = bpf_map_lookup_elem(&routes, key);
 	if (!r)
 		return 0;

@@ -31,12 +31,18 @@ struct tag {
 };
 
 /*
- * What the flow hash is computed over, and what conntrack, acl and route read instead of the headers:
- * source address (words 0 to 3; IPv4 as ::ffff:a.b.c.d), destination address (4 to 7), ports as they stand
- * on the wire (8), protocol (9). Of a frame that is not IP: its Ethernet header.
+ * What the flow hash is computed over, and what conntrack, acl and route read instead of the headers. Of a frame that
+ * is not IP: its Ethernet header, and zeros.
  */
-struct flow {
+union flow {
 	__u32 words[FLOW_WORDS];
+	struct {
+		struct addr source; /* IPv4 as ::ffff:a.b.c.d */
+		struct addr dest;
+		__be16 source_port;
+		__be16 dest_port;
+		__u32 protocol; /* of the innermost header that parse found */
+	};
 };
 
 enum fragment {
@@ -73,7 +79,7 @@ struct packet {
 	__u32 l4_offset; /* in the frame; 0: no IP */
 	__u8 tos;        /* DSCP and ECN of the inner header */
 	__u8 fragment;   /* enum fragment */
-	struct flow flow;
+	union flow flow;
 	__u32 flow_hash;
 
 	/* ecn */
@@ -160,7 +166,7 @@ struct outer {
 
 /* What nat changed of a packet from the leg, as it was: for whoever tells its sender about it. */
 struct original {
-	struct flow flow;
+	union flow flow;
 	__u8 ip[40];  /* its IP header, */
 	__u8 l4[28];  /* and what follows, */
 	__u32 l4_len; /* so much of it */
@@ -212,16 +218,10 @@ static __always_inline bool is_from_underlay(const struct packet *p)
 	return p->hook == HOOK_FROM_UNDERLAY || p->hook == HOOK_FROM_COALESCER;
 }
 
-/* Of the innermost header that parse found; 0: no IP. */
-static __always_inline __u8 l4_proto(const struct packet *p)
-{
-	return p->flow.words[9];
-}
-
 /* A super-packet whose segments are UDP datagrams. */
 static __always_inline bool is_whole_udp(const struct packet *p)
 {
-	return p->gso_size && l4_proto(p) == IPPROTO_UDP;
+	return p->gso_size && p->flow.protocol == IPPROTO_UDP;
 }
 
 /* A switch, and the logical port it came from; 0: unknown. */

@@ -149,7 +149,7 @@ __noinline int read_quoted(struct __sk_buff *ctx, const struct packet *p, __u32 
 	k->family = t->key.family;
 	if (!(k->family == 4 ? read_quoted_ipv4(ctx, t, at, end) : read_quoted_ipv6(ctx, t, at, end)))
 		return false;
-	if (__builtin_memcmp(&k->local, &p->flow.words[4], sizeof(k->local)))
+	if (!same_addr(&k->local, &p->flow.dest))
 		return false;
 	k->protocol = t->quoted.protocol;
 	if (!from_peer) { /* quoted from the peer */

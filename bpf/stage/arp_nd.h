@@ -55,7 +55,6 @@ static __always_inline bool read_question(struct __sk_buff *ctx, struct scratch 
 {
 	struct nd_frame *f = (struct nd_frame *)(w->bytes + FRAME_AT);
 	struct arp_ipv4 arp;
-	__be32 ip;
 
 	if (p->l4_offset) {
 		if (!is_solicitation(ctx, f, p->offset))
@@ -66,8 +65,7 @@ static __always_inline bool read_question(struct __sk_buff *ctx, struct scratch 
 	if (bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &arp, sizeof(arp)) < 0 ||
 	    !is_arp_request(&arp))
 		return false;
-	__builtin_memcpy(&ip, arp.target_ip, sizeof(ip));
-	*target = mapped_v4(ip);
+	*target = mapped_v4(arp.target_ip);
 	return true;
 }
 
@@ -89,7 +87,7 @@ static __always_inline enum verdict arp_nd(struct __sk_buff *ctx, const struct p
 					   struct destination *d)
 {
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
-	    (l4_proto(p) == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
+	    (p->flow.protocol == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
 		return answer_question(ctx, p, d);
 	return GO_ON;
 }

@@ -40,12 +40,10 @@ static __always_inline bool asks_by_arp(struct __sk_buff *ctx, const struct pack
 {
 	struct arp_ipv4 arp;
 	struct addr target;
-	__be32 ip;
 
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_arp_request(&arp))
 		return false;
-	__builtin_memcpy(&ip, arp.target_ip, sizeof(ip));
-	target = mapped_v4(ip);
+	target = mapped_v4(arp.target_ip);
 	return has_leg_address(p, &target);
 }
 

@@ -16,13 +16,14 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
 
-	if (l4_proto(p) != IPPROTO_TCP && l4_proto(p) != IPPROTO_UDP && l4_proto(p) != IPPROTO_SCTP)
+	if (p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP &&
+	    p->flow.protocol != IPPROTO_SCTP)
 		return;
-	if (load_bytes(ctx, at, &p->flow.words[8], sizeof(__u32)) < 0)
-		p->flow.words[8] = 0;
+	if (load_bytes(ctx, at, &p->flow.source_port, sizeof(__u32)) < 0)
+		p->flow.source_port = p->flow.dest_port = 0;
 	if (!p->gso_size)
 		return;
-	if (l4_proto(p) == IPPROTO_TCP) {
+	if (p->flow.protocol == IPPROTO_TCP) {
 		__u8 data_offset = 0;
 
 		load_bytes(ctx, at + 12, &data_offset, sizeof(data_offset));
@@ -57,10 +58,9 @@ static __always_inline enum verdict parse_ipv4(struct __sk_buff *ctx, struct pac
 	if (is_coalesced_batch(p, total_len + ETH_HLEN))
 		return DROP(GSO_UNSUPPORTED);
 
-	p->flow.words[2] = p->flow.words[6] = bpf_htonl(0xffff);
-	p->flow.words[3] = ip.saddr;
-	p->flow.words[7] = ip.daddr;
-	p->flow.words[9] = ip.protocol;
+	p->flow.source = mapped_v4(ip.saddr);
+	p->flow.dest = mapped_v4(ip.daddr);
+	p->flow.protocol = ip.protocol;
 	p->tos = ip.tos;
 	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET))
 		p->fragment = LATER_FRAGMENT;
@@ -107,13 +107,13 @@ static __always_inline enum verdict parse_ipv6(struct __sk_buff *ctx, struct pac
 		return DROP(GSO_UNSUPPORTED);
 
 	p->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
-	__builtin_memcpy(&p->flow.words[0], &ip.saddr, sizeof(ip.saddr));
-	__builtin_memcpy(&p->flow.words[4], &ip.daddr, sizeof(ip.daddr));
+	__builtin_memcpy(&p->flow.source, &ip.saddr, sizeof(ip.saddr));
+	__builtin_memcpy(&p->flow.dest, &ip.daddr, sizeof(ip.daddr));
 	walk.next = ip.nexthdr;
 	walk.at += sizeof(ip);
 	if (is_extension(walk.next))
 		bpf_loop(MAX_EXTENSION_HEADERS, skip_extension, &walk, 0);
-	p->flow.words[9] = walk.next;
+	p->flow.protocol = walk.next;
 	p->l4_offset = walk.at - p->offset;
 	p->fragment = walk.next == IPPROTO_FRAGMENT ? FRAGMENT : NO_FRAGMENT;
 	p->ip_len = sizeof(ip) + payload_len;

@@ -51,16 +51,14 @@ static __always_inline enum verdict check_arp(struct __sk_buff *ctx, const struc
 {
 	struct arp_ipv4 arp;
 	struct addr sender;
-	__be32 ip;
 
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 ||
 	    arp.hardware_type != bpf_htons(ARP_ETHERNET) || arp.protocol_type != ETHERTYPE_IPV4 ||
 	    arp.hardware_len != ETH_ALEN || arp.protocol_len != 4 ||
 	    !same_mac(arp.sender_mac, p->eth.h_source))
 		return DROP(SPOOFED_ARP);
-	__builtin_memcpy(&ip, arp.sender_ip, sizeof(ip));
-	sender = mapped_v4(ip);
-	if (ip && !may_claim(port, owner(p, &sender)))
+	sender = mapped_v4(arp.sender_ip);
+	if (arp.sender_ip && !may_claim(port, owner(p, &sender)))
 		return DROP(SPOOFED_ARP);
 	return GO_ON;
 }
@@ -89,40 +87,34 @@ static __always_inline struct l4_ports udp_ports(struct __sk_buff *ctx, const st
 {
 	struct l4_ports found = {};
 
-	if (l4_proto(p) != IPPROTO_UDP || p->fragment == LATER_FRAGMENT)
+	if (p->flow.protocol != IPPROTO_UDP || p->fragment == LATER_FRAGMENT)
 		return found;
 	if (!p->fragment)
-		__builtin_memcpy(&found, &p->flow.words[8], sizeof(found));
+		found = (struct l4_ports){ p->flow.source_port, p->flow.dest_port };
 	else if (bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
 		found = (struct l4_ports){};
 	return found;
-}
-
-/* Of IPv4 as ::ffff:a.b.c.d. */
-static __always_inline const struct addr *source_address(const struct packet *p)
-{
-	return (const struct addr *)&p->flow.words[0];
 }
 
 static __always_inline enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct l4_ports udp;
 
-	if (owner(p, source_address(p)) == OWNED_BY_PORT)
+	if (owner(p, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
 	udp = udp_ports(ctx, p);
-	return !p->flow.words[3] && udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT ?
+	return !v4_of(&p->flow.source) && udp.source == DHCP_CLIENT_PORT &&
+			       udp.dest == DHCP_SERVER_PORT ?
 		       GO_ON :
 		       DROP(SPOOFED_IP);
 }
 
 static __always_inline enum verdict check_ipv6_source(const struct packet *p)
 {
-	const struct addr *source = source_address(p);
-
-	if (owner_v6(p, source) == OWNED_BY_PORT)
+	if (owner_v6(p, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
-	return l4_proto(p) == IPPROTO_ICMPV6 && is_zero(source) ? GO_ON : DROP(SPOOFED_IP);
+	return p->flow.protocol == IPPROTO_ICMPV6 && is_zero(&p->flow.source) ? GO_ON :
+										DROP(SPOOFED_IP);
 }
 
 static __always_inline enum verdict check_dhcp(const struct port *port, struct l4_ports udp,
@@ -224,7 +216,7 @@ static __always_inline enum verdict check_nd(struct __sk_buff *ctx, const struct
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
 		if (type == ND_SOLICITATION && port->flags & PORT_CHECK_ADDRESSES &&
-		    is_zero(source_address(p)) && owner_v6(p, &target) == OWNED_BY_NOBODY)
+		    is_zero(&p->flow.source) && owner_v6(p, &target) == OWNED_BY_NOBODY)
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
@@ -233,11 +225,11 @@ static __always_inline enum verdict check_nd(struct __sk_buff *ctx, const struct
 static __always_inline enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct packet *p,
 						       const struct port *port)
 {
-	if (is_extension(l4_proto(p)) || p->l4_offset > p->len)
+	if (is_extension(p->flow.protocol) || p->l4_offset > p->len)
 		return DROP(HIDDEN_HEADER);
-	if (l4_proto(p) == IPPROTO_FRAGMENT)
+	if (p->flow.protocol == IPPROTO_FRAGMENT)
 		return check_fragment(ctx, p, port);
-	return l4_proto(p) == IPPROTO_ICMPV6 ? check_nd(ctx, p, port) : GO_ON;
+	return p->flow.protocol == IPPROTO_ICMPV6 ? check_nd(ctx, p, port) : GO_ON;
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */

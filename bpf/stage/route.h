@@ -15,7 +15,7 @@
 /* Addresses that never leave their link, or mean nobody. */
 static __always_inline bool is_routable(const struct packet *p)
 {
-	const __u32 *to = &p->flow.words[4];
+	const __u32 *to = (const __u32 *)&p->flow.dest;
 	const __u8 *bytes = (const __u8 *)to;
 
 	if (has_ipv4(p))
@@ -31,7 +31,7 @@ static __always_inline bool is_own_link_local_of(const struct packet *p, const s
 {
 	struct router_interface *i;
 
-	if (!is_link_local_of(r->mac.bytes, &p->flow.words[4]))
+	if (!is_link_local_of(r->mac.bytes, &p->flow.dest))
 		return false;
 	i = interface_on(d->router, d->router_in);
 	return i && !is_zero(&i->v6);
@@ -45,7 +45,7 @@ static __always_inline bool is_echo_request(struct __sk_buff *ctx, const struct 
 	bool ipv4 = has_ipv4(p);
 	__u8 type;
 
-	return !p->fragment && l4_proto(p) == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) &&
+	return !p->fragment && p->flow.protocol == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) &&
 	       p->l4_offset + ICMP_LEN <= ETH_HLEN + p->ip_len &&
 	       bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) == 0 &&
 	       type == (ipv4 ? ECHO_REQUEST : ECHO_REQUEST_V6) && !is_group(p->eth.h_dest) &&
@@ -58,9 +58,9 @@ static __always_inline enum verdict to_own_address(struct __sk_buff *ctx, const 
 {
 	if (is_echo_request(ctx, p))
 		return refuse(d, TELL_ECHO, VERDICT_ANSWER);
-	if (!p->fragment && l4_proto(p) == IPPROTO_TCP)
+	if (!p->fragment && p->flow.protocol == IPPROTO_TCP)
 		d->tell = TELL_RESET;
-	if (!p->fragment && l4_proto(p) == IPPROTO_UDP)
+	if (!p->fragment && p->flow.protocol == IPPROTO_UDP)
 		d->tell = TELL_NO_PORT;
 	return DROP(ROUTER_ADDRESS);
 }

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes of answers (leave/reply.h): an echo reply (RFC 792, RFC 4443 section 4), the answers of ARP and ND, and
+ * that to a greeting are written over the question; ICMP errors and resets are written into the scratch.
+ *
+ *   | Ethernet: the packet's | IP: TTL 64 | ICMP: 8 | the packet from its IP header on: |
+ *   | addresses, exchanged   |            |         | at most 548, IPv6 1232            |
+ */
+#pragma once
+
+#include "lib/detour.h"
+#include "lib/greeting.h"
+#include "lib/l4.h"
+#include "lib/neighbour.h"
+#include "lib/outer.h"
+#include "lib/tell.h"
+
+#define REPLY_TTL 64
+
+/* The answer as a packet: from whom to whom. from: an address of the packet's family. */
+static __always_inline void begin_reply(struct packet *r, const struct packet *about,
+					const struct addr *from)
+{
+	*r = (struct packet){ .hook = about->hook,
+			      .segments = 1,
+			      .source = about->source,
+			      .in_tag = about->in_tag,
+			      .tag = about->tag,
+			      .switch_id = about->switch_id,
+			      .action = TCX_DROP };
+	__builtin_memcpy(r->eth.h_dest, about->eth.h_source, ETH_ALEN);
+	__builtin_memcpy(r->eth.h_source, about->eth.h_dest, ETH_ALEN);
+	r->eth.h_proto = about->eth.h_proto;
+	if (from)
+		r->flow.source = *from;
+	r->flow.dest = about->flow.source;
+}
+
+#define ECHO_REPLY 0
+#define ECHO_REPLY_V6 129
+
+/* Addresses exchanged, TTL anew: scratch.ip. */
+static __always_inline void turn_ip(struct scratch *w, const struct packet *r)
+{
+	struct ipv6hdr *ip6 = (struct ipv6hdr *)w->ip;
+	struct iphdr *ip = (struct iphdr *)w->ip;
+
+	set_ttl(has_ipv4(r), w->ip, REPLY_TTL);
+	if (has_ipv4(r)) {
+		ip->saddr = v4_of(&r->flow.source);
+		ip->daddr = v4_of(&r->flow.dest);
+	} else {
+		__builtin_memcpy(&ip6->saddr, &r->flow.source, sizeof(ip6->saddr));
+		__builtin_memcpy(&ip6->daddr, &r->flow.dest, sizeof(ip6->daddr));
+	}
+}
+
+static __always_inline enum verdict write_echo_reply(struct __sk_buff *ctx, struct scratch *w,
+						     const struct packet *p)
+{
+	struct packet *r = &w->reply;
+	struct icmp_header h;
+	__u16 old, new;
+
+	if (read_ip(ctx, w, p) < 0 || bpf_skb_load_bytes(ctx, p->l4_offset, &h, sizeof(h)) < 0)
+		return DROP(ENCAP_FAILED);
+	begin_reply(r, p, &p->flow.dest);
+	r->tos = p->tos;
+	r->len = r->segment_len = p->len;
+	r->l4_offset = p->l4_offset;
+	r->flow.protocol = p->flow.protocol;
+	turn_ip(w, r);
+	old = *(__u16 *)&h;
+	h.type = has_ipv4(r) ? ECHO_REPLY : ECHO_REPLY_V6;
+	new = *(__u16 *)&h;
+	h.checksum = csum_update(h.checksum, old, new);
+	/* The words that change and their checksum add up to what they did before. */
+	if (bpf_skb_store_bytes(ctx, p->l4_offset, &h, sizeof(h), 0) < 0 ||
+	    store_headers(ctx, &r->eth, w->ip) < 0)
+		return DROP(ENCAP_FAILED);
+	return GO_ON;
+}
+
+static __always_inline enum verdict write_arp_reply(struct __sk_buff *ctx, struct scratch *w,
+						    const struct packet *p,
+						    const struct destination *d)
+{
+	struct arp_frame *f = (struct arp_frame *)(w->bytes + FRAME_AT);
+	struct packet *r = &w->reply;
+	__be32 ip;
+
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &f->arp, sizeof(f->arp)) < 0)
+		return DROP(ENCAP_FAILED);
+	ip = f->arp.target_ip;
+	__builtin_memcpy(f->eth.h_dest, f->arp.sender_mac, ETH_ALEN);
+	__builtin_memcpy(f->eth.h_source, d->owner.bytes, ETH_ALEN);
+	f->eth.h_proto = p->eth.h_proto;
+	f->arp.operation = bpf_htons(ARP_REPLY);
+	__builtin_memcpy(f->arp.target_mac, f->arp.sender_mac, ETH_ALEN);
+	f->arp.target_ip = f->arp.sender_ip;
+	__builtin_memcpy(f->arp.sender_mac, d->owner.bytes, ETH_ALEN);
+	f->arp.sender_ip = ip;
+	if (bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
+		return DROP(ENCAP_FAILED);
+	begin_reply(r, p, NULL);
+	r->eth = f->eth;
+	r->len = r->segment_len = p->len;
+	r->flow = (union flow){}; /* of a frame that is not IP: its header */
+	__builtin_memcpy(&r->flow, &f->eth, ETH_HLEN);
+	return GO_ON;
+}
+
+/* Checksum of an advertisement: pseudo header (RFC 8200 section 8.1) and message. */
+static __always_inline __sum16 nd_checksum(const struct nd_frame *f)
+{
+	__u32 fixed = bpf_htons(sizeof(f->nd)) + bpf_htons(IPPROTO_ICMPV6);
+	const __u16 *words = (const void *)&f->ip.saddr; /* both addresses, then the message */
+	__u32 sum = fixed;
+
+	for (unsigned long i = 0; i < (2 * sizeof(struct addr) + sizeof(f->nd)) / 2; i++)
+		sum += words[i];
+	return (__sum16)~csum_fold(sum);
+}
+
+/* The advertisement, written over the solicitation. */
+static __always_inline void turn_nd(struct nd_frame *f, const struct packet *p,
+				    const struct destination *d)
+{
+	const __u32 *asker = f->ip.saddr.in6_u.u6_addr32;
+	bool duplicate_detection = !(asker[0] | asker[1] | asker[2] | asker[3]);
+
+	if (duplicate_detection) { /* to all nodes, not solicited: RFC 4861 section 7.2.4 */
+		f->ip.daddr = (struct in6_addr){ .in6_u.u6_addr8 = { 0xff, 2, [15] = 1 } };
+		__builtin_memcpy(f->eth.h_dest, "\x33\x33\0\0\0\x01", ETH_ALEN);
+	} else {
+		f->ip.daddr = f->ip.saddr;
+		__builtin_memcpy(f->eth.h_dest, p->eth.h_source, ETH_ALEN);
+	}
+	__builtin_memcpy(&f->ip.saddr, &f->nd.target, sizeof(f->ip.saddr));
+	__builtin_memcpy(f->eth.h_source, d->owner.bytes, ETH_ALEN);
+	f->ip.payload_len = bpf_htons(sizeof(f->nd));
+	f->nd.type = ND_ADVERTISEMENT;
+	f->nd.checksum = 0;
+	f->nd.flags = ND_OVERRIDE | (duplicate_detection ? 0 : ND_SOLICITED) |
+		      (d->owner_routes ? ND_ROUTER : 0);
+	__builtin_memset(f->nd.reserved, 0, sizeof(f->nd.reserved));
+	f->nd.option_type = ND_TARGET_MAC;
+	f->nd.option_len = 1;
+	__builtin_memcpy(f->nd.option_mac, d->owner.bytes, ETH_ALEN);
+	f->nd.checksum = nd_checksum(f);
+}
+
+/* change_tail refuses what came out of a tunnel over a virtual wire; every byte is written anew anyway. */
+static __always_inline long resize_to_nd(struct __sk_buff *ctx)
+{
+	const int len = sizeof(struct nd_frame);
+
+	if ((int)ctx->len == len || bpf_skb_change_tail(ctx, len, 0) == 0)
+		return 0;
+	return bpf_skb_adjust_room(ctx, len - (int)ctx->len, BPF_ADJ_ROOM_MAC, 0);
+}
+
+static __always_inline enum verdict write_advertisement(struct __sk_buff *ctx, struct scratch *w,
+							const struct packet *p,
+							const struct destination *d)
+{
+	struct nd_frame *f = (struct nd_frame *)(w->bytes + FRAME_AT);
+	struct packet *r = &w->reply;
+
+	_Static_assert(sizeof(*f) + FRAME_AT <= sizeof(w->bytes), "an answer fits the scratch");
+	if (!is_solicitation(ctx, f, 0))
+		return DROP(ENCAP_FAILED);
+	turn_nd(f, p, d);
+	if (resize_to_nd(ctx) < 0 || bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
+		return DROP(ENCAP_FAILED);
+	begin_reply(r, p, &f->nd.target);
+	r->eth = f->eth;
+	r->tos = p->tos;
+	r->len = r->segment_len = sizeof(*f);
+	r->l4_offset = ETH_HLEN + sizeof(f->ip);
+	__builtin_memcpy(&r->flow.dest, &f->ip.daddr, sizeof(f->ip.daddr));
+	r->flow.protocol = IPPROTO_ICMPV6;
+	return GO_ON;
+}
+
+static __always_inline long swap_addresses(struct __sk_buff *ctx, const struct settings *s,
+					   const struct addr *sender)
+{
+	/* The sums of both stay: that of the IPv4 header too. */
+	if (s->family == 4)
+		return bpf_skb_store_bytes(ctx, ETH_HLEN + 12, &s->vtep.bytes[12], 4, 0) ||
+		       bpf_skb_store_bytes(ctx, ETH_HLEN + 16, &sender->bytes[12], 4, 0);
+	return bpf_skb_store_bytes(ctx, ETH_HLEN + 8, &s->vtep, 16, 0) ||
+	       bpf_skb_store_bytes(ctx, ETH_HLEN + 24, sender, 16, 0);
+}
+
+/* With our abilities. d->tell_rest: where the greeting is, behind a tunnel header without options. */
+static __always_inline enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
+						    const struct destination *d)
+{
+	const struct ethhdr eth = { .h_proto = ctx->protocol };
+	struct settings *s = get_settings();
+	const __be16 no_csum = 0;
+	__u32 at = d->tell_rest;
+	__u8 said[2] = { GREETING_ANSWER, 0 };
+
+	if (!s)
+		return DROP(NOT_CONFIGURED);
+	if (takes_whole_udp(s))
+		said[1] = ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP;
+	if (bpf_skb_store_bytes(ctx, 0, &eth, sizeof(eth), 0) < 0 ||
+	    swap_addresses(ctx, s, &d->remote) ||
+	    bpf_skb_store_bytes(ctx, at - sizeof(struct vxlan_header) - 2, &no_csum, sizeof(no_csum),
+				0) ||
+	    bpf_skb_store_bytes(ctx, at + offsetof(struct greeting, kind), said, sizeof(said), 0))
+		return DROP(ENCAP_FAILED);
+	w->reply = (struct packet){ .action = TCX_DROP };
+	w->reply_to = (struct destination){ .kind = TO_REMOTE, .is_whole = true, .is_reply = true };
+	return GO_ON;
+}
+
+#define QUOTE_V4 548 /* what makes it as long as every host takes at least: 576, 1280 */
+#define QUOTE_V6 1232
+#define ANSWER_MOST (ETH_HLEN + 40 + ICMP_LEN + QUOTE_V6)
+#define CSUM_CHUNK 512 /* of bpf_csum_diff() */
+
+/* Ethernet and IP header of the reply; `len` bytes follow. Returns where. */
+static __always_inline __u32 write_ip(struct scratch *w, __u8 protocol, __u32 len)
+{
+	__u8 *frame = w->bytes + FRAME_AT;
+	struct packet *r = &w->reply;
+	struct ipv6hdr *ip6 = (struct ipv6hdr *)(frame + ETH_HLEN);
+	struct iphdr *ip = (struct iphdr *)(frame + ETH_HLEN);
+
+	r->flow.protocol = protocol;
+	__builtin_memcpy(frame, &r->eth, ETH_HLEN);
+	if (!has_ipv4(r)) {
+		*(__be32 *)ip6 = bpf_htonl(6u << 28); /* version; no traffic class or flow label */
+		ip6->payload_len = bpf_htons(len);
+		ip6->nexthdr = protocol;
+		ip6->hop_limit = REPLY_TTL;
+		__builtin_memcpy(&ip6->saddr, &r->flow.source, sizeof(ip6->saddr));
+		__builtin_memcpy(&ip6->daddr, &r->flow.dest, sizeof(ip6->daddr));
+		r->l4_offset = ETH_HLEN + sizeof(*ip6);
+		return r->l4_offset;
+	}
+	__builtin_memset(ip, 0, sizeof(*ip));
+	ip->version = 4;
+	ip->ihl = 5;
+	ip->tot_len = bpf_htons(sizeof(*ip) + len);
+	ip->ttl = REPLY_TTL;
+	ip->protocol = protocol;
+	ip->saddr = v4_of(&r->flow.source);
+	ip->daddr = v4_of(&r->flow.dest);
+	ip->check = ~csum_ipv4_header(ip);
+	r->l4_offset = ETH_HLEN + sizeof(*ip);
+	return r->l4_offset;
+}
+
+/* Sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1). */
+static __always_inline __u32 pseudo_sum(struct packet *r, __u32 len)
+{
+	__u32 sum = bpf_htons(len) + bpf_htons(r->flow.protocol);
+
+	if (!has_ipv4(r))
+		return bpf_csum_diff(NULL, 0, r->flow.words, 2 * sizeof(struct addr), sum);
+	sum = bpf_csum_diff(NULL, 0, &r->flow.words[3], sizeof(__be32), sum);
+	return bpf_csum_diff(NULL, 0, &r->flow.words[7], sizeof(__be32), sum);
+}
+
+/* Goes on with a message, behind which there are zeros. */
+static __always_inline __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
+{
+	for (__u32 i = 0; i < 3; i++) {
+		__u32 n = len - i * CSUM_CHUNK;
+
+		if (len <= i * CSUM_CHUNK)
+			break;
+		if (n > CSUM_CHUNK)
+			n = CSUM_CHUNK;
+		n = (n + 3) & ~3u;
+		sum = bpf_csum_diff(NULL, 0, (void *)(message + i * CSUM_CHUNK), n, sum);
+	}
+	return sum;
+}
+
+/* ipv4: a constant in each call. Returns the length of the frame; 0: it failed. */
+static __always_inline __u32 write_error_of(struct __sk_buff *ctx, struct scratch *w,
+					    const struct packet *about, const struct destination *d,
+					    bool ipv4)
+{
+	const __u32 at = ETH_HLEN + (ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+	__u8 *message = w->bytes + FRAME_AT + at, *quote = message + ICMP_LEN;
+	struct icmp_header *h = (struct icmp_header *)message;
+	__u32 len = about->ip_len, most = ipv4 ? QUOTE_V4 : QUOTE_V6, sum;
+
+	KEEP_BOUNDS(len);
+	if (len > most)
+		len = most;
+	if (len < sizeof(struct iphdr) || bpf_skb_load_bytes(ctx, ETH_HLEN, quote, len) < 0)
+		return 0;
+	if (d->routed)
+		set_ttl(ipv4, quote, get_ttl(ipv4, quote) - d->routed);
+	for (int i = 0; i < 4; i++)
+		quote[len + i] = 0;
+	len += ICMP_LEN;
+	write_ip(w, ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6, len);
+	h->type = ipv4 ? d->tell >> 24 : d->tell >> 8;
+	h->code = ipv4 ? d->tell >> 16 : d->tell;
+	h->checksum = 0;
+	h->rest = bpf_htonl(d->tell_rest);
+	sum = message_sum(message, len, ipv4 ? 0 : pseudo_sum(&w->reply, len));
+	h->checksum = ~csum_fold(sum);
+	return at + len;
+}
+
+static __always_inline __u32 write_error(struct __sk_buff *ctx, struct scratch *w,
+					 const struct packet *about, const struct destination *d)
+{
+	return has_ipv4(about) ? write_error_of(ctx, w, about, d, true) :
+				 write_error_of(ctx, w, about, d, false);
+}
+
+/* The TCP header that a reset is about; false: it is not whole. */
+static __always_inline bool read_tcp_about(struct __sk_buff *ctx, const struct packet *about,
+					   struct tcp_header *tcp)
+{
+	return about->l4_offset + sizeof(*tcp) <= ETH_HLEN + about->ip_len &&
+	       bpf_skb_load_bytes(ctx, about->l4_offset, tcp, sizeof(*tcp)) == 0;
+}
+
+/* RFC 9293 section 3.10.7.1. */
+static __always_inline __u32 write_reset(struct scratch *w, const struct packet *about,
+					 const struct tcp_header *tcp)
+{
+	__u32 end = ETH_HLEN + about->ip_len, at = about->l4_offset + (tcp->offset >> 4) * 4;
+	__u32 len = (end > at ? end - at : 0) + !!(tcp->flags & TCP_SYN) + !!(tcp->flags & TCP_FIN);
+	struct tcp_header reset = { .source = tcp->dest, .dest = tcp->source, .offset = 5 << 4 };
+	__u32 sum;
+
+	if (tcp->flags & TCP_ACK) {
+		reset.flags = TCP_RST;
+		reset.seq = tcp->ack;
+	} else {
+		reset.flags = TCP_RST | TCP_ACK;
+		reset.ack = bpf_htonl(bpf_ntohl(tcp->seq) + len);
+	}
+	w->reply.flow.source_port = reset.source;
+	w->reply.flow.dest_port = reset.dest;
+	at = write_ip(w, IPPROTO_TCP, sizeof(reset));
+	sum = bpf_csum_diff(NULL, 0, (__be32 *)&reset, sizeof(reset),
+			    pseudo_sum(&w->reply, sizeof(reset)));
+	reset.checksum = ~csum_fold(sum);
+	if (has_ipv4(about))
+		__builtin_memcpy(w->bytes + FRAME_AT + ETH_HLEN + sizeof(struct iphdr), &reset,
+				 sizeof(reset));
+	else
+		__builtin_memcpy(w->bytes + FRAME_AT + ETH_HLEN + sizeof(struct ipv6hdr), &reset,
+				 sizeof(reset));
+	return at + sizeof(reset);
+}
