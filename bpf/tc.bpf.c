@@ -198,14 +198,17 @@ static __always_inline struct scratch *begin(struct __sk_buff *ctx, enum hook ho
 
 	if (!w)
 		return NULL;
-	w->packet = (struct packet){
-		.hook = hook,
-		.len = ctx->len,
-		.segments = segments ? segments : 1,
-		.action = TCX_DROP,
-		.in_tag = read_tag(ctx),
-	};
-	w->destination = (struct destination){};
+	if (test_mode) { /* what is not cleared, nobody must read */
+		__builtin_memset(&w->packet, 0xa5, sizeof(w->packet));
+		__builtin_memset(&w->destination, 0xa5, sizeof(w->destination));
+	}
+	__builtin_memset(&w->packet, 0, offsetof(struct packet, eth));
+	__builtin_memset(&w->destination, 0, offsetof(struct destination, translation.addr));
+	w->packet.hook = hook;
+	w->packet.len = ctx->len;
+	w->packet.segments = segments ? segments : 1;
+	w->packet.in_tag = read_tag(ctx);
+	w->packet.action = TCX_DROP;
 	capture_entered(ctx, &w->packet);
 	return w;
 }

@@ -75,7 +75,7 @@ static __always_inline void fill_outer(struct outer *o, const struct settings *s
 	__u32 ip_len = r->header_len - ETH_HLEN + tag_len(d) + p->len;
 	__u8 tos = outer_tos(s, p);
 
-	__builtin_memcpy(o->bytes, r->header, MAX_TEMPLATE);
+	copy_words(o->bytes, r->header, MAX_TEMPLATE);
 	*(__be16 *)(o->bytes + 12) = outer_ethertype(s);
 	if (s->family == 4) {
 		o->bytes[ETH_HLEN + 1] = tos;
@@ -116,7 +116,7 @@ static __always_inline void fill_inner(__u8 *at, const struct destination *d)
 	struct tagged_header tagged;
 
 	if (!d->tag.proto) {
-		__builtin_memcpy(at, &d->eth, ETH_HLEN);
+		copy_words(at, &d->eth, ETH_HLEN);
 		return;
 	}
 	__builtin_memcpy(tagged.addresses, &d->eth, sizeof(tagged.addresses));
@@ -126,16 +126,17 @@ static __always_inline void fill_inner(__u8 *at, const struct destination *d)
 	__builtin_memcpy(at, &tagged, sizeof(tagged));
 }
 
-/* One hop less, of what was routed; the inner IP header begins at `at`. */
+/* The TTL of what was routed. The inner IP header begins at `at`; scratch.ip has it since route. */
 static __always_inline long store_ttl(struct __sk_buff *ctx, const struct packet *p, __u8 less,
 				      __u32 at)
 {
-	__u8 ip[IPV4_CHECKSUM + 2];
+	struct scratch *w = get_scratch();
 
-	if (bpf_skb_load_bytes(ctx, at, ip, sizeof(ip)) < 0)
+	if (!w)
 		return -1;
-	set_ttl(has_ipv4(p), ip, get_ttl(has_ipv4(p), ip) - less);
-	return bpf_skb_store_bytes(ctx, at, ip, sizeof(ip), has_ipv4(p) ? 0 : BPF_F_RECOMPUTE_CSUM);
+	set_ttl(has_ipv4(p), w->ip, get_ttl(has_ipv4(p), w->ip) - less);
+	return bpf_skb_store_bytes(ctx, at, w->ip, IPV4_CHECKSUM + 2,
+				   has_ipv4(p) ? 0 : BPF_F_RECOMPUTE_CSUM);
 }
 
 /* The outer header and the inner Ethernet header at once; behind them what a router changes. */

@@ -76,7 +76,7 @@ static __always_inline enum verdict write_echo_reply(struct __sk_buff *ctx, stru
 	h.checksum = csum_update(h.checksum, old, new);
 	/* The words that change and their checksum add up to what they did before. */
 	if (bpf_skb_store_bytes(ctx, p->l4_offset, &h, sizeof(h), 0) < 0 ||
-	    store_headers(ctx, &r->eth, w->ip) < 0)
+	    store_headers(ctx, w, &r->eth) < 0)
 		return DROP(ENCAP_FAILED);
 	return GO_ON;
 }

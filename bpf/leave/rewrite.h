@@ -233,7 +233,7 @@ static __always_inline enum verdict rewrite_error(struct __sk_buff *ctx, struct 
 }
 
 /*
- * A plain frame. What was translated is as it should be then, for nat writes before route and the firewall judge.
+ * A plain frame, whose IP header scratch.ip has since route or nat.
  * Global, so that the verifier checks it once and not for every way that leads here.
  */
 __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct destination *d)
@@ -244,8 +244,6 @@ __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct 
 
 	if (!p || !d || !w || !t)
 		return DROP(NOT_CONFIGURED);
-	if (read_ip(ctx, w, p) < 0)
-		return DROP(INNER_IP_HEADER);
 	if (d->translation.end && d->translation.is_error)
 		result = rewrite_error(ctx, w, p, &d->translation, &t->quoted);
 	else if (d->translation.end)
@@ -255,5 +253,5 @@ __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct 
 	d->translation.end = TRANSLATE_NOTHING;
 	if (d->routed)
 		set_ttl(has_ipv4(p), w->ip, get_ttl(has_ipv4(p), w->ip) - d->routed);
-	return store_headers(ctx, &d->eth, w->ip) < 0 ? DROP(ENCAP_FAILED) : GO_ON;
+	return store_headers(ctx, w, &d->eth) < 0 ? DROP(ENCAP_FAILED) : GO_ON;
 }

@@ -17,6 +17,15 @@
 #define KEEP_BOUNDS(value) asm volatile("" : "+r"(value))
 
 /*
+ * A copy in words, `len` a constant. The compiler copies byte by byte what it does not know to be aligned; the machines
+ * we run on need no alignment. Not from or to the stack, where the verifier wants it.
+ */
+static __always_inline void copy_words(void *to, const void *from, __u32 len)
+{
+	__builtin_memcpy(__builtin_assume_aligned(to, 8), __builtin_assume_aligned(from, 8), len);
+}
+
+/*
  * Bytes of the packet, `len` a constant; negative: it is shorter. Headers are nearly always in the linear part,
  * where reading them is free of the helper's call and its copy.
  */
@@ -31,7 +40,7 @@ static __always_inline long load_bytes(struct __sk_buff *ctx, __u32 at, void *to
 		from += at;
 		KEEP_BOUNDS(from);
 		if (from + len <= end) {
-			__builtin_memcpy(to, from, len);
+			__builtin_memcpy(to, __builtin_assume_aligned(from, 8), len);
 			return 0;
 		}
 	}

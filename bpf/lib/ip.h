@@ -68,17 +68,21 @@ static __always_inline long read_ip(struct __sk_buff *ctx, struct scratch *w, co
 }
 
 /*
- * Writes an IP header and the Ethernet header before it. skb->csum does not cover the Ethernet header, and the
- * sum over an IPv4 header is the same before and after; only IPv6 changes it.
+ * Writes scratch.ip and the Ethernet header before it. skb->csum does not cover the Ethernet header, and the sum over
+ * an IPv4 header is the same before and after; only IPv6 changes it.
  */
-static __always_inline long store_headers(struct __sk_buff *ctx, const struct ethhdr *eth,
-					  const __u8 *ip)
+static __always_inline long store_headers(struct __sk_buff *ctx, struct scratch *w,
+					  const struct ethhdr *eth)
 {
-	if (bpf_skb_store_bytes(ctx, 0, eth, ETH_HLEN, 0) < 0)
-		return -1;
+	const __u32 ipv4_len = ETH_HLEN + sizeof(struct iphdr);
+
+	copy_words(&w->eth, eth, ETH_HLEN);
 	if (eth->h_proto == ETHERTYPE_IPV4)
-		return bpf_skb_store_bytes(ctx, ETH_HLEN, ip, sizeof(struct iphdr), 0);
-	return bpf_skb_store_bytes(ctx, ETH_HLEN, ip, sizeof(struct ipv6hdr), BPF_F_RECOMPUTE_CSUM);
+		return bpf_skb_store_bytes(ctx, 0, &w->eth, ipv4_len, 0);
+	if (bpf_skb_store_bytes(ctx, 0, &w->eth, ETH_HLEN, 0) < 0)
+		return -1;
+	return bpf_skb_store_bytes(ctx, ETH_HLEN, w->ip, sizeof(struct ipv6hdr),
+				   BPF_F_RECOMPUTE_CSUM);
 }
 
 /* A checksum over a word that changes (RFC 1624); whatever was wrong with it stays wrong. */

@@ -65,11 +65,13 @@ static long try_rule(__u32 number, void *context)
 }
 
 /* The first rule of the router that is for tracking.key, in scratch.rule. */
-static __always_inline bool find_nat_rule(const struct router *r, __u32 router,
-					  enum nat_search search)
+static __always_inline bool find_nat_rule(__u32 router, enum nat_search search)
 {
+	struct router *r = bpf_map_lookup_elem(&routers, &router);
 	struct nat_walk walk = { .router = router, .search = search };
 
+	if (!r)
+		return false;
 	if (r->flags & ROUTER_NAT_ODD)
 		walk.router |= NAT_RULES_ODD;
 	bpf_loop(r->nat_rules, try_rule, &walk, 0);

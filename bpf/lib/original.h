@@ -45,5 +45,6 @@ __noinline int restore_original(struct __sk_buff *ctx, struct packet *p)
 	if (len && bpf_skb_store_bytes(ctx, p->l4_offset, o->l4, len, BPF_F_RECOMPUTE_CSUM) < 0)
 		return -1;
 	p->flow = o->flow;
-	return store_headers(ctx, &p->eth, o->ip);
+	__builtin_memcpy(w->ip, o->ip, sizeof(w->ip));
+	return store_headers(ctx, w, &p->eth);
 }

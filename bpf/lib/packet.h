@@ -51,12 +51,17 @@ enum fragment {
 	LATER_FRAGMENT = 2, /* of IPv4 */
 };
 
-/* An Ethernet frame as it came: the packet itself from a port, the inner one of a tunnel. By who writes it. */
+/*
+ * An Ethernet frame as it came: the packet itself from a port, the inner one of a tunnel. By who writes it; parse
+ * writes all of its part, which nobody clears before.
+ */
 struct packet {
 	/* the hook */
 	__u8 hook;         /* enum hook */
 	__u8 captured;     /* somebody looks: the packet as it came is in the event buffer */
 	struct tag in_tag; /* beside the bytes */
+	__u32 len;         /* of the packet; since parse of the frame without its tag */
+	__u32 segments;
 
 	/* port, vtep_check and tunnel, vlan_in, leg_in */
 	struct port_id source; /* the device it came by; from the underlay 0 */
@@ -65,32 +70,28 @@ struct packet {
 	__u32 switch_id;
 	__u16 source_key;         /* logical port it came from; 0: unknown */
 	__u16 tunnel_source_port; /* of the tunnel packet it came in, as on the wire */
-
-	/* parse */
-	struct ethhdr eth;
+	__u32 offset;             /* of the frame in the skb; a tag in the bytes lies before it */
 	struct tag
 		tag; /* a guest's, that goes with the frame; beside the bytes only at the hook's end */
-	__u32 offset;      /* of the frame in the skb; a tag in the bytes lies before it */
-	__u32 len;         /* of the frame without its tag; of a super-packet, all of it */
-	__u32 segment_len; /* longest frame once segmented */
-	__u32 gso_size;
-	__u32 segments;
-	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
-	__u32 l4_offset; /* in the frame; 0: no IP */
-	__u8 tos;        /* DSCP and ECN of the inner header */
-	__u8 fragment;   /* enum fragment */
-	union flow flow;
-	__u32 flow_hash;
 
-	/* ecn */
-	__u8 ecn; /* what the inner ECN becomes on decap */
-
-	/* nat */
+	/* ecn, nat */
+	__u8 ecn;        /* what the inner ECN becomes on decap */
 	__u8 translated; /* on its way in from the leg; scratch.original has it as it came */
 
 	/* leave */
 	__u32 wrapped; /* bytes of the unmarker's header before the frame */
 	int action;    /* what the hook returns */
+
+	/* parse */
+	struct ethhdr eth __attribute__((aligned(8)));
+	__u8 tos;          /* DSCP and ECN of the inner header */
+	__u8 fragment;     /* enum fragment */
+	__u32 segment_len; /* longest frame once segmented */
+	__u32 gso_size;
+	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
+	__u32 l4_offset; /* in the frame; 0: no IP */
+	__u32 flow_hash; /* of what follows */
+	union flow flow __attribute__((aligned(8)));
 };
 
 /* Where a packet goes. */
@@ -115,48 +116,45 @@ enum translated_end {
 
 /* What nat gives a packet instead of its source or destination. */
 struct translation {
-	struct addr addr;
-	__be16 port;   /* or ICMP identifier */
 	__u8 end;      /* enum translated_end */
 	__u8 is_error; /* an ICMP error: also what it quotes */
+	__be16 port;   /* or ICMP identifier */
+	struct addr addr;
 };
 
 /*
  * What was decided about a packet: where it goes, and what is written anew on the way. Apart from how that is done
- * (leave/), so that what was decided for one packet of a flow is right for the next.
+ * (leave/), so that what was decided for one packet of a flow is right for the next. Cleared up to translation.addr;
+ * who says where to writes the rest.
  */
 struct destination {
-	__u8 kind; /* enum destination_kind */
-
 	/* where it goes */
-	__u8 is_peer;            /* TO_PORT: straight into the other namespace, unless it has a tag */
-	__u8 takes_no_mark;      /* TO_PORT, TO_LEG: the device segments what has a tunnel's mark */
-	__u8 for_router;         /* TO_REMOTE: for a router there */
-	__u8 is_whole;           /* TO_REMOTE: it has its outer header already */
-	__u8 translates;         /* TO_LEG: the router has nat rules */
-	__u8 is_reply;           /* counts nowhere */
-	__u8 route_kind;         /* TO_LEG: enum route_kind */
-	__u16 dest_key;          /* logical port it goes to; 0: unknown, or several */
+	__u8 kind;          /* enum destination_kind */
+	__u8 is_peer;       /* TO_PORT: straight into the other namespace, unless it has a tag */
+	__u8 takes_no_mark; /* TO_PORT, TO_LEG: the device segments what has a tunnel's mark */
+	__u8 for_router;    /* TO_REMOTE: for a router there */
+	__u8 is_whole;      /* TO_REMOTE: it has its outer header already */
+	__u8 translates;    /* TO_LEG: the router has nat rules */
+	__u8 is_reply;      /* counts nowhere */
+	__u8 routed;        /* by so many routers: its TTL is that much less */
+	__u16 dest_key;     /* logical port it goes to; 0: unknown, or several */
+	__u16 source_key;   /* as what it goes there: from this port, */
+	__u32 switch_id;    /* in this switch */
+	__u32 router;       /* TO_ROUTER; else the last router it came to; 0: none */
+	__u32 router_in;    /* on this switch; SWITCH_ID_LEG: by the leg */
+	__u32 tell;         /* what its sender is told: enum tell */
+	__u32 tell_rest;    /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES: where the greeting is */
+	struct translation translation;
+
 	struct port_id port;     /* TO_PORT; TO_LEG: the device */
 	__u32 counters;          /* of that port */
 	struct addr remote;      /* TO_REMOTE: its VTEP; TO_LEG: the next hop */
-	struct next_hop_key hop; /* TO_LEG: which of a route's next hops that is */
-	__u32 router;            /* TO_ROUTER; else the last router it came to; 0: none */
-	__u32 router_in;         /* on this switch; SWITCH_ID_LEG: by the leg */
-
-	/* as what it goes there */
-	__u8 routed; /* by so many routers: its TTL is that much less */
-	__u16 source_key;
-	__u32 switch_id;
-	struct ethhdr eth;
+	struct next_hop_key hop; /* TO_LEG: which of a route's next hops that is, */
+	__u32 route_kind;        /* enum route_kind */
+	struct ethhdr eth __attribute__((aligned(8)));
 	struct tag tag;
-	struct translation translation;
-
-	/* what its sender is told (enum tell, reply.h); 0: nothing */
-	__u32 tell;
-	__u32 tell_rest;    /* bytes 4 to 8 of an ICMP error */
 	struct mac owner;   /* TELL_OWNER: whose address it is, */
-	__u16 owner_routes; /* and whether that is a router; TELL_ABILITIES: of whose greeting */
+	__u16 owner_routes; /* and whether that is a router */
 };
 
 /* An outer header being written, with the inner Ethernet header behind it. */
@@ -185,11 +183,13 @@ struct scratch {
 	struct destination destination; /* and what is decided about it */
 	struct original original;
 	struct outer outer;
-	__u32 members;                 /* of a flooded packet: length of its flood list, */
-	__u32 first_remote;            /* where the remotes begin in it, */
-	__u32 room;                    /* made for the outer header of its copies; 0: none yet, */
-	enum verdict dropped;          /* reason of a copy that could not be sent */
-	__u8 ip[40];                   /* IP header being read or written */
+	__u32 members;        /* of a flooded packet: length of its flood list, */
+	__u32 first_remote;   /* where the remotes begin in it, */
+	__u32 room;           /* made for the outer header of its copies; 0: none yet, */
+	enum verdict dropped; /* reason of a copy that could not be sent */
+	__u16 pad;
+	struct ethhdr eth;             /* headers being read or written: Ethernet, */
+	__u8 ip[40];                   /* and IP behind it */
 	struct route_key route;        /* what routes is asked for, */
 	struct next_hop next;          /* where a router sends the packet, */
 	struct next_hop_key next_key;  /* and which of a route's next hops that is */

@@ -126,12 +126,8 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	struct scratch *w = get_scratch();
 	enum verdict result;
 	struct connection *c;
-	struct router *r;
 
 	if (!p || !d || !t || !w)
-		return DROP(NOT_CONFIGURED);
-	r = bpf_map_lookup_elem(&routers, &d->router);
-	if (!r)
 		return DROP(NOT_CONFIGURED);
 	result = track(ctx, p, t, d->router, false);
 	if (result != GO_ON)
@@ -145,14 +141,14 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		}
 	}
 	if (is_loose(&t->l4))
-		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
+		return find_nat_rule(d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
 	c = join_connection(t, false);
 	if (c) {
 		d->translation.addr = c->outside;
 		d->translation.port = c->outside_port;
 		result = follow_connection(t, c, false);
 	} else {
-		if (!find_nat_rule(r, d->router, NAT_OUT))
+		if (!find_nat_rule(d->router, NAT_OUT))
 			return GO_ON;
 		result = choose_outside(w, t, p, &d->translation);
 		if (result == GO_ON)
@@ -238,7 +234,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 		d->translation.port = t->key.local_port;
 		result = follow_connection(t, c, true);
 	} else {
-		if (!find_nat_rule(r, d->router, NAT_IN))
+		if (!find_nat_rule(d->router, NAT_IN))
 			return GO_ON;
 		result = begin_from_leg(w, t, &d->translation);
 	}

@@ -19,8 +19,7 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
 	if (p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP &&
 	    p->flow.protocol != IPPROTO_SCTP)
 		return;
-	if (load_bytes(ctx, at, &p->flow.source_port, sizeof(__u32)) < 0)
-		p->flow.source_port = p->flow.dest_port = 0;
+	load_bytes(ctx, at, &p->flow.source_port, sizeof(__u32));
 	if (!p->gso_size)
 		return;
 	if (p->flow.protocol == IPPROTO_TCP) {
@@ -58,8 +57,11 @@ static __always_inline enum verdict parse_ipv4(struct __sk_buff *ctx, struct pac
 	if (is_coalesced_batch(p, total_len + ETH_HLEN))
 		return DROP(GSO_UNSUPPORTED);
 
-	p->flow.source = mapped_v4(ip.saddr);
-	p->flow.dest = mapped_v4(ip.daddr);
+	/* In words, as they are read: the two addresses as ::ffff:a.b.c.d. */
+	p->flow.words[0] = p->flow.words[1] = p->flow.words[4] = p->flow.words[5] = 0;
+	p->flow.words[2] = p->flow.words[6] = bpf_htonl(0xffff);
+	p->flow.words[3] = ip.saddr;
+	p->flow.words[7] = ip.daddr;
 	p->flow.protocol = ip.protocol;
 	p->tos = ip.tos;
 	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET))
@@ -204,11 +206,14 @@ static __always_inline enum verdict parse(struct __sk_buff *ctx, struct packet *
 	if (is_reserved_group(p->eth.h_dest))
 		return DROP(RESERVED_GROUP);
 
+	p->tos = p->fragment = p->l4_offset = 0;
+	p->flow.source_port = p->flow.dest_port = 0;
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
 		result = parse_ipv4(ctx, p);
 	} else if (p->eth.h_proto == ETHERTYPE_IPV6) {
 		result = parse_ipv6(ctx, p);
 	} else {
+		p->flow = (union flow){};
 		__builtin_memcpy(&p->flow, &p->eth, ETH_HLEN);
 	}
 	if (p->gso_size && p->len > p->segment_len && p->segment_len > p->gso_size) {
