@@ -21,6 +21,8 @@ NUMBER = re.compile(r"(?<![\w.\"])(0x[0-9a-fA-F]+|\d+)(u|ull)?(?=[^\w.\"]|$)")
 
 #: Who asks a function that says how it went looks at the sign, or whether it is 0.
 RETURN = re.compile(r"\breturn (-?\d+);")
+#: A stage's, that the packet goes on: to the opposite.
+GO_ON = re.compile(r"\breturn (GO_ON);")
 #: Flags of a helper, and what fills a structure up: no test run sees either.
 UNSEEN = re.compile(r"\bbpf_\w+\([^;]*, (0)\)|\bpad = (0);")
 
@@ -84,6 +86,8 @@ def changes(line):
                 yield match.start(), match.end(), ""
     if (match := CONDITION.search(line)) and balanced(match["condition"]):
         yield match.start("condition"), match.end("condition"), f"!({match['condition']})"
+    if match := GO_ON.search(line):
+        yield match.start(1), match.end(1), "DROP(NOT_CONFIGURED)"
     if match := RETURN.search(line):
         yield match.start(1), match.end(1), "-1" if match[1] == "0" else "0"
         return
