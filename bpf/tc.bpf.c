@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The programs of the data path, each a tcx ingress hook: every stage in the order in which a packet meets it, and
- * the one place that turns what they say into a counted verdict. docs/semantics.md says what each stage means.
+ * The programs of the data path, each a tcx ingress hook: every stage in the order in which a packet meets it, and the
+ * one place that turns what they say into a counted verdict. docs/semantics.md says what each stage means.
  *
  * A stage looks at the packet and decides (bpf/stage/); leave() carries out what was decided (bpf/leave/).
  */
@@ -82,9 +82,8 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 }
 
 /* Out of a tunnel: the switch, and where the frame begins. */
-static __always_inline enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *s,
-						  struct packet *p, struct destination *d,
-						  struct outer_view *o, struct lswitch **sw)
+INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+				  struct destination *d, struct outer_view *o, struct lswitch **sw)
 {
 	enum verdict result;
 
@@ -134,8 +133,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 }
 
 /* What nat gives a packet from the leg, route and the firewall see already. */
-static __always_inline enum verdict translate_now(struct __sk_buff *ctx, struct packet *p,
-						  struct destination *d)
+INLINE enum verdict translate_now(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	struct scratch *w = get_scratch();
 
@@ -191,7 +189,7 @@ __noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, s
 }
 
 /* The packet of the hook, and its destination: not on the stack, which all stages share. NULL never happens. */
-static __always_inline struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
+INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 {
 	struct scratch *w = get_scratch();
 	__u32 segments = gso_segs_of(ctx);
@@ -214,7 +212,7 @@ static __always_inline struct scratch *begin(struct __sk_buff *ctx, enum hook ho
 }
 
 /* Counts for the port, or the remote, that the packet came from. */
-static __always_inline void count_source(const struct packet *p, bool dropped)
+INLINE void count_source(const struct packet *p, bool dropped)
 {
 	if (p->source_counters && dropped)
 		count_port(p, p->source_counters, PORT_DROPPED);
@@ -223,7 +221,7 @@ static __always_inline void count_source(const struct packet *p, bool dropped)
 }
 
 /* The sender is told why its packet went no further, or gets its answer. */
-static __always_inline int tell(struct __sk_buff *ctx, struct scratch *w, int action)
+INLINE int tell(struct __sk_buff *ctx, struct scratch *w, int action)
 {
 	if (reply(ctx, &w->packet, &w->destination) != GO_ON)
 		return action;
@@ -232,8 +230,7 @@ static __always_inline int tell(struct __sk_buff *ctx, struct scratch *w, int ac
 }
 
 /* Every packet's end: its verdict is counted here, once. */
-static __always_inline int conclude(struct __sk_buff *ctx, struct scratch *w, enum verdict result,
-				    int action)
+INLINE int conclude(struct __sk_buff *ctx, struct scratch *w, enum verdict result, int action)
 {
 	count_verdict(&w->packet, result);
 	report_verdict(result);
@@ -243,10 +240,10 @@ static __always_inline int conclude(struct __sk_buff *ctx, struct scratch *w, en
 }
 
 /*
- * result: what the stages say of where it came from. Routers follow, and the port that gets the frame; what was decided
- * is carried out, and the sender told what it is to be told.
+ * result: what the stages say of where it came from. Routers follow, and the port that gets the frame; what was
+ * decided is carried out, and the sender told what it is to be told.
  */
-static __always_inline int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
+INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 {
 	struct destination *d = &w->destination;
 	struct packet *p = &w->packet;

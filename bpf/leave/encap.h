@@ -6,11 +6,11 @@
  *   | Eth | outer IP UDP tunnel | inner Eth | …   | Eth outer IP UDP tunnel | inner Eth | …
  *     kept  <---- header_len bytes ------->         <---- header_len ----->   kept
  *
- * adjust_room (net/core/filter.c, bpf_skb_net_grow) tells the kernel where the inner headers are, so
- * that a super-packet can be segmented later. It refuses frames that are neither IPv4 nor IPv6, and
- * packets already marked as encapsulated (-EALREADY): what a guest forwards after our decap keeps that
- * mark and its inner header offsets, which are still right, so change_head serves; what a guest put
- * into a tunnel of its own (over UDP or not) has to be segmented first.
+ * adjust_room (net/core/filter.c, bpf_skb_net_grow) tells the kernel where the inner headers are, so that a
+ * super-packet can be segmented later. It refuses frames that are neither IPv4 nor IPv6, and packets already marked as
+ * encapsulated (-EALREADY): what a guest forwards after our decap keeps that mark and its inner header offsets, which
+ * are still right, so change_head serves; what a guest put into a tunnel of its own (over UDP or not) has to be
+ * segmented first.
  */
 #pragma once
 
@@ -31,12 +31,12 @@
 #define ENCAP_FLAGS ENCAP_FLAGS_L2(ETH_HLEN)
 #define ENCAP_FLAGS_TAGGED ENCAP_FLAGS_L2(ETH_HLEN + VLAN_HLEN)
 
-static __always_inline __u16 outer_ethertype(const struct settings *s)
+INLINE __u16 outer_ethertype(const struct settings *s)
 {
 	return s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
 }
 
-static __always_inline __be16 source_port(const struct settings *s, const struct packet *p)
+INLINE __be16 source_port(const struct settings *s, const struct packet *p)
 {
 	__u32 span = s->source_port_max - s->source_port_min + 1;
 
@@ -44,7 +44,7 @@ static __always_inline __be16 source_port(const struct settings *s, const struct
 }
 
 /* ECN as inside (RFC 6040, normal mode), DSCP too where it is copied (RFC 2983). */
-static __always_inline __u8 outer_tos(const struct settings *s, const struct packet *p)
+INLINE __u8 outer_tos(const struct settings *s, const struct packet *p)
 {
 	__u8 dscp = s->copy_dscp ? p->tos & ~ECN_MASK : s->dscp << 2;
 
@@ -52,8 +52,8 @@ static __always_inline __u8 outer_tos(const struct settings *s, const struct pac
 }
 
 /* UDP and tunnel header, behind an IP header that ends at `udp`, a constant in each call. */
-static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, const struct packet *p,
-					const struct destination *d, __u32 udp_len, __u32 dest_key)
+INLINE void fill_tunnel(__u8 *udp, const struct settings *s, const struct packet *p,
+			const struct destination *d, __u32 udp_len, __u32 dest_key)
 {
 	*(__be16 *)udp = source_port(s, p);
 	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
@@ -68,9 +68,8 @@ static __always_inline void fill_tunnel(__u8 *udp, const struct settings *s, con
 }
 
 /* The outer header of this packet from the template of the remote: length, checksum, port, VNI, keys. */
-static __always_inline void fill_outer(struct outer *o, const struct settings *s,
-				       const struct remote *r, const struct packet *p,
-				       const struct destination *d, __u32 dest_key)
+INLINE void fill_outer(struct outer *o, const struct settings *s, const struct remote *r,
+		       const struct packet *p, const struct destination *d, __u32 dest_key)
 {
 	__u32 ip_len = r->header_len - ETH_HLEN + tag_len(d) + p->len;
 	__u8 tos = outer_tos(s, p);
@@ -91,8 +90,7 @@ static __always_inline void fill_outer(struct outer *o, const struct settings *s
 	}
 }
 
-static __always_inline enum verdict store_outer(struct __sk_buff *ctx, const struct outer *o,
-						__u32 len)
+INLINE enum verdict store_outer(struct __sk_buff *ctx, const struct outer *o, __u32 len)
 {
 	KEEP_BOUNDS(len);
 	if (len < ETH_HLEN)
@@ -103,32 +101,19 @@ static __always_inline enum verdict store_outer(struct __sk_buff *ctx, const str
 	return bpf_skb_store_bytes(ctx, 0, o->bytes, len, 0) < 0 ? DROP(ENCAP_FAILED) : GO_ON;
 }
 
-struct tagged_header {
-	__u8 addresses[2 * ETH_ALEN];
-	__be16 tag_type;
-	__be16 tci;
-	__be16 ethertype;
-};
-
 /* The inner Ethernet header, with the tag of a transparent switch in it. */
-static __always_inline void fill_inner(__u8 *at, const struct destination *d)
+INLINE void fill_inner(__u8 *at, const struct destination *d)
 {
-	struct tagged_header tagged;
-
-	if (!d->tag.proto) {
-		copy_words(at, &d->eth, ETH_HLEN);
+	copy_words(at, &d->eth, ETH_HLEN);
+	if (!d->tag.proto)
 		return;
-	}
-	__builtin_memcpy(tagged.addresses, &d->eth, sizeof(tagged.addresses));
-	tagged.tag_type = d->tag.proto;
-	tagged.tci = bpf_htons(d->tag.tci);
-	tagged.ethertype = d->eth.h_proto;
-	__builtin_memcpy(at, &tagged, sizeof(tagged));
+	*(__be16 *)(at + 12) = d->tag.proto;
+	*(__be16 *)(at + 14) = bpf_htons(d->tag.tci);
+	*(__be16 *)(at + 16) = d->eth.h_proto;
 }
 
 /* The TTL of what was routed. The inner IP header begins at `at`; scratch.ip has it since route. */
-static __always_inline long store_ttl(struct __sk_buff *ctx, const struct packet *p, __u8 less,
-				      __u32 at)
+INLINE long store_ttl(struct __sk_buff *ctx, const struct packet *p, __u8 less, __u32 at)
 {
 	struct scratch *w = get_scratch();
 
@@ -140,9 +125,8 @@ static __always_inline long store_ttl(struct __sk_buff *ctx, const struct packet
 }
 
 /* The outer header and the inner Ethernet header at once; behind them what a router changes. */
-static __always_inline enum verdict store_both(struct __sk_buff *ctx, struct outer *o,
-					       const struct packet *p, const struct destination *d,
-					       __u32 len)
+INLINE enum verdict store_both(struct __sk_buff *ctx, struct outer *o, const struct packet *p,
+			       const struct destination *d, __u32 len)
 {
 	enum verdict result;
 
@@ -156,16 +140,16 @@ static __always_inline enum verdict store_both(struct __sk_buff *ctx, struct out
 }
 
 /* The kernel fills in the outer Ethernet header, and queues while it resolves the next hop. */
-static __always_inline enum verdict send_by_neighbour(const struct settings *s, struct packet *p)
+INLINE enum verdict send_by_neighbour(const struct settings *s, struct packet *p)
 {
 	report_device(s->uplink_ifindex);
 	p->action = bpf_redirect_neigh(s->uplink_ifindex, NULL, 0, 0);
 	return VERDICT_ENCAP;
 }
 
-static __always_inline enum verdict encap_by_head(struct __sk_buff *ctx, const struct settings *s,
-						  const struct remote *r, struct packet *p,
-						  const struct destination *d)
+INLINE enum verdict encap_by_head(struct __sk_buff *ctx, const struct settings *s,
+				  const struct remote *r, struct packet *p,
+				  const struct destination *d)
 {
 	bool same_family = ctx->protocol == outer_ethertype(s);
 	struct scratch *w = get_scratch();
@@ -184,10 +168,10 @@ static __always_inline enum verdict encap_by_head(struct __sk_buff *ctx, const s
 }
 
 /*
- * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it said
- * so. One that came out of a tunnel has the mark already.
+ * The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it said so.
+ * One that came out of a tunnel has the mark already.
  */
-static __always_inline bool takes_whole_udp_of(const struct packet *p, const struct destination *d)
+INLINE bool takes_whole_udp_of(const struct packet *p, const struct destination *d)
 {
 	__u32 needed = d->for_router ? ABILITY_ROUTES_WHOLE_UDP : ABILITY_WHOLE_UDP;
 	__u32 *said = bpf_map_lookup_elem(&abilities, &d->remote);
@@ -195,9 +179,8 @@ static __always_inline bool takes_whole_udp_of(const struct packet *p, const str
 	return said && *said & needed && d->dest_key && !d->tag.proto && is_plain_l4(p) && !p->offset;
 }
 
-static __always_inline enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s,
-					     const struct remote *r, struct packet *p,
-					     struct destination *d)
+INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, const struct remote *r,
+			     struct packet *p, struct destination *d)
 {
 	__u32 overhead = r->header_len - ETH_HLEN + tag_len(d);
 	struct scratch *w = get_scratch();
@@ -235,8 +218,8 @@ static __always_inline enum verdict encap_to(struct __sk_buff *ctx, const struct
 }
 
 /* To d->remote. */
-static __always_inline enum verdict encap(struct __sk_buff *ctx, const struct settings *s,
-					  struct packet *p, struct destination *d)
+INLINE enum verdict encap(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+			  struct destination *d)
 {
 	enum verdict result = DROP(UNKNOWN_REMOTE);
 	struct remote *r;

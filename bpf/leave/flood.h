@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flooded frames: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each
- * local port of the switch but the source, then one for each remote that has ports of it (ingress
- * replication): room for the outer header is made once, and again where headers become longer, in
- * whose order the remotes are; the header is rewritten for each. Part of leave.
+ * Flooded frames: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each local port of
+ * the switch but the source, then one for each remote that has ports of it (ingress replication): room for the outer
+ * header is made once, and again where headers become longer, in whose order the remotes are; the header is rewritten
+ * for each. Part of leave.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "lib/outer.h"
 #include "vlan_out.h"
 
-static __always_inline struct flood_member *get_flood_member(__u32 switch_id, __u32 index)
+INLINE struct flood_member *get_flood_member(__u32 switch_id, __u32 index)
 {
 	struct flood_key key = { .switch_id = switch_id, .index = index };
 
@@ -20,11 +20,11 @@ static __always_inline struct flood_member *get_flood_member(__u32 switch_id, __
 }
 
 /*
- * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not
- * sent, and its sender not told.
+ * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not sent, and its
+ * sender not told.
  */
-static __always_inline void copy_to_port(struct __sk_buff *ctx, const struct packet *p,
-					 const struct destination *d, const struct port_id *id)
+INLINE void copy_to_port(struct __sk_buff *ctx, const struct packet *p, const struct destination *d,
+			 const struct port_id *id)
 {
 	struct tag tag = tag_at(d, id);
 	struct port *port;
@@ -60,8 +60,8 @@ __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 	return 1;
 }
 
-static __always_inline enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s,
-					       struct scratch *w, __u32 header_len)
+INLINE enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
+			       __u32 header_len)
 {
 	__u32 tag = tag_len(&w->destination);
 	__u32 more = header_len - w->room;
@@ -82,8 +82,8 @@ static __always_inline enum verdict flood_room(struct __sk_buff *ctx, const stru
 	return GO_ON;
 }
 
-static __always_inline enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings *s,
-						   struct scratch *w, const struct remote *r)
+INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
+				   const struct remote *r)
 {
 	enum verdict result = GO_ON;
 
@@ -142,7 +142,7 @@ static long flood_next_remote(__u32 index, struct flooding *f)
 }
 
 /* Copies for the ports of this host; says where the remotes begin. */
-static __always_inline void flood_ports(struct __sk_buff *ctx, struct scratch *w)
+INLINE void flood_ports(struct __sk_buff *ctx, struct scratch *w)
 {
 	struct flooding f = { .ctx = ctx, .first_remote = w->members };
 
@@ -164,8 +164,8 @@ __noinline enum verdict flood_remotes(struct __sk_buff *ctx)
 }
 
 /* The one copy of a switch on a VLAN for everybody behind the uplink. */
-static __always_inline enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
-					       const struct packet *p, const struct destination *d)
+INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
+			       const struct packet *p, const struct destination *d)
 {
 	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
@@ -178,8 +178,8 @@ static __always_inline enum verdict flood_vlan(struct __sk_buff *ctx, const stru
  * Of the hook's packet, which scratch has. From the underlay only ports of this host get a copy: the sender replicated
  * to every other host. The skb itself ends here: what travels are the copies.
  */
-static __always_inline enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s,
-						struct packet *p, const struct destination *d)
+INLINE enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+				const struct destination *d)
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
 	bool on_vlan = is_on_vlan(d->switch_id), to_uplink = !is_from_underlay(p);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A routed packet leaves by the gateway's leg, into the physical network; the kernel's neighbours write the
- * Ethernet header. Part of leave; its other end is stage leg_in.
+ * A routed packet leaves by the gateway's leg, into the physical network; the kernel's neighbours write the Ethernet
+ * header. Part of leave; its other end is stage leg_in.
  */
 #pragma once
 
 #include "rewrite.h"
 #include "unmarker.h"
 
-static __always_inline enum verdict send_by_leg(struct packet *p, const struct destination *d)
+INLINE enum verdict send_by_leg(struct packet *p, const struct destination *d)
 {
 	struct bpf_redir_neigh to = {};
 
@@ -24,8 +24,7 @@ static __always_inline enum verdict send_by_leg(struct packet *p, const struct d
 	return VERDICT_LEG_OUT;
 }
 
-static __always_inline enum verdict leg_out(struct __sk_buff *ctx, struct packet *p,
-					    struct destination *d)
+INLINE enum verdict leg_out(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	bool detours = p->offset && needs_unmarker(ctx, p, d->takes_no_mark);
 	struct leg_way way = { .kind = d->route_kind,

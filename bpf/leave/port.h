@@ -7,8 +7,7 @@
 #include "send.h"
 #include "unmarker.h"
 
-static __always_inline enum verdict hand_over(struct __sk_buff *ctx, struct packet *p,
-					      const struct destination *d)
+INLINE enum verdict hand_over(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
 {
 	struct tag tag = tag_at(d, &d->port);
 
@@ -17,15 +16,14 @@ static __always_inline enum verdict hand_over(struct __sk_buff *ctx, struct pack
 	return send_out(ctx, p, d->port.ifindex, tag) < 0 ? DROP(DECAP_FAILED) : VERDICT_TO_PORT;
 }
 
-static __always_inline __u32 how_to_port(const struct destination *d)
+INLINE __u32 how_to_port(const struct destination *d)
 {
 	bool to_peer = d->is_peer && !d->tag.proto && !d->port.vlan;
 
 	return check_of(&d->port) | (to_peer ? DETOUR_TO_PEER : 0);
 }
 
-static __always_inline enum verdict deliver(struct __sk_buff *ctx, struct packet *p,
-					    struct destination *d)
+INLINE enum verdict deliver(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	bool detours = p->offset && needs_unmarker(ctx, p, d->takes_no_mark);
 	enum verdict result = GO_ON;

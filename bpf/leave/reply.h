@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets (RFC 9293),
- * and what somebody asked for. Stages say what the sender is told (destination.tell); the skb becomes the answer
- * here, and leave() sends it as any other packet. It is about the packet as it came, before routers and nat.
- * reply_bytes.h writes it, reply_way.h finds its way.
+ * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets (RFC 9293), and
+ * what somebody asked for. Stages say what the sender is told (destination.tell); the skb becomes the answer here, and
+ * leave() sends it as any other packet. It is about the packet as it came, before routers and nat. reply_bytes.h
+ * writes it, reply_way.h finds its way.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 #define TCP_FLAGS 13 /* in its header */
 
 /* Nobody is told what was for many. */
-static __always_inline bool is_for_many(const struct packet *p)
+INLINE bool is_for_many(const struct packet *p)
 {
 	const __u8 *to = p->flow.dest.bytes;
 
@@ -30,14 +30,13 @@ static __always_inline bool is_for_many(const struct packet *p)
 }
 
 /* Whether a byte of the packet is there; then it is *byte. */
-static __always_inline bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at,
-				      __u8 *byte)
+INLINE bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at, __u8 *byte)
 {
 	return at < ETH_HLEN + p->ip_len && bpf_skb_load_bytes(ctx, at, byte, 1) == 0;
 }
 
 /* An ICMP error or redirect, a reset, a later fragment; or what may be one. */
-static __always_inline bool is_answer(struct __sk_buff *ctx, const struct packet *p)
+INLINE bool is_answer(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct ipv6_fragment fragment;
 	__u8 protocol = p->flow.protocol, byte;
@@ -65,8 +64,7 @@ static __always_inline bool is_answer(struct __sk_buff *ctx, const struct packet
 }
 
 /* Where an ICMP error of a router comes from: its first address on the way in. */
-static __always_inline bool router_address(const struct packet *p, const struct destination *d,
-					   struct addr *from)
+INLINE bool router_address(const struct packet *p, const struct destination *d, struct addr *from)
 {
 	struct router_interface_key key = { .router = d->router, .switch_id = d->router_in };
 	struct router_interface *interface;
@@ -89,10 +87,10 @@ static __always_inline bool router_address(const struct packet *p, const struct 
 /*
  * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
  * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
- * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether
- * it has one, and its sender is told nothing.
+ * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether it
+ * has one, and its sender is told nothing.
  */
-static __always_inline long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
+INLINE long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
 {
 	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
 	__u32 cut = ctx->len - least;
@@ -108,12 +106,11 @@ static __always_inline long resize_marked(struct __sk_buff *ctx, const struct pa
 }
 
 /* The frame of the answer takes the place of the skb's, and none of its offloads. */
-static __always_inline long replace_frame(struct __sk_buff *ctx, const struct packet *p,
-					  const __u8 *frame, __u32 len)
+INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const __u8 *frame, __u32 len)
 {
 	/*
-	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL)
-	 * ends only when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
+	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL) ends only
+	 * when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
 	 */
 	const __u32 cut = 256;
 
@@ -129,8 +126,8 @@ static __always_inline long replace_frame(struct __sk_buff *ctx, const struct pa
 }
 
 /* About a packet that was dropped, unless about such a packet nobody is told. */
-static __always_inline enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w,
-						  const struct packet *p, const struct destination *d)
+INLINE enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+				  const struct destination *d)
 {
 	struct tcp_header tcp = {};
 	struct addr from;

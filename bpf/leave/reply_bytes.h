@@ -9,7 +9,6 @@
 #pragma once
 
 #include "lib/detour.h"
-#include "lib/greeting.h"
 #include "lib/l4.h"
 #include "lib/neighbour.h"
 #include "lib/outer.h"
@@ -18,8 +17,7 @@
 #define REPLY_TTL 64
 
 /* The answer as a packet: from whom to whom. from: an address of the packet's family. */
-static __always_inline void begin_reply(struct packet *r, const struct packet *about,
-					const struct addr *from)
+INLINE void begin_reply(struct packet *r, const struct packet *about, const struct addr *from)
 {
 	*r = (struct packet){ .hook = about->hook,
 			      .segments = 1,
@@ -39,24 +37,18 @@ static __always_inline void begin_reply(struct packet *r, const struct packet *a
 #define ECHO_REPLY 0
 #define ECHO_REPLY_V6 129
 
-/* Addresses exchanged, TTL anew: scratch.ip. */
-static __always_inline void turn_ip(struct scratch *w, const struct packet *r)
+/* Both addresses of an IP header. */
+INLINE void put_addresses(__u8 *ip, const struct packet *r)
 {
-	struct ipv6hdr *ip6 = (struct ipv6hdr *)w->ip;
-	struct iphdr *ip = (struct iphdr *)w->ip;
-
-	set_ttl(has_ipv4(r), w->ip, REPLY_TTL);
 	if (has_ipv4(r)) {
-		ip->saddr = v4_of(&r->flow.source);
-		ip->daddr = v4_of(&r->flow.dest);
+		*(__be32 *)(ip + 12) = v4_of(&r->flow.source);
+		*(__be32 *)(ip + 16) = v4_of(&r->flow.dest);
 	} else {
-		__builtin_memcpy(&ip6->saddr, &r->flow.source, sizeof(ip6->saddr));
-		__builtin_memcpy(&ip6->daddr, &r->flow.dest, sizeof(ip6->daddr));
+		copy_words(ip + 8, &r->flow.source, 2 * sizeof(struct addr));
 	}
 }
 
-static __always_inline enum verdict write_echo_reply(struct __sk_buff *ctx, struct scratch *w,
-						     const struct packet *p)
+INLINE enum verdict write_echo_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
 {
 	struct packet *r = &w->reply;
 	struct icmp_header h;
@@ -69,7 +61,8 @@ static __always_inline enum verdict write_echo_reply(struct __sk_buff *ctx, stru
 	r->len = r->segment_len = p->len;
 	r->l4_offset = p->l4_offset;
 	r->flow.protocol = p->flow.protocol;
-	turn_ip(w, r);
+	set_ttl(has_ipv4(r), w->ip, REPLY_TTL);
+	put_addresses(w->ip, r);
 	old = *(__u16 *)&h;
 	h.type = has_ipv4(r) ? ECHO_REPLY : ECHO_REPLY_V6;
 	new = *(__u16 *)&h;
@@ -81,9 +74,8 @@ static __always_inline enum verdict write_echo_reply(struct __sk_buff *ctx, stru
 	return GO_ON;
 }
 
-static __always_inline enum verdict write_arp_reply(struct __sk_buff *ctx, struct scratch *w,
-						    const struct packet *p,
-						    const struct destination *d)
+INLINE enum verdict write_arp_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+				    const struct destination *d)
 {
 	struct arp_frame *f = (struct arp_frame *)(w->bytes + FRAME_AT);
 	struct packet *r = &w->reply;
@@ -111,7 +103,7 @@ static __always_inline enum verdict write_arp_reply(struct __sk_buff *ctx, struc
 }
 
 /* Checksum of an advertisement: pseudo header (RFC 8200 section 8.1) and message. */
-static __always_inline __sum16 nd_checksum(const struct nd_frame *f)
+INLINE __sum16 nd_checksum(const struct nd_frame *f)
 {
 	__u32 fixed = bpf_htons(sizeof(f->nd)) + bpf_htons(IPPROTO_ICMPV6);
 	const __u16 *words = (const void *)&f->ip.saddr; /* both addresses, then the message */
@@ -123,8 +115,7 @@ static __always_inline __sum16 nd_checksum(const struct nd_frame *f)
 }
 
 /* The advertisement, written over the solicitation. */
-static __always_inline void turn_nd(struct nd_frame *f, const struct packet *p,
-				    const struct destination *d)
+INLINE void turn_nd(struct nd_frame *f, const struct packet *p, const struct destination *d)
 {
 	const __u32 *asker = f->ip.saddr.in6_u.u6_addr32;
 	bool duplicate_detection = !(asker[0] | asker[1] | asker[2] | asker[3]);
@@ -151,7 +142,7 @@ static __always_inline void turn_nd(struct nd_frame *f, const struct packet *p,
 }
 
 /* change_tail refuses what came out of a tunnel over a virtual wire; every byte is written anew anyway. */
-static __always_inline long resize_to_nd(struct __sk_buff *ctx)
+INLINE long resize_to_nd(struct __sk_buff *ctx)
 {
 	const int len = sizeof(struct nd_frame);
 
@@ -160,9 +151,8 @@ static __always_inline long resize_to_nd(struct __sk_buff *ctx)
 	return bpf_skb_adjust_room(ctx, len - (int)ctx->len, BPF_ADJ_ROOM_MAC, 0);
 }
 
-static __always_inline enum verdict write_advertisement(struct __sk_buff *ctx, struct scratch *w,
-							const struct packet *p,
-							const struct destination *d)
+INLINE enum verdict write_advertisement(struct __sk_buff *ctx, struct scratch *w,
+					const struct packet *p, const struct destination *d)
 {
 	struct nd_frame *f = (struct nd_frame *)(w->bytes + FRAME_AT);
 	struct packet *r = &w->reply;
@@ -183,8 +173,7 @@ static __always_inline enum verdict write_advertisement(struct __sk_buff *ctx, s
 	return GO_ON;
 }
 
-static __always_inline long swap_addresses(struct __sk_buff *ctx, const struct settings *s,
-					   const struct addr *sender)
+INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, const struct addr *sender)
 {
 	/* The sums of both stay: that of the IPv4 header too. */
 	if (s->family == 4)
@@ -195,8 +184,8 @@ static __always_inline long swap_addresses(struct __sk_buff *ctx, const struct s
 }
 
 /* With our abilities. d->tell_rest: where the greeting is, behind a tunnel header without options. */
-static __always_inline enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
-						    const struct destination *d)
+INLINE enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
+				    const struct destination *d)
 {
 	const struct ethhdr eth = { .h_proto = ctx->protocol };
 	struct settings *s = get_settings();
@@ -225,7 +214,7 @@ static __always_inline enum verdict write_abilities(struct __sk_buff *ctx, struc
 #define CSUM_CHUNK 512 /* of bpf_csum_diff() */
 
 /* Ethernet and IP header of the reply; `len` bytes follow. Returns where. */
-static __always_inline __u32 write_ip(struct scratch *w, __u8 protocol, __u32 len)
+INLINE __u32 write_ip(struct scratch *w, __u8 protocol, __u32 len)
 {
 	__u8 *frame = w->bytes + FRAME_AT;
 	struct packet *r = &w->reply;
@@ -239,8 +228,7 @@ static __always_inline __u32 write_ip(struct scratch *w, __u8 protocol, __u32 le
 		ip6->payload_len = bpf_htons(len);
 		ip6->nexthdr = protocol;
 		ip6->hop_limit = REPLY_TTL;
-		__builtin_memcpy(&ip6->saddr, &r->flow.source, sizeof(ip6->saddr));
-		__builtin_memcpy(&ip6->daddr, &r->flow.dest, sizeof(ip6->daddr));
+		put_addresses(frame + ETH_HLEN, r);
 		r->l4_offset = ETH_HLEN + sizeof(*ip6);
 		return r->l4_offset;
 	}
@@ -250,15 +238,14 @@ static __always_inline __u32 write_ip(struct scratch *w, __u8 protocol, __u32 le
 	ip->tot_len = bpf_htons(sizeof(*ip) + len);
 	ip->ttl = REPLY_TTL;
 	ip->protocol = protocol;
-	ip->saddr = v4_of(&r->flow.source);
-	ip->daddr = v4_of(&r->flow.dest);
+	put_addresses(frame + ETH_HLEN, r);
 	ip->check = ~csum_ipv4_header(ip);
 	r->l4_offset = ETH_HLEN + sizeof(*ip);
 	return r->l4_offset;
 }
 
 /* Sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1). */
-static __always_inline __u32 pseudo_sum(struct packet *r, __u32 len)
+INLINE __u32 pseudo_sum(struct packet *r, __u32 len)
 {
 	__u32 sum = bpf_htons(len) + bpf_htons(r->flow.protocol);
 
@@ -269,7 +256,7 @@ static __always_inline __u32 pseudo_sum(struct packet *r, __u32 len)
 }
 
 /* Goes on with a message, behind which there are zeros. */
-static __always_inline __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
+INLINE __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
 {
 	for (__u32 i = 0; i < 3; i++) {
 		__u32 n = len - i * CSUM_CHUNK;
@@ -285,9 +272,8 @@ static __always_inline __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
 }
 
 /* ipv4: a constant in each call. Returns the length of the frame; 0: it failed. */
-static __always_inline __u32 write_error_of(struct __sk_buff *ctx, struct scratch *w,
-					    const struct packet *about, const struct destination *d,
-					    bool ipv4)
+INLINE __u32 write_error_of(struct __sk_buff *ctx, struct scratch *w, const struct packet *about,
+			    const struct destination *d, bool ipv4)
 {
 	const __u32 at = ETH_HLEN + (ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
 	__u8 *message = w->bytes + FRAME_AT + at, *quote = message + ICMP_LEN;
@@ -314,24 +300,22 @@ static __always_inline __u32 write_error_of(struct __sk_buff *ctx, struct scratc
 	return at + len;
 }
 
-static __always_inline __u32 write_error(struct __sk_buff *ctx, struct scratch *w,
-					 const struct packet *about, const struct destination *d)
+INLINE __u32 write_error(struct __sk_buff *ctx, struct scratch *w, const struct packet *about,
+			 const struct destination *d)
 {
 	return has_ipv4(about) ? write_error_of(ctx, w, about, d, true) :
 				 write_error_of(ctx, w, about, d, false);
 }
 
 /* The TCP header that a reset is about; false: it is not whole. */
-static __always_inline bool read_tcp_about(struct __sk_buff *ctx, const struct packet *about,
-					   struct tcp_header *tcp)
+INLINE bool read_tcp_about(struct __sk_buff *ctx, const struct packet *about, struct tcp_header *tcp)
 {
 	return about->l4_offset + sizeof(*tcp) <= ETH_HLEN + about->ip_len &&
 	       bpf_skb_load_bytes(ctx, about->l4_offset, tcp, sizeof(*tcp)) == 0;
 }
 
 /* RFC 9293 section 3.10.7.1. */
-static __always_inline __u32 write_reset(struct scratch *w, const struct packet *about,
-					 const struct tcp_header *tcp)
+INLINE __u32 write_reset(struct scratch *w, const struct packet *about, const struct tcp_header *tcp)
 {
 	__u32 end = ETH_HLEN + about->ip_len, at = about->l4_offset + (tcp->offset >> 4) * 4;
 	__u32 len = (end > at ? end - at : 0) + !!(tcp->flags & TCP_SYN) + !!(tcp->flags & TCP_FIN);
@@ -351,11 +335,6 @@ static __always_inline __u32 write_reset(struct scratch *w, const struct packet 
 	sum = bpf_csum_diff(NULL, 0, (__be32 *)&reset, sizeof(reset),
 			    pseudo_sum(&w->reply, sizeof(reset)));
 	reset.checksum = ~csum_fold(sum);
-	if (has_ipv4(about))
-		__builtin_memcpy(w->bytes + FRAME_AT + ETH_HLEN + sizeof(struct iphdr), &reset,
-				 sizeof(reset));
-	else
-		__builtin_memcpy(w->bytes + FRAME_AT + ETH_HLEN + sizeof(struct ipv6hdr), &reset,
-				 sizeof(reset));
+	__builtin_memcpy(w->bytes + FRAME_AT + at, &reset, sizeof(reset));
 	return at + sizeof(reset);
 }

@@ -10,9 +10,8 @@
 #include "lib/next_hop.h"
 
 /*
- * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send
- * it, by the router's leg only over the gateway's host. Says where, in scratch.found. Global: it has a stack of its
- * own.
+ * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send it,
+ * by the router's leg only over the gateway's host. Says where, in scratch.found. Global: it has a stack of its own.
  */
 __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struct destination *d,
 				  __u32 id)
@@ -42,13 +41,9 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 	n = find_neighbour(w, has_ipv4(r));
 	if (!i || !n)
 		return false;
-	__builtin_memcpy(d->eth.h_source, router->mac.bytes, ETH_ALEN);
-	__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
+	send_from_router(d, router, i, n, w->next.switch_id);
 	if (bpf_skb_store_bytes(ctx, 0, &d->eth, ETH_HLEN, 0) < 0)
 		return false;
-	d->switch_id = w->next.switch_id;
-	d->source_key = i->key;
-	d->tag = (struct tag){};
 	at.switch_id = d->switch_id; /* what is a neighbour is in the FDB */
 	at.mac = n->mac;
 	found = bpf_map_lookup_elem(&fdb, &at);
@@ -59,8 +54,8 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 }
 
 /* l2_lookup of the answer in the switch that the packet came from. */
-static __always_inline enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w,
-						   struct packet *r, struct destination *d)
+INLINE enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w, struct packet *r,
+				   struct destination *d)
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
 	struct settings *s = get_settings();
@@ -88,8 +83,7 @@ static __always_inline enum verdict find_in_switch(struct __sk_buff *ctx, struct
 	return GO_ON;
 }
 
-static __always_inline enum verdict find_way_back(struct __sk_buff *ctx, struct packet *r,
-						  struct destination *d)
+INLINE enum verdict find_way_back(struct __sk_buff *ctx, struct packet *r, struct destination *d)
 {
 	struct scratch *w = get_scratch();
 

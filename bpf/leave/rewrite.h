@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes into a plain frame what was decided to be written anew: the MACs and the TTL of what was routed, and what
- * nat translates: one end's address and port, and every checksum over them, by what changed (RFC 1624).
+ * Writes into a plain frame what was decided to be written anew: the MACs and the TTL of what was routed, and what nat
+ * translates: one end's address and port, and every checksum over them, by what changed (RFC 1624).
  *
  *   an ICMP error:   | IP, its own end | ICMP | quoted IP, the other end | first bytes behind it |
  */
@@ -16,7 +16,7 @@ struct l4_place {
 	__u32 port;     /* port or identifier; 0: none */
 };
 
-static __always_inline __u32 checksum_offset(__u8 protocol, bool ipv4)
+INLINE __u32 checksum_offset(__u8 protocol, bool ipv4)
 {
 	if (protocol == IPPROTO_TCP)
 		return 16;
@@ -26,19 +26,19 @@ static __always_inline __u32 checksum_offset(__u8 protocol, bool ipv4)
 }
 
 /* Of a port of that end; ICMP has one identifier. */
-static __always_inline __u32 port_offset(const struct l4 *l4, bool source)
+INLINE __u32 port_offset(const struct l4 *l4, bool source)
 {
 	return l4->kind == L4_REQUEST || l4->kind == L4_REPLY ? 4 : source ? 0 : 2;
 }
 
-static __always_inline bool has_mark(const struct l4 *l4)
+INLINE bool has_mark(const struct l4 *l4)
 {
 	return l4->source | l4->dest || l4->kind == L4_REQUEST || l4->kind == L4_REPLY;
 }
 
 /* The packet's own transport header, of a first fragment too. */
-static __always_inline struct l4_place find_l4(struct __sk_buff *ctx, const struct packet *p,
-					       const struct l4 *l4, bool source)
+INLINE struct l4_place find_l4(struct __sk_buff *ctx, const struct packet *p, const struct l4 *l4,
+			       bool source)
 {
 	struct l4_place place = { .at = p->fragment == LATER_FRAGMENT ? 0 : p->l4_offset };
 	__u32 offset = checksum_offset(l4->protocol, has_ipv4(p));
@@ -61,19 +61,18 @@ static __always_inline struct l4_place find_l4(struct __sk_buff *ctx, const stru
 }
 
 /* The sum of a new address less that of the old one. */
-static __always_inline __u32 address_diff(const struct addr *old, const struct addr *new)
+INLINE __u32 address_diff(const struct addr *old, const struct addr *new)
 {
 	return bpf_csum_diff((__be32 *)(long)old, sizeof(*old), (__be32 *)(long)new, sizeof(*new), 0);
 }
 
-static __always_inline __u16 csum_add_diff(__u16 checksum, __u32 diff)
+INLINE __u16 csum_add_diff(__u16 checksum, __u32 diff)
 {
 	return ~csum_fold((__u32)(__u16)~checksum + csum_fold(diff));
 }
 
 /* In an IP header. */
-static __always_inline void put_address(__u8 *ip, bool ipv4, bool source, const struct addr *to,
-					__u32 diff)
+INLINE void put_address(__u8 *ip, bool ipv4, bool source, const struct addr *to, __u32 diff)
 {
 	if (!ipv4) {
 		__builtin_memcpy(ip + (source ? 8 : 24), to, sizeof(*to));
@@ -84,11 +83,11 @@ static __always_inline void put_address(__u8 *ip, bool ipv4, bool source, const 
 }
 
 /*
- * A checksum over a pseudo header: the kernel's helper knows the one that a device is still to complete.
- * diff is of the address.
+ * A checksum over a pseudo header: the kernel's helper knows the one that a device is still to complete. diff is of
+ * the address.
  */
-static __always_inline long update_l4(struct __sk_buff *ctx, const struct l4_place *place,
-				      __u8 protocol, __u32 diff, bool pseudo, __be16 old, __be16 new)
+INLINE long update_l4(struct __sk_buff *ctx, const struct l4_place *place, __u8 protocol, __u32 diff,
+		      bool pseudo, __be16 old, __be16 new)
 {
 	__u64 udp = protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
 
@@ -98,9 +97,8 @@ static __always_inline long update_l4(struct __sk_buff *ctx, const struct l4_pla
 }
 
 /* The packet itself. */
-static __always_inline enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w,
-						   struct packet *p, const struct translation *to,
-						   const struct l4 *l4)
+INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
+				   const struct translation *to, const struct l4 *l4)
 {
 	bool source = to->end == TRANSLATE_SOURCE;
 	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
@@ -140,9 +138,8 @@ struct quoted_bytes {
 };
 
 /* Ports and checksum of the quoted transport header; len bytes of it are there. */
-static __always_inline void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port,
-					      const struct l4 *l4, bool ipv4, bool source, __u32 len,
-					      __u32 diff)
+INLINE void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port, const struct l4 *l4, bool ipv4,
+			      bool source, __u32 len, __u32 diff)
 {
 	__u32 offset = checksum_offset(l4->protocol, ipv4), port_at = port_offset(l4, source);
 	__u16 old = *(__u16 *)(q->l4 + port_at), sum;
@@ -160,18 +157,12 @@ static __always_inline void rewrite_quoted_l4(struct quoted_bytes *q, __be16 por
 		sum = csum_update(sum, old, port);
 	if (l4->protocol == IPPROTO_UDP && !sum)
 		sum = 0xffff;
-	if (offset == 16)
-		*(__u16 *)(q->new_l4 + 16) = sum;
-	else if (offset == 6)
-		*(__u16 *)(q->new_l4 + 6) = sum;
-	else
-		*(__u16 *)(q->new_l4 + 2) = sum;
+	*(__u16 *)(q->new_l4 + (offset & 31)) = sum;
 }
 
 /* The packet that an ICMP error quotes: it went the other way, so its other end is the one. */
-static __always_inline long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w,
-					   const struct packet *p, const struct translation *to,
-					   const struct l4 *l4, __u32 *sum)
+INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+			   const struct translation *to, const struct l4 *l4, __u32 *sum)
 {
 	struct quoted_bytes *q = (struct quoted_bytes *)w->bytes;
 	__u32 at = p->l4_offset + ICMP_LEN, end = ETH_HLEN + p->ip_len, len, diff;
@@ -214,9 +205,8 @@ static __always_inline long rewrite_quoted(struct __sk_buff *ctx, struct scratch
 }
 
 /* An ICMP error: its own end, what it quotes, and its checksum over that. */
-static __always_inline enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w,
-						  struct packet *p, const struct translation *to,
-						  const struct l4 *quoted)
+INLINE enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
+				  const struct translation *to, const struct l4 *quoted)
 {
 	bool source = to->end == TRANSLATE_SOURCE;
 	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
@@ -233,8 +223,8 @@ static __always_inline enum verdict rewrite_error(struct __sk_buff *ctx, struct 
 }
 
 /*
- * A plain frame, whose IP header scratch.ip has since route or nat.
- * Global, so that the verifier checks it once and not for every way that leads here.
+ * A plain frame, whose IP header scratch.ip has since route or nat. Global, so that the verifier checks it once and
+ * not for every way that leads here.
  */
 __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The segmenter: a pair of devices that apply creates. What is sent out of one end comes back at the
- * other, at hook from_segmenter, as the kernel sees a packet from a wire. Two things need that:
+ * The segmenter: a pair of devices that apply creates. What is sent out of one end comes back at the other, at hook
+ * from_segmenter, as the kernel sees a packet from a wire. Two things need that:
  *
  *   segment  A super-packet that cannot travel whole: too long for the outer lengths, flooded, or
  *            already encapsulated by the guest in a way the kernel cannot segment under a second
@@ -18,36 +18,36 @@
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */
 #define MARK_ENCAPSULATED 0x80000000u
 
-/* As it came: it comes through the first stages again. */
-static __always_inline enum verdict segment(struct __sk_buff *ctx, const struct settings *s,
-					    struct packet *p)
+INLINE void send_to_segmenter(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+			      __u32 mark)
 {
-	if (!s->segmenter_ifindex || p->hook != HOOK_FROM_PORT)
-		return DROP(GSO_UNSUPPORTED);
-	if (put_tag(ctx, p->in_tag) < 0)
-		return DROP(GSO_UNSUPPORTED);
-	ctx->mark = p->source.ifindex;
+	ctx->mark = mark;
 	report_device(s->segmenter_ifindex);
 	p->action = bpf_redirect(s->segmenter_ifindex, 0);
+}
+
+/* As it came: it comes through the first stages again. */
+INLINE enum verdict segment(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
+{
+	if (!s->segmenter_ifindex || p->hook != HOOK_FROM_PORT || put_tag(ctx, p->in_tag) < 0)
+		return DROP(GSO_UNSUPPORTED);
+	send_to_segmenter(ctx, s, p, p->source.ifindex);
 	return VERDICT_SEGMENT;
 }
 
-static __always_inline enum verdict retype(struct __sk_buff *ctx, const struct settings *s,
-					   struct packet *p)
+INLINE enum verdict retype(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
 {
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
-	ctx->mark = MARK_ENCAPSULATED;
-	report_device(s->segmenter_ifindex);
-	p->action = bpf_redirect(s->segmenter_ifindex, 0);
+	send_to_segmenter(ctx, s, p, MARK_ENCAPSULATED);
 	return VERDICT_ENCAP;
 }
 
 /* The same for one copy of a flooded frame; the skb stays ours. */
-static __always_inline enum verdict retype_copy(struct __sk_buff *ctx, const struct settings *s)
+INLINE enum verdict retype_copy(struct __sk_buff *ctx, const struct settings *s)
 {
-	if (!s->segmenter_ifindex)
-		return DROP(ENCAP_FAILED);
 	ctx->mark = MARK_ENCAPSULATED;
-	return send_copy(ctx, s->segmenter_ifindex) ? DROP(ENCAP_FAILED) : GO_ON;
+	if (!s->segmenter_ifindex || send_copy(ctx, s->segmenter_ifindex))
+		return DROP(ENCAP_FAILED);
+	return GO_ON;
 }

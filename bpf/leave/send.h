@@ -6,8 +6,7 @@
 
 #define PACKET_HOST 0 /* skb->pkt_type */
 
-static __always_inline long send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex,
-				     struct tag tag)
+INLINE long send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex, struct tag tag)
 {
 	if (put_tag(ctx, tag) < 0)
 		return -1;
@@ -17,12 +16,12 @@ static __always_inline long send_out(struct __sk_buff *ctx, struct packet *p, __
 }
 
 /*
- * bpf_redirect_peer() enters the peer's namespace without a trip through the backlog, but nothing looks
- * at the Ethernet header again: only right for unicast to the port's own address (then pkt_type is set
- * here) of an untagged frame whose type the kernel knows already (decap cannot make it ARP). All else, a
- * device without a peer, and one whose peer is in this namespace get an ordinary transmit.
+ * bpf_redirect_peer() enters the peer's namespace without a trip through the backlog, but nothing looks at the
+ * Ethernet header again: only right for unicast to the port's own address (then pkt_type is set here) of an untagged
+ * frame whose type the kernel knows already (decap cannot make it ARP). All else, a device without a peer, and one
+ * whose peer is in this namespace get an ordinary transmit.
  */
-static __always_inline bool send_to_peer(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
+INLINE bool send_to_peer(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
 {
 	if (ctx->protocol != p->eth.h_proto || bpf_skb_change_type(ctx, PACKET_HOST) < 0)
 		return false;

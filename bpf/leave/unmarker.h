@@ -8,9 +8,9 @@
  *     port, leg_out ──── redirect_peer(ovl-unm0) ──► ovl-unm1 ── IP ── UDP ─┐
  *     from_unmarker ◄── ovl-unm4, ovl-unm6 (VXLAN) ◄────────────────────┘
  *
- * No firewall, no route and no socket of the host is on the way. The frame gets a VXLAN header that no wire
- * sees. Its group policy (which becomes skb->mark) is the number of the port it goes to. skb->tc_index says
- * that the frame is ours and how it is handed over (lib/detour.h). Part of leave.
+ * No firewall, no route and no socket of the host is on the way. The frame gets a VXLAN header that no wire sees. Its
+ * group policy (which becomes skb->mark) is the number of the port it goes to. skb->tc_index says that the frame is
+ * ours and how it is handed over (lib/detour.h). Part of leave.
  *
  * A device that does not know the mark gets segments, and UDP would be cut wrongly. So such a frame goes here.
  */
@@ -21,62 +21,45 @@
 #include "send.h"
 
 #define UNMARK_VNI 1
-#define UNMARK_FROM 0xc6130001 /* 198.19.0.1; 2001:2::c613:1 over IPv6 */
-#define UNMARK_HERE 0xc6130002
 #define TUNNEL_LEN (sizeof(struct udphdr) + 8)
 
 #define UNMARK_V4_LEN (ETH_HLEN + 20 + TUNNEL_LEN)
 #define UNMARK_V6_LEN (ETH_HLEN + 40 + TUNNEL_LEN)
 
-static __always_inline void fill_unmark_tunnel(__u8 *udp, __u32 udp_len, __u32 number)
+/* Ethernet type and IP: from 198.19.0.1 to .2, and 2001:2::c613:1 to :2. */
+/* clang-format off */
+static const __u8 unmark_v4[UNMARK_V4_LEN] = {
+	[12] = 8, [14] = 0x45, [20] = 0x40, [22] = 1, IPPROTO_UDP, [26] = 198, 19, 0, 1, 198, 19, 0, 2 };
+static const __u8 unmark_v6[UNMARK_V6_LEN] = {
+	[12] = 0x86, 0xdd, 0x60, [20] = IPPROTO_UDP, 1, 0x20, 1, 0, 2, [34] = 198, 19, 0, 1,
+	0x20, 1, 0, 2, [50] = 198, 19, 0, 2 };
+/* clang-format on */
+
+INLINE void fill_unmark(__u8 *h, bool ipv4, __u32 inner_len, __u32 number)
 {
-	*(__be16 *)(udp + 0) = bpf_htons(UNMARK_PORT);
-	*(__be16 *)(udp + 2) = bpf_htons(UNMARK_PORT);
+	__u8 *ip = h + ETH_HLEN, *udp = h + (ipv4 ? IPV4_UDP : IPV6_UDP);
+	__u32 udp_len = TUNNEL_LEN + inner_len;
+
+	if (ipv4) {
+		copy_words(h, unmark_v4, sizeof(unmark_v4));
+		*(__be16 *)(ip + 2) = bpf_htons(20 + udp_len);
+		*(__u16 *)(ip + IPV4_CHECKSUM) = ~csum_ipv4_header(ip);
+	} else {
+		copy_words(h, unmark_v6, sizeof(unmark_v6));
+		*(__be16 *)(ip + 4) = bpf_htons(udp_len);
+	}
+	*(__be16 *)(udp + 0) = *(__be16 *)(udp + 2) = bpf_htons(UNMARK_PORT);
 	*(__be16 *)(udp + 4) = bpf_htons(udp_len);
 	udp[8] = 0x88; /* group policy, and the VNI is valid */
 	*(__be16 *)(udp + 10) = bpf_htons(number);
 	udp[14] = UNMARK_VNI;
 }
 
-static __always_inline void fill_unmark_v4(__u8 *h, __u32 inner_len, __u32 number)
-{
-	struct iphdr ip = {
-		.version = 4,
-		.ihl = 5,
-		.tot_len = bpf_htons(20 + TUNNEL_LEN + inner_len),
-		.frag_off = bpf_htons(0x4000),
-		.ttl = 1,
-		.protocol = IPPROTO_UDP,
-		.saddr = bpf_htonl(UNMARK_FROM),
-		.daddr = bpf_htonl(UNMARK_HERE),
-	};
-
-	ip.check = ~csum_ipv4_header(&ip);
-	*(__be16 *)(h + 12) = ETHERTYPE_IPV4;
-	__builtin_memcpy(h + ETH_HLEN, &ip, sizeof(ip));
-	fill_unmark_tunnel(h + IPV4_UDP, TUNNEL_LEN + inner_len, number);
-}
-
-static __always_inline void fill_unmark_v6(__u8 *h, __u32 inner_len, __u32 number)
-{
-	__u8 *ip = h + ETH_HLEN;
-
-	*(__be16 *)(h + 12) = ETHERTYPE_IPV6;
-	ip[0] = 0x60;
-	*(__be16 *)(ip + 4) = bpf_htons(TUNNEL_LEN + inner_len);
-	ip[6] = IPPROTO_UDP;
-	ip[7] = 1;
-	*(__be32 *)(ip + 8) = *(__be32 *)(ip + 24) = bpf_htonl(0x20010002);
-	*(__be32 *)(ip + 20) = bpf_htonl(UNMARK_FROM);
-	*(__be32 *)(ip + 36) = bpf_htonl(UNMARK_HERE);
-	fill_unmark_tunnel(h + IPV6_UDP, TUNNEL_LEN + inner_len, number);
-}
-
 /*
- * A sum of the whole packet that the NIC made (CHECKSUM_COMPLETE) covers all behind the Ethernet header:
- * now the header too, and what was the Ethernet header. Bytes that are not there are zero.
+ * A sum of the whole packet that the NIC made (CHECKSUM_COMPLETE) covers all behind the Ethernet header: now the
+ * header too, and what was the Ethernet header. Bytes that are not there are zero.
  */
-static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct outer *o)
+INLINE void add_to_csum(struct __sk_buff *ctx, const struct outer *o)
 {
 	if ((__s64)bpf_csum_update(ctx, 0) >= 0)
 		bpf_csum_update(ctx, bpf_csum_diff(NULL, 0, (__be32 *)(o->bytes + ETH_HLEN),
@@ -87,12 +70,12 @@ static __always_inline void add_to_csum(struct __sk_buff *ctx, const struct oute
 #define TAG_IS_THERE 0x80000000u
 #define TAG_IS_SERVICE 0x40000000u
 
-static __always_inline __u32 tag_in_word(const struct tag *tag)
+INLINE __u32 tag_in_word(const struct tag *tag)
 {
 	return TAG_IS_THERE | (tag->proto == ETHERTYPE_SERVICE_VLAN ? TAG_IS_SERVICE : 0) | tag->tci;
 }
 
-static __always_inline struct tag tag_of_word(__u32 word)
+INLINE struct tag tag_of_word(__u32 word)
 {
 	struct tag tag = { .tci = word };
 
@@ -131,8 +114,8 @@ __noinline int needs_unmarker(struct __sk_buff *ctx, const struct packet *p, __u
 }
 
 /*
- * The kernel dispatches by skb->protocol, which after decap is the frame's own: so is the family of this
- * header. Nothing else depends on it. Global: big, and for few packets.
+ * The kernel dispatches by skb->protocol, which after decap is the frame's own: so is the family of this header.
+ * Nothing else depends on it. Global: big, and for few packets.
  */
 __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const struct destination *d,
 			       __u32 number, __u32 how)
@@ -152,10 +135,7 @@ __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const st
 		return DROP(GSO_UNSUPPORTED);
 	o = &w->outer;
 	__builtin_memset(o, 0, sizeof(*o));
-	if (is_ipv4)
-		fill_unmark_v4(o->bytes, inner_len, number);
-	else
-		fill_unmark_v6(o->bytes, inner_len, number);
+	fill_unmark(o->bytes, is_ipv4, inner_len, number);
 	if (bpf_skb_adjust_room(ctx, len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) < 0)
 		return DROP(DECAP_FAILED);
 	__builtin_memcpy(o->bytes + len, &d->eth, ETH_HLEN);
@@ -172,7 +152,7 @@ __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const st
 	return how & DETOUR_TO_LEG ? VERDICT_LEG_OUT : VERDICT_TO_PORT;
 }
 
-static __always_inline __u32 check_of(const struct port_id *id)
+INLINE __u32 check_of(const struct port_id *id)
 {
 	return (id->ifindex ^ id->vlan << 4) & DETOUR_CHECK;
 }
@@ -189,13 +169,12 @@ struct leg_way {
 	__u32 router;
 } __attribute__((packed));
 
-static __always_inline __u32 check_of_leg(__u32 ifindex)
+INLINE __u32 check_of_leg(__u32 ifindex)
 {
 	return ifindex & DETOUR_CHECK;
 }
 
-static __always_inline enum verdict end_at_port(struct __sk_buff *ctx, struct destination *d,
-						__u32 number, __u32 how)
+INLINE enum verdict end_at_port(struct __sk_buff *ctx, struct destination *d, __u32 number, __u32 how)
 {
 	struct port_id *id = bpf_map_lookup_elem(&port_numbers, &number);
 
@@ -209,8 +188,8 @@ static __always_inline enum verdict end_at_port(struct __sk_buff *ctx, struct de
 	return GO_ON;
 }
 
-static __always_inline enum verdict end_at_leg(struct __sk_buff *ctx, const struct packet *p,
-					       struct destination *d, __u32 how)
+INLINE enum verdict end_at_leg(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			       __u32 how)
 {
 	__u32 at = ETH_HLEN +
 		   (has_ipv4(p) ? offsetof(struct iphdr, daddr) : offsetof(struct ipv6hdr, daddr));
@@ -245,8 +224,7 @@ static __always_inline enum verdict end_at_leg(struct __sk_buff *ctx, const stru
 }
 
 /* Where a frame at the end of a detour goes. All there is to decide was decided before. */
-static __always_inline enum verdict end_detour(struct __sk_buff *ctx, struct packet *p,
-					       struct destination *d)
+INLINE enum verdict end_detour(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	__u32 how = ctx->tc_index, number = ctx->mark;
 

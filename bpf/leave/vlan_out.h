@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame of a switch that is bound to a VLAN leaves by the uplink, plain, with that tag. Part of leave; its other
- * end is stage vlan_in.
+ * A frame of a switch that is bound to a VLAN leaves by the uplink, plain, with that tag. Part of leave; its other end
+ * is stage vlan_in.
  */
 #pragma once
 
@@ -15,14 +15,14 @@
  * Of other super-packets (SCTP, a guest's own tunnel) nobody here knows the segments' length. UDP out of a tunnel
  * would be segmented wrongly, for it has the tunnel's mark.
  */
-static __always_inline bool is_measurable(const struct packet *p)
+INLINE bool is_measurable(const struct packet *p)
 {
 	return !p->gso_size || p->flow.protocol == IPPROTO_TCP ||
 	       (p->flow.protocol == IPPROTO_UDP && !p->offset);
 }
 
-static __always_inline enum verdict vlan_out(struct __sk_buff *ctx, const struct settings *s,
-					     struct packet *p, struct destination *d)
+INLINE enum verdict vlan_out(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+			     struct destination *d)
 {
 	enum verdict result = GO_ON;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interface between the eBPF programs and the Rust side (crates/ebpf/src/abi.rs): keys and values
- * of every map. No struct has padding the compiler chose. Addresses are bytes in network order (IPv4
- * as ::ffff:a.b.c.d); everything else is a native integer. A test compares each struct with the
- * object's BTF, so a change on one side only does not pass.
+ * The interface between the eBPF programs and the Rust side (crates/ebpf/src/abi.rs): keys and values of every map. No
+ * struct has padding the compiler chose. Addresses are bytes in network order (IPv4 as ::ffff:a.b.c.d); everything
+ * else is a native integer. A test compares each struct with the object's BTF, so a change on one side only does not
+ * pass.
  */
 #pragma once
 
@@ -66,8 +66,8 @@ enum encapsulation {
 };
 
 /*
- * A logical switch inside the maps, `switch_id`: its VNI, or, when it is bound to a VLAN on the uplink
- * instead, this bit and the VLAN.
+ * A logical switch inside the maps, `switch_id`: its VNI, or, when it is bound to a VLAN on the uplink instead, this
+ * bit and the VLAN.
  */
 #define SWITCH_ID_VLAN (1u << 24)
 /* In the key of a connection instead of a switch: a router's, whose connections are translations. */
@@ -173,10 +173,7 @@ struct fdb_entry {
 	__u32 router;        /* the address is this router's; then the rest is zero but the key */
 };
 
-/*
- * Map learned: (switch, mac) → where the address was last seen. Written by the programs. Begins like
- * fdb_entry.
- */
+/* Map learned: (switch, mac) → where the address was last seen. Written by the programs. Begins like fdb_entry. */
 struct learned {
 	struct port_id port;
 	__u32 key;          /* of the port; 0: behind a remote that did not say */
@@ -188,8 +185,8 @@ struct learned {
 };
 
 /*
- * Map learning: (switch, key) → how many addresses are learned for a learning port, or with key 0 from the
- * underlay. Switch 0, key 0 is the clock of the whole host. Written by the programs.
+ * Map learning: (switch, key) → how many addresses are learned for a learning port, or with key 0 from the underlay.
+ * Switch 0, key 0 is the clock of the whole host. Written by the programs.
  */
 struct learning {
 	__u32 macs;
@@ -225,8 +222,8 @@ struct flood_member {
 };
 
 /*
- * Map remotes: VTEP address → outer header template. The template starts with an empty Ethernet
- * header; length, checksum, source port, VNI and option data are written per packet.
+ * Map remotes: VTEP address → outer header template. The template starts with an empty Ethernet header; length,
+ * checksum, source port, VNI and option data are written per packet.
  */
 struct remote {
 	__u16 header_len; /* with the Ethernet header */
@@ -236,16 +233,16 @@ struct remote {
 };
 
 /*
- * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the
- * programs (greeting.h); `apply` asks anew, and marks what it knew until the answer comes.
+ * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the programs
+ * (greeting.h); `apply` asks anew, and marks what it knew until the answer comes.
  */
 #define ABILITY_WHOLE_UDP (1 << 0) /* UDP super-packets that the sender did not segment, for ports */
 #define ABILITY_ROUTES_WHOLE_UDP (1 << 1) /* the same, for routers */
 #define ABILITY_DOUBTED (1u << 31)        /* by `apply`: not said again yet */
 
 /*
- * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets
- * take, so that none overtakes another. Times are in units of 2^20 ns and wrap. Written by the programs.
+ * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets take, so that
+ * none overtakes another. Times are in units of 2^20 ns and wrap. Written by the programs.
  */
 #define MAX_FLOW_WAYS 65536
 
@@ -263,8 +260,8 @@ struct counter {
 };
 
 /*
- * Map port_counters (per CPU): number → counters of one logical port. 0 is nobody's. A port keeps its number
- * while it exists; a new one's counters begin at zero.
+ * Map port_counters (per CPU): number → counters of one logical port. 0 is nobody's. A port keeps its number while it
+ * exists; a new one's counters begin at zero.
  */
 struct port_counters {
 	struct counter from_port;
@@ -279,9 +276,7 @@ struct remote_counters {
 	struct counter dropped; /* packets or flooded copies for it, and packets from it */
 };
 
-/*
- * Map routers: router_id (1..0xffffff) → router.
- */
+/* Map routers: router_id (1..0xffffff) → router. */
 #define ROUTER_GATEWAY_HERE (1 << 0) /* this host is its gateway */
 #define ROUTER_GATEWAY_ELSEWHERE (1 << 1)
 #define ROUTER_NAT (1 << 2)               /* it translates; only where it is the gateway */
@@ -349,17 +344,16 @@ struct next_hop {
 };
 
 /*
- * The classifier of acl. A rule set is a bit per rule, in the order in which rules are tried, and a
- * summary with a bit for each word that is not zero. What matches is in three sets at once: those of the
- * port and direction, of the peer's address and of the service; the first common bit is the rule. So a
- * lookup costs three map lookups and a walk over the words that the summaries share, whatever the number
- * of rules. Map rule_sets: number → rule_set. Set 0 does not exist: it is empty.
+ * The classifier of acl. A rule set is a bit per rule, in the order in which rules are tried, and a summary with a bit
+ * for each word that is not zero. What matches is in three sets at once: those of the port and direction, of the
+ * peer's address and of the service; the first common bit is the rule. So a lookup costs three map lookups and a walk
+ * over the words that the summaries share, whatever the number of rules. Map rule_sets: number → rule_set. Set 0 does
+ * not exist: it is empty.
  *
- * Rules change while packets flow. So there are two generations: `apply` writes the new rules as the one that no
- * port uses, and then each port changes over with its one entry (PORT_RULES_ODD and both rule sets). A packet
- * takes the generation of its port and looks for peer and service in that one only. A rule set never
- * changes while something refers to it. Bit b of generation g is rule number g * MAX_RULES + b, everywhere
- * outside of rule sets.
+ * Rules change while packets flow. So there are two generations: `apply` writes the new rules as the one that no port
+ * uses, and then each port changes over with its one entry (PORT_RULES_ODD and both rule sets). A packet takes the
+ * generation of its port and looks for peer and service in that one only. A rule set never changes while something
+ * refers to it. Bit b of generation g is rule number g * MAX_RULES + b, everywhere outside of rule sets.
  */
 struct rule_set {
 	__u64 summary[RULE_SUMMARY_WORDS];
@@ -459,9 +453,8 @@ struct connection {
 };
 
 /*
- * Map connection_ring (array): place → key of the connection there (switch_id 0: none). Map ring_hand
- * (array, one entry): the next place. Map translations: outside key (local end: the outside one) →
- * key of its connection.
+ * Map connection_ring (array): place → key of the connection there (switch_id 0: none). Map ring_hand (array, one
+ * entry): the next place. Map translations: outside key (local end: the outside one) → key of its connection.
  */
 
 enum nat_kind {
@@ -526,8 +519,8 @@ struct log_record {
 /* Map verdict_counters (per CPU array): hook * VERDICT_SLOTS + verdict → struct counter. */
 
 /*
- * Map capture: one entry, what `overlane capture` asks for. Packets go to the ring `events`, each as it
- * entered the hook and, when it went on as something else, as it left.
+ * Map capture: one entry, what `overlane capture` asks for. Packets go to the ring `events`, each as it entered the
+ * hook and, when it went on as something else, as it left.
  */
 enum capture_mode {
 	CAPTURE_OFF = 0,
@@ -568,8 +561,8 @@ struct event {
 };
 
 /*
- * Map test_io: one entry, used only by programs loaded with test_mode set (BPF_PROG_TEST_RUN says
- * neither where a packet would go nor takes a tag, a clock or all that makes a super-packet).
+ * Map test_io: one entry, used only by programs loaded with test_mode set (BPF_PROG_TEST_RUN says neither where a
+ * packet would go nor takes a tag, a clock or all that makes a super-packet).
  */
 struct test_io {
 	__u64 now;         /* in: instead of bpf_ktime_get_ns() */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading bytes of an skb. */
+/* Bytes of an skb; MAC and IP addresses. The maps hold IPv4 as ::ffff:a.b.c.d. */
 #pragma once
 
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
 #include <stdbool.h>
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+
+#define INLINE static __always_inline
 
 /*
  * The value stays in one register, and the compiler forgets what it knows of it. The verifier knows only the
@@ -17,20 +22,20 @@
 #define KEEP_BOUNDS(value) asm volatile("" : "+r"(value))
 
 /*
- * A copy in words, `len` a constant. The compiler copies byte by byte what it does not know to be aligned; the machines
- * we run on need no alignment. Not from or to the stack, where the verifier wants it.
+ * A copy in words, `len` a constant. The compiler copies byte by byte what it does not know to be aligned; the
+ * machines we run on need no alignment. Not from or to the stack, where the verifier wants it.
  */
-static __always_inline void copy_words(void *to, const void *from, __u32 len)
+INLINE void copy_words(void *to, const void *from, __u32 len)
 {
 	__builtin_memcpy(__builtin_assume_aligned(to, 8), __builtin_assume_aligned(from, 8), len);
 }
 
 /*
- * Bytes of the packet, `len` a constant; negative: it is shorter. Headers are nearly always in the linear part,
- * where reading them is free of the helper's call and its copy.
+ * Bytes of the packet, `len` a constant; negative: it is shorter. Headers are nearly always in the linear part, where
+ * reading them is free of the helper's call and its copy.
  */
 #define MAX_DIRECT 1024
-static __always_inline long load_bytes(struct __sk_buff *ctx, __u32 at, void *to, __u32 len)
+INLINE long load_bytes(struct __sk_buff *ctx, __u32 at, void *to, __u32 len)
 {
 	void *end = (void *)(long)ctx->data_end;
 	void *from = (void *)(long)ctx->data;
@@ -45,4 +50,66 @@ static __always_inline long load_bytes(struct __sk_buff *ctx, __u32 at, void *to
 		}
 	}
 	return bpf_skb_load_bytes(ctx, at, to, len);
+}
+
+INLINE bool is_group(const __u8 *mac)
+{
+	return mac[0] & 1;
+}
+
+INLINE bool same_mac(const __u8 *a, const __u8 *b)
+{
+	__u8 difference = 0;
+
+	for (int i = 0; i < ETH_ALEN; i++)
+		difference |= a[i] ^ b[i];
+	return !difference;
+}
+
+INLINE bool same_port(const struct port_id *a, const struct port_id *b)
+{
+	return a->ifindex == b->ifindex && a->vlan == b->vlan;
+}
+
+INLINE bool same_addr(const struct addr *a, const struct addr *b)
+{
+	return !__builtin_memcmp(a, b, sizeof(*a));
+}
+
+INLINE bool is_zero(const struct addr *addr)
+{
+	const __u64 *words = (const __u64 *)addr;
+
+	return !(words[0] | words[1]);
+}
+
+/* Of a mapped one. */
+INLINE __be32 v4_of(const struct addr *a)
+{
+	return *(const __be32 *)&a->bytes[12];
+}
+
+INLINE struct addr mapped_v4(__be32 v4)
+{
+	struct addr a = { .bytes = { [10] = 0xff, [11] = 0xff } };
+
+	__builtin_memcpy(&a.bytes[12], &v4, sizeof(v4));
+	return a;
+}
+
+/* As an IPv6 address it is nobody's. */
+INLINE bool is_mapped_v4(const struct addr *a)
+{
+	const struct addr prefix = { .bytes = { [10] = 0xff, [11] = 0xff } };
+
+	return !__builtin_memcmp(a, &prefix, 12);
+}
+
+/* fe80::/64 and the modified EUI-64 of a MAC (RFC 4291 appendix A). */
+INLINE bool is_link_local_of(const __u8 *mac, const void *addr)
+{
+	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
+				       mac[3], mac[4], mac[5] } };
+
+	return !__builtin_memcmp(&own, addr, sizeof(own));
 }

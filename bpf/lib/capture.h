@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a stage: shows packets to `overlane capture` while somebody asks for it. A packet is copied when it
- * enters the hook, and goes into the ring with its verdict when it leaves; one that left as something else
- * is shown again as it left. While nobody looks this is one map lookup per packet, which is inlined.
- * In a test run, where nothing is sent, the same ring shows the copies of a flooded frame.
+ * Not a stage: shows packets to `overlane capture` while somebody asks for it. A packet is copied when it enters the
+ * hook, and goes into the ring with its verdict when it leaves; one that left as something else is shown again as it
+ * left. While nobody looks this is one map lookup per packet, which is inlined. In a test run, where nothing is sent,
+ * the same ring shows the copies of a flooded frame.
  */
 #pragma once
 
@@ -41,7 +41,7 @@ static __noinline int snap(struct __sk_buff *ctx, __u32 most, __u32 from)
 	return 0;
 }
 
-static __always_inline void capture_entered(struct __sk_buff *ctx, struct packet *p)
+INLINE void capture_entered(struct __sk_buff *ctx, struct packet *p)
 {
 	struct capture *c = can_capture ? get_capture() : NULL;
 
@@ -52,8 +52,8 @@ static __always_inline void capture_entered(struct __sk_buff *ctx, struct packet
 }
 
 /* By the port it came from, and by those it goes to. */
-static __always_inline bool is_wanted(const struct capture *c, const struct packet *p,
-				      const struct destination *d, enum verdict verdict)
+INLINE bool is_wanted(const struct capture *c, const struct packet *p, const struct destination *d,
+		      enum verdict verdict)
 {
 	if (c->mode == CAPTURE_DROPS)
 		return is_drop(verdict);
@@ -65,15 +65,15 @@ static __always_inline bool is_wanted(const struct capture *c, const struct pack
 	return p->switch_id == c->switch_id && p->source_key == c->key;
 }
 
-static __always_inline bool left_as_something_else(const struct packet *p,
-						   const struct destination *d, enum verdict verdict)
+INLINE bool left_as_something_else(const struct packet *p, const struct destination *d,
+				   enum verdict verdict)
 {
 	return verdict == VERDICT_ENCAP || verdict == VERDICT_VLAN_OUT || verdict == VERDICT_ANSWER ||
 	       verdict == VERDICT_LEG_OUT ||
 	       (verdict == VERDICT_TO_PORT && (is_from_underlay(p) || d->routed));
 }
 
-static __always_inline void send_event(struct event_buffer *b, struct capture *c)
+INLINE void send_event(struct event_buffer *b, struct capture *c)
 {
 	__u32 captured = b->event.captured;
 
@@ -140,7 +140,7 @@ static __noinline int show_copy(struct __sk_buff *ctx, __u32 ifindex)
 }
 
 /* One copy of a flooded frame; the skb stays ours. 0: sent. */
-static __always_inline long send_copy(struct __sk_buff *ctx, __u32 ifindex)
+INLINE long send_copy(struct __sk_buff *ctx, __u32 ifindex)
 {
 	return test_mode ? show_copy(ctx, ifindex) : bpf_clone_redirect(ctx, ifindex, 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The classifier of acl: which rule a packet, or the first packet of a connection, matches. It costs the
- * same few lookups among one rule or ten thousand (abi.h, rule_set).
+ * The classifier of acl: which rule a packet, or the first packet of a connection, matches. It costs the same few
+ * lookups among one rule or ten thousand (abi.h, rule_set).
  */
 #pragma once
 
@@ -9,16 +9,16 @@
 
 #define NO_RULE (-1)
 
-static __always_inline const struct rule_set *get_rule_set(const __u32 *number)
+INLINE const struct rule_set *get_rule_set(const __u32 *number)
 {
 	return number && *number ? bpf_map_lookup_elem(&rule_sets, number) : NULL;
 }
 
 /*
- * The number of the lowest bit that is set: the count of the ones below it, without a table. The compiler
- * knows the bound and would leave the mask out; the verifier does not.
+ * The number of the lowest bit that is set: the count of the ones below it, without a table. The compiler knows the
+ * bound and would leave the mask out; the verifier does not.
  */
-static __always_inline __u32 lowest_bit(__u64 bits)
+INLINE __u32 lowest_bit(__u64 bits)
 {
 	__u64 below = (bits & -bits) - 1;
 
@@ -31,8 +31,7 @@ static __always_inline __u32 lowest_bit(__u64 bits)
 }
 
 /* The first bit that three rule sets share, or NO_RULE. Few words are left once the summaries are met. */
-static __always_inline int first_common(const struct rule_set *a, const struct rule_set *b,
-					const struct rule_set *c)
+INLINE int first_common(const struct rule_set *a, const struct rule_set *b, const struct rule_set *c)
 {
 	for (__u32 i = 0; i < RULE_SUMMARY_WORDS; i++) {
 		__u64 words = a->summary[i] & b->summary[i] & c->summary[i];
@@ -53,8 +52,8 @@ static __always_inline int first_common(const struct rule_set *a, const struct r
 }
 
 /*
- * The first rule of a port's set for tracking.peer and tracking.service: its number, or NO_RULE. Global, so
- * that the verifier checks it once.
+ * The first rule of a port's set for tracking.peer and tracking.service: its number, or NO_RULE. Global, so that the
+ * verifier checks it once.
  */
 __noinline int find_rule(__u32 port_set, __u32 generation)
 {
@@ -78,7 +77,7 @@ __noinline int find_rule(__u32 port_set, __u32 generation)
 	return bit < 0 ? NO_RULE : (int)(generation * MAX_RULES) + bit;
 }
 
-static __always_inline void ask_for_peer(struct tracking *t, const struct addr *peer, __u8 family)
+INLINE void ask_for_peer(struct tracking *t, const struct addr *peer, __u8 family)
 {
 	t->peer.prefixlen = 32 + 128;
 	t->peer.family = family;
@@ -87,8 +86,7 @@ static __always_inline void ask_for_peer(struct tracking *t, const struct addr *
 }
 
 /* high and low byte of the destination port, or type and code. */
-static __always_inline void ask_for_service(struct tracking *t, __u8 protocol, bool has_port,
-					    __u8 high, __u8 low)
+INLINE void ask_for_service(struct tracking *t, __u8 protocol, bool has_port, __u8 high, __u8 low)
 {
 	t->service.prefixlen = has_port ? 32 : 16;
 	t->service.protocol = protocol;
@@ -96,13 +94,13 @@ static __always_inline void ask_for_service(struct tracking *t, __u8 protocol, b
 	t->service.port[1] = low;
 }
 
-static __always_inline bool is_with_ports(__u8 protocol)
+INLINE bool is_with_ports(__u8 protocol)
 {
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
 }
 
 /* Asks for the packet of tracking.key and tracking.l4. */
-static __always_inline void ask_for_packet(struct tracking *t)
+INLINE void ask_for_packet(struct tracking *t)
 {
 	const struct l4 *l4 = &t->l4;
 	__u16 port = bpf_ntohs(l4->dest);
@@ -117,7 +115,7 @@ static __always_inline void ask_for_packet(struct tracking *t)
 }
 
 /* Asks for the first packet that the connection of tracking.key had. */
-static __always_inline void ask_for_first(struct tracking *t, bool from_peer)
+INLINE void ask_for_first(struct tracking *t, bool from_peer)
 {
 	const struct connection_key *k = &t->key;
 	__u16 port = bpf_ntohs(from_peer ? k->local_port : k->peer_port);
@@ -132,7 +130,7 @@ static __always_inline void ask_for_first(struct tracking *t, bool from_peer)
 }
 
 /* The action of a rule, or of the port's default policy. */
-static __always_inline __u32 action_of(const struct port *port, int number, bool to_port)
+INLINE __u32 action_of(const struct port *port, int number, bool to_port)
 {
 	__u32 index = number;
 	const struct rule *rule = number == NO_RULE ? NULL : bpf_map_lookup_elem(&rules, &index);
@@ -142,7 +140,7 @@ static __always_inline __u32 action_of(const struct port *port, int number, bool
 	return port->flags & (to_port ? PORT_DROP_TO : PORT_DROP_FROM) ? RULE_DROP : RULE_ALLOW;
 }
 
-static __always_inline int find_rule_of(const struct port *port, bool to_port)
+INLINE int find_rule_of(const struct port *port, bool to_port)
 {
 	return find_rule(to_port ? port->rules_to : port->rules_from,
 			 !!(port->flags & PORT_RULES_ODD));

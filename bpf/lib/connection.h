@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections: what belongs together, of a port (stage/conntrack.h) or of a router that translates (stage/nat.h). Their
- * keys, their places in the ring, their time-outs; how they begin and are forgotten. What a packet does
- * to its connection is in tracking.h.
+ * Connections: what belongs together, of a port (stage/conntrack.h) or of a router that translates (stage/nat.h).
+ * Their keys, their places in the ring, their time-outs; how they begin and are forgotten. What a packet does to its
+ * connection is in tracking.h.
  *
- * Programs run on all CPUs at once and take no lock. Two that begin the same connection: one is first,
- * the other finds it there. A place of the ring is given out by adding to the hand, so to one CPU a
- * round. The kernel gives the memory of a forgotten entry to the next new one at once, and a CPU that
- * found the entry before may still write a time or a sequence number into the new one: worth less than a
- * lock on every packet.
+ * Programs run on all CPUs at once and take no lock. Two that begin the same connection: one is first, the other finds
+ * it there. A place of the ring is given out by adding to the hand, so to one CPU a round. The kernel gives the memory
+ * of a forgotten entry to the next new one at once, and a CPU that found the entry before may still write a time or a
+ * sequence number into the new one: worth less than a lock on every packet.
  */
 #pragma once
 
@@ -23,8 +22,7 @@ const volatile __u32 ring_places = MAX_CONNECTIONS;
 #define NO_PLACE MAX_CONNECTIONS
 #define PEER_ASKS 256 /* in the peer port of an ICMP connection, beside the type */
 
-static __always_inline void set_connection_ports(struct connection_key *key, const struct l4 *l4,
-						 bool from_peer)
+INLINE void set_connection_ports(struct connection_key *key, const struct l4 *l4, bool from_peer)
 {
 	if (l4->kind == L4_REQUEST || l4->kind == L4_REPLY) {
 		bool peer_asks = (l4->kind == L4_REQUEST) == from_peer;
@@ -41,9 +39,8 @@ static __always_inline void set_connection_ports(struct connection_key *key, con
 }
 
 /* The key of a packet in a zone: a port (switch and key), or ZONE_ROUTER | router and 0. */
-static __always_inline void set_connection_key(struct connection_key *key, const struct packet *p,
-					       const struct l4 *l4, __u32 zone, __u16 port,
-					       bool from_peer)
+INLINE void set_connection_key(struct connection_key *key, const struct packet *p,
+			       const struct l4 *l4, __u32 zone, __u16 port, bool from_peer)
 {
 	key->switch_id = zone;
 	key->key = port;
@@ -55,7 +52,7 @@ static __always_inline void set_connection_key(struct connection_key *key, const
 }
 
 /* Seconds that a connection lives without a packet. */
-static __always_inline __u32 time_out(const struct connection_key *key, __u8 state)
+INLINE __u32 time_out(const struct connection_key *key, __u8 state)
 {
 	bool is_tcp = key->protocol == IPPROTO_TCP && (key->local_port | key->peer_port);
 
@@ -72,8 +69,7 @@ static __always_inline __u32 time_out(const struct connection_key *key, __u8 sta
 	return 30;
 }
 
-static __always_inline bool is_expired(const struct connection_key *key, const struct connection *c,
-				       __u64 now)
+INLINE bool is_expired(const struct connection_key *key, const struct connection *c, __u64 now)
 {
 	__u64 seen = c->seen;
 
@@ -82,9 +78,8 @@ static __always_inline bool is_expired(const struct connection_key *key, const s
 }
 
 /* What a translation is found by from outside: its outside end in place of the local one. */
-static __always_inline void set_outside_key(struct connection_key *outside,
-					    const struct connection_key *key, const struct addr *addr,
-					    __be16 port)
+INLINE void set_outside_key(struct connection_key *outside, const struct connection_key *key,
+			    const struct addr *addr, __be16 port)
 {
 	*outside = *key;
 	outside->local = *addr;
@@ -92,8 +87,7 @@ static __always_inline void set_outside_key(struct connection_key *outside,
 }
 
 /* With its translation, of a router's. */
-static __always_inline void forget_connection(const struct connection_key *key,
-					      const struct connection *c)
+INLINE void forget_connection(const struct connection_key *key, const struct connection *c)
 {
 	struct tracking *t = get_tracking();
 
@@ -105,7 +99,7 @@ static __always_inline void forget_connection(const struct connection_key *key,
 }
 
 /* The live connection with this key. */
-static __always_inline struct connection *see_connection(const struct connection_key *key, __u64 now)
+INLINE struct connection *see_connection(const struct connection_key *key, __u64 now)
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
@@ -113,7 +107,7 @@ static __always_inline struct connection *see_connection(const struct connection
 }
 
 /* The same; one that is too old is forgotten. */
-static __always_inline struct connection *find_connection(const struct connection_key *key, __u64 now)
+INLINE struct connection *find_connection(const struct connection_key *key, __u64 now)
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
@@ -125,7 +119,7 @@ static __always_inline struct connection *find_connection(const struct connectio
 }
 
 /* Whether a place of the ring can be had; its expired connection is forgotten for it. */
-static __always_inline bool vacate(__u32 place, __u64 now)
+INLINE bool vacate(__u32 place, __u64 now)
 {
 	struct connection_key *key = bpf_map_lookup_elem(&connection_ring, &place);
 	struct connection *c;
@@ -143,7 +137,7 @@ static __always_inline bool vacate(__u32 place, __u64 now)
 	return true;
 }
 
-static __always_inline __u32 take_place(__u64 now)
+INLINE __u32 take_place(__u64 now)
 {
 	__u32 zero = 0, *hand = bpf_map_lookup_elem(&ring_hand, &zero);
 
@@ -166,7 +160,7 @@ enum keeping {
 };
 
 /* Gives tracking.fresh a place and makes it the connection of tracking.key. */
-static __always_inline int keep_connection(struct tracking *t)
+INLINE int keep_connection(struct tracking *t)
 {
 	struct connection *c = &t->fresh;
 	long failed;
@@ -185,7 +179,7 @@ static __always_inline int keep_connection(struct tracking *t)
 #define BEGIN_NOT_ADOPTED (1 << 7) /* TCP must begin with a SYN */
 
 /* What the first packet makes of tracking.fresh: its flags, state and ends. */
-static __always_inline enum verdict first_packet(struct tracking *tracking, __u32 how)
+INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 {
 	const struct tcp_segment *t = &tracking->l4.tcp;
 	struct connection *c = &tracking->fresh;
@@ -212,9 +206,9 @@ static __always_inline enum verdict first_packet(struct tracking *tracking, __u3
 }
 
 /*
- * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside
- * address and port. What has none to belong to passes without one. DROP(CONNECTION_INVALID) or
- * DROP(CONNECTIONS_FULL). Global, so that the verifier checks it once.
+ * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside address and
+ * port. What has none to belong to passes without one. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
+ * that the verifier checks it once.
  */
 __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 {
@@ -237,10 +231,10 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 }
 
 /*
- * A connection of a port that moved here, in the bytes of a test run (crates/ebpf/src/connections.rs): behind
- * an Ethernet header the key and the connection. One that is here already stays. enum keeping, or -1.
+ * A connection of a port that moved here, in the bytes of a test run (crates/ebpf/src/connections.rs): behind an
+ * Ethernet header the key and the connection. One that is here already stays. enum keeping, or -1.
  */
-static __always_inline int take_over_connection(struct __sk_buff *ctx)
+INLINE int take_over_connection(struct __sk_buff *ctx)
 {
 	struct tracking *t = get_tracking();
 

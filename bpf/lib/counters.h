@@ -5,8 +5,7 @@
 #include "packet.h"
 
 /* One of the counters that an entry consists of. */
-static __always_inline struct counter *count(void *map, __u32 number, __u32 which,
-					     const struct packet *p)
+INLINE struct counter *count(void *map, __u32 number, __u32 which, const struct packet *p)
 {
 	struct counter *c = bpf_map_lookup_elem(map, &number);
 
@@ -19,7 +18,7 @@ static __always_inline struct counter *count(void *map, __u32 number, __u32 whic
 	return c;
 }
 
-static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
+INLINE void count_verdict(const struct packet *p, __u32 verdict)
 {
 	struct counter *c = count(&verdict_counters, p->hook * VERDICT_SLOTS + verdict, 0, p);
 
@@ -30,7 +29,7 @@ static __always_inline void count_verdict(const struct packet *p, __u32 verdict)
 /* In the order of struct port_counters. */
 enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
 
-static __always_inline void count_port(const struct packet *p, __u32 number, enum port_count which)
+INLINE void count_port(const struct packet *p, __u32 number, enum port_count which)
 {
 	count(&port_counters, number, which, p);
 }
@@ -38,13 +37,12 @@ static __always_inline void count_port(const struct packet *p, __u32 number, enu
 /* In the order of struct remote_counters. */
 enum remote_count { REMOTE_TO, REMOTE_FROM, REMOTE_DROPPED };
 
-static __always_inline void count_remote(const struct packet *p, __u32 number,
-					 enum remote_count which)
+INLINE void count_remote(const struct packet *p, __u32 number, enum remote_count which)
 {
 	count(&remote_counters, number, which, p);
 }
 
-static __always_inline void count_rule(const struct packet *p, __u32 number)
+INLINE void count_rule(const struct packet *p, __u32 number)
 {
 	count(&rule_counters, number, 0, p);
 }

@@ -2,9 +2,9 @@
 /* Internet checksum (RFC 1071) and the flow hash, in the form the stages need them. */
 #pragma once
 
-#include <linux/types.h>
+#include "bytes.h"
 
-static __always_inline __u16 csum_fold(__u32 sum)
+INLINE __u16 csum_fold(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -12,7 +12,7 @@ static __always_inline __u16 csum_fold(__u32 sum)
 }
 
 /* Sum of the ten 16-bit words of an IPv4 header without options: 0xffff when it is right. */
-static __always_inline __u16 csum_ipv4_header(const void *header)
+INLINE __u16 csum_ipv4_header(const void *header)
 {
 	const __u16 *words = header;
 	__u32 sum = 0;
@@ -23,10 +23,9 @@ static __always_inline __u16 csum_ipv4_header(const void *header)
 }
 
 /*
- * Flow hash: Bob Jenkins' lookup3 over ten little-endian words: source address (4), destination
- * address (4), ports (source in the low half, both in wire order), protocol. Ours and not
- * bpf_get_hash_recalc(), which is not a function of the flow: the same flow must leave with the same
- * source port from every executor and after every restart.
+ * Flow hash: Bob Jenkins' lookup3 over ten little-endian words: source address (4), destination address (4), ports
+ * (source in the low half, both in wire order), protocol. Ours and not bpf_get_hash_recalc(), which is not a function
+ * of the flow: the same flow must leave with the same source port from every executor and after every restart.
  */
 #define FLOW_WORDS 10
 
@@ -56,7 +55,7 @@ static __always_inline __u16 csum_ipv4_header(const void *header)
 	} while (0)
 /* clang-format on */
 
-static __always_inline __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
+INLINE __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
 {
 	__u32 a = 0xdeadbeef + (FLOW_WORDS << 2) + seed, b = a, c = a;
 

@@ -3,9 +3,9 @@
  * Detours: ways of packets through devices of ours, because the kernel has to do something to them: the unmarker
  * (leave/unmarker.h) and the coalescer (stage/coalesce.h). What marks a packet on one, and which flows take one.
  *
- * A detour takes longer than the straight way. A flow changes to it at any time, and back only after it was silent
- * for FLOW_IDLE, so no packet overtakes another of its flow. What tells flows apart is the UDP source port of the
- * tunnel; flows that share one share the way.
+ * A detour takes longer than the straight way. A flow changes to it at any time, and back only after it was silent for
+ * FLOW_IDLE, so no packet overtakes another of its flow. What tells flows apart is the UDP source port of the tunnel;
+ * flows that share one share the way.
  */
 #pragma once
 
@@ -21,13 +21,13 @@
 #define DETOUR_CHECK                                                                                 \
 	0x03ff /* of the device: another set of maps may give its number to another port */
 
-static __always_inline bool is_on_detour(struct __sk_buff *ctx)
+INLINE bool is_on_detour(struct __sk_buff *ctx)
 {
 	return (ctx->tc_index & DETOUR_MASK) == DETOUR;
 }
 
 /* Whether the tunnel's mark can be taken off a UDP super-packet here: what this host tells its remotes. */
-static __always_inline bool takes_whole_udp(const struct settings *s)
+INLINE bool takes_whole_udp(const struct settings *s)
 {
 	return s->unmarker_ifindex;
 }
@@ -35,12 +35,12 @@ static __always_inline bool takes_whole_udp(const struct settings *s)
 #define FLOW_TIME_SHIFT 20 /* ns → units of struct flow_way */
 #define FLOW_IDLE 1000     /* in these units: about a second */
 
-static __always_inline __u32 flow_time(void)
+INLINE __u32 flow_time(void)
 {
 	return coarse_now_ns() >> FLOW_TIME_SHIFT | 1; /* 0 is never */
 }
 
-static __always_inline bool is_lately(__u32 time, __u32 now)
+INLINE bool is_lately(__u32 time, __u32 now)
 {
 	return time && now - time < FLOW_IDLE;
 }

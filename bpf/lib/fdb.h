@@ -4,14 +4,14 @@
 
 #include "vlan.h"
 
-static __always_inline bool is_old(const struct learned *l, __u64 now)
+INLINE bool is_old(const struct learned *l, __u64 now)
 {
 	return now > l->seen + l->age * SECOND;
 }
 
 /*
- * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the
- * memory of a deleted entry to the next new one at once.
+ * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the memory of a
+ * deleted entry to the next new one at once.
  */
 static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry *found)
 {
@@ -35,8 +35,8 @@ static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry 
 	       port->flags & PORT_LEARNING;
 }
 
-static __always_inline bool find_mac(__u32 switch_id, const __u8 *mac, const struct lswitch *sw,
-				     struct fdb_entry *found)
+INLINE bool find_mac(__u32 switch_id, const __u8 *mac, const struct lswitch *sw,
+		     struct fdb_entry *found)
 {
 	struct fdb_key key = { .switch_id = switch_id };
 	struct fdb_entry *entry;

@@ -41,18 +41,18 @@ struct icmp_header {
 	__be32 rest;
 };
 
-static __always_inline bool has_ipv4(const struct packet *p)
+INLINE bool has_ipv4(const struct packet *p)
 {
 	return p->eth.h_proto == ETHERTYPE_IPV4;
 }
 
-static __always_inline bool is_extension(__u8 next)
+INLINE bool is_extension(__u8 next)
 {
 	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
 }
 
 /* TCP or UDP right behind an IP header without options, no fragment. */
-static __always_inline bool is_plain_l4(const struct packet *p)
+INLINE bool is_plain_l4(const struct packet *p)
 {
 	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
 
@@ -61,7 +61,7 @@ static __always_inline bool is_plain_l4(const struct packet *p)
 }
 
 /* The IP header of a plain frame, into scratch.ip. */
-static __always_inline long read_ip(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
+INLINE long read_ip(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
 {
 	return has_ipv4(p) ? bpf_skb_load_bytes(ctx, ETH_HLEN, w->ip, sizeof(struct iphdr)) :
 			     bpf_skb_load_bytes(ctx, ETH_HLEN, w->ip, sizeof(struct ipv6hdr));
@@ -71,8 +71,7 @@ static __always_inline long read_ip(struct __sk_buff *ctx, struct scratch *w, co
  * Writes scratch.ip and the Ethernet header before it. skb->csum does not cover the Ethernet header, and the sum over
  * an IPv4 header is the same before and after; only IPv6 changes it.
  */
-static __always_inline long store_headers(struct __sk_buff *ctx, struct scratch *w,
-					  const struct ethhdr *eth)
+INLINE long store_headers(struct __sk_buff *ctx, struct scratch *w, const struct ethhdr *eth)
 {
 	const __u32 ipv4_len = ETH_HLEN + sizeof(struct iphdr);
 
@@ -86,18 +85,18 @@ static __always_inline long store_headers(struct __sk_buff *ctx, struct scratch 
 }
 
 /* A checksum over a word that changes (RFC 1624); whatever was wrong with it stays wrong. */
-static __always_inline __u16 csum_update(__u16 checksum, __u16 old, __u16 new)
+INLINE __u16 csum_update(__u16 checksum, __u16 old, __u16 new)
 {
 	return ~csum_fold((__u32)(__u16)~checksum + (__u16)~old + new);
 }
 
-static __always_inline __u8 get_ttl(bool ipv4, const __u8 *ip)
+INLINE __u8 get_ttl(bool ipv4, const __u8 *ip)
 {
 	return ipv4 ? ip[IPV4_TTL] : ip[IPV6_HOP_LIMIT];
 }
 
 /* In a header that begins at ip. */
-static __always_inline void set_ttl(bool ipv4, __u8 *ip, __u8 ttl)
+INLINE void set_ttl(bool ipv4, __u8 *ip, __u8 ttl)
 {
 	__u16 old, new;
 
@@ -112,18 +111,18 @@ static __always_inline void set_ttl(bool ipv4, __u8 *ip, __u8 ttl)
 }
 
 /* The hash of the flow that parse found: for the source port of the tunnel and for next hops. */
-static __always_inline void hash_flow(const struct settings *s, struct packet *p)
+INLINE void hash_flow(const struct settings *s, struct packet *p)
 {
 	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 }
 
-static __always_inline bool is_group_or_all_v4(__be32 addr)
+INLINE bool is_group_or_all_v4(__be32 addr)
 {
 	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || addr == 0xffffffff;
 }
 
 /* An address that one host has. */
-static __always_inline bool is_from_somebody(const struct packet *p)
+INLINE bool is_from_somebody(const struct packet *p)
 {
 	const __u32 *from = (const __u32 *)&p->flow.source;
 

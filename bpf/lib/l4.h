@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transport header as conntrack, acl and nat ask for it. It is read where a port has a firewall or a
- * router translates, from a plain frame: the packet itself from a port, any packet behind decap.
+ * The transport header as conntrack, acl and nat ask for it. It is read where a port has a firewall or a router
+ * translates, from a plain frame: the packet itself from a port, any packet behind decap.
  */
 #pragma once
 
@@ -43,10 +43,7 @@ struct tcp_header {
 	__be16 urgent;
 };
 
-/*
- * What conntrack, acl and nat are at, per CPU; over when the stage is. Much of it is here to keep the
- * stack free.
- */
+/* What conntrack, acl and nat are at, per CPU; over when the stage is. Much of it is here to keep the stack free. */
 struct tracking {
 	__u64 now;
 	struct l4 l4;
@@ -77,8 +74,8 @@ GETTER(get_tracking, tracking)
 #define TCP_OPTION_SCALE 3
 
 /*
- * The window scale option of a SYN, the last one as in the kernel; -1: none. Global: so the check of
- * len, which the compiler could do without and the verifier could not, stays.
+ * The window scale option of a SYN, the last one as in the kernel; -1: none. Global: so the check of len, which the
+ * compiler could do without and the verifier could not, stays.
  */
 __noinline int tcp_scale_option(struct __sk_buff *ctx, __u32 offset, __u32 len)
 {
@@ -114,8 +111,7 @@ __noinline int tcp_scale_option(struct __sk_buff *ctx, __u32 offset, __u32 len)
 	return scale > TCP_MAX_SCALE ? TCP_MAX_SCALE : scale;
 }
 
-static __always_inline enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p,
-					     struct tracking *tracking)
+INLINE enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p, struct tracking *tracking)
 {
 	__u32 end = ETH_HLEN + p->ip_len, header_len;
 	const struct tcp_header *h = &tracking->header.tcp;
@@ -148,13 +144,13 @@ static __always_inline enum verdict read_tcp(struct __sk_buff *ctx, const struct
 }
 
 /* ICMP without a connection to belong to. */
-static __always_inline bool is_loose(const struct l4 *l4)
+INLINE bool is_loose(const struct l4 *l4)
 {
 	return l4->kind == L4_ICMP || l4->kind == L4_ERROR;
 }
 
 /* The first bytes of an ICMP message. */
-static __always_inline void read_icmp_header(struct l4 *l4, const __u8 *h, bool is_ipv4)
+INLINE void read_icmp_header(struct l4 *l4, const __u8 *h, bool is_ipv4)
 {
 	__u8 type = h[0];
 
@@ -174,7 +170,7 @@ static __always_inline void read_icmp_header(struct l4 *l4, const __u8 *h, bool 
 	}
 }
 
-static __always_inline void read_icmp(struct __sk_buff *ctx, const struct packet *p, struct l4 *l4)
+INLINE void read_icmp(struct __sk_buff *ctx, const struct packet *p, struct l4 *l4)
 {
 	__u8 h[ICMP_LEN];
 
@@ -185,14 +181,14 @@ static __always_inline void read_icmp(struct __sk_buff *ctx, const struct packet
 	read_icmp_header(l4, h, p->eth.h_proto == ETHERTYPE_IPV4);
 }
 
-static __always_inline bool is_icmp(__u8 protocol, bool is_ipv4)
+INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
 {
 	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
 /*
- * Fills tracking.l4; DROP(CONNECTION_INVALID) of a TCP header that conntrack refuses. Global, so that the
- * verifier checks it once.
+ * Fills tracking.l4; DROP(CONNECTION_INVALID) of a TCP header that conntrack refuses. Global, so that the verifier
+ * checks it once.
  */
 __noinline enum verdict read_l4(struct __sk_buff *ctx, const struct packet *p)
 {

@@ -5,7 +5,7 @@
 #include "packet.h"
 
 /* Whether one more is within a limit; a new span begins with its first. */
-static __always_inline bool is_within_limit(__u32 which, __u32 most, __u64 span, __u64 now)
+INLINE bool is_within_limit(__u32 which, __u32 most, __u64 span, __u64 now)
 {
 	struct limit_state *l = bpf_map_lookup_elem(&limits, &which);
 

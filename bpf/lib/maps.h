@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every map of the data path. Tables are written by `apply` only, what was learned by the programs only. The
- * programs count; `apply` sets the counters of a new number to zero, and takes counters along to another.
+ * Every map of the data path. Tables are written by `apply` only, what was learned by the programs only. The programs
+ * count; `apply` sets the counters of a new number to zero, and takes counters along to another.
  */
 #pragma once
 
@@ -36,7 +36,7 @@
 
 /* The one entry of an array. */
 #define GETTER(function, name_)                                                                      \
-	static __always_inline struct name_ *function(void)                                          \
+	INLINE struct name_ *function(void)                                                          \
 	{                                                                                            \
 		__u32 zero = 0;                                                                      \
                                                                                                      \

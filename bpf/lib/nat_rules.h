@@ -16,8 +16,7 @@ struct nat_walk {
 	int found;
 };
 
-static __always_inline bool is_in_network(const struct addr *addr, const struct addr *network,
-					  __u32 bits)
+INLINE bool is_in_network(const struct addr *addr, const struct addr *network, __u32 bits)
 {
 	const __u32 *a = (const __u32 *)addr, *n = (const __u32 *)network;
 
@@ -32,8 +31,7 @@ static __always_inline bool is_in_network(const struct addr *addr, const struct 
 }
 
 /* Whether a rule is for the connection of tracking.key: from outside its local end is the outside one. */
-static __always_inline bool is_for(const struct nat_rule *rule, const struct tracking *t,
-				   enum nat_search search)
+INLINE bool is_for(const struct nat_rule *rule, const struct tracking *t, enum nat_search search)
 {
 	const struct connection_key *k = &t->key;
 	bool in = search == NAT_IN;
@@ -65,7 +63,7 @@ static long try_rule(__u32 number, void *context)
 }
 
 /* The first rule of the router that is for tracking.key, in scratch.rule. */
-static __always_inline bool find_nat_rule(__u32 router, enum nat_search search)
+INLINE bool find_nat_rule(__u32 router, enum nat_search search)
 {
 	struct router *r = bpf_map_lookup_elem(&routers, &router);
 	struct nat_walk walk = { .router = router, .search = search };

@@ -42,7 +42,7 @@ struct nd_message {
 #define ND_SOLICITATION_LEN 24
 #define ND_HOP_LIMIT 255
 
-static __always_inline bool is_arp_request(const struct arp_ipv4 *arp)
+INLINE bool is_arp_request(const struct arp_ipv4 *arp)
 {
 	return arp->hardware_type == bpf_htons(ARP_ETHERNET) &&
 	       arp->protocol_type == ETHERTYPE_IPV4 && arp->hardware_len == ETH_ALEN &&
@@ -60,11 +60,31 @@ struct nd_frame {
 	struct nd_message nd;
 } __attribute__((packed));
 
-static __always_inline bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 {
 	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
 	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN && f->nd.type == ND_SOLICITATION &&
 	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
+}
+
+/* The address that a frame at `at` asks for. False: it is no question. */
+INLINE bool read_question(struct __sk_buff *ctx, __u32 at, bool is_arp, struct addr *target)
+{
+	struct scratch *w = get_scratch();
+	struct nd_frame *f;
+	struct arp_ipv4 arp;
+
+	if (!w)
+		return false;
+	f = (struct nd_frame *)(w->bytes + FRAME_AT);
+	if (!is_arp && is_solicitation(ctx, f, at))
+		*target = f->nd.target;
+	else if (is_arp && bpf_skb_load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) == 0 &&
+		 is_arp_request(&arp))
+		*target = mapped_v4(arp.target_ip);
+	else
+		return false;
+	return true;
 }

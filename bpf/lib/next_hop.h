@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a router sends what is for an address: the look-up of stage route, which an answer to somebody behind a
- * router needs too (leave/reply_way.h).
+ * Where a router sends what is for an address: the look-up of stage route, which an answer to somebody behind a router
+ * needs too (leave/reply_way.h).
  */
 #pragma once
 
 #include "ip.h"
 
-static __always_inline struct router_interface *interface_on(__u32 router, __u32 switch_id)
+INLINE struct router_interface *interface_on(__u32 router, __u32 switch_id)
 {
 	struct router_interface_key key = { .router = router, .switch_id = switch_id };
 
@@ -15,7 +15,7 @@ static __always_inline struct router_interface *interface_on(__u32 router, __u32
 }
 
 /* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there, 0: none. */
-static __always_inline __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
+INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
 {
 	struct route_key *key = &w->route;
 	struct next_hop *hop;
@@ -41,8 +41,20 @@ static __always_inline __u32 find_next_hop(struct scratch *w, const struct packe
 	return ROUTE_VIA;
 }
 
+/* The frame is for a neighbour, from the router's interface in its switch. */
+INLINE void send_from_router(struct destination *d, const struct router *r,
+			     const struct router_interface *i, const struct neighbour *n,
+			     __u32 switch_id)
+{
+	__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
+	__builtin_memcpy(d->eth.h_source, r->mac.bytes, ETH_ALEN);
+	d->tag = (struct tag){};
+	d->switch_id = switch_id;
+	d->source_key = i ? i->key : 0;
+}
+
 /* The MAC of scratch.next in its switch. NULL: nobody knows it. */
-static __always_inline struct neighbour *find_neighbour(const struct scratch *w, bool ipv4)
+INLINE struct neighbour *find_neighbour(const struct scratch *w, bool ipv4)
 {
 	struct neighbour_key key = { .switch_id = w->next.switch_id, .addr = w->next.addr };
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A packet from a gateway's leg before nat changed it. What nat writes is written at once, because route and the
- * firewall judge what it becomes; so what an answer is about has to be kept. Nothing else is written before a
- * packet leaves.
+ * firewall judge what it becomes; so what an answer is about has to be kept. Nothing else is written before a packet
+ * leaves.
  */
 #pragma once
 
 #include "ip.h"
 
 /* Before nat writes. */
-static __always_inline long keep_original(struct __sk_buff *ctx, struct scratch *w, struct packet *p)
+INLINE long keep_original(struct __sk_buff *ctx, struct scratch *w, struct packet *p)
 {
 	__u32 len = ETH_HLEN + p->ip_len - p->l4_offset;
 	struct original *o = &w->original;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one packet carries from stage to stage: the packet as it came (struct packet), and what is decided about
- * it (struct destination), which leave() carries out. Every stage returns GO_ON, or the verdict that ends the
- * packet's way (verdicts.h).
+ * What one packet carries from stage to stage: the packet as it came (struct packet), and what is decided about it
+ * (struct destination), which leave() carries out. Every stage returns GO_ON, or the verdict that ends the packet's
+ * way (verdicts.h).
  */
 #pragma once
 
 #include <linux/in.h>
 
-#include "address.h"
 #include "bytes.h"
 #include "csum.h"
 #include "maps.h"
@@ -19,7 +18,7 @@
 
 #define DROP(reason) VERDICT_##reason
 
-static __always_inline bool is_drop(enum verdict verdict)
+INLINE bool is_drop(enum verdict verdict)
 {
 	return verdict >= (int)VERDICT_DROP_FIRST;
 }
@@ -175,8 +174,8 @@ struct original {
 #define FRAME_AT 2 /* in scratch.bytes, so that the IP header is aligned */
 
 /*
- * What would burst the 512-byte stack, one per CPU: a hook runs to its end before another starts on
- * the same CPU (what it transmits is queued, never delivered inside it).
+ * What would burst the 512-byte stack, one per CPU: a hook runs to its end before another starts on the same CPU (what
+ * it transmits is queued, never delivered inside it).
  */
 struct scratch {
 	struct packet packet;           /* the hook's, */
@@ -204,7 +203,7 @@ struct scratch {
 ARRAY(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch, 1);
 GETTER(get_scratch, scratch)
 
-static __always_inline struct settings *get_settings(void)
+INLINE struct settings *get_settings(void)
 {
 	__u32 zero = 0;
 	struct settings *s = bpf_map_lookup_elem(&settings, &zero);
@@ -213,34 +212,33 @@ static __always_inline struct settings *get_settings(void)
 }
 
 /* It came by the uplink: straight, or by way of the coalescer. */
-static __always_inline bool is_from_underlay(const struct packet *p)
+INLINE bool is_from_underlay(const struct packet *p)
 {
 	return p->hook == HOOK_FROM_UNDERLAY || p->hook == HOOK_FROM_COALESCER;
 }
 
 /* A super-packet whose segments are UDP datagrams. */
-static __always_inline bool is_whole_udp(const struct packet *p)
+INLINE bool is_whole_udp(const struct packet *p)
 {
 	return p->gso_size && p->flow.protocol == IPPROTO_UDP;
 }
 
 /* A switch, and the logical port it came from; 0: unknown. */
-static __always_inline void enter_switch(struct packet *p, struct destination *d, __u32 switch_id,
-					 __u32 source_key)
+INLINE void enter_switch(struct packet *p, struct destination *d, __u32 switch_id, __u32 source_key)
 {
 	p->switch_id = d->switch_id = switch_id;
 	p->source_key = d->source_key = source_key;
 }
 
 /* Nothing of it is to be written anew so far. */
-static __always_inline void leave_as_it_came(struct destination *d, const struct packet *p)
+INLINE void leave_as_it_came(struct destination *d, const struct packet *p)
 {
 	d->eth = p->eth;
 	d->tag = p->tag;
 }
 
 /* Bytes that the tag takes in an inner frame. */
-static __always_inline __u32 tag_len(const struct destination *d)
+INLINE __u32 tag_len(const struct destination *d)
 {
 	return d->tag.proto ? VLAN_HLEN : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TCP as conntrack sees it: whether a packet fits what both ends said before (van Rooij; the kernel has
- * the same in net/netfilter/nf_conntrack_proto_tcp.c), and what it changes. Used by conntrack.h.
+ * TCP as conntrack sees it: whether a packet fits what both ends said before (van Rooij; the kernel has the same in
+ * net/netfilter/nf_conntrack_proto_tcp.c), and what it changes. Used by conntrack.h.
  *
  *        s.end - r.max_window           s.end        s.max_end
  *   -------------|------------------------|--------------|------> sequence numbers of s
@@ -9,9 +9,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include "abi.h"
+#include "bytes.h"
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -30,18 +28,18 @@ struct tcp_segment {
 	__s8 scale; /* window scale option of a SYN; -1: none */
 };
 
-static __always_inline __u32 later(__u32 a, __u32 b)
+INLINE __u32 later(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) > 0 ? a : b;
 }
 
-static __always_inline bool is_after(__u32 a, __u32 b)
+INLINE bool is_after(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) > 0;
 }
 
 /* An end that had not been seen before this packet. */
-static __always_inline struct tcp_end tcp_first_sight(const struct tcp_segment *t)
+INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
 {
 	struct tcp_end end = { .end = t->seq_end, .max_end = t->seq_end, .flags = TCP_END_SEEN };
 
@@ -53,8 +51,7 @@ static __always_inline struct tcp_end tcp_first_sight(const struct tcp_segment *
 	return end;
 }
 
-static __always_inline bool tcp_fits(const struct tcp_end *s, const struct tcp_end *r,
-				     const struct tcp_segment *t)
+INLINE bool tcp_fits(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
 {
 	__u32 span = s->max_window > TCP_MIN_ACK_SPAN ? s->max_window : TCP_MIN_ACK_SPAN;
 
@@ -66,8 +63,7 @@ static __always_inline bool tcp_fits(const struct tcp_end *s, const struct tcp_e
 	       (!is_after(t->ack, r->end) && !is_after(r->end - span, t->ack));
 }
 
-static __always_inline __u32 tcp_window(const struct tcp_end *s, const struct tcp_end *r,
-					const struct tcp_segment *t)
+INLINE __u32 tcp_window(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
 {
 	bool scaled = s->flags & r->flags & TCP_END_SCALE;
 
@@ -75,12 +71,10 @@ static __always_inline __u32 tcp_window(const struct tcp_end *s, const struct tc
 }
 
 /*
- * What a packet that fits changes. The two directions run on different CPUs at the same moment, so each
- * member has one direction that writes it: s.max_end is r's to write once s was seen, and the
- * other way round.
+ * What a packet that fits changes. The two directions run on different CPUs at the same moment, so each member has one
+ * direction that writes it: s.max_end is r's to write once s was seen, and the other way round.
  */
-static __always_inline void tcp_change(struct tcp_end *s, struct tcp_end *r,
-				       const struct tcp_segment *t)
+INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_segment *t)
 {
 	__u32 window;
 
@@ -99,8 +93,8 @@ static __always_inline void tcp_change(struct tcp_end *s, struct tcp_end *r,
 }
 
 /* The state after a packet that fits. s_answers: s did not begin the connection. */
-static __always_inline __u8 tcp_next_state(const struct connection *c, const struct tcp_segment *t,
-					   bool both_seen_before, bool s_answers)
+INLINE __u8 tcp_next_state(const struct connection *c, const struct tcp_segment *t,
+			   bool both_seen_before, bool s_answers)
 {
 	if (t->flags & TCP_RST)
 		return CONNECTION_CLOSED;
@@ -118,8 +112,7 @@ static __always_inline __u8 tcp_next_state(const struct connection *c, const str
 }
 
 /* Of a packet that belongs to a connection: false: it is outside of the windows, and changed nothing. */
-static __always_inline bool tcp_follow(struct connection *c, const struct tcp_segment *t,
-				       bool from_peer, __u8 *state)
+INLINE bool tcp_follow(struct connection *c, const struct tcp_segment *t, bool from_peer, __u8 *state)
 {
 	struct tcp_end *s = from_peer ? &c->peer : &c->local;
 	struct tcp_end *r = from_peer ? &c->local : &c->peer;

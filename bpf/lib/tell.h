@@ -21,14 +21,14 @@ enum tell {
 	TELL_TTL_EXCEEDED = ICMP_ERROR(11, 0, 3, 0),
 };
 
-static __always_inline enum verdict refuse(struct destination *d, enum tell tell, enum verdict reason)
+INLINE enum verdict refuse(struct destination *d, enum tell tell, enum verdict reason)
 {
 	d->tell = tell;
 	return reason;
 }
 
 /* Only a router says so. mtu: of the largest IP packet that would pass. */
-static __always_inline enum verdict too_big(struct destination *d, __u32 mtu)
+INLINE enum verdict too_big(struct destination *d, __u32 mtu)
 {
 	if (d->router) {
 		d->tell = TELL_TOO_BIG;

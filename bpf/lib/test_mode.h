@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What BPF_PROG_TEST_RUN cannot do: it takes no device of our choice, no tag and no clock, no super-packet
- * that the helpers would grow, and does not say where a packet went. With test_mode set at load time these
- * come from and go to the map test_io; without, the verifier removes every trace of it.
+ * What BPF_PROG_TEST_RUN cannot do: it takes no device of our choice, no tag and no clock, no super-packet that the
+ * helpers would grow, and does not say where a packet went. With test_mode set at load time these come from and go to
+ * the map test_io; without, the verifier removes every trace of it.
  */
 #pragma once
 
+#include "bytes.h"
 #include "maps.h"
 
 const volatile __u8 test_mode = 0;
@@ -13,7 +14,7 @@ const volatile __u8 test_mode = 0;
 ARRAY(test_io, BPF_MAP_TYPE_ARRAY, struct test_io, 1);
 GETTER(get_test_io, test_io)
 
-static __always_inline __u64 now_ns(void)
+INLINE __u64 now_ns(void)
 {
 	if (test_mode) {
 		struct test_io *io = get_test_io();
@@ -24,7 +25,7 @@ static __always_inline __u64 now_ns(void)
 }
 
 /* The same clock as of the last tick: a quarter of the price, where seconds matter. */
-static __always_inline __u64 coarse_now_ns(void)
+INLINE __u64 coarse_now_ns(void)
 {
 	return test_mode ? now_ns() : bpf_ktime_get_coarse_ns();
 }
@@ -33,7 +34,7 @@ static __always_inline __u64 coarse_now_ns(void)
  * from moving the load of the context's member behind the branch, where it would become pointer arithmetic
  * on the context, which the verifier refuses. */
 #define FROM_CONTEXT(function, member)                                                               \
-	static __always_inline __u32 function(struct __sk_buff *ctx)                                 \
+	INLINE __u32 function(struct __sk_buff *ctx)                                                 \
 	{                                                                                            \
 		__u32 value = ctx->member;                                                           \
 		asm volatile("" : "+r"(value));                                                      \
@@ -50,7 +51,7 @@ FROM_CONTEXT(gso_size_of, gso_size)
 FROM_CONTEXT(gso_segs_of, gso_segs)
 
 /* Every redirect says here where to. */
-static __always_inline void report_device(__u32 ifindex)
+INLINE void report_device(__u32 ifindex)
 {
 	if (test_mode) {
 		struct test_io *io = get_test_io();
@@ -60,7 +61,7 @@ static __always_inline void report_device(__u32 ifindex)
 	}
 }
 
-static __always_inline void report_verdict(__u32 verdict)
+INLINE void report_verdict(__u32 verdict)
 {
 	if (test_mode) {
 		struct test_io *io = get_test_io();

@@ -7,12 +7,8 @@
 
 #include "connection.h"
 
-/*
- * A SYN that may begin another connection under the same key: this one is at its end, or nobody ever
- * answered.
- */
-static __always_inline bool begins_anew(const struct connection *c, const struct l4 *l4,
-					bool from_peer)
+/* A SYN that may begin another connection under the same key: this one is at its end, or nobody ever answered. */
+INLINE bool begins_anew(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
 	const struct tcp_end *r = from_peer ? &c->local : &c->peer;
 
@@ -22,11 +18,10 @@ static __always_inline bool begins_anew(const struct connection *c, const struct
 }
 
 /*
- * A SYN into a connection that stands, from the end that began it: the other end answers with a challenge
- * ACK (RFC 5961 section 4), and a client that forgot the connection resets it.
+ * A SYN into a connection that stands, from the end that began it: the other end answers with a challenge ACK (RFC
+ * 5961 section 4), and a client that forgot the connection resets it.
  */
-static __always_inline bool is_challenged(const struct connection *c, const struct l4 *l4,
-					  bool from_peer)
+INLINE bool is_challenged(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
 	return l4->kind == L4_TCP && (l4->tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
 	       c->state == CONNECTION_ESTABLISHED && !(c->flags & CONNECTION_ADOPTED) &&
@@ -34,7 +29,7 @@ static __always_inline bool is_challenged(const struct connection *c, const stru
 }
 
 /* The live connection of tracking.key that this packet belongs to; NULL: none, it may begin one. */
-static __always_inline struct connection *join_connection(const struct tracking *t, bool from_peer)
+INLINE struct connection *join_connection(const struct tracking *t, bool from_peer)
 {
 	struct connection *c = find_connection(&t->key, t->now);
 
@@ -46,8 +41,7 @@ static __always_inline struct connection *join_connection(const struct tracking 
 }
 
 /* What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW). */
-static __always_inline enum verdict follow_connection(const struct tracking *t, struct connection *c,
-						      bool from_peer)
+INLINE enum verdict follow_connection(const struct tracking *t, struct connection *c, bool from_peer)
 {
 	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
 	__u8 state = c->state, flags = c->flags;
@@ -73,8 +67,7 @@ static __always_inline enum verdict follow_connection(const struct tracking *t, 
 #define QUOTED_L4_LEN 8
 
 /* The L4 header of a quoted packet, as far as a connection's key needs it. False: it belongs to none. */
-static __always_inline bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4, __u32 at,
-					   bool is_ipv4)
+INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4, __u32 at, bool is_ipv4)
 {
 	__u8 h[QUOTED_L4_LEN];
 	__be16 ports[2];
@@ -95,8 +88,7 @@ static __always_inline bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4,
 }
 
 /* Reads source and destination of the quoted packet into the key as its local and peer end. */
-static __always_inline bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at,
-					     __u32 end)
+INLINE bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at, __u32 end)
 {
 	struct iphdr *ip = &t->header.quoted_ipv4;
 
@@ -111,8 +103,7 @@ static __always_inline bool read_quoted_ipv4(struct __sk_buff *ctx, struct track
 	return read_quoted_l4(ctx, &t->quoted, at + ip->ihl * 4, true);
 }
 
-static __always_inline bool read_quoted_ipv6(struct __sk_buff *ctx, struct tracking *t, __u32 at,
-					     __u32 end)
+INLINE bool read_quoted_ipv6(struct __sk_buff *ctx, struct tracking *t, __u32 at, __u32 end)
 {
 	struct ipv6hdr *ip = &t->header.quoted_ipv6;
 
@@ -129,8 +120,8 @@ static __always_inline bool read_quoted_ipv6(struct __sk_buff *ctx, struct track
 
 /*
  * The packet that an ICMP error quotes, in tracking.quoted and, as a key of the zone of tracking.key, in
- * tracking.other. It went the other way: what came from the peer is about a packet of the local end. An
- * error goes to the source of what it quotes. Global, so that the verifier checks it once.
+ * tracking.other. It went the other way: what came from the peer is about a packet of the local end. An error goes to
+ * the source of what it quotes. Global, so that the verifier checks it once.
  */
 __noinline int read_quoted(struct __sk_buff *ctx, const struct packet *p, __u32 from_peer)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The closed list of verdicts. Every packet that reaches a hook ends in exactly one of them, and each
- * is a counter. This is the only list: the Rust enum `model::Verdict` and docs/counters.md are
- * compared with it by tests. Names follow the kernel's drop reasons where one exists
- * (include/net/dropreason-core.h). Numbers are part of the ABI of the map `verdict_counters`:
- * append, never renumber.
+ * The closed list of verdicts. Every packet that reaches a hook ends in exactly one of them, and each is a counter.
+ * This is the only list: the Rust enum `model::Verdict` and docs/counters.md are compared with it by tests. Names
+ * follow the kernel's drop reasons where one exists (include/net/dropreason-core.h). Numbers are part of the ABI of
+ * the map `verdict_counters`: append, never renumber.
  */
 #pragma once
 
@@ -79,9 +78,7 @@
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 
-/*
- * What a stage returns: the verdict that ends the packet's way, or GO_ON, which is none: the next stage has it.
- */
+/* What a stage returns: the verdict that ends the packet's way, or GO_ON, which is none: the next stage has it. */
 enum verdict {
 	GO_ON = -1,
 	OVL_VERDICTS_PASS(OVL_VERDICT_ENUM) VERDICT_DROP_FIRST = 16,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * VLAN tags. The kernel keeps the outermost tag of a packet beside its bytes (skb->vlan_tci), and the
- * stages see frames without it: parse takes it off, and whoever sends the frame on puts one back.
+ * VLAN tags. The kernel keeps the outermost tag of a packet beside its bytes (skb->vlan_tci), and the stages see
+ * frames without it: parse takes it off, and whoever sends the frame on puts one back.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #define ETHERTYPE_VLAN bpf_htons(ETH_P_8021Q)
 #define ETHERTYPE_SERVICE_VLAN bpf_htons(ETH_P_8021AD)
 
-static __always_inline struct tag read_tag(struct __sk_buff *ctx)
+INLINE struct tag read_tag(struct __sk_buff *ctx)
 {
 	struct tag tag = {};
 
@@ -29,7 +29,7 @@ static __always_inline struct tag read_tag(struct __sk_buff *ctx)
 	return tag;
 }
 
-static __always_inline long take_tag(struct __sk_buff *ctx)
+INLINE long take_tag(struct __sk_buff *ctx)
 {
 	if (test_mode) {
 		struct test_io *io = get_test_io();
@@ -41,7 +41,7 @@ static __always_inline long take_tag(struct __sk_buff *ctx)
 	return bpf_skb_vlan_pop(ctx);
 }
 
-static __always_inline long put_tag(struct __sk_buff *ctx, struct tag tag)
+INLINE long put_tag(struct __sk_buff *ctx, struct tag tag)
 {
 	if (!tag.proto)
 		return 0;
@@ -57,20 +57,20 @@ static __always_inline long put_tag(struct __sk_buff *ctx, struct tag tag)
 	return bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
 }
 
-static __always_inline struct tag tag_of_vlan(__u32 vlan)
+INLINE struct tag tag_of_vlan(__u32 vlan)
 {
 	struct tag tag = { .proto = ETHERTYPE_VLAN, .tci = vlan & VLAN_ID_MASK };
 
 	return tag;
 }
 
-static __always_inline bool is_on_vlan(__u32 switch_id)
+INLINE bool is_on_vlan(__u32 switch_id)
 {
 	return switch_id & SWITCH_ID_VLAN;
 }
 
 /* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
-static __always_inline struct tag tag_at(const struct destination *d, const struct port_id *id)
+INLINE struct tag tag_at(const struct destination *d, const struct port_id *id)
 {
 	return id->vlan ? tag_of_vlan(id->vlan) : d->tag;
 }

@@ -31,8 +31,8 @@ __noinline int log_packet(const struct packet *p, __u32 number, __u32 to_port, i
 }
 
 /* What the action makes of the packet; without, and not with, a connection. */
-static __always_inline enum verdict decide(const struct port *port, __u32 action, int number,
-					   __u32 how, bool is_group)
+INLINE enum verdict decide(const struct port *port, __u32 action, int number, __u32 how,
+			   bool is_group)
 {
 	struct settings *s = get_settings();
 	enum verdict result;

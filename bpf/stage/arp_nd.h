@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage arp_nd: a broadcast ARP request (RFC 826) or a multicast neighbour solicitation (RFC 4861 section 7.2) is
- * answered on the spot where the fabric knows the address, so that it never crosses the underlay. Never for an
- * address that the asking port owns (duplicate address detection, RFC 5227 and RFC 4862); unicast probes go to the
- * real owner, which may be gone, but those for a router. Between learn and l2_lookup; from the underlay and on a
- * leg for routers' addresses only.
+ * answered on the spot where the fabric knows the address, so that it never crosses the underlay. Never for an address
+ * that the asking port owns (duplicate address detection, RFC 5227 and RFC 4862); unicast probes go to the real owner,
+ * which may be gone, but those for a router. Between learn and l2_lookup; from the underlay and on a leg for routers'
+ * addresses only.
  */
 #pragma once
 
 #include "lib/neighbour.h"
 #include "lib/tell.h"
 
-static __always_inline bool find_owner_on_leg(const struct packet *p, const struct addr *addr,
-					      struct destination *d)
+INLINE bool find_owner_on_leg(const struct packet *p, const struct addr *addr, struct destination *d)
 {
 	struct leg_address_key key = { .ifindex = p->source.ifindex, .addr = *addr };
 	__u32 *id = bpf_map_lookup_elem(&leg_addresses, &key);
@@ -27,8 +26,7 @@ static __always_inline bool find_owner_on_leg(const struct packet *p, const stru
 }
 
 /* Whose address it is, if this is to be answered here. */
-static __always_inline bool find_owner(const struct packet *p, const struct addr *addr,
-				       struct destination *d)
+INLINE bool find_owner(const struct packet *p, const struct addr *addr, struct destination *d)
 {
 	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
 	struct neighbour *n;
@@ -49,42 +47,21 @@ static __always_inline bool find_owner(const struct packet *p, const struct addr
 	return true;
 }
 
-/* The address that is asked for. False: the frame is no question. */
-static __always_inline bool read_question(struct __sk_buff *ctx, struct scratch *w,
-					  const struct packet *p, struct addr *target)
-{
-	struct nd_frame *f = (struct nd_frame *)(w->bytes + FRAME_AT);
-	struct arp_ipv4 arp;
-
-	if (p->l4_offset) {
-		if (!is_solicitation(ctx, f, p->offset))
-			return false;
-		*target = f->nd.target;
-		return true;
-	}
-	if (bpf_skb_load_bytes(ctx, p->offset + ETH_HLEN, &arp, sizeof(arp)) < 0 ||
-	    !is_arp_request(&arp))
-		return false;
-	*target = mapped_v4(arp.target_ip);
-	return true;
-}
-
 /* Global: few packets are questions. */
 __noinline enum verdict answer_question(struct __sk_buff *ctx, const struct packet *p,
 					struct destination *d)
 {
-	struct scratch *w = get_scratch();
 	struct addr target;
 
-	if (!p || !d || !w || !read_question(ctx, w, p, &target) || !find_owner(p, &target, d))
+	if (!p || !d || !read_question(ctx, p->offset, !p->l4_offset, &target) ||
+	    !find_owner(p, &target, d))
 		return GO_ON;
 	d->tell = TELL_OWNER;
 	return VERDICT_ANSWER;
 }
 
 /* The stage: what may be a question. */
-static __always_inline enum verdict arp_nd(struct __sk_buff *ctx, const struct packet *p,
-					   struct destination *d)
+INLINE enum verdict arp_nd(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
 {
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
 	    (p->flow.protocol == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))

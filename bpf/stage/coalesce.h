@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The coalescer: a veth pair that apply creates where the kernel cannot coalesce the packets of a Geneve tunnel,
- * for it has no Geneve. What it does know is VXLAN. So the packets of a TCP stream become VXLAN packets, GRO at the
- * far end of the pair joins them, and they come back as super-packets to the same program:
+ * The coalescer: a veth pair that apply creates where the kernel cannot coalesce the packets of a Geneve tunnel, for
+ * it has no Geneve. What it does know is VXLAN. So the packets of a TCP stream become VXLAN packets, GRO at the far
+ * end of the pair joins them, and they come back as super-packets to the same program:
  *
  *     host's namespace                                   the unmarker's namespace, where VXLAN has a socket
  *     from_underlay ── bpf_redirect(ovl-coa0) ─────────► ovl-coa1: GRO, then the program back_to_peer
@@ -11,8 +11,8 @@
  *     | IP | UDP: port | Geneve: 8, VNI | option: 8, keys     | frame    as it came
  *     | IP | UDP: 4789 | VXLAN: flags 8, keys, VNI 24, keys   | frame    on the way: 8 bytes less
  *
- * GRO joins what is alike in all these fields. The keys stand where VXLAN has reserved bits; no wire sees them.
- * Before vtep_check.
+ * GRO joins what is alike in all these fields. The keys stand where VXLAN has reserved bits; no wire sees them. Before
+ * vtep_check.
  */
 #pragma once
 
@@ -30,8 +30,8 @@
 #define IPV4_WITHOUT_OPTIONS 0x45
 
 /*
- * Behind the outer IP header: what we send ourselves, with OVN's option alone. Any other packet goes on as it is.
- * Read where it lies, without a copy.
+ * Behind the outer IP header: what we send ourselves, with OVN's option alone. Any other packet goes on as it is. Read
+ * where it lies, without a copy.
  */
 struct geneve_with_keys {
 	struct udphdr udp;
@@ -53,14 +53,14 @@ struct geneve_in_ipv6 {
 } __attribute__((packed, aligned(2)));
 
 /* GRO joins only TCP here. */
-static __always_inline bool has_tcp(const struct geneve_with_keys *h)
+INLINE bool has_tcp(const struct geneve_with_keys *h)
 {
 	if (h->eth.h_proto == ETHERTYPE_IPV4)
 		return h->inner[9] == IPPROTO_TCP;
 	return h->eth.h_proto == ETHERTYPE_IPV6 && h->inner[6] == IPPROTO_TCP;
 }
 
-static __always_inline bool has_keys_alone(const struct settings *s, const struct geneve_with_keys *h)
+INLINE bool has_keys_alone(const struct settings *s, const struct geneve_with_keys *h)
 {
 	return h->udp.dest == bpf_htons(s->tunnel_port) &&
 	       h->geneve.version_len == OVN_OPTION_WORDS && h->geneve.flags == GENEVE_CRITICAL_FLAG &&
@@ -69,7 +69,7 @@ static __always_inline bool has_keys_alone(const struct settings *s, const struc
 	       !h->udp.check && has_tcp(h);
 }
 
-static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)
+INLINE void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)
 {
 	to->udp.source = from->udp.source;
 	to->udp.dest = bpf_htons(UNMARK_PORT);
@@ -82,11 +82,11 @@ static __always_inline void to_vxlan(struct vxlan_with_keys *to, const struct ge
 }
 
 /*
- * Many segments and no super-packet among them, nor in the last second: neither the wire nor the kernel coalesces
- * this stream, and these are no retransmissions. What tells streams apart is the UDP source port; one stays here
- * until it was silent, so that no packet overtakes another.
+ * Many segments and no super-packet among them, nor in the last second: neither the wire nor the kernel coalesces this
+ * stream, and these are no retransmissions. What tells streams apart is the UDP source port; one stays here until it
+ * was silent, so that no packet overtakes another.
  */
-static __always_inline bool is_stream(struct __sk_buff *ctx, __be16 source_port)
+INLINE bool is_stream(struct __sk_buff *ctx, __be16 source_port)
 {
 	__u32 slot = source_port, now = flow_time();
 	struct flow_way *flow = bpf_map_lookup_elem(&flow_ways, &slot);
@@ -109,7 +109,7 @@ static __always_inline bool is_stream(struct __sk_buff *ctx, __be16 source_port)
 	return true;
 }
 
-static __always_inline int shorten(struct __sk_buff *ctx, const void *header, __u32 len)
+INLINE int shorten(struct __sk_buff *ctx, const void *header, __u32 len)
 {
 	if (bpf_skb_adjust_room(ctx, -OVN_OPTION_LEN, BPF_ADJ_ROOM_NET, COALESCE_FLAGS) < 0)
 		return -1;
@@ -117,7 +117,7 @@ static __always_inline int shorten(struct __sk_buff *ctx, const void *header, __
 	return 0;
 }
 
-static __always_inline int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
+INLINE int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
 {
 	const struct geneve_in_ipv4 *h = (void *)(long)ctx->data + ETH_HLEN;
 	struct {
@@ -142,7 +142,7 @@ static __always_inline int coalesce_ipv4(struct __sk_buff *ctx, const struct set
 	return shorten(ctx, &to, sizeof(to));
 }
 
-static __always_inline int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
+INLINE int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
 {
 	const struct geneve_in_ipv6 *h = (void *)(long)ctx->data + ETH_HLEN;
 	struct {

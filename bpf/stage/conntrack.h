@@ -10,16 +10,16 @@
 #include "lib/tracking.h"
 
 /* Whether an ICMP error is about a packet of a live connection. */
-static __always_inline bool is_related(struct __sk_buff *ctx, const struct packet *p,
-				       const struct tracking *t, bool from_peer)
+INLINE bool is_related(struct __sk_buff *ctx, const struct packet *p, const struct tracking *t,
+		       bool from_peer)
 {
 	return t->l4.kind == L4_ERROR && read_quoted(ctx, p, from_peer) &&
 	       see_connection(&t->other, t->now);
 }
 
 /* Whether the rules of now still allow a connection that others admitted; then it is theirs. */
-static __always_inline bool is_still_allowed(struct tracking *t, const struct port *port,
-					     struct connection *c, __u32 version)
+INLINE bool is_still_allowed(struct tracking *t, const struct port *port, struct connection *c,
+			     __u32 version)
 {
 	bool from_peer = c->flags & CONNECTION_FROM_PEER;
 	int number;
@@ -67,16 +67,15 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 }
 
 /* Neighbour discovery and multicast listeners: nothing else would pass without them. */
-static __always_inline bool is_exempt(const struct packet *p, const struct l4 *l4)
+INLINE bool is_exempt(const struct packet *p, const struct l4 *l4)
 {
 	return l4->has_type && p->eth.h_proto == ETHERTYPE_IPV6 &&
 	       ((l4->type >= 130 && l4->type <= 137) || l4->type == 143);
 }
 
 /* Unless tracking.is_admitted, acl decides. */
-static __always_inline enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p,
-					      const struct port *port, struct tracking *t,
-					      bool to_port)
+INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+			      struct tracking *t, bool to_port)
 {
 	enum verdict result;
 

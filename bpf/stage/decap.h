@@ -15,10 +15,10 @@
 #define DECAP_MIN_PAYLOAD 20
 
 /*
- * Writes what stage ecn decided into the frame, which is at the start of the skb now. The bytes of an
- * IPv4 header add up to 0 with its checksum, before and after, so skb->csum stays right by itself.
+ * Writes what stage ecn decided into the frame, which is at the start of the skb now. The bytes of an IPv4 header add
+ * up to 0 with its checksum, before and after, so skb->csum stays right by itself.
  */
-static __always_inline enum verdict store_ecn(struct __sk_buff *ctx, const struct packet *p)
+INLINE enum verdict store_ecn(struct __sk_buff *ctx, const struct packet *p)
 {
 	__u8 tos = (p->tos & ~ECN_MASK) | p->ecn, old[2], new[2];
 	long failed;
@@ -40,8 +40,7 @@ static __always_inline enum verdict store_ecn(struct __sk_buff *ctx, const struc
 	return failed ? DROP(DECAP_FAILED) : GO_ON;
 }
 
-static __always_inline enum verdict decap(struct __sk_buff *ctx, struct packet *p,
-					  const struct destination *d)
+INLINE enum verdict decap(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
 	__u32 min_len = p->offset + ETH_HLEN + DECAP_MIN_PAYLOAD + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage ecn: combines the ECN fields of the outer and the inner header (RFC 6040); decap writes the result. The
- * other way, encap copies the inner one (normal mode). Between parse and learn.
+ * Stage ecn: combines the ECN fields of the outer and the inner header (RFC 6040); decap writes the result. The other
+ * way, encap copies the inner one (normal mode). Between parse and learn.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #define ECN_CE 3
 
 /* RFC 6040 section 4.2, figure 4. What is not IP has no such field. */
-static __always_inline enum verdict ecn(struct packet *p, __u8 outer)
+INLINE enum verdict ecn(struct packet *p, __u8 outer)
 {
 	p->ecn = p->tos & ECN_MASK;
 	outer &= ECN_MASK;

@@ -2,12 +2,11 @@
 /* Stage greeting: a packet with VNI 0 from a VTEP of the fabric says what that can take. In place of what follows. */
 #pragma once
 
-#include "lib/greeting.h"
 #include "lib/outer.h"
 #include "lib/tell.h"
 
-static __always_inline enum verdict greeting(struct __sk_buff *ctx, struct packet *p,
-					     struct destination *d, const struct outer_view *o)
+INLINE enum verdict greeting(struct __sk_buff *ctx, struct packet *p, struct destination *d,
+			     const struct outer_view *o)
 {
 	__u32 at = o->tunnel + sizeof(struct vxlan_header), said;
 	struct greeting g;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage ids: the logical destination of a frame in a tunnel, where the Geneve option names it. Without one (VXLAN,
- * or a peer that does not send it) l2_lookup goes by the MAC. After learn; then decap.
+ * Stage ids: the logical destination of a frame in a tunnel, where the Geneve option names it. Without one (VXLAN, or
+ * a peer that does not send it) l2_lookup goes by the MAC. After learn; then decap.
  */
 #pragma once
 
@@ -9,8 +9,7 @@
 #include "lib/outer.h"
 
 /* A router's interface has a key as ports have, and its MAC is on every host. */
-static __always_inline enum verdict router_of_key(const struct packet *p, struct destination *d,
-						  __u32 dest_key)
+INLINE enum verdict router_of_key(const struct packet *p, struct destination *d, __u32 dest_key)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct fdb_entry *entry;
@@ -25,8 +24,8 @@ static __always_inline enum verdict router_of_key(const struct packet *p, struct
 	return GO_ON;
 }
 
-static __always_inline enum verdict ids(struct __sk_buff *ctx, const struct packet *p,
-					struct destination *d, const struct outer_view *o)
+INLINE enum verdict ids(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			const struct outer_view *o)
 {
 	struct port_key key = { .switch_id = p->switch_id, .key = o->dest_key };
 	struct settings *s = get_settings();

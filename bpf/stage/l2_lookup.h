@@ -7,8 +7,8 @@
 
 #include "lib/fdb.h"
 
-static __always_inline enum verdict l2_unknown(const struct packet *p, struct destination *d,
-					       const struct lswitch *sw)
+INLINE enum verdict l2_unknown(const struct packet *p, struct destination *d,
+			       const struct lswitch *sw)
 {
 	if (!d->routed && sw->flags & SWITCH_FLOOD_UNKNOWN)
 		d->kind = TO_FLOOD;
@@ -20,8 +20,7 @@ static __always_inline enum verdict l2_unknown(const struct packet *p, struct de
 }
 
 /* Of d->eth in d->switch_id, which is sw. */
-static __always_inline enum verdict l2_lookup(const struct packet *p, struct destination *d,
-					      const struct lswitch *sw)
+INLINE enum verdict l2_lookup(const struct packet *p, struct destination *d, const struct lswitch *sw)
 {
 	struct fdb_entry entry;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage learn: source addresses behind learning ports, and behind remotes on switches that have such
- * ports. The fabric's FDB always comes first. From a port between port_security and arp_nd; from the
- * underlay between ecn and ids. What is learned is state of the data path: these
- * programs write the maps `learned` and `learning`; apply only deletes what its tables no longer have.
+ * Stage learn: source addresses behind learning ports, and behind remotes on switches that have such ports. The
+ * fabric's FDB always comes first. From a port between port_security and arp_nd; from the underlay between ecn and
+ * ids. What is learned is state of the data path: these programs write the maps `learned` and `learning`; apply only
+ * deletes what its tables no longer have.
  */
 #pragma once
 
@@ -12,12 +12,12 @@
 #include "lib/fdb.h"
 
 /* Who counts an entry: its learning port, or 0: what the switch learned from the underlay. */
-static __always_inline __u32 owner_of(const struct learned *l)
+INLINE __u32 owner_of(const struct learned *l)
 {
 	return l->port.ifindex ? l->key : 0;
 }
 
-static __always_inline struct learning *get_learning(__u32 switch_id, __u32 key)
+INLINE struct learning *get_learning(__u32 switch_id, __u32 key)
 {
 	struct port_key id = { .switch_id = switch_id, .key = key };
 	struct learning none = {};
@@ -30,7 +30,7 @@ static __always_inline struct learning *get_learning(__u32 switch_id, __u32 key)
 }
 
 /* An entry is gone. Never below zero; a decrement lost to another CPU is found by the next sweep. */
-static __always_inline void uncount(__u32 switch_id, __u32 key)
+INLINE void uncount(__u32 switch_id, __u32 key)
 {
 	struct port_key id = { .switch_id = switch_id, .key = key };
 	struct learning *former = bpf_map_lookup_elem(&learning, &id);
@@ -65,10 +65,10 @@ static long forget_if_old(void *map, const void *id, void *value, void *context)
 }
 
 /*
- * Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host. What it
- * counts for the asking owner replaces a count that two CPUs may have made wrong.
+ * Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host. What it counts for
+ * the asking owner replaces a count that two CPUs may have made wrong.
  */
-static __always_inline void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
+INLINE void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
 {
 	struct sweep s = { .now = now, .switch_id = switch_id, .key = key };
 	struct learning *clock = get_learning(0, 0);
@@ -84,8 +84,7 @@ static __always_inline void sweep(struct learning *of, __u32 switch_id, __u32 ke
 }
 
 /* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
-static __always_inline long remember(const struct fdb_key *key, const struct learned *entry,
-				     struct learning *of)
+INLINE long remember(const struct fdb_key *key, const struct learned *entry, struct learning *of)
 {
 	struct learned *former = bpf_map_lookup_elem(&learned, key);
 	__u32 former_owner = former ? owner_of(former) : 0;
@@ -120,7 +119,7 @@ static __noinline int learn_new(const struct fdb_key *key, const struct learned 
 }
 
 /* Whether it is known to be there; then it is seen now. */
-static __always_inline bool see_again(const struct fdb_key *key, const struct learned *entry)
+INLINE bool see_again(const struct fdb_key *key, const struct learned *entry)
 {
 	struct learned *l = bpf_map_lookup_elem(&learned, key);
 
@@ -132,7 +131,7 @@ static __always_inline bool see_again(const struct fdb_key *key, const struct le
 	return true;
 }
 
-static __always_inline enum verdict learn_from_port(const struct packet *p, const struct port *port)
+INLINE enum verdict learn_from_port(const struct packet *p, const struct port *port)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
@@ -149,11 +148,11 @@ static __always_inline enum verdict learn_from_port(const struct packet *p, cons
 }
 
 /*
- * From the underlay nothing is refused: the frame's own host did that. On a VLAN there is no remote, its
- * address is zero.
+ * From the underlay nothing is refused: the frame's own host did that. On a VLAN there is no remote, its address is
+ * zero.
  */
-static __always_inline void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
-						const struct addr *remote)
+INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
+				const struct addr *remote)
 {
 	struct fdb_key key = { .switch_id = p->switch_id };
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };

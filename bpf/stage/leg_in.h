@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage leg_in: which frames on a gateway's leg are for the router. The device may have addresses of the host
- * too; what is not the router's stays with it. First stage on a leg; then parse, nat and route.
+ * Stage leg_in: which frames on a gateway's leg are for the router. The device may have addresses of the host too;
+ * what is not the router's stays with it. First stage on a leg; then parse, nat and route.
  */
 #pragma once
 
 #include "lib/neighbour.h"
 
-static __always_inline bool has_leg_address(const struct packet *p, const struct addr *addr)
+INLINE bool has_leg_address(const struct packet *p, const struct addr *addr)
 {
 	struct leg_address_key key = { .ifindex = p->source.ifindex, .addr = *addr };
 
@@ -15,7 +15,7 @@ static __always_inline bool has_leg_address(const struct packet *p, const struct
 }
 
 /* Whether the router has a route to an address that does not lead out by the leg again. */
-static __always_inline bool reaches(__u32 router, const struct addr *addr, bool ipv4)
+INLINE bool reaches(__u32 router, const struct addr *addr, bool ipv4)
 {
 	struct route_key key = { .prefixlen = 64 + 128,
 				 .router = bpf_htonl(router),
@@ -36,19 +36,7 @@ static __always_inline bool reaches(__u32 router, const struct addr *addr, bool 
 	return hop && hop->switch_id != SWITCH_ID_LEG;
 }
 
-static __always_inline bool asks_by_arp(struct __sk_buff *ctx, const struct packet *p)
-{
-	struct arp_ipv4 arp;
-	struct addr target;
-
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_arp_request(&arp))
-		return false;
-	target = mapped_v4(arp.target_ip);
-	return has_leg_address(p, &target);
-}
-
-static __always_inline bool is_ipv4_for_router(struct __sk_buff *ctx, const struct packet *p,
-					       __u32 router)
+INLINE bool is_ipv4_for_router(struct __sk_buff *ctx, const struct packet *p, __u32 router)
 {
 	struct addr to;
 	__be32 ip;
@@ -60,8 +48,7 @@ static __always_inline bool is_ipv4_for_router(struct __sk_buff *ctx, const stru
 }
 
 /* Neighbour discovery is the host's: its kernel finds the next hops. */
-static __always_inline bool is_ipv6_for_router(struct __sk_buff *ctx, const struct packet *p,
-					       __u32 router)
+INLINE bool is_ipv6_for_router(struct __sk_buff *ctx, const struct packet *p, __u32 router)
 {
 	struct ipv6hdr ip;
 	struct addr to;
@@ -79,28 +66,23 @@ static __always_inline bool is_ipv6_for_router(struct __sk_buff *ctx, const stru
 }
 
 /* Whether a frame is for the router of its leg. Nothing is parsed yet. */
-static __always_inline bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
+INLINE bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
 {
 	struct router *r = bpf_map_lookup_elem(&routers, &router);
-	struct scratch *w = get_scratch();
-	struct nd_frame *f;
-	bool ours;
+	struct addr target;
+	bool ours, is_arp;
 
-	if (!r || !w || p->in_tag.proto || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
+	if (!r || p->in_tag.proto || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
 		return false;
 	ours = same_mac(p->eth.h_dest, r->leg_mac.bytes);
 	if (!ours && !is_group(p->eth.h_dest))
 		return false;
-	if (p->eth.h_proto == bpf_htons(ETH_P_ARP))
-		return asks_by_arp(ctx, p);
+	is_arp = p->eth.h_proto == bpf_htons(ETH_P_ARP);
+	if ((is_arp || p->eth.h_proto == ETHERTYPE_IPV6) && read_question(ctx, 0, is_arp, &target))
+		return has_leg_address(p, &target);
 	if (p->eth.h_proto == ETHERTYPE_IPV4)
 		return ours && is_ipv4_for_router(ctx, p, router);
-	if (p->eth.h_proto != ETHERTYPE_IPV6)
-		return false;
-	f = (struct nd_frame *)(w->bytes + FRAME_AT);
-	if (is_solicitation(ctx, f, 0))
-		return !is_mapped_v4(&f->nd.target) && has_leg_address(p, &f->nd.target);
-	return ours && is_ipv6_for_router(ctx, p, router);
+	return p->eth.h_proto == ETHERTYPE_IPV6 && ours && is_ipv6_for_router(ctx, p, router);
 }
 
 /* Global: few programs have a leg. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). Out by
- * the leg between route and leave, from it between arp_nd and route. A translation is a connection of the
- * router, whose local end is the inside: conntrack keeps it. Map translations finds it from outside.
+ * Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). Out by the leg
+ * between route and leave, from it between arp_nd and route. A translation is a connection of the router, whose local
+ * end is the inside: conntrack keeps it. Map translations finds it from outside.
  *
  *          inside key                                 outside key
  *   | local: 198.18.1.10, port 5000 |  <--->  | local: 198.19.0.2, port 1024 |
@@ -34,8 +34,8 @@ __noinline int is_free_outside(void)
 }
 
 /* A port of an address that others have too: its own if it is free with this peer. */
-static __always_inline enum verdict share_address(struct scratch *w, struct tracking *t,
-						  const struct packet *p, struct translation *to)
+INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p,
+				  struct translation *to)
 {
 	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
 	__u32 start = ((__u64)p->flow_hash * count) >> 32;
@@ -54,15 +54,15 @@ static __always_inline enum verdict share_address(struct scratch *w, struct trac
 }
 
 /* SCTP's CRC is over its ports, and is not written anew. */
-static __always_inline bool moves_sctp(const struct nat_rule *rule)
+INLINE bool moves_sctp(const struct nat_rule *rule)
 {
 	return rule->kind == NAT_FORWARD && rule->protocol == IPPROTO_SCTP &&
 	       rule->inside_port != rule->outside_port;
 }
 
 /* The outside end of a new connection. */
-static __always_inline enum verdict choose_outside(struct scratch *w, struct tracking *t,
-						   const struct packet *p, struct translation *to)
+INLINE enum verdict choose_outside(struct scratch *w, struct tracking *t, const struct packet *p,
+				   struct translation *to)
 {
 	const struct nat_rule *rule = &w->rule;
 
@@ -77,11 +77,10 @@ static __always_inline enum verdict choose_outside(struct scratch *w, struct tra
 }
 
 /*
- * Begins the translation of tracking.key; tracking.other is its outside key. It must be found from outside
- * before anybody can answer.
+ * Begins the translation of tracking.key; tracking.other is its outside key. It must be found from outside before
+ * anybody can answer.
  */
-static __always_inline enum verdict begin_translation(struct scratch *w, struct tracking *t,
-						      __u32 how)
+INLINE enum verdict begin_translation(struct scratch *w, struct tracking *t, __u32 how)
 {
 	const struct settings *s = get_settings();
 	enum verdict result;
@@ -100,8 +99,8 @@ static __always_inline enum verdict begin_translation(struct scratch *w, struct 
 }
 
 /* Reads the packet into tracking, as one of the router's. */
-static __always_inline enum verdict track(struct __sk_buff *ctx, const struct packet *p,
-					  struct tracking *t, __u32 router, bool from_peer)
+INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct tracking *t,
+			  __u32 router, bool from_peer)
 {
 	t->now = coarse_now_ns();
 	if (read_l4(ctx, p) != GO_ON)
@@ -111,8 +110,7 @@ static __always_inline enum verdict track(struct __sk_buff *ctx, const struct pa
 }
 
 /* The packet gets another source, or another destination, which is in d->translation. */
-static __always_inline enum verdict translate(struct destination *d, enum translated_end end,
-					      bool is_error)
+INLINE enum verdict translate(struct destination *d, enum translated_end end, bool is_error)
 {
 	d->translation.end = end;
 	d->translation.is_error = is_error;
@@ -158,8 +156,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 }
 
 /* What a rule says about a packet from outside: its inside end, and a new translation. */
-static __always_inline enum verdict begin_from_leg(struct scratch *w, struct tracking *t,
-						   struct translation *to)
+INLINE enum verdict begin_from_leg(struct scratch *w, struct tracking *t, struct translation *to)
 {
 	const struct nat_rule *rule = &w->rule;
 	struct connection *c;
@@ -179,7 +176,7 @@ static __always_inline enum verdict begin_from_leg(struct scratch *w, struct tra
 }
 
 /* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
-static __always_inline struct connection *join_from_leg(struct scratch *w, struct tracking *t)
+INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 {
 	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->key);
 	struct connection *c;
@@ -195,7 +192,7 @@ static __always_inline struct connection *join_from_leg(struct scratch *w, struc
 }
 
 /* The live translation that the quoted packet of an ICMP error was under: its inside end. */
-static __always_inline bool find_quoted_inside(struct tracking *t, struct translation *to)
+INLINE bool find_quoted_inside(struct tracking *t, struct translation *to)
 {
 	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->other);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage parse: reads one Ethernet frame, at the start of the skb (from port) or inside a tunnel packet
- * (from underlay), and fills struct packet. After it: port_security or ecn.
+ * Stage parse: reads one Ethernet frame, at the start of the skb (from port) or inside a tunnel packet (from
+ * underlay), and fills struct packet. After it: port_security or ecn.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #define MAX_LEN_WITH_JUMBO 65536 /* GRO_LEGACY_MAX_SIZE */
 
 /* Ports of the flow and, for a super-packet, the length of the headers each segment repeats. */
-static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
+INLINE void parse_l4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
 
@@ -32,15 +32,15 @@ static __always_inline void parse_l4(struct __sk_buff *ctx, struct packet *p)
 }
 
 /*
- * Several tunnel packets that a NIC or the kernel coalesced into one (rx-udp-gro-forwarding): a frame
- * of ours with others behind it, where a super-packet fills all there is.
+ * Several tunnel packets that a NIC or the kernel coalesced into one (rx-udp-gro-forwarding): a frame of ours with
+ * others behind it, where a super-packet fills all there is.
  */
-static __always_inline bool is_coalesced_batch(const struct packet *p, __u32 frame_len)
+INLINE bool is_coalesced_batch(const struct packet *p, __u32 frame_len)
 {
 	return p->offset && p->gso_size && frame_len != p->len;
 }
 
-static __always_inline enum verdict parse_ipv4(struct __sk_buff *ctx, struct packet *p)
+INLINE enum verdict parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + ETH_HLEN, total_len, header_len;
 	struct iphdr ip;
@@ -94,7 +94,7 @@ static long skip_extension(__u32 number __attribute__((unused)), struct extensio
 	return !is_extension(w->next);
 }
 
-static __always_inline enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
+INLINE enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 {
 	struct extension_walk walk = { .ctx = ctx, .at = p->offset + ETH_HLEN };
 	struct ipv6hdr ip;
@@ -129,7 +129,7 @@ static __always_inline enum verdict parse_ipv6(struct __sk_buff *ctx, struct pac
 	return GO_ON;
 }
 
-static __always_inline bool is_tag(__be16 ethertype)
+INLINE bool is_tag(__be16 ethertype)
 {
 	return ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_SERVICE_VLAN;
 }
@@ -140,7 +140,7 @@ struct tag_in_bytes {
 };
 
 /* A tag inside a tunnel, of a switch that carries it. What lies before p->offset is cut off later. */
-static __always_inline enum verdict parse_inner_tag(struct __sk_buff *ctx, struct packet *p)
+INLINE enum verdict parse_inner_tag(struct __sk_buff *ctx, struct packet *p)
 {
 	struct tag_in_bytes tag;
 
@@ -156,8 +156,7 @@ static __always_inline enum verdict parse_inner_tag(struct __sk_buff *ctx, struc
 }
 
 /* The tag beside the bytes (p->in_tag) and one in them. */
-static __always_inline enum verdict parse_tags(struct __sk_buff *ctx, struct packet *p,
-					       bool transparent)
+INLINE enum verdict parse_tags(struct __sk_buff *ctx, struct packet *p, bool transparent)
 {
 	bool in_tunnel = p->offset;
 	enum verdict result;
@@ -179,7 +178,7 @@ static __always_inline enum verdict parse_tags(struct __sk_buff *ctx, struct pac
 }
 
 /* 01:80:c2:00:00:00 to 0f: for the next bridge only (IEEE 802.1Q table 8-1). */
-static __always_inline bool is_reserved_group(const __u8 *mac)
+INLINE bool is_reserved_group(const __u8 *mac)
 {
 	static const __u8 first[ETH_ALEN] = { 0x01, 0x80, 0xc2 };
 
@@ -187,8 +186,7 @@ static __always_inline bool is_reserved_group(const __u8 *mac)
 }
 
 /* p->offset and the tags are set by the caller; sw NULL: on a leg. */
-static __always_inline enum verdict parse(struct __sk_buff *ctx, struct packet *p,
-					  const struct lswitch *sw)
+INLINE enum verdict parse(struct __sk_buff *ctx, struct packet *p, const struct lswitch *sw)
 {
 	enum verdict result;
 

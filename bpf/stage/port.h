@@ -4,7 +4,7 @@
 
 #include "lib/vlan.h"
 
-static __always_inline struct port *find_port(struct packet *p, __u32 ifindex)
+INLINE struct port *find_port(struct packet *p, __u32 ifindex)
 {
 	struct port_id id = { .ifindex = ifindex, .vlan = p->in_tag.tci & VLAN_ID_MASK };
 	struct port *port = NULL;
@@ -20,8 +20,8 @@ static __always_inline struct port *find_port(struct packet *p, __u32 ifindex)
 	return port;
 }
 
-static __always_inline enum verdict port(struct packet *p, struct destination *d, __u32 ifindex,
-					 struct port **found, struct lswitch **sw)
+INLINE enum verdict port(struct packet *p, struct destination *d, __u32 ifindex, struct port **found,
+			 struct lswitch **sw)
 {
 	struct port *port = find_port(p, ifindex);
 

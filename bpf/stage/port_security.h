@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage port_security: a guest speaks for itself only. Its MAC and addresses, also inside ARP and
- * neighbour discovery; no DHCP server and no router unless the fabric allows it. Between parse and
- * learn.
+ * Stage port_security: a guest speaks for itself only. Its MAC and addresses, also inside ARP and neighbour discovery;
+ * no DHCP server and no router unless the fabric allows it. Between parse and learn.
  */
 #pragma once
 
@@ -22,7 +21,7 @@
 enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER };
 
 /* Whose address it is in the fabric. */
-static __always_inline enum ownership owner(const struct packet *p, const struct addr *addr)
+INLINE enum ownership owner(const struct packet *p, const struct addr *addr)
 {
 	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
 	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
@@ -33,7 +32,7 @@ static __always_inline enum ownership owner(const struct packet *p, const struct
 }
 
 /* The same for IPv6, where the link-local address of the frame's source is the port's too. */
-static __always_inline enum ownership owner_v6(const struct packet *p, const struct addr *addr)
+INLINE enum ownership owner_v6(const struct packet *p, const struct addr *addr)
 {
 	if (is_link_local_of(p->eth.h_source, addr))
 		return OWNED_BY_PORT;
@@ -41,13 +40,12 @@ static __always_inline enum ownership owner_v6(const struct packet *p, const str
 }
 
 /* Whether a port may speak of an address as its own. */
-static __always_inline bool may_claim(const struct port *port, enum ownership whose)
+INLINE bool may_claim(const struct port *port, enum ownership whose)
 {
 	return port->flags & PORT_CHECK_ADDRESSES ? whose == OWNED_BY_PORT : whose != OWNED_BY_OTHER;
 }
 
-static __always_inline enum verdict check_arp(struct __sk_buff *ctx, const struct packet *p,
-					      const struct port *port)
+INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
 {
 	struct arp_ipv4 arp;
 	struct addr sender;
@@ -64,7 +62,7 @@ static __always_inline enum verdict check_arp(struct __sk_buff *ctx, const struc
 }
 
 /* A header behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H). */
-static __always_inline enum verdict check_snap(struct __sk_buff *ctx, const struct packet *p)
+INLINE enum verdict check_snap(struct __sk_buff *ctx, const struct packet *p)
 {
 	__u8 h[6];
 
@@ -83,7 +81,7 @@ struct l4_ports {
 };
 
 /* Ports of UDP, also of a first fragment; zero when there are none. */
-static __always_inline struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
+INLINE struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct l4_ports found = {};
 
@@ -96,7 +94,7 @@ static __always_inline struct l4_ports udp_ports(struct __sk_buff *ctx, const st
 	return found;
 }
 
-static __always_inline enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
+INLINE enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct l4_ports udp;
 
@@ -109,7 +107,7 @@ static __always_inline enum verdict check_ipv4_source(struct __sk_buff *ctx, con
 		       DROP(SPOOFED_IP);
 }
 
-static __always_inline enum verdict check_ipv6_source(const struct packet *p)
+INLINE enum verdict check_ipv6_source(const struct packet *p)
 {
 	if (owner_v6(p, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
@@ -117,8 +115,7 @@ static __always_inline enum verdict check_ipv6_source(const struct packet *p)
 										DROP(SPOOFED_IP);
 }
 
-static __always_inline enum verdict check_dhcp(const struct port *port, struct l4_ports udp,
-					       bool is_ipv4)
+INLINE enum verdict check_dhcp(const struct port *port, struct l4_ports udp, bool is_ipv4)
 {
 	bool server = is_ipv4 ? udp.source == DHCP_SERVER_PORT || udp.dest == DHCP_CLIENT_PORT :
 				udp.source == DHCPV6_SERVER_PORT || udp.dest == DHCPV6_CLIENT_PORT;
@@ -126,14 +123,14 @@ static __always_inline enum verdict check_dhcp(const struct port *port, struct l
 	return server && !(port->flags & PORT_DHCP_SERVER) ? DROP(DHCP_SERVER) : GO_ON;
 }
 
-static __always_inline bool is_nd(__u8 type)
+INLINE bool is_nd(__u8 type)
 {
 	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
 }
 
 /* Reads the header behind a fragment header, if this is the first fragment: DHCPv6 and ND. */
-static __always_inline enum verdict check_fragment(struct __sk_buff *ctx, const struct packet *p,
-						   const struct port *port)
+INLINE enum verdict check_fragment(struct __sk_buff *ctx, const struct packet *p,
+				   const struct port *port)
 {
 	struct ipv6_fragment fragment;
 	__u32 at = p->l4_offset + sizeof(fragment);
@@ -154,7 +151,7 @@ static __always_inline enum verdict check_fragment(struct __sk_buff *ctx, const 
 }
 
 /* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
-static __always_inline __u32 nd_fixed_len(__u8 type)
+INLINE __u32 nd_fixed_len(__u8 type)
 {
 	switch (type) {
 	case ND_ROUTER_SOLICITATION:
@@ -174,8 +171,8 @@ struct nd_option {
 	__u8 mac[ETH_ALEN];
 };
 
-static __always_inline enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet *p,
-						     __u8 type, __u32 at, __u32 end)
+INLINE enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet *p, __u8 type,
+				     __u32 at, __u32 end)
 {
 	__u8 own = type == ND_ADVERTISEMENT ? ND_TARGET_MAC : ND_SOURCE_MAC;
 	struct nd_option option;
@@ -193,8 +190,7 @@ static __always_inline enum verdict check_nd_options(struct __sk_buff *ctx, cons
 	return at == end ? GO_ON : DROP(SPOOFED_ND);
 }
 
-static __always_inline enum verdict check_nd(struct __sk_buff *ctx, const struct packet *p,
-					     const struct port *port)
+INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
 {
 	struct addr target;
 	__u32 fixed, end;
@@ -222,8 +218,8 @@ static __always_inline enum verdict check_nd(struct __sk_buff *ctx, const struct
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
 }
 
-static __always_inline enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct packet *p,
-						       const struct port *port)
+INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct packet *p,
+				       const struct port *port)
 {
 	if (is_extension(p->flow.protocol) || p->l4_offset > p->len)
 		return DROP(HIDDEN_HEADER);

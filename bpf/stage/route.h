@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage route: a packet to a router's MAC goes to the next hop of its destination, on the host where it enters.
- * The frame is plain. Then l2_lookup in the switch of the next hop, or nat. A next hop may be a router too: then
- * once more.
+ * Stage route: a packet to a router's MAC goes to the next hop of its destination, on the host where it enters. The
+ * frame is plain. Then l2_lookup in the switch of the next hop, or nat. A next hop may be a router too: then once
+ * more.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #define MOST_ROUTERS 4 /* that one packet passes on one host */
 
 /* Addresses that never leave their link, or mean nobody. */
-static __always_inline bool is_routable(const struct packet *p)
+INLINE bool is_routable(const struct packet *p)
 {
 	const __u32 *to = (const __u32 *)&p->flow.dest;
 	const __u8 *bytes = (const __u8 *)to;
@@ -26,8 +26,8 @@ static __always_inline bool is_routable(const struct packet *p)
 }
 
 /* The link-local address made from the router's MAC, which its IPv6 interfaces have. */
-static __always_inline bool is_own_link_local_of(const struct packet *p, const struct destination *d,
-						 const struct router *r)
+INLINE bool is_own_link_local_of(const struct packet *p, const struct destination *d,
+				 const struct router *r)
 {
 	struct router_interface *i;
 
@@ -40,7 +40,7 @@ static __always_inline bool is_own_link_local_of(const struct packet *p, const s
 #define ECHO_REQUEST 8
 #define ECHO_REQUEST_V6 128
 
-static __always_inline bool is_echo_request(struct __sk_buff *ctx, const struct packet *p)
+INLINE bool is_echo_request(struct __sk_buff *ctx, const struct packet *p)
 {
 	bool ipv4 = has_ipv4(p);
 	__u8 type;
@@ -53,8 +53,8 @@ static __always_inline bool is_echo_request(struct __sk_buff *ctx, const struct 
 }
 
 /* For the router itself. */
-static __always_inline enum verdict to_own_address(struct __sk_buff *ctx, const struct packet *p,
-						   struct destination *d)
+INLINE enum verdict to_own_address(struct __sk_buff *ctx, const struct packet *p,
+				   struct destination *d)
 {
 	if (is_echo_request(ctx, p))
 		return refuse(d, TELL_ECHO, VERDICT_ANSWER);
@@ -66,8 +66,7 @@ static __always_inline enum verdict to_own_address(struct __sk_buff *ctx, const 
 }
 
 /* Only the gateway host has the leg. It gets the frame as it came here. */
-static __always_inline enum verdict to_gateway(const struct packet *p, struct destination *d,
-					       const struct router *r)
+INLINE enum verdict to_gateway(const struct packet *p, struct destination *d, const struct router *r)
 {
 	struct router_interface *i = interface_on(d->router, d->router_in);
 
@@ -84,29 +83,23 @@ static __always_inline enum verdict to_gateway(const struct packet *p, struct de
 }
 
 /* The frame is for the neighbour scratch.next, in its switch. */
-static __always_inline enum verdict into_switch(struct scratch *w, const struct packet *p,
-						struct destination *d, const struct router *r)
+INLINE enum verdict into_switch(struct scratch *w, const struct packet *p, struct destination *d,
+				const struct router *r)
 {
 	struct neighbour *n = find_neighbour(w, has_ipv4(p));
-	struct router_interface *i;
+	struct router_interface *i = interface_on(d->router, w->next.switch_id);
 
 	if (!n)
 		return refuse(d, TELL_NO_NEIGHBOUR, DROP(NO_NEIGHBOUR));
-	i = interface_on(d->router, w->next.switch_id);
-	__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
-	__builtin_memcpy(d->eth.h_source, r->mac.bytes, ETH_ALEN);
-	d->tag = (struct tag){};
-	d->switch_id = w->next.switch_id;
-	d->source_key = i ? i->key : 0;
+	send_from_router(d, r, i, n, w->next.switch_id);
 	d->routed++;
 	d->kind = TO_NOWHERE; /* l2_lookup finds the neighbour */
 	return GO_ON;
 }
 
 /* The frame is for the neighbour scratch.next in the physical network. The kernel writes its Ethernet header. */
-static __always_inline enum verdict into_leg(struct scratch *w, const struct packet *p,
-					     struct destination *d, const struct router *r,
-					     __u32 kind)
+INLINE enum verdict into_leg(struct scratch *w, const struct packet *p, struct destination *d,
+			     const struct router *r, __u32 kind)
 {
 	if (!r->leg_ifindex)
 		return refuse(d, TELL_NO_ROUTE, DROP(NO_ROUTE));

@@ -7,8 +7,7 @@
 
 #include "lib/firewall.h"
 
-static __always_inline enum verdict to_port(struct __sk_buff *ctx, const struct packet *p,
-					    struct destination *d)
+INLINE enum verdict to_port(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
 {
 	struct port *port = bpf_map_lookup_elem(&ports, &d->port);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage tunnel: reads the VXLAN (RFC 7348 section 5) or Geneve (RFC 8926 section 3.4) header: VNI, and
- * the logical ports of OVN's option. Between vtep_check and parse.
+ * Stage tunnel: reads the VXLAN (RFC 7348 section 5) or Geneve (RFC 8926 section 3.4) header: VNI, and the logical
+ * ports of OVN's option. Between vtep_check and parse.
  */
 #pragma once
 
@@ -12,8 +12,7 @@
 #define GENEVE_RESERVED_BITS 0x3f
 #define GENEVE_CRITICAL_BIT 0x80
 
-static __always_inline enum verdict read_vxlan(struct __sk_buff *ctx, const struct settings *s,
-					       struct outer_view *o)
+INLINE enum verdict read_vxlan(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
 {
 	struct vxlan_header h;
 
@@ -38,7 +37,7 @@ struct option_walk {
 };
 
 /* The option at walk.at, of which walk.end is a whole number of words behind; goes behind it. */
-static __always_inline enum verdict read_geneve_option(struct option_walk *w)
+INLINE enum verdict read_geneve_option(struct option_walk *w)
 {
 	struct geneve_option option;
 	__be16 keys[2];
@@ -69,8 +68,7 @@ static long read_next_option(__u32 number __attribute__((unused)), struct option
 	return w->result != GO_ON || w->at >= w->end;
 }
 
-static __always_inline enum verdict read_geneve(struct __sk_buff *ctx, const struct settings *s,
-						struct outer_view *o)
+INLINE enum verdict read_geneve(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
 {
 	struct geneve_header h;
 	__u32 at, end;
@@ -105,7 +103,7 @@ static __always_inline enum verdict read_geneve(struct __sk_buff *ctx, const str
 }
 
 /* The header on the way back from the coalescer (stage/coalesce.h), instead of Geneve's. */
-static __always_inline enum verdict read_coalesced(struct __sk_buff *ctx, struct outer_view *o)
+INLINE enum verdict read_coalesced(struct __sk_buff *ctx, struct outer_view *o)
 {
 	struct vxlan_with_keys h;
 
@@ -119,7 +117,7 @@ static __always_inline enum verdict read_coalesced(struct __sk_buff *ctx, struct
 }
 
 /* Both headers have the VNI in the same place, whatever else may be wrong with them. */
-static __always_inline bool has_our_vni(struct __sk_buff *ctx, const struct outer_view *o)
+INLINE bool has_our_vni(struct __sk_buff *ctx, const struct outer_view *o)
 {
 	struct vxlan_header h;
 	__u32 vni;
@@ -130,8 +128,8 @@ static __always_inline bool has_our_vni(struct __sk_buff *ctx, const struct oute
 	return bpf_map_lookup_elem(&switches, &vni);
 }
 
-static __always_inline enum verdict read_tunnel(struct __sk_buff *ctx, const struct settings *s,
-						const struct packet *p, struct outer_view *o)
+INLINE enum verdict read_tunnel(struct __sk_buff *ctx, const struct settings *s,
+				const struct packet *p, struct outer_view *o)
 {
 	enum verdict result;
 
@@ -146,9 +144,8 @@ static __always_inline enum verdict read_tunnel(struct __sk_buff *ctx, const str
  * Finds the switch, and where the frame begins: p->offset. A packet of another tunnel that has the same port stays
  * with the host.
  */
-static __always_inline enum verdict tunnel(struct __sk_buff *ctx, const struct settings *s,
-					   struct packet *p, struct destination *d,
-					   struct outer_view *o, struct lswitch **sw)
+INLINE enum verdict tunnel(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
+			   struct destination *d, struct outer_view *o, struct lswitch **sw)
 {
 	enum verdict result = read_tunnel(ctx, s, p, o);
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage vlan_in: a tagged frame on the uplink enters the switch that is bound to its VLAN. Anything else
- * with a tag stays with the host. First stage on the uplink; then parse.
+ * Stage vlan_in: a tagged frame on the uplink enters the switch that is bound to its VLAN. Anything else with a tag
+ * stays with the host. First stage on the uplink; then parse.
  */
 #pragma once
 
 #include "lib/vlan.h"
 
-static __always_inline enum verdict vlan_in(struct packet *p, struct destination *d,
-					    struct lswitch **sw)
+INLINE enum verdict vlan_in(struct packet *p, struct destination *d, struct lswitch **sw)
 {
 	__u32 vlan = p->in_tag.tci & VLAN_ID_MASK;
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage vtep_check: is this packet a tunnel packet for us, whole, from a VTEP of the fabric? What is
- * not addressed to our tunnel port stays with the host (VERDICT_TO_HOST). First stage on the uplink;
- * then tunnel.
+ * Stage vtep_check: is this packet a tunnel packet for us, whole, from a VTEP of the fabric? What is not addressed to
+ * our tunnel port stays with the host (VERDICT_TO_HOST). First stage on the uplink; then tunnel.
  */
 #pragma once
 
@@ -10,15 +9,14 @@
 #include "lib/outer.h"
 
 /* The UDP header behind an IP header. */
-static __always_inline bool is_to_tunnel(struct __sk_buff *ctx, const struct outer_view *o, __u32 at,
-					 struct udphdr *udp)
+INLINE bool is_to_tunnel(struct __sk_buff *ctx, const struct outer_view *o, __u32 at,
+			 struct udphdr *udp)
 {
 	return load_bytes(ctx, at, udp, sizeof(*udp)) == 0 && udp->dest == o->port;
 }
 
-static __always_inline enum verdict check_lengths(struct __sk_buff *ctx, struct outer_view *o,
-						  __u32 udp_at, const struct udphdr *udp,
-						  __u32 ip_payload_len)
+INLINE enum verdict check_lengths(struct __sk_buff *ctx, struct outer_view *o, __u32 udp_at,
+				  const struct udphdr *udp, __u32 ip_payload_len)
 {
 	__u32 udp_len = bpf_ntohs(udp->len);
 
@@ -30,8 +28,7 @@ static __always_inline enum verdict check_lengths(struct __sk_buff *ctx, struct 
 	return GO_ON;
 }
 
-static __always_inline enum verdict check_ipv4(struct __sk_buff *ctx, const struct settings *s,
-					       struct outer_view *o)
+INLINE enum verdict check_ipv4(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
 {
 	__u32 header_len, udp_at;
 	struct udphdr udp;
@@ -58,8 +55,7 @@ static __always_inline enum verdict check_ipv4(struct __sk_buff *ctx, const stru
 	return check_lengths(ctx, o, udp_at, &udp, bpf_ntohs(ip.tot_len) - header_len);
 }
 
-static __always_inline enum verdict check_ipv6(struct __sk_buff *ctx, const struct settings *s,
-					       struct outer_view *o)
+INLINE enum verdict check_ipv6(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
 {
 	__u32 udp_at = ETH_HLEN + sizeof(struct ipv6hdr);
 	struct ipv6_fragment fragment = {};
@@ -89,8 +85,7 @@ static __always_inline enum verdict check_ipv6(struct __sk_buff *ctx, const stru
 }
 
 /* What is no tunnel packet of ours stays with the host. */
-static __always_inline enum verdict vtep_check(struct __sk_buff *ctx, const struct settings *s,
-					       struct outer_view *o)
+INLINE enum verdict vtep_check(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
 {
 	struct remote *r;
 	enum verdict result;

@@ -30,7 +30,7 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 #: Lines without code: their numbers are sizes, names or text.
 NO_CODE = re.compile(r"\s*(#(?!define \w+ [^\\]*$)|__uint\(|__type\(|SEC\(|asm\b|_Static_assert)|.*\bSEC\(")
 #: The first line of one, for a bug's name.
-FUNCTION = re.compile(r"[a-z_][^=;#]*?(\w+)\([^=;]*$")
+FUNCTION = re.compile(r"[A-Za-z_][^=;#]*?(\w+)\([^=;]*$")
 #: A declaration without a value.
 DECLARATION = re.compile(r"\s*(struct \w+|__\w+|u?int\w*|bool|char|long) [^=();]*;")
 
