@@ -201,7 +201,7 @@ INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 		__builtin_memset(&w->destination, 0xa5, sizeof(w->destination));
 	}
 	__builtin_memset(&w->packet, 0, offsetof(struct packet, eth));
-	__builtin_memset(&w->destination, 0, offsetof(struct destination, translation.addr));
+	clear_destination(&w->destination);
 	w->packet.hook = hook;
 	w->packet.len = ctx->len;
 	w->packet.segments = segments ? segments : 1;

@@ -161,7 +161,7 @@ __noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const str
 	struct scratch *w = get_scratch();
 	enum verdict result;
 
-	if (!p || !d || !w || restore_original(ctx, p) < 0)
+	if (!p || !d || !w || (p->translated && restore_original(ctx, p) < 0))
 		return DROP(ENCAP_FAILED);
 	if (d->tell == TELL_ABILITIES)
 		return write_abilities(ctx, w, d);

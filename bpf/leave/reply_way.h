@@ -89,7 +89,9 @@ INLINE enum verdict find_way_back(struct __sk_buff *ctx, struct packet *r, struc
 
 	if (!w)
 		return DROP(NOT_CONFIGURED);
-	*d = (struct destination){ .is_reply = true, .switch_id = r->switch_id };
+	clear_destination(d);
+	d->is_reply = true;
+	d->switch_id = r->switch_id;
 	leave_as_it_came(d, r);
 	if (is_from_underlay(r))
 		return find_in_switch(ctx, w, r, d);

@@ -81,7 +81,7 @@ INLINE bool read_question(struct __sk_buff *ctx, __u32 at, bool is_arp, struct a
 	f = (struct nd_frame *)(w->bytes + FRAME_AT);
 	if (!is_arp && is_solicitation(ctx, f, at))
 		*target = f->nd.target;
-	else if (is_arp && bpf_skb_load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) == 0 &&
+	else if (is_arp && load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) == 0 &&
 		 is_arp_request(&arp))
 		*target = mapped_v4(arp.target_ip);
 	else

@@ -35,8 +35,8 @@ __noinline int restore_original(struct __sk_buff *ctx, struct packet *p)
 	struct original *o;
 	__u32 len;
 
-	if (!w || !p || !p->translated)
-		return 0;
+	if (!w || !p)
+		return -1;
 	o = &w->original;
 	len = o->l4_len;
 	KEEP_BOUNDS(len);

@@ -223,6 +223,11 @@ INLINE bool is_whole_udp(const struct packet *p)
 	return p->gso_size && p->flow.protocol == IPPROTO_UDP;
 }
 
+INLINE void clear_destination(struct destination *d)
+{
+	__builtin_memset(d, 0, offsetof(struct destination, translation.addr));
+}
+
 /* A switch, and the logical port it came from; 0: unknown. */
 INLINE void enter_switch(struct packet *p, struct destination *d, __u32 switch_id, __u32 source_key)
 {
