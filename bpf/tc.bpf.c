@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The programs of the data path, each a tcx ingress hook: every stage in the order in which a packet meets it, and the
- * one place that turns what they say into a counted verdict. docs/semantics.md says what each stage means.
- *
- * A stage looks at the packet and decides (bpf/stage/); leave() carries out what was decided (bpf/leave/).
+ * The programs of the data path, each a tcx ingress hook, and the one place that turns what stages say into a counted
+ * verdict. A stage looks at the packet and decides; leave() carries out what was decided. docs/semantics.md says what
+ * each stage means.
  */
-#include "stage/acl.h"
-#include "stage/arp_nd.h"
+/* In the order in which packets meet them. */
+/* clang-format off */
+#include "stage/port.h"
 #include "stage/coalesce.h"
-#include "stage/conntrack.h"
-#include "stage/decap.h"
-#include "stage/ecn.h"
+#include "stage/vtep_check.h"
+#include "stage/tunnel.h"
 #include "stage/greeting.h"
+#include "stage/vlan_in.h"
+#include "stage/leg_in.h"
+#include "stage/parse.h"
+#include "stage/ecn.h"
+#include "stage/port_security.h"
+#include "stage/learn.h"
+#include "stage/arp_nd.h"
+#include "stage/conntrack.h"
+#include "stage/acl.h"
 #include "stage/ids.h"
 #include "stage/l2_lookup.h"
-#include "stage/learn.h"
-#include "stage/leg_in.h"
-#include "stage/nat.h"
-#include "stage/parse.h"
-#include "stage/port.h"
-#include "stage/port_security.h"
+#include "stage/decap.h"
 #include "stage/route.h"
+#include "stage/nat.h"
 #include "stage/to_port.h"
-#include "stage/tunnel.h"
-#include "stage/vlan_in.h"
-#include "stage/vtep_check.h"
-
 #include "leave/leave.h"
 #include "leave/reply.h"
+/* clang-format on */
 
 /*
  * The firewall of a port, of what comes from it and what goes to it. Global, as other parts that are big or asked from

@@ -50,23 +50,15 @@ FROM_CONTEXT(mark_of_packet, mark)
 FROM_CONTEXT(gso_size_of, gso_size)
 FROM_CONTEXT(gso_segs_of, gso_segs)
 
-/* Every redirect says here where to. */
-INLINE void report_device(__u32 ifindex)
-{
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		if (io)
-			io->out_ifindex = ifindex;
+/* In a test run, what became of the packet. */
+#define REPORT(function, member)                                                                     \
+	INLINE void function(__u32 value)                                                            \
+	{                                                                                            \
+		struct test_io *io = test_mode ? get_test_io() : NULL;                               \
+                                                                                                     \
+		if (io)                                                                              \
+			io->member = value;                                                          \
 	}
-}
 
-INLINE void report_verdict(__u32 verdict)
-{
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		if (io)
-			io->verdict = verdict;
-	}
-}
+REPORT(report_verdict, verdict)
+REPORT(report_device, out_ifindex) /* every redirect says where to */

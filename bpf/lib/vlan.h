@@ -29,32 +29,28 @@ INLINE struct tag read_tag(struct __sk_buff *ctx)
 	return tag;
 }
 
+/* In a test run. */
+INLINE long report_tag(struct tag tag)
+{
+	struct test_io *io = get_test_io();
+
+	if (io) {
+		io->out_proto = tag.proto;
+		io->out_tci = tag.tci;
+	}
+	return 0;
+}
+
 INLINE long take_tag(struct __sk_buff *ctx)
 {
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		if (io)
-			io->out_proto = io->out_tci = 0;
-		return 0;
-	}
-	return bpf_skb_vlan_pop(ctx);
+	return test_mode ? report_tag((struct tag){}) : bpf_skb_vlan_pop(ctx);
 }
 
 INLINE long put_tag(struct __sk_buff *ctx, struct tag tag)
 {
 	if (!tag.proto)
 		return 0;
-	if (test_mode) {
-		struct test_io *io = get_test_io();
-
-		if (io) {
-			io->out_proto = tag.proto;
-			io->out_tci = tag.tci;
-		}
-		return 0;
-	}
-	return bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
+	return test_mode ? report_tag(tag) : bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
 }
 
 INLINE struct tag tag_of_vlan(__u32 vlan)
