@@ -3,7 +3,7 @@
  * Stage arp_nd: a broadcast ARP request (RFC 826) or a multicast neighbour solicitation (RFC 4861 section 7.2) is
  * answered on the spot where the fabric knows the address, so that it never crosses the underlay. Never for an address
  * that the asking port owns (duplicate address detection, RFC 5227 and RFC 4862); unicast probes go to the real owner,
- * which may be gone, but those for a router. Between learn and l2_lookup; from the underlay and on a leg for routers'
+ * which may be gone, but those for a router. From the underlay and on a leg for routers'
  * addresses only.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage conntrack: a packet of a connection passes whatever rules say, if it fits. With acl behind it, it is the
- * firewall of a port: of what the port sends between arp_nd and l2_lookup, of what it gets in front of leave.
+ * firewall of a port, of what it sends and of what it gets.
  */
 #pragma once
 

@@ -4,8 +4,7 @@
  *
  *   | Eth | outer IP UDP tunnel inner-Eth | payload      the middle goes, the inner Ethernet header
  *     14    <------- p->offset ---------->               is written over the outer one
- *
- * After ids, once it is known that the frame goes somewhere; what follows works on a plain frame.
+ * Once it is known that the frame goes somewhere; what follows works on a plain frame.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage ecn: combines the ECN fields of the outer and the inner header (RFC 6040); decap writes the result. The other
- * way, encap copies the inner one (normal mode). Between parse and learn.
+ * way, encap copies the inner one (normal mode).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage ids: the logical destination of a frame in a tunnel, where the Geneve option names it. Without one (VXLAN, or
- * a peer that does not send it) l2_lookup goes by the MAC. After learn; then decap.
+ * a peer that does not send it) l2_lookup goes by the MAC.
  */
 #pragma once
 

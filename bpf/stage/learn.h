@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage learn: source addresses behind learning ports, and behind remotes on switches that have such ports. The
- * fabric's FDB always comes first. From a port between port_security and arp_nd; from the underlay between ecn and
- * ids. What is learned is state of the data path: these programs write the maps `learned` and `learning`; apply only
- * deletes what its tables no longer have.
+ * fabric's FDB always comes first. What is learned is state of the data path: these programs write the maps `learned`
+ * and `learning`; apply only deletes what its tables no longer have.
  */
 #pragma once
 

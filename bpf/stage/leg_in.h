@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage leg_in: which frames on a gateway's leg are for the router. The device may have addresses of the host too;
- * what is not the router's stays with it. First stage on a leg; then parse, nat and route.
+ * what is not the router's stays with it.
  */
 #pragma once
 

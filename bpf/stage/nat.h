@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). Out by the leg
- * between route and leave, from it between arp_nd and route. A translation is a connection of the router, whose local
- * end is the inside: conntrack keeps it. Map translations finds it from outside.
+ * Stage nat: what a gateway translates between the overlay (inside) and the physical network (outside). A
+ * translation is a connection of the router, whose local end is the inside: conntrack keeps it. Map translations finds
+ * it from outside.
  *
  *          inside key                                 outside key
  *   | local: 198.18.1.10, port 5000 |  <--->  | local: 198.19.0.2, port 1024 |

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage parse: reads one Ethernet frame, at the start of the skb (from port) or inside a tunnel packet (from
- * underlay), and fills struct packet. After it: port_security or ecn.
+ * underlay), and fills struct packet.
  */
 #pragma once
 

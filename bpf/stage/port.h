@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stage port: the device a packet came by, and on a trunk its tag, name the logical port. Then parse. */
+/* Stage port: the device a packet came by, and on a trunk its tag, name the logical port. */
 #pragma once
 
 #include "lib/vlan.h"

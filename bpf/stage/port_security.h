@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage port_security: a guest speaks for itself only. Its MAC and addresses, also inside ARP and neighbour discovery;
- * no DHCP server and no router unless the fabric allows it. Between parse and learn.
+ * no DHCP server and no router unless the fabric allows it.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage to_port: whether the port that a frame goes to takes it: it is there, and its firewall lets it. Says how the
- * frame is handed over. The last stage.
+ * frame is handed over.
  */
 #pragma once
 

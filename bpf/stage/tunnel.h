@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage tunnel: reads the VXLAN (RFC 7348 section 5) or Geneve (RFC 8926 section 3.4) header: VNI, and the logical
- * ports of OVN's option. Between vtep_check and parse.
+ * ports of OVN's option.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage vlan_in: a tagged frame on the uplink enters the switch that is bound to its VLAN. Anything else with a tag
- * stays with the host. First stage on the uplink; then parse.
+ * stays with the host.
  */
 #pragma once
 

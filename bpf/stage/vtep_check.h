@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage vtep_check: is this packet a tunnel packet for us, whole, from a VTEP of the fabric? What is not addressed to
- * our tunnel port stays with the host (VERDICT_TO_HOST). First stage on the uplink; then tunnel.
+ * our tunnel port stays with the host (VERDICT_TO_HOST).
  */
 #pragma once
 

@@ -82,6 +82,8 @@ fn enums_have_the_same_numbers() {
             )
         })
         .collect();
+    // Minus one, which is no verdict.
+    verdicts.insert("GO_ON".into(), u32::MAX);
     verdicts.insert("VERDICT_DROP_FIRST".into(), 16);
     verdicts.insert("VERDICT_SLOTS".into(), abi::VERDICT_SLOTS as u32);
     assert_eq!(verdicts, btf.enumeration("verdict"));
@@ -195,7 +197,7 @@ fn header_object() -> Vec<u8> {
             "-g",
             "-c",
             "-I",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf"),
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/lib"),
         ])
         .args([
             "-I",
@@ -216,6 +218,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
     let capacities = [
         ("settings", 1),
         ("ports", abi::MAX_PORTS),
+        ("port_numbers", 1 + abi::MAX_PORTS),
         ("port_keys", abi::MAX_PORTS),
         ("switches", abi::MAX_SWITCHES),
         ("fdb", abi::MAX_FDB),
@@ -226,7 +229,16 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("remote_counters", 1 + abi::MAX_REMOTES),
         ("verdict_counters", abi::HOOK_COUNT * abi::VERDICT_SLOTS),
         ("learned", abi::MAX_LEARNED),
+        ("learning", abi::MAX_PORTS + abi::MAX_SWITCHES + 1),
+        ("abilities", abi::MAX_REMOTES),
+        ("flow_ways", abi::MAX_FLOW_WAYS),
+        ("capture", 1),
         ("events", abi::EVENT_BYTES),
+        // The programs' own.
+        ("scratch", 1),
+        ("tracking", 1),
+        ("event_buffer", 1),
+        ("test_io", 1),
         ("routers", router::MAX_ROUTERS),
         ("legs", router::MAX_ROUTERS),
         ("leg_addresses", router::MAX_ROUTER_INTERFACES),
@@ -256,6 +268,10 @@ fn maps_hold_as_many_entries_as_we_check_for() {
             "{map}"
         );
     }
+    let unnamed: Vec<&String> = (data_path.layouts().keys())
+        .filter(|map| !capacities.iter().any(|(name, _)| name == map))
+        .collect();
+    assert_eq!(unnamed, Vec::<&String>::new());
 }
 
 /// Constants that BTF does not carry, from the header itself.
@@ -300,6 +316,15 @@ fn constants_of_the_header() {
         ("PORT_DROP_TO", abi::PORT_DROP_TO),
         ("PORT_ALLOW_WHEN_FULL", abi::PORT_ALLOW_WHEN_FULL),
         ("PORT_RULES_ODD", abi::PORT_RULES_ODD),
+        ("PORT_TAKES_NO_MARK", abi::PORT_TAKES_NO_MARK),
+        ("ABILITY_WHOLE_UDP", abi::ABILITY_WHOLE_UDP),
+        ("ABILITY_ROUTES_WHOLE_UDP", abi::ABILITY_ROUTES_WHOLE_UDP),
+        ("ABILITY_DOUBTED", abi::ABILITY_DOUBTED),
+        ("ROUTER_LEG_TAKES_NO_MARK", router::ROUTER_LEG_TAKES_NO_MARK),
+        (
+            "MAX_LEARNED_FROM_UNDERLAY",
+            abi::MAX_LEARNED_FROM_UNDERLAY as u32,
+        ),
         ("NEIGHBOUR_ROUTER", abi::NEIGHBOUR_ROUTER),
         ("NEIGHBOUR_INTERFACE", abi::NEIGHBOUR_INTERFACE),
         ("NEIGHBOUR_GATEWAY", abi::NEIGHBOUR_GATEWAY),
