@@ -6,7 +6,6 @@
 mod log;
 
 use std::net::IpAddr;
-use std::ops::ControlFlow;
 
 use overlane_model::{
     Action, Direction, Hook, PortFirewall, PortTable, RuleTable, Service, Verdict,
@@ -15,7 +14,6 @@ use overlane_model::{
 pub use log::LogRecord;
 
 use crate::Host;
-use crate::answer::{self, Answer, Back};
 use crate::conntrack::{
     self, Beginning, Connection, ConnectionKey, Followed, Judgement, Sender, Zone,
 };
@@ -36,14 +34,12 @@ struct Packet<'a> {
     len: usize,
 }
 
-/// Ends with a drop, or lets the packet pass. `back`: whom a rejected packet's sender is told by; a copy of
-/// a flooded frame is stopped in silence.
+/// Ends with a drop, or lets the packet pass.
 pub(crate) fn firewall(
     cx: &mut Context<'_>,
     direction: Direction,
     port: &PortTable,
     frame: &Frame<'_>,
-    back: Option<&Back<'_>>,
 ) -> Stage {
     // What comes back from the segmenter was looked at before it went there.
     let was_judged = cx.hook == Hook::FromSegmenter && direction == Direction::FromPort;
@@ -83,11 +79,7 @@ pub(crate) fn firewall(
             } => may_be_adopted = may,
         }
     }
-    let ended = acl(cx, &packet, may_be_adopted);
-    if let (ControlFlow::Break(Verdict::FirewallReject), Some(back)) = (ended, back) {
-        answer::send(cx, back, None, packet.answer());
-    }
-    ended
+    acl(cx, &packet, may_be_adopted)
 }
 
 /// An ICMP error about a packet of a live connection.
@@ -252,14 +244,6 @@ impl Packet<'_> {
                 (Marks::None, _) => None,
                 (_, icmp) => icmp.map(|(kind, code)| u16::from_be_bytes([kind, code])),
             },
-        }
-    }
-
-    /// What the sender is told of a packet that is rejected.
-    fn answer(&self) -> Answer {
-        match self.l4.is_tcp() {
-            true => Answer::Reset,
-            false => Answer::PROHIBITED,
         }
     }
 }

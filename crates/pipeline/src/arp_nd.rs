@@ -6,19 +6,17 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use overlane_model::{Neighbour, RouterTable, SwitchTable, Verdict};
+use overlane_model::{Name, Neighbour, RouterTable, SwitchTable, Verdict};
 use overlane_wire::checksum::Sum;
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION};
 use overlane_wire::{Emit, EtherType, Mac, arp, ethernet, ipv6};
 
-use crate::answer::{self, Back, Reply};
 use crate::bytes::{array, be16, byte, put, put16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
-use crate::flow_hash::Flow;
-use crate::parse::{Frame, Ip};
-use crate::port::Source;
+use crate::parse::Frame;
+use crate::reply::Answer;
 
 const STAGE: &str = "arp_nd";
 const HOP_LIMIT: u8 = 255;
@@ -68,105 +66,90 @@ impl Question {
     }
 
     /// Its answer: `mac` has the address, and is a router or is none.
-    pub(crate) fn reply(&self, frame: &Frame<'_>, mac: Mac, is_router: bool) -> Option<Reply> {
+    fn reply(&self, frame: &Frame<'_>, mac: Mac, is_router: bool) -> Option<Vec<u8>> {
         match self {
-            Self::Arp(request) => reply_arp(frame, request, mac),
+            Self::Arp(request) => Some(reply_arp(frame, request, mac)),
             Self::Nd(target) => reply_nd(frame, *target, mac, is_router),
         }
     }
 }
 
-/// Ends with the verdict `answer`, or lets the frame go on unchanged.
-pub(crate) fn from_port<'a>(
-    cx: &mut Context<'a>,
-    source: &Source<'_>,
-    frame: &Frame<'_>,
-    back: &Back<'_>,
-) -> Stage {
-    let Some(question) = Question::of(&frame.bytes) else {
-        return Stage::Continue(());
-    };
-    let port = source.port;
-    let neighbour = cx.host.neighbour(port.switch, question.target());
-    // A router is asked directly too: nobody else could answer. Who owns an address hears nothing about it.
-    let is_asked = |neighbour: &&Neighbour| {
-        let is_router = neighbour.router.is_some() && frame.destination == neighbour.mac;
-        neighbour.key != port.key && (frame.destination.is_group() || is_router)
-    };
-    match neighbour.filter(is_asked) {
-        Some(neighbour) => answer(cx, neighbour, &question, frame, back),
-        None => Stage::Continue(()),
-    }
+/// Who has an address that is asked for.
+pub(crate) struct Owner<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) mac: Mac,
+    /// A router's interface.
+    pub(crate) is_interface: bool,
+    /// So its advertisement says.
+    pub(crate) is_router: bool,
 }
 
-/// The same from the underlay, for who does not route by itself: only of a router whose gateway is here.
-pub(crate) fn from_underlay(
-    cx: &mut Context<'_>,
-    switch: &SwitchTable,
-    frame: &Frame<'_>,
-    back: &Back<'_>,
-) -> Stage {
+/// Ends with the verdict `answer`, or lets the frame go on unchanged.
+pub(crate) fn arp_nd(cx: &mut Context<'_>, switch: &SwitchTable, frame: &Frame<'_>) -> Stage {
     let Some(question) = Question::of(&frame.bytes) else {
         return Stage::Continue(());
     };
     let neighbour = cx.host.neighbour(switch.id, question.target());
     let is_asked = |neighbour: &&Neighbour| {
-        let router = neighbour.router.and_then(|id| cx.host.router(id));
-        let is_here = router.is_some_and(RouterTable::is_gateway_here);
-        is_here && (frame.destination.is_group() || frame.destination == neighbour.mac)
+        // A router is asked directly too: nobody else could answer.
+        let is_interface = neighbour.router.is_some();
+        let is_to_it = is_interface && frame.destination == neighbour.mac;
+        let is_answered = match cx.source_port() {
+            // Who owns an address hears nothing about it.
+            Some(port) => neighbour.key != port.key,
+            // Who does not route by itself asks a router whose gateway is here.
+            None => {
+                let router = neighbour.router.and_then(|id| cx.host.router(id));
+                router.is_some_and(RouterTable::is_gateway_here)
+            }
+        };
+        is_answered && (frame.destination.is_group() || is_to_it)
     };
-    match neighbour.filter(is_asked) {
-        Some(neighbour) => answer(cx, neighbour, &question, frame, back),
-        None => Stage::Continue(()),
-    }
-}
-
-fn answer(
-    cx: &mut Context<'_>,
-    neighbour: &Neighbour,
-    question: &Question,
-    frame: &Frame<'_>,
-    back: &Back<'_>,
-) -> Stage {
-    let is_interface = neighbour.router.is_some();
-    let is_router = neighbour.is_router || is_interface;
-    let Some(reply) = question.reply(frame, neighbour.mac, is_router) else {
+    let Some(neighbour) = neighbour.filter(is_asked) else {
         return Stage::Continue(());
     };
-    answer::give(cx, back, reply);
+    let is_interface = neighbour.router.is_some();
+    let owner = Owner {
+        name: &neighbour.port,
+        mac: neighbour.mac,
+        is_interface,
+        is_router: neighbour.is_router || is_interface,
+    };
+    answer(cx, &question, frame, &owner)
+}
+
+pub(crate) fn answer(
+    cx: &mut Context<'_>,
+    question: &Question,
+    frame: &Frame<'_>,
+    owner: &Owner<'_>,
+) -> Stage {
+    let Some(reply) = question.reply(frame, owner.mac, owner.is_router) else {
+        return Stage::Continue(());
+    };
+    cx.answer = Some(Answer::Written(reply));
     cx.end(STAGE, Verdict::Answer, || {
-        let Neighbour {
-            addr, mac, port, ..
-        } = neighbour;
-        match is_interface {
-            true => Found::by_router(
-                format!("{addr} is router {port}: answered here with {mac}"),
-                port,
-            ),
-            false => Found::by_port(
-                format!("{addr} is port {port}: answered here with {mac}"),
-                port,
-            ),
+        let (addr, name, mac) = (question.target(), owner.name, owner.mac);
+        let text = |what| format!("{addr} is {what} {name}: answered here with {mac}");
+        match owner.is_interface {
+            true => Found::by_router(text("router"), name),
+            false => Found::by_port(text("port"), name),
         }
     })
 }
 
 /// The reply is written over the request; padding stays.
-fn reply_arp(frame: &Frame<'_>, request: &arp::Header, mac: Mac) -> Option<Reply> {
+fn reply_arp(frame: &Frame<'_>, request: &arp::Header, mac: Mac) -> Vec<u8> {
     let mut bytes = frame.bytes.to_vec();
     put_addresses(&mut bytes, request.sender_mac, mac);
     let mut reply = Vec::with_capacity(arp::LEN);
     request.reply(mac).emit_to(&mut reply);
     put(&mut bytes, ethernet::LEN, &reply);
-    Some(Reply {
-        flow: Flow::of_ethernet(array(&bytes, 0)?),
-        bytes,
-        ip: None,
-    })
+    bytes
 }
 
 /// What the request's IP header says about itself stays; hop limit and next header are right already.
-fn reply_nd(frame: &Frame<'_>, target: Ipv6Addr, mac: Mac, is_router: bool) -> Option<Reply> {
+fn reply_nd(frame: &Frame<'_>, target: Ipv6Addr, mac: Mac, is_router: bool) -> Option<Vec<u8>> {
     let asker = array::<16>(&frame.bytes, IP_AT + 8).map(Ipv6Addr::from)?;
     // To all nodes and not solicited: RFC 4861 section 7.2.4.
     let is_detection = asker.is_unspecified();
@@ -190,16 +173,7 @@ fn reply_nd(frame: &Frame<'_>, target: Ipv6Addr, mac: Mac, is_router: bool) -> O
     let sum = Sum::new().pseudo_header(source, destination, protocol::ICMPV6, ADVERTISEMENT_LEN);
     let checksum = sum.bytes(bytes.get(ND_AT..)?).finish();
     put16(&mut bytes, ND_AT + 2, checksum);
-    let ip = frame.ip?;
-    Some(Reply {
-        bytes,
-        ip: Some(Ip {
-            source,
-            destination,
-            ..ip
-        }),
-        flow: Flow::of_ip(source, destination, [0; 4], protocol::ICMPV6),
-    })
+    Some(bytes)
 }
 
 /// Target of a solicitation that RFC 4861 section 7.1.1 does not tell to ignore.

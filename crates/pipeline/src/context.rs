@@ -2,12 +2,15 @@
 //! far. A stage either goes on with a value or ends the packet's way with a verdict ([`Stage`]).
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Hook, Name, PortTable, Verdict};
+use overlane_model::{Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
 
+use crate::destination::Ingress;
 use crate::explain::{Found, Steps};
+use crate::reply::Answer;
 use crate::state::SECOND_NS;
 use crate::{Counter, Counters, Host, LogRecord, Outcome, Output, Packet, State};
 
@@ -25,10 +28,31 @@ pub(crate) struct Context<'a> {
     pub(crate) hook: Hook,
     pub(crate) entered: &'a Packet,
     pub(crate) weight: Weight,
+    /// Where it came from, once that is known.
+    pub(crate) sender: Option<Sender<'a>>,
+    /// Whose tunnel brought it.
+    pub(crate) remote: Option<IpAddr>,
+    /// The last router that it came to.
+    pub(crate) router: Option<Ingress<'a>>,
+    /// So many routers of this host have sent it on.
+    pub(crate) routed: usize,
+    /// What its sender is told in the end.
+    pub(crate) answer: Option<Answer>,
     outputs: Vec<Output>,
     counters: Counters,
     log: Vec<LogRecord>,
     steps: Steps,
+}
+
+/// Where a packet came from.
+#[derive(Clone, Copy)]
+pub(crate) enum Sender<'a> {
+    /// This port.
+    Port(&'a PortTable),
+    /// This switch, from the underlay.
+    Underlay(&'a SwitchTable),
+    /// The physical network behind this router's leg.
+    Leg(&'a RouterTable),
 }
 
 /// What a packet adds to counters.
@@ -62,6 +86,11 @@ impl<'a> Context<'a> {
                 len: entered.bytes.len(),
                 segments: segments.into(),
             },
+            sender: None,
+            remote: None,
+            router: None,
+            routed: 0,
+            answer: None,
             outputs: Vec::new(),
             counters: Counters::default(),
             log: Vec::new(),
@@ -71,6 +100,7 @@ impl<'a> Context<'a> {
 
     /// Counts the verdict: once for each packet, here.
     pub(crate) fn finish(mut self, verdict: Verdict) -> Outcome {
+        self.count_sender(verdict);
         let mut counter = self.counter();
         counter.bytes += self.weight.offset as u64;
         self.counters.verdicts.insert((self.hook, verdict), counter);
@@ -100,6 +130,34 @@ impl<'a> Context<'a> {
         ControlFlow::Break(verdict)
     }
 
+    /// It came by the uplink, and no router has sent it on.
+    pub(crate) fn is_from_underlay(&self) -> bool {
+        matches!(self.sender, Some(Sender::Underlay(_))) && self.routed == 0
+    }
+
+    /// The port that it came from.
+    pub(crate) fn source_port(&self) -> Option<&'a PortTable> {
+        match self.sender {
+            Some(Sender::Port(port)) => Some(port),
+            _ => None,
+        }
+    }
+
+    /// Only a router says so. `mtu`: of the largest IP packet that would pass.
+    pub(crate) fn tell_too_big(&mut self, mtu: usize) {
+        if self.router.is_some() {
+            self.answer = Some(Answer::too_big(mtu));
+        }
+    }
+
+    /// What leaves is an answer: it counts nowhere, and nothing is said about it.
+    pub(crate) fn in_silence(&mut self, act: impl FnOnce(&mut Self)) {
+        let counters = mem::take(&mut self.counters);
+        let steps = mem::replace(&mut self.steps, Steps::new(false));
+        act(self);
+        (self.counters, self.steps) = (counters, steps);
+    }
+
     pub(crate) fn send(&mut self, output: Output) {
         self.outputs.push(output);
     }
@@ -114,9 +172,20 @@ impl<'a> Context<'a> {
         add(&mut self.counters.to_port, &port.name, counter);
     }
 
-    pub(crate) fn count_port_dropped(&mut self, port: &PortTable) {
-        let counter = self.counter();
-        add(&mut self.counters.port_dropped, &port.name, counter);
+    /// For the port, or the remote, that the packet came from.
+    fn count_sender(&mut self, verdict: Verdict) {
+        if let (Some(Sender::Port(port)), true) = (self.sender, verdict.is_drop()) {
+            let counter = self.counter();
+            add(&mut self.counters.port_dropped, &port.name, counter);
+        }
+        let is_counted = !matches!(verdict, Verdict::ToHost | Verdict::Greeting);
+        if let Some(remote) = self.remote.filter(|_| is_counted) {
+            let which = match verdict.is_drop() {
+                true => RemoteCount::Dropped,
+                false => RemoteCount::From,
+            };
+            self.count_remote(which, remote);
+        }
     }
 
     /// Of a rule of the firewall.

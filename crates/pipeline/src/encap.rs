@@ -10,10 +10,10 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{Dscp, Encapsulation, Hook, Place as FdbPlace, Remote, SwitchId, Verdict};
+use overlane_model::{Dscp, Encapsulation, Place as FdbPlace, Remote, SwitchId, Verdict};
 use overlane_wire::checksum::checksum;
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, ethernet, ipv4, ipv6, udp};
+use overlane_wire::{EtherType, Vni, ethernet, ipv4, ipv6, udp};
 
 use crate::bytes::{put, put16};
 use crate::context::{Context, Stage};
@@ -21,41 +21,30 @@ use crate::explain::Found;
 use crate::flow_hash::source_port;
 use crate::greeting;
 use crate::parse::Frame;
-use crate::port::Source;
+use crate::segmenter::segment;
 use crate::{Output, Packet};
 
 const STAGE: &str = "encap";
 const OUTER_MAX_LEN: usize = 65_535;
 const ECN_BITS: u8 = 3;
 
-/// What a tunnel packet says of where its frame comes from.
+/// What a tunnel header says.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin {
-    pub(crate) switch: SwitchId,
-    /// Of the logical port or the router's interface; 0: not known.
-    pub(crate) key: u16,
+pub(crate) struct Ids {
+    pub(crate) vni: Vni,
+    /// Of the logical port, or the router's interface, that the frame comes from; 0: not known.
+    pub(crate) source: u16,
+    /// Likewise, that it goes to.
+    pub(crate) dest: u16,
 }
 
-impl From<&Source<'_>> for Origin {
-    fn from(source: &Source<'_>) -> Self {
-        Self {
-            switch: source.switch.id,
-            key: source.port.key.get(),
-        }
-    }
-}
-
-/// `key`: of the destination, 0 where it is not known.
 pub(crate) fn encap(
     cx: &mut Context<'_>,
-    origin: Origin,
     frame: &Frame<'_>,
     remote: IpAddr,
-    key: u16,
+    ids: Ids,
 ) -> Stage<Verdict> {
-    let Some(remote) = cx.host.remote(remote) else {
-        return unknown_remote(cx, remote);
-    };
+    let remote = known_remote(cx, remote)?;
     check_super_packet(cx, frame)?;
     check_mtu(cx, STAGE, remote, frame, frame.segment_len)?;
     let outer_len = ip_len(remote, frame, frame.len());
@@ -67,11 +56,11 @@ pub(crate) fn encap(
         });
     }
     if frame.is_udp_super_packet()
-        && let Some(why) = why_not_whole(cx, origin, frame, remote, key)
+        && let Some(why) = why_not_whole(cx, frame, remote, ids)
     {
         return segment(cx, || why);
     }
-    send(cx, origin, frame, remote, key);
+    send(cx, frame, remote, ids);
     cx.step(STAGE, || {
         let tunnel = cx.host.tables().tunnel.encapsulation;
         let port = source_port(frame.flow_hash, &cx.host.tables().tunnel.source_ports);
@@ -79,9 +68,9 @@ pub(crate) fn encap(
             Encapsulation::Geneve if !remote.names_ports => " without options",
             Encapsulation::Geneve | Encapsulation::Vxlan => "",
         };
-        let (id, name, addr) = (origin.switch, &remote.name, remote.addr);
+        let (vni, name, addr) = (ids.vni, &remote.name, remote.addr);
         let text = format!(
-            "sent to host {name} ({addr}) over {tunnel}{without}, {id}, source port {port}"
+            "sent to host {name} ({addr}) over {tunnel}{without}, VNI {vni}, source port {port}"
         );
         Found::by_host(text, name)
     });
@@ -90,18 +79,12 @@ pub(crate) fn encap(
 
 /// The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it
 /// said so. One that came out of a tunnel has the mark already.
-fn why_not_whole(
-    cx: &Context<'_>,
-    origin: Origin,
-    frame: &Frame<'_>,
-    remote: &Remote,
-    key: u16,
-) -> Option<String> {
+fn why_not_whole(cx: &Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids) -> Option<String> {
     let name = &remote.name;
     if cx.weight.offset > 0 {
         return Some("a UDP super-packet travels whole through one tunnel only".to_owned());
     }
-    let at = cx.host.fdb_entry(origin.switch, frame.destination);
+    let at = cx.host.fdb_entry(SwitchId::Vni(ids.vni), frame.destination);
     let is_router = at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_)));
     let (needed, for_whom) = match is_router {
         true => (greeting::ROUTES_WHOLE_UDP, " for its routers"),
@@ -113,7 +96,7 @@ fn why_not_whole(
             "host {name} did not say that it takes UDP super-packets whole{for_whom}"
         ));
     }
-    if key == 0 {
+    if ids.dest == 0 {
         return Some(
             "a UDP super-packet does not travel whole to a station of no known port".into(),
         );
@@ -148,38 +131,13 @@ fn check_super_packet(cx: &mut Context<'_>, frame: &Frame<'_>) -> Stage {
     }
 }
 
-/// Into the segmenter, as it came; its segments come back and get verdicts of their own.
-pub(crate) fn segment<F: Into<Found>>(
-    cx: &mut Context<'_>,
-    why: impl FnOnce() -> F,
-) -> Stage<Verdict> {
-    match cx.hook {
-        Hook::FromPort => {}
-        Hook::FromSegmenter => {
-            return cx.end(
-                STAGE,
-                Verdict::GsoUnsupported,
-                || "the segmenter did not cut this super-packet",
-            );
-        }
-        _ => {
-            return cx.end(
-                STAGE,
-                Verdict::GsoUnsupported,
-                || "only super-packets of a port go through the segmenter",
-            );
-        }
+pub(crate) fn known_remote<'a>(cx: &mut Context<'a>, remote: IpAddr) -> Stage<&'a Remote> {
+    match cx.host.remote(remote) {
+        Some(known) => Stage::Continue(known),
+        None => cx.end(STAGE, Verdict::UnknownRemote, || {
+            format!("no host of the fabric has the tunnel end point {remote}")
+        }),
     }
-    cx.step(STAGE, why);
-    let packet = cx.entered.clone();
-    cx.send(Output::Segmenter { packet });
-    Stage::Continue(Verdict::Segment)
-}
-
-pub(crate) fn unknown_remote<T>(cx: &mut Context<'_>, remote: IpAddr) -> Stage<T> {
-    cx.end(STAGE, Verdict::UnknownRemote, || {
-        format!("no host of the fabric has the tunnel end point {remote}")
-    })
 }
 
 /// Nothing is ever fragmented.
@@ -194,32 +152,14 @@ pub(crate) fn check_mtu(
     if outer_len <= mtu as usize {
         return Stage::Continue(());
     }
+    let room = (mtu as usize).saturating_sub(outer_len - (len - ethernet::LEN));
+    cx.tell_too_big(room);
     cx.end(stage, Verdict::PktTooBig, || {
-        let room = (mtu as usize).saturating_sub(outer_len - (len - ethernet::LEN));
         Found::by_tunnel(format!(
             "the outer packet would have {outer_len} bytes, and the underlay's MTU is {mtu}: \
              {room} is the largest MTU of a guest"
         ))
     })
-}
-
-/// The largest IP packet in such a frame that reaches the remote whole.
-pub(crate) fn largest_ip_len(cx: &Context<'_>, remote: &Remote, frame: &Frame<'_>) -> usize {
-    let headers = ip_len(remote, frame, ethernet::LEN);
-    (cx.host.underlay_mtu() as usize).saturating_sub(headers)
-}
-
-/// An answer, which nobody hears of if it does not fit.
-pub(crate) fn send_if_it_fits(
-    cx: &mut Context<'_>,
-    origin: Origin,
-    frame: &Frame<'_>,
-    remote: IpAddr,
-    key: u16,
-) -> Option<()> {
-    let remote = cx.host.remote(remote)?;
-    let fits = ip_len(remote, frame, frame.len()) <= cx.host.underlay_mtu() as usize;
-    fits.then(|| send(cx, origin, frame, remote, key))
 }
 
 /// Of the outer packet around `len` bytes of the frame.
@@ -228,15 +168,9 @@ fn ip_len(remote: &Remote, frame: &Frame<'_>, len: usize) -> usize {
 }
 
 /// The packet for one remote, also as the copy of a flooded frame.
-pub(crate) fn send(
-    cx: &mut Context<'_>,
-    origin: impl Into<Origin>,
-    frame: &Frame<'_>,
-    remote: &Remote,
-    key: u16,
-) {
+pub(crate) fn send(cx: &mut Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids) {
     let mut bytes = remote.header.clone();
-    fill(cx, origin.into(), frame, remote, &mut bytes, key);
+    fill(cx, frame, remote, ids, &mut bytes);
     let tagged = frame.tag.and_then(|tag| tag.insert(&frame.bytes));
     bytes.extend_from_slice(tagged.as_deref().unwrap_or(&frame.bytes));
     cx.send(Output::Underlay {
@@ -250,14 +184,7 @@ pub(crate) fn send(
 }
 
 /// What differs from packet to packet.
-fn fill(
-    cx: &Context<'_>,
-    origin: Origin,
-    frame: &Frame<'_>,
-    remote: &Remote,
-    outer: &mut [u8],
-    key: u16,
-) {
+fn fill(cx: &Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids, outer: &mut [u8]) {
     let tables = cx.host.tables();
     let traffic_class = traffic_class(tables.tunnel.dscp, frame);
     let ip_at = ethernet::LEN;
@@ -292,12 +219,10 @@ fn fill(
     );
     put16(outer, udp_at + 4, udp_len);
     let tunnel_at = udp_at + udp::LEN;
-    if let SwitchId::Vni(vni) = origin.switch {
-        put(outer, tunnel_at + 4, &vni.bytes());
-    }
+    put(outer, tunnel_at + 4, &ids.vni.bytes());
     if remote.names_ports {
-        put16(outer, tunnel_at + 12, origin.key);
-        put16(outer, tunnel_at + 14, key);
+        put16(outer, tunnel_at + 12, ids.source);
+        put16(outer, tunnel_at + 14, ids.dest);
     }
 }
 

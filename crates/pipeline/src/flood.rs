@@ -1,73 +1,63 @@
-//! Stage flood: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each port
-//! of this host but the source, then one for each remote that has ports of the switch (ingress
-//! replication, RFC 7348 section 4.2), or on a VLAN one out of the uplink. After `l2_lookup` or `ids`.
+//! Leave by flooding: broadcast, multicast and, on switches that say so, unknown unicast. One copy for each port
+//! of this host but the source, then, of what came from a port, one for each remote that has ports of the switch
+//! (ingress replication, RFC 7348 section 4.2), or on a VLAN one out of the uplink.
 
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Direction, FloodMember, PortTable, SwitchId, SwitchTable, Verdict};
+use overlane_model::{Direction, FloodMember, SwitchId, SwitchTable, Verdict};
+use overlane_wire::Vni;
 
 use crate::context::{Context, RemoteCount, Stage};
+use crate::encap::{self, Ids};
 use crate::explain::Found;
 use crate::parse::Frame;
-use crate::port::Source;
-use crate::{acl, encap, to_port, vlan};
+use crate::segmenter::segment;
+use crate::{acl, leave, vlan_out};
 
 const STAGE: &str = "flood";
 /// Destination key of a flooded frame.
 pub(crate) const GROUP_KEY: u16 = 0x8000;
 
-pub(crate) fn from_port(
+pub(crate) fn flood(
     cx: &mut Context<'_>,
-    source: &Source<'_>,
     frame: &Frame<'_>,
+    switch: &SwitchTable,
+    source_key: u16,
 ) -> Stage<Verdict> {
-    let is_on_vlan = matches!(source.switch.id, SwitchId::Vlan(_));
-    if frame.gso.is_some() && !(is_on_vlan && vlan::is_measurable(frame)) {
-        return encap::segment(cx, || "a flooded super-packet is segmented first");
+    let is_from_underlay = cx.is_from_underlay();
+    let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_));
+    let is_whole = frame.gso.is_some() && !(is_on_vlan && vlan_out::is_measurable(frame));
+    if is_whole && !is_from_underlay {
+        return segment(cx, || "a flooded super-packet is segmented first");
     }
-    let ports = to_ports(cx, source.switch, Some(source.port), frame);
-    let remotes = match source.switch.id {
-        SwitchId::Vni(_) => to_remotes(cx, source, frame)?,
+    let ports = to_ports(cx, frame, switch);
+    let others = match switch.id {
+        // The sender replicated to every other host.
+        _ if is_from_underlay => 0,
+        SwitchId::Vni(vni) => to_remotes(cx, frame, switch, vni, source_key)?,
         SwitchId::Vlan(vlan) => {
-            vlan::send(cx, STAGE, frame, vlan)?;
+            vlan_out::send(cx, STAGE, frame, vlan)?;
             1
         }
     };
-    explain(cx, source.switch, ports, remotes);
+    explain(cx, switch, ports, others);
     Stage::Continue(Verdict::Flood)
 }
 
-/// Only ports of this host: the sender replicated to every other host.
-pub(crate) fn from_underlay(
-    cx: &mut Context<'_>,
-    switch: &SwitchTable,
-    frame: &Frame<'_>,
-) -> Stage<Verdict> {
-    let ports = to_ports(cx, switch, None, frame);
-    explain(cx, switch, ports, 0);
-    Stage::Continue(Verdict::Flood)
-}
-
-fn to_ports(
-    cx: &mut Context<'_>,
-    switch: &SwitchTable,
-    but: Option<&PortTable>,
-    frame: &Frame<'_>,
-) -> usize {
-    let but = but.map(|port| &port.attachment);
+fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> usize {
+    let source = cx.source_port().map(|port| &port.attachment);
     let mut copies = 0;
     for member in &switch.flood {
         let FloodMember::Local(at) = member else {
             continue;
         };
-        let Some(port) = cx.host.port_at(at).filter(|_| Some(at) != but) else {
+        let Some(port) = cx.host.port_at(at).filter(|_| Some(at) != source) else {
             continue;
         };
         // Each copy is judged for its own port; of one that is stopped nobody is told.
-        let judged = acl::firewall(cx, Direction::ToPort, port, frame, None);
-        if judged.is_continue() {
-            to_port::deliver(cx, frame, port);
+        if acl::firewall(cx, Direction::ToPort, port, frame).is_continue() {
+            leave::deliver(cx, frame, port);
             copies += 1;
         }
     }
@@ -76,20 +66,25 @@ fn to_ports(
 
 /// The outer headers come in the order of their length, so what is too large for one is too large for
 /// those after it, and none of them counts it.
-fn to_remotes(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage<usize> {
-    let host = cx.host;
+fn to_remotes(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    switch: &SwitchTable,
+    vni: Vni,
+    source: u16,
+) -> Stage<usize> {
+    let dest = GROUP_KEY;
     let (mut copies, mut last_reason) = (0, None);
-    for remote in remotes(source.switch) {
-        if let Some(known) = host.remote(remote)
-            && let ControlFlow::Break(reason) =
-                encap::check_mtu(cx, STAGE, known, frame, frame.len())
-        {
-            last_reason = Some(reason);
-            break;
-        }
-        match copy(cx, source, frame, remote) {
+    for member in &switch.flood {
+        let FloodMember::Remote(remote) = *member else {
+            continue;
+        };
+        match copy(cx, frame, remote, Ids { vni, source, dest }) {
             ControlFlow::Continue(()) => copies += 1,
             ControlFlow::Break(reason) => last_reason = Some(reason),
+        }
+        if last_reason == Some(Verdict::PktTooBig) {
+            break;
         }
     }
     match last_reason {
@@ -98,18 +93,10 @@ fn to_remotes(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> S
     }
 }
 
-fn remotes(switch: &SwitchTable) -> impl Iterator<Item = IpAddr> {
-    switch.flood.iter().filter_map(|member| match member {
-        FloodMember::Local(_) => None,
-        FloodMember::Remote(remote) => Some(*remote),
-    })
-}
-
-fn copy(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, remote: IpAddr) -> Stage {
-    let Some(known) = cx.host.remote(remote) else {
-        return encap::unknown_remote(cx, remote);
-    };
-    encap::send(cx, source, frame, known, GROUP_KEY);
+fn copy(cx: &mut Context<'_>, frame: &Frame<'_>, remote: IpAddr, ids: Ids) -> Stage {
+    let known = encap::known_remote(cx, remote)?;
+    encap::check_mtu(cx, STAGE, known, frame, frame.len())?;
+    encap::send(cx, frame, known, ids);
     cx.count_remote(RemoteCount::To, remote);
     Stage::Continue(())
 }

@@ -1,22 +1,24 @@
-//! The way of a packet through the stages, hook by hook: the one place that knows their order
-//! (`docs/semantics.md`, the first table).
+//! The way of a packet, hook by hook, as in `bpf/tc.bpf.c`: every stage in the order in which a packet meets it
+//! (`docs/semantics.md`, the first table). The stages of where it came from decide where it goes; routers follow, and
+//! [`leave`] carries it out.
 
 use std::ops::ControlFlow;
 
 use overlane_model::{DeviceName, Direction, Hook, SwitchTable, Verdict};
 use overlane_wire::ethernet::Tag;
 
-use crate::answer::{Back, BackTo};
-use crate::context::{Context, RemoteCount, Stage};
-use crate::encap::Origin;
-use crate::l2_lookup::Destination;
+use crate::context::{Context, Sender, Stage};
+use crate::destination::{Departure, Destination, Ingress};
+use crate::leg_in::Taken;
 use crate::parse::Frame;
 use crate::port::Source;
-use crate::route::Ingress;
+use crate::reply::{self, Answer};
 use crate::state::LearnedPlace;
+use crate::tunnel::Tunnel;
+use crate::vtep_check::Outer;
 use crate::{
-    Entry, Output, acl, arp_nd, decap, ecn, flood, ids, l2_lookup, learn, leave, leg, nat, parse,
-    port, port_security, route, tunnel, vlan, vtep_check,
+    Entry, Output, acl, arp_nd, decap, ecn, ids, l2_lookup, learn, leave, leg_in, nat, parse, port,
+    port_security, route, tunnel, vlan_in, vtep_check,
 };
 
 /// Where a packet that enters there is seen.
@@ -31,19 +33,14 @@ pub(crate) fn of(entry: &Entry) -> Hook {
 
 /// All stages of a packet, to its verdict.
 pub(crate) fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
-    match entry {
-        Entry::Port(device) | Entry::Segmenter(device) => from_port(cx, device),
-        Entry::Underlay => or_host(cx, from_underlay),
-        Entry::Leg(device) => or_host(cx, |cx| from_leg(cx, device)),
-    }
-}
-
-/// What is none of ours goes to the host's stack as it came.
-fn or_host<'a>(
-    cx: &mut Context<'a>,
-    stages: impl FnOnce(&mut Context<'a>) -> Stage<Verdict>,
-) -> Verdict {
-    let verdict = ended(stages(cx));
+    let ended = match (entry, cx.entered.tag) {
+        (Entry::Port(device) | Entry::Segmenter(device), _) => from_port(cx, device),
+        (Entry::Underlay, Some(tag)) => from_vlan(cx, tag),
+        (Entry::Underlay, None) => from_tunnel(cx),
+        (Entry::Leg(device), _) => from_leg(cx, device),
+    };
+    let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;
+    // What is none of ours goes to the host's stack.
     if verdict == Verdict::ToHost {
         let packet = cx.entered.clone();
         cx.send(Output::Host { packet });
@@ -52,149 +49,143 @@ fn or_host<'a>(
 }
 
 /// Hooks `from_port` and `from_segmenter`.
-fn from_port(cx: &mut Context<'_>, device: &DeviceName) -> Verdict {
-    let source = match port::port(cx, device) {
-        ControlFlow::Continue(source) => source,
-        ControlFlow::Break(verdict) => return verdict,
-    };
+fn from_port(cx: &mut Context<'_>, device: &DeviceName) -> Stage<Verdict> {
+    let source = port::port(cx, device)?;
+    cx.sender = Some(Sender::Port(source.port));
     let parsed = parse::parse(cx, Some(source.switch), &cx.entered.bytes, source.guest_tag);
     // The segments of a super-packet were counted with it.
     if cx.hook == Hook::FromPort {
         cx.count_from_port(source.port);
     }
-    let verdict = match parsed {
-        ControlFlow::Continue(frame) => ended(from_port_parsed(cx, &source, &frame)),
-        ControlFlow::Break(verdict) => verdict,
-    };
-    if verdict.is_drop() {
-        cx.count_port_dropped(source.port);
-    }
-    verdict
+    let frame = parsed?;
+    let decided = from_port_stages(cx, &source, &frame);
+    let key = source.port.key.get();
+    let departure = decided.map_continue(|to| Departure::new(&frame, key, to));
+    finish(cx, &frame, departure)
 }
 
-fn from_port_parsed<'a>(
+fn from_port_stages<'a>(
     cx: &mut Context<'a>,
     source: &Source<'a>,
-    frame: &Frame<'a>,
-) -> Stage<Verdict> {
-    let back = Back {
-        about: frame,
-        to: BackTo::Port(source),
-    };
+    frame: &Frame<'_>,
+) -> Stage<Destination<'a>> {
     port_security::port_security(cx, source, frame)?;
     learn::from_port(cx, source, frame)?;
-    arp_nd::from_port(cx, source, frame, &back)?;
-    acl::firewall(cx, Direction::FromPort, source.port, frame, Some(&back))?;
-    let origin = Origin::from(source);
-    match l2_lookup::from_port(cx, source, frame)? {
-        Destination::Flood => flood::from_port(cx, source, frame),
-        Destination::Place(place) => leave::leave(cx, origin, frame, &place, &back),
-        Destination::Router(router) => {
-            let from = Ingress::entered(source.switch, origin.key);
-            route::route(cx, router, from, frame, &back)
-        }
-    }
+    arp_nd::arp_nd(cx, source.switch, frame)?;
+    acl::firewall(cx, Direction::FromPort, source.port, frame)?;
+    l2_lookup::l2_lookup(cx, source.switch, frame.destination)
 }
 
-/// Hook `from_underlay`.
-fn from_underlay(cx: &mut Context<'_>) -> Stage<Verdict> {
-    match cx.entered.tag {
-        Some(tag) => from_vlan(cx, tag),
-        None => from_tunnel(cx),
-    }
-}
-
+/// Hook `from_underlay`, of a frame with a tag.
 fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
-    let switch = vlan::vlan_in(cx, tag)?;
+    let switch = vlan_in::vlan_in(cx, tag)?;
+    cx.sender = Some(Sender::Underlay(switch));
     let frame = parse::parse(cx, Some(switch), &cx.entered.bytes, None)?;
-    learn::from_underlay(cx, switch, &frame, LearnedPlace::Vlan, 0);
-    let back = Back {
-        about: &frame,
-        to: BackTo::Underlay(switch),
-    };
-    arp_nd::from_underlay(cx, switch, &frame, &back)?;
-    let destination = l2_lookup::from_underlay(cx, switch, &frame)?;
-    into_switch(cx, switch, 0, &frame, destination)
+    let decided = from_vlan_stages(cx, switch, &frame);
+    let departure = decided.map_continue(|to| Departure::new(&frame, 0, to));
+    finish(cx, &frame, departure)
 }
 
-fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
-    let outer = vtep_check::vtep_check(cx)?;
-    let verdict = ended(behind_outer(cx, &outer));
-    if matches!(verdict, Verdict::ToHost | Verdict::Greeting) {
-        return Stage::Continue(verdict);
-    }
-    let which = match verdict.is_drop() {
-        true => RemoteCount::Dropped,
-        false => RemoteCount::From,
-    };
-    cx.count_remote(which, outer.remote.addr);
-    Stage::Continue(verdict)
-}
-
-fn behind_outer<'a>(cx: &mut Context<'a>, outer: &vtep_check::Outer<'a>) -> Stage<Verdict> {
-    let tunnel = tunnel::tunnel(cx, outer)?;
-    cx.weight.offset = tunnel.inner_at;
-    let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
-    let (switch, source_key) = (tunnel.switch, tunnel.source_key);
-    let mut frame = parse::parse(cx, Some(switch), inner.unwrap_or_default(), None)?;
-    ecn::ecn(cx, outer.ecn, &mut frame)?;
-    let remote = LearnedPlace::Remote(outer.remote.addr);
-    learn::from_underlay(cx, switch, &frame, remote, source_key);
-    let back = Back {
-        about: &frame,
-        to: BackTo::Underlay(switch),
-    };
-    arp_nd::from_underlay(cx, switch, &frame, &back)?;
-    let destination = ids::ids(cx, &tunnel, &frame)?;
-    // A short frame is padded only for those that it goes to as it is.
-    if !matches!(destination, Destination::Router(_)) {
-        decap::decap(cx, &mut frame);
-    }
-    into_switch(cx, switch, source_key, &frame, destination)
-}
-
-/// A frame from the underlay, in its switch.
-fn into_switch<'a>(
+fn from_vlan_stages<'a>(
     cx: &mut Context<'a>,
     switch: &'a SwitchTable,
-    source_key: u16,
     frame: &Frame<'_>,
-    destination: Destination<'a>,
-) -> Stage<Verdict> {
-    let back = Back {
-        about: frame,
-        to: BackTo::Underlay(switch),
-    };
-    let origin = Origin {
-        switch: switch.id,
-        key: source_key,
-    };
-    match destination {
-        Destination::Flood => flood::from_underlay(cx, switch, frame),
-        Destination::Place(place) => leave::leave(cx, origin, frame, &place, &back),
-        Destination::Router(router) => {
-            let from = Ingress::entered(switch, source_key);
-            route::route(cx, router, from, frame, &back)
-        }
+) -> Stage<Destination<'a>> {
+    learn::from_underlay(cx, switch, frame, LearnedPlace::Vlan, 0);
+    arp_nd::arp_nd(cx, switch, frame)?;
+    l2_lookup::l2_lookup(cx, switch, frame.destination)
+}
+
+/// Hook `from_underlay`, of any other.
+fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
+    let outer = vtep_check::vtep_check(cx)?;
+    cx.remote = Some(outer.remote.addr);
+    let tunnel = tunnel::tunnel(cx, &outer)?;
+    cx.sender = Some(Sender::Underlay(tunnel.switch));
+    cx.weight.offset = tunnel.inner_at;
+    let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
+    let mut frame = parse::parse(cx, Some(tunnel.switch), inner.unwrap_or_default(), None)?;
+    ecn::ecn(cx, outer.ecn, &mut frame)?;
+    let decided = from_tunnel_stages(cx, &outer, &tunnel, &frame);
+    // A short frame is padded only for those that it goes to as it is.
+    match decided {
+        Stage::Continue(Destination::Router(_)) | Stage::Break(_) => {}
+        Stage::Continue(_) => decap::decap(cx, &mut frame),
     }
+    let key = tunnel.source_key;
+    let departure = decided.map_continue(|to| Departure::new(&frame, key, to));
+    finish(cx, &frame, departure)
+}
+
+fn from_tunnel_stages<'a>(
+    cx: &mut Context<'a>,
+    outer: &Outer<'_>,
+    tunnel: &Tunnel<'a>,
+    frame: &Frame<'_>,
+) -> Stage<Destination<'a>> {
+    let (switch, remote) = (tunnel.switch, LearnedPlace::Remote(outer.remote.addr));
+    learn::from_underlay(cx, switch, frame, remote, tunnel.source_key);
+    arp_nd::arp_nd(cx, switch, frame)?;
+    let destination = match ids::ids(cx, tunnel, frame)? {
+        Some(destination) => destination,
+        None => l2_lookup::l2_lookup(cx, switch, frame.destination)?,
+    };
+    ids::check_copies(cx, frame, destination)?;
+    Stage::Continue(destination)
 }
 
 /// Hook `from_leg`.
 fn from_leg(cx: &mut Context<'_>, device: &DeviceName) -> Stage<Verdict> {
-    let taken = leg::leg_in(cx, device)?;
+    let taken = leg_in::leg_in(cx, device)?;
+    cx.sender = Some(Sender::Leg(taken.router));
     let frame = parse::parse(cx, None, &cx.entered.bytes, None)?;
-    let back = Back {
-        about: &frame,
-        to: BackTo::Leg(device),
-    };
-    leg::answer(cx, &taken, &frame, &back)?;
-    let inside = nat::from_leg(cx, taken.router, &frame)?;
-    route::route(cx, taken.router, Ingress::Leg, &inside, &back)
+    let decided = from_leg_stages(cx, &taken, &frame);
+    finish(cx, &frame, decided)
 }
 
-/// A way that ended, wherever it did.
-fn ended(stage: Stage<Verdict>) -> Verdict {
-    match stage {
-        ControlFlow::Continue(verdict) | ControlFlow::Break(verdict) => verdict,
+fn from_leg_stages<'f, 'a>(
+    cx: &mut Context<'a>,
+    taken: &Taken<'a>,
+    frame: &'f Frame<'a>,
+) -> Stage<Departure<'f, 'a>> {
+    leg_in::answer(cx, taken, frame)?;
+    let (router, switch) = (taken.router, None);
+    let destination = Destination::Router(Ingress { router, switch });
+    let mut departure = Departure::new(frame, 0, destination);
+    nat::from_leg(cx, router, &mut departure.frame)?;
+    Stage::Continue(departure)
+}
+
+/// What was decided is carried out, and the sender told what it is to be told. `came`: the frame before `route` and
+/// `nat` changed it.
+fn finish<'f, 'a>(
+    cx: &mut Context<'a>,
+    came: &Frame<'a>,
+    decided: Stage<Departure<'f, 'a>>,
+) -> Stage<Verdict> {
+    let ended = match decided {
+        ControlFlow::Continue(departure) => go_on(cx, departure),
+        ControlFlow::Break(verdict) => Stage::Break(verdict),
+    };
+    if ended == Stage::Break(Verdict::FirewallReject) {
+        cx.answer = Some(Answer::of_firewall(came));
     }
+    if let Some(answer) = cx.answer.take() {
+        reply::reply(cx, came, answer);
+    }
+    ended
+}
+
+/// Routers follow, and the port that gets the frame.
+fn go_on<'a>(cx: &mut Context<'a>, mut departure: Departure<'_, 'a>) -> Stage<Verdict> {
+    while let Destination::Router(ingress) = departure.destination {
+        route::route(cx, &mut departure, ingress)?;
+    }
+    if let Destination::Leg { router, .. } = departure.destination {
+        nat::out(cx, router, &mut departure.frame)?;
+    }
+    if let Destination::Port(port) = departure.destination {
+        acl::firewall(cx, Direction::ToPort, port, &departure.frame)?;
+    }
+    leave::leave(cx, &departure)
 }

@@ -10,7 +10,7 @@ use overlane_model::{
 use overlane_wire::Mac;
 
 use crate::context::Context;
-use crate::leg::Leg;
+use crate::leg_in::Leg;
 use crate::parse::mapped;
 use crate::{Entry, Outcome, Packet, State, hooks};
 

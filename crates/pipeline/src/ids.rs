@@ -1,12 +1,13 @@
-//! Stage ids: the logical destination of a frame in a tunnel. OVN's option names it; without one (VXLAN, or
-//! a peer that does not know it) `l2_lookup` does. After `learn`; then `decap`, and `to_port`, `route` or `flood`.
+//! Stage ids: the logical destination of a frame in a tunnel, where OVN's option names it. Without one (VXLAN, or
+//! a peer that does not know it) `l2_lookup` goes by the MAC. After `learn`; then `decap`.
 
 use overlane_model::Verdict;
 
 use crate::context::{Context, Stage};
+use crate::destination::Destination;
 use crate::explain::Found;
 use crate::flood::GROUP_KEY;
-use crate::l2_lookup::{self, Destination, Location, Place};
+use crate::l2_lookup::{self, Location};
 use crate::parse::Frame;
 use crate::tunnel::Tunnel;
 
@@ -16,67 +17,61 @@ pub(crate) fn ids<'a>(
     cx: &mut Context<'a>,
     tunnel: &Tunnel<'a>,
     frame: &Frame<'_>,
-) -> Stage<Destination<'a>> {
-    // With the tunnel's mark the kernel would segment it wrongly, and no flooded copy loses it.
-    let is_whole_udp = frame.is_udp_super_packet();
-    if is_whole_udp && !frame.is_plain_udp() {
-        return cx.end(
-            STAGE,
-            Verdict::GsoUnsupported,
-            || "a UDP super-packet with options does not come out of a tunnel whole",
-        );
+) -> Stage<Option<Destination<'a>>> {
+    if frame.is_udp_super_packet() {
+        check_whole_udp(cx, frame)?;
     }
-    if is_whole_udp && !frame.ip_checksum_is_right() {
-        return cx.end(
-            STAGE,
-            Verdict::GsoUnsupported,
-            || "a UDP super-packet whose IPv4 checksum is wrong does not come out of a tunnel whole",
-        );
-    }
-    if is_whole_udp && !cx.host.takes_whole_udp() {
-        return cx.end(
-            STAGE,
-            Verdict::GsoUnsupported,
-            || "a UDP super-packet does not come out of a tunnel whole on this host",
-        );
-    }
-    let destination = destination(cx, tunnel, frame)?;
-    if is_whole_udp && matches!(destination, Destination::Flood) {
-        return cx.end(
-            STAGE,
-            Verdict::GsoUnsupported,
-            || "a UDP super-packet comes out of a tunnel whole for one receiver only",
-        );
-    }
-    Stage::Continue(destination)
-}
-
-fn destination<'a>(
-    cx: &mut Context<'a>,
-    tunnel: &Tunnel<'a>,
-    frame: &Frame<'_>,
-) -> Stage<Destination<'a>> {
     let (switch, key) = (tunnel.switch, tunnel.dest_key);
-    match key {
-        0 => l2_lookup::from_underlay(cx, switch, frame),
+    let destination = match key {
+        0 => return Stage::Continue(None),
         GROUP_KEY.. => {
             cx.step(STAGE, || "the Geneve option says: everybody");
-            Stage::Continue(Destination::Flood)
+            Destination::Flood(switch)
         }
         _ => match cx.host.port_of_key(switch.id, key) {
             Some(port) => {
                 cx.step(STAGE, || {
                     let name = &port.name;
-                    Found::by_port(
-                        format!("the Geneve option says: key {key}, port {name}"),
-                        name,
-                    )
+                    let text = format!("the Geneve option says: key {key}, port {name}");
+                    Found::by_port(text, name)
                 });
-                Stage::Continue(Destination::Place(Place::Port(port)))
+                Destination::Port(port)
             }
-            None => to_router(cx, tunnel, frame),
+            None => to_router(cx, tunnel, frame)?,
         },
+    };
+    Stage::Continue(Some(destination))
+}
+
+/// With the tunnel's mark the kernel would segment it wrongly, and no flooded copy loses it.
+fn check_whole_udp(cx: &mut Context<'_>, frame: &Frame<'_>) -> Stage {
+    let what = match (frame.is_plain_udp(), frame.ip_checksum_is_right()) {
+        (false, _) => " with options does not come out of a tunnel whole",
+        (_, false) => " whose IPv4 checksum is wrong does not come out of a tunnel whole",
+        _ if !cx.host.takes_whole_udp() => " does not come out of a tunnel whole on this host",
+        _ => return Stage::Continue(()),
+    };
+    refuse_whole_udp(cx, what)
+}
+
+/// Of where such a frame goes, by its key or by its MAC.
+pub(crate) fn check_copies(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    destination: Destination<'_>,
+) -> Stage {
+    match destination {
+        Destination::Flood(_) if frame.is_udp_super_packet() => {
+            refuse_whole_udp(cx, " comes out of a tunnel whole for one receiver only")
+        }
+        _ => Stage::Continue(()),
     }
+}
+
+fn refuse_whole_udp(cx: &mut Context<'_>, what: &str) -> Stage {
+    cx.end(STAGE, Verdict::GsoUnsupported, || {
+        format!("a UDP super-packet{what}")
+    })
 }
 
 /// A router's interface has a key as ports have, and its MAC is on every host.
@@ -85,23 +80,25 @@ fn to_router<'a>(
     tunnel: &Tunnel<'a>,
     frame: &Frame<'_>,
 ) -> Stage<Destination<'a>> {
-    let (switch, key, mac) = (tunnel.switch, tunnel.dest_key, frame.destination);
-    let at = l2_lookup::locate(cx, switch, mac);
-    if let Some(Location::Router(router)) = at
-        && l2_lookup::key_of(cx, switch, mac) == key
+    let (switch, asked) = (tunnel.switch, tunnel.dest_key);
+    if let Some(Location {
+        destination: to @ Destination::Router(ingress),
+        key,
+        ..
+    }) = l2_lookup::find(cx, switch, frame.destination)
+        && key == asked
     {
         cx.step(STAGE, || {
-            let name = &router.name;
-            Found::by_router(
-                format!("the Geneve option says: key {key}, router {name}"),
-                name,
-            )
+            let name = &ingress.router.name;
+            let text = format!("the Geneve option says: key {key}, router {name}");
+            Found::by_router(text, name)
         });
-        return Stage::Continue(Destination::Router(router));
+        return Stage::Continue(to);
     }
     cx.end(STAGE, Verdict::UnknownPortKey, || {
         let (name, host) = (&switch.name, &cx.host.tables().host);
-        let text = format!("the Geneve option names key {key}, no port of switch {name} on {host}");
+        let text =
+            format!("the Geneve option names key {asked}, no port of switch {name} on {host}");
         Found::by_switch(text, name)
     })
 }

@@ -2,44 +2,56 @@
 //! explanation of each step. Pure: no IO, no clock, no randomness. `docs/semantics.md` says what it
 //! does; the eBPF data path (`bpf/`) does the same, and tests run both on the same packets.
 //!
-//! One file per stage, with the stage's name; `hooks` is their order.
+//! One file per stage, with the stage's name. There are four floors, as in `bpf/`:
+//!
+//! - `hooks` has the order of the stages, `host` the tables that they look up in;
+//! - the stages look at a packet, and decide where it goes (`destination`);
+//! - `leave` carries it out, `reply` tells a packet's sender;
+//! - what they all share.
 
 #![forbid(unsafe_code)]
 
-mod acl;
-mod answer;
-mod arp_nd;
-mod bytes;
-mod conntrack;
-mod context;
-mod decap;
-mod ecn;
-mod encap;
-mod explain;
-mod flood;
-mod flow_hash;
-mod greeting;
 mod hooks;
 mod host;
+
+mod acl;
+mod arp_nd;
+mod conntrack;
+mod decap;
+mod ecn;
+mod greeting;
 mod ids;
 mod l2_lookup;
 mod learn;
-mod leave;
-mod leg;
-mod limit;
+mod leg_in;
 mod nat;
-mod outcome;
-mod packet;
 mod parse;
 mod port;
 mod port_security;
 mod route;
+mod tunnel;
+mod vlan_in;
+mod vtep_check;
+
+mod encap;
+mod flood;
+mod leave;
+mod leg_out;
+mod reply;
+mod segmenter;
+mod vlan_out;
+
+mod bytes;
+mod context;
+mod destination;
+mod explain;
+mod flow_hash;
+mod limit;
+mod next_hop;
+mod outcome;
+mod packet;
 mod segments;
 mod state;
-mod to_port;
-mod tunnel;
-mod vlan;
-mod vtep_check;
 
 pub use acl::LogRecord;
 pub use conntrack::{Connection, ConnectionKey, ConnectionState, Taken, TcpEnd, Zone};

@@ -8,6 +8,7 @@
 //! | peer:  198.51.100.7, port 80  |          | peer:  the same              |
 //! ```
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use overlane_model::{NatRule, RouterTable};
@@ -43,81 +44,70 @@ struct Passing<'a> {
 pub(crate) fn out(
     cx: &mut Context<'_>,
     router: &RouterTable,
-    frame: &Frame<'_>,
-) -> Stage<Frame<'static>> {
+    frame: &mut Cow<'_, Frame<'_>>,
+) -> Stage {
     let Some(passing) = passing(cx, router, frame, Sender::Local)? else {
-        return Stage::Continue(owned(frame));
+        return Stage::Continue(());
     };
+    let outside_of = |cx: &Context<'_>, key| cx.state.connections.get(key)?.outside;
     if let Some(key) = passing.related(cx) {
-        let outside = cx
-            .state
-            .connections
-            .get(&key)
-            .and_then(|known| known.outside);
-        return Stage::Continue(match outside {
-            Some(outside) => passing.rewrite(cx, frame, &key, outside, rewrite::error),
-            None => owned(frame),
-        });
+        if let Some(outside) = outside_of(cx, &key) {
+            passing.rewrite(cx, frame, &key, outside, rewrite::error);
+        }
+        return Stage::Continue(());
     }
     let key = ConnectionKey::of(passing.zone(), Sender::Local, &passing.l4.ends);
     let Some(key) = key else {
-        return passing.out_without_key(cx, frame);
+        return passing.out_without_key(cx);
     };
     if let Followed::Passes { .. } = passing.follow(cx, &key)?
-        && let Some(outside) = cx
-            .state
-            .connections
-            .get(&key)
-            .and_then(|known| known.outside)
+        && let Some(outside) = outside_of(cx, &key)
     {
-        return Stage::Continue(passing.rewrite(cx, frame, &key, outside, rewrite::packet));
+        passing.rewrite(cx, frame, &key, outside, rewrite::packet);
+        return Stage::Continue(());
     }
-    let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? else {
-        return Stage::Continue(owned(frame));
-    };
-    passing.begin(cx, &key, outside)?;
-    Stage::Continue(passing.rewrite(cx, frame, &key, outside, rewrite::packet))
+    if let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? {
+        passing.begin(cx, &key, outside)?;
+        passing.rewrite(cx, frame, &key, outside, rewrite::packet);
+    }
+    Stage::Continue(())
 }
 
 /// From the leg: the destination becomes the inside one.
 pub(crate) fn from_leg(
     cx: &mut Context<'_>,
     router: &RouterTable,
-    frame: &Frame<'_>,
-) -> Stage<Frame<'static>> {
+    frame: &mut Cow<'_, Frame<'_>>,
+) -> Stage {
     let Some(passing) = passing(cx, router, frame, Sender::Peer)? else {
-        return Stage::Continue(owned(frame));
+        return Stage::Continue(());
     };
     if let Some(outside) = passing.related(cx) {
         let key = cx.state.translations.get(&outside).copied();
         let inside = key.map_or((outside.local, outside.local_port), local);
-        return Stage::Continue(passing.rewrite(cx, frame, &outside, inside, rewrite::error));
+        passing.rewrite(cx, frame, &outside, inside, rewrite::error);
+        return Stage::Continue(());
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
     let Some(outside) = outside else {
-        return Stage::Continue(owned(frame));
+        return Stage::Continue(());
     };
     if let Some(key) = cx.state.translations.get(&outside).copied()
         && let Followed::Passes { .. } = passing.follow(cx, &key)?
     {
-        return Stage::Continue(passing.rewrite(cx, frame, &key, local(key), rewrite::packet));
+        passing.rewrite(cx, frame, &key, local(key), rewrite::packet);
+        return Stage::Continue(());
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
-        return Stage::Continue(owned(frame));
+        return Stage::Continue(());
     };
     let key = outside.outside(inside);
     if conntrack::live(cx, &key).is_some() {
         return passing.exhausted(cx, inside);
     }
     passing.begin(cx, &key, local(outside))?;
-    Stage::Continue(passing.rewrite(cx, frame, &key, inside, rewrite::packet))
-}
-
-fn owned(frame: &Frame<'_>) -> Frame<'static> {
-    Frame {
-        bytes: frame.bytes.to_vec().into(),
-        ..*frame
-    }
+    passing.rewrite(cx, frame, &key, inside, rewrite::packet);
+    Stage::Continue(())
 }
 
 fn local(key: ConnectionKey) -> Place {
@@ -184,34 +174,24 @@ impl Passing<'_> {
     fn rewrite(
         &self,
         cx: &mut Context<'_>,
-        frame: &Frame<'_>,
+        frame: &mut Cow<'_, Frame<'_>>,
         key: &ConnectionKey,
         to: Place,
         write: Write,
-    ) -> Frame<'static> {
-        let mut frame = owned(frame);
-        let mut bytes = frame.bytes.into_owned();
-        write(&mut bytes, &self.ip, &self.l4, self.end(), to);
-        frame.bytes = bytes.into();
-        self.readdress(&mut frame, to.0);
-        self.explain(cx, key, to);
-        frame
-    }
-
-    fn end(&self) -> End {
-        match self.sender {
+    ) {
+        let frame = frame.to_mut();
+        let end = match self.sender {
             Sender::Local => End::Source,
             Sender::Peer => End::Destination,
-        }
-    }
-
-    fn readdress(&self, frame: &mut Frame<'_>, to: IpAddr) {
+        };
+        write(frame.bytes.to_mut(), &self.ip, &self.l4, end, to);
         if let Some(ip) = &mut frame.ip {
-            match self.sender {
-                Sender::Local => ip.source = to,
-                Sender::Peer => ip.destination = to,
+            match end {
+                End::Source => ip.source = to.0,
+                End::Destination => ip.destination = to.0,
             }
         }
+        self.explain(cx, key, to);
     }
 
     fn explain(&self, cx: &mut Context<'_>, key: &ConnectionKey, (addr, port): Place) {

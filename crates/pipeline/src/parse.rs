@@ -13,11 +13,11 @@ use overlane_wire::ethernet::{self, Tag};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac, ipv4, ipv6};
 
-use crate::Gso;
 use crate::bytes::{array, be16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flow_hash::Flow;
+use crate::{Gso, Packet};
 pub(crate) use ip::{Ip, is_extension, walk};
 pub(crate) use l4::{Ends, L4, Marks};
 pub(crate) use segment::Segment;
@@ -41,7 +41,32 @@ pub(crate) struct Frame<'a> {
     pub(crate) flow_hash: u32,
 }
 
-impl Frame<'_> {
+impl<'a> Frame<'a> {
+    /// What its Ethernet header says, if that is whole.
+    pub(crate) fn new(bytes: Cow<'a, [u8]>, tag: Option<Tag>, gso: Option<Gso>) -> Option<Self> {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = array(&bytes, 0)?;
+        Some(Self {
+            tag,
+            gso: gso.filter(|gso| gso.size > 0),
+            destination: Mac::new([d0, d1, d2, d3, d4, d5]),
+            source: Mac::new([s0, s1, s2, s3, s4, s5]),
+            ethertype: EtherType(u16::from_be_bytes([t0, t1])),
+            ip: None,
+            segment_len: bytes.len(),
+            flow_hash: 0,
+            bytes,
+        })
+    }
+
+    /// As it leaves, with this tag beside the bytes.
+    pub(crate) fn packet(&self, tag: Option<Tag>) -> Packet {
+        Packet {
+            bytes: self.bytes.to_vec(),
+            tag,
+            gso: self.gso,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -100,22 +125,10 @@ pub(crate) fn parse<'a>(
     beside: Option<Tag>,
 ) -> Stage<Frame<'a>> {
     cx.weight.len = bytes.len();
-    let Some(header) = array::<{ ethernet::LEN }>(bytes, 0) else {
+    let Some(mut frame) = Frame::new(bytes.into(), beside, cx.entered.gso) else {
         return cx.end(STAGE, Verdict::InnerTooSmall, || {
             format!("{} bytes are no Ethernet header of 14", bytes.len())
         });
-    };
-    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = header;
-    let mut frame = Frame {
-        bytes: Cow::Borrowed(bytes),
-        tag: beside,
-        gso: cx.entered.gso.filter(|gso| gso.size > 0),
-        destination: Mac::new([d0, d1, d2, d3, d4, d5]),
-        source: Mac::new([s0, s1, s2, s3, s4, s5]),
-        ethertype: EtherType(u16::from_be_bytes([t0, t1])),
-        ip: None,
-        segment_len: bytes.len(),
-        flow_hash: 0,
     };
     if let Some(switch) = switch {
         tags(cx, switch, &mut frame)?;
@@ -131,15 +144,21 @@ pub(crate) fn parse<'a>(
             format!("{destination} is for the next bridge only (IEEE 802.1Q table 8-1)")
         });
     }
-    let flow = match frame.ethertype {
-        EtherType::IPV4 => ip::ipv4(cx, &mut frame)?,
-        EtherType::IPV6 => ip::ipv6(cx, &mut frame)?,
-        _ => Flow::of_ethernet(array(&frame.bytes, 0).unwrap_or_default()),
-    };
+    read_flow(cx, &mut frame)?;
     count_segments(cx, &frame);
-    frame.flow_hash = flow.hash(cx.host.tables().tunnel.hash_seed);
     cx.step(STAGE, || describe(&frame));
     Stage::Continue(frame)
+}
+
+/// The IP header, and what makes the frame's flow.
+pub(crate) fn read_flow(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage {
+    let flow = match frame.ethertype {
+        EtherType::IPV4 => ip::ipv4(cx, frame)?,
+        EtherType::IPV6 => ip::ipv6(cx, frame)?,
+        _ => Flow::of_ethernet(array(&frame.bytes, 0).unwrap_or_default()),
+    };
+    frame.flow_hash = flow.hash(cx.host.tables().tunnel.hash_seed);
+    Stage::Continue(())
 }
 
 /// 01:80:c2:00:00:00 to 0f: spanning tree, pause frames, LLDP and the like.

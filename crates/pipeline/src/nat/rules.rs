@@ -6,22 +6,18 @@ use std::ops::RangeInclusive;
 use overlane_model::{NatKind, NatRule, Verdict};
 use overlane_wire::ip::protocol;
 
-use super::{Passing, Place, STAGE, local, owned};
+use super::{Passing, Place, STAGE, local};
 use crate::conntrack::{self, ConnectionKey};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
-use crate::parse::{Frame, Marks};
+use crate::parse::Marks;
 
 /// Outside ports that are looked at for one translation.
 const TRIES: u32 = 32;
 
 impl Passing<'_> {
     /// An ICMP message that begins nothing, where its sender should not be seen outside.
-    pub(super) fn out_without_key(
-        &self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Stage<Frame<'static>> {
+    pub(super) fn out_without_key(&self, cx: &mut Context<'_>) -> Stage {
         let source = self.ip.source;
         let hides = |rule: &&NatRule| match &rule.kind {
             NatKind::OneToOne { inside, .. } => *inside == source,
@@ -30,7 +26,7 @@ impl Passing<'_> {
         };
         match self.rules.iter().find(hides) {
             Some(_) => self.unsupported(cx, "an ICMP message about no connection"),
-            None => Stage::Continue(owned(frame)),
+            None => Stage::Continue(()),
         }
     }
 

@@ -101,11 +101,6 @@ impl L4 {
         self.tcp.as_ref().and_then(|tcp| tcp.err())
     }
 
-    /// TCP, and no fragment.
-    pub(crate) fn is_tcp(&self) -> bool {
-        self.tcp.is_some()
-    }
-
     /// Of a packet whose connection has windows.
     pub(crate) fn segment(&self) -> Option<&Segment> {
         match self.ends.marks {

@@ -6,16 +6,17 @@ use overlane_model::Verdict;
 use overlane_wire::checksum::update;
 use overlane_wire::{Mac, ethernet};
 
-use super::{At, STAGE};
+use super::STAGE;
 use crate::bytes::{be16, byte, put, put16};
 use crate::context::{Context, Stage};
+use crate::destination::Ingress;
 use crate::explain::Found;
 use crate::parse::{Frame, Ip};
 
 const IP_AT: usize = ethernet::LEN;
 
 /// What a router may forward or answer at all.
-pub(super) fn routable(cx: &mut Context<'_>, at: &At<'_, '_>, frame: &Frame<'_>) -> Stage<Ip> {
+pub(super) fn routable(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>) -> Stage<Ip> {
     let name = &at.router.name;
     let Some(ip) = frame.ip else {
         return cx.end(STAGE, Verdict::NotRoutable, || {
@@ -23,7 +24,7 @@ pub(super) fn routable(cx: &mut Context<'_>, at: &At<'_, '_>, frame: &Frame<'_>)
         });
     };
     let destination = ip.destination;
-    if !is_routable(destination) && !super::own::is_link_local(at, destination) {
+    if !is_routable(destination) && !at.has_link_local(destination) {
         return cx.end(STAGE, Verdict::NotRoutable, || {
             Found::by_router(format!("{destination} is no address beyond a link"), name)
         });
@@ -58,37 +59,35 @@ pub(super) fn ttl(frame: &Frame<'_>) -> u8 {
     byte(&frame.bytes, at).unwrap_or(0)
 }
 
-/// As the next hop gets it: a guest's tag stays on this side.
-pub(super) fn forwarded(frame: &Frame<'_>, source: Mac, destination: Mac) -> Frame<'static> {
-    let mut frame = with_less_ttl(frame);
+/// As the next hop gets it.
+pub(super) fn forward(frame: &mut Frame<'_>, source: Mac, destination: Mac) {
+    lessen_ttl(frame);
+    readdress(frame, source, destination);
+}
+
+/// Into another network: a guest's tag stays on this side.
+pub(crate) fn readdress(frame: &mut Frame<'_>, source: Mac, destination: Mac) {
     let bytes = frame.bytes.to_mut();
     put(bytes, 0, destination.bytes());
     put(bytes, 6, source.bytes());
-    frame.tag = None;
     (frame.source, frame.destination) = (source, destination);
-    frame
+    frame.tag = None;
 }
 
 /// One hop further.
-pub(super) fn with_less_ttl(frame: &Frame<'_>) -> Frame<'static> {
-    let mut bytes = frame.bytes.to_vec();
+pub(crate) fn lessen_ttl(frame: &mut Frame<'_>) {
+    let less = ttl(frame).wrapping_sub(1);
+    let bytes = frame.bytes.to_mut();
     match frame.ip.map(|ip| ip.source) {
         Some(IpAddr::V4(_)) => {
             let (at, checksum_at) = (IP_AT + 8, IP_AT + 10);
-            if let (Some(old), Some(sum)) = (be16(&bytes, at), be16(&bytes, checksum_at)) {
+            if let (Some(old), Some(sum)) = (be16(bytes, at), be16(bytes, checksum_at)) {
                 let new = old.wrapping_sub(0x0100);
-                put16(&mut bytes, at, new);
-                put16(&mut bytes, checksum_at, update(sum, old, new));
+                put16(bytes, at, new);
+                put16(bytes, checksum_at, update(sum, old, new));
             }
         }
-        Some(IpAddr::V6(_)) => {
-            let less = ttl(frame).wrapping_sub(1);
-            put(&mut bytes, IP_AT + 7, &[less]);
-        }
+        Some(IpAddr::V6(_)) => put(bytes, IP_AT + 7, &[less]),
         None => {}
-    }
-    Frame {
-        bytes: bytes.into(),
-        ..*frame
     }
 }

@@ -1,67 +1,56 @@
-//! Packets to a router itself, and where its answers come from.
+//! Packets to a router itself, and its addresses where a packet comes to it.
 
 use std::net::IpAddr;
 
 use overlane_model::Verdict;
 use overlane_wire::ip::protocol;
 
-use super::{At, Hop, Ingress, STAGE};
-use crate::answer::{self, Answer};
+use super::STAGE;
 use crate::context::{Context, Stage};
+use crate::destination::Ingress;
 use crate::explain::Found;
+use crate::next_hop::interface_on;
 use crate::parse::{Frame, Ip};
+use crate::reply::{self, Answer};
 
 /// Echo requests are answered; nothing else is offered here.
-pub(super) fn own<'a>(
-    cx: &mut Context<'a>,
-    at: &At<'_, 'a>,
-    frame: &Frame<'_>,
-    ip: &Ip,
-) -> Stage<Hop<'a>> {
+pub(super) fn own(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
     let (name, addr) = (&at.router.name, ip.destination);
-    if answer::echo(cx, &at.back).is_some() {
+    if reply::is_echo_request(frame, ip) {
+        cx.answer = Some(Answer::Echo);
         return cx.end(STAGE, Verdict::Answer, || {
             Found::by_router(format!("{addr} is router {name}: echo answered"), name)
         });
     }
-    cx.step(STAGE, || {
+    cx.answer = match ip.protocol {
+        protocol::TCP => Some(Answer::Reset),
+        protocol::UDP if reply::is_whole(frame, ip, protocol::UDP, 0) => {
+            Some(Answer::PORT_UNREACHABLE)
+        }
+        _ => None,
+    };
+    cx.end(STAGE, Verdict::RouterAddress, || {
         let text = format!("{addr} is router {name} itself, which answers only echo requests");
         Found::by_router(text, name)
-    });
-    match ip.protocol {
-        protocol::TCP => answer::send(cx, &at.back, None, Answer::Reset),
-        protocol::UDP if !answer::is_fragment(frame, ip) => {
-            if let Some(from) = source(at) {
-                answer::send(cx, &at.back, Some(from), Answer::PORT_UNREACHABLE);
-            }
-        }
-        _ => {}
+    })
+}
+
+impl Ingress<'_> {
+    /// The router's own link-local address on the interface that the packet came in by.
+    pub(super) fn has_link_local(&self, addr: IpAddr) -> bool {
+        let interface = self
+            .switch
+            .and_then(|switch| interface_on(self.router, switch.id));
+        interface.is_some_and(|interface| interface.link_local.map(IpAddr::V6) == Some(addr))
     }
-    Stage::Break(Verdict::RouterAddress)
-}
 
-/// The router's own link-local address on the interface that the packet came in by.
-pub(super) fn is_link_local(at: &At<'_, '_>, addr: IpAddr) -> bool {
-    let Ingress::Switch { switch, .. } = at.from else {
-        return false;
-    };
-    let mut interfaces = at.router.interfaces.iter();
-    let interface = interfaces.find(|interface| interface.switch == switch.id);
-    interface.is_some_and(|interface| interface.link_local.map(IpAddr::V6) == Some(addr))
-}
-
-/// The first address of the packet's family on the interface that it came in by: answers come from it.
-pub(super) fn source(at: &At<'_, '_>) -> Option<IpAddr> {
-    let addresses = match at.from {
-        Ingress::Leg => &at.router.gateway.as_ref()?.addresses,
-        Ingress::Switch { switch, .. } => {
-            let mut interfaces = at.router.interfaces.iter();
-            &interfaces
-                .find(|interface| interface.switch == switch.id)?
-                .addresses
-        }
-    };
-    let is_v4 = at.back.about.ip?.source.is_ipv4();
-    let mut addresses = addresses.iter().map(|network| network.addr());
-    addresses.find(|addr| addr.is_ipv4() == is_v4)
+    /// The first address of the packet's family on that interface: the router's errors come from it.
+    pub(crate) fn address(&self, is_v4: bool) -> Option<IpAddr> {
+        let addresses = match self.switch {
+            None => &self.router.gateway.as_ref()?.addresses,
+            Some(switch) => &interface_on(self.router, switch.id)?.addresses,
+        };
+        let mut addresses = addresses.iter().map(|network| network.addr());
+        addresses.find(|addr| addr.is_ipv4() == is_v4)
+    }
 }

@@ -1,20 +1,18 @@
-//! Stages leg_in and leg_out: a gateway's device in the physical network. leg_in takes what is for the
-//! router and leaves the rest to the host, which may have addresses of its own there; then `parse`, `nat`
-//! and `route`. leg_out sends what was routed; the kernel's neighbours find the next hop's MAC.
+//! Stage leg_in: takes what is for the router on a gateway's device in the physical network, and leaves the rest to
+//! the host, which may have addresses of its own there. Then `parse`, `nat` and `route`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::{DeviceName, NatKind, RouterTable, Side, Verdict, Way};
+use overlane_model::{DeviceName, NatKind, RouterTable, Side, Verdict};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac, ethernet, ipv6};
 
-use crate::answer::{self, Back};
-use crate::arp_nd::Question;
+use crate::arp_nd::{self, Owner, Question};
 use crate::bytes::{array, be16, byte};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::next_hop;
 use crate::parse::Frame;
-use crate::{Output, Packet, route};
 
 const STAGE: &str = "leg_in";
 const IP_AT: usize = ethernet::LEN;
@@ -75,23 +73,17 @@ pub(crate) fn leg_in<'a>(cx: &mut Context<'a>, device: &DeviceName) -> Stage<Tak
 }
 
 /// Answers who asks for the router's MAC, as `arp_nd` does.
-pub(crate) fn answer(
-    cx: &mut Context<'_>,
-    taken: &Taken<'_>,
-    frame: &Frame<'_>,
-    back: &Back<'_>,
-) -> Stage {
-    let question = taken.question.as_ref();
-    let reply = question.and_then(|asked| asked.reply(frame, taken.leg.mac, true));
-    let (Some(reply), Some(asked)) = (reply, question) else {
+pub(crate) fn answer(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_>) -> Stage {
+    let Some(question) = &taken.question else {
         return Stage::Continue(());
     };
-    answer::give(cx, back, reply);
-    cx.end("arp_nd", Verdict::Answer, || {
-        let (addr, name, mac) = (asked.target(), &taken.router.name, taken.leg.mac);
-        let text = format!("{addr} is router {name}: answered here with {mac}");
-        Found::by_router(text, name)
-    })
+    let owner = Owner {
+        name: &taken.router.name,
+        mac: taken.leg.mac,
+        is_interface: true,
+        is_router: true,
+    };
+    arp_nd::answer(cx, question, frame, &owner)
 }
 
 /// An address that the router answers for on its leg: one of its own there, or an outside one of its nat.
@@ -116,15 +108,8 @@ fn is_for_router(router: &RouterTable, bytes: &[u8]) -> bool {
     if is_discovery(bytes) {
         return false;
     }
-    let reaches = || match &route::lookup(router, destination)?.way {
-        Way::Own | Way::Connected(Side::Switch(_)) => Some(()),
-        Way::Connected(Side::Leg) => None,
-        Way::Via(hops) => match hops.first()?.side {
-            Side::Switch(_) => Some(()),
-            Side::Leg => None,
-        },
-    };
-    reaches().is_some()
+    next_hop::find(router, destination, 0)
+        .is_some_and(|(_, next)| next.is_none_or(|next| matches!(next.side, Side::Switch(_))))
 }
 
 fn destination(bytes: &[u8]) -> Option<IpAddr> {
@@ -139,32 +124,4 @@ fn is_discovery(bytes: &[u8]) -> bool {
     be16(bytes, IP_AT - 2) == Some(EtherType::IPV6.get())
         && byte(bytes, IP_AT + 6) == Some(protocol::ICMPV6)
         && byte(bytes, IP_AT + ipv6::LEN).is_some_and(|kind| matches!(kind, 133..=137))
-}
-
-/// Whether a frame, or its longest segment, is short enough for the leg.
-pub(crate) fn fits(leg: Leg, frame: &Frame<'_>) -> bool {
-    frame.segment_len - ethernet::LEN <= leg.mtu as usize
-}
-
-/// The frame leaves without Ethernet addresses.
-pub(crate) fn leg_out(
-    cx: &mut Context<'_>,
-    router: &RouterTable,
-    device: &DeviceName,
-    next_hop: IpAddr,
-    frame: &Frame<'_>,
-) -> Stage<Verdict> {
-    cx.send(Output::Leg {
-        device: device.clone(),
-        next_hop: Some(next_hop),
-        packet: Packet {
-            bytes: frame.bytes.to_vec(),
-            tag: None,
-            gso: frame.gso,
-        },
-    });
-    cx.step("leg_out", || {
-        Found::by_router(format!("sent out of {device} to {next_hop}"), &router.name)
-    });
-    Stage::Continue(Verdict::LegOut)
 }

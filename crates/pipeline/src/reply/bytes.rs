@@ -7,9 +7,8 @@ use overlane_wire::checksum::{Sum, checksum, update};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, ethernet, ipv4, ipv6, tcp};
 
-use super::{Answer, Reply};
+use super::Answer;
 use crate::bytes::{array, be16, be32, byte, put, put16};
-use crate::flow_hash::Flow;
 use crate::parse::{Frame, Ip, walk};
 
 const IP_AT: usize = ethernet::LEN;
@@ -100,7 +99,7 @@ fn transport(frame: &Frame<'_>, ip: &Ip) -> Option<(Fragment, u8, usize)> {
 }
 
 /// No fragment, and `len` bytes of this protocol's header are inside the IP packet.
-pub(super) fn is_whole(frame: &Frame<'_>, ip: &Ip, protocol: u8, len: usize) -> bool {
+pub(crate) fn is_whole(frame: &Frame<'_>, ip: &Ip, protocol: u8, len: usize) -> bool {
     let is_inside = ip.protocol == protocol && ip.l4_at + len <= ip.end.min(frame.len());
     is_inside && matches!(transport(frame, ip), Some((Fragment::No, ..)))
 }
@@ -120,17 +119,17 @@ pub(super) fn tcp(frame: &Frame<'_>, ip: &Ip) -> Option<(u32, u32, u8, u32)> {
     Some((be32(bytes, at + 4)?, be32(bytes, at + 8)?, flags, len))
 }
 
-/// The frame of an answer.
-pub(super) fn write(about: &Frame<'_>, ip: &Ip, from: IpAddr, answer: Answer) -> Option<Reply> {
+/// The frame of an error or a reset.
+pub(super) fn write(about: &Frame<'_>, ip: &Ip, from: IpAddr, answer: &Answer) -> Option<Vec<u8>> {
     let to = ip.source;
     let (protocol, mut message, checksum_at) = match (answer, to) {
-        (Answer::Reset, _) => (protocol::TCP, reset(about, ip)?, 16),
         (Answer::Icmp { v4, rest, .. }, IpAddr::V4(_)) => {
-            (protocol::ICMP, error(about, ip, v4, rest), 2)
+            (protocol::ICMP, error(about, ip, *v4, *rest), 2)
         }
         (Answer::Icmp { v6, rest, .. }, IpAddr::V6(_)) => {
-            (protocol::ICMPV6, error(about, ip, v6, rest), 2)
+            (protocol::ICMPV6, error(about, ip, *v6, *rest), 2)
         }
+        _ => (protocol::TCP, reset(about, ip)?, 16),
     };
     let sum = match protocol {
         protocol::ICMP => Sum::new(),
@@ -138,25 +137,11 @@ pub(super) fn write(about: &Frame<'_>, ip: &Ip, from: IpAddr, answer: Answer) ->
     };
     let checksum = sum.bytes(&message).finish();
     put16(&mut message, checksum_at, checksum);
-    let ports = match answer {
-        Answer::Reset => array(&message, 0)?,
-        Answer::Icmp { .. } => [0; 4],
-    };
     let mut bytes = about.source.bytes().to_vec();
     bytes.extend(about.destination.bytes());
     bytes.extend(ip_header(from, to, protocol, message.len())?);
     bytes.extend(message);
-    Some(Reply {
-        bytes,
-        ip: Some(Ip {
-            source: from,
-            destination: to,
-            traffic_class: 0,
-            protocol,
-            ..*ip
-        }),
-        flow: Flow::of_ip(from, to, ports, protocol),
-    })
+    Some(bytes)
 }
 
 /// Type of the frame, and an IP header in which nothing is asked for.
@@ -215,19 +200,24 @@ fn error(about: &Frame<'_>, ip: &Ip, (kind, code): (u8, u8), rest: u32) -> Vec<u
     out
 }
 
-/// The reply to an echo request, written over it.
-pub(super) fn echo_reply(about: &Frame<'_>, ip: &Ip) -> Option<Reply> {
-    let (protocol, request, reply) = match ip.destination {
-        IpAddr::V4(_) => (protocol::ICMP, ECHO_REQUEST_4, ECHO_REPLY_4),
-        IpAddr::V6(_) => (protocol::ICMPV6, ECHO_REQUEST_6, ECHO_REPLY_6),
+/// Of somebody who may get an answer.
+pub(crate) fn is_echo_request(frame: &Frame<'_>, ip: &Ip) -> bool {
+    let (protocol, request) = match ip.destination {
+        IpAddr::V4(_) => (protocol::ICMP, ECHO_REQUEST_4),
+        IpAddr::V6(_) => (protocol::ICMPV6, ECHO_REQUEST_6),
     };
-    let is_request = is_whole(about, ip, protocol, ICMP_LEN)
-        && byte(&about.bytes, ip.l4_at) == Some(request)
-        && !about.destination.is_group()
-        && is_somebody(ip.source);
-    if !is_request {
-        return None;
-    }
+    is_whole(frame, ip, protocol, ICMP_LEN)
+        && byte(&frame.bytes, ip.l4_at) == Some(request)
+        && !frame.destination.is_group()
+        && is_somebody(ip.source)
+}
+
+/// The reply to an echo request, written over it.
+pub(super) fn echo_reply(about: &Frame<'_>, ip: &Ip) -> Option<Vec<u8>> {
+    let reply = match ip.destination {
+        IpAddr::V4(_) => ECHO_REPLY_4,
+        IpAddr::V6(_) => ECHO_REPLY_6,
+    };
     let mut bytes = about.bytes.to_vec();
     put(&mut bytes, 0, about.source.bytes());
     put(&mut bytes, 6, about.destination.bytes());
@@ -249,15 +239,7 @@ pub(super) fn echo_reply(about: &Frame<'_>, ip: &Ip) -> Option<Reply> {
         }
         _ => return None,
     }
-    Some(Reply {
-        bytes,
-        ip: Some(Ip {
-            source: ip.destination,
-            destination: ip.source,
-            ..*ip
-        }),
-        flow: Flow::of_ip(ip.destination, ip.source, [0; 4], protocol),
-    })
+    Some(bytes)
 }
 
 /// Changes a word, and the checksum over it (RFC 1624).

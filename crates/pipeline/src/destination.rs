@@ -1,0 +1,76 @@
+//! Where a frame goes: what the stages decide, and [`leave`](crate::leave) carries out.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use overlane_model::{DeviceName, PortTable, RouterTable, SwitchId, SwitchTable, VlanId};
+use overlane_wire::Vni;
+
+use crate::parse::Frame;
+
+/// A frame that is about to leave, and where it goes.
+pub(crate) struct Departure<'f, 'a> {
+    /// Borrowed while nothing of it is written anew.
+    pub(crate) frame: Cow<'f, Frame<'a>>,
+    /// Key of the port, or of the last router's interface, that it comes from; 0: not known.
+    pub(crate) source_key: u16,
+    pub(crate) destination: Destination<'a>,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Destination<'a> {
+    /// To this port of this host.
+    Port(&'a PortTable),
+    /// In a tunnel to another host.
+    Remote {
+        vni: Vni,
+        /// VTEP.
+        remote: IpAddr,
+        /// Of the logical port; 0: not known.
+        key: u16,
+    },
+    /// Plain, by the uplink, with this tag.
+    Vlan(VlanId),
+    /// By a gateway's leg, into the physical network.
+    Leg {
+        router: &'a RouterTable,
+        device: &'a DeviceName,
+        /// `None`: its Ethernet header is whole.
+        next_hop: Option<IpAddr>,
+    },
+    /// To every port of the switch; not from the underlay, also to every remote that has some.
+    Flood(&'a SwitchTable),
+    /// `route` decides on.
+    Router(Ingress<'a>),
+    /// Back to the port that it came by, with the tag of what it answers.
+    Sender(&'a PortTable),
+}
+
+/// A router, and where a packet comes to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ingress<'a> {
+    pub(crate) router: &'a RouterTable,
+    /// `None`: by the gateway's leg.
+    pub(crate) switch: Option<&'a SwitchTable>,
+}
+
+impl<'f, 'a> Departure<'f, 'a> {
+    pub(crate) fn new(frame: &'f Frame<'a>, source_key: u16, destination: Destination<'a>) -> Self {
+        Self {
+            frame: Cow::Borrowed(frame),
+            source_key,
+            destination,
+        }
+    }
+}
+
+impl Destination<'_> {
+    /// To another host, in this switch.
+    pub(crate) fn elsewhere(switch: SwitchId, remote: IpAddr, key: u16) -> Self {
+        match switch {
+            SwitchId::Vlan(vlan) => Self::Vlan(vlan),
+            SwitchId::Vni(vni) => Self::Remote { vni, remote, key },
+        }
+    }
+}

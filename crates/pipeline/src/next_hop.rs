@@ -1,0 +1,40 @@
+//! Where a router sends what is for an address: the look-up of stage `route`, which `leg_in` and an answer to somebody
+//! behind a router need too.
+
+use std::net::IpAddr;
+
+use overlane_model::{NextHop, Route, RouterInterface, RouterTable, SwitchId, Way};
+
+/// By the route with the longest prefix. No next hop: the address is the router's own.
+pub(crate) fn find(
+    router: &RouterTable,
+    destination: IpAddr,
+    flow_hash: u32,
+) -> Option<(&Route, Option<NextHop>)> {
+    let routes = router.routes.iter();
+    let matching = routes.filter(|route| route.to.contains(&destination));
+    let route = matching.max_by_key(|route| route.to.prefix_len())?;
+    let next = match &route.way {
+        Way::Own => None,
+        Way::Connected(side) => Some(NextHop {
+            addr: destination,
+            side: *side,
+        }),
+        // Equal-cost routes share flows.
+        Way::Via(hops) => {
+            let number = (u64::from(flow_hash) * hops.len() as u64) >> 32;
+            Some(hops.get(number as usize)?.clone())
+        }
+    };
+    Some((route, next))
+}
+
+pub(crate) fn interface_on(router: &RouterTable, switch: SwitchId) -> Option<&RouterInterface> {
+    let mut interfaces = router.interfaces.iter();
+    interfaces.find(|interface| interface.switch == switch)
+}
+
+/// Key of a router's interface on a switch; 0: it has none.
+pub(crate) fn interface_key(router: &RouterTable, switch: SwitchId) -> u16 {
+    interface_on(router, switch).map_or(0, |interface| interface.key.get())
+}

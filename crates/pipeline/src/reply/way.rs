@@ -1,0 +1,72 @@
+//! Where an answer goes: back to the device that the packet came by, from the underlay into the switch, as if the
+//! packet's destination had sent it.
+
+use overlane_model::{GatewayPlace, RouterTable, Side, SwitchId, SwitchTable};
+
+use crate::context::{Context, Sender};
+use crate::destination::Destination;
+use crate::parse::Frame;
+use crate::{l2_lookup, next_hop, route};
+
+/// With the key of who sends it; 0: not known.
+type Way<'a> = (u16, Destination<'a>);
+
+/// `None`: nobody knows its receiver.
+pub(super) fn way_back<'a>(cx: &Context<'a>, frame: &mut Frame<'_>) -> Option<Way<'a>> {
+    let destination = match cx.sender? {
+        Sender::Underlay(switch) => return into_switch(cx, switch, frame),
+        Sender::Port(port) => Destination::Sender(port),
+        Sender::Leg(router) => Destination::Leg {
+            router,
+            device: router.leg()?,
+            next_hop: None,
+        },
+    };
+    Some((0, destination))
+}
+
+fn into_switch<'a>(
+    cx: &Context<'a>,
+    switch: &'a SwitchTable,
+    frame: &mut Frame<'_>,
+) -> Option<Way<'a>> {
+    let sender = l2_lookup::find(cx, switch, frame.source);
+    let sender_key = sender.map_or(0, |found| found.key);
+    let receiver = l2_lookup::find(cx, switch, frame.destination);
+    let destination = match (receiver.map(|found| found.destination), switch.id) {
+        (Some(Destination::Router(ingress)), _) => {
+            return behind_router(cx, switch, ingress.router, frame, sender_key);
+        }
+        (Some(destination), _) => destination,
+        (None, SwitchId::Vlan(vlan)) => Destination::Vlan(vlan),
+        (None, SwitchId::Vni(_)) => return None,
+    };
+    Some((sender_key, destination))
+}
+
+/// Its receiver is behind a router, which sent the packet here: the answer goes its way back, as `route` would send
+/// it, by the router's leg only over the gateway's host; never by a second router.
+fn behind_router<'a>(
+    cx: &Context<'a>,
+    switch: &SwitchTable,
+    router: &RouterTable,
+    frame: &mut Frame<'_>,
+    sender_key: u16,
+) -> Option<Way<'a>> {
+    let (_, next) = next_hop::find(router, frame.ip?.destination, frame.flow_hash)?;
+    let next = next?;
+    let Side::Switch(id) = next.side else {
+        let GatewayPlace::Remote(remote) = router.gateway.as_ref()?.place else {
+            return None;
+        };
+        let key = next_hop::interface_key(router, switch.id);
+        return Some((sender_key, Destination::elsewhere(switch.id, remote, key)));
+    };
+    let neighbour = cx.host.neighbour(id, next.addr)?;
+    route::readdress(frame, router.mac, neighbour.mac);
+    let found = l2_lookup::find(cx, cx.host.switch(id)?, neighbour.mac)?;
+    match found.destination {
+        Destination::Router(_) => None,
+        there => Some((next_hop::interface_key(router, id), there)),
+    }
+}
