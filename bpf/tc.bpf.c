@@ -127,7 +127,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	if (result == GO_ON && !d->kind)
 		result = l2_lookup(p, d, sw);
 	if (!is_drop(result) && in_tunnel && decap(ctx, p, d) != GO_ON)
-		result = DROP(DECAP_FAILED);
+		result = refuse(d, TELL_NOTHING, DROP(DECAP_FAILED));
 	if (result == GO_ON && d->kind == TO_ROUTER) /* most packets from there need no hash */
 		hash_flow(s, p);
 	return result;
@@ -137,12 +137,15 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 INLINE enum verdict translate_now(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	struct scratch *w = get_scratch();
+	enum verdict result;
 
 	if (!d->translation.end)
 		return GO_ON;
 	if (!w || keep_original(ctx, w, p) < 0)
 		return DROP(INNER_IP_HEADER);
-	return rewrite(ctx, p, d);
+	result = rewrite(ctx, p, d);
+	d->translation.end = TRANSLATE_NOTHING;
+	return result;
 }
 
 /* From a gateway's leg. What is not the router's stays with the host. */
@@ -197,10 +200,8 @@ INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 
 	if (!w)
 		return NULL;
-	if (test_mode) { /* what is not cleared, nobody must read */
-		__builtin_memset(&w->packet, 0xa5, sizeof(w->packet));
-		__builtin_memset(&w->destination, 0xa5, sizeof(w->destination));
-	}
+	if (test_mode) /* what is not cleared, nobody must read */
+		__builtin_memset(w, 0xa5, offsetof(struct scratch, bytes));
 	__builtin_memset(&w->packet, 0, offsetof(struct packet, eth));
 	clear_destination(&w->destination);
 	w->packet.hook = hook;
@@ -219,15 +220,6 @@ INLINE void count_source(const struct packet *p, bool dropped)
 		count_port(p, p->source_counters, PORT_DROPPED);
 	if (p->sender_counters)
 		count_remote(p, p->sender_counters, dropped ? REMOTE_DROPPED : REMOTE_FROM);
-}
-
-/* The sender is told why its packet went no further, or gets its answer. */
-INLINE int tell(struct __sk_buff *ctx, struct scratch *w, int action)
-{
-	if (reply(ctx, &w->packet, &w->destination) != GO_ON)
-		return action;
-	leave(ctx, &w->reply, &w->reply_to);
-	return w->reply.action;
 }
 
 /* Every packet's end: its verdict is counted here, once. */
@@ -263,10 +255,14 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 									    TELL_PROHIBITED;
 	if (result == VERDICT_ANSWER)
 		d->dest_key = p->source_key;
-	count_source(p, is_drop(result));
 	action = is_drop(result) ? TCX_DROP : p->action;
-	if (d->tell)
-		action = tell(ctx, w, action);
+	if (d->tell && reply(ctx, p, d) == GO_ON) {
+		leave(ctx, &w->reply, &w->reply_to);
+		action = w->reply.action;
+	} else if (d->tell && !is_drop(result)) {
+		result = DROP(ENCAP_FAILED);
+	}
+	count_source(p, is_drop(result));
 	return conclude(ctx, w, result, action);
 }
 

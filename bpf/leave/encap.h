@@ -134,7 +134,8 @@ INLINE enum verdict store_both(struct __sk_buff *ctx, struct outer *o, const str
 		return DROP(ENCAP_FAILED);
 	fill_inner(o->bytes + len, d);
 	result = store_outer(ctx, o, len + ETH_HLEN + tag_len(d));
-	if (result == GO_ON && d->routed && store_ttl(ctx, p, d->routed, len + ETH_HLEN) < 0)
+	if (result == GO_ON && d->routed &&
+	    store_ttl(ctx, p, d->routed, len + ETH_HLEN + tag_len(d)) < 0)
 		return DROP(ENCAP_FAILED);
 	return result;
 }

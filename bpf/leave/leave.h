@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leave: carries out what was decided about a packet (struct destination), and looks nothing up that decides. The one
- * ending of every packet that is not dropped, answers too.
+ * Leave: carries out what was decided about a packet (struct destination). The one ending of every packet that is not
+ * dropped, answers too. What it still finds out is how: the remote's header and what that can take, what fits, and
+ * which copies of a flooded frame their ports' firewalls let.
  */
 #pragma once
 

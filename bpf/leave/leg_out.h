@@ -31,15 +31,14 @@ INLINE enum verdict leg_out(struct __sk_buff *ctx, struct packet *p, struct dest
 			       .number = d->hop.number,
 			       .group = d->hop.group,
 			       .router = d->router };
-	enum verdict result = GO_ON;
+	enum verdict result;
 
 	if (p->offset && !detours && is_whole_udp(p))
 		return DROP(GSO_UNSUPPORTED);
 	detours = detours && !test_mode;
 	if (detours)
 		__builtin_memcpy(d->eth.h_dest, &way, sizeof(way));
-	if (d->routed)
-		result = rewrite(ctx, p, d);
+	result = rewrite(ctx, p, d);
 	if (result != GO_ON)
 		return result;
 	return detours ? unmark(ctx, p, d, 0, DETOUR_TO_LEG | check_of_leg(d->port.ifindex)) :

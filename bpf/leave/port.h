@@ -38,7 +38,7 @@ INLINE enum verdict deliver(struct __sk_buff *ctx, struct packet *p, struct dest
 		result = unmark(ctx, p, d, d->counters, how_to_port(d));
 	else
 		result = hand_over(ctx, p, d);
-	if (result == VERDICT_TO_PORT && d->counters && !d->is_reply)
+	if (result == VERDICT_TO_PORT && !d->is_reply)
 		count_port(p, d->counters, PORT_TO);
 	return result;
 }

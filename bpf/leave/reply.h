@@ -36,7 +36,7 @@ INLINE bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at, _
 }
 
 /* An ICMP error or redirect, a reset, a later fragment; or what may be one. */
-INLINE bool is_answer(struct __sk_buff *ctx, const struct packet *p)
+INLINE bool is_error_or_reset(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct ipv6_fragment fragment;
 	__u8 protocol = p->flow.protocol, byte;
@@ -114,7 +114,7 @@ INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const _
 	 */
 	const __u32 cut = 256;
 
-	if (len < ETH_HLEN || len > ANSWER_MOST)
+	if (len < ETH_HLEN || len > REPLY_MOST)
 		return -1;
 	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0) {
 		if (resize_marked(ctx, p, len) < 0)
@@ -133,7 +133,7 @@ INLINE enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w, cons
 	struct addr from;
 	__u32 len;
 
-	if (!p->l4_offset || is_for_many(p) || !is_from_somebody(p) || is_answer(ctx, p))
+	if (!p->l4_offset || is_for_many(p) || !is_from_somebody(p) || is_error_or_reset(ctx, p))
 		return DROP(ENCAP_FAILED);
 	/* A router speaks for itself; a firewall and a reset in the destination's name. */
 	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
@@ -153,7 +153,8 @@ INLINE enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w, cons
 }
 
 /*
- * Whether the skb has become the answer that d->tell says: then it is scratch.reply, and goes to scratch.reply_to.
+ * Whether the skb has become the answer that d->tell says: then it is scratch.reply, and goes to scratch.reply_to, if
+ * there is a way.
  * Global: it has a stack of its own.
  */
 __noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
@@ -172,5 +173,7 @@ __noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const str
 		result = write_echo_reply(ctx, w, p);
 	else
 		result = write_refusal(ctx, w, p, d);
-	return result == GO_ON ? find_way_back(ctx, &w->reply, &w->reply_to) : result;
+	if (result == GO_ON)
+		find_way_back(ctx, &w->reply, &w->reply_to);
+	return result;
 }

@@ -210,7 +210,7 @@ INLINE enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
 
 #define QUOTE_V4 548 /* what makes it as long as every host takes at least: 576, 1280 */
 #define QUOTE_V6 1232
-#define ANSWER_MOST (ETH_HLEN + 40 + ICMP_LEN + QUOTE_V6)
+#define REPLY_MOST (ETH_HLEN + 40 + ICMP_LEN + QUOTE_V6)
 #define CSUM_CHUNK 512 /* of bpf_csum_diff() */
 
 /* Ethernet and IP header of the reply; `len` bytes follow. Returns where. */

@@ -223,7 +223,7 @@ INLINE enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w, stru
 }
 
 /*
- * A plain frame, whose IP header scratch.ip has since route or nat. Global, so that the verifier checks it once and
+ * A plain frame. scratch.ip has its IP header since route or keep_original(), and tracking what nat read of it. Global, so that the verifier checks it once and
  * not for every way that leads here.
  */
 __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct destination *d)
@@ -240,7 +240,6 @@ __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct 
 		result = rewrite_packet(ctx, w, p, &d->translation, &t->l4);
 	if (result != GO_ON)
 		return result;
-	d->translation.end = TRANSLATE_NOTHING;
 	if (d->routed)
 		set_ttl(has_ipv4(p), w->ip, get_ttl(has_ipv4(p), w->ip) - d->routed);
 	return store_headers(ctx, w, &d->eth) < 0 ? DROP(ENCAP_FAILED) : GO_ON;

@@ -75,6 +75,8 @@ INLINE long store_headers(struct __sk_buff *ctx, struct scratch *w, const struct
 {
 	const __u32 ipv4_len = ETH_HLEN + sizeof(struct iphdr);
 
+	_Static_assert(offsetof(struct scratch, ip) == offsetof(struct scratch, eth) + ETH_HLEN,
+		       "one store writes both headers");
 	copy_words(&w->eth, eth, ETH_HLEN);
 	if (eth->h_proto == ETHERTYPE_IPV4)
 		return bpf_skb_store_bytes(ctx, 0, &w->eth, ipv4_len, 0);

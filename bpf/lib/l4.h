@@ -43,7 +43,10 @@ struct tcp_header {
 	__be16 urgent;
 };
 
-/* What conntrack, acl and nat are at, per CPU; over when the stage is. Much of it is here to keep the stack free. */
+/*
+ * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
+ * firewall in between. Much of it is here to keep the stack free.
+ */
 struct tracking {
 	__u64 now;
 	struct l4 l4;

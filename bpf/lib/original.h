@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A packet from a gateway's leg before nat changed it. What nat writes is written at once, because route and the
- * firewall judge what it becomes; so what an answer is about has to be kept. Nothing else is written before a packet
- * leaves.
+ * firewall judge what it becomes; so what an answer is about has to be kept.
  */
 #pragma once
 

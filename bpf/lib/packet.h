@@ -51,8 +51,8 @@ enum fragment {
 };
 
 /*
- * An Ethernet frame as it came: the packet itself from a port, the inner one of a tunnel. By who writes it; parse
- * writes all of its part, which nobody clears before.
+ * An Ethernet frame as it came: the packet itself from a port, the inner one of a tunnel. By who writes it. The part of
+ * parse is not cleared before.
  */
 struct packet {
 	/* the hook */
@@ -89,7 +89,7 @@ struct packet {
 	__u32 gso_size;
 	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
 	__u32 l4_offset; /* in the frame; 0: no IP */
-	__u32 flow_hash; /* of what follows */
+	__u32 flow_hash; /* of what follows, once hash_flow() was asked */
 	union flow flow __attribute__((aligned(8)));
 };
 
@@ -182,11 +182,11 @@ struct scratch {
 	struct destination destination; /* and what is decided about it */
 	struct original original;
 	struct outer outer;
-	__u32 members;        /* of a flooded packet: length of its flood list, */
-	__u32 first_remote;   /* where the remotes begin in it, */
-	__u32 room;           /* made for the outer header of its copies; 0: none yet, */
-	enum verdict dropped; /* reason of a copy that could not be sent */
-	__u16 pad;
+	__u32 members;                 /* of a flooded packet: length of its flood list, */
+	__u32 first_remote;            /* where the remotes begin in it, */
+	__u32 room;                    /* made for the outer header of its copies; 0: none yet, */
+	enum verdict dropped;          /* reason of a copy that could not be sent */
+	__u16 pad;                     /* so that ip is aligned, right behind eth */
 	struct ethhdr eth;             /* headers being read or written: Ethernet, */
 	__u8 ip[40];                   /* and IP behind it */
 	struct route_key route;        /* what routes is asked for, */

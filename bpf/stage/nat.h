@@ -73,13 +73,10 @@ static long try_rule(__u32 number, void *context)
 }
 
 /* The first rule of the router that is for tracking.key, in scratch.rule. */
-INLINE bool find_nat_rule(__u32 router, enum nat_search search)
+INLINE bool find_nat_rule(const struct router *r, __u32 router, enum nat_search search)
 {
-	struct router *r = bpf_map_lookup_elem(&routers, &router);
 	struct nat_walk walk = { .router = router, .search = search };
 
-	if (!r)
-		return false;
 	if (r->flags & ROUTER_NAT_ODD)
 		walk.router |= NAT_RULES_ODD;
 	bpf_loop(r->nat_rules, try_rule, &walk, 0);
@@ -195,6 +192,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	struct scratch *w = get_scratch();
 	enum verdict result;
 	struct connection *c;
+	struct router *r;
 
 	if (!p || !d || !t || !w)
 		return DROP(NOT_CONFIGURED);
@@ -209,20 +207,23 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 			return translate(d, TRANSLATE_SOURCE, true);
 		}
 	}
-	if (is_loose(&t->l4))
-		return find_nat_rule(d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
-	c = join_connection(t, false);
+	c = is_loose(&t->l4) ? NULL : join_connection(t, false);
 	if (c) {
 		d->translation.addr = c->outside;
 		d->translation.port = c->outside_port;
 		result = follow_connection(t, c, false);
-	} else {
-		if (!find_nat_rule(d->router, NAT_OUT))
-			return GO_ON;
-		result = choose_outside(w, t, p, &d->translation);
-		if (result == GO_ON)
-			result = begin_translation(w, t, 0);
+		return result == GO_ON ? translate(d, TRANSLATE_SOURCE, false) : result;
 	}
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r)
+		return DROP(NOT_CONFIGURED);
+	if (is_loose(&t->l4))
+		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
+	if (!find_nat_rule(r, d->router, NAT_OUT))
+		return GO_ON;
+	result = choose_outside(w, t, p, &d->translation);
+	if (result == GO_ON)
+		result = begin_translation(w, t, 0);
 	return result == GO_ON ? translate(d, TRANSLATE_SOURCE, false) : result;
 }
 
@@ -302,7 +303,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 		d->translation.port = t->key.local_port;
 		result = follow_connection(t, c, true);
 	} else {
-		if (!find_nat_rule(d->router, NAT_IN))
+		if (!find_nat_rule(r, d->router, NAT_IN))
 			return GO_ON;
 		result = begin_from_leg(w, t, &d->translation);
 	}

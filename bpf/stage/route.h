@@ -111,7 +111,7 @@ INLINE enum verdict into_leg(struct scratch *w, const struct packet *p, struct d
 	d->translates = !!(r->flags & ROUTER_NAT);
 	d->remote = w->next.addr;
 	d->route_kind = kind;
-	d->hop = w->next_key;
+	d->hop = kind == ROUTE_VIA ? w->next_key : (struct next_hop_key){};
 	__builtin_memset(&d->eth, 0, 2 * ETH_ALEN);
 	d->routed++;
 	return GO_ON;
