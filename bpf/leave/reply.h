@@ -3,14 +3,14 @@
  * Answers to the sender of a packet that goes no further: ICMP errors (RFC 792, RFC 4443), TCP resets (RFC 9293), and
  * what somebody asked for. Stages say what the sender is told (destination.tell); the skb becomes the answer here, and
  * leave() sends it as any other packet. It is about the packet as it came, before routers and nat. reply_bytes.h
- * writes it, reply_way.h finds its way.
+ * writes it, reply_destination.h finds its way.
  */
 #pragma once
 
 #include "lib/limit.h"
 #include "lib/original.h"
 #include "reply_bytes.h"
-#include "reply_way.h"
+#include "reply_destination.h"
 
 #define ANSWER_LIMIT 100 /* in a tenth of a second */
 
@@ -174,6 +174,6 @@ __noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const str
 	else
 		result = write_refusal(ctx, w, p, d);
 	if (result == GO_ON)
-		find_way_back(ctx, &w->reply, &w->reply_to);
+		find_reply_destination(ctx, &w->reply, &w->reply_to);
 	return result;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a router sends what is for an address: the look-up of stage route, which an answer to somebody behind a router
- * needs too (leave/reply_way.h).
+ * needs too (leave/reply_destination.h).
  */
 #pragma once
 

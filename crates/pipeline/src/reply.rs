@@ -18,7 +18,7 @@ use crate::parse::{self, Frame};
 use crate::route::lessen_ttl;
 
 mod bytes;
-mod way;
+mod destination;
 
 pub(crate) use bytes::{is_echo_request, is_whole};
 
@@ -99,7 +99,7 @@ fn send(cx: &mut Context<'_>, about: &Frame<'_>, bytes: Vec<u8>) -> Option<()> {
     let mut frame = Frame::new(bytes.into(), about.tag, about.gso)?;
     parse::read_flow(cx, &mut frame).continue_value()?;
     (frame.gso, frame.segment_len) = (None, frame.len());
-    let (source_key, destination) = way::way_back(cx, &mut frame)?;
+    let (source_key, destination) = destination::of_reply(cx, &mut frame)?;
     let departure = Departure::new(&frame, source_key, destination);
     leave::leave(cx, &departure).continue_value().map(drop)
 }

@@ -83,7 +83,8 @@ INLINE enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w, str
 	return GO_ON;
 }
 
-INLINE enum verdict find_way_back(struct __sk_buff *ctx, struct packet *r, struct destination *d)
+INLINE enum verdict find_reply_destination(struct __sk_buff *ctx, struct packet *r,
+					   struct destination *d)
 {
 	struct scratch *w = get_scratch();
 

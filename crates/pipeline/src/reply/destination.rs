@@ -9,10 +9,13 @@ use crate::parse::Frame;
 use crate::{l2_lookup, next_hop, route};
 
 /// With the key of who sends it; 0: not known.
-type Way<'a> = (u16, Destination<'a>);
+type ReplyDestination<'a> = (u16, Destination<'a>);
 
 /// `None`: nobody knows its receiver.
-pub(super) fn way_back<'a>(cx: &Context<'a>, frame: &mut Frame<'_>) -> Option<Way<'a>> {
+pub(super) fn of_reply<'a>(
+    cx: &Context<'a>,
+    frame: &mut Frame<'_>,
+) -> Option<ReplyDestination<'a>> {
     let destination = match cx.sender? {
         Sender::Underlay(switch) => return into_switch(cx, switch, frame),
         Sender::Port(port) => Destination::Sender(port),
@@ -29,7 +32,7 @@ fn into_switch<'a>(
     cx: &Context<'a>,
     switch: &'a SwitchTable,
     frame: &mut Frame<'_>,
-) -> Option<Way<'a>> {
+) -> Option<ReplyDestination<'a>> {
     let sender = l2_lookup::find(cx, switch, frame.source);
     let sender_key = sender.map_or(0, |found| found.key);
     let receiver = l2_lookup::find(cx, switch, frame.destination);
@@ -52,7 +55,7 @@ fn behind_router<'a>(
     router: &RouterTable,
     frame: &mut Frame<'_>,
     sender_key: u16,
-) -> Option<Way<'a>> {
+) -> Option<ReplyDestination<'a>> {
     let (_, next) = next_hop::find(router, frame.ip?.destination, frame.flow_hash)?;
     let next = next?;
     let Side::Switch(id) = next.side else {
