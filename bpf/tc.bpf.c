@@ -256,7 +256,7 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 	if (result == VERDICT_ANSWER)
 		d->dest_key = p->source_key;
 	action = is_drop(result) ? TCX_DROP : p->action;
-	if (d->tell && reply(ctx, p, d) == GO_ON) {
+	if (d->tell && reply(ctx, p, d)) {
 		leave(ctx, &w->reply, &w->reply_to);
 		action = w->reply.action;
 	} else if (d->tell && !is_drop(result)) {

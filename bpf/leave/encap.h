@@ -113,29 +113,26 @@ INLINE void fill_inner(__u8 *at, const struct destination *d)
 }
 
 /* The TTL of what was routed. The inner IP header begins at `at`; scratch.ip has it since route. */
-INLINE long store_ttl(struct __sk_buff *ctx, const struct packet *p, __u8 less, __u32 at)
+INLINE long store_ttl(struct __sk_buff *ctx, struct scratch *w, const struct packet *p, __u8 less,
+		      __u32 at)
 {
-	struct scratch *w = get_scratch();
-
-	if (!w)
-		return -1;
 	set_ttl(has_ipv4(p), w->ip, get_ttl(has_ipv4(p), w->ip) - less);
 	return bpf_skb_store_bytes(ctx, at, w->ip, IPV4_CHECKSUM + 2,
 				   has_ipv4(p) ? 0 : BPF_F_RECOMPUTE_CSUM);
 }
 
 /* The outer header and the inner Ethernet header at once; behind them what a router changes. */
-INLINE enum verdict store_both(struct __sk_buff *ctx, struct outer *o, const struct packet *p,
+INLINE enum verdict store_both(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
 			       const struct destination *d, __u32 len)
 {
 	enum verdict result;
 
 	if (len > MAX_TEMPLATE)
 		return DROP(ENCAP_FAILED);
-	fill_inner(o->bytes + len, d);
-	result = store_outer(ctx, o, len + ETH_HLEN + tag_len(d));
+	fill_inner(w->outer.bytes + len, d);
+	result = store_outer(ctx, &w->outer, len + ETH_HLEN + tag_len(d));
 	if (result == GO_ON && d->routed &&
-	    store_ttl(ctx, p, d->routed, len + ETH_HLEN + tag_len(d)) < 0)
+	    store_ttl(ctx, w, p, d->routed, len + ETH_HLEN + tag_len(d)) < 0)
 		return DROP(ENCAP_FAILED);
 	return result;
 }
@@ -148,21 +145,18 @@ INLINE enum verdict send_by_neighbour(const struct settings *s, struct packet *p
 	return VERDICT_ENCAP;
 }
 
-INLINE enum verdict encap_by_head(struct __sk_buff *ctx, const struct settings *s,
+INLINE enum verdict encap_by_head(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
 				  const struct remote *r, struct packet *p,
 				  const struct destination *d)
 {
 	bool same_family = ctx->protocol == outer_ethertype(s);
-	struct scratch *w = get_scratch();
 	enum verdict result;
 
-	if (!w)
-		return DROP(NOT_CONFIGURED);
 	if (p->gso_size && (d->tag.proto || !(same_family && p->flow.protocol == IPPROTO_TCP)))
 		return segment(ctx, s, p);
 	if (bpf_skb_change_head(ctx, r->header_len + tag_len(d), 0) < 0)
 		return DROP(ENCAP_FAILED);
-	result = store_both(ctx, &w->outer, p, d, r->header_len);
+	result = store_both(ctx, w, p, d, r->header_len);
 	if (result != GO_ON)
 		return result;
 	return same_family ? send_by_neighbour(s, p) : retype(ctx, s, p);
@@ -204,17 +198,17 @@ INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, co
 		(s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	fill_outer(&w->outer, s, r, p, d, d->dest_key);
 	if (!p->l4_offset)
-		return encap_by_head(ctx, s, r, p, d);
+		return encap_by_head(ctx, s, w, r, p, d);
 
 	room = bpf_skb_adjust_room(ctx, r->header_len + tag_len(d), BPF_ADJ_ROOM_MAC, flags);
 	if (room == -EALREADY)
-		return encap_by_head(ctx, s, r, p, d);
+		return encap_by_head(ctx, s, w, r, p, d);
 	/* Under a second header the kernel takes UDP_SEGMENT, but not UFO. */
 	if (room < 0 && is_whole_udp(p))
 		return segment(ctx, s, p);
 	if (room < 0)
 		return p->gso_size ? DROP(GSO_UNSUPPORTED) : DROP(ENCAP_FAILED);
-	result = store_both(ctx, &w->outer, p, d, r->header_len);
+	result = store_both(ctx, w, p, d, r->header_len);
 	return result == GO_ON ? send_by_neighbour(s, p) : result;
 }
 

@@ -126,54 +126,53 @@ INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const _
 }
 
 /* About a packet that was dropped, unless about such a packet nobody is told. */
-INLINE enum verdict write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
-				  const struct destination *d)
+INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+			  const struct destination *d)
 {
 	struct tcp_header tcp = {};
 	struct addr from;
 	__u32 len;
 
 	if (!p->l4_offset || is_for_many(p) || !is_from_somebody(p) || is_error_or_reset(ctx, p))
-		return DROP(ENCAP_FAILED);
+		return false;
 	/* A router speaks for itself; a firewall and a reset in the destination's name. */
 	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
 		from = p->flow.dest;
 	else if (!router_address(p, d, &from))
-		return DROP(ENCAP_FAILED);
+		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
-		return DROP(ENCAP_FAILED);
+		return false;
 	if (!is_within_limit(LIMIT_ANSWERS, ANSWER_LIMIT, SECOND / 10, now_ns()))
-		return DROP(ENCAP_FAILED);
+		return false;
 	begin_reply(&w->reply, p, &from);
 	len = d->tell == TELL_RESET ? write_reset(w, p, &tcp) : write_error(ctx, w, p, d);
 	if (!len || replace_frame(ctx, p, w->bytes + FRAME_AT, len) < 0)
-		return DROP(ENCAP_FAILED);
+		return false;
 	w->reply.len = w->reply.segment_len = len;
-	return GO_ON;
+	return true;
 }
 
 /*
  * Whether the skb has become the answer that d->tell says: then it is scratch.reply, and goes to scratch.reply_to, if
- * there is a way.
- * Global: it has a stack of its own.
+ * there is a way. Global: it has a stack of its own.
  */
-__noinline enum verdict reply(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
+__noinline int reply(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
 {
 	struct scratch *w = get_scratch();
-	enum verdict result;
+	bool written;
 
 	if (!p || !d || !w || (p->translated && restore_original(ctx, p) < 0))
-		return DROP(ENCAP_FAILED);
+		return false;
 	if (d->tell == TELL_ABILITIES)
 		return write_abilities(ctx, w, d);
 	if (d->tell == TELL_OWNER)
-		result = p->l4_offset ? write_advertisement(ctx, w, p, d) :
-					write_arp_reply(ctx, w, p, d);
+		written = p->l4_offset ? write_advertisement(ctx, w, p, d) :
+					 write_arp_reply(ctx, w, p, d);
 	else if (d->tell == TELL_ECHO)
-		result = write_echo_reply(ctx, w, p);
+		written = write_echo_reply(ctx, w, p);
 	else
-		result = write_refusal(ctx, w, p, d);
-	if (result == GO_ON)
-		find_reply_destination(ctx, &w->reply, &w->reply_to);
-	return result;
+		written = write_refusal(ctx, w, p, d);
+	if (written)
+		find_reply_destination(ctx, w, &w->reply, &w->reply_to);
+	return written;
 }

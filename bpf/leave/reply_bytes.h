@@ -48,14 +48,14 @@ INLINE void put_addresses(__u8 *ip, const struct packet *r)
 	}
 }
 
-INLINE enum verdict write_echo_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
+INLINE bool write_echo_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
 {
 	struct packet *r = &w->reply;
 	struct icmp_header h;
 	__u16 old, new;
 
 	if (read_ip(ctx, w, p) < 0 || bpf_skb_load_bytes(ctx, p->l4_offset, &h, sizeof(h)) < 0)
-		return DROP(ENCAP_FAILED);
+		return false;
 	begin_reply(r, p, &p->flow.dest);
 	r->tos = p->tos;
 	r->len = r->segment_len = p->len;
@@ -70,19 +70,19 @@ INLINE enum verdict write_echo_reply(struct __sk_buff *ctx, struct scratch *w, c
 	/* The words that change and their checksum add up to what they did before. */
 	if (bpf_skb_store_bytes(ctx, p->l4_offset, &h, sizeof(h), 0) < 0 ||
 	    store_headers(ctx, w, &r->eth) < 0)
-		return DROP(ENCAP_FAILED);
-	return GO_ON;
+		return false;
+	return true;
 }
 
-INLINE enum verdict write_arp_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
-				    const struct destination *d)
+INLINE bool write_arp_reply(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+			    const struct destination *d)
 {
 	struct arp_frame *f = (struct arp_frame *)(w->bytes + FRAME_AT);
 	struct packet *r = &w->reply;
 	__be32 ip;
 
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &f->arp, sizeof(f->arp)) < 0)
-		return DROP(ENCAP_FAILED);
+		return false;
 	ip = f->arp.target_ip;
 	__builtin_memcpy(f->eth.h_dest, f->arp.sender_mac, ETH_ALEN);
 	__builtin_memcpy(f->eth.h_source, d->owner.bytes, ETH_ALEN);
@@ -93,13 +93,13 @@ INLINE enum verdict write_arp_reply(struct __sk_buff *ctx, struct scratch *w, co
 	__builtin_memcpy(f->arp.sender_mac, d->owner.bytes, ETH_ALEN);
 	f->arp.sender_ip = ip;
 	if (bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
-		return DROP(ENCAP_FAILED);
+		return false;
 	begin_reply(r, p, NULL);
 	r->eth = f->eth;
 	r->len = r->segment_len = p->len;
 	r->flow = (union flow){}; /* of a frame that is not IP: its header */
 	__builtin_memcpy(&r->flow, &f->eth, ETH_HLEN);
-	return GO_ON;
+	return true;
 }
 
 /* Checksum of an advertisement: pseudo header (RFC 8200 section 8.1) and message. */
@@ -151,18 +151,18 @@ INLINE long resize_to_nd(struct __sk_buff *ctx)
 	return bpf_skb_adjust_room(ctx, len - (int)ctx->len, BPF_ADJ_ROOM_MAC, 0);
 }
 
-INLINE enum verdict write_advertisement(struct __sk_buff *ctx, struct scratch *w,
-					const struct packet *p, const struct destination *d)
+INLINE bool write_advertisement(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+				const struct destination *d)
 {
 	struct nd_frame *f = (struct nd_frame *)(w->bytes + FRAME_AT);
 	struct packet *r = &w->reply;
 
 	_Static_assert(sizeof(*f) + FRAME_AT <= sizeof(w->bytes), "an answer fits the scratch");
 	if (!is_solicitation(ctx, f, 0))
-		return DROP(ENCAP_FAILED);
+		return false;
 	turn_nd(f, p, d);
 	if (resize_to_nd(ctx) < 0 || bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
-		return DROP(ENCAP_FAILED);
+		return false;
 	begin_reply(r, p, &f->nd.target);
 	r->eth = f->eth;
 	r->tos = p->tos;
@@ -170,7 +170,7 @@ INLINE enum verdict write_advertisement(struct __sk_buff *ctx, struct scratch *w
 	r->l4_offset = ETH_HLEN + sizeof(f->ip);
 	__builtin_memcpy(&r->flow.dest, &f->ip.daddr, sizeof(f->ip.daddr));
 	r->flow.protocol = IPPROTO_ICMPV6;
-	return GO_ON;
+	return true;
 }
 
 INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, const struct addr *sender)
@@ -184,8 +184,7 @@ INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, cons
 }
 
 /* With our abilities. d->tell_rest: where the greeting is, behind a tunnel header without options. */
-INLINE enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
-				    const struct destination *d)
+INLINE bool write_abilities(struct __sk_buff *ctx, struct scratch *w, const struct destination *d)
 {
 	const struct ethhdr eth = { .h_proto = ctx->protocol };
 	struct settings *s = get_settings();
@@ -194,7 +193,7 @@ INLINE enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
 	__u8 said[2] = { GREETING_ANSWER, 0 };
 
 	if (!s)
-		return DROP(NOT_CONFIGURED);
+		return false;
 	if (takes_whole_udp(s))
 		said[1] = ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP;
 	if (bpf_skb_store_bytes(ctx, 0, &eth, sizeof(eth), 0) < 0 ||
@@ -202,10 +201,10 @@ INLINE enum verdict write_abilities(struct __sk_buff *ctx, struct scratch *w,
 	    bpf_skb_store_bytes(ctx, at - sizeof(struct vxlan_header) - 2, &no_csum, sizeof(no_csum),
 				0) ||
 	    bpf_skb_store_bytes(ctx, at + offsetof(struct greeting, kind), said, sizeof(said), 0))
-		return DROP(ENCAP_FAILED);
+		return false;
 	w->reply = (struct packet){ .action = TCX_DROP };
 	w->reply_to = (struct destination){ .kind = TO_REMOTE, .is_whole = true, .is_reply = true };
-	return GO_ON;
+	return true;
 }
 
 #define QUOTE_V4 548 /* what makes it as long as every host takes at least: 576, 1280 */

@@ -53,9 +53,9 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 	return !found->router;
 }
 
-/* l2_lookup of the answer in the switch that the packet came from. */
-INLINE enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w, struct packet *r,
-				   struct destination *d)
+/* l2_lookup of the answer in the switch that the packet came from. Who is not found leaves it TO_NOWHERE. */
+INLINE void find_in_switch(struct __sk_buff *ctx, struct scratch *w, struct packet *r,
+			   struct destination *d)
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
 	struct settings *s = get_settings();
@@ -63,41 +63,37 @@ INLINE enum verdict find_in_switch(struct __sk_buff *ctx, struct scratch *w, str
 	bool known;
 
 	if (!sw || !s)
-		return DROP(UNKNOWN_SWITCH);
+		return;
 	/* Its sender, for the tunnel. */
 	d->source_key = find_mac(d->switch_id, r->eth.h_source, sw, to) ? to->key : 0;
 	known = find_mac(d->switch_id, r->eth.h_dest, sw, to);
 	hash_flow(s, r);
 	if (known && to->router && !find_behind_router(ctx, r, d, to->router))
-		return DROP(UNKNOWN_UNICAST);
+		return;
 	if (known && to->port.ifindex) {
 		d->kind = TO_PORT;
 		d->port = to->port;
-		return GO_ON;
+	} else if (is_on_vlan(d->switch_id)) {
+		d->kind = TO_VLAN;
+	} else if (known) {
+		d->kind = TO_REMOTE;
+		d->dest_key = to->key;
+		d->remote = to->remote;
 	}
-	if (!known && !is_on_vlan(d->switch_id))
-		return DROP(UNKNOWN_UNICAST);
-	d->kind = is_on_vlan(d->switch_id) ? TO_VLAN : TO_REMOTE;
-	d->dest_key = to->key;
-	d->remote = to->remote;
-	return GO_ON;
 }
 
-INLINE enum verdict find_reply_destination(struct __sk_buff *ctx, struct packet *r,
-					   struct destination *d)
+INLINE void find_reply_destination(struct __sk_buff *ctx, struct scratch *w, struct packet *r,
+				   struct destination *d)
 {
-	struct scratch *w = get_scratch();
-
-	if (!w)
-		return DROP(NOT_CONFIGURED);
 	clear_destination(d);
 	d->is_reply = true;
 	d->switch_id = r->switch_id;
 	leave_as_it_came(d, r);
-	if (is_from_underlay(r))
-		return find_in_switch(ctx, w, r, d);
+	if (is_from_underlay(r)) {
+		find_in_switch(ctx, w, r, d);
+		return;
+	}
 	d->kind = TO_SENDER;
 	d->port = r->source;
 	d->tag = r->in_tag;
-	return GO_ON;
 }

@@ -223,8 +223,8 @@ INLINE enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w, stru
 }
 
 /*
- * A plain frame. scratch.ip has its IP header since route or keep_original(), and tracking what nat read of it. Global, so that the verifier checks it once and
- * not for every way that leads here.
+ * A plain frame. scratch.ip has its IP header since route or keep_original(), and tracking what nat read of it. Global,
+ * so that the verifier checks it once and not for every way that leads here.
  */
 __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {

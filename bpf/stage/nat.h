@@ -102,21 +102,18 @@ __noinline int is_free_outside(void)
 }
 
 /* A port of an address that others have too: its own if it is free with this peer. */
-INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p,
-				  struct translation *to)
+INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p)
 {
 	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
 	__u32 start = ((__u64)p->flow_hash * count) >> 32;
 
 	if (!(t->key.local_port | t->key.peer_port) || t->key.protocol == IPPROTO_SCTP)
 		return DROP(NAT_UNSUPPORTED);
-	to->port = t->key.local_port;
-	set_outside_key(&t->other, &t->key, &to->addr, to->port);
+	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
 	for (__u32 i = 0; i < NAT_TRIES; i++) {
 		if (is_free_outside())
 			return GO_ON;
 		t->other.local_port = bpf_htons(first + (start + i) % count);
-		to->port = t->other.local_port;
 	}
 	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
 }
@@ -128,19 +125,19 @@ INLINE bool moves_sctp(const struct nat_rule *rule)
 	       rule->inside_port != rule->outside_port;
 }
 
-/* The outside end of a new connection. */
-INLINE enum verdict choose_outside(struct scratch *w, struct tracking *t, const struct packet *p,
-				   struct translation *to)
+/* The outside key of a new connection, tracking.other. */
+INLINE enum verdict choose_outside(struct scratch *w, struct tracking *t, const struct packet *p)
 {
 	const struct nat_rule *rule = &w->rule;
+	__be16 port = t->key.local_port;
 
-	to->addr = rule->outside;
 	if (rule->kind == NAT_SOURCE)
-		return share_address(w, t, p, to);
+		return share_address(w, t, p);
 	if (moves_sctp(rule))
 		return DROP(NAT_UNSUPPORTED);
-	to->port = rule->kind == NAT_FORWARD ? bpf_htons(rule->outside_port) : t->key.local_port;
-	set_outside_key(&t->other, &t->key, &to->addr, to->port);
+	if (rule->kind == NAT_FORWARD)
+		port = bpf_htons(rule->outside_port);
+	set_outside_key(&t->other, &t->key, &rule->outside, port);
 	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
 }
 
@@ -177,12 +174,13 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 	return GO_ON;
 }
 
-/* The packet gets another source, or another destination, which is in d->translation. */
-INLINE enum verdict translate(struct destination *d, enum translated_end end, bool is_error)
+/* The packet gets the other side's address and port instead of its source or destination. */
+INLINE void translate(struct destination *d, enum translated_end end, const struct addr *addr,
+		      __be16 port)
 {
 	d->translation.end = end;
-	d->translation.is_error = is_error;
-	return GO_ON;
+	d->translation.addr = *addr;
+	d->translation.port = port;
 }
 
 /* Out by the leg: the source becomes the outside one. Global: it has a stack of its own. */
@@ -201,18 +199,16 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return result;
 	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
 		c = see_connection(&t->other, t->now);
+		d->translation.is_error = !!c;
 		if (c) {
-			d->translation.addr = c->outside;
-			d->translation.port = c->outside_port;
-			return translate(d, TRANSLATE_SOURCE, true);
+			translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+			return GO_ON;
 		}
 	}
 	c = is_loose(&t->l4) ? NULL : join_connection(t, false);
 	if (c) {
-		d->translation.addr = c->outside;
-		d->translation.port = c->outside_port;
-		result = follow_connection(t, c, false);
-		return result == GO_ON ? translate(d, TRANSLATE_SOURCE, false) : result;
+		translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+		return follow_connection(t, c, false);
 	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
@@ -221,27 +217,25 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
 	if (!find_nat_rule(r, d->router, NAT_OUT))
 		return GO_ON;
-	result = choose_outside(w, t, p, &d->translation);
+	result = choose_outside(w, t, p);
 	if (result == GO_ON)
 		result = begin_translation(w, t, 0);
-	return result == GO_ON ? translate(d, TRANSLATE_SOURCE, false) : result;
+	translate(d, TRANSLATE_SOURCE, &w->outside.local, w->outside.local_port);
+	return result;
 }
 
-/* What a rule says about a packet from outside: its inside end, and a new translation. */
-INLINE enum verdict begin_from_leg(struct scratch *w, struct tracking *t, struct translation *to)
+/* What a rule says about a packet from outside: its inside end, in tracking.key, and a new translation. */
+INLINE enum verdict begin_from_leg(struct scratch *w, struct tracking *t)
 {
 	const struct nat_rule *rule = &w->rule;
-	struct connection *c;
 
 	if (moves_sctp(rule))
 		return DROP(NAT_UNSUPPORTED);
-	to->addr = rule->inside;
-	to->port = rule->kind == NAT_FORWARD ? bpf_htons(rule->inside_port) : t->key.local_port;
 	w->outside = t->key;
-	t->key.local = to->addr;
-	t->key.local_port = to->port;
-	c = find_connection(&t->key, t->now);
-	if (c)
+	t->key.local = rule->inside;
+	if (rule->kind == NAT_FORWARD)
+		t->key.local_port = bpf_htons(rule->inside_port);
+	if (find_connection(&t->key, t->now))
 		return DROP(NAT_EXHAUSTED);
 	t->other = w->outside;
 	return begin_translation(w, t, BEGIN_FROM_PEER);
@@ -263,22 +257,19 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 	return c;
 }
 
-/* The live translation that the quoted packet of an ICMP error was under: its inside end. */
-INLINE bool find_quoted_inside(struct tracking *t, struct translation *to)
+/* The live translation that the quoted packet of an ICMP error was under; NULL: none. */
+INLINE struct connection_key *find_quoted_inside(const struct tracking *t)
 {
 	struct connection_key *inside = bpf_map_lookup_elem(&translations, &t->other);
 
-	if (!inside || !see_connection(inside, t->now))
-		return false;
-	to->addr = inside->local;
-	to->port = inside->local_port;
-	return true;
+	return inside && see_connection(inside, t->now) ? inside : NULL;
 }
 
 /* From the leg: the destination becomes the inside one. Global: it has a stack of its own. */
 __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	struct tracking *t = get_tracking();
+	struct connection_key *inside;
 	struct scratch *w = get_scratch();
 	enum verdict result;
 	struct connection *c;
@@ -292,20 +283,20 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	result = track(ctx, p, t, d->router, true);
 	if (result != GO_ON)
 		return result;
-	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true) &&
-	    find_quoted_inside(t, &d->translation))
-		return translate(d, TRANSLATE_DESTINATION, true);
+	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true)) {
+		inside = find_quoted_inside(t);
+		d->translation.is_error = !!inside;
+		if (inside) {
+			translate(d, TRANSLATE_DESTINATION, &inside->local, inside->local_port);
+			return GO_ON;
+		}
+	}
 	if (is_loose(&t->l4))
 		return GO_ON;
 	c = join_from_leg(w, t);
-	if (c) {
-		d->translation.addr = t->key.local;
-		d->translation.port = t->key.local_port;
-		result = follow_connection(t, c, true);
-	} else {
-		if (!find_nat_rule(r, d->router, NAT_IN))
-			return GO_ON;
-		result = begin_from_leg(w, t, &d->translation);
-	}
-	return result == GO_ON ? translate(d, TRANSLATE_DESTINATION, false) : result;
+	if (!c && !find_nat_rule(r, d->router, NAT_IN))
+		return GO_ON;
+	result = c ? follow_connection(t, c, true) : begin_from_leg(w, t);
+	translate(d, TRANSLATE_DESTINATION, &t->key.local, t->key.local_port);
+	return result;
 }
