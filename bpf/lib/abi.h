@@ -34,7 +34,7 @@
 #define MAX_SNAP 2048                  /* of one captured packet: a power of two */
 #define MAX_ROUTERS 4096
 #define MAX_ROUTER_INTERFACES 16384
-#define MAX_ROUTES 65536
+#define MAX_ROUTES 262144
 #define MAX_NEXT_HOPS 65536
 #define MAX_RULES 10240 /* with a port on this host: RULE_WORDS * 64 */
 #define RULE_GENERATIONS 2
@@ -44,6 +44,8 @@
 #define MAX_RULE_PREFIXES 262144
 #define MAX_CONNECTIONS 1048576 /* a power of two: the ring's places */
 #define MAX_NAT_RULES 4096      /* of one host */
+#define FRAGMENT_PLACES 64      /* of one port or router: a power of two */
+#define MAX_FRAGMENTS 1310720   /* (MAX_PORTS + MAX_ROUTERS) * FRAGMENT_PLACES */
 #define LOG_BYTES 524288        /* of the ring of log records: a power of two */
 
 /* Longest outer header we write: Ethernet 14, IPv6 40, UDP 8, Geneve 8 + OVN option 8. */
@@ -101,6 +103,8 @@ struct settings {
 	__u8 copy_dscp;      /* 1: the inner one instead */
 	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
+	struct addr vteps;   /* the smallest network that has all VTEPs of the fabric, */
+	struct addr vteps_mask;
 };
 
 /* Where a port is: its device and, on a trunk, its VLAN tag (0: untagged). */
@@ -122,6 +126,11 @@ struct port_id {
 #define PORT_ALLOW_WHEN_FULL (1 << 9) /* no place for a connection: pass without one */
 #define PORT_RULES_ODD (1 << 10)      /* its rules are those of generation 1; else 0 */
 #define PORT_TAKES_NO_MARK (1 << 11)  /* its device segments what has a tunnel's mark (a TAP does) */
+#define PORT_DROP_NON_IP (1 << 12)    /* neither IP nor ARP: only what its switch lets pass */
+#define PORT_ASKS_PROTOCOL_FROM (1 << 13) /* a rule from port asks for the protocol, */
+#define PORT_ASKS_PROTOCOL_TO (1 << 14)
+#define PORT_ASKS_PORTS_FROM (1 << 15) /* or for ports or types */
+#define PORT_ASKS_PORTS_TO (1 << 16)
 
 struct port {
 	__u32 switch_id;
@@ -152,11 +161,13 @@ struct port_place {
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
 #define SWITCH_LEARNING (1 << 2)    /* has a learning port, here or elsewhere */
+#define MAX_NON_IP 8
 
 struct lswitch {
 	__u32 flood_members; /* entries 0..n of map flood */
 	__u32 flags;
 	__u32 learn_age; /* seconds a MAC behind a remote is remembered */
+	__be16 non_ip[MAX_NON_IP]; /* EtherTypes that pass where PORT_DROP_NON_IP is set; 0: none */
 };
 
 /* Map fdb: (switch, mac) → where the address lives. */
@@ -282,6 +293,8 @@ struct remote_counters {
 #define ROUTER_NAT (1 << 2)               /* it translates; only where it is the gateway */
 #define ROUTER_NAT_ODD (1 << 3)           /* its nat rules are those of router_id | NAT_RULES_ODD */
 #define ROUTER_LEG_TAKES_NO_MARK (1 << 4) /* as PORT_TAKES_NO_MARK, of the leg's device */
+#define ROUTER_REVERSE_PATH (1 << 5)      /* a packet's source must be where the packet came from */
+#define ROUTER_NAT_ALL (1 << 6)           /* what no nat rule translates is dropped */
 
 struct router {
 	struct mac mac;
@@ -318,19 +331,22 @@ struct route_key {
 };
 
 enum route_kind {
+	ROUTE_NONE = 0,      /* as if there were none */
 	ROUTE_OWN = 1,       /* the router's own address */
 	ROUTE_CONNECTED = 2, /* the destination itself is on switch_id; 0: on the leg's network */
 	ROUTE_VIA = 3,       /* by one of the next hops */
+	ROUTE_REFUSED = 4,   /* no router forwards from or to it; switch_id: as of a connected network */
 };
 
 struct route {
 	__u32 kind;      /* enum route_kind */
-	__u32 switch_id; /* of a connected network; SWITCH_ID_LEG: the leg's */
+	__u32 switch_id; /* of a connected network; SWITCH_ID_LEG: the leg's. ROUTE_VIA: of all its next hops, or ROUTE_SIDES */
 	__u32 group;     /* of next hops */
 	__u32 hops;      /* how many */
 };
 
 #define SWITCH_ID_LEG 0
+#define ROUTE_SIDES 0xffffffffu /* the next hops are on several sides */
 
 /* Map next_hops: (group, number) → where a static route leads. */
 struct next_hop_key {
@@ -490,6 +506,36 @@ struct nat_rule {
 struct leg_address_key {
 	__u32 ifindex;
 	struct addr addr;
+};
+
+/*
+ * Map fragments: the first fragments that passed a port or a router, so that later ones are known by them. A place of
+ * its zone (as in a connection's key) → what it was. Written by the programs.
+ */
+struct fragment_place {
+	__u32 switch_id;
+	__u16 key;
+	__u16 place; /* 0..FRAGMENT_PLACES - 1, by its identification and addresses */
+};
+
+struct first_fragment {
+	__u64 seen; /* bpf_ktime_get_ns() */
+	struct addr source;
+	struct addr dest;
+	__u32 id;       /* as on the wire */
+	__u8 family;    /* 4 or 6 */
+	__u8 next;      /* the protocol that stands beside the identification */
+	__u16 l4_end;   /* where its transport header ends: bytes behind where fragments begin */
+	__u8 kind;      /* enum l4_kind */
+	__u8 protocol;  /* of the transport header */
+	__u8 has_type;  /* of ICMP: */
+	__u8 icmp_type;
+	__u8 icmp_code;
+	__u8 request;
+	__be16 icmp_id;
+	__be16 source_port;
+	__be16 dest_port;
+	__u32 pad;
 };
 
 /* Map limits (array): what is sent or written at most so often; enum limit → limit. */

@@ -74,7 +74,14 @@
 	V(67, TTL_EXCEEDED)       /* the last router it may pass */                                  \
 	V(68, ROUTER_ADDRESS)     /* to a router itself, which only answers echo */                  \
 	V(69, NAT_EXHAUSTED)      /* no free outside port */                                         \
-	V(70, NAT_UNSUPPORTED)    /* no ports to translate */
+	V(70, NAT_UNSUPPORTED)    /* no ports to translate */                                        \
+	V(71, REVERSE_PATH)       /* the way back to the source leads elsewhere (RFC 3704) */        \
+	V(72, VTEP_ADDRESS)       /* to or from the address of a VTEP */                             \
+	V(73, NAT_NO_RULE)        /* no rule translates it, and the gateway drops the rest */        \
+	V(74, FRAGMENT_UNKNOWN)   /* its first fragment was not seen, and rules ask for ports */     \
+	V(75, FRAGMENT_TINY)      /* a first fragment without its transport header (RFC 1858) */     \
+	V(76, FRAGMENT_OVERLAP)   /* over the transport header of its first fragment (RFC 5722) */   \
+	V(77, DEEP_HEADER)        /* more extension headers than are read, and rules ask */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

@@ -45,6 +45,11 @@ pub const PORT_DROP_TO: u32 = 1 << 8;
 pub const PORT_ALLOW_WHEN_FULL: u32 = 1 << 9;
 pub const PORT_RULES_ODD: u32 = 1 << 10;
 pub const PORT_TAKES_NO_MARK: u32 = 1 << 11;
+pub const PORT_DROP_NON_IP: u32 = 1 << 12;
+pub const PORT_ASKS_PROTOCOL_FROM: u32 = 1 << 13;
+pub const PORT_ASKS_PROTOCOL_TO: u32 = 1 << 14;
+pub const PORT_ASKS_PORTS_FROM: u32 = 1 << 15;
+pub const PORT_ASKS_PORTS_TO: u32 = 1 << 16;
 pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
 pub const ABILITY_DOUBTED: u32 = 1 << 31;
@@ -54,6 +59,7 @@ pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
+pub const MAX_NON_IP: usize = 8;
 
 pub const CAPTURE_OFF: u32 = 0;
 pub const CAPTURE_ALL: u32 = 1;
@@ -133,6 +139,8 @@ abi! {
         copy_dscp: u8,
         port_shared: u8,
         rules_version: u32,
+        vteps: Addr,
+        vteps_mask: Addr,
     }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct PortId = "port_id" {
@@ -163,6 +171,7 @@ abi! {
         flood_members: u32,
         flags: u32,
         learn_age: u32,
+        non_ip: [u16; MAX_NON_IP],
     }
     struct FdbKey = "fdb_key" {
         switch_id: u32,

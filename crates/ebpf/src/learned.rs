@@ -174,6 +174,7 @@ mod tests {
             flood_members: 0,
             flags,
             learn_age: 60,
+            non_ip: [0; abi::MAX_NON_IP],
         };
         let port = |key, flags| abi::Port {
             switch_id: 5001,

@@ -126,9 +126,11 @@ const ENUMS: &[Enum] = &[
     (
         "route_kind",
         &[
+            ("ROUTE_NONE", router::ROUTE_NONE),
             ("ROUTE_OWN", router::ROUTE_OWN),
             ("ROUTE_CONNECTED", router::ROUTE_CONNECTED),
             ("ROUTE_VIA", router::ROUTE_VIA),
+            ("ROUTE_REFUSED", router::ROUTE_REFUSED),
         ],
     ),
     (
@@ -258,6 +260,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("translations", firewall::MAX_CONNECTIONS),
         ("connection_ring", firewall::MAX_CONNECTIONS),
         ("ring_hand", 1),
+        ("fragments", firewall::MAX_FRAGMENTS),
         ("limits", firewall::LIMIT_COUNT),
         ("rule_log", firewall::LOG_BYTES),
     ];
@@ -317,6 +320,16 @@ fn constants_of_the_header() {
         ("PORT_ALLOW_WHEN_FULL", abi::PORT_ALLOW_WHEN_FULL),
         ("PORT_RULES_ODD", abi::PORT_RULES_ODD),
         ("PORT_TAKES_NO_MARK", abi::PORT_TAKES_NO_MARK),
+        ("PORT_DROP_NON_IP", abi::PORT_DROP_NON_IP),
+        ("PORT_ASKS_PROTOCOL_FROM", abi::PORT_ASKS_PROTOCOL_FROM),
+        ("PORT_ASKS_PROTOCOL_TO", abi::PORT_ASKS_PROTOCOL_TO),
+        ("PORT_ASKS_PORTS_FROM", abi::PORT_ASKS_PORTS_FROM),
+        ("PORT_ASKS_PORTS_TO", abi::PORT_ASKS_PORTS_TO),
+        ("MAX_NON_IP", abi::MAX_NON_IP as u32),
+        ("ROUTER_REVERSE_PATH", router::ROUTER_REVERSE_PATH),
+        ("ROUTER_NAT_ALL", router::ROUTER_NAT_ALL),
+        ("ROUTE_SIDES", router::ROUTE_SIDES),
+        ("FRAGMENT_PLACES", firewall::FRAGMENT_PLACES as u32),
         ("ABILITY_WHOLE_UDP", abi::ABILITY_WHOLE_UDP),
         ("ABILITY_ROUTES_WHOLE_UDP", abi::ABILITY_ROUTES_WHOLE_UDP),
         ("ABILITY_DOUBTED", abi::ABILITY_DOUBTED),

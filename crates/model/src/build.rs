@@ -89,7 +89,7 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         },
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
-        firewall: draft.firewall,
+        firewall: draft.firewall.clone(),
         line: draft.name.at.line,
     })
 }

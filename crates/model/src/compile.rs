@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::diagnostic::nearest;
 use crate::fabric::{
-    Allow, Fabric, GuestVlan, Host, Port, Router, Security, Switch, UnknownUnicast,
+    Allow, Fabric, GuestVlan, Host, NonIp, Port, Router, Security, Switch, UnknownUnicast,
 };
 use crate::names::Name;
 use crate::render::{listed, printable};
@@ -184,6 +184,10 @@ impl<'f> View<'f> {
                     .iter()
                     .filter_map(|port| Some(port.learning?.age_s))
                     .max(),
+                non_ip: match &members.switch.firewall.non_ip {
+                    NonIp::Allow => Vec::new(),
+                    NonIp::Drop(passing) => passing.clone(),
+                },
                 flood: self.flood(members),
             })
             .collect()

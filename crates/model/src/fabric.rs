@@ -23,8 +23,8 @@ mod switch;
 pub use firewall::{Group, Network, Peer, PortSet, Rule};
 pub use port::{Allow, Port, Security};
 pub(crate) use router::derived_mac;
-pub use router::{GatewayHost, Interface, Router, StaticRoute};
-pub use switch::{GuestVlan, Policy, Switch, SwitchFirewall, UnknownUnicast};
+pub use router::{GatewayHost, Interface, ReversePath, Router, StaticRoute};
+pub use switch::{GuestVlan, NonIp, Policy, Switch, SwitchFirewall, UnknownUnicast};
 
 /// The most that is read of a fabric file.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;

@@ -24,6 +24,7 @@ mod scalar;
 mod schema;
 #[cfg(test)]
 mod schema_test;
+mod special;
 mod tables;
 mod template;
 mod values;
@@ -33,9 +34,9 @@ mod yaml;
 pub use compile::CompileError;
 pub use diagnostic::{Diagnostic, FabricErrors, nearest};
 pub use fabric::{
-    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, MAX_FILE_BYTES, Network, Peer,
-    Policy, Port, PortSet, Router, Rule, Security, StaticRoute, Switch, SwitchFirewall,
-    UnknownUnicast,
+    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, MAX_FILE_BYTES, Network, NonIp,
+    Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security, StaticRoute, Switch,
+    SwitchFirewall, UnknownUnicast,
 };
 pub use moved::{
     MovedConnection, MovedConnections, MovedEnd, MovedEnds, MovedError, MovedMarks, MovedState,
@@ -44,7 +45,7 @@ pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use render::Report;
 pub use schema::schema;
 pub use tables::{
-    Action, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
+    Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
     Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Place,
     PortFirewall, PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface, RouterTable,
     RuleTable, Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId, Way,

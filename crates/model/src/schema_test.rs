@@ -56,7 +56,7 @@ fn full() -> Value {
         "switches": {
             "s": {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
-                "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow" },
+                "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow", "non_ip": [35020] },
             },
             "v": { "uplink_vlan": 100 },
         },
@@ -75,8 +75,9 @@ fn full() -> Value {
             "mac": "02:00:00:00:00:fe",
             "interfaces": { "s": ["198.18.100.254/24"] },
             "routes": [{ "to": "198.18.200.0/24", "via": ["198.18.100.2", "198.18.100.3"] }],
+            "reverse_path": "off",
             "gateway": {
-                "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
+                "untranslated": "drop", "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
                 "nat": [
                     { "one_to_one": "198.18.100.1", "outside": "198.19.0.3" },
                     { "forward": "198.18.100.1:80", "protocol": "tcp", "outside": "198.19.0.2:8080" },

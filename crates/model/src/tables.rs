@@ -14,7 +14,7 @@ use thiserror::Error;
 mod firewall;
 mod router;
 
-pub use firewall::{Action, Direction, FirewallTable, PortFirewall, RuleTable, Service};
+pub use firewall::{Action, Asks, Direction, FirewallTable, PortFirewall, RuleTable, Service};
 pub use router::{
     Gateway, GatewayPlace, NatKind, NatRule, NextHop, Route, RouterId, RouterInterface,
     RouterTable, Side, Way,
@@ -348,6 +348,8 @@ pub struct SwitchTable {
     /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports,
     /// here or elsewhere. `None`: it has none, and nothing is learned.
     pub learn_age_s: Option<u32>,
+    /// EtherTypes that pass where a port drops what is not IP.
+    pub non_ip: Vec<u16>,
     /// Receivers of a flooded frame: local ports by name, then each remote once, those with the shorter outer
     /// header first, by name. A switch on a VLAN has no remotes: its frames go out of the uplink once.
     pub flood: Vec<FloodMember>,

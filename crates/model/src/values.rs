@@ -8,7 +8,7 @@ use std::str::FromStr;
 use overlane_wire::Mac;
 
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::Allow;
+use crate::fabric::{Allow, NonIp};
 use crate::names::{DeviceName, NameError};
 use crate::render::printable;
 use crate::scalar::{Spanned, choice, integer, text, wrong_type};
@@ -148,6 +148,21 @@ pub(crate) fn decimal<T: FromStr>(text: &str) -> Option<T> {
 pub(crate) fn vlan(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<VlanId>> {
     let number = integer(node, what, 1..=u32::from(VlanId::MAX), sink)?;
     Some(Spanned::new(VlanId::new(number.value).ok()?, number.at))
+}
+
+/// What an Ethernet frame that is neither IP nor ARP carries.
+pub(crate) fn ether_type(node: &Node, sink: &mut Sink) -> Option<u16> {
+    let types = NonIp::FIRST..=u32::from(u16::MAX);
+    let number = integer(node, "an EtherType", types, sink)?.value;
+    let fault = match number {
+        0x0800 | 0x86dd => "is IP, which rules judge",
+        0x0806 => "is ARP, which always passes",
+        0x8100 | 0x88a8 => "is a VLAN tag, not what is behind it",
+        _ => return u16::try_from(number).ok(),
+    };
+    let help = "remove it, or write what the frames carry, like 0x88cc";
+    sink.error(node.at, format!("{number:#06x} {fault}"), help);
+    None
 }
 
 /// A code point, or that of the inner header.

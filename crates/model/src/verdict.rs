@@ -165,6 +165,13 @@ verdicts! {
     68 RouterAddress "router_address" drop "to a router itself, which answers nothing but echo requests";
     69 NatExhausted "nat_exhausted" drop "no outside port is free for this peer";
     70 NatUnsupported "nat_unsupported" drop "nothing to translate by: a fragment, or a protocol without ports";
+    71 ReversePath "reverse_path" drop "the way back to the source leads elsewhere";
+    72 VtepAddress "vtep_address" drop "to or from the address of a VTEP";
+    73 NatNoRule "nat_no_rule" drop "no rule translates it, and the gateway drops the rest";
+    74 FragmentUnknown "fragment_unknown" drop "a later fragment whose first one was not seen, and rules ask for ports";
+    75 FragmentTiny "fragment_tiny" drop "a first fragment without its transport header";
+    76 FragmentOverlap "fragment_overlap" drop "a later fragment over the transport header of the first one";
+    77 DeepHeader "deep_header" drop "behind more extension headers than are read, and rules ask what it is";
 }
 
 impl Verdict {

@@ -25,6 +25,7 @@ pub(crate) fn find(
             let number = (u64::from(flow_hash) * hops.len() as u64) >> 32;
             Some(hops.get(number as usize)?.clone())
         }
+        Way::Refused(_) | Way::Unknown => return None,
     };
     Some((route, next))
 }

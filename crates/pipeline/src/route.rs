@@ -172,7 +172,7 @@ fn explain(cx: &mut Context<'_>, router: &RouterTable, route: &Route, next: &Nex
         };
         let text = match &route.way {
             Way::Via(_) => format!("router {name}: {to} is behind {addr} {side}"),
-            Way::Own | Way::Connected(_) => format!("router {name}: {to} is {side}"),
+            _ => format!("router {name}: {to} is {side}"),
         };
         Found::by_router(text, name)
     });

@@ -38,6 +38,9 @@ pub const CONNECTION_FROM_PEER: u8 = 1 << 0;
 pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 
+pub const FRAGMENT_PLACES: usize = 64;
+pub const MAX_FRAGMENTS: usize = 1_310_720;
+
 pub const LIMIT_ANSWERS: usize = 0;
 pub const LIMIT_LOG: usize = 1;
 pub const LIMIT_COUNT: usize = 2;
@@ -99,6 +102,32 @@ abi! {
         outside: Addr,
         local: TcpEnd,
         peer: TcpEnd,
+    }
+    #[derive(Default, Hash, PartialOrd, Ord)]
+    struct FragmentPlace = "fragment_place" {
+        switch_id: u32,
+        key: u16,
+        place: u16,
+    }
+    #[derive(Default)]
+    struct FirstFragment = "first_fragment" {
+        seen: u64,
+        source: Addr,
+        dest: Addr,
+        id: u32,
+        family: u8,
+        next: u8,
+        l4_end: u16,
+        kind: u8,
+        protocol: u8,
+        has_type: u8,
+        icmp_type: u8,
+        icmp_code: u8,
+        request: u8,
+        icmp_id: u16,
+        source_port: u16,
+        dest_port: u16,
+        pad: u32,
     }
     struct LimitState = "limit_state" {
         since: u64,

@@ -82,6 +82,7 @@ pub(super) fn switches(
                 (switch.learn_age_s.is_some(), abi::SWITCH_LEARNING),
             ]),
             learn_age: switch.learn_age_s.unwrap_or_default(),
+            non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),
         };
         put(contents, Table::Switches, &switch_id, &value);
         for (index, member) in switch.flood.iter().enumerate() {

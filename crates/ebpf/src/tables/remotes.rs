@@ -52,6 +52,7 @@ pub(crate) fn remote_numbers(contents: &Contents) -> impl Iterator<Item = (abi::
 /// What holds for the host.
 pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
     let tunnel = &tables.tunnel;
+    let (vteps, vteps_mask) = vteps(tables);
     abi::Settings {
         vtep: tables.vtep.into(),
         uplink_ifindex: devices.uplink_ifindex,
@@ -81,7 +82,24 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
         port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
+        vteps,
+        vteps_mask,
     }
+}
+
+/// The smallest network that has all VTEPs of the fabric, and its mask: most addresses are not in it, and need no look-up.
+fn vteps(tables: &Tables) -> (abi::Addr, abi::Addr) {
+    let bits = |addr: IpAddr| u128::from_be_bytes(abi::Addr::from(addr).bytes);
+    let own = bits(tables.vtep);
+    let remotes = tables.remotes.iter().map(|remote| bits(remote.addr) ^ own);
+    let differing = remotes.fold(0, |all, one| all | one);
+    let mask = u128::MAX
+        .checked_shl(128 - differing.leading_zeros())
+        .unwrap_or(0);
+    let addr = |bits: u128| abi::Addr {
+        bytes: bits.to_be_bytes(),
+    };
+    (addr(own & mask), addr(mask))
 }
 
 /// The one's complement sum (RFC 1071) of the template's IPv4 header, over words as they lie in memory:

@@ -10,7 +10,7 @@ use overlane_model::{
 use zerocopy::IntoBytes;
 
 use super::numbering::Numbering;
-use super::{Contents, Devices, Table, put, read};
+use super::{Contents, Devices, Table, flags, put, read};
 use crate::EbpfError;
 use crate::abi::router as abi;
 use crate::abi::{Addr, MacBytes};
@@ -40,6 +40,7 @@ pub(super) fn routers(
             gateway_entries(router, gateway, devices, &mut entry, contents)?;
             nat(router, gateway, current, &mut entry, contents);
         }
+        entry.flags |= flags([(router.reverse_path, abi::ROUTER_REVERSE_PATH)]);
         put(contents, Table::Routers, &router.id.get(), &entry);
     }
     Ok(())
@@ -103,12 +104,31 @@ fn route_entry(
         },
         Way::Via(hops) => abi::Route {
             kind: abi::ROUTE_VIA,
+            switch_id: common_side(hops),
             group: group(hops, groups, contents),
             hops: hops.len() as u32,
+        },
+        Way::Refused(there) => abi::Route {
+            kind: abi::ROUTE_REFUSED,
+            switch_id: side(*there),
+            ..abi::Route::default()
+        },
+        Way::Unknown => abi::Route {
+            kind: abi::ROUTE_NONE,
             ..abi::Route::default()
         },
     };
     put(contents, Table::Routes, &key, &entry);
+}
+
+/// Where all next hops are.
+fn common_side(hops: &[NextHop]) -> u32 {
+    let mut sides = hops.iter().map(|hop| side(hop.side));
+    let first = sides.next().unwrap_or(abi::ROUTE_SIDES);
+    match sides.all(|side| side == first) {
+        true => first,
+        false => abi::ROUTE_SIDES,
+    }
 }
 
 fn group(hops: &[NextHop], groups: &mut Numbering<Group>, contents: &mut Contents) -> u32 {
@@ -207,7 +227,14 @@ fn nat(
         .iter()
         .map(|rule| nat_rule(&rule.kind))
         .collect();
-    if rules.is_empty() || matches!(gateway.place, GatewayPlace::Remote(_)) {
+    if matches!(gateway.place, GatewayPlace::Remote(_)) {
+        return;
+    }
+    entry.flags |= flags([(
+        gateway.drop_untranslated,
+        abi::ROUTER_NAT | abi::ROUTER_NAT_ALL,
+    )]);
+    if rules.is_empty() {
         return;
     }
     let id = router.id.get();

@@ -37,12 +37,18 @@ impl PortRules<'_> {
         let Some(firewall) = &port.firewall else {
             return 0;
         };
+        let (from, to) = (firewall.asks_from_port, firewall.asks_to_port);
         flags([
             (true, abi::PORT_FIREWALL),
             (firewall.drop_from_port, abi::PORT_DROP_FROM),
             (firewall.drop_to_port, abi::PORT_DROP_TO),
             (firewall.allow_when_full, abi::PORT_ALLOW_WHEN_FULL),
             (self.generation == 1, abi::PORT_RULES_ODD),
+            (firewall.drop_non_ip, abi::PORT_DROP_NON_IP),
+            (from.protocol, abi::PORT_ASKS_PROTOCOL_FROM),
+            (to.protocol, abi::PORT_ASKS_PROTOCOL_TO),
+            (from.ports, abi::PORT_ASKS_PORTS_FROM),
+            (to.ports, abi::PORT_ASKS_PORTS_TO),
         ])
     }
 }

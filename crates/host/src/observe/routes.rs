@@ -107,6 +107,8 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
     }
     let row = |router: &RouterState| {
         let mut of = routes.get(&router.id).cloned().unwrap_or_default();
+        // What no router forwards is no way.
+        of.retain(|(_, route)| ![abi::ROUTE_NONE, abi::ROUTE_REFUSED].contains(&route.kind));
         of.sort_by_key(|(key, _)| (u32::from_be(key.family), key.addr, key.prefixlen));
         RouterRow {
             router: router.name.clone(),

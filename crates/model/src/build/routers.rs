@@ -50,6 +50,7 @@ fn router(
         mac: (draft.mac).map_or_else(|| derived_mac(draft.name.text), |mac| mac.value),
         interfaces,
         routes,
+        reverse_path: draft.reverse_path,
         gateway,
         line: draft.name.at.line,
     })
@@ -86,6 +87,7 @@ fn gateway(draft: &GatewayDraft<'_>) -> Option<GatewayHost> {
         device: draft.device.as_ref().map(|at| at.value.clone()),
         addresses: draft.addresses.iter().map(|at| at.value).collect(),
         nat: draft.nat.iter().map(nat).collect::<Option<_>>()?,
+        untranslated: draft.untranslated,
         line: draft.at.line,
     })
 }

@@ -11,6 +11,7 @@ use crate::diagnostic::{Sink, Span};
 use crate::prefixes::Prefixes;
 use crate::render::printable;
 use crate::scalar::Spanned;
+use crate::special;
 
 pub(super) fn routers(draft: &Draft<'_>, sink: &mut Sink) {
     for router in &draft.routers {
@@ -167,6 +168,11 @@ fn routes(router: &RouterDraft<'_>, sides: &[Side<'_>], taken: &mut Taken, sink:
 fn destination(route: &RouteDraft, taken: &mut Taken, sink: &mut Sink) {
     let Some(to) = route.to else { return };
     let network = to.value;
+    if let Some(block) = special::never_forwarded(network) {
+        let message = format!("no router forwards to {network}: it lies in {block}");
+        sink.error(to.at, message, "remove the route");
+        return;
+    }
     match taken.get(&network) {
         Some((place, What::Route)) => {
             let message = format!("there is already a route to {network}");

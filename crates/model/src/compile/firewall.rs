@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use overlane_wire::PortKey;
 
-use crate::fabric::{Fabric, Host, Peer, Policy, Port, PortSet, Rule};
+use crate::fabric::{Fabric, Host, NonIp, Peer, Policy, Port, PortSet, Rule};
 use crate::keys::Fnv1a;
 use crate::names::Name;
-use crate::tables::{FirewallTable, PortFirewall, PortTable, RuleTable, Service, SwitchId};
+use crate::tables::{
+    Asks, Direction, FirewallTable, PortFirewall, PortTable, RuleTable, Service, SwitchId,
+};
 
 /// Ports that rules name together, seen from the host.
 #[derive(Default)]
@@ -95,15 +97,18 @@ impl<'f> View<'f> {
         let rules: Vec<RuleTable> = (self.fabric.rules.iter())
             .filter_map(|rule| self.rule(rule))
             .collect();
-        let named: BTreeSet<(SwitchId, PortKey)> = rules
-            .iter()
-            .flat_map(|rule| rule.ports.iter().copied())
-            .collect();
+        let asked = asked(&rules);
         for port in ports.iter_mut() {
             let policies = self.policies(&port.name);
-            let drops = policies.is_some_and(|it| it.drop_from_port || it.drop_to_port);
-            let is_named = named.contains(&(port.switch, port.key));
+            let drops =
+                policies.is_some_and(|it| it.drop_from_port || it.drop_to_port || it.drop_non_ip);
+            let is_named = asked.contains_key(&(port.switch, port.key));
             port.firewall = policies.filter(|_| drops || is_named);
+            if let (Some(firewall), Some([from, to])) =
+                (&mut port.firewall, asked.get(&(port.switch, port.key)))
+            {
+                (firewall.asks_from_port, firewall.asks_to_port) = (*from, *to);
+            }
         }
         let version = version(&rules, ports);
         FirewallTable { rules, version }
@@ -112,11 +117,14 @@ impl<'f> View<'f> {
     /// The default policies of a port.
     fn policies(&self, port: &Name) -> Option<PortFirewall> {
         let switch = &self.fabric.ports.get(port)?.switch;
-        let firewall = self.fabric.switches.get(switch)?.firewall;
+        let firewall = &self.fabric.switches.get(switch)?.firewall;
         Some(PortFirewall {
             drop_from_port: firewall.from_port == Policy::Drop,
             drop_to_port: firewall.to_port == Policy::Drop,
             allow_when_full: firewall.when_full == Policy::Allow,
+            drop_non_ip: matches!(firewall.non_ip, NonIp::Drop(_)),
+            asks_from_port: Asks::default(),
+            asks_to_port: Asks::default(),
         })
     }
 
@@ -159,6 +167,25 @@ impl<'f> View<'f> {
         }
         networks.into_iter().collect()
     }
+}
+
+/// What the rules of each port that they name ask for: of what it sends, and of what it gets.
+fn asked(rules: &[RuleTable]) -> BTreeMap<(SwitchId, PortKey), [Asks; 2]> {
+    let mut asked: BTreeMap<(SwitchId, PortKey), [Asks; 2]> = BTreeMap::new();
+    for rule in rules {
+        let services = rule.services.as_deref();
+        let asks_ports = services.is_some_and(|it| it.iter().any(|it| it.range().1.is_some()));
+        for &port in &rule.ports {
+            let [from, to] = asked.entry(port).or_default();
+            let asks = match rule.direction {
+                Direction::FromPort => from,
+                Direction::ToPort => to,
+            };
+            asks.protocol |= services.is_some();
+            asks.ports |= asks_ports;
+        }
+    }
+    asked
 }
 
 /// A hash over all that decides whether a connection may begin; not over names, lines and logs. A list is

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use crate::fabric::{Fabric, GatewayHost, Host, Interface, Router};
+use crate::fabric::{Fabric, GatewayHost, Host, Interface, Policy, ReversePath, Router};
 use crate::names::Name;
 use crate::prefixes::Prefixes;
+use crate::special;
 use crate::tables::{
     FdbEntry, Gateway, GatewayPlace, Neighbour, NextHop, Place, Route, RouterInterface,
     RouterTable, Side, SwitchId, Way,
@@ -120,6 +121,7 @@ pub(super) fn table(fabric: &Fabric, host: &Host, router: &Router) -> Option<Rou
         mac: router.mac,
         interfaces: interfaces.collect::<Option<_>>()?,
         routes: routes(fabric, router)?,
+        reverse_path: router.reverse_path == ReversePath::Strict,
         gateway,
     })
 }
@@ -141,6 +143,7 @@ fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gatewa
         } else {
             Vec::new()
         },
+        drop_untranslated: here && gateway.untranslated == Policy::Drop,
     })
 }
 
@@ -184,5 +187,28 @@ fn routes(fabric: &Fabric, router: &Router) -> Option<Vec<Route>> {
         let way = Way::Via(hops.collect::<Option<_>>()?);
         routes.entry(to).or_insert(Route { to, way, line });
     }
+    refuse(&mut routes, &sides);
     Some(routes.into_values().collect())
+}
+
+/// Adds what a router does not forward (ROUTE-19), under whatever routes there are.
+fn refuse(routes: &mut BTreeMap<IpNet, Route>, sides: &[(IpNet, Side, u32)]) {
+    let mut add = |to: IpNet, way, line| {
+        routes.entry(to).or_insert(Route { to, way, line });
+    };
+    for &(address, side, line) in sides {
+        for end in special::ends(address).into_iter().flatten() {
+            add(end.into(), Way::Refused(side), line);
+        }
+    }
+    for block in &special::BLOCKS {
+        for &to in block.exceptions {
+            let covering = routes.values().filter(|route| route.to.contains(&to));
+            let longest = covering.max_by_key(|route| route.to.prefix_len());
+            let (way, line) = longest.map_or((Way::Unknown, 0), |it| (it.way.clone(), it.line));
+            routes.entry(to).or_insert(Route { to, way, line });
+        }
+        let (to, way) = (block.network, Way::Refused(Side::Leg));
+        routes.entry(to).or_insert(Route { to, way, line: 0 });
+    }
 }

@@ -5,12 +5,13 @@ use ipnet::IpNet;
 
 use crate::decode::names_of;
 use crate::diagnostic::Sink;
-use crate::fabric::{Policy, SwitchFirewall};
+use crate::fabric::{NonIp, Policy, SwitchFirewall};
 use crate::networks::{filled, is_numeric, list, network, service};
 use crate::record::{Key, NameDraft, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text};
 use crate::tables::{Action, Direction, Service};
+use crate::values::ether_type;
 use crate::yaml::{Node, Value};
 
 #[derive(Debug)]
@@ -53,10 +54,11 @@ pub(super) const RULE: [Key; 7] = [
     optional("services"),
     optional("log"),
 ];
-pub(super) const FIREWALL: [Key; 3] = [
+pub(super) const FIREWALL: [Key; 4] = [
     optional("from_port"),
     optional("to_port"),
     optional("when_full"),
+    optional("non_ip"),
 ];
 
 pub(super) fn group<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> GroupDraft<'n> {
@@ -140,15 +142,45 @@ fn service_list(node: &Node, sink: &mut Sink) -> Vec<Service> {
 /// The default policies of a switch. A mistake in one has been reported and leaves the default.
 pub(super) fn switch(node: &Node, switch: &str, sink: &mut Sink) -> SwitchFirewall {
     let what = format!("`firewall` of {switch}");
-    let [from_port, to_port, when_full] = record(node, node.at, &what, &FIREWALL, sink);
+    let [from_port, to_port, when_full, non_ip_node] =
+        record(node, node.at, &what, &FIREWALL, sink);
     let mut policy = |node: Option<&Node>, what, default| {
         let found = node.and_then(|node| choice(node, what, &Policy::ALL, sink));
         found.map_or(default, |found| found.value)
     };
     let default = SwitchFirewall::default();
+    let from_port = policy(from_port, "`from_port`", default.from_port);
+    let to_port = policy(to_port, "`to_port`", default.to_port);
+    let when_full = policy(when_full, "`when_full`", default.when_full);
+    let non_ip = non_ip_node.and_then(|node| non_ip(node, sink));
     SwitchFirewall {
-        from_port: policy(from_port, "`from_port`", default.from_port),
-        to_port: policy(to_port, "`to_port`", default.to_port),
-        when_full: policy(when_full, "`when_full`", default.when_full),
+        from_port,
+        to_port,
+        when_full,
+        non_ip: non_ip.unwrap_or(match [from_port, to_port].contains(&Policy::Drop) {
+            true => NonIp::Drop(Vec::new()),
+            false => NonIp::Allow,
+        }),
     }
+}
+
+/// `allow`, `drop`, or the EtherTypes that pass.
+fn non_ip(node: &Node, sink: &mut Sink) -> Option<NonIp> {
+    let Value::List(nodes) = &node.value else {
+        return Some(match choice(node, "`non_ip`", &Policy::ALL, sink)?.value {
+            Policy::Allow => NonIp::Allow,
+            Policy::Drop => NonIp::Drop(Vec::new()),
+        });
+    };
+    let types = nodes.iter().map(|node| ether_type(node, sink));
+    let mut types = types.collect::<Option<Vec<_>>>()?;
+    types.sort_unstable();
+    types.dedup();
+    if types.len() > NonIp::MOST {
+        let message = format!("`non_ip` has {} EtherTypes", types.len());
+        let help = format!("at most {} can pass; write `allow` for all", NonIp::MOST);
+        sink.error(node.at, message, &help);
+        return None;
+    }
+    Some(NonIp::Drop(types))
 }

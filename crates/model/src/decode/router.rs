@@ -7,11 +7,12 @@ use overlane_wire::Mac;
 
 use crate::decode::{nat, reference};
 use crate::diagnostic::{Sink, Span};
+use crate::fabric::{Policy, ReversePath};
 use crate::names::DeviceName;
 use crate::networks::{filled, interface_address, list, network};
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
-use crate::scalar::Spanned;
+use crate::scalar::{Spanned, choice};
 use crate::values::{address, device, station};
 use crate::yaml::{Node, Value};
 
@@ -21,6 +22,7 @@ pub(crate) struct RouterDraft<'n> {
     pub(crate) mac: Option<Spanned<Mac>>,
     pub(crate) interfaces: Vec<InterfaceDraft<'n>>,
     pub(crate) routes: Vec<RouteDraft>,
+    pub(crate) reverse_path: ReversePath,
     pub(crate) gateway: Option<GatewayDraft<'n>>,
 }
 
@@ -44,29 +46,33 @@ pub(crate) struct GatewayDraft<'n> {
     pub(crate) device: Option<Spanned<DeviceName>>,
     pub(crate) addresses: Vec<Spanned<IpNet>>,
     pub(crate) nat: Vec<nat::NatDraft>,
+    pub(crate) untranslated: Policy,
     pub(crate) at: Span,
 }
 
-pub(super) const ROUTER: [Key; 4] = [
+pub(super) const ROUTER: [Key; 5] = [
     optional("mac"),
     required("interfaces", "interfaces: { blue: [198.18.1.254/24] }"),
     optional("routes"),
+    optional("reverse_path"),
     optional("gateway"),
 ];
 pub(super) const ROUTE: [Key; 2] = [
     required("to", "to: 0.0.0.0/0"),
     required("via", "via: 198.18.1.9"),
 ];
-pub(super) const GATEWAY: [Key; 4] = [
+pub(super) const GATEWAY: [Key; 5] = [
     required("host", "host: h1"),
     optional("device"),
     optional("addresses"),
     optional("nat"),
+    optional("untranslated"),
 ];
 
 pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
     let what = format!("router `{}`", printable(name.text));
-    let [mac, interfaces, routes, gateway_node] = record(node, name.at, &what, &ROUTER, sink);
+    let [mac, interfaces, routes, reverse_path, gateway_node] =
+        record(node, name.at, &what, &ROUTER, sink);
     if let Some(node) =
         interfaces.filter(|node| matches!(&node.value, Value::Mapping(list) if list.is_empty()))
     {
@@ -83,6 +89,9 @@ pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -
             let nodes = list(node, "`routes`", help, sink).iter();
             nodes.map(|node| route(node, sink)).collect()
         }),
+        reverse_path: reverse_path
+            .and_then(|node| choice(node, "`reverse_path`", &ReversePath::ALL, sink))
+            .map_or_else(ReversePath::default, |found| found.value),
         gateway: gateway_node.map(|node| gateway(node, &what, sink)),
         name,
     }
@@ -129,9 +138,10 @@ fn next_hops(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
 
 fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n> {
     let what = format!("the gateway of {router}");
-    let [host, device_node, addresses, nat] = record(node, node.at, &what, &GATEWAY, sink);
+    let [host, device_node, addresses, nat, untranslated] =
+        record(node, node.at, &what, &GATEWAY, sink);
     if matches!(node.value, Value::Mapping(_)) {
-        leg(device_node, addresses, nat, &what, sink);
+        leg(device_node, addresses, [nat, untranslated], &what, sink);
     }
     GatewayDraft {
         host: host.and_then(|node| reference(node, "host", sink)),
@@ -144,6 +154,9 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
             let nodes = list(node, "`nat`", help, sink).iter();
             nodes.map(|node| nat::rule(node, sink)).collect()
         }),
+        untranslated: untranslated
+            .and_then(|node| choice(node, "`untranslated`", &Policy::ALL, sink))
+            .map_or(Policy::Allow, |found| found.value),
         at: node.at,
     }
 }
@@ -152,7 +165,7 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
 fn leg(
     device: Option<&Node>,
     addresses: Option<&Node>,
-    nat: Option<&Node>,
+    [nat, untranslated]: [Option<&Node>; 2],
     gateway: &str,
     sink: &mut Sink,
 ) {
@@ -163,7 +176,11 @@ fn leg(
             sink.error(device.at, message, help);
         }
         (None, _) => {
-            for (node, key) in [(addresses, "addresses"), (nat, "nat")] {
+            for (node, key) in [
+                (addresses, "addresses"),
+                (nat, "nat"),
+                (untranslated, "untranslated"),
+            ] {
                 let Some(node) = node else { continue };
                 let message = format!("{gateway} has `{key}`, but no `device`");
                 let help = "add the device that leads into the physical network, for example `device: eth2`";

@@ -1,10 +1,12 @@
 //! A logical router of the [`Fabric`](crate::Fabric).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey};
 
+use crate::fabric::Policy;
 use crate::names::{DeviceName, Name};
 use crate::tables::{NatKind, NatRule, RouterId};
 
@@ -21,6 +23,8 @@ pub struct Router {
     pub interfaces: Vec<Interface>,
     /// Its static routes, by network, each network once.
     pub routes: Vec<StaticRoute>,
+    /// Whether a packet's source must be where the packet came from.
+    pub reverse_path: ReversePath,
     /// Where it meets the physical network.
     pub gateway: Option<GatewayHost>,
     /// Where the file declares it.
@@ -44,6 +48,30 @@ impl Router {
 pub(crate) fn derived_mac(name: &str) -> Mac {
     let [a, b, c, d] = crate::keys::fnv1a(name.as_bytes()).to_be_bytes();
     Mac::new([0x0e, 0x6f, a, b, c, d])
+}
+
+/// What a router asks of a packet's source (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReversePath {
+    /// The route to it leads out where the packet came in.
+    #[default]
+    Strict,
+    /// Nothing but that it is not the router's own.
+    Off,
+}
+
+impl ReversePath {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Strict, Self::Off];
+}
+
+impl fmt::Display for ReversePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Strict => "strict",
+            Self::Off => "off",
+        })
+    }
 }
 
 /// A router's place on a logical switch.
@@ -82,6 +110,8 @@ pub struct GatewayHost {
     pub addresses: Vec<IpNet>,
     /// What is translated, in the order of the file.
     pub nat: Vec<NatRule>,
+    /// What becomes of packets that no rule translates.
+    pub untranslated: Policy,
     /// Where the file declares it.
     pub line: u32,
 }

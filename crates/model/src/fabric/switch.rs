@@ -70,8 +70,24 @@ impl fmt::Display for UnknownUnicast {
     }
 }
 
+/// What the ports of a switch do with frames that are neither IP nor ARP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NonIp {
+    /// They pass.
+    Allow,
+    /// They are dropped, but for those of these EtherTypes, in order, each once.
+    Drop(Vec<u16>),
+}
+
+impl NonIp {
+    /// Most EtherTypes that pass.
+    pub const MOST: usize = 8;
+    /// The first EtherType: what is below is a length (IEEE 802.3).
+    pub const FIRST: u32 = 0x0600;
+}
+
 /// What the ports of a switch do with packets that no rule matches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchFirewall {
     /// With what a port sends.
     pub from_port: Policy,
@@ -79,6 +95,8 @@ pub struct SwitchFirewall {
     pub to_port: Policy,
     /// With the first packet of a connection for which there is no place.
     pub when_full: Policy,
+    /// With frames that are neither IP nor ARP.
+    pub non_ip: NonIp,
 }
 
 impl Default for SwitchFirewall {
@@ -87,6 +105,7 @@ impl Default for SwitchFirewall {
             from_port: Policy::Allow,
             to_port: Policy::Allow,
             when_full: Policy::Drop,
+            non_ip: NonIp::Allow,
         }
     }
 }

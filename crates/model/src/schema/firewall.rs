@@ -82,7 +82,26 @@ pub(super) struct Firewall {
     /// With the first packet of a connection that finds no place in the table.
     #[schemars(default = "drop_when_full")]
     when_full: Policy,
+    /// With frames that are neither IP nor ARP; a list has the EtherTypes that pass. Default: `drop` where `from_port` or
+    /// `to_port` is `drop`.
+    #[schemars(with = "NonIp", default, skip_serializing_if = "Option::is_none")]
+    non_ip: Option<NonIp>,
 }
+
+/// What becomes of frames that are neither IP nor ARP.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(super) enum NonIp {
+    /// All of them.
+    All(Policy),
+    /// These pass, the others are dropped.
+    Passing(#[schemars(extend("maxItems" = fabric::NonIp::MOST))] Vec<EtherType>),
+}
+
+/// An EtherType, like 0x88cc; not that of IP, ARP or a VLAN tag.
+#[derive(JsonSchema, Serialize)]
+#[schemars(transparent)]
+pub(super) struct EtherType(#[schemars(range(min = fabric::NonIp::FIRST, max = u16::MAX))] u32);
 
 impl Default for Firewall {
     fn default() -> Self {
@@ -90,11 +109,12 @@ impl Default for Firewall {
             from_port: allow(),
             to_port: allow(),
             when_full: drop_when_full(),
+            non_ip: None,
         }
     }
 }
 
-fn allow() -> Policy {
+pub(super) fn allow() -> Policy {
     Policy::Allow
 }
 
@@ -105,7 +125,7 @@ fn drop_when_full() -> Policy {
 /// What becomes of packets about which no rule says anything.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Policy {
+pub(super) enum Policy {
     /// They pass.
     Allow,
     /// They are dropped.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::firewall::{Policy, allow};
 use super::text::{
     Address, Device, InterfaceAddress, MacText, Name, NetworkText, PortRange, Socket,
 };
@@ -23,6 +24,9 @@ pub(super) struct Router {
     /// Its static routes.
     #[schemars(default)]
     routes: Vec<Route>,
+    /// What it asks of a packet's source.
+    #[schemars(default = "strict")]
+    reverse_path: ReversePath,
     /// Where it meets the physical network.
     #[schemars(with = "Gateway", default, skip_serializing_if = "Option::is_none")]
     gateway: Option<Gateway>,
@@ -58,7 +62,7 @@ enum NextHops {
 #[derive(JsonSchema)]
 #[schemars(
     deny_unknown_fields,
-    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"] })
+    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"], "untranslated": ["device"] })
 )]
 struct Gateway {
     /// Name of its host.
@@ -72,6 +76,23 @@ struct Gateway {
     /// What is translated there. The first entry that fits counts.
     #[schemars(default)]
     nat: Vec<NatRule>,
+    /// What becomes of packets that no entry translates.
+    #[schemars(default = "allow")]
+    untranslated: Policy,
+}
+
+/// What a router asks of a packet's source.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ReversePath {
+    /// The route to it leads out where the packet came in.
+    Strict,
+    /// Nothing but that it is not the router's own.
+    Off,
+}
+
+fn strict() -> ReversePath {
+    ReversePath::Strict
 }
 
 /// One translation: `one_to_one`, `forward` or `source`.

@@ -150,6 +150,15 @@ impl fmt::Display for Action {
     }
 }
 
+/// What the rules of a port and direction want to know of a packet. What cannot be seen of it then is a reason to drop it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Asks {
+    /// What it carries.
+    pub protocol: bool,
+    /// Its ports, or ICMP's type.
+    pub ports: bool,
+}
+
 /// What a port with a firewall does with packets that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortFirewall {
@@ -159,4 +168,20 @@ pub struct PortFirewall {
     pub drop_to_port: bool,
     /// Without a place for a new connection its packet passes; else it is dropped.
     pub allow_when_full: bool,
+    /// Frames that are neither IP nor ARP are dropped, but for those that the switch lets pass.
+    pub drop_non_ip: bool,
+    /// What its rules ask for, of what it sends.
+    pub asks_from_port: Asks,
+    /// Of what it gets.
+    pub asks_to_port: Asks,
+}
+
+impl PortFirewall {
+    /// What its rules ask for.
+    pub fn asks(&self, direction: Direction) -> Asks {
+        match direction {
+            Direction::FromPort => self.asks_from_port,
+            Direction::ToPort => self.asks_to_port,
+        }
+    }
 }

@@ -50,8 +50,11 @@ pub struct RouterTable {
     pub mac: Mac,
     /// Its interfaces, by switch.
     pub interfaces: Vec<RouterInterface>,
-    /// Its routes, by prefix; each prefix once. Its own addresses and connected networks are among them.
+    /// Its routes, by prefix; each prefix once. Its own addresses and connected networks are among them, and the
+    /// addresses that no router forwards from or to.
     pub routes: Vec<Route>,
+    /// A packet's source must be where the packet came from.
+    pub reverse_path: bool,
     /// Where it meets the physical network.
     pub gateway: Option<Gateway>,
 }
@@ -105,6 +108,10 @@ pub enum Way {
     Connected(Side),
     /// By one of these, chosen by the flow's hash; at least one.
     Via(Vec<NextHop>),
+    /// None: a router forwards neither from nor to these addresses. Those of a connected network are on its side.
+    Refused(Side),
+    /// None, as if there were no route: an exception of a block that is refused.
+    Unknown,
 }
 
 /// The next router.
@@ -136,6 +143,8 @@ pub struct Gateway {
     pub addresses: Vec<IpNet>,
     /// What is translated, in the order of the file. Empty where the gateway is elsewhere.
     pub nat: Vec<NatRule>,
+    /// What no rule translates is dropped.
+    pub drop_untranslated: bool,
 }
 
 /// Where a gateway is, seen from this host.

@@ -1,7 +1,7 @@
 //! Rules as map entries, and how they change while packets use them.
 
 use overlane_model::{
-    Action, Direction, FirewallTable, Name, PortFirewall, RuleTable, Service, SwitchId,
+    Action, Asks, Direction, FirewallTable, Name, PortFirewall, RuleTable, Service, SwitchId,
 };
 use overlane_wire::{PortKey, Vni};
 
@@ -45,6 +45,12 @@ fn with_firewall(firewall: FirewallTable) -> Tables {
         drop_from_port: false,
         drop_to_port: true,
         allow_when_full: true,
+        drop_non_ip: true,
+        asks_from_port: Asks::default(),
+        asks_to_port: Asks {
+            protocol: true,
+            ports: true,
+        },
     });
     tables
 }
@@ -62,7 +68,9 @@ fn generations(contents: &Contents, table: Table) -> Vec<u8> {
 fn rules_become_numbers() {
     let contents = encode(&with_firewall(firewall()), &devices()).unwrap();
     let port = web1(&contents);
-    let expected = abi::PORT_FIREWALL | abi::PORT_DROP_TO | abi::PORT_ALLOW_WHEN_FULL;
+    let asked = abi::PORT_ASKS_PROTOCOL_TO | abi::PORT_ASKS_PORTS_TO;
+    let policies = abi::PORT_DROP_TO | abi::PORT_ALLOW_WHEN_FULL | abi::PORT_DROP_NON_IP;
+    let expected = abi::PORT_FIREWALL | policies | asked;
     let others = 0b11_1111 | abi::PORT_TAKES_NO_MARK;
     assert_eq!(port.flags & !others, expected);
     assert_eq!(port.rules_from, 0);

@@ -100,11 +100,14 @@ pub(super) fn tables() -> Tables {
         }],
         routes: vec![
             route("198.18.100.254/32", Way::Own),
+            route("198.18.100.255/32", Way::Refused(Side::Switch(blue()))),
+            route("192.0.0.9/32", Way::Unknown),
             route("198.18.100.0/24", Way::Connected(Side::Switch(blue()))),
             route("198.19.0.0/24", Way::Connected(Side::Leg)),
             route("0.0.0.0/0", via(&["198.18.100.9", "198.18.100.8"])),
             route("2001:2:1::/48", via(&["2001:2::9"])),
         ],
+        reverse_path: true,
         gateway: Some(Gateway {
             host: overlane_model::Name::new("h1").unwrap(),
             place: GatewayPlace::Here {
@@ -112,6 +115,7 @@ pub(super) fn tables() -> Tables {
             },
             addresses: vec!["198.19.0.2/24".parse().unwrap()],
             nat: nat_rules(),
+            drop_untranslated: true,
         }),
     }];
     tables
@@ -179,6 +183,8 @@ fn a_gateway_here_has_its_leg_and_nat() {
         router.flags,
         abi_router::ROUTER_GATEWAY_HERE
             | abi_router::ROUTER_NAT
+            | abi_router::ROUTER_NAT_ALL
+            | abi_router::ROUTER_REVERSE_PATH
             | abi_router::ROUTER_LEG_TAKES_NO_MARK
     );
     assert_eq!(
@@ -265,7 +271,9 @@ fn other_nat_rules_are_written_beside_those_in_use() {
     let expected = (
         abi_router::ROUTER_GATEWAY_HERE
             | abi_router::ROUTER_NAT
+            | abi_router::ROUTER_NAT_ALL
             | abi_router::ROUTER_NAT_ODD
+            | abi_router::ROUTER_REVERSE_PATH
             | abi_router::ROUTER_LEG_TAKES_NO_MARK,
         2,
     );
