@@ -42,10 +42,14 @@ __noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const str
 
 	if (!p || !port || !t)
 		return DROP(NOT_CONFIGURED);
-	if (!p->l4_offset) /* not IP */
-		return GO_ON;
+	if (!p->l4_offset)
+		return non_ip(p, port);
 	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
-	return result == GO_ON && !t->is_admitted ? acl(p, port) : result;
+	if (result == GO_ON && !t->is_admitted)
+		result = acl(p, port);
+	if (result == GO_ON && p->fragment == FIRST_FRAGMENT)
+		remember_first(ctx, p);
+	return result;
 }
 
 /* From a port, and segments of what came from one. */

@@ -38,29 +38,19 @@ INLINE bool read_byte(struct __sk_buff *ctx, const struct packet *p, __u32 at, _
 /* An ICMP error or redirect, a reset, a later fragment; or what may be one. */
 INLINE bool is_error_or_reset(struct __sk_buff *ctx, const struct packet *p)
 {
-	struct ipv6_fragment fragment;
-	__u8 protocol = p->flow.protocol, byte;
 	bool ipv4 = has_ipv4(p);
-	__u32 at = p->l4_offset;
+	__u8 byte;
 
-	if (p->fragment == LATER_FRAGMENT)
+	if (p->fragment == LATER_FRAGMENT || is_hidden(p))
 		return true;
-	if (!ipv4 && p->fragment) {
-		if (at + sizeof(fragment) > ETH_HLEN + p->ip_len ||
-		    bpf_skb_load_bytes(ctx, at, &fragment, sizeof(fragment)) < 0 ||
-		    fragment.offset & bpf_htons(0xfff8))
-			return true;
-		protocol = fragment.next;
-		at += sizeof(fragment);
-	}
-	if (protocol == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
-		if (!read_byte(ctx, p, at, &byte))
+	if (is_icmp(p->protocol, ipv4)) {
+		if (!read_byte(ctx, p, p->l4_offset, &byte))
 			return true;
 		return ipv4 ? (byte >= 3 && byte <= ICMP_REDIRECT) || byte == 11 || byte == 12 :
 			      byte < ICMPV6_INFORMATIONAL || byte == ICMPV6_REDIRECT;
 	}
-	return protocol == IPPROTO_TCP && (ipv4 || !p->fragment) &&
-	       read_byte(ctx, p, at + TCP_FLAGS, &byte) && byte & TCP_RST;
+	return p->protocol == IPPROTO_TCP && read_byte(ctx, p, p->l4_offset + TCP_FLAGS, &byte) &&
+	       byte & TCP_RST;
 }
 
 /* Where an ICMP error of a router comes from: its first address on the way in. */

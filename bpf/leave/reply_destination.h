@@ -28,7 +28,7 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 		return false;
 	router = bpf_map_lookup_elem(&routers, &id);
 	kind = find_next_hop(w, r, id);
-	if (!router || !kind || kind == ROUTE_OWN)
+	if (!router || (kind != ROUTE_CONNECTED && kind != ROUTE_VIA))
 		return false;
 	if (w->next.switch_id == SWITCH_ID_LEG) {
 		i = interface_on(id, d->switch_id);

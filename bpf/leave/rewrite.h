@@ -37,20 +37,11 @@ INLINE bool has_mark(const struct l4 *l4)
 }
 
 /* The packet's own transport header, of a first fragment too. */
-INLINE struct l4_place find_l4(struct __sk_buff *ctx, const struct packet *p, const struct l4 *l4,
-			       bool source)
+INLINE struct l4_place find_l4(const struct packet *p, const struct l4 *l4, bool source)
 {
 	struct l4_place place = { .at = p->fragment == LATER_FRAGMENT ? 0 : p->l4_offset };
 	__u32 offset = checksum_offset(l4->protocol, has_ipv4(p));
-	struct ipv6_fragment fragment;
 
-	if (p->fragment && !has_ipv4(p)) {
-		if (bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) < 0 ||
-		    fragment.offset & bpf_htons(0xfff8))
-			place.at = 0;
-		else
-			place.at += sizeof(fragment);
-	}
 	if (!place.at)
 		return place;
 	if (offset && place.at + offset + 2 <= ETH_HLEN + p->ip_len)
@@ -102,7 +93,7 @@ INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, str
 {
 	bool source = to->end == TRANSLATE_SOURCE;
 	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
-	struct l4_place place = find_l4(ctx, p, l4, source);
+	struct l4_place place = find_l4(p, l4, source);
 	__u32 diff = address_diff(addr, &to->addr);
 	__be16 *port = source ? &p->flow.source_port : &p->flow.dest_port, old = 0, sum = 0;
 	__u64 flags = 0;

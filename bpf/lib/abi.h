@@ -166,7 +166,7 @@ struct port_place {
 struct lswitch {
 	__u32 flood_members; /* entries 0..n of map flood */
 	__u32 flags;
-	__u32 learn_age; /* seconds a MAC behind a remote is remembered */
+	__u32 learn_age;           /* seconds a MAC behind a remote is remembered */
 	__be16 non_ip[MAX_NON_IP]; /* EtherTypes that pass where PORT_DROP_NON_IP is set; 0: none */
 };
 
@@ -335,7 +335,8 @@ enum route_kind {
 	ROUTE_OWN = 1,       /* the router's own address */
 	ROUTE_CONNECTED = 2, /* the destination itself is on switch_id; 0: on the leg's network */
 	ROUTE_VIA = 3,       /* by one of the next hops */
-	ROUTE_REFUSED = 4,   /* no router forwards from or to it; switch_id: as of a connected network */
+	ROUTE_REFUSED =
+		4, /* no router forwards from or to it; switch_id: as of a connected network */
 };
 
 struct route {
@@ -522,13 +523,13 @@ struct first_fragment {
 	__u64 seen; /* bpf_ktime_get_ns() */
 	struct addr source;
 	struct addr dest;
-	__u32 id;       /* as on the wire */
-	__u8 family;    /* 4 or 6 */
-	__u8 next;      /* the protocol that stands beside the identification */
-	__u16 l4_end;   /* where its transport header ends: bytes behind where fragments begin */
-	__u8 kind;      /* enum l4_kind */
-	__u8 protocol;  /* of the transport header */
-	__u8 has_type;  /* of ICMP: */
+	__u32 id;      /* in the order of the host */
+	__u8 family;   /* 4 or 6 */
+	__u8 next;     /* the protocol that stands beside the identification */
+	__u16 l4_end;  /* where its transport header ends: bytes behind where fragments begin */
+	__u8 kind;     /* enum l4_kind */
+	__u8 protocol; /* of the transport header */
+	__u8 has_type; /* of ICMP: */
 	__u8 icmp_type;
 	__u8 icmp_code;
 	__u8 request;

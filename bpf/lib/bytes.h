@@ -57,6 +57,12 @@ INLINE bool is_group(const __u8 *mac)
 	return mac[0] & 1;
 }
 
+INLINE bool is_broadcast(const __u8 *mac)
+{
+	return mac[0] == 0xff && mac[1] == 0xff && mac[2] == 0xff && mac[3] == 0xff &&
+	       mac[4] == 0xff && mac[5] == 0xff;
+}
+
 INLINE bool same_mac(const __u8 *a, const __u8 *b)
 {
 	__u8 difference = 0;

@@ -94,11 +94,6 @@ INLINE void ask_for_service(struct tracking *t, __u8 protocol, bool has_port, __
 	t->service.port[1] = low;
 }
 
-INLINE bool is_with_ports(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
-}
-
 /* Asks for the packet of tracking.key and tracking.l4. */
 INLINE void ask_for_packet(struct tracking *t)
 {
@@ -109,9 +104,8 @@ INLINE void ask_for_packet(struct tracking *t)
 	if (l4->has_type)
 		ask_for_service(t, l4->protocol, true, l4->type, l4->code);
 	else
-		ask_for_service(t, l4->protocol,
-				is_with_ports(l4->protocol) && (l4->source | l4->dest), port >> 8,
-				port);
+		ask_for_service(t, l4->protocol, has_ports(l4->protocol) && (l4->source | l4->dest),
+				port >> 8, port);
 }
 
 /* Asks for the first packet that the connection of tracking.key had. */
@@ -125,8 +119,7 @@ INLINE void ask_for_first(struct tracking *t, bool from_peer)
 	if (is_icmp(k->protocol, k->family == 4)) /* a request, code 0 */
 		ask_for_service(t, k->protocol, has_port, bpf_ntohs(k->peer_port), 0);
 	else
-		ask_for_service(t, k->protocol, has_port && is_with_ports(k->protocol), port >> 8,
-				port);
+		ask_for_service(t, k->protocol, has_port && has_ports(k->protocol), port >> 8, port);
 }
 
 /* The action of a rule, or of the port's default policy. */

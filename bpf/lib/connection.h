@@ -196,6 +196,8 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 		c->flags |= CONNECTION_ADOPTED;
 	else if ((t->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
 		return DROP(CONNECTION_INVALID);
+	if (tracking->l4.part) /* nobody sees how long the datagram is */
+		c->flags |= CONNECTION_ADOPTED;
 	if (t->flags & TCP_FIN)
 		c->state = CONNECTION_CLOSING;
 	if (how & BEGIN_FROM_PEER)
@@ -219,7 +221,7 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
 	c = &t->fresh;
-	if (is_loose(&t->l4))
+	if (is_loose(&t->l4) || t->l4.part == LATER_FRAGMENT)
 		return GO_ON;
 	result = first_packet(t, how);
 	if (result != GO_ON)

@@ -14,6 +14,9 @@
 
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
+#define IPV6_FRAGMENT_OFFSET 0xfff8
+#define IPV6_MORE_FRAGMENTS 0x0001
+#define IPV4_ID 4
 #define IPV4_TTL 8
 #define IPV4_CHECKSUM 10
 #define IPV6_HOP_LIMIT 7
@@ -48,7 +51,24 @@ INLINE bool has_ipv4(const struct packet *p)
 
 INLINE bool is_extension(__u8 next)
 {
-	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS;
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_FRAGMENT ||
+	       next == IPPROTO_DSTOPTS;
+}
+
+/* Its extension headers do not end where they can be read: nobody knows what it carries. */
+INLINE bool is_hidden(const struct packet *p)
+{
+	return !has_ipv4(p) && p->fragment != LATER_FRAGMENT && is_extension(p->protocol);
+}
+
+INLINE bool has_ports(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
+}
+
+INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
+{
+	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
 /* TCP or UDP right behind an IP header without options, no fragment. */

@@ -15,6 +15,7 @@ enum l4_kind {
 	L4_REPLY,
 	L4_ICMP, /* any other ICMP: belongs to no connection */
 	L4_ERROR,
+	L4_UNSEEN, /* behind too many headers, or a later fragment without its first one: belongs to no connection */
 };
 
 struct l4 {
@@ -27,7 +28,9 @@ struct l4 {
 	__be16 id;
 	__be16 source; /* ports; 0 and 0: none */
 	__be16 dest;
-	__u32 pad;
+	__u8 part; /* enum fragment */
+	__u8 pad;
+	__u16 len; /* of the header */
 	struct tcp_segment tcp;
 };
 
@@ -58,6 +61,8 @@ struct tracking {
 	__u32 is_admitted;           /* by its connection; no rule is asked */
 	struct rule_peer_key peer;   /* what acl asks for */
 	struct rule_service_key service;
+	struct fragment_place place; /* of the datagram of a fragment, */
+	struct first_fragment first; /* and what it is known by */
 	/* Walks the options. The verifier knows nothing of it here, so it takes each round for the same. */
 	volatile __u32 option_at;
 	union {
@@ -127,8 +132,11 @@ INLINE enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p, stru
 		return DROP(CONNECTION_INVALID);
 	header_len = (h->offset >> 4) * 4;
 	flags = h->flags;
-	if (header_len < sizeof(*h) || p->l4_offset + header_len > end)
+	l4->len = header_len;
+	if (header_len < sizeof(*h))
 		return DROP(CONNECTION_INVALID);
+	if (p->l4_offset + header_len > end)
+		return p->fragment ? DROP(FRAGMENT_TINY) : DROP(CONNECTION_INVALID);
 	if (!(flags & (TCP_SYN | TCP_ACK | TCP_RST)) ||
 	    (flags & TCP_SYN && flags & (TCP_FIN | TCP_RST)))
 		return DROP(CONNECTION_INVALID);
@@ -146,10 +154,10 @@ INLINE enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p, stru
 	return GO_ON;
 }
 
-/* ICMP without a connection to belong to. */
+/* Without a connection to belong to. */
 INLINE bool is_loose(const struct l4 *l4)
 {
-	return l4->kind == L4_ICMP || l4->kind == L4_ERROR;
+	return l4->kind >= L4_ICMP;
 }
 
 /* The first bytes of an ICMP message. */
@@ -184,35 +192,62 @@ INLINE void read_icmp(struct __sk_buff *ctx, const struct packet *p, struct l4 *
 	read_icmp_header(l4, h, p->eth.h_proto == ETHERTYPE_IPV4);
 }
 
-INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
+/* What a transport header has at least. */
+INLINE __u32 least_len(__u8 protocol, bool is_ipv4)
 {
-	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+	if (protocol == IPPROTO_TCP)
+		return sizeof(struct tcp_header);
+	if (protocol == IPPROTO_SCTP)
+		return 12;
+	return protocol == IPPROTO_UDP || is_icmp(protocol, is_ipv4) ? 8 : 0;
+}
+
+/* A first fragment has its whole transport header, or it hides something (RFC 1858, RFC 7112). */
+INLINE enum verdict read_first(struct __sk_buff *ctx, const struct packet *p, struct l4 *l4)
+{
+	__be16 ports[2];
+
+	l4->len = least_len(p->protocol, has_ipv4(p));
+	if (p->l4_offset + l4->len > ETH_HLEN + p->ip_len)
+		return DROP(FRAGMENT_TINY);
+	if (!has_ports(p->protocol))
+		return GO_ON;
+	if (load_bytes(ctx, p->l4_offset, ports, sizeof(ports)) < 0)
+		return DROP(FRAGMENT_TINY);
+	l4->source = ports[0];
+	l4->dest = ports[1];
+	return GO_ON;
 }
 
 /*
- * Fills tracking.l4; DROP(CONNECTION_INVALID) of a TCP header that conntrack refuses. Global, so that the verifier
- * checks it once.
+ * Fills tracking.l4; DROP(CONNECTION_INVALID) of a TCP header that conntrack refuses, DROP(FRAGMENT_TINY) of a first
+ * fragment without its header. Global, so that the verifier checks it once.
  */
 __noinline enum verdict read_l4(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct tracking *t = get_tracking();
-	struct ipv6_fragment fragment;
+	enum verdict result;
 	bool is_ipv4;
 
 	if (!p || !t)
 		return DROP(NOT_CONFIGURED);
-	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
-	t->l4 = (struct l4){ .protocol = p->flow.protocol,
+	is_ipv4 = has_ipv4(p);
+	t->l4 = (struct l4){ .protocol = p->protocol,
 			     .source = p->flow.source_port,
-			     .dest = p->flow.dest_port };
-	if (p->fragment) {
-		if (!is_ipv4 &&
-		    bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) == 0)
-			t->l4.protocol = fragment.next;
-	} else if (t->l4.protocol == IPPROTO_TCP) {
-		return read_tcp(ctx, p, t);
-	} else if (is_icmp(t->l4.protocol, is_ipv4)) {
-		read_icmp(ctx, p, &t->l4);
+			     .dest = p->flow.dest_port,
+			     .part = p->fragment };
+	if (p->fragment == LATER_FRAGMENT || is_hidden(p)) {
+		t->l4.kind = L4_UNSEEN;
+		return GO_ON;
 	}
+	if (p->fragment) {
+		result = read_first(ctx, p, &t->l4);
+		if (result != GO_ON)
+			return result;
+	}
+	if (p->protocol == IPPROTO_TCP)
+		return read_tcp(ctx, p, t);
+	if (is_icmp(p->protocol, is_ipv4))
+		read_icmp(ctx, p, &t->l4);
 	return GO_ON;
 }

@@ -14,21 +14,28 @@ INLINE struct router_interface *interface_on(__u32 router, __u32 switch_id)
 	return bpf_map_lookup_elem(&router_interfaces, &key);
 }
 
-/* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there, 0: none. */
-INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
+/* The route of a router to an address of the packet's family; NULL: none. */
+INLINE struct route *find_route(struct scratch *w, const struct packet *p, __u32 router,
+				const struct addr *addr)
 {
 	struct route_key *key = &w->route;
-	struct next_hop *hop;
-	struct route *r;
 
 	key->prefixlen = 64 + 128;
 	key->router = bpf_htonl(router);
 	key->family = bpf_htonl(has_ipv4(p) ? 4 : 6);
-	key->addr = p->flow.dest;
-	r = bpf_map_lookup_elem(&routes, key);
+	key->addr = *addr;
+	return bpf_map_lookup_elem(&routes, key);
+}
+
+/* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there. */
+INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
+{
+	struct route *r = find_route(w, p, router, &p->flow.dest);
+	struct next_hop *hop;
+
 	if (!r)
-		return 0;
-	w->next.addr = key->addr;
+		return ROUTE_NONE;
+	w->next.addr = p->flow.dest;
 	w->next.switch_id = r->switch_id;
 	if (r->kind != ROUTE_VIA)
 		return r->kind;
@@ -36,7 +43,7 @@ INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 rout
 	w->next_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
 	hop = bpf_map_lookup_elem(&next_hops, &w->next_key);
 	if (!hop)
-		return 0;
+		return ROUTE_NONE;
 	w->next = *hop;
 	return ROUTE_VIA;
 }

@@ -40,14 +40,14 @@ union flow {
 		struct addr dest;
 		__be16 source_port;
 		__be16 dest_port;
-		__u32 protocol; /* of the innermost header that parse found */
+		__u32 protocol; /* of the transport header; of an IPv6 fragment its fragment header's */
 	};
 };
 
 enum fragment {
 	NO_FRAGMENT = 0,
-	FRAGMENT = 1,       /* the first one, or an IPv6 one */
-	LATER_FRAGMENT = 2, /* of IPv4 */
+	FIRST_FRAGMENT = 1,
+	LATER_FRAGMENT = 2,
 };
 
 /*
@@ -83,13 +83,16 @@ struct packet {
 
 	/* parse */
 	struct ethhdr eth __attribute__((aligned(8)));
-	__u8 tos;          /* DSCP and ECN of the inner header */
-	__u8 fragment;     /* enum fragment */
+	__u8 tos;      /* DSCP and ECN of the inner header */
+	__u8 fragment; /* enum fragment */
+	__u8 atomic;   /* whole, behind an IPv6 fragment header */
+	__u8 protocol; /* of the transport header; of a later fragment what its header names; else see is_hidden() */
 	__u32 segment_len; /* longest frame once segmented */
 	__u32 gso_size;
-	__u32 ip_len;    /* of the IP packet; what the frame has behind it is padding */
-	__u32 l4_offset; /* in the frame; 0: no IP */
-	__u32 flow_hash; /* of what follows, once hash_flow() was asked */
+	__u32 ip_len; /* of the IP packet; what the frame has behind it is padding */
+	__u32 l4_offset; /* of the transport header in the frame, or of what a later fragment has; 0: no IP */
+	__u32 fragment_at; /* of an IPv6 fragment: its fragment header */
+	__u32 flow_hash;   /* of what follows, once hash_flow() was asked */
 	union flow flow __attribute__((aligned(8)));
 };
 

@@ -46,6 +46,11 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
 	__u8 state = c->state, flags = c->flags;
 
+	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
+		if (t->now >= c->seen + SECOND)
+			c->seen = t->now;
+		return GO_ON;
+	}
 	if (is_challenged(c, &t->l4, from_peer))
 		return GO_ON;
 	if (answers)
@@ -53,6 +58,8 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 	if (t->l4.kind == L4_TCP) {
 		if (!tcp_follow(c, &t->l4.tcp, from_peer, &state))
 			return DROP(OUT_OF_WINDOW);
+		if (t->l4.part) /* nobody sees how long the datagram is */
+			flags |= CONNECTION_ADOPTED;
 	} else if (answers) {
 		state = CONNECTION_ESTABLISHED;
 	}
@@ -78,8 +85,7 @@ INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4, __u32 at, bool 
 		read_icmp_header(l4, h, is_ipv4);
 		return l4->kind == L4_REQUEST || l4->kind == L4_REPLY;
 	}
-	if (l4->protocol == IPPROTO_TCP || l4->protocol == IPPROTO_UDP ||
-	    l4->protocol == IPPROTO_SCTP) {
+	if (has_ports(l4->protocol)) {
 		__builtin_memcpy(ports, h, sizeof(ports));
 		l4->source = ports[0];
 		l4->dest = ports[1];
@@ -109,8 +115,7 @@ INLINE bool read_quoted_ipv6(struct __sk_buff *ctx, struct tracking *t, __u32 at
 
 	if (at + sizeof(*ip) + QUOTED_L4_LEN > end ||
 	    bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 6 ||
-	    ip->nexthdr == IPPROTO_HOPOPTS || ip->nexthdr == IPPROTO_ROUTING ||
-	    ip->nexthdr == IPPROTO_FRAGMENT || ip->nexthdr == IPPROTO_DSTOPTS)
+	    is_extension(ip->nexthdr))
 		return false;
 	__builtin_memcpy(&t->other.local, &ip->saddr, sizeof(t->other.local));
 	__builtin_memcpy(&t->other.peer, &ip->daddr, sizeof(t->other.peer));

@@ -30,6 +30,21 @@ __noinline int log_packet(const struct packet *p, __u32 number, __u32 to_port, i
 	return 0;
 }
 
+/* A frame that is not IP has no connection, and no rule looks at it. */
+INLINE enum verdict non_ip(const struct packet *p, const struct port *port)
+{
+	struct lswitch *sw;
+
+	if (!(port->flags & PORT_DROP_NON_IP) || p->eth.h_proto == bpf_htons(ETH_P_ARP))
+		return GO_ON;
+	sw = bpf_map_lookup_elem(&switches, &port->switch_id);
+	for (int i = 0; sw && i < MAX_NON_IP; i++) {
+		if (sw->non_ip[i] == p->eth.h_proto && sw->non_ip[i])
+			return GO_ON;
+	}
+	return DROP(FIREWALL_DROP);
+}
+
 /* What the action makes of the packet; without, and not with, a connection. */
 INLINE enum verdict decide(const struct port *port, __u32 action, int number, __u32 how,
 			   bool is_group)

@@ -7,14 +7,16 @@
 
 #include "lib/classifier.h"
 #include "lib/firewall.h"
+#include "lib/fragments.h"
 #include "lib/tracking.h"
+#include "lib/upkeep.h"
 
 /* Whether an ICMP error is about a packet of a live connection. */
 INLINE bool is_related(struct __sk_buff *ctx, const struct packet *p, const struct tracking *t,
 		       bool from_peer)
 {
-	return t->l4.kind == L4_ERROR && read_quoted(ctx, p, from_peer) &&
-	       see_connection(&t->other, t->now);
+	return t->l4.kind == L4_ERROR && t->l4.part != LATER_FRAGMENT &&
+	       read_quoted(ctx, p, from_peer) && see_connection(&t->other, t->now);
 }
 
 /* Whether the rules of now still allow a connection that others admitted; then it is theirs. */
@@ -52,7 +54,7 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 		bool syn = (t->l4.tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 
 		/* Else the next packet of a busy TCP connection would be adopted from its other side. */
-		if (t->l4.kind == L4_TCP && !syn)
+		if ((t->l4.kind == L4_TCP && !syn) || t->l4.part == LATER_FRAGMENT)
 			t->how |= BEGIN_NOT_ADOPTED;
 		else
 			forget_connection(&t->key, c);
@@ -66,11 +68,17 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 	return GO_ON;
 }
 
-/* Neighbour discovery and multicast listeners: nothing else would pass without them. */
-INLINE bool is_exempt(const struct packet *p, const struct l4 *l4)
+/* Neighbour discovery and multicast listeners, which never come over a router: nothing else would pass without them. */
+INLINE bool is_exempt(struct __sk_buff *ctx, const struct packet *p, const struct l4 *l4)
 {
-	return l4->has_type && p->eth.h_proto == ETHERTYPE_IPV6 &&
-	       ((l4->type >= 130 && l4->type <= 137) || l4->type == 143);
+	const struct scratch *w;
+
+	if (!l4->has_type || has_ipv4(p) || !(is_nd(l4->type) || is_mld(l4->type)))
+		return false;
+	w = get_scratch();
+	if (!w || w->destination.routed)
+		return false;
+	return is_nd(l4->type) ? !l4->code && is_proper_nd(ctx, p) : is_proper_mld(ctx, p, l4->type);
 }
 
 /* Unless tracking.is_admitted, acl decides. */
@@ -81,14 +89,18 @@ INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, con
 
 	t->now = coarse_now_ns();
 	t->how = to_port ? BEGIN_FROM_PEER : 0;
+	t->key.switch_id = port->switch_id;
+	t->key.key = port->key;
 	result = read_l4(ctx, p);
-	t->is_admitted = is_exempt(p, &t->l4);
+	if (t->l4.kind == L4_UNSEEN)
+		result = see_behind(ctx, p, port->flags, to_port);
+	t->is_admitted = is_exempt(ctx, p, &t->l4);
 	if (t->is_admitted)
 		return GO_ON;
 	set_connection_key(&t->key, p, &t->l4, port->switch_id, port->key, to_port);
 	t->fresh.outside = (struct addr){};
 	t->fresh.outside_port = 0;
-	if (is_group(p->eth.h_dest))
+	if (is_group(p->eth.h_dest) && (result == GO_ON || result == DROP(CONNECTION_INVALID)))
 		return GO_ON;
 	if (result != GO_ON)
 		return result;

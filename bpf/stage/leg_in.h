@@ -29,8 +29,8 @@ INLINE bool reaches(__u32 router, const struct addr *addr, bool ipv4)
 		return false;
 	if (r->kind == ROUTE_OWN)
 		return true;
-	if (r->kind == ROUTE_CONNECTED)
-		return r->switch_id != SWITCH_ID_LEG;
+	if (r->kind != ROUTE_VIA)
+		return r->kind != ROUTE_NONE && r->switch_id != SWITCH_ID_LEG;
 	first.group = r->group;
 	hop = bpf_map_lookup_elem(&next_hops, &first);
 	return hop && hop->switch_id != SWITCH_ID_LEG;

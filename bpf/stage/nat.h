@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "lib/next_hop.h"
 #include "lib/tracking.h"
 
 #define NAT_TRIES 32 /* outside ports that are looked at for one translation */
@@ -168,7 +169,9 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 			  __u32 router, bool from_peer)
 {
 	t->now = coarse_now_ns();
-	if (read_l4(ctx, p) != GO_ON)
+	if (p->fragment || is_hidden(p)) /* without ports */
+		t->l4 = (struct l4){ .protocol = p->protocol };
+	else if (read_l4(ctx, p) != GO_ON)
 		return DROP(CONNECTION_INVALID);
 	set_connection_key(&t->key, p, &t->l4, ZONE_ROUTER | router, 0, from_peer);
 	return GO_ON;
@@ -181,6 +184,21 @@ INLINE void translate(struct destination *d, enum translated_end end, const stru
 	d->translation.end = end;
 	d->translation.addr = *addr;
 	d->translation.port = port;
+}
+
+/* No rule is for the packet. */
+INLINE enum verdict untranslated(const struct router *r)
+{
+	return r->flags & ROUTER_NAT_ALL ? DROP(NAT_NO_RULE) : GO_ON;
+}
+
+/* The same from the leg, where some are for the router itself. */
+INLINE enum verdict untranslated_in(struct scratch *w, const struct packet *p, const struct router *r,
+				    __u32 router)
+{
+	struct route *to = find_route(w, p, router, &p->flow.dest);
+
+	return to && to->kind == ROUTE_OWN ? GO_ON : untranslated(r);
 }
 
 /* Out by the leg: the source becomes the outside one. Global: it has a stack of its own. */
@@ -214,9 +232,10 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	if (!r)
 		return DROP(NOT_CONFIGURED);
 	if (is_loose(&t->l4))
-		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) : GO_ON;
+		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) :
+								untranslated(r);
 	if (!find_nat_rule(r, d->router, NAT_OUT))
-		return GO_ON;
+		return untranslated(r);
 	result = choose_outside(w, t, p);
 	if (result == GO_ON)
 		result = begin_translation(w, t, 0);
@@ -292,10 +311,10 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 		}
 	}
 	if (is_loose(&t->l4))
-		return GO_ON;
+		return untranslated_in(w, p, r, d->router);
 	c = join_from_leg(w, t);
 	if (!c && !find_nat_rule(r, d->router, NAT_IN))
-		return GO_ON;
+		return untranslated_in(w, p, r, d->router);
 	result = c ? follow_connection(t, c, true) : begin_from_leg(w, t);
 	translate(d, TRANSLATE_DESTINATION, &t->key.local, t->key.local_port);
 	return result;

@@ -16,13 +16,13 @@ INLINE void parse_l4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
 
-	if (p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP &&
-	    p->flow.protocol != IPPROTO_SCTP)
+	if (p->fragment ||
+	    !has_ports(p->protocol)) /* fragments of one datagram are one flow: without ports */
 		return;
 	load_bytes(ctx, at, &p->flow.source_port, sizeof(__u32));
 	if (!p->gso_size)
 		return;
-	if (p->flow.protocol == IPPROTO_TCP) {
+	if (p->protocol == IPPROTO_TCP) {
 		__u8 data_offset = 0;
 
 		load_bytes(ctx, at + 12, &data_offset, sizeof(data_offset));
@@ -62,45 +62,69 @@ INLINE enum verdict parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 	p->flow.words[2] = p->flow.words[6] = bpf_htonl(0xffff);
 	p->flow.words[3] = ip.saddr;
 	p->flow.words[7] = ip.daddr;
-	p->flow.protocol = ip.protocol;
+	p->flow.protocol = p->protocol = ip.protocol;
 	p->tos = ip.tos;
 	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET))
 		p->fragment = LATER_FRAGMENT;
 	else if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS))
-		p->fragment = FRAGMENT;
+		p->fragment = FIRST_FRAGMENT;
 	p->l4_offset = ETH_HLEN + header_len;
 	p->ip_len = total_len;
-	/* Fragments of one datagram are one flow: without ports. */
-	if (!p->fragment)
-		parse_l4(ctx, p);
+	parse_l4(ctx, p);
 	return GO_ON;
 }
 
-/* Where the headers behind the IPv6 header have led so far. */
+/*
+ * Walks the headers behind an IPv6 header: packet.protocol is the next one, at packet.l4_offset. There the verifier
+ * knows nothing of them, so it takes each round for the same.
+ */
 struct extension_walk {
 	struct __sk_buff *ctx;
-	__u32 at;
-	__u8 next;
+	struct packet *p;
 };
+
+/* A fragment header, which is 8 bytes long. */
+INLINE long skip_fragment_header(struct __sk_buff *ctx, struct packet *p)
+{
+	struct ipv6_fragment header;
+
+	/* Not load_bytes: Linux 6.18 has a bug with what a callback copies from a packet. */
+	if (p->fragment ||
+	    bpf_skb_load_bytes(ctx, p->offset + p->l4_offset, &header, sizeof(header)) < 0)
+		return 1;
+	if (header.offset & bpf_htons(IPV6_FRAGMENT_OFFSET))
+		p->fragment = LATER_FRAGMENT;
+	else if (header.offset & bpf_htons(IPV6_MORE_FRAGMENTS))
+		p->fragment = FIRST_FRAGMENT;
+	else
+		p->atomic = true;
+	p->fragment_at = p->l4_offset;
+	p->protocol = header.next;
+	p->l4_offset += sizeof(header);
+	return p->fragment == LATER_FRAGMENT || !is_extension(p->protocol);
+}
 
 static long skip_extension(__u32 number __attribute__((unused)), struct extension_walk *w)
 {
+	struct packet *p = w->p;
 	__u8 extension[2];
 
-	if (load_bytes(w->ctx, w->at, extension, sizeof(extension)) < 0)
+	if (p->protocol == IPPROTO_FRAGMENT)
+		return skip_fragment_header(w->ctx, p);
+	if (load_bytes(w->ctx, p->offset + p->l4_offset, extension, sizeof(extension)) < 0)
 		return 1;
-	w->next = extension[0];
-	w->at += (extension[1] + 1) * 8;
-	return !is_extension(w->next);
+	p->protocol = extension[0];
+	p->l4_offset += (extension[1] + 1) * 8;
+	return !is_extension(p->protocol);
 }
 
 INLINE enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 {
-	struct extension_walk walk = { .ctx = ctx, .at = p->offset + ETH_HLEN };
+	struct extension_walk walk = { .ctx = ctx, .p = p };
 	struct ipv6hdr ip;
 	__u32 payload_len;
 
-	if (load_bytes(ctx, walk.at, &ip, sizeof(ip)) < 0)
+	if (load_bytes(ctx, p->offset + ETH_HLEN, &ip, sizeof(ip)) < 0)
 		return DROP(INNER_IP_HEADER);
 	payload_len = bpf_ntohs(ip.payload_len);
 	if (ip.version != 6 || payload_len > p->len - ETH_HLEN - sizeof(ip))
@@ -111,13 +135,11 @@ INLINE enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 	p->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
 	__builtin_memcpy(&p->flow.source, &ip.saddr, sizeof(ip.saddr));
 	__builtin_memcpy(&p->flow.dest, &ip.daddr, sizeof(ip.daddr));
-	walk.next = ip.nexthdr;
-	walk.at += sizeof(ip);
-	if (is_extension(walk.next))
+	p->protocol = ip.nexthdr;
+	p->l4_offset = ETH_HLEN + sizeof(ip);
+	if (is_extension(ip.nexthdr))
 		bpf_loop(MAX_EXTENSION_HEADERS, skip_extension, &walk, 0);
-	p->flow.protocol = walk.next;
-	p->l4_offset = walk.at - p->offset;
-	p->fragment = walk.next == IPPROTO_FRAGMENT ? FRAGMENT : NO_FRAGMENT;
+	p->flow.protocol = p->fragment ? IPPROTO_FRAGMENT : p->protocol;
 	p->ip_len = sizeof(ip) + payload_len;
 	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS) /* BIG TCP */
 		p->ip_len = p->len - ETH_HLEN;
@@ -204,7 +226,7 @@ INLINE enum verdict parse(struct __sk_buff *ctx, struct packet *p, const struct 
 	if (is_reserved_group(p->eth.h_dest))
 		return DROP(RESERVED_GROUP);
 
-	p->tos = p->fragment = p->l4_offset = 0;
+	p->tos = p->fragment = p->atomic = p->l4_offset = 0;
 	p->flow.source_port = p->flow.dest_port = 0;
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
 		result = parse_ipv4(ctx, p);

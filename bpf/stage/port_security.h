@@ -5,16 +5,14 @@
  */
 #pragma once
 
-#include "lib/neighbour.h"
+#include "lib/upkeep.h"
+#include "lib/vtep.h"
 
 #define DHCP_SERVER_PORT bpf_htons(67)
 #define DHCP_CLIENT_PORT bpf_htons(68)
 #define DHCPV6_CLIENT_PORT bpf_htons(546)
 #define DHCPV6_SERVER_PORT bpf_htons(547)
 
-#define ND_ROUTER_SOLICITATION 133
-#define ND_ROUTER_ADVERTISEMENT 134
-#define ND_REDIRECT 137
 #define ND_SOURCE_MAC 1
 #define ND_MAX_OPTIONS 16
 
@@ -45,7 +43,17 @@ INLINE bool may_claim(const struct port *port, enum ownership whose)
 	return port->flags & PORT_CHECK_ADDRESSES ? whose == OWNED_BY_PORT : whose != OWNED_BY_OTHER;
 }
 
-INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
+/* Whoever asks from nowhere probes for an address that somebody here has (RFC 5227). */
+INLINE bool is_arp_probe(const struct packet *p, const struct port *port, const struct arp_ipv4 *arp)
+{
+	struct addr target = mapped_v4(arp->target_ip);
+
+	return arp->operation == bpf_htons(ARP_REQUEST) &&
+	       (!(port->flags & PORT_CHECK_ADDRESSES) || owner(p, &target) != OWNED_BY_NOBODY);
+}
+
+INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,
+			      const struct port *port)
 {
 	struct arp_ipv4 arp;
 	struct addr sender;
@@ -56,9 +64,11 @@ INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct packet *p, con
 	    !same_mac(arp.sender_mac, p->eth.h_source))
 		return DROP(SPOOFED_ARP);
 	sender = mapped_v4(arp.sender_ip);
-	if (arp.sender_ip && !may_claim(port, owner(p, &sender)))
-		return DROP(SPOOFED_ARP);
-	return GO_ON;
+	if (is_vtep(s, &sender))
+		return DROP(VTEP_ADDRESS);
+	if (arp.sender_ip ? may_claim(port, owner(p, &sender)) : is_arp_probe(p, port, &arp))
+		return GO_ON;
+	return DROP(SPOOFED_ARP);
 }
 
 /* A header behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H). */
@@ -85,7 +95,7 @@ INLINE struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct l4_ports found = {};
 
-	if (p->flow.protocol != IPPROTO_UDP || p->fragment == LATER_FRAGMENT)
+	if (p->protocol != IPPROTO_UDP || p->fragment == LATER_FRAGMENT)
 		return found;
 	if (!p->fragment)
 		found = (struct l4_ports){ p->flow.source_port, p->flow.dest_port };
@@ -94,25 +104,49 @@ INLINE struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
 	return found;
 }
 
+/* A DHCP client that has no address yet, before it knows its server (RFC 2131). */
+INLINE bool is_dhcp_broadcast(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct l4_ports udp = udp_ports(ctx, p);
+
+	return udp.source == DHCP_CLIENT_PORT && udp.dest == DHCP_SERVER_PORT && !p->fragment &&
+	       v4_of(&p->flow.dest) == 0xffffffff && is_broadcast(p->eth.h_dest);
+}
+
 INLINE enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
 {
-	struct l4_ports udp;
-
 	if (owner(p, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
-	udp = udp_ports(ctx, p);
-	return !v4_of(&p->flow.source) && udp.source == DHCP_CLIENT_PORT &&
-			       udp.dest == DHCP_SERVER_PORT ?
+	return !v4_of(&p->flow.source) && (is_dhcp_broadcast(ctx, p) || is_igmp_report(ctx, p)) ?
 		       GO_ON :
 		       DROP(SPOOFED_IP);
 }
 
-INLINE enum verdict check_ipv6_source(const struct packet *p)
+/* A neighbour solicitation for duplicate address detection (RFC 4862): to the solicited-node address of its target. */
+INLINE bool is_dad(struct __sk_buff *ctx, const struct packet *p)
 {
+	const __u32 *to = (const __u32 *)&p->flow.dest;
+	struct addr target;
+
+	return is_proper_nd(ctx, p) &&
+	       bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) == 0 &&
+	       to[0] == bpf_htonl(0xff020000) && !to[1] && to[2] == bpf_htonl(1) &&
+	       to[3] == (bpf_htonl(0xff000000) | (*(__u32 *)&target.bytes[12] & bpf_htonl(0xffffff)));
+}
+
+INLINE enum verdict check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+{
+	bool is_proper;
+	__u8 type;
+
 	if (owner_v6(p, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
-	return p->flow.protocol == IPPROTO_ICMPV6 && is_zero(&p->flow.source) ? GO_ON :
-										DROP(SPOOFED_IP);
+	if (!is_zero(&p->flow.source) || p->protocol != IPPROTO_ICMPV6 ||
+	    bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
+		return DROP(SPOOFED_IP);
+	is_proper = is_mld(type) ? is_proper_mld(ctx, p, type) :
+				   type == ND_SOLICITATION && is_dad(ctx, p);
+	return is_proper ? GO_ON : DROP(SPOOFED_IP);
 }
 
 INLINE enum verdict check_dhcp(const struct port *port, struct l4_ports udp, bool is_ipv4)
@@ -123,31 +157,14 @@ INLINE enum verdict check_dhcp(const struct port *port, struct l4_ports udp, boo
 	return server && !(port->flags & PORT_DHCP_SERVER) ? DROP(DHCP_SERVER) : GO_ON;
 }
 
-INLINE bool is_nd(__u8 type)
+/* Neighbour discovery has no fragment header (RFC 6980), and a first fragment hides no type. */
+INLINE enum verdict check_fragmented_icmp(struct __sk_buff *ctx, const struct packet *p)
 {
-	return type >= ND_ROUTER_SOLICITATION && type <= ND_REDIRECT;
-}
+	__u8 type;
 
-/* Reads the header behind a fragment header, if this is the first fragment: DHCPv6 and ND. */
-INLINE enum verdict check_fragment(struct __sk_buff *ctx, const struct packet *p,
-				   const struct port *port)
-{
-	struct ipv6_fragment fragment;
-	__u32 at = p->l4_offset + sizeof(fragment);
-	struct l4_ports udp = {};
-	__u8 type = 0;
-
-	if (bpf_skb_load_bytes(ctx, p->l4_offset, &fragment, sizeof(fragment)) < 0 ||
-	    fragment.offset & bpf_htons(0xfff8))
-		return GO_ON;
-	if (is_extension(fragment.next) || fragment.next == IPPROTO_FRAGMENT)
-		return DROP(HIDDEN_HEADER);
-	if (fragment.next == IPPROTO_UDP && bpf_skb_load_bytes(ctx, at, &udp, sizeof(udp)) == 0)
-		return check_dhcp(port, udp, false);
-	if (fragment.next == IPPROTO_ICMPV6 && bpf_skb_load_bytes(ctx, at, &type, 1) == 0 &&
-	    is_nd(type))
-		return DROP(HIDDEN_HEADER);
-	return GO_ON;
+	if (bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
+		return p->fragment ? DROP(HIDDEN_HEADER) : GO_ON;
+	return is_nd(type) ? DROP(HIDDEN_HEADER) : GO_ON;
 }
 
 /* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
@@ -183,14 +200,16 @@ INLINE enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet 
 		if (at + sizeof(option) > end ||
 		    bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0 || !option.len)
 			return DROP(SPOOFED_ND);
-		if (option.type == own && !same_mac(option.mac, p->eth.h_source))
+		if (option.type == own &&
+		    (is_zero(&p->flow.source) || !same_mac(option.mac, p->eth.h_source)))
 			return DROP(SPOOFED_ND);
 		at += option.len * 8;
 	}
 	return at == end ? GO_ON : DROP(SPOOFED_ND);
 }
 
-INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
+INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,
+			     const struct port *port)
 {
 	struct addr target;
 	__u32 fixed, end;
@@ -208,6 +227,8 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct packet *p, cons
 	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {
 		if (bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) < 0)
 			return DROP(SPOOFED_ND);
+		if (type == ND_ADVERTISEMENT && is_vtep(s, &target))
+			return DROP(VTEP_ADDRESS);
 		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
@@ -218,24 +239,31 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct packet *p, cons
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
 }
 
-INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct packet *p,
-				       const struct port *port)
+INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct settings *s,
+				       const struct packet *p, const struct port *port)
 {
-	if (is_extension(p->flow.protocol) || p->l4_offset > p->len)
+	enum verdict result = GO_ON;
+
+	if (p->fragment == LATER_FRAGMENT)
+		return GO_ON;
+	if (is_hidden(p) || p->l4_offset > p->len)
 		return DROP(HIDDEN_HEADER);
-	if (p->flow.protocol == IPPROTO_FRAGMENT)
-		return check_fragment(ctx, p, port);
-	return p->flow.protocol == IPPROTO_ICMPV6 ? check_nd(ctx, p, port) : GO_ON;
+	if (p->protocol != IPPROTO_ICMPV6)
+		return GO_ON;
+	if (p->fragment || p->atomic)
+		result = check_fragmented_icmp(ctx, p);
+	return result == GO_ON && !p->fragment ? check_nd(ctx, s, p, port) : result;
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */
 __noinline enum verdict port_security(struct __sk_buff *ctx, const struct packet *p,
 				      const struct port *port)
 {
+	const struct settings *s = get_settings();
 	enum verdict result = GO_ON;
 	bool is_ipv4, is_ipv6;
 
-	if (!p || !port)
+	if (!p || !port || !s)
 		return DROP(NOT_CONFIGURED);
 	if (!(port->flags & PORT_CHECK_MAC))
 		return GO_ON;
@@ -244,17 +272,19 @@ __noinline enum verdict port_security(struct __sk_buff *ctx, const struct packet
 	if (!(port->flags & PORT_LEARNING) && !same_mac(p->eth.h_source, port->mac.bytes))
 		return DROP(SPOOFED_MAC);
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP))
-		return check_arp(ctx, p, port);
+		return check_arp(ctx, s, p, port);
 	if (port->flags & PORT_CHECK_ADDRESSES && is_ipv4)
 		result = check_ipv4_source(ctx, p);
 	else if (port->flags & PORT_CHECK_ADDRESSES && is_ipv6)
-		result = check_ipv6_source(p);
+		result = check_ipv6_source(ctx, p);
 	if (result != GO_ON)
 		return result;
 	if (!is_ipv4 && !is_ipv6)
 		return check_snap(ctx, p);
+	if (is_about_vtep(s, p))
+		return DROP(VTEP_ADDRESS);
 	result = check_dhcp(port, udp_ports(ctx, p), is_ipv4);
 	if (result != GO_ON)
 		return result;
-	return is_ipv6 ? check_ipv6_headers(ctx, p, port) : GO_ON;
+	return is_ipv6 ? check_ipv6_headers(ctx, s, p, port) : GO_ON;
 }

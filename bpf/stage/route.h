@@ -8,22 +8,11 @@
 
 #include "lib/next_hop.h"
 #include "lib/tell.h"
+#include "lib/upkeep.h"
 #include "lib/vlan.h"
+#include "lib/vtep.h"
 
 #define MOST_ROUTERS 4 /* that one packet passes on one host */
-
-/* Addresses that never leave their link, or mean nobody. */
-INLINE bool is_routable(const struct packet *p)
-{
-	const __u32 *to = (const __u32 *)&p->flow.dest;
-	const __u8 *bytes = (const __u8 *)to;
-
-	if (has_ipv4(p))
-		return to[3] && bytes[12] != 127 && bytes[12] < 224;
-	if (bytes[0] == 0xff || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80))
-		return false;
-	return to[0] | to[1] | to[2] | (to[3] & ~bpf_htonl(1));
-}
 
 /* The link-local address made from the router's MAC, which its IPv6 interfaces have. */
 INLINE bool is_own_link_local_of(const struct packet *p, const struct destination *d,
@@ -37,6 +26,60 @@ INLINE bool is_own_link_local_of(const struct packet *p, const struct destinatio
 	return i && !is_zero(&i->v6);
 }
 
+/* Whether one of a route's next hops is on a side: a switch, or the leg. */
+struct side_search {
+	struct next_hop_key key;
+	__u32 side;
+	bool found;
+};
+
+static long is_hop_on_side(__u32 number, struct side_search *search)
+{
+	struct next_hop *hop;
+
+	search->key.number = number;
+	hop = bpf_map_lookup_elem(&next_hops, &search->key);
+	search->found = hop && hop->switch_id == search->side;
+	return search->found;
+}
+
+INLINE bool leads_to(const struct route *r, __u32 side)
+{
+	struct side_search search = { .key = { .group = r->group }, .side = side };
+
+	if (r->kind != ROUTE_VIA || r->switch_id != ROUTE_SIDES)
+		return r->switch_id == side;
+	bpf_loop(r->hops, is_hop_on_side, &search, 0);
+	return search.found;
+}
+
+INLINE bool is_link_local(const struct packet *p, const struct addr *addr)
+{
+	return has_ipv4(p) ? addr->bytes[12] == 169 && addr->bytes[13] == 254 :
+			     is_link_local_v6(addr);
+}
+
+/* Whether a packet may come from its source: strict reverse path (RFC 3704 section 2.2). */
+INLINE enum verdict check_source(struct scratch *w, const struct packet *p,
+				 const struct destination *d, const struct router *r, bool to_own)
+{
+	const struct settings *s = get_settings();
+	const struct addr *from = &p->flow.source;
+	struct route *back;
+
+	if (!s || is_about_vtep(s, p))
+		return DROP(VTEP_ADDRESS);
+	back = find_route(w, p, d->router, from);
+	if (back && back->kind == ROUTE_REFUSED)
+		return to_own && is_link_local(p, from) ? GO_ON : DROP(NOT_ROUTABLE);
+	if (back && back->kind == ROUTE_OWN)
+		return DROP(REVERSE_PATH);
+	if (!(r->flags & ROUTER_REVERSE_PATH))
+		return GO_ON;
+	return back && back->kind != ROUTE_NONE && leads_to(back, d->router_in) ? GO_ON :
+										  DROP(REVERSE_PATH);
+}
+
 #define ECHO_REQUEST 8
 #define ECHO_REQUEST_V6 128
 
@@ -45,7 +88,7 @@ INLINE bool is_echo_request(struct __sk_buff *ctx, const struct packet *p)
 	bool ipv4 = has_ipv4(p);
 	__u8 type;
 
-	return !p->fragment && p->flow.protocol == (ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) &&
+	return !p->fragment && is_icmp(p->protocol, ipv4) &&
 	       p->l4_offset + ICMP_LEN <= ETH_HLEN + p->ip_len &&
 	       bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) == 0 &&
 	       type == (ipv4 ? ECHO_REQUEST : ECHO_REQUEST_V6) && !is_group(p->eth.h_dest) &&
@@ -121,6 +164,7 @@ INLINE enum verdict into_leg(struct scratch *w, const struct packet *p, struct d
 __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
 {
 	struct scratch *w = get_scratch();
+	enum verdict result;
 	struct router *r;
 	__u32 kind;
 
@@ -133,16 +177,18 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 		return DROP(NOT_ROUTABLE);
 	if (read_ip(ctx, w, p) < 0)
 		return DROP(INNER_IP_HEADER);
-	kind = ROUTE_OWN;
-	if (!is_routable(p)) {
+	kind = find_next_hop(w, p, d->router);
+	if (kind == ROUTE_REFUSED) {
 		if (has_ipv4(p) || !is_own_link_local_of(p, d, r))
 			return DROP(NOT_ROUTABLE);
-	} else {
-		kind = find_next_hop(w, p, d->router);
+		kind = ROUTE_OWN;
 	}
 	if (has_ipv4(p) && w->ip[0] == 0x45 && csum_ipv4_header(w->ip) != 0xffff)
 		return DROP(INNER_IP_HEADER);
-	if (!kind)
+	result = check_source(w, p, d, r, kind == ROUTE_OWN);
+	if (result != GO_ON)
+		return result;
+	if (kind == ROUTE_NONE)
 		return refuse(d, TELL_NO_ROUTE, DROP(NO_ROUTE));
 	if (kind == ROUTE_OWN)
 		return to_own_address(ctx, p, d);

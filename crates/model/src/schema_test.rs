@@ -386,8 +386,8 @@ fn defaults_are_those_of_the_schema() {
     let rule = &fabric.rules()[0];
     assert_eq!((rule.priority, rule.log), (1000, false));
     assert_eq!((&rule.peers, &rule.services), (&None, &None));
-    let firewall = fabric.switches()["s"].firewall;
-    assert_eq!(firewall, SwitchFirewall::default());
+    let firewall = &fabric.switches()["s"].firewall;
+    assert_eq!(*firewall, SwitchFirewall::default());
     document["ports"]["p"]["learning"] = json!({ "limit": 9 });
     let learning = accepted(&document).unwrap().ports()["p"].learning;
     assert_eq!(

@@ -87,7 +87,8 @@ fn side(side: Side) -> String {
 fn routes(router: &RouterTable) -> Vec<String> {
     let routes = router.routes.iter();
     routes
-        .map(|route| match &route.way {
+        .filter_map(|route| match &route.way {
+            Way::Refused(_) | Way::Unknown => None,
             Way::Own => format!("{} own", route.to),
             Way::Connected(at) => format!("{} {}", route.to, side(*at)),
             Way::Via(hops) => {
