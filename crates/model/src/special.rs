@@ -63,6 +63,12 @@ const EXCEPTIONS_V6: [IpNet; 9] = [
     v6([0x2001, 0x30, 0, 0, 0, 0, 0, 0], 28),
 ];
 
+/// Whether a network is a part of a block that is as any other address: it has the route around the block.
+pub fn is_exception(network: IpNet) -> bool {
+    let mut blocks = BLOCKS.iter();
+    blocks.any(|block| block.exceptions.contains(&network))
+}
+
 /// The block that a network lies in, of those that no route may name.
 pub(crate) fn never_forwarded(network: IpNet) -> Option<IpNet> {
     let mut blocks = BLOCKS.iter().filter(|block| !block.may_be_named);

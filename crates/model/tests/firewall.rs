@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use overlane_model::{
-    Action, Direction, Fabric, FirewallTable, PortFirewall, RuleTable, Service, Tables,
+    Action, Asks, Direction, Fabric, FirewallTable, PortFirewall, RuleTable, Service, Tables,
 };
 use proptest::prelude::*;
 
@@ -159,11 +159,19 @@ fn a_port_has_a_firewall_where_something_speaks_of_it() {
         drop_from_port: false,
         drop_to_port: false,
         allow_when_full: false,
+        drop_non_ip: false,
+        asks_from_port: Asks::default(),
+        asks_to_port: Asks {
+            protocol: true,
+            ports: true,
+        },
     });
     let closed = Some(PortFirewall {
-        drop_from_port: false,
         drop_to_port: true,
         allow_when_full: true,
+        drop_non_ip: true,
+        asks_to_port: Asks::default(),
+        ..allow.unwrap()
     });
     let tables = fabric(FABRIC).compile("h1").unwrap();
     let expected = [("db", closed), ("web1", allow), ("web3", allow)];
@@ -182,7 +190,7 @@ fn a_port_has_a_firewall_where_something_speaks_of_it() {
     let opened = Some(PortFirewall {
         drop_from_port: true,
         drop_to_port: false,
-        allow_when_full: true,
+        ..closed.unwrap()
     });
     assert_eq!(firewalls(&tables)[0], ("db", opened));
 }
@@ -346,5 +354,41 @@ proptest! {
         }
         let expected: Vec<u8> = rules.iter().map(|&(_, bits)| bits).collect();
         prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn frames_that_are_not_ip_follow_the_default_policies_unless_the_file_says_more() {
+    let of = |non_ip: &str| {
+        let text = FABRIC.replace("when_full: allow", &format!("when_full: allow{non_ip}"));
+        let tables = fabric(&text).compile("h1").unwrap();
+        let db = tables.ports.iter().find(|port| port.name.as_str() == "db");
+        let b = tables.switches.iter().find(|it| it.name.as_str() == "b");
+        let drops = db.unwrap().firewall.unwrap().drop_non_ip;
+        (drops, b.unwrap().non_ip.clone())
+    };
+    assert_eq!(of(""), (true, vec![]));
+    assert_eq!(of(", non_ip: drop"), (true, vec![]));
+    assert_eq!(of(", non_ip: allow"), (false, vec![]));
+    let list = ", non_ip: [0x88f7, 35020, 0x88cc]";
+    assert_eq!(of(list), (true, vec![0x88cc, 0x88f7]));
+    let refused = |non_ip: &str| {
+        let text = FABRIC.replace("when_full: allow", &format!("non_ip: {non_ip}"));
+        Fabric::parse("test.yaml", &text).unwrap_err().to_string()
+    };
+    for (list, message) in [
+        ("[0x0800]", "0x0800 is IP"),
+        ("[0x0806]", "0x0806 is ARP"),
+        ("[0x8100]", "0x8100 is a VLAN tag"),
+        ("[0x05ff]", "out of range"),
+        ("[lldp]", "must be a whole number"),
+        (
+            "[1536, 1537, 1538, 1539, 1540, 1541, 1542, 1543, 1544]",
+            "9 EtherTypes",
+        ),
+        ("refuse", "must be `allow` or `drop`"),
+    ] {
+        let said = refused(list);
+        assert!(said.contains(message), "{list}: {said}");
     }
 }

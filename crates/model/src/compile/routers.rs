@@ -191,24 +191,23 @@ fn routes(fabric: &Fabric, router: &Router) -> Option<Vec<Route>> {
     Some(routes.into_values().collect())
 }
 
-/// Adds what a router does not forward (ROUTE-19), under whatever routes there are.
+/// Adds what a router does not forward (ROUTE-19), under whatever routes there are. No line of the file says it.
 fn refuse(routes: &mut BTreeMap<IpNet, Route>, sides: &[(IpNet, Side, u32)]) {
-    let mut add = |to: IpNet, way, line| {
-        routes.entry(to).or_insert(Route { to, way, line });
+    let add = |routes: &mut BTreeMap<IpNet, Route>, to: IpNet, way| {
+        routes.entry(to).or_insert(Route { to, way, line: 0 });
     };
-    for &(address, side, line) in sides {
+    for &(address, side, _) in sides {
         for end in special::ends(address).into_iter().flatten() {
-            add(end.into(), Way::Refused(side), line);
+            add(routes, end.into(), Way::Refused(side));
         }
     }
     for block in &special::BLOCKS {
-        for &to in block.exceptions {
-            let covering = routes.values().filter(|route| route.to.contains(&to));
+        for &part in block.exceptions {
+            let covering = routes.values().filter(|route| route.to.contains(&part));
             let longest = covering.max_by_key(|route| route.to.prefix_len());
-            let (way, line) = longest.map_or((Way::Unknown, 0), |it| (it.way.clone(), it.line));
-            routes.entry(to).or_insert(Route { to, way, line });
+            let way = longest.map_or(Way::Unknown, |route| route.way.clone());
+            add(routes, part, way);
         }
-        let (to, way) = (block.network, Way::Refused(Side::Leg));
-        routes.entry(to).or_insert(Route { to, way, line: 0 });
+        add(routes, block.network, Way::Refused(Side::Leg));
     }
 }

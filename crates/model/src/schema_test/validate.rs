@@ -63,6 +63,9 @@ pub(super) fn validate(
             "minItems" => value
                 .as_array()
                 .is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
+            "maxItems" => value
+                .as_array()
+                .is_none_or(|list| list.len() as u64 <= rule.as_u64().unwrap()),
             "uniqueItems" => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 (1..items.len()).all(|index| !items[..index].contains(&items[index]))

@@ -95,7 +95,7 @@ pub struct Route {
     pub to: IpNet,
     /// The way.
     pub way: Way,
-    /// Its line in the fabric file.
+    /// Its line in the fabric file; 0: the file does not say it.
     pub line: u32,
 }
 
