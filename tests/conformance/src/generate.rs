@@ -189,7 +189,7 @@ fn mutate(random: &mut Random, packet: &mut Packet) {
 impl World<'_> {
     /// Nothing in it routes or has a firewall.
     fn is_simple(&self) -> bool {
-        let drops = |switch: &SwitchSpec| switch.drops != (false, false);
+        let drops = |it: &SwitchSpec| it.drops != (false, false) || it.non_ip.is_some();
         self.spec.routers.is_empty()
             && self.spec.rules.is_empty()
             && !self.spec.switches.iter().any(drops)

@@ -206,6 +206,19 @@ const CHANGES: [Change; 9] = [
             6 => spec.port_shared = false,
             7 => spec.whole_udp = true,
             8 => spec.options = (None, vec![None; spec.hosts]),
+            9 => spec
+                .switches
+                .iter_mut()
+                .for_each(|switch| switch.non_ip = None),
+            10 => spec
+                .routers
+                .iter_mut()
+                .for_each(|router| router.is_loose = false),
+            11 => spec
+                .routers
+                .iter_mut()
+                .filter_map(|router| router.gateway.as_mut())
+                .for_each(|gateway| gateway.drops_untranslated = false),
             _ => return None,
         }
         Some(spec)

@@ -2,6 +2,7 @@
 //! complains. The reference executor carries them in the meantime, so that what is heard is what left it: routed,
 //! translated, encapsulated, answered.
 
+mod fragments;
 mod heard;
 mod open;
 mod reply;
@@ -73,8 +74,9 @@ impl<'a> Conversations<'a> {
         match (random.below(100), heard, arrival) {
             (0..56, Some(heard), _) => self.reply(random, heard),
             (56..67, Some(heard), _) => self.complain(random, heard),
-            (67..74, _, Some(arrival)) => again(random, arrival),
-            (74..88, ..) => self.imitate(random).unwrap_or_else(|| self.open(random)),
+            (67..73, _, Some(arrival)) => again(random, arrival),
+            (73..80, _, Some(_)) => self.go_on(random).unwrap_or_else(|| self.open(random)),
+            (80..90, ..) => self.imitate(random).unwrap_or_else(|| self.open(random)),
             _ => self.open(random),
         }
     }
@@ -138,13 +140,21 @@ impl<'a> Conversations<'a> {
         let mut switches = spec.switches.iter();
         let switch =
             switches.position(|switch| !switch.is_vlan && switch.number & 0xff_ffff == vni)?;
-        let options = match bytes.get(udp_at + 8) {
-            Some(first) if spec.is_geneve => usize::from(first & 0x3f) * 4,
-            _ => 0,
-        };
-        let inner_at = udp_at + 8 + 8 + options;
-        let inner = bytes.get(inner_at..)?;
+        let inner = bytes.get(self.inner_at(bytes)?..)?;
         Heard::read(self.elsewhere(switch, inner), inner)
+    }
+
+    /// Where the frame begins in a tunnel packet of ours.
+    fn inner_at(&self, bytes: &[u8]) -> Option<usize> {
+        let spec = self.world.spec;
+        let tunnel_at = 14 + if spec.is_v6 { 40 } else { 20 } + 8;
+        let first = bytes.get(tunnel_at)?;
+        let options = if spec.is_geneve {
+            usize::from(first & 0x3f) * 4
+        } else {
+            0
+        };
+        Some(tunnel_at + 8 + options)
     }
 
     fn on_vlan(&self, packet: &Packet) -> Option<Heard> {

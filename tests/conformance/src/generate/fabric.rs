@@ -59,6 +59,8 @@ pub struct SwitchSpec {
     pub drops: (bool, bool),
     /// Lets packets pass that no connection has a place for.
     pub allows_when_full: bool,
+    /// What becomes of frames that are not IP, where the file says.
+    pub non_ip: Option<&'static str>,
 }
 
 /// A logical port.
@@ -235,6 +237,9 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         is_transparent: !is_vlan && random.percent(30),
         drops: (random.percent(10), random.percent(15)),
         allows_when_full: random.percent(20),
+        non_ip: random.some(20, |random| {
+            random.of(["allow", "drop", "[0x88cc]", "[0x8035, 0x88f7]"])
+        }),
     }
 }
 
@@ -300,10 +305,12 @@ impl SwitchSpec {
             out += ", vlan: transparent";
         }
         let (from, to) = self.drops;
-        if from || to || self.allows_when_full {
+        if from || to || self.allows_when_full || self.non_ip.is_some() {
             let word = |drops| if drops { "drop" } else { "allow" };
             let (from, to, full) = (word(from), word(to), word(!self.allows_when_full));
-            let policies = format!("from_port: {from}, to_port: {to}, when_full: {full}");
+            let non_ip = |non_ip| format!(", non_ip: {non_ip}");
+            let non_ip = self.non_ip.map_or_else(String::new, non_ip);
+            let policies = format!("from_port: {from}, to_port: {to}, when_full: {full}{non_ip}");
             let _ = write!(out, ", firewall: {{ {policies} }}");
         }
         out

@@ -83,6 +83,9 @@ pub(super) fn frame(
     let mut kind = random.some(1, |random| {
         random.of([0, 46, 0x8100, 0x0800, 0x0806, 0x86dd])
     });
+    if matches!(layers.first(), Some(Layer::Payload(_))) && random.percent(70) {
+        kind = Some(random.of([0x88cc, 0x88f7, 0x8035, 0x88b5]));
+    }
     if matches!(layers.first(), Some(Layer::Raw(_))) {
         let length = Some(random.of([0, 8, 0x05dc, 0x05ff, 0x0600]));
         match tags.last_mut() {
@@ -105,7 +108,8 @@ impl Talk<'_> {
     /// What the frame carries, and the group address it goes to by its nature.
     fn body(&self, random: &mut Random) -> (Option<Mac>, Vec<Layer>) {
         match random.below(100) {
-            0..30 => (None, self.ipv4(random)),
+            0..27 => self.ipv4(random),
+            27..30 => (Some(Mac::new([1, 0, 0x5e, 0, 0, 22])), self.igmp(random)),
             30..45 => (Some(Mac::BROADCAST), vec![self.arp(random)]),
             45..95 => ipv6::packet(random, self),
             95..97 => (None, vec![snap(random)]),
@@ -122,11 +126,40 @@ impl Talk<'_> {
                 .map_or([198, 18, 100, 77], PortSpec::v4)
                 .into(),
             84..90 => [0, 0, 0, 0].into(),
+            90..92 => self.vtep_v4(random),
             _ => [198, 18, 100, random.below(9) as u8].into(),
         }
     }
 
-    fn ipv4(&self, random: &mut Random) -> Vec<Layer> {
+    fn vtep_v4(&self, random: &mut Random) -> Ipv4Addr {
+        let hosts = self.world.spec.hosts;
+        [198, 18, 0, 1 + random.below(hosts + 1) as u8].into()
+    }
+
+    /// Who joins or leaves a group, or nearly so.
+    fn igmp(&self, random: &mut Random) -> Vec<Layer> {
+        let ip = Ip4 {
+            src: Some(if random.percent(70) {
+                [0, 0, 0, 0].into()
+            } else {
+                self.source_v4(random)
+            }),
+            dst: Some(
+                random
+                    .of([[224, 0, 0, 22], [239, 1, 2, 3], [198, 18, 100, 9]])
+                    .into(),
+            ),
+            ttl: Some(random.of([1, 1, 1, 2, 64])),
+            protocol: Some(2),
+            mf: random.some(8, |_| true),
+            ..Ip4::default()
+        };
+        let kind = random.of([0x11, 0x12, 0x16, 0x17, 0x22]);
+        let hex = Some(Hex(vec![kind, 0, 0, 0, 239, 1, 2, 3]));
+        vec![Layer::Ip4(ip), Layer::Raw(Raw { hex })]
+    }
+
+    fn ipv4(&self, random: &mut Random) -> (Option<Mac>, Vec<Layer>) {
         let dhcp = random.percent(18);
         let mut ip = Ip4 {
             src: Some(self.source_v4(random)),
@@ -138,7 +171,14 @@ impl Talk<'_> {
             df: Some(random.percent(50)),
             ..Ip4::default()
         };
-        if random.percent(6) {
+        let is_broadcast = dhcp && random.percent(50);
+        if is_broadcast {
+            ip.dst = Some([255; 4].into());
+        }
+        if random.percent(4) {
+            ip.dst = Some(self.vtep_v4(random));
+        }
+        if random.percent(8) {
             ip.mf = Some(random.percent(50));
             ip.offset = Some(random.of([0, 1, 5]));
         }
@@ -168,7 +208,8 @@ impl Talk<'_> {
             ip.protocol = Some(random.of([0, 1, 2, 6, 17, 47, 58, 132]));
         }
         let ip_len = 20 + ip.options.as_ref().map_or(0, |options| options.0.len());
-        vec![Layer::Ip4(ip), transport, self.payload(random, ip_len)]
+        let layers = vec![Layer::Ip4(ip), transport, self.payload(random, ip_len)];
+        (is_broadcast.then_some(Mac::BROADCAST), layers)
     }
 
     /// Short mostly; now and then as long as the underlay takes.

@@ -13,6 +13,9 @@ use crate::values::{Hex, MacText};
 
 /// The layers from IPv6 on, and the group address the frame goes to by its nature.
 pub(super) fn packet(random: &mut Random, talk: &Talk<'_>) -> (Option<Mac>, Vec<Layer>) {
+    if random.percent(5) {
+        return listener(random, talk);
+    }
     let nd = random.percent(50);
     let source = source(random, talk, nd);
     let destination = talk.destination.map_or([0xff; 16], PortSpec::v6);
@@ -51,8 +54,65 @@ pub(super) fn packet(random: &mut Random, talk: &Talk<'_>) -> (Option<Mac>, Vec<
     if nd && random.percent(85) {
         layers.pop(); // what follows the options of a message is an option
     }
+    if let Some(target) = solicited(&layers).filter(|_| group)
+        && let Some(Layer::Ip6(ip)) = layers.first_mut()
+    {
+        let [.., b, c, d] = target.octets();
+        let low = [0x0001, 0xff00 | u16::from(b), u16::from_be_bytes([c, d])];
+        ip.dst = Some(Ipv6Addr::new(0xff02, 0, 0, 0, 0, low[0], low[1], low[2]));
+        return (Some(Mac::new([0x33, 0x33, 0xff, b, c, d])), layers);
+    }
     let multicast = Mac::new([0x33, 0x33, a, b, c, d]);
     ((nd && group).then_some(multicast), layers)
+}
+
+/// What a neighbour solicitation asks for.
+fn solicited(layers: &[Layer]) -> Option<Ipv6Addr> {
+    let mut targets = layers.iter().filter_map(|layer| match layer {
+        Layer::Ns(ns) => ns.target,
+        _ => None,
+    });
+    targets.next()
+}
+
+/// A multicast listener, or nearly one.
+fn listener(random: &mut Random, talk: &Talk<'_>) -> (Option<Mac>, Vec<Layer>) {
+    let ip = Ip6 {
+        src: Some(match random.below(10) {
+            0..5 => link_local(talk.source_mac),
+            5..8 => Ipv6Addr::UNSPECIFIED,
+            _ => talk.source.map_or([0x20; 16], PortSpec::v6).into(),
+        }),
+        dst: Some(if random.percent(90) {
+            Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16)
+        } else {
+            talk.destination.map_or([0xff; 16], PortSpec::v6).into()
+        }),
+        hop_limit: Some(random.of([1, 1, 1, 1, 2, 255])),
+        ..Ip6::default()
+    };
+    let alert = random.of([
+        [5, 2, 0, 0, 1, 0],
+        [5, 2, 0, 0, 1, 0],
+        [1, 0, 5, 2, 0, 0],
+        [0, 0, 5, 2, 0, 0],
+        [5, 2, 0, 1, 1, 0],
+        [1, 4, 0, 0, 0, 0],
+    ]);
+    let options = Layer::Ext6(Ext6 {
+        kind: Some(random.of([Ext6Kind::Hop, Ext6Kind::Hop, Ext6Kind::Hop, Ext6Kind::Dest])),
+        data: Some(Hex(alert.to_vec())),
+        ..Ext6::default()
+    });
+    let message = Layer::Icmp6(Icmp {
+        kind: Some(random.of([130, 131, 132, 143, 143, 128])),
+        ..Icmp::default()
+    });
+    let mut layers = vec![Layer::Ip6(ip), message];
+    if random.percent(90) {
+        layers.insert(1, options);
+    }
+    (Some(Mac::new([0x33, 0x33, 0, 0, 0, 0x16])), layers)
 }
 
 fn source(random: &mut Random, talk: &Talk<'_>, nd: bool) -> Ipv6Addr {

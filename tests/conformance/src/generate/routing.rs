@@ -17,6 +17,8 @@ pub struct RouterSpec {
     pub interfaces: Vec<(usize, bool, bool)>,
     /// Static routes: to a network, by these next hops.
     pub routes: Vec<(&'static str, Vec<IpAddr>)>,
+    /// It forwards from anywhere but its own addresses.
+    pub is_loose: bool,
     /// Where it meets the physical network.
     pub gateway: Option<GatewaySpec>,
 }
@@ -30,17 +32,26 @@ pub struct GatewaySpec {
     pub has_leg: bool,
     /// What it translates, as the file writes it.
     pub nat: Vec<String>,
+    /// Drops what it does not translate.
+    pub drops_untranslated: bool,
 }
 
 /// Networks that nobody is connected to.
-const FAR_V4: [&str; 5] = [
+const FAR_V4: [&str; 7] = [
     "198.19.128.0/24",
     "198.19.128.128/25",
     "198.19.129.0/24",
     "0.0.0.0/0",
     "198.18.100.0/26",
+    "169.254.169.254/32",
+    "192.0.0.0/16",
 ];
-const FAR_V6: [&str; 3] = ["2001:2:9::/48", "2001:2:9:0:8000::/65", "::/0"];
+const FAR_V6: [&str; 4] = [
+    "2001:2:9::/48",
+    "2001:2:9:0:8000::/65",
+    "::/0",
+    "2001:db8:1::/48",
+];
 
 pub(super) fn routers(random: &mut Random, spec: &FabricSpec) -> Vec<RouterSpec> {
     let count = random.of([0, 1, 1, 1, 1, 2]);
@@ -52,6 +63,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         name,
         interfaces: Vec::new(),
         routes: Vec::new(),
+        is_loose: random.percent(25),
         gateway: None,
     };
     for switch in 0..spec.switches.len() {
@@ -71,6 +83,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         },
         has_leg: random.percent(90),
         nat: Vec::new(),
+        drops_untranslated: random.percent(20),
     });
     for (pool, is_v6) in [(&FAR_V4[..], false), (&FAR_V6[..], true)] {
         for to in pool {
@@ -255,12 +268,18 @@ impl RouterSpec {
             let via: Vec<_> = via.iter().map(|hop| format!("\"{hop}\"")).collect();
             let _ = writeln!(out, "      - {{ to: \"{to}\", via: [{}] }}", via.join(", "));
         }
+        if self.is_loose {
+            out += "    reverse_path: \"off\"\n";
+        }
         if let Some(gateway) = &self.gateway {
             let _ = writeln!(out, "    gateway:\n      host: h{}", gateway.host + 1);
             if gateway.has_leg {
                 let (v4, v6) = (self.leg_address(2, false), self.leg_address(2, true));
                 let _ = writeln!(out, "      device: {}", self.leg());
                 let _ = writeln!(out, "      addresses: [{v4}/24, \"{v6}/64\"]");
+                if gateway.drops_untranslated {
+                    out += "      untranslated: drop\n";
+                }
             }
             if !gateway.nat.is_empty() {
                 out += "      nat:\n";

@@ -47,7 +47,7 @@ impl Conversations<'_> {
                 ..Payload::default()
             }));
         }
-        if random.percent(7) {
+        if random.percent(12) {
             fragment(random, &mut body);
         }
         self.enter(random, place, mac, to_mac, body)
@@ -111,7 +111,8 @@ impl Conversations<'_> {
             return (OUTSIDER, None, far(random, is_v6));
         };
         let source = match is_v6 {
-            _ if random.percent(4) => self.somebody(random, is_v6),
+            _ if random.percent(6) => self.somebody(random, is_v6),
+            _ if random.percent(2) => strange(random, is_v6),
             true => port.v6().into(),
             false => port.v4().into(),
         };
@@ -133,9 +134,18 @@ impl Conversations<'_> {
             (54..63, Some(router), _) => {
                 router.leg_address(random.of([2, 2, 3, 8, 9, 10, 10, 77]), is_v6)
             }
-            (63..67, _, _) => strange(random, is_v6),
+            (63..68, _, _) => strange(random, is_v6),
+            (68..70, _, _) => self.vtep(random, is_v6),
             _ => far(random, is_v6),
         }
+    }
+
+    /// A VTEP's address, where the underlay is of this family.
+    fn vtep(&self, random: &mut Random, is_v6: bool) -> IpAddr {
+        let spec = self.world.spec;
+        let addr = spec.vtep(random.below(spec.hosts + 1)).parse();
+        let addr = addr.ok().filter(|addr: &IpAddr| addr.is_ipv6() == is_v6);
+        addr.unwrap_or_else(|| strange(random, is_v6))
     }
 
     /// The neighbour, or a router.
@@ -229,6 +239,13 @@ fn strange(random: &mut Random, is_v6: bool) -> IpAddr {
             "fe80::ff:fe00:1",
             "::ffff:198.18.100.1",
             "2001:2:1::77",
+            "2001:db8::1",
+            "2001:db8:1::1",
+            "2001:2::9",
+            "2001:3::9",
+            "2001:1::4",
+            "3fff::1",
+            "::198.18.100.1",
         ])
     } else {
         random.of([
@@ -239,6 +256,14 @@ fn strange(random: &mut Random, is_v6: bool) -> IpAddr {
             "240.0.0.1",
             "198.18.100.77",
             "198.18.100.255",
+            "198.18.100.0",
+            "198.19.0.255",
+            "169.254.169.254",
+            "169.254.0.9",
+            "192.0.0.9",
+            "192.0.0.8",
+            "192.0.2.1",
+            "0.1.2.3",
         ])
     };
     text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))

@@ -41,7 +41,7 @@ impl Conversations<'_> {
             }
         };
         body.extend(more);
-        if random.percent(4) {
+        if random.percent(10) {
             open::fragment(random, &mut body);
         }
         self.send_back(random, heard, body)
