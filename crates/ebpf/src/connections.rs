@@ -1,5 +1,5 @@
 //! Connections that the firewall and nat follow: the maps `connections` and `translations`, the ring of their
-//! places, and the limits of what is sent or written. Written by the programs, also where a connection comes from
+//! places, the first fragments of datagrams, and the limits of what is sent or written. Written by the programs, also where a connection comes from
 //! another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come to the host.
 
 use std::collections::BTreeSet;
@@ -8,13 +8,14 @@ use std::path::Path;
 use overlane_model::RouterId;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::firewall::{self as abi, Connection, ConnectionKey, LimitState};
+use crate::abi::firewall::{self as abi, Connection, ConnectionKey, FragmentPlace, LimitState};
 use crate::links::HeldProgram;
 use crate::maps::MapSet;
 use crate::{DataPath, EbpfError, Loaded, Program, sys};
 
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const TRANSLATIONS: &str = "translations";
+const FRAGMENTS: &str = "fragments";
 const RING_HAND: &str = "ring_hand";
 const LIMITS: &str = "limits";
 
@@ -53,6 +54,7 @@ pub fn entries(maps: &MapSet) -> Result<Vec<ConnectionEntry>, EbpfError> {
 pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
     maps.clear(CONNECTIONS)?;
     maps.clear(TRANSLATIONS)?;
+    maps.clear(FRAGMENTS)?;
     let limits = (0..abi::LIMIT_COUNT as u32).map(|limit| (LIMITS, limit, size_of::<LimitState>()));
     for (name, entry, len) in limits.chain([(RING_HAND, 0, size_of::<u32>())]) {
         maps.map(name)?
@@ -62,14 +64,32 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
     Ok(())
 }
 
-/// Forgets the connections of ports, by switch and key: a port that comes to a host begins without.
+/// Forgets the connections of ports, by switch and key, and the fragments that passed them: a port that comes to a host
+/// begins without.
 pub fn forget_of(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfError> {
-    let mut entries = entries(maps)?;
-    entries.retain(|entry| ports.contains(&(entry.key.switch_id, entry.key.key)));
-    let map = maps.map(CONNECTIONS)?;
-    for entry in entries {
-        map.delete(entry.key.as_bytes())
-            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", CONNECTIONS))?;
+    forget_where(maps, CONNECTIONS, |key: ConnectionKey| {
+        ports.contains(&(key.switch_id, key.key))
+    })?;
+    forget_where(maps, FRAGMENTS, |place: FragmentPlace| {
+        ports.contains(&(place.switch_id, place.key))
+    })
+}
+
+fn forget_where<K: FromBytes>(
+    maps: &MapSet,
+    name: &'static str,
+    is_one: impl Fn(K) -> bool,
+) -> Result<(), EbpfError> {
+    let mut keys = Vec::new();
+    maps.walk(name, |key, _| {
+        if K::read_from_bytes(key).is_ok_and(&is_one) {
+            keys.push(key.to_vec());
+        }
+    })?;
+    let map = maps.map(name)?;
+    for key in keys {
+        map.delete(&key)
+            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
     }
     Ok(())
 }
