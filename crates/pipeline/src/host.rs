@@ -174,6 +174,15 @@ impl Host {
         self.tables.remotes.get(*self.remotes.get(&addr)?)
     }
 
+    /// The first of these that is a VTEP's, of this host or another; as `::ffff:a.b.c.d` too.
+    pub(crate) fn vtep_among(&self, addresses: &[IpAddr]) -> Option<IpAddr> {
+        let is_vtep = |addr: &&IpAddr| {
+            let addr = addr.to_canonical();
+            addr == self.tables.vtep || self.remote(addr).is_some()
+        };
+        addresses.iter().find(is_vtep).copied()
+    }
+
     pub(crate) fn router(&self, id: RouterId) -> Option<&RouterTable> {
         self.tables.routers.get(*self.routers.get(&id)?)
     }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::{DeviceName, NatKind, RouterTable, Side, Verdict};
+use overlane_model::{DeviceName, NatKind, RouterTable, Side, Verdict, Way};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac, ethernet, ipv6};
 
@@ -11,7 +11,7 @@ use crate::arp_nd::{self, Owner, Question};
 use crate::bytes::{array, be16, byte};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
-use crate::next_hop;
+use crate::next_hop::longest;
 use crate::parse::Frame;
 
 const STAGE: &str = "leg_in";
@@ -108,8 +108,14 @@ fn is_for_router(router: &RouterTable, bytes: &[u8]) -> bool {
     if is_discovery(bytes) {
         return false;
     }
-    next_hop::find(router, destination, 0)
-        .is_some_and(|(_, next)| next.is_none_or(|next| matches!(next.side, Side::Switch(_))))
+    let side = match longest(router, destination).map(|route| &route.way) {
+        Some(Way::Own) => return true,
+        // As a network's last address it is there, and goes no further.
+        Some(Way::Connected(side) | Way::Refused(side)) => Some(*side),
+        Some(Way::Via(hops)) => hops.first().map(|hop| hop.side),
+        Some(Way::Unknown) | None => None,
+    };
+    matches!(side, Some(Side::Switch(_)))
 }
 
 fn destination(bytes: &[u8]) -> Option<IpAddr> {

@@ -11,11 +11,12 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use overlane_model::{NatRule, RouterTable};
+use overlane_model::{NatRule, RouterTable, Verdict, Way};
 
 use crate::conntrack::{self, Beginning, ConnectionKey, Followed, Judgement, Sender, Zone};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::next_hop::longest;
 use crate::parse::{Frame, Ip, L4};
 
 mod rewrite;
@@ -31,10 +32,12 @@ type Place = (IpAddr, u16);
 /// Puts a place at one end of a packet.
 type Write = fn(&mut [u8], &Ip, &L4, End, Place);
 
-/// A packet at a gateway that translates.
+/// A packet at a gateway that translates, or drops what it does not.
 struct Passing<'a> {
     router: &'a RouterTable,
     rules: &'a [NatRule],
+    /// What no rule translates.
+    drops_rest: bool,
     ip: Ip,
     l4: L4,
     sender: Sender,
@@ -69,8 +72,9 @@ pub(crate) fn out(
     if let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? {
         passing.begin(cx, &key, outside)?;
         passing.rewrite(cx, frame, &key, outside, rewrite::packet);
+        return Stage::Continue(());
     }
-    Stage::Continue(())
+    passing.as_it_is(cx)
 }
 
 /// From the leg: the destination becomes the inside one.
@@ -90,7 +94,7 @@ pub(crate) fn from_leg(
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
     let Some(outside) = outside else {
-        return Stage::Continue(());
+        return passing.as_it_is(cx);
     };
     if let Some(key) = cx.state.translations.get(&outside).copied()
         && let Followed::Passes { .. } = passing.follow(cx, &key)?
@@ -99,7 +103,7 @@ pub(crate) fn from_leg(
         return Stage::Continue(());
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
-        return Stage::Continue(());
+        return passing.as_it_is(cx);
     };
     let key = outside.outside(inside);
     if conntrack::live(cx, &key).is_some() {
@@ -121,15 +125,19 @@ fn passing<'a>(
     frame: &Frame<'_>,
     sender: Sender,
 ) -> Stage<Option<Passing<'a>>> {
-    let rules = router.gateway.as_ref().map(|gateway| &gateway.nat[..]);
-    let (Some(rules @ [_, ..]), Some(ip)) = (rules, frame.ip) else {
+    let (Some(gateway), Some(ip)) = (&router.gateway, frame.ip) else {
         return Stage::Continue(None);
     };
+    let rules = &gateway.nat[..];
+    if rules.is_empty() && !gateway.drop_untranslated {
+        return Stage::Continue(None);
+    }
     let l4 = L4::read(frame, &ip);
     conntrack::check(cx, &l4)?;
     Stage::Continue(Some(Passing {
         router,
         rules,
+        drops_rest: gateway.drop_untranslated,
         ip,
         l4,
         sender,
@@ -158,6 +166,24 @@ impl Passing<'_> {
             Sender::Peer => *cx.state.translations.get(&key)?,
         };
         conntrack::live(cx, &inside).map(|_| key)
+    }
+
+    /// Nothing translates it.
+    fn as_it_is(&self, cx: &mut Context<'_>) -> Stage {
+        let route = longest(self.router, self.ip.destination);
+        let is_own = route.is_some_and(|route| route.way == Way::Own);
+        let is_for_router = self.sender == Sender::Peer && is_own;
+        if !self.drops_rest || is_for_router {
+            return Stage::Continue(());
+        }
+        cx.end(STAGE, Verdict::NatNoRule, || {
+            let name = &self.router.name;
+            let text = "and drops what none does";
+            Found::by_router(
+                format!("router {name} has no rule that translates it, {text}"),
+                name,
+            )
+        })
     }
 
     fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {

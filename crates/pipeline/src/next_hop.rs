@@ -11,9 +11,7 @@ pub(crate) fn find(
     destination: IpAddr,
     flow_hash: u32,
 ) -> Option<(&Route, Option<NextHop>)> {
-    let routes = router.routes.iter();
-    let matching = routes.filter(|route| route.to.contains(&destination));
-    let route = matching.max_by_key(|route| route.to.prefix_len())?;
+    let route = longest(router, destination)?;
     let next = match &route.way {
         Way::Own => None,
         Way::Connected(side) => Some(NextHop {
@@ -28,6 +26,13 @@ pub(crate) fn find(
         Way::Refused(_) | Way::Unknown => return None,
     };
     Some((route, next))
+}
+
+/// The route with the longest prefix, whatever its way.
+pub(crate) fn longest(router: &RouterTable, addr: IpAddr) -> Option<&Route> {
+    let routes = router.routes.iter();
+    let matching = routes.filter(|route| route.to.contains(&addr));
+    matching.max_by_key(|route| route.to.prefix_len())
 }
 
 pub(crate) fn interface_on(router: &RouterTable, switch: SwitchId) -> Option<&RouterInterface> {

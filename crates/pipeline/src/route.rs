@@ -16,6 +16,7 @@ use crate::reply::Answer;
 
 mod header;
 mod own;
+mod source;
 
 pub(crate) use header::{lessen_ttl, readdress};
 
@@ -36,6 +37,7 @@ pub(crate) fn route<'a>(
         return refuse(cx, router, Verdict::TtlExceeded, Answer::TTL_EXCEEDED, why);
     }
     let ip = header::routable(cx, at, &departure.frame)?;
+    source::check(cx, at, &ip)?;
     if at.has_link_local(ip.destination) {
         return own::own(cx, at, &departure.frame, &ip);
     }

@@ -26,7 +26,7 @@ impl Passing<'_> {
         };
         match self.rules.iter().find(hides) {
             Some(_) => self.unsupported(cx, "an ICMP message about no connection"),
-            None => Stage::Continue(()),
+            None => self.as_it_is(cx),
         }
     }
 

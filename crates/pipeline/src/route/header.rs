@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::Verdict;
+use overlane_model::{Verdict, Way};
 use overlane_wire::checksum::update;
 use overlane_wire::{Mac, ethernet};
 
@@ -11,6 +11,7 @@ use crate::bytes::{be16, byte, put, put16};
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
+use crate::next_hop::longest;
 use crate::parse::{Frame, Ip};
 
 const IP_AT: usize = ethernet::LEN;
@@ -24,9 +25,12 @@ pub(super) fn routable(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>)
         });
     };
     let destination = ip.destination;
-    if !is_routable(destination) && !at.has_link_local(destination) {
+    let way = longest(at.router, destination).map(|route| &route.way);
+    let is_refused = matches!(way, Some(Way::Refused(_)));
+    if is_refused && !at.has_link_local(destination) {
         return cx.end(STAGE, Verdict::NotRoutable, || {
-            Found::by_router(format!("{destination} is no address beyond a link"), name)
+            let text = format!("router {name}: nothing to {destination} is forwarded");
+            Found::by_router(text, name)
         });
     }
     let is_plain = byte(&frame.bytes, IP_AT) == Some(0x45);
@@ -37,17 +41,6 @@ pub(super) fn routable(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>)
         });
     }
     Stage::Continue(ip)
-}
-
-fn is_routable(destination: IpAddr) -> bool {
-    let is_special = destination.is_multicast()
-        || destination.is_loopback()
-        || destination.is_unspecified()
-        || match destination {
-            IpAddr::V4(v4) => v4.octets().first().is_some_and(|first| *first >= 240),
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
-        };
-    !is_special
 }
 
 /// TTL or hop limit.

@@ -155,7 +155,11 @@ fn an_answer_through_the_underlay() {
 #[test]
 fn routers_in_a_circle() {
     let packet = to("198.18.9.1", UDP, &udp(1, 2, b""));
-    let outcome = host("h1").from("v1", packet.clone());
+    // The way back does not go by r2.
+    let stopped = host("h1").from("v1", packet.clone());
+    assert_eq!(stopped.verdict, Verdict::ReversePath);
+    let fabric = FABRIC.replace("    interfaces:", "    reverse_path: off\n    interfaces:");
+    let outcome = host_of("h1", &fabric).from("v1", packet.clone());
     assert_eq!(outcome.verdict, Verdict::TtlExceeded);
     assert_eq!(sent(&outcome).bytes[42..], with_ttl(packet, 60)[14..]);
     let routed = outcome.steps.iter().filter(|step| step.stage == "route");

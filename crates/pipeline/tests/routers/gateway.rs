@@ -69,7 +69,12 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn new() -> Self {
-        let fabric = Fabric::parse("test.yaml", FABRIC).unwrap_or_else(|errors| panic!("{errors}"));
+        Self::of(FABRIC)
+    }
+
+    /// With another fabric.
+    pub(crate) fn of(fabric: &str) -> Self {
+        let fabric = Fabric::parse("test.yaml", fabric).unwrap_or_else(|errors| panic!("{errors}"));
         let host = Host::new(fabric.compile("h1").unwrap(), 1500);
         Self {
             host: host.with_leg(&"phys0".parse().unwrap(), mac(LEG), 1500),

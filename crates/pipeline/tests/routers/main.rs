@@ -13,3 +13,4 @@ mod neighbours;
 mod net;
 mod noise;
 mod route;
+mod source;

@@ -168,6 +168,41 @@ fn icmp_errors_go_by_what_they_quote() {
     same(found, error(SIX_PEER, SIX_INSIDE, &segment(SIX_INSIDE)));
 }
 
+#[test]
+fn what_no_rule_translates_may_be_dropped() {
+    let open = FABRIC.replace("key: 1, ", "key: 1, security: off, ");
+    let drop = open.replace("      nat:", "      untranslated: drop\n      nat:");
+    let six = "2001:2:0:1::2";
+    for (fabric, passes) in [(&open, true), (&drop, false)] {
+        let mut gateway = Gateway::of(fabric);
+        // A translation, and an error about it.
+        let query = ip("198.18.1.1", PEER, UDP, udp(5000, 53, b"query?"));
+        gateway.out(query.clone()).unwrap();
+        let outside = ip(NAT, PEER, UDP, udp(5000, 53, b"query?"));
+        let back = gateway.back(&error("198.19.3.3", NAT, &outside));
+        same(back, error("198.19.3.3", "198.18.1.1", &query));
+        // Out: what no rule is for, an ICMP message too.
+        let verdict = |found: Result<Vec<u8>, Verdict>| found.err();
+        let refused = (!passes).then_some(Verdict::NatNoRule);
+        let packet = ip(six, SIX_PEER, UDP, udp(1, 2, b""));
+        assert_eq!(verdict(gateway.out(packet)), refused);
+        let stray = error(six, SIX_PEER, &ip(SIX_PEER, six, UDP, udp(1, 2, b"")));
+        assert_eq!(verdict(gateway.out(stray)), refused);
+        // In: to a guest, but not to the router itself.
+        let packet = ip(PEER, "198.18.1.1", UDP, udp(1, 2, b""));
+        assert_eq!(verdict(gateway.back(&packet)), refused);
+        let stray = error(PEER, "198.18.1.1", &query);
+        assert_eq!(verdict(gateway.back(&stray)), refused);
+        let own = gateway.on_leg(&ip(PEER, NAT, UDP, udp(9, 9, b"")));
+        assert_eq!(own.verdict, Verdict::RouterAddress);
+    }
+    // Where there is no rule at all, too.
+    let all = drop.split("      nat:").next().unwrap();
+    let mut gateway = Gateway::of(all);
+    let packet = ip("198.18.1.1", PEER, UDP, udp(1, 2, b""));
+    assert_eq!(gateway.out(packet), Err(Verdict::NatNoRule));
+}
+
 /// The sender outside is told about its packet as it sent it.
 #[test]
 fn an_answer_quotes_what_came() {

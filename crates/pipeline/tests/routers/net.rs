@@ -64,7 +64,12 @@ pub(crate) struct One {
 }
 
 pub(crate) fn host(name: &str) -> One {
-    let fabric = Fabric::parse("test.yaml", FABRIC).unwrap_or_else(|errors| panic!("{errors}"));
+    host_of(name, FABRIC)
+}
+
+/// Of another fabric.
+pub(crate) fn host_of(name: &str, fabric: &str) -> One {
+    let fabric = Fabric::parse("test.yaml", fabric).unwrap_or_else(|errors| panic!("{errors}"));
     let host = Host::new(fabric.compile(name).unwrap(), 1500);
     One {
         host: host.with_leg(&"phys0".parse().unwrap(), mac(LEG), 1400),
