@@ -3,6 +3,7 @@
 //!
 //! The rules are tried one after another: slow, and easy to trust. `bpf/stage/acl.h` finds the same rule by sets.
 
+mod fragments;
 mod log;
 
 use std::net::IpAddr;
@@ -10,6 +11,8 @@ use std::net::IpAddr;
 use overlane_model::{
     Action, Direction, Hook, PortFirewall, PortTable, RuleTable, Service, Verdict,
 };
+
+use overlane_wire::EtherType;
 
 pub use log::LogRecord;
 
@@ -19,7 +22,9 @@ use crate::conntrack::{
 };
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::link_upkeep::is_upkeep;
 use crate::parse::{Ends, Frame, L4, Marks};
+use fragments::Part;
 
 const STAGE: &str = "acl";
 
@@ -28,7 +33,11 @@ struct Packet<'a> {
     port: &'a PortTable,
     firewall: PortFirewall,
     direction: Direction,
+    zone: Zone,
     l4: L4,
+    part: Part,
+    /// To a group MAC.
+    is_group: bool,
     /// `None`: it belongs to no connection and begins none.
     key: Option<ConnectionKey>,
     len: usize,
@@ -43,31 +52,79 @@ pub(crate) fn firewall(
 ) -> Stage {
     // What comes back from the segmenter was looked at before it went there.
     let was_judged = cx.hook == Hook::FromSegmenter && direction == Direction::FromPort;
-    let (Some(firewall), Some(ip), false) = (port.firewall, frame.ip, was_judged) else {
+    let (Some(firewall), false) = (port.firewall, was_judged) else {
         return Stage::Continue(());
     };
-    let l4 = L4::read(frame, &ip);
-    if l4.is_link_upkeep() {
+    let Some(ip) = frame.ip else {
+        return non_ip(cx, port, firewall, frame);
+    };
+    if cx.routed == 0 && is_upkeep(frame, &ip) {
         return Stage::Continue(());
     }
     let zone = Zone::Port(port.switch, port.key);
+    let at = fragments::Place {
+        zone,
+        port: &port.name,
+        asks: firewall.asks(direction),
+    };
+    let (l4, part) = fragments::read(cx, &at, frame, &ip)?;
     let is_group = frame.destination.is_group();
     let key = ConnectionKey::of(zone, direction.into(), &l4.ends);
     let packet = Packet {
         port,
         firewall,
         direction,
-        key: key.filter(|_| !is_group),
+        zone,
+        key: key.filter(|_| !is_group && part != Part::Unknown),
         l4,
+        part,
+        is_group,
         len: cx.weight.len,
     };
+    judge(cx, &packet)?;
+    if let Some(first) = ip.fragment.filter(|fragment| fragment.is_first()) {
+        fragments::remember(cx, zone, frame, &ip, &first, &packet.l4);
+    }
+    Stage::Continue(())
+}
+
+/// Neither IP nor ARP: no rule looks at it.
+fn non_ip(
+    cx: &mut Context<'_>,
+    port: &PortTable,
+    firewall: PortFirewall,
+    frame: &Frame<'_>,
+) -> Stage {
+    let ethertype = frame.ethertype;
+    if ethertype == EtherType::ARP || !firewall.drop_non_ip {
+        return Stage::Continue(());
+    }
+    let switch = cx.host.switch(port.switch);
+    let passes = switch.is_some_and(|switch| switch.non_ip.contains(&ethertype.get()));
+    if passes && !ethertype.is_length() {
+        return Stage::Continue(());
+    }
+    cx.end(STAGE, Verdict::FirewallDrop, || {
+        let what = match ethertype.is_length() {
+            true => "an 802.3 frame".to_owned(),
+            false => format!("type {ethertype}"),
+        };
+        let text = format!("{what} is not IP, and does not pass at port {}", port.name);
+        match switch {
+            Some(switch) => Found::by_switch(text, &switch.name),
+            None => text.into(),
+        }
+    })
+}
+
+fn judge(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage {
     let mut may_be_adopted = true;
-    if !is_group {
+    if !packet.is_group {
         conntrack::check(cx, &packet.l4)?;
-        if is_related(cx, zone, &packet) {
+        if is_related(cx, packet) {
             return Stage::Continue(());
         }
-        match follow(cx, &packet)? {
+        match follow(cx, packet)? {
             Followed::Passes { rule } => {
                 if let Some(rule) = rule {
                     cx.count_rule(&rule);
@@ -79,16 +136,16 @@ pub(crate) fn firewall(
             } => may_be_adopted = may,
         }
     }
-    acl(cx, &packet, may_be_adopted)
+    acl(cx, packet, may_be_adopted)
 }
 
 /// An ICMP error about a packet of a live connection.
-fn is_related(cx: &mut Context<'_>, zone: Zone, packet: &Packet<'_>) -> bool {
+fn is_related(cx: &mut Context<'_>, packet: &Packet<'_>) -> bool {
     let Some(quoted) = packet.l4.quoted else {
         return false;
     };
     let sender = Sender::from(packet.direction).other();
-    let key = ConnectionKey::of(zone, sender, &quoted.ends);
+    let key = ConnectionKey::of(packet.zone, sender, &quoted.ends);
     let is_for_source = packet.l4.ends.destination == quoted.ends.source;
     let key = key.filter(|key| is_for_source && conntrack::live(cx, key).is_some());
     if let Some(key) = key {
@@ -100,16 +157,19 @@ fn is_related(cx: &mut Context<'_>, zone: Zone, packet: &Packet<'_>) -> bool {
 }
 
 fn follow(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage<Followed> {
+    let nothing = Followed::Nothing {
+        may_be_adopted: true,
+    };
     let Some(key) = &packet.key else {
-        return Stage::Continue(Followed::Nothing {
-            may_be_adopted: true,
-        });
+        return Stage::Continue(nothing);
     };
     let host = cx.host;
-    let sender = packet.direction.into();
-    conntrack::follow(cx, key, sender, &packet.l4, |connection| {
-        judge_again(host, packet, key, connection)
-    })
+    let judge = |connection: &Connection| judge_again(host, packet, key, connection);
+    if packet.part == Part::Later {
+        let rule = conntrack::accompany(cx, key, judge);
+        return Stage::Continue(rule.map_or(nothing, |rule| Followed::Passes { rule }));
+    }
+    conntrack::follow(cx, key, packet.direction.into(), &packet.l4, judge)
 }
 
 /// The rules of now look at a connection's first packet once more.
@@ -157,8 +217,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
     let ended = match (action, &packet.key) {
         (Action::Drop, _) => Stage::Break(Verdict::FirewallDrop),
         (Action::Reject, _) => Stage::Break(Verdict::FirewallReject),
-        (Action::AllowStateless, _) | (Action::Allow, None) => Stage::Continue(()),
-        (Action::Allow, Some(key)) => {
+        (Action::Allow, Some(key)) if packet.part == Part::Full => {
             let new = Beginning {
                 rule: rule.map(|rule| rule.name.clone()),
                 outside: None,
@@ -168,6 +227,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
             let begun = conntrack::begin(cx, key, direction.into(), &packet.l4, new);
             begun.map_continue(|_| ())
         }
+        (Action::AllowStateless | Action::Allow, _) => Stage::Continue(()),
     };
     if let Some(rule) = rule.filter(|rule| rule.log) {
         cx.log(packet.record(cx.now_ns, rule, ended));
@@ -180,7 +240,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
 struct Asked {
     protocol: u8,
     peer: IpAddr,
-    /// Of the destination; of ICMP type and code. `None`: a fragment, or a protocol that has none.
+    /// Of the destination; of ICMP type and code. `None`: a fragment that shows none, or a protocol that has none.
     port: Option<u16>,
 }
 

@@ -5,6 +5,7 @@
 //! [`begin`] one. Others come from another host, with their port: [`State::take_over`].
 
 mod connection;
+mod fragments;
 mod key;
 mod moved;
 mod ring;
@@ -16,6 +17,7 @@ use overlane_model::{Name, Verdict};
 use overlane_wire::tcp::Flags;
 
 pub use connection::{Connection, ConnectionState};
+pub(crate) use fragments::Fragments;
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
 pub use moved::Taken;
@@ -116,6 +118,8 @@ pub(crate) fn follow(
             out_of_window(key, sender, segment, ends)
         });
     }
+    // From now on nobody sees how far its end is.
+    connection.adopted |= l4.is_first_fragment && segment.is_some() && !is_half_open;
     let (state, rule) = (connection.state, connection.rule.clone());
     cx.step(STAGE, || {
         let what = match is_half_open {
@@ -129,6 +133,44 @@ pub(crate) fn follow(
         }
     });
     Stage::Continue(Followed::Passes { rule })
+}
+
+/// A later fragment's connection, which it changes nothing of: `None`: it has none. Else the rule that let the
+/// connection begin.
+pub(crate) fn accompany(
+    cx: &mut Context<'_>,
+    key: &ConnectionKey,
+    judge: impl FnOnce(&Connection) -> Judgement,
+) -> Option<Option<Name>> {
+    let now_ns = cx.now_ns;
+    let connection = cx.state.connections.get_mut(key)?;
+    if connection.is_expired(key, now_ns) {
+        let _ = forgotten(cx, key, "has expired");
+        return None;
+    }
+    match judge(connection) {
+        Judgement::Stands => {}
+        Judgement::Allowed(rule) => {
+            connection.rule = rule;
+            connection.version = cx.host.tables().firewall.version;
+        }
+        Judgement::Revoked => {
+            cx.step(STAGE, || {
+                format!("{key}: the rules no longer allow this connection")
+            });
+            return None;
+        }
+    }
+    connection.refresh(now_ns);
+    let rule = connection.rule.clone();
+    cx.step(STAGE, || {
+        let text = format!("of the connection {key}");
+        match &rule {
+            Some(rule) => Found::by_rule(format!("{text}, that rule {rule} allowed"), rule),
+            None => text.into(),
+        }
+    });
+    Some(rule)
 }
 
 /// The packet begins a connection, if such a packet can. False: there is no place for it, and it passes
@@ -169,6 +211,7 @@ pub(crate) fn begin(
         peer: TcpEnd::default(),
     };
     connection.pass(sender, l4.segment(), cx.now_ns);
+    connection.adopted |= l4.is_first_fragment && l4.segment().is_some();
     cx.state.remember(*key, connection);
     cx.step(STAGE, || match adopted {
         true => format!("{key}: a connection older than the firewall, adopted"),

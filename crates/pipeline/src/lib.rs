@@ -47,6 +47,7 @@ mod destination;
 mod explain;
 mod flow_hash;
 mod limit;
+mod link_upkeep;
 mod next_hop;
 mod outcome;
 mod packet;

@@ -132,7 +132,7 @@ fn passing<'a>(
     if rules.is_empty() && !gateway.drop_untranslated {
         return Stage::Continue(None);
     }
-    let l4 = L4::read(frame, &ip);
+    let l4 = L4::read_whole(frame, &ip);
     conntrack::check(cx, &l4)?;
     Stage::Continue(Some(Passing {
         router,

@@ -18,8 +18,8 @@ use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flow_hash::Flow;
 use crate::{Gso, Packet};
-pub(crate) use ip::{Ip, is_extension, walk};
-pub(crate) use l4::{Ends, L4, Marks};
+pub(crate) use ip::{Chain, Fragment, Ip, is_extension};
+pub(crate) use l4::{Ends, L4, Marks, has_marks, transport_len};
 pub(crate) use segment::Segment;
 
 const STAGE: &str = "parse";
@@ -76,9 +76,9 @@ impl<'a> Frame<'a> {
         self.tag.map_or(0, |_| ethernet::TAG_LEN)
     }
 
-    /// What follows the IP header, of a packet that has one.
+    /// What follows the IP header, of a packet that has one; IPv6 fragments are a protocol of their own.
     pub(crate) fn protocol(&self) -> Option<u8> {
-        self.ip.map(|ip| ip.protocol)
+        self.ip.map(|ip| ip.flow_protocol())
     }
 
     /// Several UDP datagrams of one sender (`UDP_SEGMENT`).
@@ -93,7 +93,8 @@ impl<'a> Frame<'a> {
             IpAddr::V4(_) => ipv4::LEN,
             IpAddr::V6(_) => ipv6::LEN,
         };
-        ip.protocol == protocol::UDP && ip.l4_at == ethernet::LEN + header_len && !ip.is_fragment
+        let is_whole = ip.protocol == protocol::UDP && !ip.is_fragment();
+        is_whole && ip.l4_at == ethernet::LEN + header_len
     }
 
     /// Not IPv4, or the checksum of its header is right.

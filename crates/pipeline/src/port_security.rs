@@ -13,6 +13,7 @@ use overlane_wire::{EtherType, arp, ethernet};
 use crate::bytes::{array, be16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::link_upkeep::{is_igmp_report, is_mld_report};
 use crate::parse::{Frame, Ip};
 use crate::port::Source;
 
@@ -46,6 +47,9 @@ pub(crate) fn port_security(cx: &mut Context<'_>, source: &Source<'_>, frame: &F
             format!("the source {} is no address of", ip.source)
         });
     }
+    if let Some(vtep) = cx.host.vtep_among(&[ip.source, ip.destination]) {
+        return refuse_vtep(cx, source, "a packet from or to", vtep);
+    }
     check_dhcp(cx, source, &ip, udp_ports(frame, &ip))?;
     match ip.source {
         IpAddr::V4(_) => Stage::Continue(()),
@@ -71,12 +75,41 @@ fn check_arp(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> St
         });
     }
     let sender = IpAddr::V4(arp.sender());
+    if let Some(vtep) = cx.host.vtep_among(&[sender]) {
+        return refuse_vtep(cx, source, "ARP speaks for", vtep);
+    }
+    if sender.is_unspecified() {
+        return check_probe(cx, source, &arp);
+    }
     let owner = owner(cx, source, frame, sender);
-    if sender.is_unspecified() || may_claim(source, &owner) {
+    if may_claim(source, &owner) {
         return Stage::Continue(());
     }
     let what = "ARP speaks for";
     refuse_claim(cx, source, Verdict::SpoofedArp, what, sender, &owner)
+}
+
+/// Whether an address is free asks only who may use it: for another's, the answer says that it is taken.
+fn check_probe(cx: &mut Context<'_>, source: &Source<'_>, arp: &arp::View<'_>) -> Stage {
+    if arp.operation() != arp::Operation::Request {
+        return refuse(
+            cx,
+            source,
+            Verdict::SpoofedArp,
+            || "ARP from 0.0.0.0 that is no request is refused at",
+        );
+    }
+    let target = arp.target();
+    let is_known = cx
+        .host
+        .neighbour(source.port.switch, target.into())
+        .is_some();
+    if is_known || !source.port.security.check_addresses {
+        return Stage::Continue(());
+    }
+    refuse(cx, source, Verdict::SpoofedArp, || {
+        format!("ARP probes for {target}, which is no address of")
+    })
 }
 
 /// Behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H), which some stacks take off.
@@ -94,15 +127,25 @@ fn check_snap(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> S
     )
 }
 
+/// Its addresses; of nobody, what a host sends that has none yet.
 fn is_own_source(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> bool {
     match ip.source {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
-            udp_ports(frame, ip) == Some((DHCP_CLIENT, DHCP_SERVER))
+            is_dhcp_clients(frame, ip) || is_igmp_report(frame, ip)
         }
-        // Duplicate address detection, multicast listener reports.
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => ip.protocol == protocol::ICMPV6,
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            nd::is_detection(frame, ip) || is_mld_report(frame, ip)
+        }
         addr => matches!(owner(cx, source, frame, addr), Owner::Port),
     }
+}
+
+/// RFC 2131 section 4.1: to everybody, and whole.
+fn is_dhcp_clients(frame: &Frame<'_>, ip: &Ip) -> bool {
+    udp_ports(frame, ip) == Some((DHCP_CLIENT, DHCP_SERVER))
+        && !ip.is_fragment()
+        && ip.destination == IpAddr::V4(Ipv4Addr::BROADCAST)
+        && frame.destination.is_broadcast()
 }
 
 /// Whose an address is.
@@ -150,16 +193,19 @@ fn refuse_claim(
     })
 }
 
-/// Ports of a UDP header that is there: also of a first fragment.
-fn udp_ports(frame: &Frame<'_>, ip: &Ip) -> Option<(u16, u16)> {
-    if ip.protocol != protocol::UDP || ip.later_fragment {
-        return None;
-    }
-    ports_at(frame, ip.l4_at)
+/// The underlay is nobody's in a logical network. `what` goes on with the address.
+fn refuse_vtep(cx: &mut Context<'_>, source: &Source<'_>, what: &str, vtep: IpAddr) -> Stage {
+    refuse(cx, source, Verdict::VtepAddress, || {
+        format!("{what} {vtep}, the address of a VTEP, refused at")
+    })
 }
 
-fn ports_at(frame: &Frame<'_>, at: usize) -> Option<(u16, u16)> {
-    be16(&frame.bytes, at).zip(be16(&frame.bytes, at + 2))
+/// Ports of a UDP header that is there: also of a first fragment.
+fn udp_ports(frame: &Frame<'_>, ip: &Ip) -> Option<(u16, u16)> {
+    if ip.protocol != protocol::UDP || ip.is_later_fragment() {
+        return None;
+    }
+    be16(&frame.bytes, ip.l4_at).zip(be16(&frame.bytes, ip.l4_at + 2))
 }
 
 /// A server speaks from its port, or to the port of clients: no client listens to anybody else.

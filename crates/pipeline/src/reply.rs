@@ -71,7 +71,7 @@ impl Answer {
     /// What the firewall of a port rejects.
     pub(crate) fn of_firewall(rejected: &Frame<'_>) -> Self {
         match rejected.ip {
-            Some(ip) if ip.protocol == protocol::TCP && !ip.is_fragment => Self::Reset,
+            Some(ip) if ip.protocol == protocol::TCP && !ip.is_fragment() => Self::Reset,
             _ => Self::PROHIBITED,
         }
     }

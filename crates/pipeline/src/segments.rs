@@ -22,7 +22,7 @@ use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, ethernet, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
 use crate::bytes::{array, be16, be32, byte, put, put16};
-use crate::parse::walk;
+use crate::parse::Chain;
 use crate::{GsoKind, Packet};
 
 const FIN_PSH: u8 = 0x09;
@@ -185,13 +185,18 @@ fn read_ip(bytes: &[u8], at: usize) -> Option<Ip> {
             })
         }
         EtherType::IPV6 => {
-            let (protocol, l4_at) = walk(bytes, byte(bytes, at + 6)?, at + ipv6::LEN);
+            let chain = Chain::walk(bytes, byte(bytes, at + 6)?, at + ipv6::LEN);
+            // The kernel segments nothing behind a fragment header.
+            let has_fragment_header = chain.is_atomic || chain.fragment.is_some();
             Some(Ip {
                 at,
                 source: Ipv6Addr::from(array::<16>(bytes, at + 8)?).into(),
                 destination: Ipv6Addr::from(array::<16>(bytes, at + 24)?).into(),
-                protocol,
-                l4_at,
+                protocol: match has_fragment_header {
+                    true => protocol::FRAGMENT,
+                    false => chain.next,
+                },
+                l4_at: chain.at,
             })
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! What the data path itself has written: addresses learned, and who counts how many; connections and
-//! their places; what happens at most so often; what remotes can take. The maps `learned`, `learning`, `connections`,
-//! `translations`, `connection_ring`, `ring_hand`, `limits` and `abilities` of `bpf/lib/abi.h`. Everything else is in the
-//! tables.
+//! their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
+//! `connections`, `translations`, `connection_ring`, `ring_hand`, `fragments`, `limits` and `abilities` of
+//! `bpf/lib/abi.h`. Everything else is in the tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use overlane_model::{Attachment, SwitchId};
 use overlane_wire::Mac;
 
-use crate::conntrack::{Connection, ConnectionKey, Ring};
+use crate::conntrack::{Connection, ConnectionKey, Fragments, Ring};
 use crate::limit::Limit;
 
 /// State of one host's data path, from packet to packet.
@@ -28,6 +28,8 @@ pub struct State {
     /// By what a translation is outside: its connection.
     pub(crate) translations: BTreeMap<ConnectionKey, ConnectionKey>,
     pub(crate) ring: Ring,
+    /// Of datagrams that came in fragments.
+    pub(crate) fragments: Fragments,
     /// The remotes that said they take UDP super-packets whole, or do not.
     pub(crate) abilities: BTreeMap<IpAddr, u8>,
 }

@@ -28,7 +28,7 @@ fn solicitation(source: &str, target: &str, options: &[u8]) -> Vec<u8> {
         A1,
         &group,
         0x86dd,
-        &ip6(source, "ff02::1:ff00:3", 58, &message),
+        &ip6(source, &solicited_node(target), 58, &message),
     )
 }
 

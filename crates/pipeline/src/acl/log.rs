@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use overlane_model::{Direction, Name, RuleTable, Verdict};
 
 use super::Packet;
-use crate::conntrack::{ConnectionKey, Sender, Zone};
+use crate::conntrack::{ConnectionKey, Sender};
 use crate::context::Stage;
 
 /// A packet that a rule with `log: true` decided.
@@ -44,7 +44,7 @@ impl Packet<'_> {
 
     /// The key of the packet, or what would be one.
     fn logged(&self) -> ConnectionKey {
-        let zone = Zone::Port(self.port.switch, self.port.key);
+        let zone = self.zone;
         let sender = Sender::from(self.direction);
         let (ends, icmp) = (&self.l4.ends, self.l4.icmp);
         ConnectionKey::of(zone, sender, ends).unwrap_or_else(|| ConnectionKey {

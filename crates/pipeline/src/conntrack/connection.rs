@@ -29,7 +29,7 @@ pub struct Connection {
     pub state: ConnectionState,
     /// Its first packet came from the peer.
     pub from_peer: bool,
-    /// It is older than the firewall: its windows are not known.
+    /// Its windows are not known: it is older than the firewall, or has gone in fragments.
     pub adopted: bool,
     /// The end that did not begin it has sent.
     pub answered: bool,
@@ -124,10 +124,18 @@ impl Connection {
         }
         self.answered |= !is_begun_by;
         let has_changed = (state, answered) != (self.state, self.answered);
-        if has_changed || now_ns >= self.seen_ns.saturating_add(SECOND_NS) {
+        if has_changed {
             self.seen_ns = now_ns;
         }
+        self.refresh(now_ns);
         true
+    }
+
+    /// A packet has passed: written at most once a second.
+    pub(super) fn refresh(&mut self, now_ns: u64) {
+        if now_ns >= self.seen_ns.saturating_add(SECOND_NS) {
+            self.seen_ns = now_ns;
+        }
     }
 
     /// Of a protocol without windows the answer is all that is looked for.

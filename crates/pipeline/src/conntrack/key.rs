@@ -123,7 +123,7 @@ impl ConnectionKey {
         }
     }
 
-    /// TCP with windows: no fragments.
+    /// TCP with windows.
     pub(crate) fn is_tcp(&self) -> bool {
         self.protocol == protocol::TCP && self.has_ports()
     }

@@ -11,7 +11,6 @@ use crate::parse::{Ip, L4, Marks};
 
 const IP_AT: usize = ethernet::LEN;
 const ICMP_LEN: usize = 8;
-const FRAGMENT_LEN: usize = 8;
 
 /// Which end of a packet changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,7 @@ struct Packet {
 
 /// The packet itself.
 pub(super) fn packet(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, u16)) {
-    outer(bytes, ip, l4).translate(bytes, end, to);
+    outer(ip, l4).translate(bytes, end, to);
 }
 
 /// An ICMP error: its own end, the opposite end of what it quotes, and its checksum over that.
@@ -74,7 +73,7 @@ pub(super) fn error(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, u
     }
     let outer = Packet {
         marks: Marks::None,
-        ..outer(bytes, ip, l4)
+        ..outer(ip, l4)
     };
     outer.translate(bytes, end, to);
 }
@@ -85,28 +84,15 @@ fn padded16(bytes: &[u8], at: usize, end: usize) -> u16 {
     u16::from_be_bytes([byte(at), byte(at + 1)])
 }
 
-fn outer(bytes: &[u8], ip: &Ip, l4: &L4) -> Packet {
+fn outer(ip: &Ip, l4: &L4) -> Packet {
     Packet {
         ip_at: IP_AT,
         is_v4: ip.source.is_ipv4(),
         protocol: l4.ends.protocol,
-        l4_at: first_l4(bytes, ip),
+        l4_at: (!ip.is_later_fragment()).then_some(ip.l4_at),
         marks: l4.ends.marks,
         end: ip.end,
     }
-}
-
-/// Where the transport header is, of a first fragment too.
-fn first_l4(bytes: &[u8], ip: &Ip) -> Option<usize> {
-    if !ip.is_fragment {
-        return Some(ip.l4_at);
-    }
-    if ip.source.is_ipv4() {
-        let is_first = be16(bytes, IP_AT + 6)? & 0x1fff == 0;
-        return is_first.then_some(ip.l4_at);
-    }
-    let is_first = be16(bytes, ip.l4_at + 2)? & 0xfff8 == 0;
-    is_first.then_some(ip.l4_at + FRAGMENT_LEN)
 }
 
 impl Packet {

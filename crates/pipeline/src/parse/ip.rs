@@ -13,8 +13,9 @@ use crate::context::{Context, Stage};
 use crate::flow_hash::Flow;
 use crate::segments::{JUMBO_LEN, MAX_LEN_WITH_JUMBO};
 
-/// Extension headers that are passed over.
+/// IPv6 extension headers that are skipped.
 const MAX_EXTENSIONS: usize = 6;
+const FRAGMENT_LEN: usize = 8;
 
 /// What later stages ask about an IP packet. Offsets are from the start of the frame.
 #[derive(Clone, Copy, Debug)]
@@ -23,19 +24,62 @@ pub(crate) struct Ip {
     pub(crate) destination: IpAddr,
     /// DSCP and ECN.
     pub(crate) traffic_class: u8,
-    /// What follows the header, and the IPv6 extension headers that are passed over.
+    /// What follows the header, and the IPv6 extension headers that are skipped; of a later fragment what its header
+    /// names.
     pub(crate) protocol: u8,
     /// Of what follows.
     pub(crate) l4_at: usize,
     /// Of the packet's end, as its header says: padding may follow.
     pub(crate) end: usize,
-    /// IPv4: no first fragment, so it has no ports.
-    pub(crate) later_fragment: bool,
-    /// A fragment, the first or a later one.
-    pub(crate) is_fragment: bool,
+    /// `None`: the packet is whole.
+    pub(crate) fragment: Option<Fragment>,
+    /// Whole, behind an IPv6 fragment header (RFC 6946).
+    pub(crate) is_atomic: bool,
+}
+
+/// What its header says of a fragment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    /// The same of all fragments of a datagram.
+    pub(crate) identification: u32,
+    /// Its place in the datagram, in bytes.
+    pub(crate) offset: usize,
+    /// The protocol, over IPv6 the next header, that stands beside the identification.
+    pub(crate) next: u8,
+    /// Where its part of the datagram begins.
+    pub(crate) begin: usize,
+}
+
+impl Fragment {
+    pub(crate) fn is_first(&self) -> bool {
+        self.offset == 0
+    }
 }
 
 impl Ip {
+    /// The first fragment or a later one.
+    pub(crate) fn is_fragment(&self) -> bool {
+        self.fragment.is_some()
+    }
+
+    /// One without a transport header.
+    pub(crate) fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| !fragment.is_first())
+    }
+
+    /// Its extension headers do not end where they can be read: nobody knows what it carries.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.source.is_ipv6() && is_extension(self.protocol) && !self.is_later_fragment()
+    }
+
+    /// As the flow hash has it: of every IPv6 fragment the same.
+    pub(crate) fn flow_protocol(&self) -> u8 {
+        match self.source {
+            IpAddr::V6(_) if self.is_fragment() => protocol::FRAGMENT,
+            _ => self.protocol,
+        }
+    }
+
     /// Source and destination port, of protocols that begin with them.
     fn ports(&self, bytes: &[u8]) -> Option<[u8; 4]> {
         match self.protocol {
@@ -55,21 +99,29 @@ impl Ip {
             protocol::SCTP => "SCTP".to_owned(),
             number => format!("protocol {number}"),
         };
-        let ports = self.ports(bytes).filter(|_| !self.later_fragment);
+        let ports = self.ports(bytes).filter(|_| !self.is_later_fragment());
         let ports = ports.map_or_else(String::new, |[s0, s1, d0, d1]| {
             let (source, destination) =
                 (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
             format!(" port {source} → {destination}")
         });
-        format!("{source} → {destination} {name}{ports}")
+        let part = match self.fragment {
+            None => "",
+            Some(fragment) if fragment.is_first() => ", a first fragment",
+            Some(_) => ", a later fragment",
+        };
+        format!("{source} → {destination} {name}{ports}{part}")
     }
 }
 
-/// Headers that say where the next one begins; a fragment header ends the walk.
+/// Headers that are skipped.
 pub(crate) fn is_extension(next: u8) -> bool {
     matches!(
         next,
-        protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS
+        protocol::HOP_BY_HOP
+            | protocol::ROUTING
+            | protocol::FRAGMENT
+            | protocol::DESTINATION_OPTIONS
     )
 }
 
@@ -82,8 +134,8 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         traffic_class,
         l0,
         l1,
-        _,
-        _,
+        i0,
+        i1,
         f0,
         f1,
         _,
@@ -110,24 +162,26 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         });
     }
     coalesced(cx, frame, total_len + ethernet::LEN)?;
-    let fragment = u16::from_be_bytes([f0, f1]);
+    let l4_at = ethernet::LEN + header_len;
+    let field = u16::from_be_bytes([f0, f1]);
+    let fragment = Fragment {
+        identification: u16::from_be_bytes([i0, i1]).into(),
+        offset: usize::from(field & 0x1fff) * 8,
+        next: protocol,
+        begin: l4_at,
+    };
     let ip = Ip {
         source: [s0, s1, s2, s3].into(),
         destination: [d0, d1, d2, d3].into(),
         traffic_class,
         protocol,
-        l4_at: ethernet::LEN + header_len,
+        l4_at,
         end: ethernet::LEN + total_len,
-        later_fragment: fragment & 0x1fff != 0,
-        is_fragment: fragment & 0x3fff != 0,
+        fragment: (field & 0x3fff != 0).then_some(fragment),
+        is_atomic: false,
     };
     frame.ip = Some(ip);
-    // Fragments of one datagram are one flow: without ports.
-    let ports = match ip.is_fragment {
-        false => transport(frame, &ip),
-        true => [0; 4],
-    };
-    Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
+    Stage::Continue(flow(frame, &ip))
 }
 
 pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
@@ -150,44 +204,97 @@ pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         coalesced(cx, frame, payload_at + payload_len)?;
     }
     let is_jumbo = payload_len == 0 && frame.gso.is_some() && next == protocol::HOP_BY_HOP;
-    let (protocol, l4_at) = walk(&frame.bytes, next, payload_at);
+    let chain = Chain::walk(&frame.bytes, next, payload_at);
     let address = |at| Ipv6Addr::from(array::<16>(&header, at).unwrap_or_default());
     let ip = Ip {
         source: address(8).into(),
         destination: address(24).into(),
         traffic_class: v0 << 4 | v1 >> 4,
-        protocol,
-        l4_at,
+        protocol: chain.next,
+        l4_at: chain.at,
         end: match is_jumbo {
             true => frame.len(),
             false => payload_at + payload_len,
         },
-        later_fragment: false,
-        is_fragment: protocol == protocol::FRAGMENT,
+        fragment: chain.fragment,
+        is_atomic: chain.is_atomic,
     };
     frame.ip = Some(ip);
-    let ports = transport(frame, &ip);
+    let flow = flow(frame, &ip);
     if is_jumbo && room + ipv6::LEN > MAX_LEN_WITH_JUMBO {
         frame.segment_len -= JUMBO_LEN;
     }
-    Stage::Continue(Flow::of_ip(ip.source, ip.destination, ports, protocol))
+    Stage::Continue(flow)
 }
 
-/// What stands behind the extension headers, and where. A chain that does not end names the header
-/// where it was left.
-pub(crate) fn walk(bytes: &[u8], first: u8, begin: usize) -> (u8, usize) {
-    let (mut next, mut at) = (first, begin);
-    for _ in 0..MAX_EXTENSIONS {
-        if !is_extension(next) {
-            break;
-        }
-        let Some([following, len]) = array(bytes, at) else {
-            break;
+/// What stands behind IPv6 extension headers, and where. A chain that does not end names the header where it was
+/// left.
+pub(crate) struct Chain {
+    pub(crate) next: u8,
+    pub(crate) at: usize,
+    pub(crate) fragment: Option<Fragment>,
+    pub(crate) is_atomic: bool,
+}
+
+impl Chain {
+    pub(crate) fn walk(bytes: &[u8], first: u8, begin: usize) -> Self {
+        let mut chain = Self {
+            next: first,
+            at: begin,
+            fragment: None,
+            is_atomic: false,
         };
-        next = following;
-        at += (usize::from(len) + 1) * 8;
+        for _ in 0..MAX_EXTENSIONS {
+            let skipped = match chain.next {
+                protocol::FRAGMENT => chain.skip_fragment_header(bytes),
+                next if is_extension(next) => chain.skip(bytes),
+                _ => None,
+            };
+            // Behind the header of a later fragment there is none.
+            if skipped.is_none() || chain.fragment.is_some_and(|it| !it.is_first()) {
+                break;
+            }
+        }
+        chain
     }
-    (next, at)
+
+    fn skip(&mut self, bytes: &[u8]) -> Option<()> {
+        let [next, len] = array(bytes, self.at)?;
+        self.next = next;
+        self.at += (usize::from(len) + 1) * 8;
+        Some(())
+    }
+
+    /// One makes a fragment, none follows that.
+    fn skip_fragment_header(&mut self, bytes: &[u8]) -> Option<()> {
+        if self.fragment.is_some() {
+            return None;
+        }
+        let [next, _, o0, o1, i0, i1, i2, i3] = array::<FRAGMENT_LEN>(bytes, self.at)?;
+        self.next = next;
+        self.at += FRAGMENT_LEN;
+        let field = u16::from_be_bytes([o0, o1]);
+        if field & 0xfff9 == 0 {
+            self.is_atomic = true;
+            return Some(());
+        }
+        self.fragment = Some(Fragment {
+            identification: u32::from_be_bytes([i0, i1, i2, i3]),
+            offset: (field & 0xfff8).into(),
+            next,
+            begin: self.at,
+        });
+        Some(())
+    }
+}
+
+/// Fragments of one datagram are one flow: without ports.
+fn flow(frame: &mut Frame<'_>, ip: &Ip) -> Flow {
+    let ports = match ip.is_fragment() {
+        false => transport(frame, ip),
+        true => [0; 4],
+    };
+    Flow::of_ip(ip.source, ip.destination, ports, ip.flow_protocol())
 }
 
 /// The ports of the flow and, for a super-packet, the length of its longest segment: each repeats the

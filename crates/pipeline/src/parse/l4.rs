@@ -5,32 +5,33 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_wire::ip::protocol;
-use overlane_wire::{ipv4, ipv6};
+use overlane_wire::{ipv4, ipv6, tcp, udp};
 
 use super::{Frame, Ip, Segment, is_extension};
 use crate::bytes::{array, be16, byte};
 
 /// Of an ICMP message, and of what an ICMP error quotes behind the IP header.
 const ICMP_LEN: usize = 8;
-const FRAGMENT_LEN: usize = 8;
+const SCTP_LEN: usize = 12;
 const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
 
 /// A packet's transport header.
 #[derive(Clone, Debug)]
 pub(crate) struct L4 {
     pub(crate) ends: Ends,
-    /// Of a TCP packet that is no fragment; else why it is none that may pass.
+    /// Of a TCP packet, as long as it is here; else why it is none that may pass.
     tcp: Option<Result<Segment, &'static str>>,
-    /// Type and code of an ICMP message that is no fragment.
+    /// Type and code of an ICMP message.
     pub(crate) icmp: Option<(u8, u8)>,
     /// Of an ICMP error.
     pub(crate) quoted: Option<Quoted>,
+    /// Nobody sees how long its datagram is.
+    pub(crate) is_first_fragment: bool,
 }
 
 /// Both ends of a packet, in its own direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
-    /// Of an IPv6 fragment that which its header names.
     pub(crate) protocol: u8,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -40,7 +41,7 @@ pub(crate) struct Ends {
 /// What tells apart packets of one protocol between two addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Marks {
-    /// Nothing: a fragment, another protocol, ports that both are 0.
+    /// Nothing: a fragment that shows none, another protocol, ports that both are 0.
     None,
     /// TCP, UDP, SCTP.
     Ports { source: u16, destination: u16 },
@@ -64,35 +65,46 @@ pub(crate) struct Quoted {
 }
 
 impl L4 {
+    /// As the firewall asks: a first fragment has its header.
     pub(crate) fn read(frame: &Frame<'_>, ip: &Ip) -> Self {
+        let shows = !ip.is_later_fragment() && !ip.is_hidden();
+        Self::read_if(shows, frame, ip)
+    }
+
+    /// As translation asks: no fragment has one.
+    pub(crate) fn read_whole(frame: &Frame<'_>, ip: &Ip) -> Self {
+        let shows = !ip.is_fragment() && !ip.is_hidden();
+        Self::read_if(shows, frame, ip)
+    }
+
+    fn read_if(shows: bool, frame: &Frame<'_>, ip: &Ip) -> Self {
         let packet = frame.bytes.get(..ip.end).unwrap_or(&frame.bytes);
         let is_v6 = ip.source.is_ipv6();
-        let kind = Kind::of(ip.protocol, is_v6);
+        let kind = match shows {
+            true => Kind::of(ip.protocol, is_v6),
+            false => Kind::Other,
+        };
         let icmp = match kind {
-            Kind::Icmp if !ip.is_fragment => read_icmp(packet, ip.l4_at),
+            Kind::Icmp => read_icmp(packet, ip.l4_at),
             _ => None,
         };
         let is_error = icmp.is_some_and(|(kind, _)| is_icmp_error(is_v6, kind));
         let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6);
         Self {
             ends: Ends {
-                protocol: match ip.protocol {
-                    protocol::FRAGMENT if is_v6 => named(&frame.bytes, ip.l4_at),
-                    protocol => protocol,
-                },
+                protocol: ip.protocol,
                 source: ip.source,
                 destination: ip.destination,
                 marks: match kind {
-                    _ if ip.is_fragment => Marks::None,
                     Kind::Ports => Marks::ports(&frame.bytes, ip.l4_at),
                     Kind::Icmp => Marks::icmp(packet, ip.l4_at, is_v6),
                     Kind::Other => Marks::None,
                 },
             },
-            tcp: (ip.protocol == protocol::TCP && !ip.is_fragment)
-                .then(|| Segment::read(packet, ip.l4_at)),
+            tcp: (ip.protocol == protocol::TCP && shows).then(|| Segment::read(packet, ip.l4_at)),
             icmp,
             quoted: if is_error { quote() } else { None },
+            is_first_fragment: shows && ip.is_fragment(),
         }
     }
 
@@ -108,12 +120,30 @@ impl L4 {
             _ => None,
         }
     }
+}
 
-    /// Neighbour discovery and multicast listeners: nothing passes where these do not.
-    pub(crate) fn is_link_upkeep(&self) -> bool {
-        let is_v6 = self.ends.source.is_ipv6();
-        is_v6 && matches!(self.icmp, Some((130..=137 | 143, _)))
+/// Of a protocol whose header tells its packets apart: TCP, UDP, SCTP, ICMP.
+pub(crate) fn has_marks(ip: &Ip) -> bool {
+    Kind::of(ip.protocol, ip.source.is_ipv6()) != Kind::Other
+}
+
+/// Length of the transport header, as it says itself; 0: of none that is known. `None`: the IP packet ends before it is
+/// over.
+pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
+    let len = match (Kind::of(ip.protocol, ip.source.is_ipv6()), ip.protocol) {
+        (Kind::Ports, protocol::TCP) => tcp::LEN,
+        (Kind::Ports, protocol::UDP) => udp::LEN,
+        (Kind::Ports, _) => SCTP_LEN,
+        (Kind::Icmp, _) => ICMP_LEN,
+        (Kind::Other, _) => 0,
+    };
+    let is_inside = |len: &usize| ip.l4_at + len <= ip.end.min(frame.len());
+    let len = Some(len).filter(is_inside)?;
+    if ip.protocol != protocol::TCP {
+        return Some(len);
     }
+    let said = usize::from(byte(&frame.bytes, ip.l4_at + 12)? >> 4) * 4;
+    Some(said).filter(is_inside)
 }
 
 /// What the bytes behind the IP header are.
@@ -168,14 +198,6 @@ impl Marks {
     }
 }
 
-/// The protocol that an IPv6 fragment header names; of one that is cut its own.
-fn named(bytes: &[u8], at: usize) -> u8 {
-    match array::<FRAGMENT_LEN>(bytes, at) {
-        Some([next, ..]) => next,
-        None => protocol::FRAGMENT,
-    }
-}
-
 /// Type and code, of a message with a whole header.
 fn read_icmp(packet: &[u8], at: usize) -> Option<(u8, u8)> {
     let [kind, code, ..] = array::<ICMP_LEN>(packet, at)?;
@@ -211,7 +233,7 @@ fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool) -> Option<Quoted> {
         true => {
             let header = array::<{ ipv6::LEN }>(packet, ip_at)?;
             let next = byte(&header, 6)?;
-            if first >> 4 != 6 || is_extension(next) || next == protocol::FRAGMENT {
+            if first >> 4 != 6 || is_extension(next) {
                 return None;
             }
             let source: IpAddr = Ipv6Addr::from(array::<16>(&header, 8)?).into();

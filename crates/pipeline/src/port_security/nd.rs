@@ -8,18 +8,21 @@ use overlane_wire::ip::protocol;
 use overlane_wire::nd::{
     NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
 };
+use overlane_wire::{Mac, ethernet};
 
-use super::{Owner, check_dhcp, may_claim, owner, ports_at, refuse, refuse_claim};
+use super::{Owner, may_claim, owner, refuse, refuse_claim, refuse_vtep};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
-use crate::parse::{Frame, Ip, is_extension};
+use crate::parse::{Frame, Ip};
 use crate::port::Source;
 
 const REDIRECT: u8 = 137;
 const SOURCE_MAC: u8 = 1;
 const TARGET_MAC: u8 = 2;
 const MAX_OPTIONS: usize = 16;
-const FRAGMENT_LEN: usize = 8;
+/// Of a solicitation or advertisement of a neighbour.
+const FIXED_LEN: usize = 24;
+const HOP_LIMIT_AT: usize = ethernet::LEN + 7;
 
 /// What follows an IPv6 header and the extension headers behind it.
 pub(super) fn check_headers(
@@ -28,7 +31,10 @@ pub(super) fn check_headers(
     frame: &Frame<'_>,
     ip: &Ip,
 ) -> Stage {
-    if is_extension(ip.protocol) || ip.l4_at > frame.len() {
+    if ip.is_later_fragment() {
+        return Stage::Continue(());
+    }
+    if ip.is_hidden() || ip.l4_at > frame.len() {
         return refuse(
             cx,
             source,
@@ -36,44 +42,44 @@ pub(super) fn check_headers(
             || "what follows the IPv6 extension headers cannot be seen, refused at",
         );
     }
-    match ip.protocol {
-        protocol::FRAGMENT => check_fragment(cx, source, frame, ip),
-        protocol::ICMPV6 => check_message(cx, source, frame, ip),
-        _ => Stage::Continue(()),
+    if ip.protocol != protocol::ICMPV6 {
+        return Stage::Continue(());
+    }
+    if ip.is_fragment() || ip.is_atomic {
+        check_fragment(cx, source, frame, ip)?;
+    }
+    match ip.is_fragment() {
+        true => Stage::Continue(()),
+        false => check_message(cx, source, frame, ip),
     }
 }
 
-/// The header behind a fragment header, if this is the first fragment.
+/// A message behind a fragment header.
 fn check_fragment(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
-    let Some([next, _, offset, flags]) = array(&frame.bytes, ip.l4_at) else {
-        return Stage::Continue(());
+    let why = match byte(&frame.bytes, ip.l4_at) {
+        None if ip.is_fragment() => "a first fragment of ICMPv6 without its type, refused at",
+        Some(ROUTER_SOLICITATION..=REDIRECT) => {
+            "neighbour discovery in a fragment (RFC 6980), refused at"
+        }
+        _ => return Stage::Continue(()),
     };
-    let is_first = u16::from_be_bytes([offset, flags]) & 0xfff8 == 0;
-    let at = ip.l4_at + FRAGMENT_LEN;
-    if !is_first || at > frame.len() {
-        return Stage::Continue(());
-    }
-    if is_extension(next) || next == protocol::FRAGMENT {
-        return refuse(
-            cx,
-            source,
-            Verdict::HiddenHeader,
-            || "a fragment header before another extension header, refused at",
-        );
-    }
-    if next == protocol::UDP {
-        return check_dhcp(cx, source, ip, ports_at(frame, at));
-    }
-    let kind = byte(&frame.bytes, at).filter(|_| next == protocol::ICMPV6);
-    if kind.is_some_and(|kind| (ROUTER_SOLICITATION..=REDIRECT).contains(&kind)) {
-        return refuse(
-            cx,
-            source,
-            Verdict::HiddenHeader,
-            || "neighbour discovery in a fragment (RFC 6980), refused at",
-        );
-    }
-    Stage::Continue(())
+    refuse(cx, source, Verdict::HiddenHeader, || why)
+}
+
+/// Duplicate address detection (RFC 4862 section 5.4.2), of a solicitation from `::`.
+pub(super) fn is_detection(frame: &Frame<'_>, ip: &Ip) -> bool {
+    let is_plain = ip.protocol == protocol::ICMPV6 && !ip.is_fragment() && !ip.is_atomic;
+    let is_solicitation = byte(&frame.bytes, ip.l4_at) == Some(NEIGHBOUR_SOLICITATION);
+    let is_on_link = byte(&frame.bytes, HOP_LIMIT_AT) == Some(255);
+    let target = array::<16>(&frame.bytes, ip.l4_at + 8).map(Ipv6Addr::from);
+    let group = target.map(|target| IpAddr::V6(solicited_node(target)));
+    is_plain && is_solicitation && is_on_link && group == Some(ip.destination)
+}
+
+/// The group of everybody whose address may be this one (RFC 4291 section 2.7.1).
+fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = addr.octets();
+    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
 fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
@@ -94,7 +100,7 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     let fixed_len = match kind {
         ROUTER_SOLICITATION => 8,
         ROUTER_ADVERTISEMENT => 16,
-        NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => 24,
+        NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => FIXED_LEN,
         _ => return Stage::Continue(()),
     };
     let Some(message) = frame.bytes.get(ip.l4_at..ip.end) else {
@@ -111,7 +117,7 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     } else {
         SOURCE_MAC
     };
-    check_options(cx, source, frame, own, options)
+    check_options(cx, source, frame, ip, own, options)
 }
 
 /// An advertisement is about the port, or about the address that its guest made itself; so is duplicate
@@ -127,6 +133,10 @@ fn check_target(
     let Some(target) = array::<16>(message, 8).map(Ipv6Addr::from) else {
         return broken(cx, source);
     };
+    let vtep = cx.host.vtep_among(&[target.into()]);
+    if let Some(vtep) = vtep.filter(|_| is_advertisement) {
+        return refuse_vtep(cx, source, "a neighbour advertisement is about", vtep);
+    }
     let owner = owner(cx, source, frame, target.into());
     let is_fine = match ip.source {
         _ if is_advertisement => may_claim(source, &owner),
@@ -146,11 +156,12 @@ fn check_target(
     refuse_claim(cx, source, Verdict::SpoofedNd, what, target.into(), &owner)
 }
 
-/// Every option whole, and the one of kind `own` about the frame's source.
+/// Every option whole, and the one of kind `own` about the frame's source, which who has no address does not say.
 fn check_options(
     cx: &mut Context<'_>,
     source: &Source<'_>,
     frame: &Frame<'_>,
+    ip: &Ip,
     own: u8,
     mut options: &[u8],
 ) -> Stage {
@@ -164,13 +175,15 @@ fn check_options(
         let Some(rest) = options.get(usize::from(units) * 8..).filter(|_| units > 0) else {
             return broken(cx, source);
         };
-        if kind == own && mac != frame.source.get() {
+        if kind == own && (ip.source.is_unspecified() || mac != frame.source.get()) {
             return refuse(cx, source, Verdict::SpoofedNd, || {
-                let mac = overlane_wire::Mac::new(mac);
-                format!(
-                    "neighbour discovery speaks for {mac} in a frame of {}, refused at",
-                    frame.source
-                )
+                let (mac, of) = (Mac::new(mac), frame.source);
+                match ip.source.is_unspecified() {
+                    true => format!("neighbour discovery from :: speaks for {mac}, refused at"),
+                    false => format!(
+                        "neighbour discovery speaks for {mac} in a frame of {of}, refused at"
+                    ),
+                }
             });
         }
         options = rest;

@@ -9,7 +9,7 @@ use overlane_wire::{EtherType, ethernet, ipv4, ipv6, tcp};
 
 use super::Answer;
 use crate::bytes::{array, be16, be32, byte, put, put16};
-use crate::parse::{Frame, Ip, walk};
+use crate::parse::{Frame, Ip};
 
 const IP_AT: usize = ethernet::LEN;
 const TTL: u8 = 64;
@@ -17,25 +17,15 @@ const TTL: u8 = 64;
 const MOST_QUOTED_4: usize = 576 - ipv4::LEN - ICMP_LEN;
 const MOST_QUOTED_6: usize = 1280 - ipv6::LEN - ICMP_LEN;
 const ICMP_LEN: usize = 8;
-const FRAGMENT_LEN: usize = 8;
 const ECHO_REQUEST_4: u8 = 8;
 const ECHO_REQUEST_6: u8 = 128;
 const ECHO_REPLY_4: u8 = 0;
 const ECHO_REPLY_6: u8 = 129;
 const REDIRECT_6: u8 = 137;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const FRAGMENT_OFFSET_6: u16 = 0xfff8;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
-
-/// What an answer asks of a packet's transport header.
-enum Fragment {
-    No,
-    First,
-    Later,
-}
 
 /// Nobody is told about what is an answer itself, or was for many, or comes from nobody.
 pub(super) fn may_be_answered(frame: &Frame<'_>, ip: &Ip) -> bool {
@@ -54,54 +44,26 @@ fn is_somebody(addr: IpAddr) -> bool {
 
 /// A later fragment, an ICMP error or redirect, a reset, or what may be one.
 fn is_answer(frame: &Frame<'_>, ip: &Ip) -> bool {
-    let (fragment, protocol, l4_at) = match transport(frame, ip) {
-        Some((Fragment::Later, ..)) | None => return true,
-        Some(found) => found,
-    };
+    if ip.is_later_fragment() || ip.is_hidden() {
+        return true;
+    }
     let within = |at| byte(&frame.bytes, at).filter(|_| at < ip.end);
-    match (ip.source, protocol) {
+    match (ip.source, ip.protocol) {
         (IpAddr::V4(_), protocol::ICMP) => {
-            within(l4_at).is_none_or(|kind| matches!(kind, 3 | 4 | 5 | 11 | 12))
+            within(ip.l4_at).is_none_or(|kind| matches!(kind, 3 | 4 | 5 | 11 | 12))
         }
         (IpAddr::V6(_), protocol::ICMPV6) => {
-            within(l4_at).is_none_or(|kind| kind < ECHO_REQUEST_6 || kind == REDIRECT_6)
+            within(ip.l4_at).is_none_or(|kind| kind < ECHO_REQUEST_6 || kind == REDIRECT_6)
         }
-        (_, protocol::TCP) => {
-            let is_seen = ip.source.is_ipv4() || matches!(fragment, Fragment::No);
-            is_seen && within(l4_at + 13).is_some_and(|flags| flags & RST != 0)
-        }
+        (_, protocol::TCP) => within(ip.l4_at + 13).is_some_and(|flags| flags & RST != 0),
         _ => false,
     }
-}
-
-/// Whether it is a fragment, what follows, and where. `None`: the fragment header is not whole.
-fn transport(frame: &Frame<'_>, ip: &Ip) -> Option<(Fragment, u8, usize)> {
-    if ip.source.is_ipv4() {
-        let fragment = match be16(&frame.bytes, IP_AT + 6)? & 0x3fff {
-            0 => Fragment::No,
-            MORE_FRAGMENTS => Fragment::First,
-            _ => Fragment::Later,
-        };
-        return Some((fragment, ip.protocol, ip.l4_at));
-    }
-    let first = byte(&frame.bytes, IP_AT + 6)?;
-    let (next, at) = walk(&frame.bytes, first, IP_AT + ipv6::LEN);
-    if next != protocol::FRAGMENT {
-        return Some((Fragment::No, ip.protocol, ip.l4_at));
-    }
-    let header: Option<[u8; 4]> = array(&frame.bytes, at);
-    let [next, _, o0, o1] = header.filter(|_| at + FRAGMENT_LEN <= ip.end)?;
-    let fragment = match u16::from_be_bytes([o0, o1]) & FRAGMENT_OFFSET_6 {
-        0 => Fragment::First,
-        _ => Fragment::Later,
-    };
-    Some((fragment, next, at + FRAGMENT_LEN))
 }
 
 /// No fragment, and `len` bytes of this protocol's header are inside the IP packet.
 pub(crate) fn is_whole(frame: &Frame<'_>, ip: &Ip, protocol: u8, len: usize) -> bool {
     let is_inside = ip.protocol == protocol && ip.l4_at + len <= ip.end.min(frame.len());
-    is_inside && matches!(transport(frame, ip), Some((Fragment::No, ..)))
+    is_inside && !ip.is_fragment()
 }
 
 /// Of a packet that a reset can be about: sequence number, acknowledgement, flags, and all that it has of

@@ -290,6 +290,12 @@ pub(crate) fn ip6(source: &str, destination: &str, next: u8, payload: &[u8]) -> 
     out
 }
 
+/// The group of everybody whose address may be this one.
+pub(crate) fn solicited_node(addr: Ipv6Addr) -> String {
+    let [.., a, b, c] = addr.octets();
+    format!("ff02::1:ff{a:02x}:{b:02x}{c:02x}")
+}
+
 pub(crate) fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = [source.to_be_bytes(), destination.to_be_bytes()].concat();
     out.extend((8 + payload.len() as u16).to_be_bytes());

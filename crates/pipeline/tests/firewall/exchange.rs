@@ -209,7 +209,7 @@ proptest! {
         let firewall = PortFirewall {
             drop_from_port: from_peer,
             drop_to_port: !from_peer,
-            allow_when_full: false,
+            ..OPEN
         };
         let mut wall = Wall::new(firewall, vec![]);
         let mut local = Host::new(!from_peer, first_local, scale_local);

@@ -1,7 +1,7 @@
 //! ICMP: requests and their replies, errors about connections, neighbour discovery.
 
 use overlane_model::Direction::{FromPort, ToPort as To};
-use overlane_model::{Action, Service, Verdict, Verdict::*};
+use overlane_model::{Action, Service, Verdict::*};
 use overlane_pipeline::ConnectionState;
 
 use crate::wall::*;
@@ -181,30 +181,60 @@ fn messages_without_a_connection() {
     assert_eq!(wall.ip(Peer, 1, &[3, 3, 0, 0, 0, 0, 0]), FirewallDrop);
     assert_eq!(wall.ip(Local, 1, &[3, 3]), ToPort);
     assert_eq!(wall.connections(), 0);
-    // Nor is it a fragment.
-    let fragment = ip_frame(Local, 1, 0x2000, &echo(8, 7));
-    assert_eq!(wall.run(Local, fragment).verdict, ToPort);
-    assert_eq!(wall.ip(Peer, 1, &[3, 3]), FirewallDrop);
 }
 
 #[test]
 fn neighbour_discovery_always_passes() {
+    let mut wall = closed();
+    let message = |kind: u8, code: u8| [&[kind, code][..], &[0; 6]].concat();
+    for kind in 133..=137 {
+        let frame = ip6_frame(Peer, 58, &message(kind, 0));
+        assert_eq!(wall.run(Peer, frame).verdict, ToPort, "{kind}");
+    }
+    for kind in [128, 130, 131, 132, 138, 142, 143, 144] {
+        let frame = ip6_frame(Peer, 58, &message(kind, 0));
+        assert_eq!(wall.run(Peer, frame).verdict, FirewallDrop, "{kind}");
+    }
+    let mut far = ip6_frame(Peer, 58, &message(135, 0));
+    far[21] = 254;
+    let atomic = [&[58, 0, 0, 0, 0, 0, 0, 1][..], &message(135, 0)].concat();
+    for frame in [
+        far,
+        ip6_frame(Peer, 58, &message(135, 1)),
+        ip6_frame(Peer, 58, &message(135, 0)[..7]),
+        ip6_frame(Peer, 44, &atomic),
+        // Nothing of the sort over IPv4.
+        ip_frame(Peer, 58, 0, &[135; 24]),
+    ] {
+        assert_eq!(wall.run(Peer, frame).verdict, FirewallDrop);
+    }
+}
+
+#[test]
+fn multicast_listeners_always_pass() {
+    let mut wall = closed();
+    let message = |source: &str, kind: u8| {
+        let alert = [58, 0, 5, 2, 0, 0, 1, 0];
+        let payload = [&alert[..], &[kind], &[0; 23]].concat();
+        let ip = ip6(source, "ff02::16", 0, &payload);
+        let mut frame = eth(A2, "33:33:00:00:00:16", 0x86dd, &ip);
+        frame[21] = 1;
+        frame
+    };
+    let mut reaches = |frame| wall.run(Peer, frame).outputs.len();
+    let stopped = reaches(message("fe80::ff:fe00:12", 129));
+    for kind in [130, 131, 132, 143] {
+        assert_eq!(reaches(message("fe80::ff:fe00:12", kind)), stopped + 1);
+        let from_nobody = usize::from(kind != 130);
+        assert_eq!(reaches(message("::", kind)), stopped + from_nobody);
+        assert_eq!(reaches(message(PEER6, kind)), stopped);
+    }
+}
+
+fn closed() -> Wall {
     let all = vec![
         rule("in", To, Action::Drop),
         rule("out", FromPort, Action::Drop),
     ];
-    let mut wall = Wall::new(OPEN, all);
-    let verdict = |wall: &mut Wall, kind: u8| -> Verdict {
-        let mut message = vec![0; 8];
-        message[0] = kind;
-        wall.run(Peer, ip6_frame(Peer, 58, &message)).verdict
-    };
-    for kind in [130, 131, 132, 133, 143] {
-        assert_eq!(verdict(&mut wall, kind), ToPort, "{kind}");
-    }
-    for kind in [128, 129, 138, 142, 144] {
-        assert_eq!(verdict(&mut wall, kind), FirewallDrop, "{kind}");
-    }
-    // Nothing of the sort over IPv4.
-    assert_eq!(wall.ip(Peer, 58, &[135; 24]), FirewallDrop);
+    Wall::new(OPEN, all)
 }

@@ -8,6 +8,7 @@
 mod common;
 
 mod exchange;
+mod fragments;
 mod icmp;
 mod limits;
 mod noise;

@@ -79,10 +79,12 @@ fn some_rule() -> impl Strategy<Value = RuleTable> {
 }
 
 fn firewall() -> impl Strategy<Value = PortFirewall> {
-    any::<[bool; 3]>().prop_map(|[from, to, full]| PortFirewall {
+    any::<[bool; 4]>().prop_map(|[from, to, full, non_ip]| PortFirewall {
         drop_from_port: from,
         drop_to_port: to,
         allow_when_full: full,
+        drop_non_ip: non_ip,
+        ..OPEN
     })
 }
 

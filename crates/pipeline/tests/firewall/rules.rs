@@ -1,7 +1,7 @@
 //! The rules: which one matches, what it does, where it counts.
 
 use overlane_model::Direction::{FromPort, ToPort as To};
-use overlane_model::{Action, Service, Verdict::*};
+use overlane_model::{Action, PortFirewall, Service, Verdict::*};
 use overlane_pipeline::{By, Entry, Outcome, Packet, Zone};
 
 use crate::wall::*;
@@ -63,7 +63,7 @@ fn what_is_answered_is_no_longer_asked() {
         rule("dns", FromPort, Action::Allow),
         &[ports(17, 53, 53)],
     )];
-    let firewall = overlane_model::PortFirewall {
+    let firewall = PortFirewall {
         drop_from_port: true,
         ..OUTBOUND
     };
@@ -189,86 +189,43 @@ fn a_log_tells_what_happened() {
 }
 
 #[test]
-fn fragments_have_no_ports() {
+fn ports_that_both_are_0_are_none() {
     let rules = vec![
-        with(rule("dns", FromPort, Action::Drop), &[ports(17, 0, 65535)]),
+        with(rule("all", FromPort, Action::Drop), &[ports(17, 0, 65535)]),
         with(
             rule("udp", FromPort, Action::Allow),
             &[Service::Protocol(17)],
         ),
-        with(
-            rule("tcp", FromPort, Action::Allow),
-            &[Service::Protocol(6)],
-        ),
     ];
     let mut wall = Wall::new(OUTBOUND, rules);
-    let udp = udp(5, 53, &[0; 24]);
-    let fragment = |from, protocol, fragment| ip_frame(from, protocol, fragment, &udp);
-    assert_eq!(
-        wall.run(Local, fragment(Local, 17, 0)).verdict,
-        FirewallDrop
-    );
-    for (n, offset) in [0x2000, 0x2001, 0x0004].into_iter().enumerate() {
-        let outcome = wall.run(Local, fragment(Local, 17, offset));
-        assert_eq!(
-            (outcome.verdict, counted(&outcome)),
-            (ToPort, vec![("udp", 1)])
-        );
-        assert_eq!(wall.connections(), 1, "{n}");
-    }
-    assert_eq!(wall.run(Peer, fragment(Peer, 17, 0x2000)).verdict, ToPort);
-    assert_eq!(
-        wall.run(Peer, fragment(Peer, 6, 0x2000)).verdict,
-        FirewallDrop
-    );
-    // A fragment of TCP needs no SYN, nor a whole header, and has the time-outs of what has no windows.
-    assert_eq!(
-        wall.run(Local, ip_frame(Local, 6, 0x2000, &[0; 8])).verdict,
-        ToPort
-    );
-    assert_eq!(wall.run(Peer, fragment(Peer, 6, 0x0004)).verdict, ToPort);
-    wall.wait(180);
-    assert_eq!(wall.run(Peer, fragment(Peer, 6, 0x0004)).verdict, ToPort);
-    wall.wait(181);
-    assert_eq!(
-        wall.run(Peer, fragment(Peer, 6, 0x0004)).verdict,
-        FirewallDrop
-    );
-    // Ports that both are 0 are none.
-    let nothing = crate::common::udp(0, 0, &[]);
-    assert_eq!(
-        wall.run(Local, ip_frame(Local, 17, 0, &nothing)).verdict,
-        ToPort
-    );
+    assert_eq!(wall.udp(Local, 5, 53), FirewallDrop);
+    assert_eq!(wall.udp(Local, 0, 0), ToPort);
 }
 
 #[test]
-fn a_fragment_header_names_the_protocol() {
-    let fragment = |next: u8| [&[next, 0, 0, 1, 0, 0, 0, 1][..], &udp(5, 53, b"data")].concat();
-    let mut wall = Wall::new(OUTBOUND, vec![]);
-    assert_eq!(
-        wall.run(Local, ip6_frame(Local, 44, &fragment(17))).verdict,
-        ToPort
-    );
-    let (key, _) = wall.connection();
-    assert_eq!((key.protocol, key.local_port, key.peer_port), (17, 0, 0));
-    assert_eq!(
-        wall.run(Peer, ip6_frame(Peer, 44, &fragment(17))).verdict,
-        ToPort
-    );
-    assert_eq!(
-        wall.run(Peer, ip6_frame(Peer, 44, &fragment(6))).verdict,
-        FirewallDrop
-    );
-    assert_eq!(
-        wall.run(Peer, ip6_frame(Peer, 44, &[17, 0])).verdict,
-        FirewallDrop
-    );
-    // Neighbour discovery in fragments is not passed over.
-    assert_eq!(
-        wall.run(Peer, ip6_frame(Peer, 44, &fragment(58))).verdict,
-        FirewallDrop
-    );
+fn what_is_not_ip() {
+    let frame = |kind: u16| eth(A1, A2, kind, &[0; 46]);
+    let mut wall = Wall::new(OPEN, vec![]);
+    assert_eq!(wall.run(Local, frame(0x88b5)).verdict, ToPort);
+    let walled = PortFirewall {
+        drop_non_ip: true,
+        ..OPEN
+    };
+    let mut wall = Wall::new(walled, vec![rule("out", FromPort, Action::Allow)]);
+    let outcome = wall.run(Local, frame(0x88b5));
+    assert_eq!((outcome.verdict, counted(&outcome)), (FirewallDrop, vec![]));
+    let back = eth(A2, A1, 0x88b5, &[0; 46]);
+    assert_eq!(wall.run(Peer, back.clone()).verdict, FirewallDrop);
+    wall.let_pass(&[0x88b5, 46]);
+    assert_eq!(wall.run(Local, frame(0x88b5)).verdict, ToPort);
+    assert_eq!(wall.run(Peer, back).verdict, ToPort);
+    assert_eq!(wall.run(Local, frame(0x88b6)).verdict, FirewallDrop);
+    // A length is no type.
+    assert_eq!(wall.run(Local, frame(46)).verdict, FirewallDrop);
+    let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 2];
+    arp.extend(mac(A1).bytes());
+    arp.extend([198, 18, 100, 1, 0, 0, 0, 0, 0, 0, 198, 18, 100, 2]);
+    assert_eq!(wall.run(Local, eth(A1, A2, 0x0806, &arp)).verdict, ToPort);
 }
 
 #[test]

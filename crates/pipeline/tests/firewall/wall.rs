@@ -1,7 +1,8 @@
 //! A host whose port a1 has a firewall, and packets between a1 and a2.
 
 use overlane_model::{
-    Action, Direction, FirewallTable, PortFirewall, RuleTable, Service, SwitchId, Tables, Verdict,
+    Action, Asks, Direction, FirewallTable, PortFirewall, PortSecurity, RuleTable, Service,
+    SwitchId, Tables, Verdict,
 };
 use overlane_pipeline::{Connection, ConnectionKey, Entry, Host, Outcome, Packet, State};
 use overlane_wire::{PortKey, Vni};
@@ -12,6 +13,15 @@ pub(crate) const OPEN: PortFirewall = PortFirewall {
     drop_from_port: false,
     drop_to_port: false,
     allow_when_full: false,
+    drop_non_ip: false,
+    asks_from_port: Asks {
+        protocol: false,
+        ports: false,
+    },
+    asks_to_port: Asks {
+        protocol: false,
+        ports: false,
+    },
 };
 /// Only what a1 begins.
 pub(crate) const OUTBOUND: PortFirewall = PortFirewall {
@@ -44,21 +54,39 @@ impl Wall {
         let mut tables = tables("h1", &With::default());
         for port in &mut tables.ports {
             port.firewall = (port.name.as_str() == "a1").then_some(firewall);
-            port.security.check_addresses &= port.name.as_str() != "a2";
+            if port.name.as_str() == "a2" {
+                port.security = PortSecurity::default();
+            }
         }
-        tables.firewall = FirewallTable { rules, version: 1 };
-        Self {
+        let mut wall = Self {
             host: Host::new(tables.clone(), 1500),
             tables,
             state: State::new(),
             now_ns: 1,
-        }
+        };
+        wall.set(rules);
+        wall.tables.firewall.version = 1;
+        wall.host = Host::new(wall.tables.clone(), 1500);
+        wall
     }
 
     /// Other rules from now on.
     pub(crate) fn set(&mut self, rules: Vec<RuleTable>) {
-        self.tables.firewall.rules = rules;
-        self.tables.firewall.version += 1;
+        let ports = self.tables.ports.iter_mut();
+        for firewall in ports.filter_map(|port| port.firewall.as_mut()) {
+            firewall.asks_from_port = asked(&rules, Direction::FromPort);
+            firewall.asks_to_port = asked(&rules, Direction::ToPort);
+        }
+        let version = self.tables.firewall.version + 1;
+        self.tables.firewall = FirewallTable { rules, version };
+        self.host = Host::new(self.tables.clone(), 1500);
+    }
+
+    /// What is not IP and passes nevertheless.
+    pub(crate) fn let_pass(&mut self, ethertypes: &[u16]) {
+        for switch in &mut self.tables.switches {
+            switch.non_ip = ethertypes.to_vec();
+        }
         self.host = Host::new(self.tables.clone(), 1500);
     }
 
@@ -107,6 +135,17 @@ impl Wall {
     pub(crate) fn wait(&mut self, seconds: u64) {
         self.now_ns += seconds * SECOND;
     }
+}
+
+/// What rules ask for, as the tables of a host say it.
+fn asked(rules: &[RuleTable], direction: Direction) -> Asks {
+    let rules = rules.iter().filter(|rule| rule.direction == direction);
+    let mut asks = Asks::default();
+    for services in rules.filter_map(|rule| rule.services.as_ref()) {
+        asks.protocol = true;
+        asks.ports |= services.iter().any(|service| service.range().1.is_some());
+    }
+    asks
 }
 
 /// A frame over IPv4; `fragment`: flags and offset.

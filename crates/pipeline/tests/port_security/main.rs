@@ -3,7 +3,10 @@
 // Helpers of tests, which clippy does not take for tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
 mod common;
+
+mod nobody;
 
 use common::*;
 use overlane_model::Verdict::{self, *};
@@ -59,6 +62,11 @@ fn option(kind: u8, of: &str) -> Vec<u8> {
     [&[kind, 1][..], mac(of).bytes()].concat()
 }
 
+fn changed(mut frame: Vec<u8>, at: usize, to: u8) -> Vec<u8> {
+    frame[at] = to;
+    frame
+}
+
 #[test]
 fn a_foreign_mac_is_refused_unless_security_is_off() {
     let frame = eth(FOREIGN, B1, 0x1234, &[0; 50]);
@@ -81,7 +89,6 @@ fn arp_speaks_for_the_port_only() {
     let frame = |packet: &[u8]| eth(A1, B1, 0x0806, packet);
     let own = arp(A1, [198, 18, 100, 1]);
     assert_eq!(verdict(frame(&own)), Encap);
-    assert_eq!(verdict(frame(&arp(A1, [0; 4]))), Encap); // a probe
     assert_eq!(verdict(frame(&arp(FOREIGN, [198, 18, 100, 1]))), SpoofedArp);
     assert_eq!(verdict(frame(&arp(A1, [198, 18, 100, 2]))), SpoofedArp);
     // Another port's is never its own; nobody's is, where addresses are not checked.
@@ -101,6 +108,33 @@ fn arp_speaks_for_the_port_only() {
         odd[at] = other;
         assert_eq!(verdict(frame(&odd)), SpoofedArp, "byte {at}");
     }
+}
+
+#[test]
+fn the_underlay_is_nobody_s_here() {
+    let to = |destination: &str| {
+        let ip = ip4("198.18.100.1", destination, UDP, &udp(67, 2, &[]));
+        eth(A1, B1, V4, &ip)
+    };
+    let check = |frame: Vec<u8>, strict, mac| {
+        assert_eq!(verdict(frame.clone()), strict);
+        assert_eq!(with_a1("security: mac", frame.clone()), mac);
+        assert_eq!(with_a1("security: off", frame), Encap);
+    };
+    // Of this host and of another, before the rule on DHCP.
+    for vtep in ["198.18.0.1", "198.18.0.3"] {
+        check(to(vtep), VtepAddress, VtepAddress);
+        check(v4(vtep, UDP, &udp(1, 2, &[])), SpoofedIp, VtepAddress);
+    }
+    check(to("198.18.0.4"), DhcpServer, DhcpServer);
+    let mapped = "::ffff:198.18.0.2";
+    check(v6(mapped, UDP, &udp(1, 2, &[])), SpoofedIp, VtepAddress);
+    let arp = |mac| eth(A1, B1, 0x0806, &arp(mac, [198, 18, 0, 2]));
+    check(arp(A1), VtepAddress, VtepAddress);
+    check(arp(FOREIGN), SpoofedArp, SpoofedArp);
+    let about = |kind| v6("2001:2::1", ICMPV6, &nd(kind, 24, mapped, &[]));
+    check(about(136), VtepAddress, VtepAddress);
+    check(about(135), Encap, Encap);
 }
 
 #[test]
@@ -156,7 +190,17 @@ fn ipv4_sources() {
         with_a1("security: mac", v4("198.18.100.2", UDP, &udp(1, 2, &[]))),
         Encap
     );
-    assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 67, &[]))), Encap);
+    let discover = |fragment, destination| {
+        let ip = ip4_with("0.0.0.0", destination, UDP, 0, fragment, &udp(68, 67, &[]));
+        eth(A1, BROADCAST, V4, &ip)
+    };
+    assert_eq!(verdict(discover(0, "255.255.255.255")), Flood);
+    assert_eq!(verdict(discover(0x4000, "255.255.255.255")), Flood);
+    assert_eq!(verdict(discover(0x2000, "255.255.255.255")), SpoofedIp);
+    assert_eq!(verdict(discover(0, "198.18.100.255")), SpoofedIp);
+    let to_one = changed(discover(0, "255.255.255.255"), 5, 0xfe);
+    assert_eq!(verdict(to_one), SpoofedIp);
+    assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 67, &[]))), SpoofedIp);
     // Before the rule on DHCP.
     assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(68, 68, &[]))), SpoofedIp);
     assert_eq!(verdict(v4("0.0.0.0", UDP, &udp(69, 67, &[]))), SpoofedIp);
@@ -166,7 +210,6 @@ fn ipv4_sources() {
 
 #[test]
 fn ipv6_sources() {
-    let detection = nd(135, 24, "2001:2::1", &[]);
     assert_eq!(verdict(v6("2001:2::1", UDP, &udp(1, 2, &[]))), Encap);
     assert_eq!(verdict(v6(LINK_LOCAL, UDP, &udp(1, 2, &[]))), Encap);
     assert_eq!(verdict(v6("fe80::1", UDP, &udp(1, 2, &[]))), SpoofedIp);
@@ -175,10 +218,6 @@ fn ipv6_sources() {
         SpoofedIp
     );
     assert_eq!(verdict(v6("2001:2::2", UDP, &udp(1, 2, &[]))), SpoofedIp);
-    assert_eq!(verdict(v6("::", ICMPV6, &detection)), Encap);
-    // A multicast listener report has a router alert before it (RFC 3810 section 5).
-    let report = [&[ICMPV6, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0][..], &[0; 24]].concat();
-    assert_eq!(verdict(v6("::", 0, &report)), Encap);
     assert_eq!(verdict(v6("::", UDP, &udp(546, 547, &[]))), SpoofedIp);
 }
 
@@ -233,6 +272,16 @@ fn dhcp_servers_are_seen_in_first_fragments_only() {
         let allowed = with_a1("allow: [dhcp_server]", v6("2001:2::1", FRAGMENT, &six(1)));
         assert_eq!(allowed, Encap);
     }
+    // Behind more extension headers too.
+    let deep = [
+        &[60, 0, 0, 1, 0, 0, 0, 1][..],
+        &[UDP, 0, 1, 4, 0, 0, 0, 0],
+        &udp(547, 9, &[]),
+    ];
+    assert_eq!(
+        verdict(v6("2001:2::1", FRAGMENT, &deep.concat())),
+        DhcpServer
+    );
     // Ports that are not there: neither of them is checked.
     let cut = [UDP, 0, 0, 1, 0, 0, 0, 1, 2, 0x23, 2];
     assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &cut)), Encap);
@@ -243,16 +292,26 @@ fn icmpv6_that_cannot_be_seen() {
     let hidden = |next, payload: &[u8]| verdict(v6("2001:2::1", next, payload));
     let fragment = |next, offset, kind| [next, 0, 0, offset, 0, 0, 0, 1, kind, 0, 0, 0, 0, 0, 0, 0];
     for kind in 133..=137 {
-        // With more fragments to come, and without: both are fragments (RFC 6980).
+        // With more fragments to come, and without (RFC 6980).
         assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, kind)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 0, kind)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 8, kind)), Encap);
     }
     assert_eq!(hidden(FRAGMENT, &fragment(ICMPV6, 1, 128)), Encap);
     assert_eq!(hidden(FRAGMENT, &fragment(UDP, 1, 135)), Encap);
-    for next in [0, 43, 44, 60] {
-        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 0)), HiddenHeader);
+    let without_type = [ICMPV6, 0, 0, 1, 0, 0, 0, 1];
+    assert_eq!(hidden(FRAGMENT, &without_type), HiddenHeader);
+    let atomic = [ICMPV6, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(hidden(FRAGMENT, &atomic), Encap);
+    // One extension header of 8 bytes more, and then a protocol that nobody looks at.
+    for next in [0, 43, 60] {
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 6)), Encap);
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, ICMPV6)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(next, 8, 0)), Encap);
+    }
+    for (offset, expected) in [(0, Encap), (1, HiddenHeader), (8, Encap)] {
+        let again = fragment(FRAGMENT, offset, 6);
+        assert_eq!(hidden(FRAGMENT, &again), expected, "{offset}");
     }
     assert_eq!(
         with_a1(
@@ -384,28 +443,6 @@ fn an_advertisement_is_never_about_anothers_address() {
         found,
         "a neighbour advertisement is about 2001:2::2, an address of port a2, refused at port a1"
     );
-}
-
-#[test]
-fn duplicate_address_detection_is_about_addresses_that_somebody_has() {
-    let detect = |source, target| v6(source, ICMPV6, &nd(135, 24, target, &[]));
-    for (target, strict) in [
-        ("2001:2::1", Encap),
-        (LINK_LOCAL, Encap),
-        ("2001:2::2", Encap), // another port's, which arp_nd defends against multicast questions
-        ("2001:2::99", SpoofedNd),
-        ("fe80::1", SpoofedNd),
-    ] {
-        assert_eq!(verdict(detect("::", target)), strict, "{target}");
-        assert_eq!(with_a1("security: mac", detect("::", target)), Encap);
-        // Only where it comes from nobody: others ask for any address.
-        assert_eq!(verdict(detect("2001:2::1", target)), Encap);
-        assert_eq!(verdict(detect(LINK_LOCAL, target)), Encap);
-    }
-    // The fixed part comes first.
-    let outcome = Net::new().from("v1", v6("::", ICMPV6, &nd(135, 23, "2001:2::2", &[])));
-    assert_eq!(outcome.verdict, SpoofedNd);
-    assert!(outcome.steps.last().unwrap().found.contains("not whole"));
 }
 
 #[test]

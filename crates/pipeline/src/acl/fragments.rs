@@ -1,0 +1,134 @@
+//! What the firewall knows of a packet that does not show all: a first fragment, a later one, and one whose extension
+//! headers do not end.
+
+use overlane_model::{Asks, Verdict};
+
+use super::STAGE;
+use crate::conntrack::Zone;
+use crate::context::{Context, Stage};
+use crate::explain::Found;
+use crate::parse::{Fragment, Frame, Ip, L4, has_marks, is_extension, transport_len};
+
+/// What a packet has to do with connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It belongs to one, or may begin one.
+    Full,
+    /// It belongs to one, but changes nothing of it and begins none.
+    Later,
+    /// Nothing.
+    Unknown,
+}
+
+/// Where a packet is judged.
+pub(super) struct Place<'a> {
+    pub(super) zone: Zone,
+    pub(super) port: &'a overlane_model::Name,
+    pub(super) asks: Asks,
+}
+
+/// The packet with what is remembered of its datagram.
+pub(super) fn read(
+    cx: &mut Context<'_>,
+    at: &Place<'_>,
+    frame: &Frame<'_>,
+    ip: &Ip,
+) -> Stage<(L4, Part)> {
+    let l4 = L4::read(frame, ip);
+    if ip.is_hidden() {
+        return hidden(cx, at, l4);
+    }
+    match ip.fragment {
+        None => Stage::Continue((l4, Part::Full)),
+        Some(first) if first.is_first() => {
+            check_header(cx, at, frame, ip)?;
+            Stage::Continue((l4, Part::Full))
+        }
+        Some(later) => self::later(cx, at, ip, &later, l4),
+    }
+}
+
+/// A first fragment that has passed.
+pub(super) fn remember(
+    cx: &mut Context<'_>,
+    zone: Zone,
+    frame: &Frame<'_>,
+    ip: &Ip,
+    first: &Fragment,
+    l4: &L4,
+) {
+    let header_len = transport_len(frame, ip).unwrap_or(0);
+    let l4_end = (ip.l4_at + header_len).saturating_sub(first.begin);
+    let now_ns = cx.now_ns;
+    cx.state.fragments.remember(zone, first, l4, l4_end, now_ns);
+}
+
+fn hidden(cx: &mut Context<'_>, at: &Place<'_>, l4: L4) -> Stage<(L4, Part)> {
+    if !at.asks.protocol {
+        return Stage::Continue((l4, Part::Unknown));
+    }
+    let why = "its extension headers do not end where they can be read, and rules of";
+    refuse(cx, at, Verdict::DeepHeader, why, "ask for a protocol")
+}
+
+fn check_header(cx: &mut Context<'_>, at: &Place<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
+    match transport_len(frame, ip) {
+        Some(_) => Stage::Continue(()),
+        None => {
+            let why = "a first fragment without its whole transport header, which the firewall of";
+            refuse(cx, at, Verdict::FragmentTiny, why, "has to see")
+        }
+    }
+}
+
+fn later(
+    cx: &mut Context<'_>,
+    at: &Place<'_>,
+    ip: &Ip,
+    fragment: &Fragment,
+    mut l4: L4,
+) -> Stage<(L4, Part)> {
+    let now_ns = cx.now_ns;
+    let first = cx
+        .state
+        .fragments
+        .find(at.zone, fragment, &l4.ends, now_ns)
+        .cloned();
+    if let Some(first) = first {
+        if fragment.offset < first.l4_end {
+            let why = "a later fragment lies over the transport header of its first one, at";
+            return refuse(cx, at, Verdict::FragmentOverlap, why, "");
+        }
+        cx.step(STAGE, || {
+            format!("a later fragment of the datagram that {}", first.describe())
+        });
+        (l4.ends, l4.icmp) = (first.ends, first.icmp);
+        return Stage::Continue((l4, Part::Later));
+    }
+    let is_asked = match ip.source.is_ipv6() && is_extension(fragment.next) {
+        true => at.asks.protocol,
+        false if has_marks(ip) => at.asks.ports,
+        // Nothing but its protocol would be known of its first one.
+        false => return Stage::Continue((l4, Part::Full)),
+    };
+    if is_asked {
+        let why = "a later fragment whose first one was not seen of late, and rules of";
+        let asked = "ask for what only that one has";
+        return refuse(cx, at, Verdict::FragmentUnknown, why, asked);
+    }
+    Stage::Continue((l4, Part::Unknown))
+}
+
+/// `why` goes on with the port, and that with `more`.
+fn refuse<T>(
+    cx: &mut Context<'_>,
+    at: &Place<'_>,
+    reason: Verdict,
+    why: &str,
+    more: &str,
+) -> Stage<T> {
+    cx.end(STAGE, reason, || {
+        let text = format!("{why} port {} {more}", at.port);
+        Found::by_port(text.trim_end().to_owned(), at.port)
+    })
+}
