@@ -118,8 +118,9 @@ pub(crate) fn follow(
             out_of_window(key, sender, segment, ends)
         });
     }
-    // From now on nobody sees how far its end is.
-    connection.adopted |= l4.is_first_fragment && segment.is_some() && !is_half_open;
+    if l4.is_first_fragment && segment.is_some() && !is_half_open {
+        connection.adopt(now_ns);
+    }
     let (state, rule) = (connection.state, connection.rule.clone());
     cx.step(STAGE, || {
         let what = match is_half_open {

@@ -131,6 +131,14 @@ impl Connection {
         true
     }
 
+    /// From now on nobody sees how far an end is: a change of state.
+    pub(super) fn adopt(&mut self, now_ns: u64) {
+        if !self.adopted {
+            self.adopted = true;
+            self.seen_ns = now_ns;
+        }
+    }
+
     /// A packet has passed: written at most once a second.
     pub(super) fn refresh(&mut self, now_ns: u64) {
         if now_ns >= self.seen_ns.saturating_add(SECOND_NS) {
