@@ -1,4 +1,4 @@
-//! Namespaces, links, addresses, routes, neighbours and device settings, synchronously.
+//! Namespaces, links, addresses, routes, neighbours, device settings and tables of nftables, synchronously.
 //!
 //! This crate is the only place that speaks to the kernel's network configuration. `host` uses it to
 //! lay tables onto a machine, `lab` to build topologies. It knows nothing of overlays.
@@ -26,6 +26,7 @@ pub mod link;
 pub mod neighbour;
 mod netlink;
 pub mod netns;
+pub mod nftables;
 pub mod route;
 #[expect(
     unsafe_code,

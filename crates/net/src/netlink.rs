@@ -184,7 +184,7 @@ fn open_socket() -> std::io::Result<Socket> {
 
 /// The text of an extended acknowledgement (netlink(7), NETLINK_EXT_ACK). After the error code come the
 /// header of the request, its payload unless capped, then attributes.
-fn kernel_message(flags: u16, after_code: &[u8]) -> Option<String> {
+pub(crate) fn kernel_message(flags: u16, after_code: &[u8]) -> Option<String> {
     if flags & NLM_F_ACK_TLVS == 0 {
         return None;
     }
