@@ -27,7 +27,7 @@ use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, NetnsId, State};
-use crate::{Holder, HostError, Note, Report, capture, devices, greeting, preflight};
+use crate::{Holder, HostError, Note, Report, capture, devices, greeting, guard, preflight};
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
@@ -222,10 +222,13 @@ impl Job<'_> {
             return Err(executor.journal.roll_back(cause));
         }
         let refused = executor.state.gro_refused.is_some();
+        let unguarded = std::mem::take(&mut executor.state.guard_refused);
         executor.journal.commit();
         if refused {
             report.changes.retain(|change| !change.what.contains(GRO));
         }
+        guard::forget_refused(&report.host, plan.guard(), &unguarded, &mut report.changes);
+        report.notes.extend(guard::note(&unguarded));
         for detour in Detour::ALL {
             if executor.state.detours_refused.contains_key(detour.name()) {
                 forget_device(report, detour.entrance());
@@ -392,6 +395,11 @@ fn forget_refused(report: &mut Report, plan: &Plan, before: Option<&State>, tabl
     let Some(before) = before else {
         return;
     };
+    let mut unguarded = before.guard_refused.clone();
+    unguarded.retain(|family, _| plan.guard().any(|job| job.family.name() == family));
+    let host = report.host.clone();
+    guard::forget_refused(&host, plan.guard(), &unguarded, &mut report.changes);
+    report.notes.extend(guard::note(&unguarded));
     for step in &plan.steps {
         match step {
             Step::Gro => {

@@ -13,7 +13,7 @@ use overlane_net::{Link, Netlink, netns};
 
 use crate::detours::Detour;
 use crate::state::State;
-use crate::{HostError, detours, paths};
+use crate::{HostError, detours, guard, paths};
 
 /// A look at the machine.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Current {
     pub(crate) links: BTreeMap<String, Option<LinkInfo>>,
     /// Devices of ours by name, also those put aside by an interrupted run.
     pub(crate) devices: BTreeMap<String, Link>,
+    /// The tables of nftables that drop what comes in by ports' devices.
+    pub(crate) guard: guard::Found,
     /// The unmarker's namespace is there.
     pub(crate) unmarker_namespace: bool,
 }
@@ -61,6 +63,7 @@ impl Current {
             stale_sets,
             links: links(host)?,
             devices: with_inside(host, own_devices(netlink)?)?,
+            guard: guard::read(host)?,
             unmarker_namespace: netns::exists(&detours::namespace_of(host)),
         })
     }

@@ -10,7 +10,7 @@ use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
 use overlane_ebpf::{Loaded, Program, abi, learned};
-use overlane_net::Netlink;
+use overlane_net::{Netlink, nftables};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::detours::{self, Detour};
@@ -18,7 +18,7 @@ use crate::journal::Journal;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
 use crate::state::{self, NextHop, State};
-use crate::{HostError, Note, devices};
+use crate::{HostError, Note, devices, guard};
 
 /// What the steps work with.
 pub(crate) struct Executor<'a> {
@@ -83,6 +83,7 @@ impl<'a> Executor<'a> {
     pub(crate) fn run(&mut self, plan: &'a Plan, notes: &mut Vec<Note>) -> Result<(), HostError> {
         for step in &plan.steps {
             match step {
+                Step::Guard(job) => self.guard(job)?,
                 Step::Discard(name) => self.discard(name)?,
                 Step::Aside { name, to } => self.aside(name, to)?,
                 Step::Segmenter => self.segmenter()?,
@@ -126,6 +127,21 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         // The undo of `begin` restores the file.
         self.state.write()
+    }
+
+    /// A kernel without nftables goes without; a note says what that leaves open.
+    fn guard(&mut self, job: &'a guard::Job) -> Result<(), HostError> {
+        self.journal.before()?;
+        let host = self.target.tables.host.as_str();
+        match job.run(host) {
+            Ok(()) => self.journal.push(move || Ok(job.take_back(host)?)),
+            Err(error) if nftables::is_unsupported(&error) => {
+                let family = job.family.name().to_owned();
+                self.state.guard_refused.insert(family, error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     fn discard(&mut self, name: &str) -> Result<(), HostError> {

@@ -25,6 +25,7 @@ mod devices;
 mod error;
 mod execute;
 mod greeting;
+pub mod guard;
 pub mod handover;
 mod journal;
 mod legs;

@@ -19,6 +19,7 @@ use crate::{HostError, current, paths};
 
 mod connections;
 mod fdb;
+mod guard;
 mod learned;
 mod routes;
 mod rules;
@@ -29,6 +30,7 @@ pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
+pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
 pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};
 pub use rules::{RuleRow, Rules, rules};
@@ -112,6 +114,8 @@ pub struct Ports {
     pub host: String,
     /// Its logical ports.
     pub ports: Vec<PortRow>,
+    /// What stops a port's device that is made again; none without ports, or when the namespace is gone.
+    pub guard: Option<Guard>,
 }
 
 /// One logical port.
@@ -290,7 +294,8 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
 pub fn ports(host: &str) -> Result<Ports, HostError> {
     let state = state_of(host)?;
     let links = current::links(host)?;
-    let devices = in_namespace(&state, |netlink| Ok(netlink.links()?))?.unwrap_or_default();
+    let look = |netlink: &Netlink| Ok((netlink.links()?, guard::look(&state)?));
+    let (devices, guard) = in_namespace(&state, look)?.unwrap_or_default();
     let ways = super_packets(&state)?;
     let row = |port: &state::PortState| {
         let ifindex = devices
@@ -321,6 +326,7 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     Ok(Ports {
         host: host.to_owned(),
         ports: state.ports.iter().map(row).collect(),
+        guard,
     })
 }
 

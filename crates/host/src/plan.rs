@@ -14,17 +14,19 @@ use overlane_model::Tables;
 
 use crate::current::Current;
 use crate::detours::Detour;
-use crate::devices;
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::preflight::Resolved;
 use crate::promiscuous::Promiscuous;
 use crate::report::Change;
 use crate::state::{NetnsId, NextHop};
+use crate::{devices, guard};
 
 /// One thing to do. Devices are looked up when a step runs: earlier steps may have created them.
 #[derive(Debug)]
 pub(crate) enum Step {
+    /// Drop what comes in by ports' devices without a program: one family.
+    Guard(guard::Job),
     /// Delete what an interrupted run put aside.
     Discard(&'static str),
     /// Put a broken device of ours out of the way.
@@ -76,6 +78,16 @@ pub(crate) enum Step {
     Delete { table: Table, entries: Vec<Entry> },
     /// Stop keeping a neighbour resolved.
     Release(NextHop),
+}
+
+impl Plan {
+    /// What differs in the guard.
+    pub(crate) fn guard(&self) -> impl Iterator<Item = &guard::Job> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Guard(job) => Some(job),
+            _ => None,
+        })
+    }
 }
 
 /// What cannot be undone and runs last, when all else succeeded.
@@ -135,6 +147,9 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         new_set: current.maps.is_none(),
         moves: entries::moves(target, current),
     };
+    // Before a port has its program: what it may send alone is nothing.
+    let guard = guard::jobs(target.tables, &current.guard);
+    plan.steps.extend(guard.into_iter().map(Step::Guard));
     let fresh = plan_devices(target, current, &mut plan);
     if target.promiscuous.switch_on {
         plan.steps.push(Step::Promiscuous {

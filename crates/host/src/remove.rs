@@ -11,7 +11,7 @@ use overlane_net::{NetError, Netlink};
 
 use crate::lock::Lock;
 use crate::state::{self, State};
-use crate::{Holder, HostError, Removal, current, detours, paths};
+use crate::{Holder, HostError, Removal, current, detours, guard, paths};
 
 /// What to remove.
 pub struct RemoveRequest<'a> {
@@ -61,6 +61,8 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     if let Some(netns) = namespace(request.netns, state.as_ref())? {
         let removed = netns.run(|| remove_devices(host, state.as_ref()))??;
         removal.removed.extend(removed);
+        let guard = netns.run(|| guard::remove(host))??;
+        removal.removed.extend(guard);
     }
     let inside = detours::namespace_of(host);
     if netns::exists(&inside) {

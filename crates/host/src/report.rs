@@ -91,6 +91,13 @@ pub enum Note {
         /// The kernel's answer.
         reason: String,
     },
+    /// This kernel takes no guard: a port's device that is made again is open until the next `apply`.
+    NoGuard {
+        /// The families of nftables that it lacks.
+        families: Vec<String>,
+        /// The kernel's answer.
+        reason: String,
+    },
     /// A tunnel device of somebody else has the tunnel's UDP port. It keeps what is not the fabric's.
     OtherTunnel {
         /// The device.
@@ -189,6 +196,7 @@ impl fmt::Display for Note {
                 f,
                 "there is no coalescer: {reason}; everything works, with a lower receive rate"
             ),
+            Self::NoGuard { families, reason } => f.write_str(&no_guard(families, reason)),
             Self::OtherTunnel {
                 device,
                 port,
@@ -223,4 +231,14 @@ impl fmt::Display for Note {
             }
         }
     }
+}
+
+/// What is open, and what to do.
+fn no_guard(families: &[String], reason: &str) -> String {
+    let families = families.join(", ");
+    format!(
+        "there is no guard of the families {families}: {reason}; when a port's device is deleted and made again, its \
+         guest reaches this host and what it forwards to, until the next apply; load the kernel module nf_tables and \
+         apply again, or apply after each restart of a guest"
+    )
 }

@@ -13,6 +13,7 @@ use overlane_model::{SwitchId, Tables, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
+use crate::guard::Refused;
 use crate::{HostError, paths};
 
 mod firewall;
@@ -53,6 +54,9 @@ pub(crate) struct State {
     /// Why a detour is not there, by its name, if the kernel refused it.
     #[serde(default)]
     pub(crate) detours_refused: BTreeMap<String, String>,
+    /// Why there is no guard of a family, by its name, if the kernel refused it.
+    #[serde(default)]
+    pub(crate) guard_refused: Refused,
     /// Next hops that the kernel keeps resolved for us.
     pub(crate) neighbours: BTreeSet<NextHop>,
     /// Devices that we made promiscuous.
@@ -232,6 +236,7 @@ impl State {
             programs: BTreeMap::new(),
             gro_refused: None,
             detours_refused: BTreeMap::new(),
+            guard_refused: Refused::new(),
             neighbours: BTreeSet::new(),
             promiscuous: BTreeSet::new(),
             ports: tables.ports.iter().map(port_state).collect(),

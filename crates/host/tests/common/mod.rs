@@ -26,10 +26,11 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, abi};
 use overlane_host::{
-    ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove,
+    ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, guard, paths, remove,
 };
 use overlane_model::{Fabric, Tables};
 use overlane_net::netns::{self, Netns};
+use overlane_net::nftables::{Family, Nftables};
 use overlane_net::{Netlink, sysctl};
 use zerocopy::FromBytes as _;
 
@@ -311,6 +312,7 @@ pub fn snapshot(world: &World, n: usize) -> String {
             );
         }
     }
+    lines.extend(guards(&netns, &guard::table_of(&world.host(n))));
     lines.push(std::fs::read_to_string(paths::state(&world.host(n))).unwrap_or_default());
     lines.push(
         if paths::lock(&world.host(n)).exists() {
@@ -322,6 +324,21 @@ pub fn snapshot(world: &World, n: usize) -> String {
     );
     lines.sort();
     lines.join("\n")
+}
+
+/// The tables of nftables with this name, without what they counted.
+fn guards(netns: &Netns, name: &str) -> Vec<String> {
+    let table = |tables: &Nftables, family: Family| {
+        let mut table = tables.read(family, name).unwrap()?;
+        (table.packets, table.bytes) = (0, 0);
+        Some(format!("{} {table:?}", family.name()))
+    };
+    let all = || {
+        let tables = Nftables::new().unwrap();
+        let tables = Family::ALL.map(|family| table(&tables, family));
+        tables.into_iter().flatten().collect()
+    };
+    netns.run(all).unwrap()
 }
 
 /// Compares two snapshots and shows only what differs.

@@ -5,11 +5,11 @@ use overlane_ebpf::{Program, abi};
 use zerocopy::FromBytes;
 
 use crate::current::Current;
-use crate::detours;
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER};
 use crate::plan::{Cleanup, Fresh, Plan, Step, Target};
 use crate::report::Change;
+use crate::{detours, guard};
 
 /// Settings, devices and programs.
 pub(super) fn machine(
@@ -21,6 +21,8 @@ pub(super) fn machine(
 ) {
     let is = current.state.as_ref();
     settings(target, plan, lines);
+    let host = target.tables.host.as_str();
+    lines.extend(guard::changes(host, plan.guard(), &guard::Refused::new()));
     let uplink = target.tables.uplink.as_str();
     let mut replaced = 0;
     for step in &plan.steps {
@@ -89,7 +91,6 @@ pub(super) fn machine(
             let words = if detour.devices().iter().any(is_there) {
                 format!("device {entrance} ({name})")
             } else {
-                let host = target.tables.host.as_str();
                 format!("namespace {} ({name})", detours::namespace_of(host))
             };
             lines.push(Change::remove(words));

@@ -1,0 +1,74 @@
+//! The guard in `show ports`: its table in each family, and what it dropped.
+
+use std::collections::BTreeSet;
+
+use overlane_net::nftables::Family;
+use serde::Serialize;
+
+use crate::HostError;
+use crate::guard;
+use crate::state::State;
+
+/// The table of nftables that drops what comes in by a port's device without a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Guard {
+    /// Its name, the same in every family.
+    pub table: String,
+    /// Each family.
+    pub families: Vec<GuardRow>,
+}
+
+/// The table of one family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GuardRow {
+    /// `inet`, `arp` or `bridge`.
+    pub family: &'static str,
+    /// Whether it is as `apply` wrote it.
+    pub state: GuardState,
+    /// Packets that it dropped since it was written.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Whether the table of a family is as `apply` wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardState {
+    /// It is.
+    Ok,
+    /// Somebody changed it.
+    Changed,
+    /// Somebody took it away.
+    Missing,
+    /// The kernel refused it.
+    Refused,
+}
+
+/// Looks at the tables from a thread in the host's namespace.
+pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
+    let wanted: BTreeSet<_> = state.ports.iter().map(|port| port.device.clone()).collect();
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let found = guard::read(&state.host)?;
+    let row = |family: Family| {
+        let table = found.get(&family);
+        let is_refused = state.guard_refused.contains_key(family.name());
+        GuardRow {
+            family: family.name(),
+            state: match table {
+                Some(table) if table.is_whole && table.devices == wanted => GuardState::Ok,
+                Some(_) => GuardState::Changed,
+                None if is_refused => GuardState::Refused,
+                None => GuardState::Missing,
+            },
+            packets: table.map_or(0, |table| table.packets),
+            bytes: table.map_or(0, |table| table.bytes),
+        }
+    };
+    Ok(Some(Guard {
+        table: guard::table_of(&state.host),
+        families: Family::ALL.into_iter().map(row).collect(),
+    }))
+}
