@@ -6,8 +6,8 @@ mod firewall;
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Learned, PortState, Ports, Remotes, Routes, SuperPackets,
-    Switches,
+    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, PortState, Ports, Remotes,
+    Routes, SuperPackets, Switches,
 };
 
 use crate::args::{HostChoice, Show, ShowWhat};
@@ -161,6 +161,40 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
             let names = names.join(", ");
             output.line(format!("\nsuper-packets from tunnels: {words} {names}"))?;
         }
+    }
+    ports
+        .guard
+        .as_ref()
+        .map_or(Ok(()), |guard| show_guard(guard, output))
+}
+
+/// A line for each state that families are in.
+fn show_guard(guard: &Guard, output: Output) -> io::Result<()> {
+    for state in [
+        GuardState::Ok,
+        GuardState::Changed,
+        GuardState::Missing,
+        GuardState::Refused,
+    ] {
+        let rows = guard.families.iter().filter(|row| row.state == state);
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let words = match state {
+            GuardState::Ok => {
+                let packets: u64 = rows.iter().map(|row| row.packets).sum();
+                format!("{packets} packets dropped")
+            }
+            GuardState::Changed => "changed by somebody; apply again".to_owned(),
+            GuardState::Missing => "missing; apply again".to_owned(),
+            GuardState::Refused => "refused by the kernel".to_owned(),
+        };
+        let families: Vec<_> = rows.iter().map(|row| row.family).collect();
+        let (table, families) = (&guard.table, families.join(", "));
+        output.line(format!(
+            "\nguard: nftables table {table} ({families}): {words}"
+        ))?;
     }
     Ok(())
 }
