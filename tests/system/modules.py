@@ -10,6 +10,7 @@ PROBES = {
     "geneve": "ip link add probe type geneve external",
     "netem": "tc qdisc add dev lo root netem loss 1%",
     "netkit": f"{sys.executable} {Path(__file__).parent}/netkit.py",
+    "nftables": "nft add table inet probe",
     "openvswitch": "ovs-dpctl add-dp probe",
     "tunnel_key": "tc qdisc add dev lo clsact && tc filter add dev lo ingress flower enc_key_id 1"
                   " action tunnel_key set src_ip 198.18.0.1 dst_ip 198.18.0.2 id 1"

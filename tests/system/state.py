@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import shutil
 import struct
 
 from net import run
@@ -73,6 +74,18 @@ def neighbours(ns):
                   if entry.get("managed") is not None or "PERMANENT" in entry["state"])
 
 
+def nftables(ns):
+    """The namespace's tables, without what they count; the elements of a set have no order."""
+    if shutil.which("nft") is None:
+        return None
+    listed = json.loads(ns.run("nft -j -s list ruleset").stdout)["nftables"]
+    for each in listed:
+        elements = each.get("set", {}).get("elem")
+        if elements:
+            elements.sort(key=json.dumps)
+    return [each for each in listed if "metainfo" not in each]
+
+
 def snapshot(ns, host):
     """All of it. Equal snapshots: nothing was changed."""
     links = devices(ns)
@@ -83,6 +96,7 @@ def snapshot(ns, host):
         "tables": tables(host),
         "state": state_files(host),
         "neighbours": neighbours(ns),
+        "nftables": nftables(ns),
     }
 
 
