@@ -1,6 +1,7 @@
 //! A golden case: a fabric, packets that enter one of its hosts, and what must become of each. Read
 //! from `tests/cases/STAGE/NAME.yaml` (its format stands in `tests/cases/README.md`); every executor runs it.
 
+mod attacks;
 mod folder;
 mod reader;
 
@@ -14,11 +15,13 @@ use overlane_model::{
 };
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::{Mac, PortKey};
+use serde_saphyr::Spanned;
 use thiserror::Error;
 
 use crate::document::{self, Count};
 use crate::rules::RuleId;
 
+pub use attacks::{Attack, Fate, load_attacks};
 pub use folder::{STAGES, cases_folder, load_all, wanted};
 use reader::Reader;
 
@@ -234,7 +237,7 @@ impl Case {
             name: folder::name(path),
             path: path.to_owned(),
             title: document.title.clone(),
-            rules: rules(path, &document)?,
+            rules: rules(path, &document.rules)?,
             machine: machine(&document),
             moved: moved(path, &document, &tables)?,
             fabric,
@@ -252,9 +255,9 @@ impl Case {
     }
 }
 
-fn rules(path: &Path, document: &document::Document) -> Result<Vec<RuleId>, CaseError> {
+fn rules(path: &Path, given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<RuleId>, CaseError> {
     let mut rules = Vec::new();
-    for rule in &document.rules.value {
+    for rule in &given.value {
         let fail = |message| CaseError::at(path, rule.referenced.line(), message);
         let id = RuleId::parse(&rule.value);
         let id = id.ok_or_else(|| fail(format!("rules: `{}` is no ID of a rule", rule.value)))?;
@@ -264,7 +267,7 @@ fn rules(path: &Path, document: &document::Document) -> Result<Vec<RuleId>, Case
         rules.push(id);
     }
     if rules.is_empty() {
-        let line = document.rules.referenced.line();
+        let line = given.referenced.line();
         let message = "rules: which rules of docs/semantics.md does the case show?";
         return Err(CaseError::at(path, line, message));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use overlane_model::{Fabric, FabricErrors};
-use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
@@ -40,7 +40,7 @@ pub(crate) struct Leg {
     pub(crate) mtu: Option<u32>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Packet {
     pub(crate) at: Option<f64>,
@@ -109,6 +109,10 @@ impl<'de> Deserialize<'de> for FabricPlace {
 }
 
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Document, CaseError> {
+    read(path, text)
+}
+
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, CaseError> {
     serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |at| at.line());
         CaseError::at(path, line, error)
@@ -122,26 +126,37 @@ pub(crate) fn fabric(
     key: &str,
     place: &FabricPlace,
 ) -> Result<(Fabric, String), CaseError> {
-    let wrong = |error: FabricErrors| {
+    match place {
+        FabricPlace::Inline => read_fabric(path, path, only(text, key)),
+        FabricPlace::Named(name) => {
+            let cases = path.parent().and_then(Path::parent).unwrap_or(path);
+            named_fabric(path, cases, name)
+        }
+    }
+}
+
+/// A fabric that several files share, and its text: `fabrics/NAME.yaml` in the folder of the cases.
+pub(crate) fn named_fabric(
+    path: &Path,
+    cases: &Path,
+    name: &str,
+) -> Result<(Fabric, String), CaseError> {
+    let file = cases.join("fabrics").join(format!("{name}.yaml"));
+    let text = std::fs::read_to_string(&file);
+    let text = text
+        .map_err(|error| CaseError::at(path, 1, format!("fabric {}: {error}", file.display())))?;
+    read_fabric(path, &file, text)
+}
+
+fn read_fabric(path: &Path, file: &Path, text: String) -> Result<(Fabric, String), CaseError> {
+    let fabric = Fabric::parse(&file.display().to_string(), &text);
+    let fabric = fabric.map_err(|error: FabricErrors| {
         let line = error
             .diagnostics()
             .first()
             .map_or(1, |first| u64::from(first.line));
         CaseError::at(path, line, error.render(false))
-    };
-    let (name, text) = match place {
-        FabricPlace::Inline => (path.to_owned(), only(text, key)),
-        FabricPlace::Named(name) => {
-            let cases = path.parent().and_then(Path::parent).unwrap_or(path);
-            let file = cases.join("fabrics").join(format!("{name}.yaml"));
-            let text = std::fs::read_to_string(&file);
-            let text = text.map_err(|error| {
-                CaseError::at(path, 1, format!("fabric {}: {error}", file.display()))
-            })?;
-            (file, text)
-        }
-    };
-    let fabric = Fabric::parse(&name.display().to_string(), &text).map_err(wrong)?;
+    })?;
     Ok((fabric, text))
 }
 

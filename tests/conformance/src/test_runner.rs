@@ -11,9 +11,10 @@ use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
 use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
 use overlane_host::handover;
 use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
-use overlane_pipeline::{Counters, Entry, Packet, State};
+use overlane_pipeline::{Counters, Entry, Outcome, Packet, State};
 
-use crate::case::{LegDevice, Machine, Moved};
+use crate::case::{Case, LegDevice, Machine, Moved};
+use crate::compare;
 use crate::counted::{self, added};
 use crate::logged::Logged;
 
@@ -203,6 +204,41 @@ impl TestRunner {
         entries
             .map(|entry| self.kernel.take(now_ns, &entry))
             .collect()
+    }
+
+    /// Runs a case, all of whose packets [`can_run`]; how each differs from what the reference executor made of it.
+    pub fn differences(
+        &mut self,
+        case: &Case,
+        outcomes: &[Outcome],
+    ) -> Result<Vec<Vec<String>>, EbpfError> {
+        self.set_host(&case.tables, case.machine)?;
+        let mut lost = Vec::new();
+        if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
+            let taken = self.take(moved, first.now_ns)?;
+            let taken = taken.iter().filter(|taken| **taken != Taken::Kept);
+            lost.extend(taken.map(|taken| format!("a connection that came: {taken:?}")));
+        }
+        let mut differences = Vec::new();
+        let mut changed = false;
+        for (step, outcome) in case.steps.iter().zip(outcomes) {
+            let tables = case.tables_of(step);
+            if step.changed && !changed {
+                changed = true;
+                self.change_host(tables, case.machine)?;
+            }
+            let observed = self.run(step.now_ns, &step.entry, &step.packet)?;
+            let mut found = std::mem::take(&mut lost);
+            found.extend(compare::with_reference(
+                tables,
+                &step.packet,
+                outcome,
+                &observed,
+            ));
+            found.extend(compare::counters(&outcome.counters, &self.counted()?));
+            differences.push(found);
+        }
+        Ok(differences)
     }
 
     /// Forgets what was learned.

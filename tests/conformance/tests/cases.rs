@@ -17,7 +17,6 @@ use overlane_conformance::reference;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
 use overlane_conformance::wire_runner::cannot_run;
 use overlane_conformance::{Written, say};
-use overlane_ebpf::connections::Taken;
 
 fn cases() -> Vec<Case> {
     let cases = wanted().unwrap_or_else(|error| panic!("{error}"));
@@ -179,23 +178,11 @@ fn every_case_on_the_ebpf_programs() {
             break;
         }
         ran += usize::from(!made.iter().any(|made| made.name == case.name));
-        runner.set_host(&case.tables, case.machine).unwrap();
-        if let Some(moved) = &case.moved {
-            let taken = runner.take(moved, case.steps[0].now_ns).unwrap();
-            assert!(taken.iter().all(|it| *it == Taken::Kept), "{}", case.name);
-        }
-        for (index, outcome) in reference::run(case).iter().enumerate() {
-            let step = &case.steps[index];
-            let tables = case.tables_of(step);
-            if step.changed && (index == 0 || !case.steps[index - 1].changed) {
-                runner.change_host(tables, case.machine).unwrap();
-            }
-            let observed = runner.run(step.now_ns, &step.entry, &step.packet).unwrap();
-            let mut found = compare::with_reference(tables, &step.packet, outcome, &observed);
-            let counted = runner.counted().unwrap();
-            found.extend(compare::counters(&outcome.counters, &counted));
+        let outcomes = reference::run(case);
+        let differences = runner.differences(case, &outcomes).unwrap();
+        for (index, found) in differences.iter().enumerate() {
             if !found.is_empty() {
-                failures.push(failure(case, index, &found, outcome));
+                failures.push(failure(case, index, found, &outcomes[index]));
             }
         }
     }

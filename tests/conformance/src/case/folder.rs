@@ -46,9 +46,7 @@ pub fn cases_folder() -> PathBuf {
 /// Every case of a folder, by stage and name; or all that is wrong with them.
 pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
     let (files, mut errors) = files(folder);
-    let page = rules::page();
-    let known = std::fs::read_to_string(&page).map(|text| rules::rules(&text));
-    let known = known.map_err(|error| Unreadable(vec![CaseError::file(&page, &error)]))?;
+    let known = known_rules()?;
     let mut cases = Vec::new();
     for file in &files {
         match Case::load(file) {
@@ -65,7 +63,14 @@ pub fn load_all(folder: &Path) -> Result<Vec<Case>, Unreadable> {
     }
 }
 
-fn unknown_rules(case: &Case, known: &[RuleId]) -> Vec<CaseError> {
+/// The rules of `docs/semantics.md`.
+pub(super) fn known_rules() -> Result<Vec<RuleId>, Unreadable> {
+    let page = rules::page();
+    let known = std::fs::read_to_string(&page).map(|text| rules::rules(&text));
+    known.map_err(|error| Unreadable(vec![CaseError::file(&page, &error)]))
+}
+
+pub(super) fn unknown_rules(case: &Case, known: &[RuleId]) -> Vec<CaseError> {
     let unknown = case.rules.iter().filter(|rule| !known.contains(rule));
     unknown
         .map(|rule| {
@@ -129,7 +134,7 @@ fn of_stage(folder: &Path, files: &mut Vec<PathBuf>, errors: &mut Vec<CaseError>
 }
 
 /// What is in a folder, in order. What begins with a dot is an editor's.
-fn entries(folder: &Path, errors: &mut Vec<CaseError>) -> Vec<PathBuf> {
+pub(super) fn entries(folder: &Path, errors: &mut Vec<CaseError>) -> Vec<PathBuf> {
     let read = std::fs::read_dir(folder);
     let read = read.and_then(|entries| {
         let paths = entries.map(|entry| entry.map(|entry| entry.path()));

@@ -1,0 +1,291 @@
+//! Attacks: tables of hostile frames, and of what stops each (`tests/attacks/*.yaml`; the format stands in the README
+//! there). Each of them becomes a [`Case`], so that every executor can run it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use overlane_model::{Fabric, Tables, Verdict};
+use overlane_pipeline::{Entry, Outcome, Output};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::folder::{cases_folder, entries, known_rules, unknown_rules};
+use super::reader::Reader;
+use super::{Case, CaseError, Machine, Step, Unreadable, rules};
+use crate::compare::{decided, place, with_case};
+use crate::document::{self, Layers};
+
+/// An attack, or a counter-example: what looks like one and must pass.
+#[derive(Clone, Debug)]
+pub struct Attack {
+    /// Its packets: those that come first, and at the end the attack itself.
+    pub case: Case,
+    /// What must become of each of them, besides its verdict.
+    pub fates: Vec<Fate>,
+}
+
+/// What must become of a packet, besides its verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Nothing leaves.
+    Stopped,
+    /// Nothing leaves but an answer, which goes back where the packet came from.
+    Answered,
+    /// Something leaves.
+    Passes,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    /// What the attacks of this file have in common.
+    title: String,
+    fabric: String,
+    /// Where packets enter, and how they begin.
+    ways: BTreeMap<String, Way>,
+    table: Vec<Spanned<Group>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Way {
+    from: String,
+    begins: Option<Layers>,
+}
+
+/// Attacks that the same rules stop.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// The verdict of an attack …
+    stopped: Option<String>,
+    /// … or of a counter-example.
+    passes: Option<String>,
+    answered: Option<bool>,
+    rules: Spanned<Vec<Spanned<String>>>,
+    /// Each packet by each of these ways.
+    by: Vec<String>,
+    at: Option<f64>,
+    /// Packets that come before each.
+    after: Option<Vec<Spanned<Before>>>,
+    packets: BTreeMap<String, Spanned<Layers>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Before {
+    at: Option<f64>,
+    by: String,
+    packet: Layers,
+    passes: Option<String>,
+    stopped: Option<String>,
+}
+
+/// Every attack in the tables of a folder; or all that is wrong with them.
+pub fn load_attacks(folder: &Path) -> Result<Vec<Attack>, Unreadable> {
+    let mut errors = Vec::new();
+    let known = known_rules()?;
+    let mut attacks: Vec<Attack> = Vec::new();
+    for path in entries(folder, &mut errors) {
+        if path.extension().is_some_and(|ending| ending == "yaml") {
+            match Table::read(&path).and_then(|table| table.attacks()) {
+                Ok(found) => attacks.extend(found),
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    let mut names = BTreeSet::new();
+    for Attack { case, .. } in &attacks {
+        errors.extend(unknown_rules(case, &known));
+        if !names.insert(&case.name) {
+            let line = case.steps.last().map_or(0, |step| step.line);
+            let message = format!("two attacks are called `{}`", case.name);
+            errors.push(CaseError::at(&case.path, line, message));
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(attacks),
+        false => Err(Unreadable(errors)),
+    }
+}
+
+/// A file, with its fabric.
+struct Table {
+    path: PathBuf,
+    document: Document,
+    fabric: Fabric,
+    fabric_text: String,
+    tables: Tables,
+}
+
+impl Table {
+    fn read(path: &Path) -> Result<Self, CaseError> {
+        let text = std::fs::read_to_string(path).map_err(|error| CaseError::file(path, &error))?;
+        let document: Document = document::read(path, &text)?;
+        let (fabric, fabric_text) =
+            document::named_fabric(path, &cases_folder(), &document.fabric)?;
+        let tables = fabric.compile("h1");
+        Ok(Self {
+            tables: tables.map_err(|error| CaseError::at(path, 1, error))?,
+            path: path.to_owned(),
+            document,
+            fabric,
+            fabric_text,
+        })
+    }
+
+    fn attacks(&self) -> Result<Vec<Attack>, CaseError> {
+        let mut attacks = Vec::new();
+        for group in &self.document.table {
+            for by in &group.value.by {
+                let mut packets: Vec<_> = group.value.packets.iter().collect();
+                packets.sort_by_key(|(_, packet)| packet.referenced.line());
+                for (name, packet) in packets {
+                    attacks.push(self.attack(group, by, name, packet)?);
+                }
+            }
+        }
+        Ok(attacks)
+    }
+
+    fn attack(
+        &self,
+        group: &Spanned<Group>,
+        by: &str,
+        name: &str,
+        packet: &Spanned<Layers>,
+    ) -> Result<Attack, CaseError> {
+        let line = packet.referenced.line();
+        let mut steps = Vec::new();
+        let mut fates = Vec::new();
+        for before in group.value.after.iter().flatten() {
+            let line = before.referenced.line();
+            let before = &before.value;
+            let (verdict, fate) = self.fate(line, &before.stopped, &before.passes)?;
+            steps.push(self.step(line, &before.by, before.at, &before.packet, verdict)?);
+            fates.push(fate);
+        }
+        let group = &group.value;
+        let (verdict, fate) = self.fate(line, &group.stopped, &group.passes)?;
+        let fate = match group.answered {
+            Some(true) => Fate::Answered,
+            _ => fate,
+        };
+        steps.push(self.step(line, by, group.at, &packet.value, verdict)?);
+        fates.push(fate);
+        let file = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let case = Case {
+            name: format!("{file}, {by}: {name}"),
+            path: self.path.clone(),
+            title: self.document.title.clone(),
+            rules: rules(&self.path, &group.rules)?,
+            fabric: self.fabric.clone(),
+            fabric_text: self.fabric_text.clone(),
+            tables: self.tables.clone(),
+            changed: None,
+            moved: None,
+            machine: Machine::default(),
+            steps,
+        };
+        Ok(Attack { case, fates })
+    }
+
+    fn fate<'a>(
+        &self,
+        line: u64,
+        stopped: &'a Option<String>,
+        passes: &'a Option<String>,
+    ) -> Result<(&'a str, Fate), CaseError> {
+        match (stopped, passes) {
+            (Some(verdict), None) => Ok((verdict, Fate::Stopped)),
+            (None, Some(verdict)) => Ok((verdict, Fate::Passes)),
+            _ => {
+                let message = "give either `stopped` or `passes`";
+                Err(CaseError::at(&self.path, line, message))
+            }
+        }
+    }
+
+    fn step(
+        &self,
+        line: u64,
+        by: &str,
+        at: Option<f64>,
+        layers: &Layers,
+        verdict: &str,
+    ) -> Result<Step, CaseError> {
+        let way = self.document.ways.get(by);
+        let way =
+            way.ok_or_else(|| CaseError::at(&self.path, line, format!("no way is called `{by}`")))?;
+        let begins = way.begins.iter().flatten();
+        let packet = document::Packet {
+            at,
+            from: way.from.clone(),
+            packet: begins.chain(layers).cloned().collect(),
+            verdict: verdict.to_owned(),
+            // What is left to the host goes there as it came, as the reader knows.
+            out: (verdict != Verdict::ToHost.name()).then(Vec::new),
+            ..document::Packet::default()
+        };
+        let reader = Reader {
+            path: &self.path,
+            fabric: &self.fabric,
+            tables: &self.tables,
+        };
+        reader.step(line, &packet)
+    }
+}
+
+impl Attack {
+    /// Whether it must not pass.
+    pub fn is_one(&self) -> bool {
+        self.fates.last() != Some(&Fate::Passes)
+    }
+
+    /// What the reference executor made of a packet, against what must become of it.
+    pub fn differences(&self, index: usize, outcome: &Outcome) -> Vec<String> {
+        let (step, fate) = (&self.case.steps[index], self.fates[index]);
+        if fate == Fate::Stopped {
+            return with_case(step, outcome);
+        }
+        let mut found = decided(step, outcome);
+        if outcome.outputs.is_empty() {
+            found.push("nothing leaves".into());
+        }
+        let others = outcome.outputs.iter();
+        let mut others = others.filter(|output| !self.goes_back(&step.entry, output));
+        if let (Fate::Answered, Some(output)) = (fate, others.next()) {
+            found.push(format!("an answer goes to {}", place(output)));
+        }
+        found
+    }
+
+    /// Where a packet went that must not have gone anywhere.
+    pub fn got_through(&self, index: usize, outcome: &Outcome) -> Vec<String> {
+        let step = &self.case.steps[index];
+        let outputs = outcome.outputs.iter();
+        let elsewhere = outputs.filter(|output| match self.fates[index] {
+            Fate::Stopped => !step.out.iter().any(|left| left.is(output)),
+            Fate::Answered => !self.goes_back(&step.entry, output),
+            Fate::Passes => false,
+        });
+        elsewhere.map(place).collect()
+    }
+
+    fn goes_back(&self, entry: &Entry, output: &Output) -> bool {
+        match (entry, output) {
+            (Entry::Port(device), Output::Port { port, .. }) => {
+                let mut ports = self.case.tables.ports.iter();
+                ports.any(|known| known.name == *port && known.attachment.device == *device)
+            }
+            (
+                Entry::Leg(leg),
+                Output::Leg {
+                    device, next_hop, ..
+                },
+            ) => device == leg && next_hop.is_none(),
+            (Entry::Underlay, Output::Underlay { .. }) => true,
+            _ => false,
+        }
+    }
+}
