@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::document::{self, Count};
 use crate::rules::RuleId;
 
-pub use attacks::{Attack, Fate, load_attacks};
+pub use attacks::{Attack, Differences, Fate, load_attacks};
 pub use folder::{STAGES, cases_folder, load_all, wanted};
 use reader::Reader;
 

@@ -206,39 +206,46 @@ impl TestRunner {
             .collect()
     }
 
-    /// Runs a case, all of whose packets [`can_run`]; how each differs from what the reference executor made of it.
+    /// Runs a case, all of whose packets [`can_run`]: what became of each, and what was counted.
+    pub fn observe(&mut self, case: &Case) -> Result<Vec<(Observed, Counters)>, EbpfError> {
+        self.set_host(&case.tables, case.machine)?;
+        if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
+            let taken = self.take(moved, first.now_ns)?;
+            if let Some(lost) = taken.iter().find(|taken| **taken != Taken::Kept) {
+                return Err(EbpfError::Missing {
+                    kind: "place for a connection",
+                    name: format!("{lost:?}"),
+                });
+            }
+        }
+        let mut changed = false;
+        let mut observed = Vec::new();
+        for step in &case.steps {
+            if step.changed && !changed {
+                changed = true;
+                self.change_host(case.tables_of(step), case.machine)?;
+            }
+            let of_step = self.run(step.now_ns, &step.entry, &step.packet)?;
+            observed.push((of_step, self.counted()?));
+        }
+        Ok(observed)
+    }
+
+    /// The same: how each packet differs from what the reference executor made of it.
     pub fn differences(
         &mut self,
         case: &Case,
         outcomes: &[Outcome],
     ) -> Result<Vec<Vec<String>>, EbpfError> {
-        self.set_host(&case.tables, case.machine)?;
-        let mut lost = Vec::new();
-        if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
-            let taken = self.take(moved, first.now_ns)?;
-            let taken = taken.iter().filter(|taken| **taken != Taken::Kept);
-            lost.extend(taken.map(|taken| format!("a connection that came: {taken:?}")));
-        }
-        let mut differences = Vec::new();
-        let mut changed = false;
-        for (step, outcome) in case.steps.iter().zip(outcomes) {
+        let observed = self.observe(case)?;
+        let packets = case.steps.iter().zip(outcomes).zip(&observed);
+        let differences = packets.map(|((step, outcome), (observed, counted))| {
             let tables = case.tables_of(step);
-            if step.changed && !changed {
-                changed = true;
-                self.change_host(tables, case.machine)?;
-            }
-            let observed = self.run(step.now_ns, &step.entry, &step.packet)?;
-            let mut found = std::mem::take(&mut lost);
-            found.extend(compare::with_reference(
-                tables,
-                &step.packet,
-                outcome,
-                &observed,
-            ));
-            found.extend(compare::counters(&outcome.counters, &self.counted()?));
-            differences.push(found);
-        }
-        Ok(differences)
+            let mut found = compare::with_reference(tables, &step.packet, outcome, observed);
+            found.extend(compare::counters(&outcome.counters, counted));
+            found
+        });
+        Ok(differences.collect())
     }
 
     /// Forgets what was learned.

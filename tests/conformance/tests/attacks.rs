@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use overlane_conformance::case::{Attack, load_attacks};
-use overlane_conformance::compare::failure;
+use overlane_conformance::case::{Attack, Differences, load_attacks};
+use overlane_conformance::compare::{counters, failure, with_reference};
 use overlane_conformance::reference;
 use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, can_run, obstacle};
@@ -19,30 +19,45 @@ fn attacks() -> Vec<Attack> {
     load_attacks(&folder).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// First those that got through, each with where it went; then all that is otherwise.
-fn report(failures: &[(Attack, usize, Vec<String>, Outcome)]) {
-    let mut lines = Vec::new();
-    for (attack, index, _, outcome) in failures {
-        let went = attack.got_through(*index, outcome);
-        if !went.is_empty() {
-            lines.push(format!(
+/// A packet of an attack that is not as it must be.
+struct Failure {
+    /// Where it went, if it got through.
+    through: Option<String>,
+    text: String,
+}
+
+impl Failure {
+    fn new(attack: &Attack, index: usize, differences: &Differences, outcome: &Outcome) -> Self {
+        let through = (!differences.through.is_empty()).then(|| {
+            format!(
                 "GOT THROUGH to {}: {} ({}:{})",
-                went.join(", "),
+                differences.through.join(", "),
                 attack.case.name,
                 attack.case.path.display(),
-                attack.case.steps[*index].line,
-            ));
+                attack.case.steps[index].line,
+            )
+        });
+        Self {
+            through,
+            text: failure(&attack.case, index, &differences.words, outcome),
         }
     }
-    let all = failures.iter();
-    lines.extend(
-        all.map(|(attack, index, found, outcome)| failure(&attack.case, *index, found, outcome)),
-    );
+}
+
+/// First those that got through, each with where it went; then all that is otherwise.
+fn report(failures: &[Failure]) {
+    let through: Vec<_> = failures
+        .iter()
+        .filter_map(|it| it.through.clone())
+        .collect();
+    let texts: Vec<_> = failures.iter().map(|it| it.text.clone()).collect();
     assert!(
         failures.is_empty(),
-        "{} failures\n\n{}",
+        "{} got through, {} are otherwise than their tables say\n\n{}\n\n{}",
+        through.len(),
         failures.len(),
-        lines.join("\n")
+        through.join("\n"),
+        texts.join("\n\n")
     );
 }
 
@@ -50,16 +65,17 @@ fn report(failures: &[(Attack, usize, Vec<String>, Outcome)]) {
 fn no_attack_gets_through_the_reference_executor() {
     let mut failures = Vec::new();
     for attack in attacks() {
-        for (index, outcome) in reference::run(&attack.case).into_iter().enumerate() {
-            let found = attack.differences(index, &outcome);
-            if !found.is_empty() {
-                failures.push((attack.clone(), index, found, outcome));
+        for (index, outcome) in reference::run(&attack.case).iter().enumerate() {
+            let differences = attack.of_reference(index, outcome);
+            if differences.any() {
+                failures.push(Failure::new(&attack, index, &differences, outcome));
             }
         }
     }
     report(&failures);
 }
 
+/// Against the table first, and then byte by byte against the reference executor.
 #[test]
 fn no_attack_gets_through_the_ebpf_programs() {
     let attacks = attacks();
@@ -73,10 +89,18 @@ fn no_attack_gets_through_the_ebpf_programs() {
     let mut failures = Vec::new();
     for attack in &attacks {
         let outcomes = reference::run(&attack.case);
-        let differences = runner.differences(&attack.case, &outcomes).unwrap();
-        for (index, found) in differences.into_iter().enumerate() {
-            if !found.is_empty() {
-                failures.push((attack.clone(), index, found, outcomes[index].clone()));
+        let observed = runner.observe(&attack.case).unwrap();
+        for (index, (observed, counted)) in observed.iter().enumerate() {
+            let (step, outcome) = (&attack.case.steps[index], &outcomes[index]);
+            let mut differences = attack.of_programs(index, observed);
+            if !differences.any() {
+                let tables = &attack.case.tables;
+                let mut words = with_reference(tables, &step.packet, outcome, observed);
+                words.extend(counters(&outcome.counters, counted));
+                differences.words = words;
+            }
+            if differences.any() {
+                failures.push(Failure::new(attack, index, &differences, outcome));
             }
         }
     }

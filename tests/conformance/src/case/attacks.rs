@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use overlane_ebpf::test_run::Action;
 use overlane_model::{Fabric, Tables, Verdict};
 use overlane_pipeline::{Entry, Outcome, Output};
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use super::reader::Reader;
 use super::{Case, CaseError, Machine, Step, Unreadable, rules};
 use crate::compare::{decided, place, with_case};
 use crate::document::{self, Layers};
+use crate::test_runner::{Device, Observed};
 
 /// An attack, or a counter-example: what looks like one and must pass.
 #[derive(Clone, Debug)]
@@ -243,33 +245,46 @@ impl Attack {
     }
 
     /// What the reference executor made of a packet, against what must become of it.
-    pub fn differences(&self, index: usize, outcome: &Outcome) -> Vec<String> {
+    pub fn of_reference(&self, index: usize, outcome: &Outcome) -> Differences {
         let (step, fate) = (&self.case.steps[index], self.fates[index]);
-        if fate == Fate::Stopped {
-            return with_case(step, outcome);
+        let mut words = match fate {
+            Fate::Stopped => with_case(step, outcome),
+            Fate::Answered | Fate::Passes => decided(step, outcome),
+        };
+        if fate != Fate::Stopped && outcome.outputs.is_empty() {
+            words.push("nothing leaves".into());
         }
-        let mut found = decided(step, outcome);
-        if outcome.outputs.is_empty() {
-            found.push("nothing leaves".into());
-        }
-        let others = outcome.outputs.iter();
-        let mut others = others.filter(|output| !self.goes_back(&step.entry, output));
-        if let (Fate::Answered, Some(output)) = (fate, others.next()) {
-            found.push(format!("an answer goes to {}", place(output)));
-        }
-        found
-    }
-
-    /// Where a packet went that must not have gone anywhere.
-    pub fn got_through(&self, index: usize, outcome: &Outcome) -> Vec<String> {
-        let step = &self.case.steps[index];
-        let outputs = outcome.outputs.iter();
-        let elsewhere = outputs.filter(|output| match self.fates[index] {
+        let wrong = outcome.outputs.iter().filter(|output| match fate {
             Fate::Stopped => !step.out.iter().any(|left| left.is(output)),
             Fate::Answered => !self.goes_back(&step.entry, output),
             Fate::Passes => false,
         });
-        elsewhere.map(place).collect()
+        let through: Vec<_> = wrong.map(place).collect();
+        Differences { words, through }
+    }
+
+    /// What the eBPF programs made of a packet, against the same.
+    pub fn of_programs(&self, index: usize, observed: &Observed) -> Differences {
+        let (step, fate) = (&self.case.steps[index], self.fates[index]);
+        let mut words = Vec::new();
+        if observed.verdict != Some(step.verdict) {
+            let verdict = observed.verdict.map_or("none", Verdict::name);
+            words.push(format!("eBPF: verdict {verdict} and not {}", step.verdict));
+        }
+        let is_for_host = observed.action == Action::Next;
+        if is_for_host != (step.verdict == Verdict::ToHost) {
+            words.push(format!("eBPF: action {:?}", observed.action));
+        }
+        if fate != Fate::Stopped && observed.left.is_empty() {
+            words.push("eBPF: nothing leaves".into());
+        }
+        let wrong = observed.left.iter().filter(|left| match fate {
+            Fate::Stopped => true,
+            Fate::Answered => !is_back(&step.entry, &left.device),
+            Fate::Passes => false,
+        });
+        let through: Vec<_> = wrong.map(|left| format!("{:?}", left.device)).collect();
+        Differences { words, through }
     }
 
     fn goes_back(&self, entry: &Entry, output: &Output) -> bool {
@@ -287,5 +302,29 @@ impl Attack {
             (Entry::Underlay, Output::Underlay { .. }) => true,
             _ => false,
         }
+    }
+}
+
+/// How what became of a packet differs from what must become of it.
+#[derive(Debug)]
+pub struct Differences {
+    /// In words; none of a packet that is as it must be.
+    pub words: Vec<String>,
+    /// Where it went, though it must not have.
+    pub through: Vec<String>,
+}
+
+impl Differences {
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        !self.words.is_empty() || !self.through.is_empty()
+    }
+}
+
+fn is_back(entry: &Entry, device: &Device) -> bool {
+    match (entry, device) {
+        (Entry::Port(from), Device::Port(to)) | (Entry::Leg(from), Device::Leg(to)) => from == to,
+        (Entry::Underlay, Device::Uplink | Device::Segmenter) => true,
+        _ => false,
     }
 }
