@@ -328,3 +328,110 @@ fn is_back(entry: &Entry, device: &Device) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::reference;
+
+    const TABLE: &str = r#"title: a guest with the MAC of another
+fabric: vxlan4
+ways:
+  a1: { from: port a1, begins: [eth: { src: "02:00:00:00:00:02", dst: "02:00:00:00:00:11" }] }
+  honest: { from: port a1, begins: [eth: { src: "02:00:00:00:00:01", dst: "02:00:00:00:00:11" }] }
+table:
+  - stopped: spoofed_mac
+    rules: [PSEC-2]
+    by: [a1]
+    after:
+      - { by: honest, packet: [payload: { size: 46 }], passes: encap }
+    packets:
+      of any kind: [payload: { size: 46 }]
+"#;
+
+    fn load(text: &str) -> Result<Vec<Attack>, Unreadable> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("table.yaml"), text).unwrap();
+        load_attacks(folder.path())
+    }
+
+    #[test]
+    fn a_table_means_what_it_says() {
+        let attacks = load(TABLE).unwrap();
+        let [attack] = &attacks[..] else {
+            panic!("one attack");
+        };
+        assert_eq!(attack.case.name, "table, a1: of any kind");
+        assert_eq!(attack.fates, [Fate::Passes, Fate::Stopped]);
+        assert!(attack.is_one());
+        for (index, outcome) in reference::run(&attack.case).iter().enumerate() {
+            assert!(!attack.of_reference(index, outcome).any());
+        }
+    }
+
+    /// What gets through is found, with where it went; so is another verdict, and an answer to somebody else.
+    #[test]
+    fn what_gets_through_is_found() {
+        for (right, wrong, words, through) in [
+            (
+                "by: [a1]",
+                "by: [honest]",
+                "verdict encap and not spoofed_mac",
+                1,
+            ),
+            (
+                "stopped: spoofed_mac",
+                "stopped: spoofed_ip",
+                "verdict spoofed_mac and not spoofed_ip",
+                0,
+            ),
+            (
+                "stopped: spoofed_mac",
+                "passes: spoofed_mac",
+                "nothing leaves",
+                0,
+            ),
+            (
+                "    by: [a1]",
+                "    answered: true\n    by: [honest]",
+                "verdict encap",
+                1,
+            ),
+        ] {
+            let attacks = load(&TABLE.replacen(right, wrong, 1)).unwrap();
+            let outcomes = reference::run(&attacks[0].case);
+            let found = attacks[0].of_reference(1, &outcomes[1]);
+            assert!(found.words.join("\n").contains(words), "{found:?}");
+            assert_eq!(found.through.len(), through, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_table_is_an_error() {
+        let again = "      of any kind: [payload: { size: 46 }]\n";
+        let second = TABLE.split_once("table:\n").unwrap().1;
+        for (text, message) in [
+            (
+                TABLE.replace("by: [a1]", "by: [b1]"),
+                "no way is called `b1`",
+            ),
+            (
+                TABLE.replace("stopped: spoofed_mac", "passes: encap\n    stopped: encap"),
+                "give either",
+            ),
+            (TABLE.replace("PSEC-2", "PSEC-999"), "has no PSEC-999"),
+            (
+                TABLE.replace("spoofed_mac", "spoofed"),
+                "no verdict is called `spoofed`",
+            ),
+            (TABLE.replace("fabric: vxlan4", "fabric: nil"), "nil.yaml"),
+            (format!("{TABLE}{second}"), "two attacks are called"),
+            (format!("{TABLE}{again}"), "duplicate"),
+        ] {
+            let error = load(&text).unwrap_err().to_string();
+            assert!(error.contains(message), "{message}: {error}");
+        }
+    }
+}
