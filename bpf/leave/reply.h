@@ -41,7 +41,7 @@ INLINE bool is_error_or_reset(struct __sk_buff *ctx, const struct packet *p)
 	bool ipv4 = has_ipv4(p);
 	__u8 byte;
 
-	if (p->fragment == LATER_FRAGMENT || is_hidden(p) || p->l4_offset > ETH_HLEN + p->ip_len)
+	if (p->fragment == LATER_FRAGMENT || is_hidden(p))
 		return true;
 	if (is_icmp(p->protocol, ipv4)) {
 		if (!read_byte(ctx, p, p->l4_offset, &byte))

@@ -35,6 +35,16 @@ static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry 
 	       port->flags & PORT_LEARNING;
 }
 
+INLINE bool is_routers(__u32 switch_id, const __u8 *mac)
+{
+	struct fdb_key key = { .switch_id = switch_id };
+	struct fdb_entry *entry;
+
+	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
+	entry = bpf_map_lookup_elem(&fdb, &key);
+	return entry && entry->router;
+}
+
 INLINE bool find_mac(__u32 switch_id, const __u8 *mac, const struct lswitch *sw,
 		     struct fdb_entry *found)
 {

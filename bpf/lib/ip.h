@@ -58,7 +58,8 @@ INLINE bool is_extension(__u8 next)
 /* Its extension headers do not end where they can be read: nobody knows what it carries. */
 INLINE bool is_hidden(const struct packet *p)
 {
-	return !has_ipv4(p) && p->fragment != LATER_FRAGMENT && is_extension(p->protocol);
+	return !has_ipv4(p) && p->fragment != LATER_FRAGMENT &&
+	       (is_extension(p->protocol) || p->l4_offset > ETH_HLEN + p->ip_len);
 }
 
 INLINE bool has_ports(__u8 protocol)

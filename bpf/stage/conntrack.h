@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/classifier.h"
+#include "lib/fdb.h"
 #include "lib/firewall.h"
 #include "lib/fragments.h"
 #include "lib/tracking.h"
@@ -68,7 +69,7 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 	return GO_ON;
 }
 
-/* Neighbour discovery and multicast listeners, which never come over a router: nothing else would pass without them. */
+/* Neighbour discovery and multicast listeners, which no router forwards: nothing else would pass without them. */
 INLINE bool is_exempt(struct __sk_buff *ctx, const struct packet *p, const struct l4 *l4)
 {
 	const struct scratch *w;
@@ -76,7 +77,7 @@ INLINE bool is_exempt(struct __sk_buff *ctx, const struct packet *p, const struc
 	if (!l4->has_type || has_ipv4(p) || !(is_nd(l4->type) || is_mld(l4->type)))
 		return false;
 	w = get_scratch();
-	if (!w || w->destination.routed)
+	if (!w || w->destination.routed || is_routers(p->switch_id, p->eth.h_dest))
 		return false;
 	return is_nd(l4->type) ? !l4->code && is_proper_nd(ctx, p) : is_proper_mld(ctx, p, l4->type);
 }

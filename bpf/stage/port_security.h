@@ -162,7 +162,8 @@ INLINE enum verdict check_fragmented_icmp(struct __sk_buff *ctx, const struct pa
 {
 	__u8 type;
 
-	if (bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
+	if (p->l4_offset >= ETH_HLEN + p->ip_len ||
+	    bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
 		return p->fragment ? DROP(HIDDEN_HEADER) : GO_ON;
 	return is_nd(type) ? DROP(HIDDEN_HEADER) : GO_ON;
 }
@@ -246,7 +247,7 @@ INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct setti
 
 	if (p->fragment == LATER_FRAGMENT)
 		return GO_ON;
-	if (is_hidden(p) || p->l4_offset > p->len)
+	if (is_hidden(p))
 		return DROP(HIDDEN_HEADER);
 	if (p->protocol != IPPROTO_ICMPV6)
 		return GO_ON;

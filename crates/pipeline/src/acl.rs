@@ -9,7 +9,7 @@ mod log;
 use std::net::IpAddr;
 
 use overlane_model::{
-    Action, Direction, Hook, PortFirewall, PortTable, RuleTable, Service, Verdict,
+    Action, Direction, Hook, Place, PortFirewall, PortTable, RuleTable, Service, Verdict,
 };
 
 use overlane_wire::EtherType;
@@ -58,7 +58,7 @@ pub(crate) fn firewall(
     let Some(ip) = frame.ip else {
         return non_ip(cx, port, firewall, frame);
     };
-    if cx.routed == 0 && is_upkeep(frame, &ip) {
+    if stays_on_link(cx, port, frame) && is_upkeep(frame, &ip) {
         return Stage::Continue(());
     }
     let zone = Zone::Port(port.switch, port.key);
@@ -86,6 +86,13 @@ pub(crate) fn firewall(
         fragments::remember(cx, zone, frame, &ip, &first, &packet.l4);
     }
     Stage::Continue(())
+}
+
+/// No router has forwarded it here, and none is going to.
+fn stays_on_link(cx: &Context<'_>, port: &PortTable, frame: &Frame<'_>) -> bool {
+    let entry = cx.host.fdb_entry(port.switch, frame.destination);
+    let is_routers = entry.is_some_and(|entry| matches!(entry.place, Place::Router(_)));
+    cx.routed == 0 && !is_routers
 }
 
 /// Neither IP nor ARP: no rule looks at it.

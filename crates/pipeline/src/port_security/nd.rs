@@ -34,7 +34,7 @@ pub(super) fn check_headers(
     if ip.is_later_fragment() {
         return Stage::Continue(());
     }
-    if ip.is_hidden() || ip.l4_at > frame.len() {
+    if ip.is_hidden() {
         return refuse(
             cx,
             source,
@@ -56,7 +56,8 @@ pub(super) fn check_headers(
 
 /// A message behind a fragment header.
 fn check_fragment(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
-    let why = match byte(&frame.bytes, ip.l4_at) {
+    let kind = byte(&frame.bytes, ip.l4_at).filter(|_| ip.l4_at < ip.end);
+    let why = match kind {
         None if ip.is_fragment() => "a first fragment of ICMPv6 without its type, refused at",
         Some(ROUTER_SOLICITATION..=REDIRECT) => {
             "neighbour discovery in a fragment (RFC 6980), refused at"
