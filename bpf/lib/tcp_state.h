@@ -92,9 +92,9 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 		s->flags |= TCP_END_FIN;
 }
 
-/* The state after a packet that fits. s_answers: s did not begin the connection. */
+/* The state after a packet that fits. */
 INLINE __u8 tcp_next_state(const struct connection *c, const struct tcp_segment *t,
-			   bool both_seen_before, bool s_answers)
+			   bool both_seen_before)
 {
 	if (t->flags & TCP_RST)
 		return CONNECTION_CLOSED;
@@ -105,7 +105,8 @@ INLINE __u8 tcp_next_state(const struct connection *c, const struct tcp_segment 
 	if (c->state != CONNECTION_OPENING)
 		return c->state;
 	if (c->flags & CONNECTION_ADOPTED)
-		return s_answers ? CONNECTION_ESTABLISHED : CONNECTION_OPENING;
+		return c->local.flags & c->peer.flags & TCP_END_SEEN ? CONNECTION_ESTABLISHED :
+								       CONNECTION_OPENING;
 	return both_seen_before && (t->flags & (TCP_ACK | TCP_SYN)) == TCP_ACK ?
 		       CONNECTION_ESTABLISHED :
 		       CONNECTION_OPENING;
@@ -128,7 +129,6 @@ INLINE bool tcp_follow(struct connection *c, const struct tcp_segment *t, bool f
 	if (!adopted && !tcp_fits(&sender, r, t))
 		return false;
 	tcp_change(s, r, t);
-	*state = tcp_next_state(c, t, s_seen && r_seen,
-				from_peer != !!(c->flags & CONNECTION_FROM_PEER));
+	*state = tcp_next_state(c, t, s_seen && r_seen);
 	return true;
 }
