@@ -155,7 +155,7 @@ fn firewalls(tables: &Tables) -> Vec<(&str, Option<PortFirewall>)> {
 
 #[test]
 fn a_port_has_a_firewall_where_something_speaks_of_it() {
-    let allow = Some(PortFirewall {
+    let allow = PortFirewall {
         drop_from_port: false,
         drop_to_port: false,
         allow_when_full: false,
@@ -165,16 +165,20 @@ fn a_port_has_a_firewall_where_something_speaks_of_it() {
             protocol: true,
             ports: true,
         },
-    });
-    let closed = Some(PortFirewall {
+    };
+    let closed = PortFirewall {
         drop_to_port: true,
         allow_when_full: true,
         drop_non_ip: true,
         asks_to_port: Asks::default(),
-        ..allow.unwrap()
-    });
+        ..allow
+    };
     let tables = fabric(FABRIC).compile("h1").unwrap();
-    let expected = [("db", closed), ("web1", allow), ("web3", allow)];
+    let expected = [
+        ("db", Some(closed)),
+        ("web1", Some(allow)),
+        ("web3", Some(allow)),
+    ];
     assert_eq!(firewalls(&tables), expected);
     // No rule names it, and what `when_full` says alone is no firewall.
     let (start, _) = FABRIC.split_once("rules:").unwrap();
@@ -187,12 +191,12 @@ fn a_port_has_a_firewall_where_something_speaks_of_it() {
     );
     let text = start.replace("to_port: drop", "from_port: drop");
     let tables = fabric(&text).compile("h1").unwrap();
-    let opened = Some(PortFirewall {
+    let opened = PortFirewall {
         drop_from_port: true,
         drop_to_port: false,
-        ..closed.unwrap()
-    });
-    assert_eq!(firewalls(&tables)[0], ("db", opened));
+        ..closed
+    };
+    assert_eq!(firewalls(&tables)[0], ("db", Some(opened)));
 }
 
 #[test]
