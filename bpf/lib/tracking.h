@@ -93,10 +93,17 @@ INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct l4 *l4, __u32 at, bool 
 	return true;
 }
 
+/* Whether a first fragment is known by its ports: nat takes it for portless. */
+INLINE bool shows_first(const struct tracking *t)
+{
+	return !(t->key.switch_id & ZONE_ROUTER);
+}
+
 /* Reads source and destination of the quoted packet into the key as its local and peer end. */
 INLINE bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at, __u32 end)
 {
 	struct iphdr *ip = &t->header.quoted_ipv4;
+	__u16 portless = shows_first(t) ? IP_FRAGMENT_OFFSET : IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET;
 
 	if (bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 4 || ip->ihl < 5 ||
 	    at + ip->ihl * 4 + QUOTED_L4_LEN > end)
@@ -104,7 +111,7 @@ INLINE bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at
 	t->other.local = mapped_v4(ip->saddr);
 	t->other.peer = mapped_v4(ip->daddr);
 	t->quoted = (struct l4){ .protocol = ip->protocol };
-	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET))
+	if (ip->frag_off & bpf_htons(portless))
 		return true;
 	return read_quoted_l4(ctx, &t->quoted, at + ip->ihl * 4, true);
 }
@@ -112,15 +119,25 @@ INLINE bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, __u32 at
 INLINE bool read_quoted_ipv6(struct __sk_buff *ctx, struct tracking *t, __u32 at, __u32 end)
 {
 	struct ipv6hdr *ip = &t->header.quoted_ipv6;
+	struct ipv6_fragment fragment;
+	__u32 l4_at = at + sizeof(*ip);
 
 	if (at + sizeof(*ip) + QUOTED_L4_LEN > end ||
-	    bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 6 ||
-	    is_extension(ip->nexthdr))
+	    bpf_skb_load_bytes(ctx, at, ip, sizeof(*ip)) < 0 || ip->version != 6)
+		return false;
+	t->quoted = (struct l4){ .protocol = ip->nexthdr };
+	if (ip->nexthdr == IPPROTO_FRAGMENT && shows_first(t)) {
+		if (bpf_skb_load_bytes(ctx, l4_at, &fragment, sizeof(fragment)) < 0 ||
+		    fragment.offset & bpf_htons(IPV6_FRAGMENT_OFFSET))
+			return false;
+		t->quoted.protocol = fragment.next;
+		l4_at += sizeof(fragment);
+	}
+	if (is_extension(t->quoted.protocol) || l4_at + QUOTED_L4_LEN > end)
 		return false;
 	__builtin_memcpy(&t->other.local, &ip->saddr, sizeof(t->other.local));
 	__builtin_memcpy(&t->other.peer, &ip->daddr, sizeof(t->other.peer));
-	t->quoted = (struct l4){ .protocol = ip->nexthdr };
-	return read_quoted_l4(ctx, &t->quoted, at + sizeof(*ip), false);
+	return read_quoted_l4(ctx, &t->quoted, l4_at, false);
 }
 
 /*

@@ -14,6 +14,9 @@ use crate::bytes::{array, be16, byte};
 const ICMP_LEN: usize = 8;
 const SCTP_LEN: usize = 12;
 const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
+const OFFSET: u16 = 0x1fff;
+const OFFSET_V6: u16 = 0xfff8;
+const FRAGMENT_LEN: usize = 8;
 
 /// A packet's transport header.
 #[derive(Clone, Debug)]
@@ -68,16 +71,16 @@ impl L4 {
     /// As the firewall asks: a first fragment has its header.
     pub(crate) fn read(frame: &Frame<'_>, ip: &Ip) -> Self {
         let shows = !ip.is_later_fragment() && !ip.is_hidden();
-        Self::read_if(shows, frame, ip)
+        Self::read_if(shows, Parts::FirstShows, frame, ip)
     }
 
     /// As translation asks: no fragment has one.
     pub(crate) fn read_whole(frame: &Frame<'_>, ip: &Ip) -> Self {
         let shows = !ip.is_fragment() && !ip.is_hidden();
-        Self::read_if(shows, frame, ip)
+        Self::read_if(shows, Parts::NoneShows, frame, ip)
     }
 
-    fn read_if(shows: bool, frame: &Frame<'_>, ip: &Ip) -> Self {
+    fn read_if(shows: bool, quoted: Parts, frame: &Frame<'_>, ip: &Ip) -> Self {
         let packet = frame.bytes.get(..ip.end).unwrap_or(&frame.bytes);
         let is_v6 = ip.source.is_ipv6();
         let kind = match shows {
@@ -89,7 +92,7 @@ impl L4 {
             _ => None,
         };
         let is_error = icmp.is_some_and(|(kind, _)| is_icmp_error(is_v6, kind));
-        let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6);
+        let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6, quoted);
         Self {
             ends: Ends {
                 protocol: ip.protocol,
@@ -144,6 +147,13 @@ pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
     }
     let said = usize::from(byte(&frame.bytes, ip.l4_at + 12)? >> 4) * 4;
     Some(said).filter(is_inside)
+}
+
+/// Which fragments are known by the ports that they show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    FirstShows,
+    NoneShows,
 }
 
 /// What the bytes behind the IP header are.
@@ -212,14 +222,18 @@ fn is_icmp_error(is_v6: bool, kind: u8) -> bool {
 }
 
 /// An IP header and 8 bytes behind it.
-fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool) -> Option<Quoted> {
+fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool, parts: Parts) -> Option<Quoted> {
     let first = byte(packet, ip_at)?;
     let (protocol, source, destination, l4_at, is_fragment) = match is_v6 {
         false => {
             let header = array::<{ ipv4::LEN }>(packet, ip_at)?;
             let header_len = usize::from(first & 0xf) * 4;
             let is_v4 = first >> 4 == 4 && header_len >= ipv4::LEN;
-            let fragment = be16(&header, 6).filter(|_| is_v4)? & MORE_FRAGMENTS_AND_OFFSET;
+            let portless = match parts {
+                Parts::FirstShows => OFFSET,
+                Parts::NoneShows => MORE_FRAGMENTS_AND_OFFSET,
+            };
+            let fragment = be16(&header, 6).filter(|_| is_v4)? & portless;
             let source = Ipv4Addr::from(array::<4>(&header, 12)?);
             let destination = Ipv4Addr::from(array::<4>(&header, 16)?);
             (
@@ -232,13 +246,20 @@ fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool) -> Option<Quoted> {
         }
         true => {
             let header = array::<{ ipv6::LEN }>(packet, ip_at)?;
-            let next = byte(&header, 6)?;
+            let (mut next, mut l4_at) = (byte(&header, 6)?, ip_at + ipv6::LEN);
+            if next == protocol::FRAGMENT && parts == Parts::FirstShows {
+                let [named, _, o0, o1, ..] = array::<FRAGMENT_LEN>(packet, l4_at)?;
+                if u16::from_be_bytes([o0, o1]) & OFFSET_V6 != 0 {
+                    return None;
+                }
+                (next, l4_at) = (named, l4_at + FRAGMENT_LEN);
+            }
             if first >> 4 != 6 || is_extension(next) {
                 return None;
             }
             let source: IpAddr = Ipv6Addr::from(array::<16>(&header, 8)?).into();
             let destination: IpAddr = Ipv6Addr::from(array::<16>(&header, 24)?).into();
-            (next, source, destination, ip_at + ipv6::LEN, false)
+            (next, source, destination, l4_at, false)
         }
     };
     array::<ICMP_LEN>(packet, l4_at)?;
