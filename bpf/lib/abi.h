@@ -34,7 +34,7 @@
 #define MAX_SNAP 2048                  /* of one captured packet: a power of two */
 #define MAX_ROUTERS 4096
 #define MAX_ROUTER_INTERFACES 16384
-#define MAX_ROUTES 262144
+#define MAX_ROUTES 65536
 #define MAX_NEXT_HOPS 65536
 #define MAX_RULES 10240 /* with a port on this host: RULE_WORDS * 64 */
 #define RULE_GENERATIONS 2
@@ -331,12 +331,9 @@ struct route_key {
 };
 
 enum route_kind {
-	ROUTE_NONE = 0,      /* as if there were none */
 	ROUTE_OWN = 1,       /* the router's own address */
 	ROUTE_CONNECTED = 2, /* the destination itself is on switch_id; 0: on the leg's network */
 	ROUTE_VIA = 3,       /* by one of the next hops */
-	ROUTE_REFUSED =
-		4, /* no router forwards from or to it; switch_id: as of a connected network */
 };
 
 struct route {
@@ -344,6 +341,8 @@ struct route {
 	__u32 switch_id; /* of a connected network; SWITCH_ID_LEG: the leg's. ROUTE_VIA: of all its next hops, or ROUTE_SIDES */
 	__u32 group;     /* of next hops */
 	__u32 hops;      /* how many */
+	__be32 host_mask;    /* of a connected IPv4 network with more than two addresses */
+	__u32 names_special; /* 1: it lies inside a block of special addresses (special.h) */
 };
 
 #define SWITCH_ID_LEG 0

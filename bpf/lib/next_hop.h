@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "ip.h"
+#include "special.h"
 
 INLINE struct router_interface *interface_on(__u32 router, __u32 switch_id)
 {
@@ -27,12 +27,32 @@ INLINE struct route *find_route(struct scratch *w, const struct packet *p, __u32
 	return bpf_map_lookup_elem(&routes, key);
 }
 
+/* Whether a router forwards nothing from or to an address whose route this is; NULL: it has none. */
+INLINE bool is_refused(const struct packet *p, const struct addr *addr, const struct route *r)
+{
+	enum special special = special_of(addr, has_ipv4(p));
+	__u32 host;
+
+	if (special == SPECIAL_NEVER || (special == SPECIAL_UNLESS_NAMED && !(r && r->names_special)))
+		return true;
+	if (!r || !r->host_mask)
+		return false;
+	host = v4_of(addr) & r->host_mask; /* the first or the last address of a network */
+	return !host || host == r->host_mask;
+}
+
+/* What find_next_hop says beside enum route_kind. */
+#define ROUTE_NONE 0
+#define ROUTE_REFUSED 255
+
 /* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there. */
 INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
 {
 	struct route *r = find_route(w, p, router, &p->flow.dest);
 	struct next_hop *hop;
 
+	if (is_refused(p, &p->flow.dest, r))
+		return ROUTE_REFUSED;
 	if (!r)
 		return ROUTE_NONE;
 	w->next.addr = p->flow.dest;

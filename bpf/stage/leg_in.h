@@ -30,7 +30,7 @@ INLINE bool reaches(__u32 router, const struct addr *addr, bool ipv4)
 	if (r->kind == ROUTE_OWN)
 		return true;
 	if (r->kind != ROUTE_VIA)
-		return r->kind != ROUTE_NONE && r->switch_id != SWITCH_ID_LEG;
+		return r->switch_id != SWITCH_ID_LEG;
 	first.group = r->group;
 	hop = bpf_map_lookup_elem(&next_hops, &first);
 	return hop && hop->switch_id != SWITCH_ID_LEG;

@@ -70,14 +70,13 @@ INLINE enum verdict check_source(struct scratch *w, const struct packet *p,
 	if (!s || is_about_vtep(s, p))
 		return DROP(VTEP_ADDRESS);
 	back = find_route(w, p, d->router, from);
-	if (back && back->kind == ROUTE_REFUSED)
+	if (is_refused(p, from, back))
 		return to_own && is_link_local(p, from) ? GO_ON : DROP(NOT_ROUTABLE);
 	if (back && back->kind == ROUTE_OWN)
 		return DROP(REVERSE_PATH);
 	if (!(r->flags & ROUTER_REVERSE_PATH))
 		return GO_ON;
-	return back && back->kind != ROUTE_NONE && leads_to(back, d->router_in) ? GO_ON :
-										  DROP(REVERSE_PATH);
+	return back && leads_to(back, d->router_in) ? GO_ON : DROP(REVERSE_PATH);
 }
 
 #define ECHO_REQUEST 8

@@ -126,11 +126,9 @@ const ENUMS: &[Enum] = &[
     (
         "route_kind",
         &[
-            ("ROUTE_NONE", router::ROUTE_NONE),
             ("ROUTE_OWN", router::ROUTE_OWN),
             ("ROUTE_CONNECTED", router::ROUTE_CONNECTED),
             ("ROUTE_VIA", router::ROUTE_VIA),
-            ("ROUTE_REFUSED", router::ROUTE_REFUSED),
         ],
     ),
     (

@@ -68,7 +68,7 @@ pub(crate) fn next_hops(
     for (router, device) in legs(tables) {
         let ways = router.routes.iter().filter_map(|route| match &route.way {
             Way::Via(hops) => Some(hops),
-            Way::Own | Way::Connected(_) | Way::Refused(_) | Way::Unknown => None,
+            Way::Own | Way::Connected(_) => None,
         });
         for hop in ways.flatten().filter(|hop| hop.side == Side::Leg) {
             let known = netlink.neighbour(device.as_str(), hop.addr)?;

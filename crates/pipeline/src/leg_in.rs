@@ -110,10 +110,9 @@ fn is_for_router(router: &RouterTable, bytes: &[u8]) -> bool {
     }
     let side = match longest(router, destination).map(|route| &route.way) {
         Some(Way::Own) => return true,
-        // As a network's last address it is there, and goes no further.
-        Some(Way::Connected(side) | Way::Refused(side)) => Some(*side),
+        Some(Way::Connected(side)) => Some(*side),
         Some(Way::Via(hops)) => hops.first().map(|hop| hop.side),
-        Some(Way::Unknown) | None => None,
+        None => None,
     };
     matches!(side, Some(Side::Switch(_)))
 }

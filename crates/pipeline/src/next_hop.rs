@@ -3,15 +3,17 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{NextHop, Route, RouterInterface, RouterTable, SwitchId, Way};
+use overlane_model::{
+    NextHop, Route, RouterInterface, RouterTable, Special, SwitchId, Way, is_end_of, special,
+};
 
-/// By the route with the longest prefix. No next hop: the address is the router's own.
+/// By the route with the longest prefix, of an address that it forwards to. No next hop: the address is the router's own.
 pub(crate) fn find(
     router: &RouterTable,
     destination: IpAddr,
     flow_hash: u32,
 ) -> Option<(&Route, Option<NextHop>)> {
-    let route = longest(router, destination)?;
+    let route = longest(router, destination).filter(|it| !is_refused(destination, Some(it)))?;
     let next = match &route.way {
         Way::Own => None,
         Way::Connected(side) => Some(NextHop {
@@ -23,9 +25,20 @@ pub(crate) fn find(
             let number = (u64::from(flow_hash) * hops.len() as u64) >> 32;
             Some(hops.get(number as usize)?.clone())
         }
-        Way::Refused(_) | Way::Unknown => return None,
     };
     Some((route, next))
+}
+
+/// Whether a router forwards nothing from or to the address, whose longest route this is (ROUTE-19).
+pub(crate) fn is_refused(addr: IpAddr, route: Option<&Route>) -> bool {
+    let is_end = route
+        .is_some_and(|route| matches!(route.way, Way::Connected(_)) && is_end_of(route.to, addr));
+    is_end
+        || match special(addr) {
+            Special::Never => true,
+            Special::UnlessNamed => !route.is_some_and(|route| route.names_special),
+            Special::Not => false,
+        }
 }
 
 /// The route with the longest prefix, whatever its way.

@@ -174,7 +174,7 @@ fn explain(cx: &mut Context<'_>, router: &RouterTable, route: &Route, next: &Nex
         };
         let text = match &route.way {
             Way::Via(_) => format!("router {name}: {to} is behind {addr} {side}"),
-            _ => format!("router {name}: {to} is {side}"),
+            Way::Own | Way::Connected(_) => format!("router {name}: {to} is {side}"),
         };
         Found::by_router(text, name)
     });

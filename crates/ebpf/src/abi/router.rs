@@ -11,7 +11,7 @@ use super::{Addr, MacBytes, StructLayout};
 
 pub const MAX_ROUTERS: usize = 4096;
 pub const MAX_ROUTER_INTERFACES: usize = 16384;
-pub const MAX_ROUTES: usize = 262_144;
+pub const MAX_ROUTES: usize = 65536;
 pub const MAX_NEXT_HOPS: usize = 65536;
 pub const MAX_NAT_RULES: usize = 4096;
 
@@ -25,11 +25,9 @@ pub const ROUTER_NAT_ALL: u32 = 1 << 6;
 pub const NAT_RULES_ODD: u32 = 1 << 24;
 pub const SWITCH_ID_LEG: u32 = 0;
 
-pub const ROUTE_NONE: u32 = 0;
 pub const ROUTE_OWN: u32 = 1;
 pub const ROUTE_CONNECTED: u32 = 2;
 pub const ROUTE_VIA: u32 = 3;
-pub const ROUTE_REFUSED: u32 = 4;
 pub const ROUTE_SIDES: u32 = 0xffff_ffff;
 
 pub const NAT_ONE_TO_ONE: u8 = 0;
@@ -70,6 +68,8 @@ abi! {
         switch_id: u32,
         group: u32,
         hops: u32,
+        host_mask: u32,
+        names_special: u32,
     }
     struct NextHopKey = "next_hop_key" {
         group: u32,

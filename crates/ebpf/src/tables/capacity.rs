@@ -94,7 +94,7 @@ fn routers(tables: &Tables) -> [Count; 6] {
     let hops = routers.iter().flat_map(|router| &router.routes);
     let hops = hops.map(|route| match &route.way {
         Way::Via(hops) => hops.len(),
-        Way::Own | Way::Connected(_) | Way::Refused(_) | Way::Unknown => 0,
+        Way::Own | Way::Connected(_) => 0,
     });
     [
         (

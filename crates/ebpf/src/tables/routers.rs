@@ -92,33 +92,35 @@ fn route_entry(
         family: u32::from(prefix.family).to_be(),
         addr: prefix.addr,
     };
-    let entry = match &route.way {
-        Way::Own => abi::Route {
-            kind: abi::ROUTE_OWN,
-            ..abi::Route::default()
-        },
-        Way::Connected(there) => abi::Route {
-            kind: abi::ROUTE_CONNECTED,
-            switch_id: side(*there),
-            ..abi::Route::default()
-        },
-        Way::Via(hops) => abi::Route {
-            kind: abi::ROUTE_VIA,
-            switch_id: common_side(hops),
-            group: group(hops, groups, contents),
-            hops: hops.len() as u32,
-        },
-        Way::Refused(there) => abi::Route {
-            kind: abi::ROUTE_REFUSED,
-            switch_id: side(*there),
-            ..abi::Route::default()
-        },
-        Way::Unknown => abi::Route {
-            kind: abi::ROUTE_NONE,
-            ..abi::Route::default()
-        },
+    let mut entry = abi::Route {
+        names_special: route.names_special.into(),
+        ..abi::Route::default()
     };
+    match &route.way {
+        Way::Own => entry.kind = abi::ROUTE_OWN,
+        Way::Connected(there) => {
+            entry.kind = abi::ROUTE_CONNECTED;
+            entry.switch_id = side(*there);
+            entry.host_mask = host_mask(route.to);
+        }
+        Way::Via(hops) => {
+            entry.kind = abi::ROUTE_VIA;
+            entry.switch_id = common_side(hops);
+            entry.group = group(hops, groups, contents);
+            entry.hops = hops.len() as u32;
+        }
+    }
     put(contents, Table::Routes, &key, &entry);
+}
+
+/// The bits of an address behind the prefix, as on the wire; 0 of a network that has no address to spare.
+fn host_mask(network: IpNet) -> u32 {
+    match network {
+        IpNet::V4(network) if network.prefix_len() < 31 => {
+            u32::from_ne_bytes(network.hostmask().octets())
+        }
+        _ => 0,
+    }
 }
 
 /// Where all next hops are.

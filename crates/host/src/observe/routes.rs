@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use overlane_ebpf::abi::router as abi;
 use overlane_ebpf::tables::Table;
-use overlane_model::is_exception;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
@@ -94,8 +92,6 @@ impl fmt::Display for WayRow {
     }
 }
 
-type Entry = (abi::RouteKey, abi::Route);
-
 /// Reads the routes of `host` from the kernel.
 pub fn routes(host: &str) -> Result<Routes, HostError> {
     let state = state_of(host)?;
@@ -104,15 +100,13 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
     let next_hops = read::<abi::NextHopKey, abi::NextHop>(&next_hops)
         .map(|(key, hop)| ((key.group, key.number), hop));
     let next_hops: BTreeMap<_, _> = next_hops.collect();
-    let mut routes: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+    let mut routes: BTreeMap<u32, Vec<(abi::RouteKey, abi::Route)>> = BTreeMap::new();
     for (key, route) in read::<abi::RouteKey, abi::Route>(&maps.entries(Table::Routes)?) {
         let of = routes.entry(u32::from_be(key.router)).or_default();
         of.push((key, route));
     }
     let row = |router: &RouterState| {
         let mut of = routes.get(&router.id).cloned().unwrap_or_default();
-        let all = of.clone();
-        of.retain(|entry| is_of_the_file(entry, &all));
         of.sort_by_key(|(key, _)| (u32::from_be(key.family), key.addr, key.prefixlen));
         RouterRow {
             router: router.name.clone(),
@@ -142,25 +136,19 @@ fn read<K: FromBytes, V: FromBytes>(
     })
 }
 
-/// Refused addresses are no way, and the parts of these that are not refused have the route around them.
-fn is_of_the_file((key, route): &Entry, all: &[Entry]) -> bool {
-    if [abi::ROUTE_NONE, abi::ROUTE_REFUSED].contains(&route.kind) {
-        return false;
-    }
-    let network = network(key);
-    let around = |(other, way): &Entry| {
-        let other = self::network(other);
-        way == route && other != network && other.contains(&network)
-    };
-    !is_exception(network) || !all.iter().any(around)
-}
-
 fn route_row(
     state: &State,
     key: &abi::RouteKey,
     route: &abi::Route,
     next_hops: &BTreeMap<(u32, u32), abi::NextHop>,
 ) -> RouteRow {
+    // Router and family stand before the address, and ::ffff:0:0/96 before an IPv4 one.
+    let before = if u32::from_be(key.family) == 4 {
+        64 + 96
+    } else {
+        64
+    };
+    let bits = key.prefixlen.saturating_sub(before);
     let switch = |id: u32| {
         (id != abi::SWITCH_ID_LEG)
             .then(|| switch_name(state, id).unwrap_or_else(|| crate::state::switch_words(id)))
@@ -173,7 +161,7 @@ fn route_row(
         })
     };
     RouteRow {
-        to: network(key).to_string(),
+        to: format!("{}/{bits}", address(key)),
         way: match route.kind {
             abi::ROUTE_OWN => WayRow::Own,
             abi::ROUTE_CONNECTED => WayRow::Connected {
@@ -184,19 +172,6 @@ fn route_row(
             },
         },
     }
-}
-
-fn network(key: &abi::RouteKey) -> IpNet {
-    // Router and family stand before the address, and ::ffff:0:0/96 before an IPv4 one.
-    let before = if u32::from_be(key.family) == 4 {
-        64 + 96
-    } else {
-        64
-    };
-    let address = address(key);
-    let bits = u8::try_from(key.prefixlen.saturating_sub(before)).ok();
-    let network = bits.and_then(|bits| IpNet::new(address, bits).ok());
-    network.unwrap_or_else(|| address.into())
 }
 
 /// By the key's family: `::ffff:0:0/96` is a network of IPv6 too.
@@ -243,6 +218,7 @@ mod tests {
                 switch_id,
                 group: 3,
                 hops: 2,
+                ..abi::Route::default()
             };
             let row = route_row(&state, &key, &route, &hops.into());
             format!("{} {}", row.to, row.way)

@@ -168,8 +168,8 @@ fn routes(router: &RouterDraft<'_>, sides: &[Side<'_>], taken: &mut Taken, sink:
 fn destination(route: &RouteDraft, taken: &mut Taken, sink: &mut Sink) {
     let Some(to) = route.to else { return };
     let network = to.value;
-    if let Some(block) = special::never_forwarded(network) {
-        let message = format!("no router forwards to {network}: it lies in {block}");
+    if special::is_never_forwarded(network) {
+        let message = format!("no router forwards to {network}");
         sink.error(to.at, message, "remove the route");
         return;
     }

@@ -168,46 +168,33 @@ fn routes(fabric: &Fabric, router: &Router) -> Option<Vec<Route>> {
     let mut routes = BTreeMap::new();
     for (addr, line) in own {
         let to = IpNet::from(addr);
-        let way = Way::Own;
-        routes.entry(to).or_insert(Route { to, way, line });
+        routes.entry(to).or_insert(route(to, Way::Own, line));
     }
     let mut connected = Prefixes::new();
     for &(address, side, line) in &sides {
         connected.insert(address, side);
         let to = address.trunc();
         let way = Way::Connected(side);
-        routes.entry(to).or_insert(Route { to, way, line });
+        routes.entry(to).or_insert(route(to, way, line));
     }
-    for route in &router.routes {
-        let hops = route.via.iter().map(|&addr| {
+    for declared in &router.routes {
+        let hops = declared.via.iter().map(|&addr| {
             let side = *connected.find(addr)?;
             Some(NextHop { addr, side })
         });
-        let (to, line) = (route.to, route.line);
+        let (to, line) = (declared.to, declared.line);
         let way = Way::Via(hops.collect::<Option<_>>()?);
-        routes.entry(to).or_insert(Route { to, way, line });
+        routes.entry(to).or_insert(route(to, way, line));
     }
-    refuse(&mut routes, &sides);
     Some(routes.into_values().collect())
 }
 
-/// Adds what a router does not forward (ROUTE-19), under whatever routes there are. No line of the file says it.
-fn refuse(routes: &mut BTreeMap<IpNet, Route>, sides: &[(IpNet, Side, u32)]) {
-    let add = |routes: &mut BTreeMap<IpNet, Route>, to: IpNet, way| {
-        routes.entry(to).or_insert(Route { to, way, line: 0 });
-    };
-    for &(address, side, _) in sides {
-        for end in special::ends(address).into_iter().flatten() {
-            add(routes, end.into(), Way::Refused(side));
-        }
-    }
-    for block in &special::BLOCKS {
-        for &part in block.exceptions {
-            let covering = routes.values().filter(|route| route.to.contains(&part));
-            let longest = covering.max_by_key(|route| route.to.prefix_len());
-            let way = longest.map_or(Way::Unknown, |route| route.way.clone());
-            add(routes, part, way);
-        }
-        add(routes, block.network, Way::Refused(Side::Leg));
+fn route(to: IpNet, way: Way, line: u32) -> Route {
+    let names_special = special::names_special(to);
+    Route {
+        to,
+        way,
+        names_special,
+        line,
     }
 }

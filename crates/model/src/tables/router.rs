@@ -50,8 +50,7 @@ pub struct RouterTable {
     pub mac: Mac,
     /// Its interfaces, by switch.
     pub interfaces: Vec<RouterInterface>,
-    /// Its routes, by prefix; each prefix once. Its own addresses and connected networks are among them, and the
-    /// addresses that no router forwards from or to.
+    /// Its routes, by prefix; each prefix once. Its own addresses and connected networks are among them.
     pub routes: Vec<Route>,
     /// A packet's source must be where the packet came from.
     pub reverse_path: bool,
@@ -95,7 +94,9 @@ pub struct Route {
     pub to: IpNet,
     /// The way.
     pub way: Way,
-    /// Its line in the fabric file; 0: the file does not say it.
+    /// It lies inside a block of special addresses, and so leads to them.
+    pub names_special: bool,
+    /// Its line in the fabric file.
     pub line: u32,
 }
 
@@ -108,10 +109,6 @@ pub enum Way {
     Connected(Side),
     /// By one of these, chosen by the flow's hash; at least one.
     Via(Vec<NextHop>),
-    /// None: a router forwards neither from nor to these addresses. Those of a connected network are on its side.
-    Refused(Side),
-    /// None, as if there were no route: an exception of a block that is refused.
-    Unknown,
 }
 
 /// The next router.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{Verdict, Way};
+use overlane_model::Verdict;
 use overlane_wire::checksum::update;
 use overlane_wire::{Mac, ethernet};
 
@@ -11,7 +11,7 @@ use crate::bytes::{be16, byte, put, put16};
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
-use crate::next_hop::longest;
+use crate::next_hop::{is_refused, longest};
 use crate::parse::{Frame, Ip};
 
 const IP_AT: usize = ethernet::LEN;
@@ -25,9 +25,8 @@ pub(super) fn routable(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>)
         });
     };
     let destination = ip.destination;
-    let way = longest(at.router, destination).map(|route| &route.way);
-    let is_refused = matches!(way, Some(Way::Refused(_)));
-    if is_refused && !at.has_link_local(destination) {
+    let route = longest(at.router, destination);
+    if is_refused(destination, route) && !at.has_link_local(destination) {
         return cx.end(STAGE, Verdict::NotRoutable, || {
             let text = format!("router {name}: nothing to {destination} is forwarded");
             Found::by_router(text, name)

@@ -9,7 +9,7 @@ use super::STAGE;
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
-use crate::next_hop::longest;
+use crate::next_hop::{is_refused, longest};
 use crate::parse::Ip;
 
 pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
@@ -19,7 +19,7 @@ pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
         return refuse(cx, at, Verdict::VtepAddress, why);
     }
     let route = longest(router, source);
-    if let Some(Way::Refused(_)) = route.map(|route| &route.way) {
+    if is_refused(source, route) {
         if is_link_local(source) && is_own(at, ip.destination) {
             return Stage::Continue(());
         }
@@ -43,7 +43,7 @@ fn leads_to(route: Option<&Route>, side: Side) -> bool {
     match route.map(|route| &route.way) {
         Some(Way::Connected(there)) => *there == side,
         Some(Way::Via(hops)) => hops.iter().any(|hop| hop.side == side),
-        Some(Way::Own | Way::Refused(_) | Way::Unknown) | None => false,
+        Some(Way::Own) | None => false,
     }
 }
 

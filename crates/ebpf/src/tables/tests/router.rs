@@ -28,6 +28,7 @@ fn route(to: &str, way: Way) -> Route {
     Route {
         to: to.parse().unwrap(),
         way,
+        names_special: false,
         line: 1,
     }
 }
@@ -100,8 +101,6 @@ pub(super) fn tables() -> Tables {
         }],
         routes: vec![
             route("198.18.100.254/32", Way::Own),
-            route("198.18.100.255/32", Way::Refused(Side::Switch(blue()))),
-            route("192.0.0.9/32", Way::Unknown),
             route("198.18.100.0/24", Way::Connected(Side::Switch(blue()))),
             route("198.19.0.0/24", Way::Connected(Side::Leg)),
             route("0.0.0.0/0", via(&["198.18.100.9", "198.18.100.8"])),
@@ -235,7 +234,8 @@ fn a_gateway_elsewhere_is_its_vtep() {
     gateway.nat.clear();
     let contents = encode(&tables, &devices()).unwrap();
     let router = router(&contents);
-    assert_eq!(router.flags, abi_router::ROUTER_GATEWAY_ELSEWHERE);
+    let flags = abi_router::ROUTER_GATEWAY_ELSEWHERE | abi_router::ROUTER_REVERSE_PATH;
+    assert_eq!(router.flags, flags);
     assert_eq!(IpAddr::from(router.gateway), vtep);
     assert_eq!(router.leg_ifindex, 0);
     assert!(contents[&Table::Legs].is_empty() && contents[&Table::LegAddresses].is_empty());
