@@ -25,6 +25,7 @@ mod references;
 mod routers;
 mod rules;
 mod vlans;
+mod vteps;
 
 /// Reports everything that does not fit together; the fabric, if all of it was there.
 pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
@@ -38,6 +39,7 @@ pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     members::switch_sizes(draft, sink);
     rules::rules(draft, sink);
     routers::routers(draft, sink);
+    vteps::vteps(draft, sink);
     if !sink.is_empty() {
         return None;
     }
