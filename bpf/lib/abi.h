@@ -44,8 +44,8 @@
 #define MAX_RULE_PREFIXES 262144
 #define MAX_CONNECTIONS 1048576 /* a power of two: the ring's places */
 #define MAX_NAT_RULES 4096      /* of one host */
-#define FRAGMENT_PLACES 64      /* of one port or router: a power of two */
-#define MAX_FRAGMENTS 1310720   /* (MAX_PORTS + MAX_ROUTERS) * FRAGMENT_PLACES */
+#define FRAGMENT_PLACES 64      /* of one port: a power of two */
+#define MAX_FRAGMENTS 1048576   /* MAX_PORTS * FRAGMENT_PLACES */
 #define LOG_BYTES 524288        /* of the ring of log records: a power of two */
 
 /* Longest outer header we write: Ethernet 14, IPv6 40, UDP 8, Geneve 8 + OVN option 8. */
@@ -509,8 +509,8 @@ struct leg_address_key {
 };
 
 /*
- * Map fragments: the first fragments that passed a port or a router, so that later ones are known by them. A place of
- * its zone (as in a connection's key) → what it was. Written by the programs.
+ * Map fragments: the first fragments that passed a port, so that later ones are known by them. A place of the port →
+ * what was there. Written by the programs.
  */
 struct fragment_place {
 	__u32 switch_id;
@@ -519,7 +519,7 @@ struct fragment_place {
 };
 
 struct first_fragment {
-	__u64 seen; /* bpf_ktime_get_ns() */
+	__u64 seen; /* coarse_now_ns() */
 	struct addr source;
 	struct addr dest;
 	__u32 id;      /* in the order of the host */

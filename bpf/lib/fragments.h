@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a datagram in fragments is known by. Only its first fragment says ports; that one is remembered where it passed,
- * in the zone of a port or router, and later ones are judged as it was. A zone has its own places, so it fills no
- * other's, and the newest takes the place of an older one.
+ * What a datagram in fragments is known by. Only its first fragment says ports; that one is remembered at the port that
+ * it passed, and later ones are judged as it was. A port has its own places, so it fills no other's, and the newest
+ * takes the place of an older one.
  */
 #pragma once
 
@@ -46,9 +46,10 @@ INLINE int identify(struct __sk_buff *ctx, const struct packet *p, struct tracki
 	return offset;
 }
 
+/* Over IPv6 whatever the next header says (RFC 8200 section 4.5). */
 INLINE bool is_same_datagram(const struct first_fragment *a, const struct first_fragment *b)
 {
-	return a->id == b->id && a->family == b->family && a->next == b->next &&
+	return a->id == b->id && a->family == b->family && (a->family == 6 || a->next == b->next) &&
 	       same_addr(&a->source, &b->source) && same_addr(&a->dest, &b->dest);
 }
 
@@ -108,6 +109,8 @@ __noinline enum verdict see_behind(struct __sk_buff *ctx, const struct packet *p
 		return flags & asks_protocol ? DROP(DEEP_HEADER) : GO_ON;
 	offset = identify(ctx, p, t);
 	first = offset < 0 ? NULL : recall_first(t);
+	if (first && first->next != t->first.next)
+		return DROP(FRAGMENT_UNKNOWN);
 	if (first) {
 		t->l4.kind = first->kind;
 		t->l4.protocol = first->protocol;

@@ -58,8 +58,8 @@ INLINE bool is_extension(__u8 next)
 /* Its extension headers do not end where they can be read: nobody knows what it carries. */
 INLINE bool is_hidden(const struct packet *p)
 {
-	return !has_ipv4(p) && p->fragment != LATER_FRAGMENT &&
-	       (is_extension(p->protocol) || p->l4_offset > ETH_HLEN + p->ip_len);
+	return !has_ipv4(p) && (p->l4_offset > ETH_HLEN + p->ip_len ||
+				(p->fragment != LATER_FRAGMENT && is_extension(p->protocol)));
 }
 
 INLINE bool has_ports(__u8 protocol)
@@ -70,6 +70,16 @@ INLINE bool has_ports(__u8 protocol)
 INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
 {
 	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+/* What a transport header has at least. */
+INLINE __u32 least_len(__u8 protocol, bool is_ipv4)
+{
+	if (protocol == IPPROTO_TCP)
+		return sizeof(struct tcphdr);
+	if (protocol == IPPROTO_SCTP)
+		return 12;
+	return protocol == IPPROTO_UDP || is_icmp(protocol, is_ipv4) ? 8 : 0;
 }
 
 /* TCP or UDP right behind an IP header without options, no fragment. */

@@ -132,9 +132,9 @@ INLINE enum verdict read_tcp(struct __sk_buff *ctx, const struct packet *p, stru
 		return DROP(CONNECTION_INVALID);
 	header_len = (h->offset >> 4) * 4;
 	flags = h->flags;
-	l4->len = header_len;
 	if (header_len < sizeof(*h))
 		return DROP(CONNECTION_INVALID);
+	l4->len = header_len;
 	if (p->l4_offset + header_len > end)
 		return p->fragment ? DROP(FRAGMENT_TINY) : DROP(CONNECTION_INVALID);
 	if (!(flags & (TCP_SYN | TCP_ACK | TCP_RST)) ||
@@ -190,16 +190,6 @@ INLINE void read_icmp(struct __sk_buff *ctx, const struct packet *p, struct l4 *
 	    load_bytes(ctx, p->l4_offset, h, sizeof(h)) < 0)
 		return;
 	read_icmp_header(l4, h, p->eth.h_proto == ETHERTYPE_IPV4);
-}
-
-/* What a transport header has at least. */
-INLINE __u32 least_len(__u8 protocol, bool is_ipv4)
-{
-	if (protocol == IPPROTO_TCP)
-		return sizeof(struct tcp_header);
-	if (protocol == IPPROTO_SCTP)
-		return 12;
-	return protocol == IPPROTO_UDP || is_icmp(protocol, is_ipv4) ? 8 : 0;
 }
 
 /* A first fragment has its whole transport header, or it hides something (RFC 1858, RFC 7112). */

@@ -157,15 +157,13 @@ INLINE enum verdict check_dhcp(const struct port *port, struct l4_ports udp, boo
 	return server && !(port->flags & PORT_DHCP_SERVER) ? DROP(DHCP_SERVER) : GO_ON;
 }
 
-/* Neighbour discovery has no fragment header (RFC 6980), and a first fragment hides no type. */
-INLINE enum verdict check_fragmented_icmp(struct __sk_buff *ctx, const struct packet *p)
+/* Neighbour discovery behind a fragment header, also of a whole packet (RFC 6980). */
+INLINE bool is_fragmented_nd(struct __sk_buff *ctx, const struct packet *p)
 {
 	__u8 type;
 
-	if (p->l4_offset >= ETH_HLEN + p->ip_len ||
-	    bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
-		return p->fragment ? DROP(HIDDEN_HEADER) : GO_ON;
-	return is_nd(type) ? DROP(HIDDEN_HEADER) : GO_ON;
+	return p->l4_offset < ETH_HLEN + p->ip_len &&
+	       bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) == 0 && is_nd(type);
 }
 
 /* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
@@ -243,17 +241,18 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct settings *s,
 				       const struct packet *p, const struct port *port)
 {
-	enum verdict result = GO_ON;
-
+	if (is_hidden(p))
+		return DROP(HIDDEN_HEADER);
 	if (p->fragment == LATER_FRAGMENT)
 		return GO_ON;
-	if (is_hidden(p))
+	/* A first fragment has its whole chain of headers (RFC 7112). */
+	if (p->fragment && p->l4_offset + least_len(p->protocol, false) > ETH_HLEN + p->ip_len)
 		return DROP(HIDDEN_HEADER);
 	if (p->protocol != IPPROTO_ICMPV6)
 		return GO_ON;
-	if (p->fragment || p->atomic)
-		result = check_fragmented_icmp(ctx, p);
-	return result == GO_ON && !p->fragment ? check_nd(ctx, s, p, port) : result;
+	if ((p->fragment || p->atomic) && is_fragmented_nd(ctx, p))
+		return DROP(HIDDEN_HEADER);
+	return p->fragment ? GO_ON : check_nd(ctx, s, p, port);
 }
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */

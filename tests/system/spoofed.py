@@ -3,6 +3,7 @@
 All of it is broadcast or multicast, so that every other guest of the switch would get it.
 """
 
+import ipaddress
 from dataclasses import dataclass
 
 from scapy.layers.dhcp import BOOTP, DHCP
@@ -57,6 +58,14 @@ def _nd(mac, source):
     return _ip6(mac, source, hlim=255)
 
 
+def _dad(mac, target):
+    """Duplicate address detection (RFC 4862), to the solicited-node address of the target."""
+    low = ipaddress.IPv6Address(target).packed[-3:]
+    group = f"ff02::1:ff{low[0]:02x}:{low[1]:02x}{low[2]:02x}"
+    to = f"33:33:ff:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}"
+    return Ether(src=mac, dst=to) / IPv6(src="::", dst=group, hlim=255) / ICMPv6ND_NS(tgt=target)
+
+
 def _mac_spoofs(me, victim):
     for name, mac in (("another guest's MAC", victim.mac), ("a MAC of nobody", OTHER_MAC)):
         yield name, _udp4(mac, me.v4), "spoofed_mac", {OFF}
@@ -102,7 +111,7 @@ def _nd_spoofs(me, victim):
            nd / ICMPv6ND_NA(tgt="2001:2:0:64::97", R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=me.mac),
            "spoofed_nd", {MAC, OFF})
     yield ("duplicate address detection for another guest's link-local address",
-           _nd(me.mac, "::") / ICMPv6ND_NS(tgt=link_local(victim.mac)), "spoofed_nd", {MAC, OFF})
+           _dad(me.mac, link_local(victim.mac)), "spoofed_nd", {MAC, OFF})
     yield ("NA: another guest has my address",
            nd / ICMPv6ND_NA(tgt=me.v6, R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=victim.mac),
            "spoofed_nd", {OFF})
@@ -170,10 +179,10 @@ def honest(me):
            / IP(src="0.0.0.0", dst="255.255.255.255") / UDP(sport=68, dport=67)
            / BOOTP(op=1) / DHCP(options=[("message-type", "discover"), "end"]))
     yield ("an ARP probe", Ether(src=me.mac, dst=BROADCAST)
-           / ARP(op=1, hwsrc=me.mac, psrc="0.0.0.0", pdst=NOBODY4))
+           / ARP(op=1, hwsrc=me.mac, psrc="0.0.0.0", pdst=me.v4))
     yield ("an ARP announcement", Ether(src=me.mac, dst=BROADCAST)
            / ARP(op=1, hwsrc=me.mac, psrc=me.v4, pdst=me.v4))
-    yield ("duplicate address detection", _nd(me.mac, "::") / ICMPv6ND_NS(tgt=me.v6))
+    yield "duplicate address detection", _dad(me.mac, me.v6)
     yield ("an unsolicited NA", _nd(me.mac, me.v6) / ICMPv6ND_NA(tgt=me.v6, R=0, S=0, O=1)
            / ICMPv6NDOptDstLLAddr(lladdr=me.mac))
     yield ("an NA for the link-local address", _nd(me.mac, own) / ICMPv6ND_NA(tgt=own, R=0, S=0, O=1)

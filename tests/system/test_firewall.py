@@ -332,30 +332,6 @@ def test_a_flooded_frame_is_judged_for_each_port(lab):
     assert rules(estate.hosts[0])["not-for-me"] == 1 == rules(estate.hosts[1])["not-for-me"]
 
 
-def test_fragments_pass_where_rules_do_not_ask_for_ports(estate):
-    """A datagram larger than the MTU, in fragments: no port to be seen in any of them."""
-    client, server, _ = estate.guests
-    estate.firewall("front", to_port="drop")
-    estate.rule("by-port", [server], "to_port", services=["udp/5300"])
-    estate.apply()
-
-    def arrives(index):
-        address = server.addresses[index]
-        data = traffic.payload(4000, index)
-        with traffic.udp_socket(server.ns, address, 5300, timeout=0.5) as into, \
-                traffic.udp_socket(client.ns, client.addresses[index]) as out:
-            out.sendto(data, (address, 5300))
-            try:
-                return into.recv(65535) == data
-            except socket.timeout:
-                return False
-
-    assert not arrives(0) and not arrives(1)
-    estate.rule("all-udp", [server], "to_port", services=["udp"])
-    estate.apply()
-    assert arrives(0) and arrives(1)
-
-
 def frames_for_trace(me, server, routed):
     """(frame, the rule that must decide it or None) for the rules of the test below."""
     def to(address, mac, layer):

@@ -1,5 +1,5 @@
 //! Addresses that a router does not forward from or to, and the parts of them that it does: RFC 1812 section 5.3.7,
-//! RFC 4291 section 2.5, and the registries of special-purpose addresses (RFC 6890, as of RFC 9780). `docs/semantics.md`,
+//! RFC 4291 section 2.5, and the registries of special-purpose addresses (RFC 6890, and RFC 9780 for 100:0:0:1::/64). `docs/semantics.md`,
 //! ROUTE-19; `bpf/lib/special.h` says the same of one address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -136,8 +136,7 @@ pub(crate) fn follow(
     Stage::Continue(Followed::Passes { rule })
 }
 
-/// A later fragment's connection, which it changes nothing of: `None`: it has none. Else the rule that let the
-/// connection begin.
+/// The connection of a later fragment. It changes no state of it; what comes back is the rule that let it begin.
 pub(crate) fn accompany(
     cx: &mut Context<'_>,
     key: &ConnectionKey,

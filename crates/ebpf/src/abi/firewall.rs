@@ -39,7 +39,7 @@ pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 
 pub const FRAGMENT_PLACES: usize = 64;
-pub const MAX_FRAGMENTS: usize = 1_310_720;
+pub const MAX_FRAGMENTS: usize = 1_048_576;
 
 pub const LIMIT_ANSWERS: usize = 0;
 pub const LIMIT_LOG: usize = 1;

@@ -88,7 +88,7 @@ const USER_DATA_COMMENT: u8 = 0;
 /// And in that of a set: the order of the bytes in its keys. Without it `nft` shows names as empty.
 const USER_DATA_BYTE_ORDER: u8 = 0;
 const HOST_ORDER: u32 = 1;
-/// Before everything that costs or remembers something: raw (-300), and the defragmentation before it (-450).
+/// Before everything that costs or remembers something: raw (-300), the defragmentation (-400), and what comes before it (-450).
 const PRIORITY: i32 = -500;
 /// `devices` is a word of the language of `nft`.
 const SET: &str = "ports";

@@ -95,6 +95,10 @@ fn later(
         .find(at.zone, fragment, &l4.ends, now_ns)
         .cloned();
     if let Some(first) = first {
+        if fragment.next != first.next {
+            let why = "a later fragment names another header than its first one, at";
+            return refuse(cx, at, Verdict::FragmentUnknown, why, "");
+        }
         if fragment.offset < first.l4_end {
             let why = "a later fragment lies over the transport header of its first one, at";
             return refuse(cx, at, Verdict::FragmentOverlap, why, "");

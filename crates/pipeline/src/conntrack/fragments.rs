@@ -20,7 +20,9 @@ pub(crate) struct Fragments(BTreeMap<(Zone, u32), First>);
 pub(crate) struct First {
     seen_ns: u64,
     identification: u32,
-    next: u8,
+    /// Over IPv4 its protocol, which is part of what tells datagrams apart; over IPv6 the next header, which is not
+    /// (RFC 8200 section 4.5).
+    pub(crate) next: u8,
     /// Where its transport header ends, in bytes of the datagram.
     pub(crate) l4_end: usize,
     pub(crate) ends: Ends,
@@ -39,7 +41,8 @@ impl Fragments {
         let first = self.0.get(&(zone, place(later, ends)))?;
         let is_same = (first.ends.source, first.ends.destination)
             == (ends.source, ends.destination)
-            && (first.identification, first.next) == (later.identification, later.next);
+            && first.identification == later.identification
+            && (ends.source.is_ipv6() || first.next == later.next);
         let is_old = now_ns.saturating_sub(first.seen_ns) > REMEMBERED_S * SECOND_NS;
         Some(first).filter(|_| is_same && !is_old)
     }

@@ -69,8 +69,8 @@ impl Ip {
 
     /// Its extension headers do not end where they can be read: nobody knows what it carries.
     pub(crate) fn is_hidden(&self) -> bool {
-        let is_open = is_extension(self.protocol) || self.l4_at > self.end;
-        self.source.is_ipv6() && is_open && !self.is_later_fragment()
+        let is_open = is_extension(self.protocol) && !self.is_later_fragment();
+        self.source.is_ipv6() && (is_open || self.l4_at > self.end)
     }
 
     /// As the flow hash has it: of every IPv6 fragment the same.

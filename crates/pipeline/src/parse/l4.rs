@@ -130,9 +130,8 @@ pub(crate) fn has_marks(ip: &Ip) -> bool {
     Kind::of(ip.protocol, ip.source.is_ipv6()) != Kind::Other
 }
 
-/// Length of the transport header, as it says itself; 0: of none that is known. `None`: the IP packet ends before it is
-/// over.
-pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
+/// What the transport header has at least; 0: of none that is known. `None`: the IP packet ends before it is over.
+pub(crate) fn least_transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
     let len = match (Kind::of(ip.protocol, ip.source.is_ipv6()), ip.protocol) {
         (Kind::Ports, protocol::TCP) => tcp::LEN,
         (Kind::Ports, protocol::UDP) => udp::LEN,
@@ -140,13 +139,21 @@ pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
         (Kind::Icmp, _) => ICMP_LEN,
         (Kind::Other, _) => 0,
     };
-    let is_inside = |len: &usize| ip.l4_at + len <= ip.end.min(frame.len());
-    let len = Some(len).filter(is_inside)?;
+    Some(len).filter(|len| ends_inside(frame, ip, *len))
+}
+
+/// The same with options of TCP, as long as the header says.
+pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
+    let least = least_transport_len(frame, ip)?;
     if ip.protocol != protocol::TCP {
-        return Some(len);
+        return Some(least);
     }
     let said = usize::from(byte(&frame.bytes, ip.l4_at + 12)? >> 4) * 4;
-    Some(said).filter(is_inside)
+    Some(said.max(least)).filter(|len| ends_inside(frame, ip, *len))
+}
+
+fn ends_inside(frame: &Frame<'_>, ip: &Ip, len: usize) -> bool {
+    ip.l4_at + len <= ip.end.min(frame.len())
 }
 
 /// Which fragments are known by the ports that they show.

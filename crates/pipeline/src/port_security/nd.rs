@@ -13,7 +13,7 @@ use overlane_wire::{Mac, ethernet};
 use super::{Owner, may_claim, owner, refuse, refuse_claim, refuse_vtep};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
-use crate::parse::{Frame, Ip};
+use crate::parse::{Frame, Ip, least_transport_len};
 use crate::port::Source;
 
 const REDIRECT: u8 = 137;
@@ -31,15 +31,23 @@ pub(super) fn check_headers(
     frame: &Frame<'_>,
     ip: &Ip,
 ) -> Stage {
-    if ip.is_later_fragment() {
-        return Stage::Continue(());
-    }
     if ip.is_hidden() {
         return refuse(
             cx,
             source,
             Verdict::HiddenHeader,
             || "what follows the IPv6 extension headers cannot be seen, refused at",
+        );
+    }
+    if ip.is_later_fragment() {
+        return Stage::Continue(());
+    }
+    if ip.is_fragment() && least_transport_len(frame, ip).is_none() {
+        return refuse(
+            cx,
+            source,
+            Verdict::HiddenHeader,
+            || "a first fragment without its transport header, refused at",
         );
     }
     if ip.protocol != protocol::ICMPV6 {
@@ -57,14 +65,15 @@ pub(super) fn check_headers(
 /// A message behind a fragment header.
 fn check_fragment(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {
     let kind = byte(&frame.bytes, ip.l4_at).filter(|_| ip.l4_at < ip.end);
-    let why = match kind {
-        None if ip.is_fragment() => "a first fragment of ICMPv6 without its type, refused at",
-        Some(ROUTER_SOLICITATION..=REDIRECT) => {
-            "neighbour discovery in a fragment (RFC 6980), refused at"
-        }
-        _ => return Stage::Continue(()),
-    };
-    refuse(cx, source, Verdict::HiddenHeader, || why)
+    if !matches!(kind, Some(ROUTER_SOLICITATION..=REDIRECT)) {
+        return Stage::Continue(());
+    }
+    refuse(
+        cx,
+        source,
+        Verdict::HiddenHeader,
+        || "neighbour discovery in a fragment (RFC 6980), refused at",
+    )
 }
 
 /// Duplicate address detection (RFC 4862 section 5.4.2), of a solicitation from `::`.

@@ -282,9 +282,9 @@ fn dhcp_servers_are_seen_in_first_fragments_only() {
         verdict(v6("2001:2::1", FRAGMENT, &deep.concat())),
         DhcpServer
     );
-    // Ports that are not there: neither of them is checked.
+    // Ports that are not there hide.
     let cut = [UDP, 0, 0, 1, 0, 0, 0, 1, 2, 0x23, 2];
-    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &cut)), Encap);
+    assert_eq!(verdict(v6("2001:2::1", FRAGMENT, &cut)), HiddenHeader);
 }
 
 #[test]
@@ -305,7 +305,8 @@ fn icmpv6_that_cannot_be_seen() {
     assert_eq!(hidden(FRAGMENT, &atomic), Encap);
     // One extension header of 8 bytes more, and then a protocol that nobody looks at.
     for next in [0, 43, 60] {
-        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 6)), Encap);
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 47)), Encap);
+        assert_eq!(hidden(FRAGMENT, &fragment(next, 1, 6)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(next, 1, ICMPV6)), HiddenHeader);
         assert_eq!(hidden(FRAGMENT, &fragment(next, 8, 0)), Encap);
     }
