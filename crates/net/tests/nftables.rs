@@ -82,6 +82,9 @@ fn what_somebody_changed_is_noticed() {
     for change in [
         "flush chain bridge ours input",
         "add rule bridge ours prerouting accept",
+        "flush chain bridge ours input; add rule bridge ours input iifname @ports counter accept",
+        "flush chain bridge ours input; add rule bridge ours input oifname @ports counter drop",
+        "flush chain bridge ours input; add rule bridge ours input iifname != @ports counter drop",
         "add table bridge ours { flags dormant; }",
         "flush table bridge ours; delete chain bridge ours prerouting",
     ] {

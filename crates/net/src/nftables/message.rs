@@ -66,6 +66,7 @@ const META_DESTINATION: u16 = 1;
 const META_KEY: u16 = 2;
 const LOOKUP_SET: u16 = 1;
 const LOOKUP_SOURCE: u16 = 2;
+const LOOKUP_FLAGS: u16 = 5;
 const COUNTER_BYTES: u16 = 1;
 const COUNTER_PACKETS: u16 = 2;
 const IMMEDIATE_DESTINATION: u16 = 1;
@@ -88,7 +89,8 @@ const USER_DATA_COMMENT: u8 = 0;
 /// And in that of a set: the order of the bytes in its keys. Without it `nft` shows names as empty.
 const USER_DATA_BYTE_ORDER: u8 = 0;
 const HOST_ORDER: u32 = 1;
-/// Before everything that costs or remembers something: raw (-300), the defragmentation (-400), and what comes before it (-450).
+/// Before everything that costs or remembers something: raw (-300), the defragmentation (-400), and raw before that
+/// (-450).
 const PRIORITY: i32 = -500;
 /// `devices` is a word of the language of `nft`.
 const SET: &str = "ports";
@@ -261,18 +263,40 @@ pub(super) fn chain_is(reply: &[u8], chain: Chain) -> bool {
 /// Of an answer to [`get_rules`].
 pub(super) fn rule(reply: &[u8]) -> Rule {
     let expressions = find(contents(reply), RULE_EXPRESSIONS).unwrap_or_default();
-    let (mut rule, mut names) = (Rule::default(), Vec::new());
-    for expression in list(expressions) {
+    let (mut rule, mut are_ours) = (Rule::default(), Vec::new());
+    for (expression, expected) in list(expressions).zip(RULE) {
         let name = find(expression, EXPRESSION_NAME).map(text_of);
         let data = find(expression, EXPRESSION_DATA).unwrap_or_default();
-        if name.as_deref() == Some("counter") {
+        if expected == "counter" {
             rule.packets = long(data, COUNTER_PACKETS);
             rule.bytes = long(data, COUNTER_BYTES);
         }
-        names.extend(name);
+        are_ours.push(name.as_deref() == Some(expected) && says_what_we_wrote(expected, data));
     }
-    rule.is_ours = names == RULE;
+    let is_longer = list(expressions).nth(RULE.len()).is_some();
+    rule.is_ours = are_ours == [true; RULE.len()] && !is_longer;
     rule
+}
+
+/// Whether the data of an expression is what [`new_rule`] writes.
+fn says_what_we_wrote(name: &str, data: &[u8]) -> bool {
+    let is = |found: Option<&[u8]>, number: u32| found == Some(&number.to_be_bytes()[..]);
+    match name {
+        "meta" => is(find(data, META_KEY), IIFNAME),
+        "lookup" => {
+            let flags = find(data, LOOKUP_FLAGS);
+            find(data, LOOKUP_SET).is_some_and(|set| text_of(set) == SET)
+                && (flags.is_none() || is(flags, 0))
+        }
+        "immediate" => {
+            let verdict = find(data, IMMEDIATE_DATA).and_then(|data| find(data, DATA_VERDICT));
+            is(
+                verdict.and_then(|verdict| find(verdict, VERDICT_CODE)),
+                DROP,
+            )
+        }
+        _ => true,
+    }
 }
 
 /// Writes the sequence number into a message.
