@@ -37,6 +37,29 @@ INLINE enum ownership owner_v6(const struct packet *p, const struct addr *addr)
 	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, addr);
 }
 
+/* Whether an address is the link-local one made from the MAC of another port, or of a router. */
+INLINE bool is_link_local_of_other(const struct packet *p, const struct addr *addr)
+{
+	struct fdb_key key = { .switch_id = p->switch_id };
+	const __u8 *b = addr->bytes;
+	struct fdb_entry *entry;
+
+	if (!is_link_local_v6(addr) || b[11] != 0xff || b[12] != 0xfe)
+		return false;
+	key.mac = (struct mac){ { b[8] ^ 2, b[9], b[10], b[13], b[14], b[15] } };
+	entry = bpf_map_lookup_elem(&fdb, &key);
+	return entry && entry->key != p->source_key && is_link_local_of(key.mac.bytes, addr);
+}
+
+/* Whether an address is another port's or a router's, in neighbour discovery. */
+INLINE bool is_others(const struct packet *p, const struct addr *addr)
+{
+	enum ownership whose = owner_v6(p, addr);
+
+	return whose == OWNED_BY_OTHER ||
+	       (whose == OWNED_BY_NOBODY && is_link_local_of_other(p, addr));
+}
+
 /* Whether a port may speak of an address as its own. */
 INLINE bool may_claim(const struct port *port, enum ownership whose)
 {
@@ -221,6 +244,9 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 	fixed = nd_fixed_len(type);
 	if (!fixed)
 		return GO_ON;
+	/* Receivers take the source for whose link-layer address an option says (RFC 4861 section 7.2.3). */
+	if (is_others(p, &p->flow.source))
+		return DROP(SPOOFED_ND);
 	/* A message that is too short ends before its options begin: check_nd_options refuses it. */
 	end = ETH_HLEN + p->ip_len;
 	if (type == ND_ADVERTISEMENT || type == ND_SOLICITATION) {
@@ -228,6 +254,8 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 			return DROP(SPOOFED_ND);
 		if (type == ND_ADVERTISEMENT && is_vtep(s, &target))
 			return DROP(VTEP_ADDRESS);
+		if (type == ND_ADVERTISEMENT && is_others(p, &target))
+			return DROP(SPOOFED_ND);
 		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */

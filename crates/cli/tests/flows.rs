@@ -55,7 +55,7 @@ a1    h1    strict    02:00:00:00:00:01  198.18.100.1, 2001:2:0:100::1  -       
 a2    h1    strict    02:00:00:00:00:02  198.18.100.2                   -                      fabric.yaml:13
 b1    h2    strict    02:00:00:00:00:03  198.18.100.3                   router advertisements  fabric.yaml:14
 c1    h3    strict    02:00:00:00:00:04  198.18.100.4                   -                      fabric.yaml:15
-With addresses: also the link-local address of the MAC, 0.0.0.0 of a DHCP client, :: in ICMPv6.
+With addresses: also the link-local address of the MAC; 0.0.0.0 and :: in DHCP, address detection, IGMP and MLD.
 
 arp_nd: questions answered on the spot
 

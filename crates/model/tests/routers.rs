@@ -306,7 +306,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 
 fn text((routers, ports): &Drawn, reverse: bool) -> String {
     let mut hosts: Vec<_> = (0..4)
-        .map(|i| format!("  h{i}: {{ underlay: 198.18.0.{}, uplink: eth1 }}\n", i + 1))
+        .map(|i| format!("  h{i}: {{ underlay: 198.19.0.{}, uplink: eth1 }}\n", i + 1))
         .collect();
     let mut switches: Vec<_> = (0..6)
         .map(|i| format!("  s{i}: {{ vni: {} }}\n", 90 - i))

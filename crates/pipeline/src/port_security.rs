@@ -168,6 +168,26 @@ fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpA
     }
 }
 
+/// The same in neighbour discovery, where the link-local address made from another's MAC is the other's.
+fn owner_on_link<'a>(
+    cx: &Context<'a>,
+    source: &Source<'_>,
+    frame: &Frame<'_>,
+    addr: Ipv6Addr,
+) -> Owner<'a> {
+    let owner = owner(cx, source, frame, addr.into());
+    let [.., a, b, c, _, _, d, e, f] = addr.octets();
+    let mac = overlane_wire::Mac::new([a ^ 2, b, c, d, e, f]);
+    match (owner, cx.host.fdb_entry(source.port.switch, mac)) {
+        (Owner::Nobody, Some(entry))
+            if entry.key != source.port.key && mac.link_local() == addr =>
+        {
+            Owner::Other(&entry.port)
+        }
+        (owner, _) => owner,
+    }
+}
+
 /// Whether the port may speak of an address as its own: never of another's, and of nobody's where the
 /// fabric does not know the port's.
 fn may_claim(source: &Source<'_>, owner: &Owner<'_>) -> bool {

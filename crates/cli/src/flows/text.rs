@@ -115,7 +115,7 @@ fn port_security(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> (R
         .any(|rule| rule.addresses.is_some())
     {
         notes.push(
-            "With addresses: also the link-local address of the MAC, 0.0.0.0 of a DHCP client, :: in ICMPv6."
+            "With addresses: also the link-local address of the MAC; 0.0.0.0 and :: in DHCP, address detection, IGMP and MLD."
                 .to_owned(),
         );
     }

@@ -40,6 +40,10 @@ fn addresses<'d>(draft: &'d Draft<'_>) -> impl Iterator<Item = (IpAddr, Span)> +
     let routers = interfaces.chain(legs);
     let routers = routers.map(|network| (network.value.addr(), network.at));
     let nat = gateways().flat_map(|gateway| &gateway.nat);
-    let nat = nat.filter_map(|rule| Some((rule.kind.as_ref()?.outside(), rule.outside_at)));
+    let nat = nat.filter_map(|rule| Some((rule.kind.as_ref()?, rule)));
+    let nat = nat.flat_map(|(kind, rule)| {
+        let inside = kind.inside().addr();
+        [(inside, rule.inside_at), (kind.outside(), rule.outside_at)]
+    });
     ports.chain(routers).chain(nat)
 }

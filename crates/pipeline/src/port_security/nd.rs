@@ -10,7 +10,7 @@ use overlane_wire::nd::{
 };
 use overlane_wire::{Mac, ethernet};
 
-use super::{Owner, may_claim, owner, refuse, refuse_claim, refuse_vtep};
+use super::{Owner, may_claim, owner, owner_on_link, refuse, refuse_claim, refuse_vtep};
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
 use crate::parse::{Frame, Ip, least_transport_len};
@@ -113,6 +113,12 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
         NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => FIXED_LEN,
         _ => return Stage::Continue(()),
     };
+    if let IpAddr::V6(from) = ip.source
+        && let owner @ Owner::Other(_) = owner_on_link(cx, source, frame, from)
+    {
+        let what = "neighbour discovery is from";
+        return refuse_claim(cx, source, Verdict::SpoofedNd, what, ip.source, &owner);
+    }
     let Some(message) = frame.bytes.get(ip.l4_at..ip.end) else {
         return broken(cx, source);
     };
@@ -147,7 +153,10 @@ fn check_target(
     if let Some(vtep) = vtep.filter(|_| is_advertisement) {
         return refuse_vtep(cx, source, "a neighbour advertisement is about", vtep);
     }
-    let owner = owner(cx, source, frame, target.into());
+    let owner = match is_advertisement {
+        true => owner_on_link(cx, source, frame, target),
+        false => owner(cx, source, frame, target.into()),
+    };
     let is_fine = match ip.source {
         _ if is_advertisement => may_claim(source, &owner),
         // For an address that the fabric knows, the answer from here says that it is taken.
