@@ -254,7 +254,7 @@ Examples:
   overlane trace fabric.yaml --port web1 ip4.dst=web2 tcp size=60000 gso=1398 --mtu 1450
   overlane trace fabric.yaml --port web1 --pcap guest.pcap --json         each packet in turn
   overlane trace fabric.yaml --from-underlay h2 --pcap uplink.pcap
-  overlane trace fabric.yaml --from-leg core ip4.src=192.0.2.1 ip4.dst=198.19.0.2 tcp.dport=80
+  overlane trace fabric.yaml --from-leg core ip4.src=198.19.9.1 ip4.dst=198.19.0.2 tcp.dport=80
 
 Fields: eth.src eth.dst eth.type, vlan.id vlan.pcp, arp.op arp.sha arp.spa arp.tha arp.tpa,
   ip4.src ip4.dst ip4.ttl ip4.dscp ip4.ecn ip4.proto, ip6.src ip6.dst ip6.hop_limit ip6.dscp

@@ -87,7 +87,7 @@ fn what_is_elsewhere_goes_to_the_router_of_the_switch() {
 #[test]
 fn what_leaves_by_a_gateway_says_where() {
     let place = routed();
-    let traced = place.json("web", "ip4.dst=192.0.2.1");
+    let traced = place.json("web", "ip4.dst=198.19.9.1");
     assert_eq!(
         hooks(&traced["hop"]),
         ["h1 from_port encap", "h2 from_underlay leg_out"]
@@ -97,7 +97,7 @@ fn what_leaves_by_a_gateway_says_where() {
         (&out["to"], &out["leg"], &out["next_hop"]),
         (&json!("leg"), &json!("phys0"), &json!("198.19.0.1"))
     );
-    let text = place.text("web", "ip4.dst=192.0.2.1");
+    let text = place.text("web", "ip4.dst=198.19.9.1");
     assert!(text.contains("leg phys0 to 198.19.0.1"), "{text}");
     assert!(
         text.ends_with("sent: into the physical network, by the leg of h2\n"),
@@ -112,7 +112,7 @@ fn from_outside_to_the_leg_of_a_router() {
         let arguments = [&["trace", "fabric.yaml", "--from-leg"], packet].concat();
         place.run(&arguments)
     };
-    let to_db = ["core", "ip4.src=192.0.2.9", "ip4.dst=db", "tcp.dport=5432"];
+    let to_db = ["core", "ip4.src=198.19.9.9", "ip4.dst=db", "tcp.dport=5432"];
     let output = from_leg(&to_db);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let text = out(&output);
@@ -129,23 +129,23 @@ fn from_outside_to_the_leg_of_a_router() {
     expects(&to_db, "delivered");
     // Nobody asked for it, and only db-sql lets in.
     expects(
-        &["core", "ip4.src=192.0.2.9", "ip4.dst=db", "tcp.dport=80"],
+        &["core", "ip4.src=198.19.9.9", "ip4.dst=db", "tcp.dport=80"],
         "firewall_drop",
     );
     // The router's own address there; and what is no business of the router's.
     expects(
-        &["core", "ip4.src=192.0.2.9", "ip4.dst=198.19.0.2"],
+        &["core", "ip4.src=198.19.9.9", "ip4.dst=198.19.0.2"],
         "answer",
     );
     expects(
-        &["core", "ip4.src=192.0.2.9", "ip4.dst=203.0.113.1"],
+        &["core", "ip4.src=198.19.9.9", "ip4.dst=198.19.200.1"],
         "to_host",
     );
     expects(&["core", "arp.tpa=198.19.0.2"], "answer");
     for (wrong, words) in [
         (&["cor", "ip4.dst=db"][..], "did you mean `core`"),
         (&["core", "ip4.dst=db"], "ip4.src"),
-        (&["core", "ip4.src=192.0.2.9"], "nothing says where"),
+        (&["core", "ip4.src=198.19.9.9"], "nothing says where"),
         (
             &["core", "ip4.dst=db", "--port", "web"],
             "cannot be used with",

@@ -5,7 +5,7 @@
 //! ```text
 //!        inside key                                outside key
 //! | local: 198.18.1.10, port 5000 |  <---->  | local: 198.19.0.2, port 1024 |
-//! | peer:  198.51.100.7, port 80  |          | peer:  the same              |
+//! | peer:  198.19.9.7, port 80    |          | peer:  the same              |
 //! ```
 
 use std::borrow::Cow;
