@@ -53,11 +53,22 @@ INLINE bool is_same_datagram(const struct first_fragment *a, const struct first_
 	       same_addr(&a->source, &b->source) && same_addr(&a->dest, &b->dest);
 }
 
+/* The first fragment of the datagram of tracking.first. */
+INLINE struct first_fragment *recall_first(struct tracking *t)
+{
+	struct first_fragment *found = bpf_map_lookup_elem(&fragments, &t->place);
+
+	if (!found || !is_same_datagram(found, &t->first))
+		return NULL;
+	/* Another CPU, whose clock was read later, may have written it. */
+	return t->now > found->seen && t->now - found->seen > FRAGMENT_LIFE ? NULL : found;
+}
+
 /* After a first fragment, which tracking.l4 is, passed. Global: few packets are fragments. */
 __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct tracking *t = get_tracking();
-	struct first_fragment *first;
+	struct first_fragment *first, *earlier;
 	__u32 begin;
 
 	if (!p || !t || identify(ctx, p, t) < 0)
@@ -66,6 +77,9 @@ __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 	begin = has_ipv4(p) ? p->l4_offset : p->fragment_at + sizeof(struct ipv6_fragment);
 	first->seen = t->now;
 	first->l4_end = p->l4_offset - begin + t->l4.len;
+	earlier = recall_first(t); /* of the same datagram: its receiver may keep either */
+	if (earlier && earlier->l4_end > first->l4_end)
+		first->l4_end = earlier->l4_end;
 	first->kind = t->l4.kind;
 	first->protocol = t->l4.protocol;
 	first->has_type = t->l4.has_type;
@@ -76,17 +90,6 @@ __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 	first->source_port = t->l4.source;
 	first->dest_port = t->l4.dest;
 	return bpf_map_update_elem(&fragments, &t->place, first, BPF_ANY);
-}
-
-/* The first fragment of the datagram of tracking.first. */
-INLINE struct first_fragment *recall_first(struct tracking *t)
-{
-	struct first_fragment *found = bpf_map_lookup_elem(&fragments, &t->place);
-
-	if (!found || !is_same_datagram(found, &t->first))
-		return NULL;
-	/* Another CPU, whose clock was read later, may have written it. */
-	return t->now > found->seen && t->now - found->seen > FRAGMENT_LIFE ? NULL : found;
 }
 
 /*

@@ -374,7 +374,7 @@ fn frames_that_are_not_ip_follow_the_default_policies_unless_the_file_says_more(
     assert_eq!(of(""), (true, vec![]));
     assert_eq!(of(", non_ip: drop"), (true, vec![]));
     assert_eq!(of(", non_ip: allow"), (false, vec![]));
-    let list = ", non_ip: [0x88f7, 35020, 0x88cc]";
+    let list = ", non_ip: [0x88f7, 35020]";
     assert_eq!(of(list), (true, vec![0x88cc, 0x88f7]));
     let refused = |non_ip: &str| {
         let text = FABRIC.replace("when_full: allow", &format!("non_ip: {non_ip}"));
@@ -390,7 +390,9 @@ fn frames_that_are_not_ip_follow_the_default_policies_unless_the_file_says_more(
             "[1536, 1537, 1538, 1539, 1540, 1541, 1542, 1543, 1544]",
             "9 EtherTypes",
         ),
-        ("refuse", "must be `allow` or `drop`"),
+        ("refuse", "must be `allow`, `drop` or a list"),
+        ("0x88cc", "must be `allow`, `drop` or a list"),
+        ("[0x88cc, 35020]", "0x88cc appears twice"),
     ] {
         let said = refused(list);
         assert!(said.contains(message), "{list}: {said}");

@@ -166,16 +166,28 @@ pub(super) fn switch(node: &Node, switch: &str, sink: &mut Sink) -> SwitchFirewa
 
 /// `allow`, `drop`, or the EtherTypes that pass.
 fn non_ip(node: &Node, sink: &mut Sink) -> Option<NonIp> {
-    let Value::List(nodes) = &node.value else {
-        return Some(match choice(node, "`non_ip`", &Policy::ALL, sink)?.value {
-            Policy::Allow => NonIp::Allow,
-            Policy::Drop => NonIp::Drop(Vec::new()),
-        });
+    let nodes = match &node.value {
+        Value::List(nodes) => nodes,
+        Value::Plain(word) | Value::Quoted(word) if word == "allow" => return Some(NonIp::Allow),
+        Value::Plain(word) | Value::Quoted(word) if word == "drop" => {
+            return Some(NonIp::Drop(Vec::new()));
+        }
+        _ => {
+            let message = "`non_ip` must be `allow`, `drop` or a list of EtherTypes".into();
+            let help = "write `allow`, `drop`, or the EtherTypes that pass in brackets: [0x88cc]";
+            sink.error(node.at, message, help);
+            return None;
+        }
     };
     let types = nodes.iter().map(|node| ether_type(node, sink));
     let mut types = types.collect::<Option<Vec<_>>>()?;
     types.sort_unstable();
-    types.dedup();
+    let mut pairs = types.iter().zip(types.iter().skip(1));
+    if let Some((twice, _)) = pairs.find(|(one, next)| one == next) {
+        let message = format!("{twice:#06x} appears twice in `non_ip`");
+        sink.error(node.at, message, "remove one of the two");
+        return None;
+    }
     if types.len() > NonIp::MOST {
         let message = format!("`non_ip` has {} EtherTypes", types.len());
         let help = format!("at most {} can pass; write `allow` for all", NonIp::MOST);

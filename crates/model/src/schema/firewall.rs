@@ -95,7 +95,9 @@ pub(super) enum NonIp {
     /// All of them.
     All(Policy),
     /// These pass, the others are dropped.
-    Passing(#[schemars(extend("maxItems" = fabric::NonIp::MOST))] Vec<EtherType>),
+    Passing(
+        #[schemars(extend("maxItems" = fabric::NonIp::MOST, "uniqueItems" = true))] Vec<EtherType>,
+    ),
 }
 
 /// An EtherType, like 0x88cc; not that of IP, ARP or a VLAN tag.

@@ -56,6 +56,9 @@ impl Fragments {
         l4_end: usize,
         now_ns: u64,
     ) {
+        // Of the same datagram: its receiver may keep either.
+        let earlier = self.find(zone, fragment, &l4.ends, now_ns);
+        let l4_end = earlier.map_or(l4_end, |earlier| l4_end.max(earlier.l4_end));
         let first = First {
             seen_ns: now_ns,
             identification: fragment.identification,
