@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   table inet NAME {
-//!       set ports { type ifname; elements = { "web1", … } }
+//!       set ports { type ifname; size 16384; elements = { "web1", … } }
 //!       chain prerouting {
 //!           type filter hook prerouting priority -500; policy accept;
 //!           iifname @ports counter drop

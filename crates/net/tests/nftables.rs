@@ -45,7 +45,7 @@ fn nft_shows_the_table_as_it_was_meant() {
     });
     let shown = ruleset(&netns);
     for part in [
-        "table inet ours {\n\tcomment \"why it is\"\n\tset ports {\n\t\ttype ifname\n",
+        "table inet ours {\n\tcomment \"why it is\"\n\tset ports {\n\t\ttype ifname\n\t\tsize 16384\n",
         "\"web1\"",
         "\"a-name.of15byte\"",
         "type filter hook prerouting priority -500; policy accept;\n\t\tiifname @ports counter drop\n",
@@ -106,16 +106,27 @@ fn what_somebody_changed_is_noticed() {
 #[test]
 fn thousands_of_devices_are_one_batch() {
     let netns = TestNetns::new();
-    let many: BTreeSet<_> = (0..20_000).map(|n| format!("port{n}")).collect();
+    let many = |name| -> BTreeSet<_> { (0..16_384).map(|n| format!("{name}{n}")).collect() };
     inside(&netns, |tables| {
-        tables.write(Family::Inet, "ours", "", &many).unwrap();
-        let found = tables.read(Family::Inet, "ours").unwrap().unwrap();
-        assert_eq!(found.devices, many);
+        let read = || tables.read(Family::Inet, "ours").unwrap().unwrap();
+        let (first, second) = (many("port"), many("other"));
+        tables.write(Family::Inet, "ours", "", &first).unwrap();
+        // Read at once: a table that the kernel is still enlarging would miss some.
+        assert!(read().devices == first);
+        // Full, and all of them others.
+        tables
+            .replace_devices(Family::Inet, "ours", &second)
+            .unwrap();
+        assert!(read().devices == second);
+        let more = &second | &names(&["one-more"]);
+        tables
+            .replace_devices(Family::Inet, "ours", &more)
+            .unwrap_err();
+        assert!(read().devices == second);
         tables
             .replace_devices(Family::Inet, "ours", &names(&[]))
             .unwrap();
-        let found = tables.read(Family::Inet, "ours").unwrap().unwrap();
-        assert!(found.is_whole && found.devices.is_empty());
+        assert!(read().is_whole && read().devices.is_empty());
     });
 }
 

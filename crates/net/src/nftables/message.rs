@@ -51,8 +51,10 @@ const RULE_EXPRESSIONS: u16 = 4;
 const SET_NAME: u16 = 2;
 const SET_KEY_TYPE: u16 = 4;
 const SET_KEY_LEN: u16 = 5;
+const SET_DESCRIPTION: u16 = 9;
 const SET_ID: u16 = 10;
 const SET_USER_DATA: u16 = 13;
+const DESCRIPTION_SIZE: u16 = 1;
 const ELEMENTS_SET: u16 = 2;
 const ELEMENTS: u16 = 3;
 const ELEMENT_KEY: u16 = 1;
@@ -94,6 +96,9 @@ const HOST_ORDER: u32 = 1;
 const PRIORITY: i32 = -500;
 /// `devices` is a word of the language of `nft`.
 const SET: &str = "ports";
+/// Names that it holds: as many as a host has ports. With a size its hash table is never enlarged (net/netfilter/nft_set_hash.c, `nft_hash`): who
+/// reads one that is being enlarged misses some.
+const SET_SIZE: u32 = 16 << 10;
 /// The rule, as names of its expressions.
 const RULE: [&str; 4] = ["meta", "lookup", "counter", "immediate"];
 /// Elements of a message: the length of an attribute has 16 bits.
@@ -137,6 +142,7 @@ pub(super) fn new_set(family: Family, table: &str) -> Vec<u8> {
         text(SET_NAME, SET),
         number(SET_KEY_TYPE, TYPE_IFNAME),
         number(SET_KEY_LEN, KEY_LEN as u32),
+        nested(SET_DESCRIPTION, &[number(DESCRIPTION_SIZE, SET_SIZE)]),
         number(SET_ID, 1),
         attribute(SET_USER_DATA, &user_data),
     ];
