@@ -173,6 +173,8 @@ fn rules_connections_and_log_are_seen() {
     assert_eq!(
         lines,
         [
+            // None of its rules asks for a protocol any more.
+            "~ port web1 (device web1, key 7)",
             "~ rule pings (to_port, drop)",
             "- rule others (to_port, reject)"
         ]
