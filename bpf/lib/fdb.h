@@ -35,13 +35,19 @@ static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry 
 	       port->flags & PORT_LEARNING;
 }
 
-INLINE bool is_routers(__u32 switch_id, const __u8 *mac)
+/* What the fabric says of an address; NULL: nothing. */
+INLINE struct fdb_entry *fdb_entry_of(__u32 switch_id, const __u8 *mac)
 {
 	struct fdb_key key = { .switch_id = switch_id };
-	struct fdb_entry *entry;
 
 	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
-	entry = bpf_map_lookup_elem(&fdb, &key);
+	return bpf_map_lookup_elem(&fdb, &key);
+}
+
+INLINE bool is_routers(__u32 switch_id, const __u8 *mac)
+{
+	struct fdb_entry *entry = fdb_entry_of(switch_id, mac);
+
 	return entry && entry->router;
 }
 

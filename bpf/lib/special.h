@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far an address travels: RFC 1812 section 5.3.7, RFC 4291 section 2.5 and RFC 6890. crates/model/src/special.rs has
- * the blocks with their names.
+ * How far an address travels: RFC 1812 section 5.3.7, RFC 4291 section 2.5 and RFC 6890. The blocks stand in
+ * crates/model/src/special.rs.
  */
 #pragma once
 

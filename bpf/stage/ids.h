@@ -6,16 +6,14 @@
 #pragma once
 
 #include "lib/detour.h"
+#include "lib/fdb.h"
 #include "lib/outer.h"
 
 /* A router's interface has a key as ports have, and its MAC is on every host. */
 INLINE enum verdict router_of_key(const struct packet *p, struct destination *d, __u32 dest_key)
 {
-	struct fdb_key key = { .switch_id = p->switch_id };
-	struct fdb_entry *entry;
+	struct fdb_entry *entry = fdb_entry_of(p->switch_id, p->eth.h_dest);
 
-	__builtin_memcpy(key.mac.bytes, p->eth.h_dest, ETH_ALEN);
-	entry = bpf_map_lookup_elem(&fdb, &key);
 	if (!entry || !entry->router || entry->key != dest_key)
 		return DROP(UNKNOWN_PORT_KEY);
 	d->kind = TO_ROUTER;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/fdb.h"
 #include "lib/upkeep.h"
 #include "lib/vtep.h"
 
@@ -40,15 +41,15 @@ INLINE enum ownership owner_v6(const struct packet *p, const struct addr *addr)
 /* Whether an address is the link-local one made from the MAC of another port, or of a router. */
 INLINE bool is_link_local_of_other(const struct packet *p, const struct addr *addr)
 {
-	struct fdb_key key = { .switch_id = p->switch_id };
 	const __u8 *b = addr->bytes;
 	struct fdb_entry *entry;
+	struct mac mac;
 
 	if (!is_link_local_v6(addr) || b[11] != 0xff || b[12] != 0xfe)
 		return false;
-	key.mac = (struct mac){ { b[8] ^ 2, b[9], b[10], b[13], b[14], b[15] } };
-	entry = bpf_map_lookup_elem(&fdb, &key);
-	return entry && entry->key != p->source_key && is_link_local_of(key.mac.bytes, addr);
+	mac = (struct mac){ { b[8] ^ 2, b[9], b[10], b[13], b[14], b[15] } };
+	entry = fdb_entry_of(p->switch_id, mac.bytes);
+	return entry && entry->key != p->source_key && is_link_local_of(mac.bytes, addr);
 }
 
 /* Whether an address is another port's or a router's, in neighbour discovery. */
