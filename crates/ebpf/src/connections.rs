@@ -1,6 +1,7 @@
 //! Connections that the firewall and nat follow: the maps `connections` and `translations`, the ring of their
-//! places, the first fragments of datagrams, and the limits of what is sent or written. Written by the programs, also where a connection comes from
-//! another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come to the host.
+//! places, the first fragments of datagrams, and the limits of what is sent or written. Written by the programs, also
+//! where a connection comes from another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come
+//! to the host.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -78,9 +78,7 @@ impl Job {
     fn differs(&self) -> bool {
         match &self.found {
             None => !self.wanted.is_empty(),
-            Some(found) => {
-                self.wanted.is_empty() || !found.is_whole || found.devices != self.wanted
-            }
+            Some(found) => self.wanted.is_empty() || !found.is_for(&self.wanted),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Addresses that a router does not forward from or to, and the parts of them that it does: RFC 1812 section 5.3.7,
-//! RFC 4291 section 2.5, and the registries of special-purpose addresses (RFC 6890, and RFC 9780 for 100:0:0:1::/64). `docs/semantics.md`,
-//! ROUTE-19; `bpf/lib/special.h` says the same of one address.
+//! RFC 4291 section 2.5, and the registries of special-purpose addresses (RFC 6890, and RFC 9780 for 100:0:0:1::/64).
+//! `docs/semantics.md`, ROUTE-19; `bpf/lib/special.h` says the same of one address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -82,7 +82,8 @@ pub fn special(addr: IpAddr) -> Special {
     kind(addr.into())
 }
 
-/// The first or the last address of an IPv4 network that has such (RFC 3021): a router sends nothing to all of a network.
+/// The first or the last address of an IPv4 network that has such (RFC 3021): a router sends nothing to all of
+/// a network.
 pub fn is_end_of(network: IpNet, addr: IpAddr) -> bool {
     match (network, addr) {
         (IpNet::V4(network), IpAddr::V4(addr)) if network.prefix_len() < 31 => {

@@ -67,6 +67,14 @@ pub struct DropTable {
     pub bytes: u64,
 }
 
+impl DropTable {
+    /// Whether it is as [`Nftables::write`] makes it for these devices.
+    #[must_use]
+    pub fn is_for(&self, devices: &BTreeSet<String>) -> bool {
+        self.is_whole && self.devices == *devices
+    }
+}
+
 /// A handle on the tables of one namespace.
 #[derive(Debug)]
 pub struct Nftables {

@@ -87,7 +87,8 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
     }
 }
 
-/// The smallest network that has all VTEPs of the fabric, and its mask: most addresses are not in it, and need no look-up.
+/// The smallest network that has all VTEPs of the fabric, and its mask: most addresses are not in it, and need
+/// no look-up.
 fn vteps(tables: &Tables) -> (abi::Addr, abi::Addr) {
     let bits = |addr: IpAddr| u128::from_be_bytes(abi::Addr::from(addr).bytes);
     let own = bits(tables.vtep);

@@ -58,7 +58,7 @@ pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
         GuardRow {
             family: family.name(),
             state: match table {
-                Some(table) if table.is_whole && table.devices == wanted => GuardState::Ok,
+                Some(table) if table.is_for(&wanted) => GuardState::Ok,
                 Some(_) => GuardState::Changed,
                 None if is_refused => GuardState::Refused,
                 None => GuardState::Missing,

@@ -96,8 +96,8 @@ const HOST_ORDER: u32 = 1;
 const PRIORITY: i32 = -500;
 /// `devices` is a word of the language of `nft`.
 const SET: &str = "ports";
-/// Names that it holds: as many as a host has ports. With a size its hash table is never enlarged (net/netfilter/nft_set_hash.c, `nft_hash`): who
-/// reads one that is being enlarged misses some.
+/// Names that it holds: as many as a host has ports. With a size its hash table is never enlarged
+/// (net/netfilter/nft_set_hash.c, `nft_hash`): who reads one that is being enlarged misses some.
 const SET_SIZE: u32 = 16 << 10;
 /// The rule, as names of its expressions.
 const RULE: [&str; 4] = ["meta", "lookup", "counter", "immediate"];
