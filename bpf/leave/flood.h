@@ -9,6 +9,7 @@
 
 #include "encap.h"
 #include "lib/firewall.h"
+#include "lib/limit.h"
 #include "lib/outer.h"
 #include "vlan_out.h"
 
@@ -174,6 +175,21 @@ INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 	return GO_ON;
 }
 
+/* Whether the port that sent it may flood that much more. What comes from the segmenter was counted whole. */
+INLINE bool may_flood(const struct packet *p, const struct lswitch *sw)
+{
+	struct limit_key limit = { .switch_id = p->switch_id,
+				   .key = p->source_key,
+				   .limit = LIMIT_FLOOD };
+	struct port *port;
+
+	if (p->hook != HOOK_FROM_PORT)
+		return true;
+	port = bpf_map_lookup_elem(&ports, &p->source);
+	return port && is_within_limit(&limit, sw->flood_members * p->segments, port->flood,
+				       SECOND / 10, now_ns());
+}
+
 /*
  * Of the hook's packet, which scratch has. From the underlay only ports of this host get a copy: the sender replicated
  * to every other host. The skb itself ends here: what travels are the copies.
@@ -188,6 +204,8 @@ INLINE enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s,
 
 	if (!sw || !w)
 		return DROP(NOT_CONFIGURED);
+	if (!may_flood(p, sw))
+		return DROP(FLOOD_LIMIT);
 	/* No copy could travel whole in a tunnel; and none loses the mark of the tunnel that brought it. */
 	if (p->gso_size && to_uplink && !(on_vlan && is_measurable(p)))
 		return segment(ctx, s, p);

@@ -115,6 +115,21 @@ INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const _
 	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
 }
 
+/* Whether whoever sent the packet may cause another answer. */
+INLINE bool may_cause_answer(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct limit_key limit = { .switch_id = p->switch_id,
+				   .key = p->source_key,
+				   .limit = LIMIT_ANSWERS };
+	__u32 device = device_of_hook(ctx), *router;
+
+	if (p->hook == HOOK_FROM_LEG) {
+		router = bpf_map_lookup_elem(&legs, &device);
+		limit.switch_id = ZONE_ROUTER | (router ? *router : 0);
+	}
+	return is_within_limit(&limit, 1, ANSWER_LIMIT, SECOND / 10, now_ns());
+}
+
 /* About a packet that was dropped, unless about such a packet nobody is told. */
 INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
 			  const struct destination *d)
@@ -132,7 +147,7 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
 		return false;
-	if (!is_within_limit(LIMIT_ANSWERS, ANSWER_LIMIT, SECOND / 10, now_ns()))
+	if (!may_cause_answer(ctx, p))
 		return false;
 	begin_reply(&w->reply, p, &from);
 	len = d->tell == TELL_RESET ? write_reset(w, p, &tcp) : write_error(ctx, w, p, d);

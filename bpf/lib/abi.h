@@ -42,11 +42,12 @@
 #define RULE_SUMMARY_WORDS 3 /* one bit for each word */
 #define MAX_RULE_SETS 65536
 #define MAX_RULE_PREFIXES 262144
-#define MAX_CONNECTIONS 1048576 /* a power of two: the ring's places */
+#define MAX_CONNECTIONS 1048576 /* a power of two */
 #define MAX_NAT_RULES 4096      /* of one host */
 #define FRAGMENT_PLACES 64      /* of one port: a power of two */
 #define MAX_FRAGMENTS 1048576   /* MAX_PORTS * FRAGMENT_PLACES */
-#define LOG_BYTES 524288        /* of the ring of log records: a power of two */
+#define MAX_LIMITS 65536
+#define LOG_BYTES 524288 /* of the ring of log records: a power of two */
 
 /* Longest outer header we write: Ethernet 14, IPv6 40, UDP 8, Geneve 8 + OVN option 8. */
 #define MAX_TEMPLATE 80
@@ -92,7 +93,8 @@ struct settings {
 	__u32 unmarker_ifindex;  /* the end that frames with a tunnel's mark are sent into; 0: none */
 	__u32 coalescer_ifindex; /* the end that tunnel packets to be joined are sent into; 0: none */
 	__u32 underlay_mtu;      /* largest outer IP packet */
-	__u32 hash_seed;
+	__u32 hash_seed;         /* of the flow hash: the same on every host */
+	__u32 secret;            /* seed of what nobody outside may foresee: this host's own */
 	__u16 tunnel_port;
 	__u16 source_port_min;
 	__u16 source_port_max;
@@ -142,6 +144,8 @@ struct port {
 	__u32 rules_from;  /* rule set of what comes from the port; 0: no rule */
 	__u32 rules_to;    /* the same of what goes to it */
 	__u32 counters;    /* its number in map port_counters: 1.. */
+	__u32 connections; /* its share: most connections at a time */
+	__u32 flood;       /* most copies of its flooded frames in 100 ms */
 };
 
 /* Map port_keys: (switch, key) → port_place. */
@@ -305,7 +309,8 @@ struct router {
 	struct addr gateway; /* VTEP of the gateway host; zero: here, or none */
 	struct addr leg_v4;  /* sources of ICMP errors into the physical network; zero: none */
 	struct addr leg_v6;
-	__u32 nat_rules; /* entries 0..n of map nat_rules */
+	__u32 nat_rules;   /* entries 0..n of map nat_rules */
+	__u32 connections; /* its share: most translations at a time */
 };
 
 /* Map legs: ifindex → router_id. */
@@ -459,7 +464,7 @@ struct connection {
 	__u64 seen;
 	__u32 rule;    /* number, or RULE_DEFAULT */
 	__u32 version; /* settings.rules_version that admitted it */
-	__u32 place;   /* in the ring */
+	__u32 place;   /* in map connection_places */
 	__u8 state;    /* enum connection_state */
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
@@ -468,10 +473,13 @@ struct connection {
 	struct tcp_end peer;
 };
 
-/*
- * Map connection_ring (array): place → key of the connection there (switch_id 0: none). Map ring_hand (array, one
- * entry): the next place. Map translations: outside key (local end: the outside one) → key of its connection.
- */
+/* Map connection_places (array): place → who has it; the connection there says whether it still has. */
+struct connection_place {
+	struct connection_key key; /* switch_id 0: nobody yet */
+	__u32 claim;               /* odd: somebody is writing here; it only grows */
+};
+
+/* Map translations: outside key (local end: the outside one) → key of its connection. */
 
 enum nat_kind {
 	NAT_ONE_TO_ONE = 0,
@@ -538,11 +546,17 @@ struct first_fragment {
 	__u32 pad;
 };
 
-/* Map limits (array): what is sent or written at most so often; enum limit → limit. */
+/* Map limits (LRU): what one port causes at most so often. Written by the programs. */
 enum limit {
 	LIMIT_ANSWERS = 0, /* 100 in 100 ms */
 	LIMIT_LOG = 1,     /* 100 in 1 s */
-	LIMIT_COUNT = 2,
+	LIMIT_FLOOD = 2,   /* its port's `flood` in 100 ms */
+};
+
+struct limit_key {
+	__u32 switch_id; /* ZONE_ROUTER | router: what came by its leg */
+	__u16 key;       /* of the port; 0: unknown */
+	__u16 limit;     /* enum limit */
 };
 
 struct limit_state {

@@ -55,17 +55,36 @@ INLINE __u16 csum_ipv4_header(const void *header)
 	} while (0)
 /* clang-format on */
 
-INLINE __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
+/* lookup3's `hashword` of a constant number of words. */
+INLINE __u32 hash_words(const __u32 *words, __u32 count, __u32 seed)
 {
-	__u32 a = 0xdeadbeef + (FLOW_WORDS << 2) + seed, b = a, c = a;
+	__u32 a = 0xdeadbeef + (count << 2) + seed, b = a, c = a;
+	__u32 i = 0;
 
-	for (int i = 0; i < 9; i += 3) {
+	for (; count - i > 3; i += 3) {
 		a += words[i];
 		b += words[i + 1];
 		c += words[i + 2];
 		JHASH_MIX(a, b, c);
 	}
-	a += words[9];
+	a += words[i];
+	if (count - i > 1)
+		b += words[i + 1];
+	if (count - i > 2)
+		c += words[i + 2];
 	JHASH_FINAL(a, b, c);
 	return c;
+}
+
+INLINE __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
+{
+	return hash_words(words, FLOW_WORDS, seed);
+}
+
+/* Another hash of a hash: what was chosen by one says nothing of what is chosen by the other (MurmurHash3's end). */
+INLINE __u32 mix_hash(__u32 hash)
+{
+	hash = (hash ^ hash >> 16) * 0x85ebca6b;
+	hash = (hash ^ hash >> 13) * 0xc2b2ae35;
+	return hash ^ hash >> 16;
 }

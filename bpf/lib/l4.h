@@ -50,6 +50,20 @@ struct tcp_header {
  * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
  * firewall in between. Much of it is here to keep the stack free.
  */
+/* How a new connection looks for its place (places.h). */
+struct place_search {
+	__u32 hash;   /* of its key */
+	__u32 zone;   /* whose it is: which places are in the share, */
+	__u32 share;  /* and how many */
+	__u32 place;  /* what was found */
+	__u32 victim; /* who would make way */
+	__u64 victim_seen;
+	__u32 victim_place;
+	__u32 victim_claim;
+	struct connection_key holder; /* of the place that is looked at */
+	__u32 pad;
+};
+
 struct tracking {
 	__u64 now;
 	struct l4 l4;
@@ -57,6 +71,8 @@ struct tracking {
 	struct connection_key key;   /* of the packet */
 	struct connection_key other; /* of what it quotes; outside key of a translation */
 	struct connection fresh;     /* outside address and port are the caller's */
+	__u32 share;                 /* how many connections its port or router may have, */
+	struct place_search search;  /* and where */
 	__u32 how;                   /* BEGIN_*: as what the packet may begin one */
 	__u32 is_admitted;           /* by its connection; no rule is asked */
 	struct rule_peer_key peer;   /* what acl asks for */

@@ -74,12 +74,16 @@ ARRAY(rule_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct counter, RULE_GENERATIONS
 
 HASH(connections, BPF_MAP_TYPE_HASH, struct connection_key, struct connection, MAX_CONNECTIONS);
 HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key, MAX_CONNECTIONS);
-ARRAY(connection_ring, BPF_MAP_TYPE_ARRAY, struct connection_key, MAX_CONNECTIONS);
+ARRAY(connection_places, BPF_MAP_TYPE_ARRAY, struct connection_place, MAX_CONNECTIONS);
 HASH(fragments, BPF_MAP_TYPE_HASH, struct fragment_place, struct first_fragment, MAX_FRAGMENTS);
-ARRAY(ring_hand, BPF_MAP_TYPE_ARRAY, __u32, 1);
 HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);
 ARRAY(flow_ways, BPF_MAP_TYPE_ARRAY, struct flow_way, MAX_FLOW_WAYS);
-ARRAY(limits, BPF_MAP_TYPE_ARRAY, struct limit_state, LIMIT_COUNT);
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_LIMITS);
+	__type(key, struct limit_key);
+	__type(value, struct limit_state);
+} limits SEC(".maps");
 
 RING(rule_log, LOG_BYTES);
 

@@ -60,7 +60,8 @@ INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 rout
 	if (r->kind != ROUTE_VIA)
 		return r->kind;
 	w->next_key.group = r->group;
-	w->next_key.number = ((__u64)p->flow_hash * r->hops) >> 32;
+	/* Not by the hash that chose the tunnel's source port, which the underlay spreads packets by. */
+	w->next_key.number = ((__u64)mix_hash(p->flow_hash) * r->hops) >> 32;
 	hop = bpf_map_lookup_elem(&next_hops, &w->next_key);
 	if (!hop)
 		return ROUTE_NONE;

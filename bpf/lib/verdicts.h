@@ -81,7 +81,8 @@
 	V(74, FRAGMENT_UNKNOWN)   /* its first fragment was not seen, and rules ask for ports */     \
 	V(75, FRAGMENT_TINY)      /* a first fragment without its transport header (RFC 1858) */     \
 	V(76, FRAGMENT_OVERLAP)   /* over the transport header of its first fragment (RFC 5722) */   \
-	V(77, DEEP_HEADER)        /* more extension headers than are read, and rules ask */
+	V(77, DEEP_HEADER)        /* more extension headers than are read, and rules ask */          \
+	V(80, FLOOD_LIMIT)        /* its port floods more than it may */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

@@ -2,6 +2,7 @@
 /* Stage acl: the first rule that matches a packet without connection decides. Behind conntrack. */
 #pragma once
 
+#include "lib/begin.h"
 #include "lib/classifier.h"
 #include "lib/firewall.h"
 #include "lib/limit.h"
@@ -12,9 +13,14 @@
 __noinline int log_packet(const struct packet *p, __u32 number, __u32 to_port, int result)
 {
 	struct tracking *t = get_tracking();
+	struct limit_key limit = { .limit = LIMIT_LOG };
 	struct log_record *r;
 
-	if (!p || !t || !is_within_limit(LIMIT_LOG, LOG_LIMIT, SECOND, t->now))
+	if (!p || !t)
+		return 0;
+	limit.switch_id = t->key.switch_id;
+	limit.key = t->key.key;
+	if (!is_within_limit(&limit, 1, LOG_LIMIT, SECOND, t->now))
 		return 0;
 	r = bpf_ringbuf_reserve(&rule_log, sizeof(*r), 0);
 	if (!r)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/begin.h"
 #include "lib/classifier.h"
 #include "lib/fdb.h"
 #include "lib/firewall.h"
@@ -101,6 +102,7 @@ INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, con
 	set_connection_key(&t->key, p, &t->l4, port->switch_id, port->key, to_port);
 	t->fresh.outside = (struct addr){};
 	t->fresh.outside_port = 0;
+	t->share = port->connections;
 	if (is_group(p->eth.h_dest) && (result == GO_ON || result == DROP(CONNECTION_INVALID)))
 		return GO_ON;
 	if (result != GO_ON)

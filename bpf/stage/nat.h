@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "lib/begin.h"
 #include "lib/next_hop.h"
 #include "lib/tracking.h"
 
@@ -106,7 +107,9 @@ __noinline int is_free_outside(void)
 INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p)
 {
 	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
-	__u32 start = ((__u64)p->flow_hash * count) >> 32;
+	const struct settings *s = get_settings();
+	__u32 secret = s ? s->secret : 0;
+	__u32 start = ((__u64)mix_hash(p->flow_hash ^ secret) * count) >> 32;
 
 	if (!(t->key.local_port | t->key.peer_port) || t->key.protocol == IPPROTO_SCTP)
 		return DROP(NAT_UNSUPPORTED);
@@ -231,6 +234,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
 		return DROP(NOT_CONFIGURED);
+	t->share = r->connections;
 	if (is_loose(&t->l4))
 		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) :
 								untranslated(r);
@@ -299,6 +303,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r || !(r->flags & ROUTER_NAT))
 		return GO_ON;
+	t->share = r->connections;
 	result = track(ctx, p, t, d->router, true);
 	if (result != GO_ON)
 		return result;

@@ -129,6 +129,7 @@ abi! {
         coalescer_ifindex: u32,
         underlay_mtu: u32,
         hash_seed: u32,
+        secret: u32,
         tunnel_port: u16,
         source_port_min: u16,
         source_port_max: u16,
@@ -157,6 +158,8 @@ abi! {
         rules_from: u32,
         rules_to: u32,
         counters: u32,
+        connections: u32,
+        flood: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {

@@ -1,4 +1,4 @@
-//! Connections that the firewall and nat follow: the maps `connections` and `translations`, the ring of their
+//! Connections that the firewall and nat follow: the maps `connections` and `translations`, their
 //! places, the first fragments of datagrams, and the limits of what is sent or written. Written by the programs, also
 //! where a connection comes from another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come
 //! to the host.
@@ -9,7 +9,7 @@ use std::path::Path;
 use overlane_model::RouterId;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::firewall::{self as abi, Connection, ConnectionKey, FragmentPlace, LimitState};
+use crate::abi::firewall::{self as abi, Connection, ConnectionKey, FragmentPlace};
 use crate::links::HeldProgram;
 use crate::maps::MapSet;
 use crate::{DataPath, EbpfError, Loaded, Program, sys};
@@ -17,7 +17,6 @@ use crate::{DataPath, EbpfError, Loaded, Program, sys};
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const TRANSLATIONS: &str = "translations";
 const FRAGMENTS: &str = "fragments";
-const RING_HAND: &str = "ring_hand";
 const LIMITS: &str = "limits";
 
 /// One connection.
@@ -50,27 +49,22 @@ pub fn entries(maps: &MapSet) -> Result<Vec<ConnectionEntry>, EbpfError> {
     Ok(entries)
 }
 
-/// Forgets all connections and starts the ring anew, for tests. Keys that are left in the ring are no
-/// connection's, and their places count as free.
+/// Forgets all connections, fragments and limits, for tests. Keys that are left in places are no connection's, and
+/// these count as free.
 pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
     maps.clear(CONNECTIONS)?;
     maps.clear(TRANSLATIONS)?;
     maps.clear(FRAGMENTS)?;
-    let limits = (0..abi::LIMIT_COUNT as u32).map(|limit| (LIMITS, limit, size_of::<LimitState>()));
-    for (name, entry, len) in limits.chain([(RING_HAND, 0, size_of::<u32>())]) {
-        maps.map(name)?
-            .put(&entry.to_ne_bytes(), &vec![0; len])
-            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", name))?;
-    }
-    Ok(())
+    maps.clear(LIMITS)
 }
 
-/// Forgets the connections of ports, by switch and key, and the fragments that passed them: a port that comes to a host
-/// begins without.
+/// Forgets the connections of ports, by switch and key, and of routers, and the fragments that passed them.
 pub fn forget_of(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfError> {
-    forget_where(maps, CONNECTIONS, |key: ConnectionKey| {
-        ports.contains(&(key.switch_id, key.key))
-    })?;
+    for map in [CONNECTIONS, TRANSLATIONS] {
+        forget_where(maps, map, |key: ConnectionKey| {
+            ports.contains(&(key.switch_id, key.key))
+        })?;
+    }
     forget_where(maps, FRAGMENTS, |place: FragmentPlace| {
         ports.contains(&(place.switch_id, place.key))
     })
@@ -127,7 +121,7 @@ impl Taker {
     }
 }
 
-/// The bytes are those that `take_over_connection` of `bpf/lib/connection.h` reads.
+/// The bytes are those that `take_over_connection` of `bpf/lib/begin.h` reads.
 pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
     const ETHERNET_HEADER: [u8; 14] = [0; 14];
     let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());

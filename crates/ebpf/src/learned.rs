@@ -186,6 +186,8 @@ mod tests {
             rules_from: 0,
             rules_to: 0,
             counters: 0,
+            connections: 0,
+            flood: 0,
         };
         let plain = abi::PortId { vlan: 11, ..HERE };
         let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();

@@ -51,6 +51,8 @@ pub struct Devices {
     pub unmarker_ifindex: u32,
     /// Index of the end of the coalescer to send into; 0: none.
     pub coalescer_ifindex: u32,
+    /// What nobody outside may foresee is chosen with it; the host's own.
+    pub secret: u32,
     /// Another device has the tunnel's port: what is not ours is left to it.
     pub port_shared: bool,
 }

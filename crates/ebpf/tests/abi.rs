@@ -165,7 +165,7 @@ const ENUMS: &[Enum] = &[
         &[
             ("LIMIT_ANSWERS", firewall::LIMIT_ANSWERS as u32),
             ("LIMIT_LOG", firewall::LIMIT_LOG as u32),
-            ("LIMIT_COUNT", firewall::LIMIT_COUNT as u32),
+            ("LIMIT_FLOOD", firewall::LIMIT_FLOOD as u32),
         ],
     ),
 ];
@@ -256,10 +256,9 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ),
         ("connections", firewall::MAX_CONNECTIONS),
         ("translations", firewall::MAX_CONNECTIONS),
-        ("connection_ring", firewall::MAX_CONNECTIONS),
-        ("ring_hand", 1),
+        ("connection_places", firewall::MAX_CONNECTIONS),
+        ("limits", firewall::MAX_LIMITS),
         ("fragments", firewall::MAX_FRAGMENTS),
-        ("limits", firewall::LIMIT_COUNT),
         ("rule_log", firewall::LOG_BYTES),
     ];
     for (map, capacity) in capacities {

@@ -121,8 +121,9 @@ impl Job<'_> {
             None => DataPath::embedded()?,
         };
         preflight::namespace(host, State::read(host)?.as_ref())?;
-        let resolved = preflight::resolve(tables, &netlink, self.netns)?;
+        let mut resolved = preflight::resolve(tables, &netlink, self.netns)?;
         let current = Current::read(host, &data_path, &netlink)?;
+        resolved.devices.secret = current.secret();
 
         let mut with_ours = resolved.devices.clone();
         let seg = current.devices.get(SEGMENTER);
@@ -234,7 +235,13 @@ impl Job<'_> {
                 forget_device(report, detour.entrance());
             }
         }
-        clean_up(&report.host, &plan.cleanups, netlink, &mut report.notes);
+        clean_up(
+            &report.host,
+            &plan.cleanups,
+            netlink,
+            maps,
+            &mut report.notes,
+        );
         Ok(())
     }
 

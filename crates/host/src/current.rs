@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::links::Link as BpfLink;
 use overlane_ebpf::maps::MapSet;
-use overlane_ebpf::tables::Contents;
-use overlane_ebpf::{DataPath, LinkInfo};
+use overlane_ebpf::tables::{Contents, Table};
+use overlane_ebpf::{DataPath, LinkInfo, abi};
 use overlane_net::{Link, Netlink, netns};
+use zerocopy::FromBytes as _;
 
 use crate::detours::Detour;
 use crate::state::State;
@@ -66,6 +68,17 @@ impl Current {
             guard: guard::read(host)?,
             unmarker_namespace: netns::exists(&detours::namespace_of(host)),
         })
+    }
+
+    /// What the data path here chooses with what nobody outside may foresee; a new one where there is none.
+    pub(crate) fn secret(&self) -> u32 {
+        let settings = self.contents.get(&Table::Settings).into_iter().flatten();
+        let settings = settings.filter_map(|(_, value)| abi::Settings::read_from_bytes(value).ok());
+        let mut secrets = settings.map(|settings| settings.secret);
+        // The hasher's keys are random.
+        secrets
+            .find(|secret| *secret != 0)
+            .unwrap_or_else(|| RandomState::new().hash_one(0) as u32)
     }
 }
 

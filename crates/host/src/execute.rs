@@ -456,7 +456,13 @@ fn is_optional(device: &str) -> bool {
 }
 
 /// Does what cannot be undone, after all else succeeded. What resists is told; the next apply finds it.
-pub(crate) fn clean_up(host: &str, cleanups: &[Cleanup], netlink: &Netlink, notes: &mut Vec<Note>) {
+pub(crate) fn clean_up(
+    host: &str,
+    cleanups: &[Cleanup],
+    netlink: &Netlink,
+    maps: &MapSet,
+    notes: &mut Vec<Note>,
+) {
     for cleanup in cleanups {
         let left_over = match cleanup {
             Cleanup::Device(name) => match netlink.delete(name) {
@@ -472,6 +478,13 @@ pub(crate) fn clean_up(host: &str, cleanups: &[Cleanup], netlink: &Netlink, note
             Cleanup::Maps(folder) => match unpin_folder(folder) {
                 Err(error) => Some((format!("map set {}", folder.display()), error.to_string())),
                 Ok(_) => None,
+            },
+            Cleanup::Connections(of) => match connections::forget_of(maps, of) {
+                Err(error) => Some((
+                    "connections of ports that left".to_owned(),
+                    error.to_string(),
+                )),
+                Ok(()) => None,
             },
         };
         notes.extend(left_over.map(|(what, reason)| Note::LeftOver { what, reason }));

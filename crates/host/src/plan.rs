@@ -99,6 +99,8 @@ pub(crate) enum Cleanup {
     Detour(Detour),
     /// Unpin a map set.
     Maps(PathBuf),
+    /// Forget the connections of who left: ports, by switch and key, and routers that translate here no longer.
+    Connections(BTreeSet<(u32, u16)>),
 }
 
 /// One entry of a map, with the value it has now.
@@ -170,6 +172,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
     }
     plan_deletions(target, current, &links, &mut plan);
     entries::forget_replaced(target, current, &mut plan);
+    entries::forget_gone(target, current, &mut plan);
     plan.changes = words::changes(target, current, &plan, &fresh);
     plan
 }

@@ -90,6 +90,7 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
         firewall: draft.firewall.clone(),
+        limits: draft.limits,
         line: draft.name.at.line,
     })
 }
@@ -117,6 +118,7 @@ fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
         security: draft.security.map(|at| at.value).unwrap_or_default(),
         allow,
         learning: draft.learning,
+        limits: draft.limits,
         line: draft.name.at.line,
     })
 }

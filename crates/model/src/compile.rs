@@ -10,13 +10,13 @@ use thiserror::Error;
 
 use crate::diagnostic::nearest;
 use crate::fabric::{
-    Allow, Fabric, GuestVlan, Host, NonIp, Port, Router, Security, Switch, UnknownUnicast,
+    Allow, Fabric, GuestVlan, Host, Limits, NonIp, Port, Router, Security, Switch, UnknownUnicast,
 };
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Place, PortSecurity, PortTable,
-    Remote, RouterTable, SwitchTable, Tables,
+    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Place, PortLimits,
+    PortSecurity, PortTable, Remote, RouterTable, SwitchTable, Tables,
 };
 use crate::template;
 
@@ -165,10 +165,24 @@ impl<'f> View<'f> {
                     mac: port.mac,
                     security: security(port),
                     learning: port.learning,
+                    limits: self.limits(port),
                     firewall: None,
                 })
             })
             .collect()
+    }
+
+    /// What the port says, else its switch.
+    fn limits(&self, port: &Port) -> PortLimits {
+        let switch = self.fabric.switches.get(&port.switch);
+        let of_switch = switch.map_or_else(Limits::default, |switch| switch.limits);
+        let default = PortLimits::default();
+        let either = |port: Option<u32>, switch| port.or(switch);
+        PortLimits {
+            connections: either(port.limits.connections, of_switch.connections)
+                .unwrap_or(default.connections),
+            flood: either(port.limits.flood, of_switch.flood).unwrap_or(default.flood),
+        }
     }
 
     fn switches(&self) -> Vec<SwitchTable> {

@@ -10,12 +10,12 @@ use std::ops::RangeInclusive;
 use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{Allow, GuestVlan, Security, SwitchFirewall, UnknownUnicast};
+use crate::fabric::{Allow, GuestVlan, Limits, Security, SwitchFirewall, UnknownUnicast};
 use crate::names::DeviceName;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
-use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, VlanId};
+use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, PortLimits, VlanId};
 use crate::values::{address, addresses, device, dscp, permissions, port_range, station, vlan};
 use crate::yaml::{Kind, Node, Value, resolve};
 
@@ -67,6 +67,7 @@ pub(crate) struct SwitchDraft<'n> {
     pub(crate) unknown_unicast: Option<Spanned<UnknownUnicast>>,
     pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
     pub(crate) firewall: SwitchFirewall,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Debug)]
@@ -82,6 +83,7 @@ pub(crate) struct PortDraft<'n> {
     pub(crate) security: Option<Spanned<Security>>,
     pub(crate) allow: Vec<Spanned<Allow>>,
     pub(crate) learning: Option<Learning>,
+    pub(crate) limits: Limits,
 }
 
 /// The tag of a port on its device.
@@ -122,14 +124,15 @@ const HOST: [Key; 3] = [
     optional("options"),
 ];
 /// Of the first two a switch has one.
-const SWITCH: [Key; 5] = [
+const SWITCH: [Key; 6] = [
     optional("vni"),
     optional("uplink_vlan"),
     optional("unknown_unicast"),
     optional("vlan"),
     optional("firewall"),
+    optional("limits"),
 ];
-const PORT: [Key; 10] = [
+const PORT: [Key; 11] = [
     required("switch", "switch: blue"),
     required("host", "host: h1"),
     required("device", "device: veth0"),
@@ -140,8 +143,10 @@ const PORT: [Key; 10] = [
     optional("security"),
     optional("allow"),
     optional("learning"),
+    optional("limits"),
 ];
 const LEARNING: [Key; 2] = [optional("limit"), optional("age")];
+const LIMITS: [Key; 2] = [optional("connections"), optional("flood")];
 
 /// Decodes the whole file.
 pub(crate) fn decode<'n>(root: &'n Node, sink: &mut Sink) -> Draft<'n> {
@@ -233,8 +238,14 @@ fn options(node: &Node, sink: &mut Sink) -> Option<Spanned<GeneveOptions>> {
 
 fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> SwitchDraft<'n> {
     let what = format!("switch `{}`", printable(name.text));
-    let [vni, uplink_vlan, unknown_unicast, guest_vlan, policies] =
-        record(node, name.at, &what, &SWITCH, sink);
+    let [
+        vni,
+        uplink_vlan,
+        unknown_unicast,
+        guest_vlan,
+        policies,
+        limits,
+    ] = record(node, name.at, &what, &SWITCH, sink);
     match (vni, uplink_vlan) {
         (None, None) if matches!(node.value, Value::Mapping(_)) => {
             let message = format!("{what} has no `vni`");
@@ -266,6 +277,7 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         firewall: policies.map_or_else(SwitchFirewall::default, |node| {
             firewall::switch(node, &what, sink)
         }),
+        limits: limits.map_or_else(Limits::default, |node| decode_limits(node, &what, sink)),
     }
 }
 
@@ -282,6 +294,7 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         security,
         allow,
         learning,
+        limits,
     ] = record(node, name.at, &what, &PORT, sink);
     PortDraft {
         name,
@@ -300,6 +313,7 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         security: security.and_then(|node| choice(node, "`security`", &Security::ALL, sink)),
         allow: allow.map_or_else(Vec::new, |node| permissions(node, sink)),
         learning: learning.and_then(|node| decode_learning(node, &what, sink)),
+        limits: limits.map_or_else(Limits::default, |node| decode_limits(node, &what, sink)),
     }
 }
 
@@ -343,6 +357,23 @@ fn decode_learning(node: &Node, port: &str, sink: &mut Sink) -> Option<Learning>
     })
 }
 
+/// How much of what all share a port may have. A mistake in it has been reported and leaves the default.
+fn decode_limits(node: &Node, whose: &str, sink: &mut Sink) -> Limits {
+    let what = format!("`limits` of {whose}");
+    let [connections, flood] = record(node, node.at, &what, &LIMITS, sink);
+    let flood = flood.and_then(|node| integer(node, "`flood`", PortLimits::FLOOD, sink));
+    Limits {
+        connections: connections.and_then(|node| share(node, sink)),
+        flood: flood.map(|flood| flood.value),
+    }
+}
+
+/// The most connections that a port or a router has at a time.
+fn share(node: &Node, sink: &mut Sink) -> Option<u32> {
+    let share = integer(node, "`connections`", PortLimits::CONNECTIONS, sink)?;
+    Some(share.value)
+}
+
 /// The keys of one kind of mapping, for the comparison with the schema: name, required.
 #[cfg(test)]
 pub(crate) fn keys(of: &str) -> Vec<(&'static str, bool)> {
@@ -353,6 +384,7 @@ pub(crate) fn keys(of: &str) -> Vec<(&'static str, bool)> {
         "LogicalSwitch" => &SWITCH,
         "LogicalPort" => &PORT,
         "LearningSettings" => &LEARNING,
+        "Limits" => &LIMITS,
         "Firewall" => &firewall::FIREWALL,
         "Rule" => &firewall::RULE,
         "Router" => &router::ROUTER,

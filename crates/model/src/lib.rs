@@ -34,8 +34,8 @@ mod yaml;
 pub use compile::CompileError;
 pub use diagnostic::{Diagnostic, FabricErrors, nearest};
 pub use fabric::{
-    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, MAX_FILE_BYTES, Network, NonIp,
-    Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security, StaticRoute, Switch,
+    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, Limits, MAX_FILE_BYTES, Network,
+    NonIp, Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security, StaticRoute, Switch,
     SwitchFirewall, UnknownUnicast,
 };
 pub use moved::{
@@ -48,8 +48,9 @@ pub use special::{Special, is_end_of, special};
 pub use tables::{
     Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
     Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Place,
-    PortFirewall, PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface, RouterTable,
-    RuleTable, Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError, VlanId, Way,
+    PortFirewall, PortLimits, PortSecurity, PortTable, Remote, Route, RouterId, RouterInterface,
+    RouterTable, RuleTable, Service, Side, SwitchId, SwitchTable, Tables, Tunnel, VlanError,
+    VlanId, Way,
 };
 pub use verdict::{Hook, Verdict};
 

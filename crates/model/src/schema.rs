@@ -12,7 +12,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::tables::{self, Tunnel, VlanId};
+use crate::tables::{self, PortLimits, Tunnel, VlanId};
 
 mod firewall;
 mod router;
@@ -196,6 +196,31 @@ struct LogicalSwitch {
     /// What its ports do with packets that no rule matches.
     #[schemars(default)]
     firewall: Firewall,
+    /// How much of what all share each of its ports may have.
+    #[schemars(default)]
+    limits: Limits,
+}
+
+/// How much of what all share a port may have.
+#[derive(JsonSchema, Serialize, Default)]
+#[schemars(deny_unknown_fields)]
+struct Limits {
+    /// The most connections at a time. Default: 65536.
+    #[schemars(
+        with = "u32",
+        default,
+        range(min = *PortLimits::CONNECTIONS.start(), max = *PortLimits::CONNECTIONS.end()),
+        skip_serializing_if = "Option::is_none"
+    )]
+    connections: Option<u32>,
+    /// The most copies of flooded frames in a second. Default: 100000.
+    #[schemars(
+        with = "u32",
+        default,
+        range(min = *PortLimits::FLOOD.start(), max = *PortLimits::FLOOD.end()),
+        skip_serializing_if = "Option::is_none"
+    )]
+    flood: Option<u32>,
 }
 
 /// What happens to VLAN tags of guests.
@@ -260,6 +285,9 @@ struct LogicalPort {
     /// Whether MACs that the fabric does not know are learned behind it.
     #[schemars(default)]
     learning: Learning,
+    /// How much of what all share it may have. Default: what its switch says.
+    #[schemars(default)]
+    limits: Limits,
 }
 
 /// How much of what a port sends must be its own.

@@ -57,6 +57,7 @@ fn full() -> Value {
             "s": {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
                 "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow", "non_ip": [35020] },
+                "limits": { "connections": 9, "flood": 10 },
             },
             "v": { "uplink_vlan": 100 },
         },
@@ -64,6 +65,7 @@ fn full() -> Value {
             "switch": "s", "host": "h", "device": "d", "mac": "02:00:00:00:00:01",
             "addresses": ["198.18.100.1", "2001:2::1"], "key": 7, "vlan": 10, "security": "mac",
             "allow": ["dhcp_server"], "learning": { "limit": 2, "age": 60 },
+            "limits": { "connections": 1048576, "flood": 1000 },
         } },
         "groups": { "g": ["p"] },
         "networks": { "n": ["198.18.50.0/24", "2001:2:0:50::/64"] },
@@ -77,7 +79,7 @@ fn full() -> Value {
             "routes": [{ "to": "198.18.200.0/24", "via": ["198.18.100.2", "198.18.100.3"] }],
             "reverse_path": "off",
             "gateway": {
-                "untranslated": "drop", "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
+                "untranslated": "drop", "connections": 7, "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
                 "nat": [
                     { "one_to_one": "198.18.100.1", "outside": "198.19.0.3" },
                     { "forward": "198.18.100.1:80", "protocol": "tcp", "outside": "198.19.0.2:8080" },
@@ -90,13 +92,14 @@ fn full() -> Value {
 
 /// Each kind of mapping: its definition in the schema, and where it stands in `full`, with all of its keys
 /// in one place or the other.
-const MAPPINGS: [(&str, &[&str]); 12] = [
+const MAPPINGS: [(&str, &[&str]); 13] = [
     ("FabricFile", &[""]),
     ("TunnelSettings", &["/tunnel"]),
     ("Host", &["/hosts/h"]),
     ("LogicalSwitch", &["/switches/s", "/switches/v"]),
     ("LogicalPort", &["/ports/p"]),
     ("LearningSettings", &["/ports/p/learning"]),
+    ("Limits", &["/switches/s/limits", "/ports/p/limits"]),
     ("Firewall", &["/switches/s/firewall"]),
     ("Rule", &["/rules/r"]),
     ("Router", &["/routers/r"]),
@@ -248,6 +251,12 @@ fn same_answer_to_values() {
         ("/ports/p/learning/limit", json!(65537)),
         ("/ports/p/learning/age", json!(0)),
         ("/ports/p/learning/age", json!(86401)),
+        ("/ports/p/limits", json!(64)),
+        ("/ports/p/limits/connections", json!(0)),
+        ("/ports/p/limits/connections", json!(1_048_577)),
+        ("/switches/s/limits/flood", json!(9)),
+        ("/switches/s/limits/flood", json!(1_000_000_001)),
+        ("/routers/r/gateway/connections", json!(0)),
         ("/groups/g", json!("p")),
         ("/groups/g/0", json!(7)),
         ("/networks/n", json!("198.18.0.0/24")),

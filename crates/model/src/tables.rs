@@ -274,8 +274,35 @@ pub struct PortTable {
     pub security: PortSecurity,
     /// Whether and how MACs the fabric does not know are learned behind it.
     pub learning: Option<Learning>,
+    /// How much of what all share it may have.
+    pub limits: PortLimits,
     /// What it has of a firewall; `None`: none.
     pub firewall: Option<PortFirewall>,
+}
+
+/// How much of what all share a port may have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PortLimits {
+    /// The most connections at a time.
+    pub connections: u32,
+    /// The most copies of flooded frames in a second.
+    pub flood: u32,
+}
+
+impl PortLimits {
+    /// What may be said of the connections of a port, and of a router.
+    pub const CONNECTIONS: RangeInclusive<u32> = 1..=1_048_576;
+    /// What may be said of copies: a tenth of it passes in a tenth of a second.
+    pub const FLOOD: RangeInclusive<u32> = 10..=1_000_000_000;
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        Self {
+            connections: 65_536,
+            flood: 100_000,
+        }
+    }
 }
 
 /// Where a port of this host is attached.

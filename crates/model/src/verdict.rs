@@ -172,6 +172,7 @@ verdicts! {
     75 FragmentTiny "fragment_tiny" drop "a first fragment without its transport header";
     76 FragmentOverlap "fragment_overlap" drop "a later fragment over the transport header of the first one";
     77 DeepHeader "deep_header" drop "behind more extension headers than are read, and rules ask what it is";
+    80 FloodLimit "flood_limit" drop "its port floods more than it may";
 }
 
 impl Verdict {

@@ -228,6 +228,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
             let new = Beginning {
                 rule: rule.map(|rule| rule.name.clone()),
                 outside: None,
+                share: port.limits.connections,
                 may_be_adopted,
                 allow_when_full: packet.firewall.allow_when_full,
             };

@@ -8,7 +8,7 @@ mod connection;
 mod fragments;
 mod key;
 mod moved;
-mod ring;
+mod places;
 mod tcp;
 
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub(crate) use fragments::Fragments;
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
 pub use moved::Taken;
-pub(crate) use ring::Ring;
+pub(crate) use places::Places;
 pub use tcp::TcpEnd;
 
 use crate::State;
@@ -54,6 +54,8 @@ pub(crate) struct Beginning {
     pub(crate) rule: Option<Name>,
     /// Of a translation: what stands for the local end outside.
     pub(crate) outside: Option<(IpAddr, u16)>,
+    /// The most that its port or router may have.
+    pub(crate) share: u32,
     /// A TCP packet without SYN may begin it.
     pub(crate) may_be_adopted: bool,
     /// Without a place the packet passes.
@@ -193,7 +195,7 @@ pub(crate) fn begin(
     };
     // What the key had is not this connection's.
     cx.state.forget(key);
-    let Some(place) = ring::take_place(cx.state, cx.now_ns) else {
+    let Some(place) = places::take_place(cx.state, key, new.share, cx.now_ns) else {
         return full(cx, new.allow_when_full);
     };
     let mut connection = Connection {
@@ -298,7 +300,7 @@ impl State {
     }
 
     fn remember(&mut self, key: ConnectionKey, connection: Connection) {
-        self.ring.put(connection.place, key);
+        self.places.put(connection.place, key);
         if let Some(outside) = connection.outside {
             self.translations.insert(key.outside(outside), key);
         }

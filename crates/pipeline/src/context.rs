@@ -10,15 +10,13 @@ use overlane_model::{Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
 
 use crate::destination::Ingress;
 use crate::explain::{Found, Steps};
+use crate::limit::Limited;
 use crate::reply::Answer;
-use crate::state::SECOND_NS;
+use crate::state::LimitOf;
 use crate::{Counter, Counters, Host, LogRecord, Outcome, Output, Packet, State};
 
 /// Goes on with a value, or ends with a verdict; the `?` of a stage is a drop or an answer.
 pub(crate) type Stage<T = ()> = ControlFlow<Verdict, T>;
-
-/// Most records in the log of the firewall in a second.
-const MOST_LOGGED: u32 = 100;
 
 /// One packet on its way.
 pub(crate) struct Context<'a> {
@@ -30,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub(crate) weight: Weight,
     /// Where it came from, once that is known.
     pub(crate) sender: Option<Sender<'a>>,
+    /// Key of the port that it came from, as far as the tunnel says.
+    pub(crate) source_key: u16,
     /// Whose tunnel brought it.
     pub(crate) remote: Option<IpAddr>,
     /// The last router that it came to.
@@ -87,6 +87,7 @@ impl<'a> Context<'a> {
                 segments: segments.into(),
             },
             sender: None,
+            source_key: 0,
             remote: None,
             router: None,
             routed: 0,
@@ -194,11 +195,17 @@ impl<'a> Context<'a> {
         add(&mut self.counters.rules, rule, counter);
     }
 
-    /// Lost where there were too many of late.
+    /// Lost where its port had too many of late.
     pub(crate) fn log(&mut self, record: LogRecord) {
-        if self.state.log.allow(self.now_ns, MOST_LOGGED, SECOND_NS) {
+        let port = record.packet.zone.into();
+        if self.allows(port, Limited::Log, 1, Limited::LOG) {
             self.log.push(record);
         }
+    }
+
+    /// Whether so much more may happen now; then it is counted.
+    pub(crate) fn allows(&mut self, of: LimitOf, what: Limited, weight: u32, most: u32) -> bool {
+        self.state.allows(of, what, self.now_ns, weight, most)
     }
 
     /// A remote has counters as long as it is in the tables.

@@ -5,14 +5,16 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Direction, FloodMember, SwitchId, SwitchTable, Verdict};
+use overlane_model::{Direction, FloodMember, Hook, SwitchId, SwitchTable, Verdict};
 use overlane_wire::Vni;
 
 use crate::context::{Context, RemoteCount, Stage};
 use crate::encap::{self, Ids};
 use crate::explain::Found;
+use crate::limit::Limited;
 use crate::parse::Frame;
 use crate::segmenter::segment;
+use crate::state::LimitOf;
 use crate::{acl, leave, vlan_out};
 
 const STAGE: &str = "flood";
@@ -25,6 +27,7 @@ pub(crate) fn flood(
     switch: &SwitchTable,
     source_key: u16,
 ) -> Stage<Verdict> {
+    check_limit(cx, switch)?;
     let is_from_underlay = cx.is_from_underlay();
     let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_));
     let is_whole = frame.gso.is_some() && !(is_on_vlan && vlan_out::is_measurable(frame));
@@ -43,6 +46,28 @@ pub(crate) fn flood(
     };
     explain(cx, switch, ports, others);
     Stage::Continue(Verdict::Flood)
+}
+
+/// What comes from the segmenter was counted whole.
+fn check_limit(cx: &mut Context<'_>, switch: &SwitchTable) -> Stage {
+    let Some(port) = cx.source_port().filter(|_| cx.hook == Hook::FromPort) else {
+        return Stage::Continue(());
+    };
+    let copies = switch.flood.len() as u32 * cx.weight.segments as u32;
+    let (of, most) = (
+        LimitOf::Port(port.switch, port.key.get()),
+        port.limits.flood / 10,
+    );
+    if cx.allows(of, Limited::Flood, copies, most) {
+        return Stage::Continue(());
+    }
+    cx.end(STAGE, Verdict::FloodLimit, || {
+        let (name, flood) = (&port.name, port.limits.flood);
+        Found::by_port(
+            format!("port {name} floods more than {flood} copies in a second"),
+            name,
+        )
+    })
 }
 
 fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> usize {

@@ -56,7 +56,7 @@ pub(crate) fn source_port(hash: u32, ports: &std::ops::RangeInclusive<u16>) -> u
 }
 
 /// `hashword` of lookup3.c. The last one to three words are mixed in before `last`.
-fn hash_words(words: &[u32], seed: u32) -> u32 {
+pub(crate) fn hash_words(words: &[u32], seed: u32) -> u32 {
     let start = 0xdead_beef_u32
         .wrapping_add((words.len() as u32) << 2)
         .wrapping_add(seed);
@@ -75,6 +75,13 @@ fn hash_words(words: &[u32], seed: u32) -> u32 {
         [a] => last(add(state, [*a, 0, 0])),
         _ => start,
     }
+}
+
+/// Another hash of a hash: what was chosen by one says nothing of what is chosen by the other (MurmurHash3's end).
+pub(crate) fn remix(hash: u32) -> u32 {
+    let hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    let hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
 }
 
 fn add([a, b, c]: [u32; 3], [x, y, z]: [u32; 3]) -> [u32; 3] {

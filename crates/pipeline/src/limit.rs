@@ -1,5 +1,31 @@
-//! What happens at most so often on a whole host: answers, records in the log. The map `limits` of
+//! What a port causes at most so often: answers, records in the log, copies of flooded frames. The map `limits` of
 //! `bpf/lib/abi.h`.
+
+use crate::state::SECOND_NS;
+
+/// What there is only so much of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Limited {
+    /// ICMP errors and resets.
+    Answers,
+    /// Records in the log of the firewall.
+    Log,
+    /// Copies of flooded frames.
+    Flood,
+}
+
+impl Limited {
+    pub(crate) const ANSWERS: u32 = 100;
+    pub(crate) const LOG: u32 = 100;
+
+    /// The window of time that it is counted in.
+    const fn window_ns(self) -> u64 {
+        match self {
+            Self::Answers | Self::Flood => SECOND_NS / 10,
+            Self::Log => SECOND_NS,
+        }
+    }
+}
 
 /// Counts within a window of time, which begins with the first thing in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -9,18 +35,19 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Whether one more may happen now; then it is counted.
-    pub(crate) fn allow(&mut self, now_ns: u64, most: u32, window_ns: u64) -> bool {
-        let is_over = now_ns.saturating_sub(self.since_ns) >= window_ns;
+    /// Whether one more may happen now, which counts for `weight`; then it is counted. The last one may go beyond `most`.
+    pub(crate) fn allow(&mut self, now_ns: u64, what: Limited, weight: u32, most: u32) -> bool {
+        let is_over = now_ns.saturating_sub(self.since_ns) >= what.window_ns();
         if self.count == 0 || is_over {
             *self = Self {
                 since_ns: now_ns,
-                count: 1,
+                count: 0,
             };
-            return true;
         }
         let has_room = self.count < most;
-        self.count += u32::from(has_room);
+        if has_room {
+            self.count = self.count.wrapping_add(weight);
+        }
         has_room
     }
 }
@@ -32,8 +59,15 @@ mod tests {
     #[test]
     fn a_window_begins_with_its_first() {
         let mut limit = Limit::default();
-        let mut allow = |now_ns| limit.allow(now_ns, 2, 10);
-        assert_eq!([5, 5, 14].map(&mut allow), [true, true, false]);
-        assert_eq!([15, 24, 24].map(&mut allow), [true, true, false]);
+        let mut allow = |ms: u64| limit.allow(ms * 1_000_000, Limited::Answers, 1, 2);
+        assert_eq!([5, 5, 104].map(&mut allow), [true, true, false]);
+        assert_eq!([105, 204, 204].map(&mut allow), [true, true, false]);
+    }
+
+    #[test]
+    fn the_last_may_go_beyond() {
+        let mut limit = Limit::default();
+        let mut allow = |weight| limit.allow(0, Limited::Flood, weight, 10);
+        assert_eq!([9, 1000, 1].map(&mut allow), [true, true, false]);
     }
 }

@@ -38,6 +38,8 @@ struct Passing<'a> {
     rules: &'a [NatRule],
     /// What no rule translates.
     drops_rest: bool,
+    /// The most translations.
+    share: u32,
     ip: Ip,
     l4: L4,
     sender: Sender,
@@ -138,6 +140,7 @@ fn passing<'a>(
         router,
         rules,
         drops_rest: gateway.drop_untranslated,
+        share: gateway.connections,
         ip,
         l4,
         sender,
@@ -190,6 +193,7 @@ impl Passing<'_> {
         let new = Beginning {
             rule: None,
             outside: Some(outside),
+            share: self.share,
             may_be_adopted: true,
             allow_when_full: false,
         };

@@ -7,6 +7,8 @@ use overlane_model::{
     NextHop, Route, RouterInterface, RouterTable, Special, SwitchId, Way, is_end_of, special,
 };
 
+use crate::flow_hash::remix;
+
 /// By the route with the longest prefix, of an address that it forwards to. No next hop: the address is the router's own.
 pub(crate) fn find(
     router: &RouterTable,
@@ -22,7 +24,8 @@ pub(crate) fn find(
         }),
         // Equal-cost routes share flows.
         Way::Via(hops) => {
-            let number = (u64::from(flow_hash) * hops.len() as u64) >> 32;
+            // Not by the hash that chose the tunnel's source port, which the underlay spreads packets by.
+            let number = (u64::from(remix(flow_hash)) * hops.len() as u64) >> 32;
             Some(hops.get(number as usize)?.clone())
         }
     };

@@ -11,20 +11,18 @@ use std::net::IpAddr;
 
 use overlane_wire::ip::protocol;
 
-use crate::context::Context;
+use crate::context::{Context, Sender};
 use crate::destination::Departure;
 use crate::leave;
+use crate::limit::Limited;
 use crate::parse::{self, Frame};
 use crate::route::lessen_ttl;
+use crate::state::LimitOf;
 
 mod bytes;
 mod destination;
 
 pub(crate) use bytes::{is_echo_request, is_whole};
-
-/// Most answers in [`WINDOW_NS`].
-const MOST: u32 = 100;
-const WINDOW_NS: u64 = 100_000_000;
 
 /// What the sender is told.
 #[derive(PartialEq, Eq)]
@@ -112,6 +110,15 @@ fn write(cx: &mut Context<'_>, about: &Frame<'_>, answer: Answer) -> Option<Vec<
     }
 }
 
+/// Whose packet it is about.
+fn who(cx: &Context<'_>) -> Option<LimitOf> {
+    Some(match cx.sender? {
+        Sender::Port(port) => LimitOf::Port(port.switch, port.key.get()),
+        Sender::Underlay(switch) => LimitOf::Port(switch.id, cx.source_key),
+        Sender::Leg(router) => LimitOf::Leg(router.id),
+    })
+}
+
 /// Nothing where about such a packet nobody is told, or too many were.
 fn refusal(cx: &mut Context<'_>, about: &Frame<'_>, answer: &Answer) -> Option<Vec<u8>> {
     let ip = about.ip.filter(|ip| bytes::may_be_answered(about, ip))?;
@@ -123,8 +130,11 @@ fn refusal(cx: &mut Context<'_>, about: &Frame<'_>, answer: &Answer) -> Option<V
     if *answer == Answer::Reset {
         bytes::tcp(about, &ip)?;
     }
-    if !cx.state.answers.allow(cx.now_ns, MOST, WINDOW_NS) {
-        cx.step("answer", || "no answer: this host has sent enough of them");
+    if !cx.allows(who(cx)?, Limited::Answers, 1, Limited::ANSWERS) {
+        cx.step(
+            "answer",
+            || "no answer: its sender has caused enough of them",
+        );
         return None;
     }
     let written = bytes::write(about, &ip, from, answer)?;

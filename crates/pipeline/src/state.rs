@@ -1,16 +1,16 @@
 //! What the data path itself has written: addresses learned, and who counts how many; connections and
 //! their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
-//! `connections`, `translations`, `connection_ring`, `ring_hand`, `fragments`, `limits` and `abilities` of
-//! `bpf/lib/abi.h`. Everything else is in the tables.
+//! `connections`, `translations`, `connection_places`, `fragments`, `limits` and `abilities` of `bpf/lib/abi.h`.
+//! Everything else is in the tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use overlane_model::{Attachment, SwitchId};
+use overlane_model::{Attachment, RouterId, SwitchId};
 use overlane_wire::Mac;
 
-use crate::conntrack::{Connection, ConnectionKey, Fragments, Ring};
-use crate::limit::Limit;
+use crate::conntrack::{Connection, ConnectionKey, Fragments, Places, Zone};
+use crate::limit::{Limit, Limited};
 
 /// State of one host's data path, from packet to packet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -20,18 +20,36 @@ pub struct State {
     pub(crate) counts: BTreeMap<(SwitchId, u16), u32>,
     /// Of the whole host: not before then are old addresses looked for again.
     pub(crate) next_sweep_ns: u64,
-    /// ICMP errors and resets sent.
-    pub(crate) answers: Limit,
-    /// Records in the log of the firewall.
-    pub(crate) log: Limit,
+    /// Seed of what nobody outside may foresee.
+    pub(crate) secret: u32,
+    /// By whose packets caused it. `None`: a switch's, of a sender that nobody knows.
+    pub(crate) limits: BTreeMap<(LimitOf, Limited), Limit>,
     pub(crate) connections: BTreeMap<ConnectionKey, Connection>,
     /// By what a translation is outside: its connection.
     pub(crate) translations: BTreeMap<ConnectionKey, ConnectionKey>,
-    pub(crate) ring: Ring,
+    pub(crate) places: Places,
     /// Of datagrams that came in fragments.
     pub(crate) fragments: Fragments,
     /// The remotes that said they take UDP super-packets whole, or do not.
     pub(crate) abilities: BTreeMap<IpAddr, u8>,
+}
+
+/// Whose packets cause what happens at most so often.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum LimitOf {
+    /// The port with this key, here or elsewhere; 0: unknown.
+    Port(SwitchId, u16),
+    /// Those who send from behind this router's leg.
+    Leg(RouterId),
+}
+
+impl From<Zone> for LimitOf {
+    fn from(zone: Zone) -> Self {
+        match zone {
+            Zone::Port(switch, key) => Self::Port(switch, key.get()),
+            Zone::Router(router) => Self::Leg(router),
+        }
+    }
 }
 
 /// Where a learned address was last seen.
@@ -72,12 +90,32 @@ impl State {
         Self::default()
     }
 
-    /// The same with places for so many connections.
+    /// The same with places for so many connections, a power of two.
     pub fn with_places(places: u32) -> Self {
         Self {
-            ring: Ring::new(places),
+            places: Places::new(places),
             ..Self::default()
         }
+    }
+
+    /// The same with the seed of what nobody outside may foresee; it is 0 without.
+    #[must_use]
+    pub fn with_secret(mut self, secret: u32) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// Whether so much more may happen now; then it is counted.
+    pub(crate) fn allows(
+        &mut self,
+        of: LimitOf,
+        what: Limited,
+        now_ns: u64,
+        weight: u32,
+        most: u32,
+    ) -> bool {
+        let limit = self.limits.entry((of, what)).or_default();
+        limit.allow(now_ns, what, weight, most)
     }
 
     /// Every connection, expired ones that nobody has asked for since included.

@@ -78,6 +78,8 @@ pub struct Machine {
     pub port_shared: bool,
     /// It can take the tunnel's mark off a UDP super-packet.
     pub whole_udp: bool,
+    /// Seed of what nobody outside may foresee.
+    pub secret: u32,
     /// The devices of its gateways' legs.
     pub leg: LegDevice,
 }
@@ -88,6 +90,7 @@ impl Default for Machine {
             underlay_mtu: 1500,
             port_shared: false,
             whole_udp: true,
+            secret: 0,
             leg: LegDevice::default(),
         }
     }
@@ -301,6 +304,7 @@ fn machine(document: &document::Document) -> Machine {
         port_shared: document.port_shared.unwrap_or(default.port_shared),
         whole_udp: document.whole_udp.unwrap_or(default.whole_udp),
         leg: leg_device(document.leg.as_ref()),
+        ..default
     }
 }
 

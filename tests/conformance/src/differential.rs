@@ -26,6 +26,13 @@ use crate::test_runner::{TestRunner, can_run};
 /// So many connections have a place: few, so that now and then there is none. The kernel's programs must be
 /// [loaded](TestRunner::with_places) with as many.
 pub const PLACES: u32 = 8;
+/// Seed of what nobody outside may foresee.
+pub const SECRET: u32 = 0x5ec2_e7ed;
+
+/// Nothing learned and no connection, with [`PLACES`] and [`SECRET`].
+pub fn new_state() -> State {
+    State::with_places(PLACES).with_secret(SECRET)
+}
 
 /// What random packets met.
 #[derive(Clone, Default, Debug)]
@@ -66,7 +73,7 @@ pub fn run(
     };
     let Some(kernel) = kernel else {
         let host = reference::host(&tables, spec.machine());
-        let mut state = State::with_places(PLACES);
+        let mut state = new_state();
         for arrival in arrivals {
             let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
             *met.verdicts.entry(outcome.verdict).or_default() += 1;
@@ -108,7 +115,7 @@ fn on_both(
     met: &mut Met,
 ) -> Result<Option<Difference>, EbpfError> {
     let mut host = reference::host(tables, spec.machine());
-    let mut state = State::with_places(PLACES);
+    let mut state = new_state();
     let (mut ours, mut theirs) = (Counters::default(), Counters::default());
     let turned = match arrivals.iter().any(|arrival| arrival.turned) {
         true => turned(spec, tables),
@@ -287,7 +294,7 @@ impl Difference {
         let host = reference::host(&tables, self.spec.machine());
         let turned =
             turned(&self.spec, &tables).map(|it| reference::host(&it, self.spec.machine()));
-        let mut state = State::with_places(PLACES);
+        let mut state = new_state();
         let arrivals = self.arrivals.iter();
         arrivals
             .map(|arrival| {

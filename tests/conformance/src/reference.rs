@@ -1,7 +1,7 @@
 //! Runs a case on the reference executor.
 
 use overlane_model::{GatewayPlace, Tables};
-use overlane_pipeline::{Host, Outcome, State, Zone};
+use overlane_pipeline::{Host, Outcome, State};
 
 use crate::case::{Case, Machine};
 
@@ -11,9 +11,11 @@ pub fn run(case: &Case) -> Vec<Outcome> {
     let changed = case.changed.as_ref().map(|it| host(it, case.machine));
     let mut state = State::new();
     if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
-        let zone = Zone::Port(moved.port.0, moved.port.1);
+        let mut ports = case.tables.ports.iter();
+        let port = ports.find(|port| (port.switch, port.key) == moved.port);
         for connection in &moved.connections {
-            state.take_over(zone, connection, first.now_ns);
+            let port = port.expect("the port of a case's connections is there");
+            state.take_over(port, connection, first.now_ns);
         }
     }
     let steps = case.steps.iter();

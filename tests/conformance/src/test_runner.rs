@@ -194,6 +194,7 @@ impl TestRunner {
                 unmarker_ifindex: if machine.whole_udp { UNMARKER } else { 0 },
                 coalescer_ifindex: COALESCER,
                 port_shared: machine.port_shared,
+                secret: machine.secret,
             },
         )?;
         self.kernel.set_tables(&contents)?;

@@ -41,9 +41,11 @@ pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 pub const FRAGMENT_PLACES: usize = 64;
 pub const MAX_FRAGMENTS: usize = 1_048_576;
 
-pub const LIMIT_ANSWERS: usize = 0;
-pub const LIMIT_LOG: usize = 1;
-pub const LIMIT_COUNT: usize = 2;
+pub const MAX_LIMITS: usize = 65536;
+
+pub const LIMIT_ANSWERS: u16 = 0;
+pub const LIMIT_LOG: u16 = 1;
+pub const LIMIT_FLOOD: u16 = 2;
 
 abi! {
     #[derive(Hash, PartialOrd, Ord)]
@@ -103,6 +105,11 @@ abi! {
         local: TcpEnd,
         peer: TcpEnd,
     }
+    #[derive(Default)]
+    struct ConnectionPlace = "connection_place" {
+        key: ConnectionKey,
+        claim: u32,
+    }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct FragmentPlace = "fragment_place" {
         switch_id: u32,
@@ -129,6 +136,13 @@ abi! {
         dest_port: u16,
         pad: u32,
     }
+    #[derive(Default, Hash, PartialOrd, Ord)]
+    struct LimitKey = "limit_key" {
+        switch_id: u32,
+        key: u16,
+        limit: u16,
+    }
+    #[derive(Default)]
     struct LimitState = "limit_state" {
         since: u64,
         count: u32,

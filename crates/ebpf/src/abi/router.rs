@@ -46,6 +46,7 @@ abi! {
         leg_v4: Addr,
         leg_v6: Addr,
         nat_rules: u32,
+        connections: u32,
     }
     struct RouterInterfaceKey = "router_interface_key" {
         router: u32,

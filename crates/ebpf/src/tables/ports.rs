@@ -8,6 +8,9 @@ use super::{Contents, Devices, PortDevice, Table, flags, put, read};
 use crate::EbpfError;
 use crate::abi;
 
+/// So many times in a second copies of flooded frames are counted anew: `LIMIT_FLOOD`.
+const FLOOD_SPANS: u32 = 10;
+
 /// Ports, with the rule sets that `rules` found for them.
 pub(super) fn ports(
     tables: &Tables,
@@ -34,6 +37,8 @@ pub(super) fn ports(
             rules_from: rules.set(port, Direction::FromPort),
             rules_to: rules.set(port, Direction::ToPort),
             counters,
+            connections: port.limits.connections,
+            flood: port.limits.flood / FLOOD_SPANS,
         };
         put(contents, Table::Ports, &id, &value);
         put(contents, Table::PortNumbers, &counters, &id);

@@ -62,6 +62,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         coalescer_ifindex: devices.coalescer_ifindex,
         underlay_mtu: devices.underlay_mtu,
         hash_seed: tunnel.hash_seed,
+        secret: devices.secret,
         tunnel_port: tunnel.port,
         source_port_min: *tunnel.source_ports.start(),
         source_port_max: *tunnel.source_ports.end(),

@@ -232,6 +232,7 @@ fn nat(
     if matches!(gateway.place, GatewayPlace::Remote(_)) {
         return;
     }
+    entry.connections = gateway.connections;
     entry.flags |= flags([(
         gateway.drop_untranslated,
         abi::ROUTER_NAT | abi::ROUTER_NAT_ALL,

@@ -23,7 +23,7 @@ switches:
   base: { uplink_vlan: 100 }
   lab: { vni: 5002, vlan: transparent }
 ports:
-  web1: { switch: blue, host: h1, device: web1, mac: "02:00:00:00:00:01", addresses: [198.18.100.1], key: 7 }
+  web1: { switch: blue, host: h1, device: web1, mac: "02:00:00:00:00:01", addresses: [198.18.100.1], key: 7, limits: { connections: 5000, flood: 2000 } }
   web2: { switch: blue, host: h2, device: web2, mac: "02:00:00:00:00:02", addresses: ["2001:2::2"], key: 8 }
   base1: { switch: base, host: h1, device: trunk, mac: "02:00:00:00:00:03", key: 3, security: off }
   base2: { switch: base, host: h2, device: base2, mac: "02:00:00:00:00:04", key: 4 }
@@ -64,6 +64,7 @@ fn devices() -> Devices {
         unmarker_ifindex: 11,
         coalescer_ifindex: 12,
         port_shared: true,
+        secret: 0x5ec7e7,
     }
 }
 
@@ -120,6 +121,8 @@ fn ports_become_numbers() {
         rules_from: 0,
         rules_to: 0,
         counters: port.counters,
+        connections: 5000,
+        flood: 200,
     };
     assert_eq!(port, expected);
     let place: abi::PortId = value(&contents, Table::PortNumbers, &port.counters);

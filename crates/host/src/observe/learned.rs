@@ -220,6 +220,8 @@ ports:
             rules_from: 0,
             rules_to: 0,
             counters: 0,
+            connections: 0,
+            flood: 0,
         }
     }
 

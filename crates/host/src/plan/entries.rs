@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlane_ebpf::abi;
+use overlane_ebpf::abi::{self, firewall, router};
 use overlane_ebpf::counters::{Counted, Moves};
 use overlane_ebpf::tables::{Contents, Entries, Table, is_of_generation, rules_generation};
 use zerocopy::FromBytes;
 
-use super::{Entry, Fresh, Plan, Step, Target};
+use super::{Cleanup, Entry, Fresh, Plan, Step, Target};
 use crate::current::Current;
 use crate::detours::Detour;
 use crate::paths::SEGMENTER;
@@ -133,6 +133,30 @@ pub(super) fn forget_replaced(target: &Target<'_>, current: &Current, plan: &mut
     let is_another = |port, mac| is.get(port).is_some_and(|was| was != mac);
     let replaced = should.iter().filter(|(port, mac)| is_another(port, *mac));
     push_forget(replaced.map(|(port, _)| *port).collect(), plan);
+}
+
+/// Connections of a port that leaves, and of a router that translates here no longer, give their places back.
+pub(super) fn forget_gone(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let zones = |contents| {
+        let ports = macs(contents).into_keys();
+        ports.chain(translating(contents)).collect::<BTreeSet<_>>()
+    };
+    let (should, is) = (zones(target.contents), zones(&current.contents));
+    let gone: BTreeSet<_> = is.difference(&should).copied().collect();
+    if !gone.is_empty() && !plan.new_set {
+        plan.cleanups.push(Cleanup::Connections(gone));
+    }
+}
+
+/// Routers that translate, as connections name them.
+fn translating(contents: &Contents) -> impl Iterator<Item = PortId> {
+    let routers = contents.get(&Table::Routers).into_iter().flatten();
+    routers.filter_map(|(id, value)| {
+        let id = u32::read_from_bytes(id).ok()?;
+        let router = router::Router::read_from_bytes(value).ok()?;
+        let translates = router.flags & router::ROUTER_NAT != 0;
+        translates.then_some((firewall::ZONE_ROUTER | id, 0))
+    })
 }
 
 fn push_forget(ports: BTreeSet<PortId>, plan: &mut Plan) {

@@ -88,6 +88,7 @@ fn gateway(draft: &GatewayDraft<'_>) -> Option<GatewayHost> {
         addresses: draft.addresses.iter().map(|at| at.value).collect(),
         nat: draft.nat.iter().map(nat).collect::<Option<_>>()?,
         untranslated: draft.untranslated,
+        connections: draft.connections,
         line: draft.at.line,
     })
 }

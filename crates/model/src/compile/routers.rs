@@ -144,6 +144,7 @@ fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gatewa
             Vec::new()
         },
         drop_untranslated: here && gateway.untranslated == Policy::Drop,
+        connections: gateway.connections.unwrap_or(Gateway::CONNECTIONS),
     })
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use overlane_wire::Mac;
 
-use crate::decode::{nat, reference};
+use crate::decode::{nat, reference, share};
 use crate::diagnostic::{Sink, Span};
 use crate::fabric::{Policy, ReversePath};
 use crate::names::DeviceName;
@@ -47,6 +47,7 @@ pub(crate) struct GatewayDraft<'n> {
     pub(crate) addresses: Vec<Spanned<IpNet>>,
     pub(crate) nat: Vec<nat::NatDraft>,
     pub(crate) untranslated: Policy,
+    pub(crate) connections: Option<u32>,
     pub(crate) at: Span,
 }
 
@@ -61,12 +62,13 @@ pub(super) const ROUTE: [Key; 2] = [
     required("to", "to: 0.0.0.0/0"),
     required("via", "via: 198.18.1.9"),
 ];
-pub(super) const GATEWAY: [Key; 5] = [
+pub(super) const GATEWAY: [Key; 6] = [
     required("host", "host: h1"),
     optional("device"),
     optional("addresses"),
     optional("nat"),
     optional("untranslated"),
+    optional("connections"),
 ];
 
 pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
@@ -138,10 +140,16 @@ fn next_hops(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
 
 fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n> {
     let what = format!("the gateway of {router}");
-    let [host, device_node, addresses, nat, untranslated] =
+    let [host, device_node, addresses, nat, untranslated, connections] =
         record(node, node.at, &what, &GATEWAY, sink);
     if matches!(node.value, Value::Mapping(_)) {
-        leg(device_node, addresses, [nat, untranslated], &what, sink);
+        let of_a_leg = [
+            (addresses, "addresses"),
+            (nat, "nat"),
+            (untranslated, "untranslated"),
+            (connections, "connections"),
+        ];
+        leg(device_node, of_a_leg, &what, sink);
     }
     GatewayDraft {
         host: host.and_then(|node| reference(node, "host", sink)),
@@ -157,6 +165,7 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
         untranslated: untranslated
             .and_then(|node| choice(node, "`untranslated`", &Policy::ALL, sink))
             .map_or(Policy::Allow, |found| found.value),
+        connections: connections.and_then(|node| share(node, sink)),
         at: node.at,
     }
 }
@@ -164,11 +173,11 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
 /// A leg has a device and addresses, and only a leg is something to translate at.
 fn leg(
     device: Option<&Node>,
-    addresses: Option<&Node>,
-    [nat, untranslated]: [Option<&Node>; 2],
+    of_a_leg: [(Option<&Node>, &str); 4],
     gateway: &str,
     sink: &mut Sink,
 ) {
+    let [(addresses, _), ..] = of_a_leg;
     match (device, addresses) {
         (Some(device), None) => {
             let message = format!("{gateway} has a `device`, but no `addresses` on it");
@@ -176,11 +185,7 @@ fn leg(
             sink.error(device.at, message, help);
         }
         (None, _) => {
-            for (node, key) in [
-                (addresses, "addresses"),
-                (nat, "nat"),
-                (untranslated, "untranslated"),
-            ] {
+            for (node, key) in of_a_leg {
                 let Some(node) = node else { continue };
                 let message = format!("{gateway} has `{key}`, but no `device`");
                 let help = "add the device that leads into the physical network, for example `device: eth2`";

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use overlane_wire::{Mac, PortKey};
 
+use super::Limits;
 use crate::names::Name;
 use crate::tables::{Attachment, Learning};
 
@@ -81,6 +82,8 @@ pub struct Port {
     pub allow: Vec<Allow>,
     /// Whether MACs the fabric does not know are learned behind it.
     pub learning: Option<Learning>,
+    /// What its switch says otherwise.
+    pub limits: Limits,
     /// Where the file declares it.
     pub line: u32,
 }

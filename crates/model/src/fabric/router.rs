@@ -112,6 +112,8 @@ pub struct GatewayHost {
     pub nat: Vec<NatRule>,
     /// What becomes of packets that no rule translates.
     pub untranslated: Policy,
+    /// The most translations at a time, if it is said.
+    pub connections: Option<u32>,
     /// Where the file declares it.
     pub line: u32,
 }

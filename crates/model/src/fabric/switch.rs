@@ -18,8 +18,20 @@ pub struct Switch {
     pub guest_vlan: GuestVlan,
     /// What its ports do with packets that no rule matches.
     pub firewall: SwitchFirewall,
+    /// How much of what all share each of its ports may have.
+    pub limits: Limits,
     /// Where the file declares it.
     pub line: u32,
+}
+
+/// How much of what all share a port may have, as far as it is said; else the defaults of
+/// [`PortLimits`](crate::PortLimits).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// The most connections at a time.
+    pub connections: Option<u32>,
+    /// The most copies of flooded frames in a second.
+    pub flood: Option<u32>,
 }
 
 /// What a logical switch does with unicast without an FDB entry.

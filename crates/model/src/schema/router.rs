@@ -9,7 +9,7 @@ use super::firewall::{Policy, allow};
 use super::text::{
     Address, Device, InterfaceAddress, MacText, Name, NetworkText, PortRange, Socket,
 };
-use crate::tables::NatKind;
+use crate::tables::{self, NatKind, PortLimits};
 
 /// A logical router: the same on every host.
 #[derive(JsonSchema)]
@@ -62,7 +62,7 @@ enum NextHops {
 #[derive(JsonSchema)]
 #[schemars(
     deny_unknown_fields,
-    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"], "untranslated": ["device"] })
+    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"], "untranslated": ["device"], "connections": ["device"] })
 )]
 struct Gateway {
     /// Name of its host.
@@ -79,6 +79,13 @@ struct Gateway {
     /// What becomes of packets that no entry translates.
     #[schemars(default = "allow")]
     untranslated: Policy,
+    /// The most translations at a time.
+    #[schemars(default = "most_translations", range(min = *PortLimits::CONNECTIONS.start(), max = *PortLimits::CONNECTIONS.end()))]
+    connections: u32,
+}
+
+fn most_translations() -> u32 {
+    tables::Gateway::CONNECTIONS
 }
 
 /// What a router asks of a packet's source.

@@ -142,6 +142,13 @@ pub struct Gateway {
     pub nat: Vec<NatRule>,
     /// What no rule translates is dropped.
     pub drop_untranslated: bool,
+    /// The most translations at a time.
+    pub connections: u32,
+}
+
+impl Gateway {
+    /// The most translations at a time, if nothing else is said.
+    pub const CONNECTIONS: u32 = 262_144;
 }
 
 /// Where a gateway is, seen from this host.

@@ -23,7 +23,7 @@ pub struct Connection {
     pub rule: Option<Name>,
     /// Of the rules that did.
     pub version: u32,
-    /// In the ring of the host.
+    /// Among those of the host.
     pub place: u32,
     /// How far it is.
     pub state: ConnectionState,

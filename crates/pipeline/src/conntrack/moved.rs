@@ -1,10 +1,10 @@
-//! A connection of a port that came from another host: `take_over_connection` of `bpf/lib/connection.h`.
+//! A connection of a port that came from another host: `take_over_connection` of `bpf/lib/begin.h`.
 
-use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState};
+use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState, PortTable};
 
 use super::connection::{Connection, ConnectionState};
 use super::key::{ConnectionKey, PEER_ASKS, Zone};
-use super::ring;
+use super::places;
 use super::tcp::TcpEnd;
 use crate::State;
 
@@ -20,15 +20,16 @@ pub enum Taken {
 }
 
 impl State {
-    /// A connection goes on here, at the port of this zone. The rules of this host judge it with its next packet.
-    pub fn take_over(&mut self, zone: Zone, moved: &MovedConnection, now_ns: u64) -> Taken {
-        let key = key_of(zone, moved);
+    /// A connection goes on here, at this port. The rules of this host judge it with its next packet.
+    pub fn take_over(&mut self, port: &PortTable, moved: &MovedConnection, now_ns: u64) -> Taken {
+        let key = key_of(Zone::Port(port.switch, port.key), moved);
         let live = self.connections.get(&key);
         if live.is_some_and(|connection| !connection.is_expired(&key, now_ns)) {
             return Taken::There;
         }
         self.forget(&key);
-        let Some(place) = ring::take_place(self, now_ns) else {
+        let share = port.limits.connections;
+        let Some(place) = places::take_place(self, &key, share, now_ns) else {
             return Taken::Full;
         };
         self.remember(key, connection_of(moved, place, now_ns));

@@ -10,6 +10,7 @@ use super::{Passing, Place, STAGE, local};
 use crate::conntrack::{self, ConnectionKey};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::flow_hash::remix;
 use crate::parse::Marks;
 
 /// Outside ports that are looked at for one translation.
@@ -85,7 +86,8 @@ impl Passing<'_> {
         self.check_sctp(cx, false)?;
         let first = u32::from(*ports.start());
         let count = u32::from(*ports.end()).saturating_sub(first) + 1;
-        let start = ((u64::from(flow_hash) * u64::from(count)) >> 32) as u32;
+        let hash = remix(flow_hash ^ cx.state.secret);
+        let start = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
         let tries = (0..TRIES).map(|i| (first + (start + i) % count) as u16);
         for port in std::iter::once(key.local_port).chain(tries) {
             if is_free(cx, &key.outside((outside, port))) {

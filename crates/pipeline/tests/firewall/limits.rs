@@ -1,5 +1,8 @@
 //! What there is only so much of: places for connections, records in the log.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use overlane_model::Direction::ToPort as To;
 use overlane_model::{Action, PortFirewall, Verdict::*};
 use overlane_pipeline::State;
@@ -12,32 +15,95 @@ fn with_places(places: u32, firewall: PortFirewall) -> Wall {
     wall
 }
 
-#[test]
-fn a_full_ring_takes_no_more() {
-    let mut wall = with_places(16, OPEN);
-    for port in 1..=16 {
+fn begin(wall: &mut Wall, ports: RangeInclusive<u16>) {
+    for port in ports {
         assert_eq!(wall.udp(Local, port, 53), ToPort);
     }
-    assert_eq!(wall.udp(Local, 17, 53), ConnectionsFull);
-    assert_eq!(wall.udp(Peer, 18, 53), ConnectionsFull);
-    // Connections that there are go on.
-    assert_eq!(wall.udp(Peer, 1, 53), ToPort);
-    assert_eq!(wall.connections(), 16);
-    // The first expires, its place is taken; the second is refreshed and keeps its own.
-    wall.wait(20);
-    for port in 2..=16 {
+}
+
+fn answer(wall: &mut Wall, ports: RangeInclusive<u16>) {
+    for port in ports {
         assert_eq!(wall.udp(Peer, port, 53), ToPort);
     }
+}
+
+/// The local ports of all connections.
+fn known(wall: &Wall) -> BTreeSet<u16> {
+    let keys = wall.state.connections().keys();
+    keys.map(|key| key.local_port).collect()
+}
+
+#[test]
+fn a_full_table_takes_no_more() {
+    let mut wall = with_places(16, OPEN);
+    begin(&mut wall, 1..=16);
+    answer(&mut wall, 1..=16);
+    assert_eq!(wall.connections(), 16);
+    assert_eq!(wall.udp(Local, 17, 53), ConnectionsFull);
+    assert_eq!(wall.udp(Peer, 18, 53), ConnectionsFull);
+    // The first expires, its place is taken; the others are refreshed and keep their own.
+    wall.wait(20);
+    answer(&mut wall, 2..=16);
     wall.wait(161);
     assert_eq!(wall.udp(Local, 17, 53), ToPort);
+    answer(&mut wall, 17..=17);
     assert_eq!(wall.udp(Local, 18, 53), ConnectionsFull);
+    assert_eq!(known(&wall), (2..=17).collect());
+}
+
+#[test]
+fn what_is_opening_makes_way_the_oldest_first() {
+    let mut wall = with_places(16, OPEN);
+    begin(&mut wall, 1..=15);
+    answer(&mut wall, 3..=15);
+    wall.wait(2);
+    begin(&mut wall, 16..=16);
+    for (next, gone) in [(17, 1), (18, 2), (19, 16), (20, 17)] {
+        wall.wait(1);
+        assert!(known(&wall).contains(&gone));
+        begin(&mut wall, next..=next);
+        assert!(!known(&wall).contains(&gone), "{gone}");
+    }
     assert_eq!(wall.connections(), 16);
-    assert!(
-        wall.state
-            .connections()
-            .keys()
-            .all(|key| key.local_port != 1)
-    );
+    assert!(known(&wall).is_superset(&(3..=15).collect()));
+}
+
+#[test]
+fn a_port_has_its_share_and_no_more() {
+    let mut wall = with_places(1024, OPEN);
+    wall.limit(4);
+    begin(&mut wall, 1..=4);
+    answer(&mut wall, 1..=4);
+    assert_eq!(wall.connections(), 4);
+    assert_eq!(wall.udp(Local, 5, 53), ConnectionsFull);
+    // Of more than it may have, the first ones that it looks at.
+    wall.limit(8);
+    begin(&mut wall, 5..=8);
+    answer(&mut wall, 5..=8);
+    assert_eq!(wall.udp(Local, 9, 53), ConnectionsFull);
+    wall.limit(4);
+    assert_eq!(wall.udp(Local, 9, 53), ConnectionsFull);
+    answer(&mut wall, 1..=8);
+}
+
+/// Whoever fills a table in order leaves no row of places in which a new one finds none.
+#[test]
+fn of_a_table_with_nine_places_of_ten_taken_nearly_all_find_a_free_one() {
+    let mut wall = with_places(1 << 11, OPEN);
+    wall.limit(1 << 11);
+    let taken = 1843;
+    for port in 1_001..=1_000 + taken {
+        assert_eq!(wall.udp(Local, port, 53), ToPort);
+        assert_eq!(wall.udp(Peer, port, 53), ToPort);
+    }
+    // These give their place back at once, so the table stays as it is.
+    let mut full = 0;
+    for port in 0..5_000 {
+        let before = wall.state.clone();
+        full += u32::from(wall.udp(Local, 20_000 + port, 54) == ConnectionsFull);
+        wall.state = before;
+    }
+    assert!(full <= 5, "{full} of 5000 found no place");
 }
 
 #[test]
@@ -47,43 +113,23 @@ fn a_switch_may_let_pass_what_has_no_place() {
         ..OUTBOUND
     };
     let mut wall = with_places(1, firewall);
-    assert_eq!(wall.udp(Local, 1, 53), ToPort);
+    begin(&mut wall, 1..=1);
+    answer(&mut wall, 1..=1);
     assert_eq!(wall.udp(Local, 2, 53), ToPort);
     assert_eq!(wall.udp(Peer, 2, 53), FirewallDrop);
     assert_eq!(wall.udp(Peer, 1, 53), ToPort);
 }
 
 #[test]
-fn sixteen_places_are_looked_at() {
-    let mut wall = with_places(20, OPEN);
-    for port in 1..=20 {
-        assert_eq!(wall.udp(Local, port, 53), ToPort);
-    }
-    // Places 0 to 15 hold answered ones, which live on; 16 to 19 expire.
-    for port in 1..=16 {
-        assert_eq!(wall.udp(Peer, port, 53), ToPort);
-    }
-    wall.wait(31);
-    assert_eq!(wall.udp(Local, 21, 53), ConnectionsFull);
-    assert_eq!(wall.udp(Local, 21, 53), ToPort);
-    let place = |port| {
-        let all = wall.state.connections();
-        let (_, found) = all.iter().find(|(key, _)| key.local_port == port).unwrap();
-        found.place
-    };
-    assert_eq!([place(1), place(16), place(21)], [0, 15, 16]);
-}
-
-#[test]
 fn a_forgotten_connection_leaves_its_place() {
     let mut wall = with_places(2, OPEN);
-    // Each SYN begins anew, at the next place; the former is free.
+    // Each SYN begins anew; what it had before is free.
     for n in 0..5 {
         assert_eq!(wall.tcp(Local, segment(SYN, 100 * n, 0)), ToPort);
-        assert_eq!(wall.connection().1.place, n % 2);
+        assert_eq!(wall.connections(), 1);
     }
-    assert_eq!(wall.udp(Local, 1, 2), ToPort);
-    assert_eq!(wall.udp(Local, 1, 3), ConnectionsFull);
+    begin(&mut wall, 1..=1);
+    assert_eq!(wall.connections(), 2);
 }
 
 #[test]

@@ -82,6 +82,14 @@ impl Wall {
         self.host = Host::new(self.tables.clone(), 1500);
     }
 
+    /// The port may have so many connections.
+    pub(crate) fn limit(&mut self, connections: u32) {
+        for port in &mut self.tables.ports {
+            port.limits.connections = connections;
+        }
+        self.host = Host::new(self.tables.clone(), 1500);
+    }
+
     /// What is not IP and passes nevertheless.
     pub(crate) fn let_pass(&mut self, ethertypes: &[u16]) {
         for switch in &mut self.tables.switches {

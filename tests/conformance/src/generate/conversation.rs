@@ -16,7 +16,7 @@ use super::fabric::PortSpec;
 use super::{Arrival, World, tag, underlay};
 use crate::case::LegDevice;
 use crate::compose::compose;
-use crate::differential::PLACES;
+use crate::differential::new_state;
 use crate::layers::{Eth, Layer, Raw, Vxlan};
 use crate::random::Random;
 use crate::values::{Hex, MacText};
@@ -58,7 +58,7 @@ impl<'a> Conversations<'a> {
         Self {
             world,
             host,
-            state: State::with_places(PLACES),
+            state: new_state(),
             heard: Vec::new(),
             said: Vec::new(),
         }

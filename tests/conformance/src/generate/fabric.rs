@@ -9,6 +9,7 @@ use overlane_wire::Mac;
 use super::firewall::{self, RuleSpec};
 use super::routing::{self, RouterSpec};
 use crate::case::Machine;
+use crate::differential::SECRET;
 use crate::random::Random;
 
 /// A fabric; the packets enter its first host.
@@ -59,6 +60,8 @@ pub struct SwitchSpec {
     pub drops: (bool, bool),
     /// Lets packets pass that no connection has a place for.
     pub allows_when_full: bool,
+    /// Most connections of its ports, and most copies of flooded frames.
+    pub limits: (Option<u32>, Option<u32>),
     /// What becomes of frames that are not IP, where the file says.
     pub non_ip: Option<&'static str>,
 }
@@ -88,6 +91,8 @@ pub struct PortSpec {
     pub allow: Vec<&'static str>,
     /// Limit and age.
     pub learning: Option<(u32, u32)>,
+    /// Its own.
+    pub limits: (Option<u32>, Option<u32>),
 }
 
 impl FabricSpec {
@@ -210,6 +215,7 @@ impl FabricSpec {
             underlay_mtu: self.underlay_mtu,
             port_shared: self.port_shared,
             whole_udp: self.whole_udp,
+            secret: SECRET,
             ..Machine::default()
         }
     }
@@ -237,6 +243,7 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         is_transparent: !is_vlan && random.percent(30),
         drops: (random.percent(10), random.percent(15)),
         allows_when_full: random.percent(20),
+        limits: limits(random),
         non_ip: random.some(20, |random| {
             random.of(["allow", "drop", "[0x88cc]", "[0x8035, 0x88f7]"])
         }),
@@ -291,6 +298,25 @@ fn port(random: &mut Random, spec: &FabricSpec, name: usize, host: usize) -> Por
         learning: random.some(35, |random| {
             (random.of([1, 2, 3, 64]), random.of([1, 2, 300]))
         }),
+        limits: limits(random),
+    }
+}
+
+fn limits(random: &mut Random) -> (Option<u32>, Option<u32>) {
+    let connections = random.some(15, |random| random.of([1, 2, 3, 5, 1_048_576]));
+    (
+        connections,
+        random.some(15, |random| random.of([10, 40, 200])),
+    )
+}
+
+fn limits_yaml((connections, flood): (Option<u32>, Option<u32>)) -> String {
+    let given = [("connections", connections), ("flood", flood)].into_iter();
+    let given = given.filter_map(|(key, most)| Some(format!("{key}: {}", most?)));
+    let given: Vec<_> = given.collect();
+    match given.is_empty() {
+        true => String::new(),
+        false => format!(", limits: {{ {} }}", given.join(", ")),
     }
 }
 
@@ -313,6 +339,7 @@ impl SwitchSpec {
             let policies = format!("from_port: {from}, to_port: {to}, when_full: {full}{non_ip}");
             let _ = write!(out, ", firewall: {{ {policies} }}");
         }
+        out += &limits_yaml(self.limits);
         out
     }
 }
@@ -355,6 +382,7 @@ impl PortSpec {
         if !self.allow.is_empty() {
             let _ = write!(out, ", allow: [{}]", self.allow.join(", "));
         }
+        out += &limits_yaml(self.limits);
         if let Some((limit, age)) = self.learning {
             let _ = write!(out, ", learning: {{ limit: {limit}, age: {age} }}");
         }

@@ -34,6 +34,8 @@ pub struct GatewaySpec {
     pub nat: Vec<String>,
     /// Drops what it does not translate.
     pub drops_untranslated: bool,
+    /// Most translations.
+    pub connections: Option<u32>,
 }
 
 /// Networks that nobody is connected to.
@@ -84,6 +86,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         has_leg: random.percent(90),
         nat: Vec::new(),
         drops_untranslated: random.percent(20),
+        connections: random.some(15, |random| random.of([1, 2, 4])),
     });
     for (pool, is_v6) in [(&FAR_V4[..], false), (&FAR_V6[..], true)] {
         for to in pool {
@@ -277,6 +280,9 @@ impl RouterSpec {
                 let (v4, v6) = (self.leg_address(2, false), self.leg_address(2, true));
                 let _ = writeln!(out, "      device: {}", self.leg());
                 let _ = writeln!(out, "      addresses: [{v4}/24, \"{v6}/64\"]");
+                if let Some(connections) = gateway.connections {
+                    let _ = writeln!(out, "      connections: {connections}");
+                }
                 if gateway.drops_untranslated {
                     out += "      untranslated: drop\n";
                 }

@@ -115,6 +115,7 @@ pub(super) fn tables() -> Tables {
             addresses: vec!["198.19.0.2/24".parse().unwrap()],
             nat: nat_rules(),
             drop_untranslated: true,
+            connections: 7000,
         }),
     }];
     tables
@@ -187,8 +188,13 @@ fn a_gateway_here_has_its_leg_and_nat() {
             | abi_router::ROUTER_LEG_TAKES_NO_MARK
     );
     assert_eq!(
-        (router.leg_ifindex, router.leg_mtu, router.nat_rules),
-        (LEG, 1500, 3)
+        [
+            router.leg_ifindex,
+            router.leg_mtu,
+            router.nat_rules,
+            router.connections
+        ],
+        [LEG, 1500, 3, 7000]
     );
     assert_eq!(IpAddr::from(router.leg_v4), IpAddr::from([198, 19, 0, 2]));
     assert_eq!(router.leg_v6, abi::Addr::default());

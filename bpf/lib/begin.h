@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a connection begins: with a packet that the rules, or a rule of nat, let begin one, or by coming from another
+ * host with its port.
+ */
+#pragma once
+
+#include <linux/errno.h>
+
+#include "places.h"
+
+enum keeping {
+	KEPT = 0,
+	KEPT_ANOTHER = 1, /* there is one with its key; the place that it would have had stays free */
+	KEPT_NONE = 2,    /* no place */
+};
+
+/* Gives tracking.fresh a place and makes it the connection of tracking.key. */
+INLINE int keep_connection(struct tracking *t)
+{
+	struct connection *c = &t->fresh;
+	struct connection_place *place = take_place(t);
+	long failed;
+
+	if (!place)
+		return KEPT_NONE;
+	c->place = t->search.place;
+	failed = bpf_map_update_elem(&connections, &t->key, c, BPF_NOEXIST);
+	if (!failed)
+		place->key = t->key;
+	release(place);
+	if (failed)
+		return failed == -EEXIST ? KEPT_ANOTHER : KEPT_NONE;
+	return KEPT;
+}
+
+#define BEGIN_FROM_PEER CONNECTION_FROM_PEER
+#define BEGIN_NOT_ADOPTED (1 << 7) /* TCP must begin with a SYN */
+
+/* What the first packet makes of tracking.fresh: its flags, state and ends. */
+INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
+{
+	const struct tcp_segment *t = &tracking->l4.tcp;
+	struct connection *c = &tracking->fresh;
+	__u8 kind = tracking->l4.kind;
+
+	c->flags = how & BEGIN_FROM_PEER;
+	c->state = CONNECTION_OPENING;
+	c->local = c->peer = (struct tcp_end){};
+	if (kind == L4_REPLY)
+		return DROP(CONNECTION_INVALID);
+	if (kind != L4_TCP)
+		return GO_ON;
+	if ((t->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_ACK && !(how & BEGIN_NOT_ADOPTED))
+		c->flags |= CONNECTION_ADOPTED;
+	else if ((t->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return DROP(CONNECTION_INVALID);
+	if (tracking->l4.part) /* nobody sees how long the datagram is */
+		c->flags |= CONNECTION_ADOPTED;
+	if (t->flags & TCP_FIN)
+		c->state = CONNECTION_CLOSING;
+	if (how & BEGIN_FROM_PEER)
+		tcp_change(&c->peer, &c->local, t);
+	else
+		tcp_change(&c->local, &c->peer, t);
+	return GO_ON;
+}
+
+/*
+ * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside address and
+ * port. What has none to belong to passes without one. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
+ * that the verifier checks it once.
+ */
+__noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
+{
+	struct tracking *t = get_tracking();
+	enum verdict result;
+	struct connection *c;
+
+	if (!t)
+		return DROP(CONNECTIONS_FULL);
+	c = &t->fresh;
+	if (is_loose(&t->l4) || t->l4.part == LATER_FRAGMENT)
+		return GO_ON;
+	result = first_packet(t, how);
+	if (result != GO_ON)
+		return result;
+	c->begun = c->seen = t->now;
+	c->rule = rule;
+	c->version = version;
+	return keep_connection(t) == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
+}
+
+/* The share of the port of a connection that moved here; 0: there is no such port. */
+INLINE __u32 share_of_port(const struct connection_key *key)
+{
+	struct port_key id = { .switch_id = key->switch_id, .key = key->key };
+	struct port_place *place = bpf_map_lookup_elem(&port_keys, &id);
+	struct port *port = place ? bpf_map_lookup_elem(&ports, &place->id) : NULL;
+
+	return port ? port->connections : 0;
+}
+
+/*
+ * A connection of a port that moved here, in the bytes of a test run (crates/ebpf/src/connections.rs): behind an
+ * Ethernet header the key and the connection. One that is here already stays. enum keeping, or -1.
+ */
+INLINE int take_over_connection(struct __sk_buff *ctx)
+{
+	struct tracking *t = get_tracking();
+
+	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
+	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->fresh, sizeof(t->fresh)) < 0)
+		return -1;
+	t->now = coarse_now_ns();
+	if (find_connection(&t->key, t->now))
+		return KEPT_ANOTHER;
+	t->share = share_of_port(&t->key);
+	return keep_connection(t);
+}

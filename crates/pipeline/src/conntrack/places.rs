@@ -1,0 +1,149 @@
+//! The places of connections: a host has so many and no more, and a port or router may use a share of them, which lies
+//! scattered over all. `connection_places` of `bpf/lib/abi.h`; `bpf/lib/places.h` has the picture.
+
+use std::collections::BTreeMap;
+
+use super::connection::ConnectionState;
+use super::key::{ConnectionKey, Zone};
+use crate::State;
+use crate::flow_hash::{hash_words, remix};
+
+/// Places that are looked at for one connection.
+const PROBES: u32 = 72;
+
+/// Who had which place last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Places {
+    count: u32,
+    /// A place of a connection that is forgotten is free, though its key still stands here.
+    last: BTreeMap<u32, ConnectionKey>,
+}
+
+impl Places {
+    /// So many; a power of two.
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            count: count.next_power_of_two(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn put(&mut self, place: u32, key: ConnectionKey) {
+        self.last.insert(place, key);
+    }
+
+    /// Where a number of a zone's share is; each has another place.
+    fn place_of(&self, number: u32, zone: u32) -> u32 {
+        let mask = self.count - 1;
+        let mut place = number.wrapping_mul(0x9e37_79b1) & mask;
+        place ^= place >> 10;
+        place = place.wrapping_mul(zone | 1) & mask;
+        place ^= place >> 10;
+        place.wrapping_add(zone >> 12) & mask
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self::new(State::MAX_CONNECTIONS)
+    }
+}
+
+/// A place for a new connection of one that may have `share`. What has expired there is forgotten; where none is free,
+/// a connection that is opening makes way. `None`: full.
+pub(super) fn take_place(
+    state: &mut State,
+    key: &ConnectionKey,
+    share: u32,
+    now_ns: u64,
+) -> Option<u32> {
+    let words = key.words();
+    let hash = hash_words(&words, state.secret);
+    let zone = remix(remix(state.secret ^ words[0]) ^ (words[1] & 0xffff));
+    let share = share.min(state.places.count);
+    let mut victim = None;
+    for attempt in 0..PROBES {
+        let hash = remix(hash.wrapping_add(attempt.wrapping_mul(0x9e37_79b9)));
+        let number = (u64::from(hash) * u64::from(share)) >> 32;
+        let place = state.places.place_of(number as u32, zone);
+        let Some(holder) = state.places.last.get(&place).copied() else {
+            return Some(place);
+        };
+        let connection = state.connections.get(&holder);
+        let Some(connection) = connection.filter(|connection| connection.place == place) else {
+            return Some(place);
+        };
+        if connection.is_expired(&holder, now_ns) {
+            state.forget(&holder);
+            return Some(place);
+        }
+        if connection.state == ConnectionState::Opening {
+            // Its own first, the oldest of these.
+            let rank = (holder.zone != key.zone, connection.seen_ns);
+            if victim.is_none_or(|(least, _, _)| rank < least) {
+                victim = Some((rank, place, holder));
+            }
+        }
+    }
+    let (_, place, holder) = victim?;
+    state.forget(&holder);
+    Some(place)
+}
+
+impl ConnectionKey {
+    /// As it lies in the memory of the data path: little-endian words.
+    fn words(&self) -> [u32; 11] {
+        let (zone, key) = match self.zone {
+            Zone::Port(switch, key) => (switch.number(), key.get()),
+            Zone::Router(router) => (ZONE_ROUTER | router.get(), 0),
+        };
+        let family = if self.local.is_ipv4() { 4 } else { 6 };
+        let kind = u32::from(key) | u32::from(self.protocol) << 16 | family << 24;
+        let ports =
+            u32::from(self.local_port.swap_bytes()) | u32::from(self.peer_port.swap_bytes()) << 16;
+        let [local, peer] = [self.local, self.peer].map(|addr| {
+            let bytes = crate::parse::mapped(addr).octets();
+            let (words, _) = bytes.as_chunks::<4>();
+            [0, 1, 2, 3].map(|i: usize| u32::from_le_bytes(words[i]))
+        });
+        let [l0, l1, l2, l3] = local;
+        let [p0, p1, p2, p3] = peer;
+        [zone, kind, l0, l1, l2, l3, p0, p1, p2, p3, ports]
+    }
+}
+
+/// `ZONE_ROUTER` of `bpf/lib/abi.h`.
+const ZONE_ROUTER: u32 = 1 << 25;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn share(places: &Places, zone: u32, share: u32) -> BTreeSet<u32> {
+        (0..share)
+            .map(|number| places.place_of(number, zone))
+            .collect()
+    }
+
+    #[test]
+    fn a_share_has_its_size_and_takes_a_little_of_every_other() {
+        let places = Places::default();
+        let of_one = share(&places, remix(1), 65_536);
+        assert_eq!(of_one.len(), 65_536);
+        for zone in 2..20 {
+            let of_other = share(&places, remix(zone), 65_536);
+            let both = of_one.intersection(&of_other).count();
+            assert!((3_500..4_700).contains(&both), "{zone}: {both}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_all_is_all() {
+        let places = Places::new(16);
+        for zone in 0..100 {
+            assert_eq!(share(&places, remix(zone), 16).len(), 16);
+        }
+    }
+}
