@@ -11,11 +11,11 @@ pub fn run(case: &Case) -> Vec<Outcome> {
     let changed = case.changed.as_ref().map(|it| host(it, case.machine));
     let mut state = State::new();
     if let (Some(moved), Some(first)) = (&case.moved, case.steps.first()) {
-        let mut ports = case.tables.ports.iter();
-        let port = ports.find(|port| (port.switch, port.key) == moved.port);
-        for connection in &moved.connections {
-            let port = port.expect("the port of a case's connections is there");
-            state.take_over(port, connection, first.now_ns);
+        let ports = case.tables.ports.iter();
+        for port in ports.filter(|port| (port.switch, port.key) == moved.port) {
+            for connection in &moved.connections {
+                state.take_over(port, connection, first.now_ns);
+            }
         }
     }
     let steps = case.steps.iter();

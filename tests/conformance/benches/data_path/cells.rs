@@ -272,6 +272,7 @@ fn devices(tables: &Tables) -> Devices {
         unmarker_ifindex: UPLINK + 4,
         coalescer_ifindex: 0,
         port_shared: false,
+        secret: 0x5ec2_e7ed,
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
 }
