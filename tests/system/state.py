@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 SYS_BPF, BPF_PROG_QUERY, BPF_TCX_INGRESS = 321, 16, 46
 _VOLATILE_MAPS = ("port_counters", "remote_counters", "verdict_counters", "scratch", "learned",
                   "learning", "capture", "events", "test_io", "connections", "translations",
-                  "connection_ring", "ring_hand", "limits", "rule_counters", "rule_log", "abilities", "flow_ways",
+                  "connection_places", "limits", "rule_counters", "rule_log", "abilities", "flow_ways",
                   "fragments")
 
 

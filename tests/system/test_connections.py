@@ -1,7 +1,6 @@
 """What the firewall remembers: connections as real and as unusual TCP leads them, how long, and how many."""
 
 import json
-import os
 import struct
 import time
 
@@ -12,20 +11,15 @@ from scapy.packet import Raw
 
 import probes
 import traffic
-from flood import SLOTS, Flood
 from frames import ETH_P_ALL, PacketSocket
 from logical import Estate, connections, port
 from net import PATIENCE, run, wait_until
 from overlane import GENEVE, PINS, difference, overlane, verdicts
-from probes import Listener, Talk
+from probes import Talk
 
 pytestmark = pytest.mark.needs_overlane
 
 TCP_ESTABLISHED_S, OPENING_S, CLOSING_S, CLOSED_S, UDP_S, ICMP_S = 432000, 30, 120, 10, 180, 60
-#: The whole flood of a million senders, and the full table: half a minute, and 400 MiB of kernel memory.
-FULL = "OVERLANE_FULL_FLOOD"
-#: Where a frame of IPv4 has its sender's port and the lower half of its address.
-SENDER = (34, 35, 28, 29)
 
 
 @pytest.fixture
@@ -326,39 +320,3 @@ def test_silence_ends_half_open_and_datagram_connections_and_no_established_tcp(
         wait_until(lambda: verdicts(first).get(("from_underlay", "firewall_drop")), what="the late answer's end")
         assert talk.goes_on()
         assert only(host, name, protocol=6)["idle_s"] < 60
-
-
-def test_a_flood_of_strangers_leaves_connections_alone(lab):
-    """Half-open connections of as many senders as there are; who was there before stays."""
-    full = bool(os.environ.get(FULL))
-    estate = Estate(lab, GENEVE, 4)
-    server, attacker, client = (estate.guest(*place) for place in (("front", 1), ("front", 1), ("data", 2)))
-    estate.fabric.data["ports"][port(attacker)]["security"] = "off"
-    # At the server alone: the sender's own firewall would remember each of them too.
-    estate.rule("service", [server], "to_port", services=["tcp/5205", "tcp/80"])
-    estate.rule("else", [server], "to_port", "drop", priority=1)
-    estate.apply()
-    host = estate.hosts[0]
-    # The checksums are wrong, so that the server's stack throws the SYN away and answers nothing.
-    syn = bytes(Ether(src=attacker.mac, dst=server.mac) / IP(src="198.19.0.0", dst=server.v4)
-                / TCP(sport=0, dport=80, flags="S", seq=1, chksum=1))
-    count = 1_200_000 if full else 10 * SLOTS
-    with Talk(client.ns, server.ns, server.v4) as talk, Talk(client.ns, server.ns, server.v6) as talk6, \
-            Flood(attacker.ns, "eth0", syn, SENDER) as flood:
-        assert talk.goes_on() and talk6.goes_on()
-        sent, first = 0, 1 << 16
-        while sent < count:
-            sent += flood.send(SLOTS * 8, first + sent)
-            assert talk.goes_on() and talk6.goes_on()
-            if full and verdicts(host.name).get(("from_port", "connections_full")):
-                break
-        counts = verdicts(host.name)
-        if full:
-            assert counts["from_port", "connections_full"] > 0, "all places are taken"
-            with Listener(server.ns, server.v4, 80):
-                assert probes.connect_error(client.ns, server.v4, 80) != 0, "no place for a new one"
-        else:
-            with Listener(server.ns, server.v4, 80):
-                assert probes.connect_error(client.ns, server.v4, 80) == 0, "and a new one finds its place"
-        assert counts["from_port", "to_port"] >= (1_000_000 if full else sent * 0.9)
-        assert talk.goes_on() and talk6.goes_on()
