@@ -38,16 +38,21 @@ INLINE __u32 place_of(__u32 number, __u32 zone)
 	return (x + (zone >> 12)) & mask;
 }
 
-/* What tracking.key is looked for with. */
-INLINE void begin_search(struct tracking *t, const struct settings *s)
+/* What a place for tracking.key is looked for with. Global, as the steps below, for the stack's sake. */
+__noinline int begin_search(void)
 {
-	const struct connection_key *key = &t->key;
-	struct place_search *search = &t->search;
+	struct settings *s = get_settings();
+	struct tracking *t = get_tracking();
+	struct place_search *search;
 
-	search->hash = hash_words((const __u32 *)key, sizeof(*key) / sizeof(__u32), s->secret);
-	search->zone = mix_hash(mix_hash(s->secret ^ key->switch_id) ^ key->key);
+	if (!s || !t)
+		return false;
+	search = &t->search;
+	search->hash = hash_words((const __u32 *)&t->key, sizeof(t->key) / sizeof(__u32), s->secret);
+	search->zone = mix_hash(mix_hash(s->secret ^ t->key.switch_id) ^ t->key.key);
 	search->share = t->share < connection_places_count ? t->share : connection_places_count;
 	search->victim = NO_VICTIM;
+	return search->share != 0;
 }
 
 INLINE bool claim(struct connection_place *place, __u32 seen)
@@ -84,74 +89,87 @@ INLINE void consider_victim(struct tracking *t, const struct connection *c, __u3
 	search->victim_claim = seen;
 }
 
-/* One attempt: the place, claimed, if it is free. */
-INLINE struct connection_place *look_at_place(struct tracking *t, __u32 attempt)
+/* One attempt: whether the place is free, and then ours. */
+__noinline int look_at_place(__u32 attempt)
 {
-	struct place_search *search = &t->search;
+	struct tracking *t = get_tracking();
+	struct place_search *search;
 	struct connection_place *at;
 	__u32 number, place, seen;
 	struct connection *c;
 
+	if (!t)
+		return false;
+	search = &t->search;
 	number = ((__u64)mix_hash(search->hash + attempt * 0x9e3779b9) * search->share) >> 32;
 	place = place_of(number, search->zone);
 	at = bpf_map_lookup_elem(&connection_places, &place);
 	if (!at)
-		return NULL;
+		return false;
 	seen = *(volatile __u32 *)&at->claim;
 	if (seen & 1)
-		return NULL;
+		return false;
 	search->holder = at->key;
+	search->place = place;
 	c = holder_of(&search->holder, place);
 	if (c && !is_expired(&search->holder, c, t->now)) {
 		consider_victim(t, c, place, seen);
-		return NULL;
+		return false;
 	}
-	if (!claim(at, seen))
-		return NULL;
-	if (c)
-		forget_connection(&search->holder, c);
-	search->place = place;
-	return at;
+	return claim(at, seen);
 }
 
-/* The place of the connection that makes way, which is forgotten; NULL: another CPU was there first. */
-INLINE struct connection_place *evict(struct place_search *search)
+/* Where no place is free: whether that of the connection that makes way is ours now, unless another CPU was first. */
+__noinline int evict(void)
 {
-	__u32 place = search->victim_place;
-	struct connection_place *at = bpf_map_lookup_elem(&connection_places, &place);
+	struct tracking *t = get_tracking();
+	struct place_search *search;
+	struct connection_place *at;
 	struct connection *c;
 
+	if (!t || !t->search.victim)
+		return false;
+	search = &t->search;
+	search->place = search->victim_place;
+	at = bpf_map_lookup_elem(&connection_places, &search->place);
 	if (!at || !claim(at, search->victim_claim))
-		return NULL;
+		return false;
 	search->holder = at->key;
-	c = holder_of(&search->holder, place);
-	if (c && c->state != CONNECTION_OPENING) {
-		release(at);
-		return NULL;
-	}
+	c = holder_of(&search->holder, search->place);
+	if (!c || c->state == CONNECTION_OPENING)
+		return true;
+	release(at);
+	return false;
+}
+
+/* Who had the place that was claimed is forgotten. */
+__noinline int forget_holder(void)
+{
+	struct tracking *t = get_tracking();
+	struct connection *c;
+
+	if (!t)
+		return false;
+	c = holder_of(&t->search.holder, t->search.place);
 	if (c)
-		forget_connection(&search->holder, c);
-	search->place = place;
-	return at;
+		forget_connection(&t->search.holder, c);
+	return true;
 }
 
 /*
  * A place for tracking.key, in search.place: claimed, so the caller writes the key and releases it. NULL: none is free
- * among those that were looked at, and no connection there makes way. A loop, because nothing more may be called so
- * deep.
+ * among those that were looked at, and no connection there makes way.
  */
 INLINE struct connection_place *take_place(struct tracking *t)
 {
-	struct settings *s = get_settings();
-	struct connection_place *at;
+	bool found = false;
 
-	if (!s || !t->share)
+	if (!begin_search())
 		return NULL;
-	begin_search(t, s);
-	for (__u32 attempt = 0; attempt < PLACE_PROBES; attempt++) {
-		at = look_at_place(t, attempt);
-		if (at)
-			return at;
-	}
-	return t->search.victim ? evict(&t->search) : NULL;
+	for (__u32 attempt = 0; attempt < PLACE_PROBES && !found; attempt++)
+		found = look_at_place(attempt);
+	if (!found && !evict())
+		return NULL;
+	forget_holder();
+	return bpf_map_lookup_elem(&connection_places, &t->search.place);
 }
