@@ -44,6 +44,7 @@
 #define MAX_RULE_PREFIXES 262144
 #define MAX_CONNECTIONS 1048576 /* a power of two */
 #define MAX_NAT_RULES 4096      /* of one host */
+#define MAX_NAT_ENDS 8192       /* two of each rule */
 #define FRAGMENT_PLACES 64      /* of one port: a power of two */
 #define MAX_FRAGMENTS 1048576   /* MAX_PORTS * FRAGMENT_PLACES */
 #define MAX_LIMITS 65536
@@ -309,7 +310,6 @@ struct router {
 	struct addr gateway; /* VTEP of the gateway host; zero: here, or none */
 	struct addr leg_v4;  /* sources of ICMP errors into the physical network; zero: none */
 	struct addr leg_v6;
-	__u32 nat_rules;   /* entries 0..n of map nat_rules */
 	__u32 connections; /* its share: most translations at a time */
 };
 
@@ -487,27 +487,53 @@ enum nat_kind {
 	NAT_SOURCE = 2,
 };
 
-/* In the key of a nat rule: the other list of the router, so that `apply` can change one while packets use the other. */
+/*
+ * A list of nat rules: router_id, and with this bit the other list of the router, so that `apply` can change one while
+ * packets use the other.
+ */
 #define NAT_RULES_ODD (1u << 24)
 
-/* Map nat_rules: (router, number) → rule, in the order of the file. */
+/* Map nat_rules: (list, number) → rule, in the order of the file. Two more maps find the first that fits. */
 struct nat_rule_key {
-	__u32 router;
+	__u32 list;
 	__u32 number;
 };
 
 struct nat_rule {
-	struct addr inside; /* address, or network of NAT_SOURCE */
+	struct addr inside; /* zero: NAT_SOURCE */
 	struct addr outside;
-	__u32 inside_bits; /* prefix length as of ::ffff:0:0/96 */
-	__u8 kind;         /* enum nat_kind */
-	__u8 family;
-	__u8 protocol; /* NAT_FORWARD */
-	__u8 pad;
+	__u8 kind;          /* enum nat_kind */
+	__u8 protocol;      /* NAT_FORWARD */
 	__u16 inside_port;  /* NAT_FORWARD; native */
 	__u16 outside_port; /* NAT_FORWARD; native */
 	__u16 port_min;     /* NAT_SOURCE; native */
 	__u16 port_max;
+};
+
+/*
+ * Map nat_insides (LPM trie): list, family and inside address → number of the first NAT_ONE_TO_ONE or NAT_SOURCE that
+ * is for it. The longest prefix has the number of a wider one if that comes first.
+ */
+struct nat_inside_key {
+	__u32 prefixlen; /* 64 + bits of the address (IPv4: 96 + its own) */
+	__u32 list;      /* big endian, for the trie */
+	__u32 family;    /* 4 or 6, big endian */
+	struct addr addr;
+};
+
+enum nat_side {
+	NAT_INSIDE = 0,
+	NAT_OUTSIDE = 1,
+};
+
+/* Map nat_ends: an end of NAT_FORWARD, or the outside address of NAT_ONE_TO_ONE → number of the first rule with it. */
+struct nat_end_key {
+	__u32 list;
+	__u32 side; /* enum nat_side */
+	struct addr addr;
+	__u16 port;    /* native; NAT_ONE_TO_ONE: 0 */
+	__u8 protocol; /* NAT_ONE_TO_ONE: 0 */
+	__u8 family;
 };
 
 /* Map leg_addresses: (leg's ifindex, address) → router_id: addresses we answer for on the leg. */

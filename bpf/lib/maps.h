@@ -65,6 +65,8 @@ HASH(router_interfaces, BPF_MAP_TYPE_HASH, struct router_interface_key, struct r
 HASH(routes, BPF_MAP_TYPE_LPM_TRIE, struct route_key, struct route, MAX_ROUTES);
 HASH(next_hops, BPF_MAP_TYPE_HASH, struct next_hop_key, struct next_hop, 2 * MAX_NEXT_HOPS);
 HASH(nat_rules, BPF_MAP_TYPE_HASH, struct nat_rule_key, struct nat_rule, 2 * MAX_NAT_RULES);
+HASH(nat_insides, BPF_MAP_TYPE_LPM_TRIE, struct nat_inside_key, __u32, 2 * MAX_NAT_RULES);
+HASH(nat_ends, BPF_MAP_TYPE_HASH, struct nat_end_key, __u32, 2 * MAX_NAT_ENDS);
 
 HASH(rule_sets, BPF_MAP_TYPE_HASH, __u32, struct rule_set, 2 * MAX_RULE_SETS);
 HASH(rule_peers, BPF_MAP_TYPE_LPM_TRIE, struct rule_peer_key, __u32, 2 * MAX_RULE_PREFIXES);

@@ -16,73 +16,70 @@
 
 #define NAT_TRIES 32 /* outside ports that are looked at for one translation */
 
-enum nat_search {
-	NAT_OUT,   /* rules for a new connection from inside */
-	NAT_IN,    /* and from outside */
-	NAT_HIDES, /* that would hide an inside address */
-};
-
-struct nat_walk {
-	__u32 router; /* of the rules' keys */
-	enum nat_search search;
-	int found;
-};
-
-INLINE bool is_in_network(const struct addr *addr, const struct addr *network, __u32 bits)
+INLINE __u32 nat_list(const struct router *r, __u32 router)
 {
-	const __u32 *a = (const __u32 *)addr, *n = (const __u32 *)network;
-
-	for (__u32 i = 0; i < 4; i++) {
-		__u32 most = bits > 32 * i ? bits - 32 * i : 0;
-		__u32 mask = ~0ull << (32 - (most < 32 ? most : 32));
-
-		if ((a[i] ^ n[i]) & bpf_htonl(mask))
-			return false;
-	}
-	return true;
+	return r->flags & ROUTER_NAT_ODD ? router | NAT_RULES_ODD : router;
 }
 
-/* Whether a rule is for the connection of tracking.key: from outside its local end is the outside one. */
-INLINE bool is_for(const struct nat_rule *rule, const struct tracking *t, enum nat_search search)
+/* The first rule that hides the inside address of tracking.key; NULL: none. */
+INLINE const __u32 *find_hiding(__u32 list, const struct tracking *t)
 {
-	const struct connection_key *k = &t->key;
-	bool in = search == NAT_IN;
+	struct nat_inside_key key = {
+		.prefixlen = 64 + 128,
+		.list = bpf_htonl(list),
+		.family = bpf_htonl(t->key.family),
+		.addr = t->key.local,
+	};
 
-	if (rule->family != k->family)
-		return false;
-	if (rule->kind == NAT_ONE_TO_ONE)
-		return same_addr(in ? &rule->outside : &rule->inside, &k->local);
-	if (rule->kind == NAT_SOURCE)
-		return !in && is_in_network(&k->local, &rule->inside, rule->inside_bits);
-	return search != NAT_HIDES && rule->protocol == k->protocol && t->l4.source | t->l4.dest &&
-	       same_addr(in ? &rule->outside : &rule->inside, &k->local) &&
-	       (in ? rule->outside_port : rule->inside_port) == bpf_ntohs(k->local_port);
+	return bpf_map_lookup_elem(&nat_insides, &key);
 }
 
-static long try_rule(__u32 number, void *context)
+/* The first rule with the local end of tracking.key, or with its address alone; NULL: none. */
+INLINE const __u32 *find_end(__u32 list, enum nat_side side, const struct tracking *t, bool has_port)
 {
-	struct nat_walk *walk = context;
-	struct nat_rule_key key = { .router = walk->router, .number = number };
-	struct nat_rule *rule = bpf_map_lookup_elem(&nat_rules, &key);
+	struct nat_end_key key = {
+		.list = list,
+		.side = side,
+		.addr = t->key.local,
+		.port = has_port ? bpf_ntohs(t->key.local_port) : 0,
+		.protocol = has_port ? t->key.protocol : 0,
+		.family = t->key.family,
+	};
+
+	return bpf_map_lookup_elem(&nat_ends, &key);
+}
+
+INLINE void keep_first(__u32 *first, const __u32 *number)
+{
+	if (number && *number < *first)
+		*first = *number;
+}
+
+/*
+ * The first rule of a list that is for tracking.key, in scratch.rule: three look-ups, whatever the list has. side: which
+ * end of the rule the local one is. An ICMP message that begins nothing finds what hides its sender. Global: it has a
+ * stack of its own.
+ */
+__noinline int find_nat_rule(__u32 list, enum nat_side side)
+{
+	struct nat_rule_key key = { .list = list, .number = ~0u };
 	struct tracking *t = get_tracking();
 	struct scratch *w = get_scratch();
+	const struct nat_rule *rule;
 
-	if (!rule || !t || !w || !is_for(rule, t, walk->search))
-		return 0;
+	if (!t || !w)
+		return false;
+	if (side == NAT_OUTSIDE)
+		keep_first(&key.number, find_end(list, side, t, false));
+	else
+		keep_first(&key.number, find_hiding(list, t));
+	if (t->l4.source | t->l4.dest)
+		keep_first(&key.number, find_end(list, side, t, true));
+	rule = bpf_map_lookup_elem(&nat_rules, &key);
+	if (!rule)
+		return false;
 	w->rule = *rule;
-	walk->found = true;
-	return 1;
-}
-
-/* The first rule of the router that is for tracking.key, in scratch.rule. */
-INLINE bool find_nat_rule(const struct router *r, __u32 router, enum nat_search search)
-{
-	struct nat_walk walk = { .router = router, .search = search };
-
-	if (r->flags & ROUTER_NAT_ODD)
-		walk.router |= NAT_RULES_ODD;
-	bpf_loop(r->nat_rules, try_rule, &walk, 0);
-	return walk.found;
+	return true;
 }
 
 /* Whether nobody uses tracking.other outside; what has expired is forgotten. Global: it is asked in a loop. */
@@ -235,11 +232,10 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	if (!r)
 		return DROP(NOT_CONFIGURED);
 	t->share = r->connections;
-	if (is_loose(&t->l4))
-		return find_nat_rule(r, d->router, NAT_HIDES) ? DROP(NAT_UNSUPPORTED) :
-								untranslated(r);
-	if (!find_nat_rule(r, d->router, NAT_OUT))
+	if (!find_nat_rule(nat_list(r, d->router), NAT_INSIDE))
 		return untranslated(r);
+	if (is_loose(&t->l4))
+		return DROP(NAT_UNSUPPORTED);
 	result = choose_outside(w, t, p);
 	if (result == GO_ON)
 		result = begin_translation(w, t, 0);
@@ -318,7 +314,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	if (is_loose(&t->l4))
 		return untranslated_in(w, p, r, d->router);
 	c = join_from_leg(w, t);
-	if (!c && !find_nat_rule(r, d->router, NAT_IN))
+	if (!c && !find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
 		return untranslated_in(w, p, r, d->router);
 	result = c ? follow_connection(t, c, true) : begin_from_leg(w, t);
 	translate(d, TRANSLATE_DESTINATION, &t->key.local, t->key.local_port);

@@ -210,7 +210,7 @@ fn ports(
 }
 
 /// The first bits of something, and how many.
-type Prefix = (u128, u32);
+pub(crate) type Prefix = (u128, u32);
 
 /// Prefixes of one trie with the rules that name exactly them. In this order a prefix comes behind all that
 /// contain it.
@@ -238,7 +238,8 @@ fn nest(trie: Trie, root: &Rc<Set>, sets: &mut Sets) -> Result<Vec<(Prefix, SetI
     Ok(entries)
 }
 
-fn contains((wide, bits): Prefix, (narrow, more): Prefix) -> bool {
+/// Whether the first prefix has all of the second one.
+pub(crate) fn contains((wide, bits): Prefix, (narrow, more): Prefix) -> bool {
     bits <= more && (wide ^ narrow).leading_zeros() >= bits
 }
 

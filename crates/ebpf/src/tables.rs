@@ -13,6 +13,7 @@ use crate::classifier::Classifier;
 
 mod addresses;
 mod capacity;
+mod nat;
 mod numbering;
 mod ports;
 mod remotes;
@@ -23,7 +24,7 @@ mod table;
 pub use capacity::check_capacity;
 pub(crate) use ports::port_numbers;
 pub(crate) use remotes::remote_numbers;
-pub use rules::{is_of_generation, rule_number, rules_generation};
+pub use rules::{rule_number, rules_generation};
 pub use table::Table;
 
 /// Entries of one map: key → value.
@@ -113,6 +114,18 @@ pub fn encode_beside(
 pub fn settings(tables: &Tables, devices: &Devices) -> Entries {
     let settings = remotes::settings(tables, devices);
     Entries::from([(0u32.as_bytes().to_vec(), settings.as_bytes().to_vec())])
+}
+
+/// Whether a packet would find an entry that `contents` do not have, once these are in use: one of the rules' own
+/// generation, or of the list of nat rules that a router uses. It is what an interrupted run left behind.
+pub fn is_in_the_way(contents: &Contents, table: Table, key: &[u8]) -> bool {
+    match table {
+        Table::RulePeers | Table::RuleServices => {
+            rules::is_of_generation(key, rules_generation(contents))
+        }
+        Table::NatInsides | Table::NatEnds => nat::is_in_use(contents, table, key),
+        _ => false,
+    }
 }
 
 fn put<K, V>(contents: &mut Contents, table: Table, key: &K, value: &V)

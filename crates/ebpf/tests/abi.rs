@@ -140,6 +140,13 @@ const ENUMS: &[Enum] = &[
         ],
     ),
     (
+        "nat_side",
+        &[
+            ("NAT_INSIDE", router::NAT_INSIDE),
+            ("NAT_OUTSIDE", router::NAT_OUTSIDE),
+        ],
+    ),
+    (
         "rule_action",
         &[
             ("RULE_ALLOW", firewall::RULE_ALLOW),
@@ -246,6 +253,8 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("routes", router::MAX_ROUTES),
         ("next_hops", 2 * router::MAX_NEXT_HOPS),
         ("nat_rules", 2 * router::MAX_NAT_RULES),
+        ("nat_insides", 2 * router::MAX_NAT_RULES),
+        ("nat_ends", 2 * router::MAX_NAT_ENDS),
         ("rule_sets", 2 * firewall::MAX_RULE_SETS),
         ("rule_peers", 2 * firewall::MAX_RULE_PREFIXES),
         ("rule_services", 2 * firewall::MAX_RULE_PREFIXES),

@@ -14,6 +14,7 @@ pub const MAX_ROUTER_INTERFACES: usize = 16384;
 pub const MAX_ROUTES: usize = 65536;
 pub const MAX_NEXT_HOPS: usize = 65536;
 pub const MAX_NAT_RULES: usize = 4096;
+pub const MAX_NAT_ENDS: usize = 8192;
 
 pub const ROUTER_GATEWAY_HERE: u32 = 1 << 0;
 pub const ROUTER_GATEWAY_ELSEWHERE: u32 = 1 << 1;
@@ -34,6 +35,9 @@ pub const NAT_ONE_TO_ONE: u8 = 0;
 pub const NAT_FORWARD: u8 = 1;
 pub const NAT_SOURCE: u8 = 2;
 
+pub const NAT_INSIDE: u32 = 0;
+pub const NAT_OUTSIDE: u32 = 1;
+
 abi! {
     #[derive(Default)]
     struct Router = "router" {
@@ -45,7 +49,6 @@ abi! {
         gateway: Addr,
         leg_v4: Addr,
         leg_v6: Addr,
-        nat_rules: u32,
         connections: u32,
     }
     struct RouterInterfaceKey = "router_interface_key" {
@@ -81,22 +84,33 @@ abi! {
         switch_id: u32,
     }
     struct NatRuleKey = "nat_rule_key" {
-        router: u32,
+        list: u32,
         number: u32,
     }
     #[derive(Default)]
     struct NatRule = "nat_rule" {
         inside: Addr,
         outside: Addr,
-        inside_bits: u32,
         kind: u8,
-        family: u8,
         protocol: u8,
-        pad: u8,
         inside_port: u16,
         outside_port: u16,
         port_min: u16,
         port_max: u16,
+    }
+    struct NatInsideKey = "nat_inside_key" {
+        prefixlen: u32,
+        list: u32,
+        family: u32,
+        addr: Addr,
+    }
+    struct NatEndKey = "nat_end_key" {
+        list: u32,
+        side: u32,
+        addr: Addr,
+        port: u16,
+        protocol: u8,
+        family: u8,
     }
     struct LegAddressKey = "leg_address_key" {
         ifindex: u32,

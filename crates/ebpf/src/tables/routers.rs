@@ -1,16 +1,14 @@
-//! Routers as map entries: interfaces, routes and next hops, legs, and what gateways translate.
+//! Routers as map entries: interfaces, routes and next hops, legs, and their gateways.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use overlane_model::{
-    Gateway, GatewayPlace, NatKind, NextHop, Route, RouterTable, Side, Tables, Way,
-};
+use overlane_model::{Gateway, GatewayPlace, NextHop, Route, RouterTable, Side, Tables, Way};
 use zerocopy::IntoBytes;
 
 use super::numbering::Numbering;
-use super::{Contents, Devices, Table, flags, put, read};
+use super::{Contents, Devices, Table, flags, nat, put, read};
 use crate::EbpfError;
 use crate::abi::router as abi;
 use crate::abi::{Addr, MacBytes};
@@ -27,6 +25,7 @@ pub(super) fn routers(
     contents: &mut Contents,
 ) -> Result<(), EbpfError> {
     let mut groups = known_groups(current);
+    let nat_lists = nat::lists(current);
     for router in &tables.routers {
         interfaces(router, contents);
         for route in &router.routes {
@@ -38,7 +37,7 @@ pub(super) fn routers(
         };
         if let Some(gateway) = &router.gateway {
             gateway_entries(router, gateway, devices, &mut entry, contents)?;
-            nat(router, gateway, current, &mut entry, contents);
+            nat::nat(router, gateway, current, &nat_lists, &mut entry, contents);
         }
         entry.flags |= flags([(router.reverse_path, abi::ROUTER_REVERSE_PATH)]);
         put(contents, Table::Routers, &router.id.get(), &entry);
@@ -198,7 +197,7 @@ fn gateway_entries(
     let id = router.id.get();
     put(contents, Table::Legs, &leg.ifindex, &id);
     let own = gateway.addresses.iter().map(IpNet::addr);
-    for addr in own.chain(gateway.nat.iter().map(|rule| outside(&rule.kind))) {
+    for addr in own.chain(gateway.nat.iter().map(|rule| rule.kind.outside())) {
         let key = abi::LegAddressKey {
             ifindex: leg.ifindex,
             addr: addr.into(),
@@ -206,115 +205,4 @@ fn gateway_entries(
         put(contents, Table::LegAddresses, &key, &id);
     }
     Ok(())
-}
-
-const fn outside(kind: &NatKind) -> IpAddr {
-    match kind {
-        NatKind::OneToOne { outside, .. } | NatKind::Source { outside, .. } => *outside,
-        NatKind::Forward { outside, .. } => outside.0,
-    }
-}
-
-/// The list of nat rules. It has two places; a list that differs from the one in use gets the other place,
-/// and the router changes over with its one entry.
-fn nat(
-    router: &RouterTable,
-    gateway: &Gateway,
-    current: &Contents,
-    entry: &mut abi::Router,
-    contents: &mut Contents,
-) {
-    let rules: Vec<_> = gateway
-        .nat
-        .iter()
-        .map(|rule| nat_rule(&rule.kind))
-        .collect();
-    if matches!(gateway.place, GatewayPlace::Remote(_)) {
-        return;
-    }
-    entry.connections = gateway.connections;
-    entry.flags |= flags([(
-        gateway.drop_untranslated,
-        abi::ROUTER_NAT | abi::ROUTER_NAT_ALL,
-    )]);
-    if rules.is_empty() {
-        return;
-    }
-    let id = router.id.get();
-    let mut place = id;
-    let mut used = read::<u32, abi::Router>(current, Table::Routers);
-    if let Some((_, used)) = used.find(|(number, used)| *number == id && used.nat_rules > 0) {
-        let is_odd = used.flags & abi::ROUTER_NAT_ODD != 0;
-        let in_use = id | if is_odd { abi::NAT_RULES_ODD } else { 0 };
-        let is_same = used.nat_rules as usize == rules.len() && {
-            let entries = current.get(&Table::NatRules);
-            (0..).zip(&rules).all(|(number, rule)| {
-                let key = abi::NatRuleKey {
-                    router: in_use,
-                    number,
-                };
-                let known = entries.and_then(|entries| entries.get(key.as_bytes()));
-                known.is_some_and(|known| known == rule.as_bytes())
-            })
-        };
-        place = if is_same {
-            in_use
-        } else {
-            in_use ^ abi::NAT_RULES_ODD
-        };
-    }
-    entry.flags |= abi::ROUTER_NAT;
-    if place & abi::NAT_RULES_ODD != 0 {
-        entry.flags |= abi::ROUTER_NAT_ODD;
-    }
-    entry.nat_rules = rules.len() as u32;
-    for (number, rule) in (0..).zip(&rules) {
-        let key = abi::NatRuleKey {
-            router: place,
-            number,
-        };
-        put(contents, Table::NatRules, &key, rule);
-    }
-}
-
-fn nat_rule(kind: &NatKind) -> abi::NatRule {
-    let base = |inside: IpAddr, outside: IpAddr| abi::NatRule {
-        inside: inside.into(),
-        outside: outside.into(),
-        inside_bits: 128,
-        family: if outside.is_ipv4() { 4 } else { 6 },
-        ..abi::NatRule::default()
-    };
-    match kind {
-        NatKind::OneToOne { inside, outside } => abi::NatRule {
-            kind: abi::NAT_ONE_TO_ONE,
-            ..base(*inside, *outside)
-        },
-        NatKind::Forward {
-            protocol,
-            outside,
-            inside,
-        } => abi::NatRule {
-            kind: abi::NAT_FORWARD,
-            protocol: *protocol,
-            inside_port: inside.1,
-            outside_port: outside.1,
-            ..base(inside.0, outside.0)
-        },
-        NatKind::Source {
-            inside,
-            outside,
-            ports,
-        } => {
-            let prefix = peer_prefix(*inside);
-            abi::NatRule {
-                kind: abi::NAT_SOURCE,
-                inside: prefix.addr,
-                inside_bits: prefix.bits,
-                port_min: *ports.start(),
-                port_max: *ports.end(),
-                ..base(inside.addr(), *outside)
-            }
-        }
-    }
 }

@@ -146,7 +146,7 @@ fn is_there(current: &Contents, wanted: &Contents, generation: u8) -> bool {
 }
 
 /// Whether a key of the maps of peers and services belongs to a generation.
-pub fn is_of_generation(key: &[u8], generation: u8) -> bool {
+pub(super) fn is_of_generation(key: &[u8], generation: u8) -> bool {
     key_generation(key) == Some(generation)
 }
 

@@ -28,8 +28,12 @@ pub enum Table {
     RouterInterfaces,
     /// (group, number) → next hop of a static route.
     NextHops,
-    /// (router, number) → what its gateway translates.
+    /// (list, number) → what a router's gateway translates.
     NatRules,
+    /// List and inside network → number of a nat rule.
+    NatInsides,
+    /// (list, end) → number of a nat rule.
+    NatEnds,
     /// Router and network → way.
     Routes,
     /// Number → router.
@@ -50,7 +54,7 @@ pub enum Table {
 
 impl Table {
     /// All, in the order of adding.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Remotes,
         Self::PortKeys,
         Self::PortNumbers,
@@ -63,6 +67,8 @@ impl Table {
         Self::RouterInterfaces,
         Self::NextHops,
         Self::NatRules,
+        Self::NatInsides,
+        Self::NatEnds,
         Self::Routes,
         Self::Routers,
         Self::LegAddresses,
@@ -88,6 +94,8 @@ impl Table {
             Self::RouterInterfaces => "router_interfaces",
             Self::NextHops => "next_hops",
             Self::NatRules => "nat_rules",
+            Self::NatInsides => "nat_insides",
+            Self::NatEnds => "nat_ends",
             Self::Routes => "routes",
             Self::Routers => "routers",
             Self::LegAddresses => "leg_addresses",
@@ -110,7 +118,13 @@ impl Table {
     pub const fn is_referred_to(self) -> bool {
         matches!(
             self,
-            Self::RuleSets | Self::RulePeers | Self::RuleServices | Self::NextHops | Self::NatRules
+            Self::RuleSets
+                | Self::RulePeers
+                | Self::RuleServices
+                | Self::NextHops
+                | Self::NatRules
+                | Self::NatInsides
+                | Self::NatEnds
         )
     }
 
@@ -139,6 +153,8 @@ impl Table {
                 size_of::<router::NatRuleKey>(),
                 size_of::<router::NatRule>(),
             ),
+            Self::NatInsides => (size_of::<router::NatInsideKey>(), WORD),
+            Self::NatEnds => (size_of::<router::NatEndKey>(), WORD),
             Self::Routes => (size_of::<router::RouteKey>(), size_of::<router::Route>()),
             Self::Routers => (WORD, size_of::<router::Router>()),
             Self::LegAddresses => (size_of::<router::LegAddressKey>(), WORD),

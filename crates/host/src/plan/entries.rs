@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::abi::{self, firewall, router};
 use overlane_ebpf::counters::{Counted, Moves};
-use overlane_ebpf::tables::{Contents, Entries, Table, is_of_generation, rules_generation};
+use overlane_ebpf::tables::{Contents, Entries, Table, is_in_the_way};
 use zerocopy::FromBytes;
 
 use super::{Cleanup, Entry, Fresh, Plan, Step, Target};
@@ -107,13 +107,12 @@ fn rules_version(settings: &Entries) -> Option<u32> {
     Some(abi::Settings::read_from_bytes(settings).ok()?.rules_version)
 }
 
-/// What an interrupted run left in the generation that ports are about to use: a longer prefix of it
+/// What an interrupted run left where ports and routers are about to look: a longer prefix, for example,
 /// would hide the new entries.
 fn discard_leftovers(target: &Target<'_>, current: &Current, plan: &mut Plan) {
-    let generation = rules_generation(target.contents);
-    for table in [Table::RulePeers, Table::RuleServices] {
+    for table in Table::ALL {
         let mut entries = surplus(target, current, table);
-        entries.retain(|entry| is_of_generation(&entry.key, generation));
+        entries.retain(|entry| is_in_the_way(target.contents, table, &entry.key));
         if !entries.is_empty() {
             plan.steps.push(Step::Delete { table, entries });
         }
@@ -177,13 +176,10 @@ fn macs(contents: &Contents) -> BTreeMap<PortId, abi::MacBytes> {
 }
 
 pub(super) fn plan_deletions(target: &Target<'_>, current: &Current, plan: &mut Plan) {
-    let generation = rules_generation(target.contents);
     let mut is_settled = false;
     for table in Table::ALL.into_iter().rev() {
         let mut entries = surplus(target, current, table);
-        if matches!(table, Table::RulePeers | Table::RuleServices) {
-            entries.retain(|entry| !is_of_generation(&entry.key, generation));
-        }
+        entries.retain(|entry| !is_in_the_way(target.contents, table, &entry.key));
         if entries.is_empty() {
             continue;
         }

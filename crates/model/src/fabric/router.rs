@@ -120,7 +120,7 @@ pub struct GatewayHost {
 
 impl NatKind {
     /// What is translated; of a forwarded port its address.
-    pub(crate) fn inside(&self) -> IpNet {
+    pub fn inside(&self) -> IpNet {
         match *self {
             Self::OneToOne { inside, .. } => inside.into(),
             Self::Forward {
@@ -132,7 +132,7 @@ impl NatKind {
     }
 
     /// The address in the physical network.
-    pub(crate) fn outside(&self) -> IpAddr {
+    pub fn outside(&self) -> IpAddr {
         match *self {
             Self::OneToOne { outside, .. } | Self::Source { outside, .. } => outside,
             Self::Forward {

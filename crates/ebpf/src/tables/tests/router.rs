@@ -188,13 +188,8 @@ fn a_gateway_here_has_its_leg_and_nat() {
             | abi_router::ROUTER_LEG_TAKES_NO_MARK
     );
     assert_eq!(
-        [
-            router.leg_ifindex,
-            router.leg_mtu,
-            router.nat_rules,
-            router.connections
-        ],
-        [LEG, 1500, 3, 7000]
+        (router.leg_ifindex, router.leg_mtu, router.connections),
+        (LEG, 1500, 7000)
     );
     assert_eq!(IpAddr::from(router.leg_v4), IpAddr::from([198, 19, 0, 2]));
     assert_eq!(router.leg_v6, abi::Addr::default());
@@ -202,7 +197,7 @@ fn a_gateway_here_has_its_leg_and_nat() {
     // Its own address, which is also an outside one, and the other outside one.
     assert_eq!(contents[&Table::LegAddresses].len(), 2);
     let rule = |number| -> abi_router::NatRule {
-        let key = abi_router::NatRuleKey { router: ID, number };
+        let key = abi_router::NatRuleKey { list: ID, number };
         value(&contents, Table::NatRules, &key)
     };
     let forward = rule(1);
@@ -211,7 +206,6 @@ fn a_gateway_here_has_its_leg_and_nat() {
         (abi_router::NAT_FORWARD, 80, 8080)
     );
     let source = rule(2);
-    assert_eq!((source.inside_bits, source.family), (96 + 24, 4));
     assert_eq!((source.port_min, source.port_max), (1024, 65535));
     let fdb = abi::FdbKey {
         switch_id: 5001,
@@ -274,23 +268,154 @@ fn other_nat_rules_are_written_beside_those_in_use() {
     let mut changed = tables();
     changed.routers[0].gateway.as_mut().unwrap().nat.remove(0);
     let second = encode_beside(&changed, &devices(), &first).unwrap();
-    let expected = (
-        abi_router::ROUTER_GATEWAY_HERE
-            | abi_router::ROUTER_NAT
-            | abi_router::ROUTER_NAT_ALL
-            | abi_router::ROUTER_NAT_ODD
-            | abi_router::ROUTER_REVERSE_PATH
-            | abi_router::ROUTER_LEG_TAKES_NO_MARK,
-        2,
-    );
-    let found = router(&second);
-    assert_eq!((found.flags, found.nat_rules), expected);
-    let keys = |contents: &Contents| -> Vec<Vec<u8>> {
-        contents[&Table::NatRules].keys().cloned().collect()
-    };
-    assert!(keys(&second).iter().all(|key| !keys(&first).contains(key)));
+    let expected = abi_router::ROUTER_GATEWAY_HERE
+        | abi_router::ROUTER_NAT
+        | abi_router::ROUTER_NAT_ALL
+        | abi_router::ROUTER_NAT_ODD
+        | abi_router::ROUTER_REVERSE_PATH
+        | abi_router::ROUTER_LEG_TAKES_NO_MARK;
+    assert_eq!(router(&second).flags, expected);
+    assert_eq!(second[&Table::NatRules].len(), 2);
+    for table in [Table::NatRules, Table::NatInsides, Table::NatEnds] {
+        let (old, new) = (&first[&table], &second[&table]);
+        assert!(!new.is_empty() && new.keys().all(|key| !old.contains_key(key)));
+        // What stands in the list that is about to be used, and not in the tables, goes first.
+        let is_found = |key: &Vec<u8>| is_in_the_way(&first, table, key);
+        assert_eq!(old.keys().all(is_found), table != Table::NatRules);
+        assert!(!new.keys().any(is_found));
+    }
     let third = encode_beside(&tables(), &devices(), &second).unwrap();
     assert_eq!(router(&third).flags & abi_router::ROUTER_NAT_ODD, 0);
+}
+
+/// Only the network of a rule differs: the rules' own entries say the same.
+#[test]
+fn another_inside_network_is_another_list() {
+    let first = encode(&tables(), &devices()).unwrap();
+    let mut changed = tables();
+    let nat = &mut changed.routers[0].gateway.as_mut().unwrap().nat;
+    if let NatKind::Source { inside, .. } = &mut nat[2].kind {
+        *inside = "198.18.100.0/25".parse().unwrap();
+    }
+    let second = encode_beside(&changed, &devices(), &first).unwrap();
+    assert_ne!(router(&second).flags & abi_router::ROUTER_NAT_ODD, 0);
+}
+
+/// The kernel has an entry more in the list in use, as an interrupted run can leave it.
+#[test]
+fn a_list_with_a_leftover_is_not_used() {
+    let first = encode(&tables(), &devices()).unwrap();
+    let mut longer = tables();
+    let nat = &mut longer.routers[0].gateway.as_mut().unwrap().nat;
+    let kind = NatKind::Forward {
+        protocol: 17,
+        outside: ("198.19.0.2".parse().unwrap(), 53),
+        inside: ("198.18.100.1".parse().unwrap(), 53),
+    };
+    nat.push(NatRule { kind, line: 1 });
+    let mut current = encode(&longer, &devices()).unwrap();
+    current.insert(Table::Routers, first[&Table::Routers].clone());
+    let second = encode_beside(&tables(), &devices(), &current).unwrap();
+    assert_ne!(router(&second).flags & abi_router::ROUTER_NAT_ODD, 0);
+}
+
+fn one_to_one(inside: &str, outside: &str) -> NatKind {
+    NatKind::OneToOne {
+        inside: inside.parse().unwrap(),
+        outside: outside.parse().unwrap(),
+    }
+}
+
+fn source(inside: &str) -> NatKind {
+    NatKind::Source {
+        inside: inside.parse().unwrap(),
+        outside: "198.19.0.2".parse().unwrap(),
+        ports: NatKind::PORTS,
+    }
+}
+
+fn forward(protocol: u8, outside: u16, inside: u16) -> NatKind {
+    NatKind::Forward {
+        protocol,
+        outside: ("198.19.0.2".parse().unwrap(), outside),
+        inside: ("198.18.100.1".parse().unwrap(), inside),
+    }
+}
+
+fn with_nat(kinds: impl IntoIterator<Item = NatKind>) -> Contents {
+    let mut tables = tables();
+    let rules = kinds.into_iter().map(|kind| NatRule { kind, line: 1 });
+    tables.routers[0].gateway.as_mut().unwrap().nat = rules.collect();
+    encode(&tables, &devices()).unwrap()
+}
+
+#[test]
+fn an_inside_prefix_has_the_first_rule_of_those_around_it() {
+    let contents = with_nat([
+        source("198.18.100.0/26"),
+        one_to_one("198.18.100.1", "198.19.0.11"),
+        one_to_one("198.18.100.200", "198.19.0.12"),
+        source("198.18.100.0/24"),
+        source("198.18.100.192/26"),
+        source("198.18.100.0/26"),
+        source("2001:2::/64"),
+    ]);
+    let prefix = |net: &str| {
+        let net: ipnet::IpNet = net.parse().unwrap();
+        let (family, wider) = if net.addr().is_ipv4() {
+            (4, 96)
+        } else {
+            (6, 0)
+        };
+        let key = abi_router::NatInsideKey {
+            prefixlen: 64 + wider + u32::from(net.prefix_len()),
+            list: ID.to_be(),
+            family: u32::to_be(family),
+            addr: net.addr().into(),
+        };
+        key.as_bytes().to_vec()
+    };
+    let expected = [
+        ("198.18.100.0/26", 0),
+        ("198.18.100.200/32", 2),
+        ("198.18.100.0/24", 3),
+        ("2001:2::/64", 6),
+    ];
+    let expected =
+        expected.map(|(net, number): (_, u32)| (prefix(net), number.as_bytes().to_vec()));
+    assert_eq!(contents[&Table::NatInsides], Entries::from(expected));
+}
+
+#[test]
+fn an_end_has_the_first_rule_with_it() {
+    let contents = with_nat([
+        forward(6, 8080, 80),
+        forward(17, 8080, 80),
+        forward(6, 8081, 80),
+        one_to_one("198.18.100.7", "198.19.0.11"),
+    ]);
+    let end = |side, protocol, addr: [u8; 4], port| {
+        let key = abi_router::NatEndKey {
+            list: ID,
+            side,
+            addr: IpAddr::from(addr).into(),
+            port,
+            protocol,
+            family: 4,
+        };
+        key.as_bytes().to_vec()
+    };
+    let (inside, outside) = ([198, 18, 100, 1], [198, 19, 0, 2]);
+    let expected = [
+        (end(abi_router::NAT_INSIDE, 6, inside, 80), 0),
+        (end(abi_router::NAT_INSIDE, 17, inside, 80), 1),
+        (end(abi_router::NAT_OUTSIDE, 6, outside, 8080), 0),
+        (end(abi_router::NAT_OUTSIDE, 17, outside, 8080), 1),
+        (end(abi_router::NAT_OUTSIDE, 6, outside, 8081), 2),
+        (end(abi_router::NAT_OUTSIDE, 0, [198, 19, 0, 11], 0), 3),
+    ];
+    let expected = expected.map(|(end, number): (_, u32)| (end, number.as_bytes().to_vec()));
+    assert_eq!(contents[&Table::NatEnds], Entries::from(expected));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(super) fn routers(should: &State, is: Option<&State>, plan: &Plan, lines: &m
         Table::RouterInterfaces,
         Table::NextHops,
         Table::NatRules,
+        Table::NatInsides,
+        Table::NatEnds,
         Table::Routes,
         Table::Routers,
         Table::LegAddresses,
