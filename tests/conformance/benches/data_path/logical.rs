@@ -11,6 +11,7 @@ use crate::cells::{Cell, Loaded, VXLAN4, ebpf, frame_to};
 use crate::fabrics;
 
 const COUNTS: [usize; 3] = [1, 100, 10_000];
+const NAT_RULES: [usize; 3] = [1, 100, 4096];
 const CONNECTIONS: [usize; 3] = [1, 100, 1_000_000];
 const PLAIN: &str = "vni: 5001";
 /// A switch more, for what a router leads to.
@@ -37,6 +38,13 @@ pub(crate) fn load_all() -> Vec<Loaded> {
             vec![to_router("route + nat + leg_out", OUTSIDE)]
         }),
     ];
+    for count in NAT_RULES {
+        sets.push(ebpf(
+            &format!("{count} NAT rules for others"),
+            &with(&gateway(&forwards(count))),
+            |_| vec![to_router("route + leg_out", OUTSIDE)],
+        ));
+    }
     for count in COUNTS {
         sets.push(ebpf(
             &format!("{count} routes"),
@@ -121,6 +129,19 @@ fn route(number: usize) -> [u8; 4] {
 }
 
 const NAT: &str = "      nat:\n        - { source: 198.19.0.0/16, outside: 198.18.250.1 }\n";
+
+/// So many ports of the gateway that lead to others: no rule is for the packets of the cells.
+fn forwards(count: usize) -> String {
+    let mut text = String::from("      nat:\n");
+    for port in 1..=count {
+        writeln!(
+            text,
+            "        - {{ forward: \"198.19.0.9:{port}\", protocol: tcp, outside: \"198.18.250.1:{port}\" }}"
+        )
+        .unwrap();
+    }
+    text
+}
 
 fn gateway(nat: &str) -> String {
     format!(

@@ -246,8 +246,8 @@ const CHANGES: [Change; 9] = [
     },
     |spec, index| {
         let mut spec = spec.clone();
-        let router = spec.routers.get_mut(index / 32)?;
-        let at = index % 32;
+        let router = spec.routers.get_mut(index / 64)?;
+        let at = index % 64;
         if at < 16 {
             (at < router.routes.len()).then(|| router.routes.remove(at));
         } else if let Some(gateway) = &mut router.gateway {

@@ -1,7 +1,8 @@
 //! Random routers: interfaces on some switches, routes of every kind, gateways and what they translate.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use overlane_wire::Mac;
 
@@ -138,48 +139,89 @@ fn next_hops(
     hops
 }
 
+/// Rules of every kind, in any order, for few addresses and ports: networks within networks, addresses of their own
+/// in them, and ends that several rules have.
 fn nat(random: &mut Random, router: &RouterSpec) -> Vec<String> {
-    let leg = router.leg_address(2, false);
-    let outside = |last| router.leg_address(last, false);
     let mut rules = Vec::new();
     if random.percent(15) {
         return rules;
     }
-    let switch = router.interfaces.first().map_or(0, |interface| interface.0);
-    let inside = |last: usize| Ipv4Addr::from([198, 18, 100 + switch as u8, last as u8]);
-    if random.percent(40) {
-        let host = inside(1 + random.below(4));
-        rules.push(format!("one_to_one: {host}, outside: {}", outside(10)));
-    }
-    if random.percent(30) {
-        let host = router.inside_v6(1 + random.below(4));
-        let outside = router.leg_address(10, true);
-        rules.push(format!("one_to_one: \"{host}\", outside: \"{outside}\""));
-    }
-    for (protocol, port) in [("tcp", 80), ("udp", 53), ("udp", 2000)] {
-        if random.percent(40) {
-            let host = inside(1 + random.below(6));
-            rules.push(format!(
-                "forward: \"{host}:{port}\", protocol: {protocol}, outside: \"{leg}:{}\"",
-                8000 + port
-            ));
-        }
-    }
     for &(switch, v4, v6) in &router.interfaces {
-        let ports = random.of(["", ", ports: 1000-1000", ", ports: 2000-2003"]);
-        if v4 && random.percent(70) {
-            let address = if random.percent(70) { leg } else { outside(3) };
-            let network = Ipv4Addr::from([198, 18, 100 + switch as u8, 0]);
-            rules.push(format!("source: {network}/24, outside: {address}{ports}"));
+        let families = [(v4, false), (v6, true)];
+        for (_, is_v6) in families.into_iter().filter(|(has, _)| *has) {
+            for _ in 0..random.of([0, 1, 2, 4]) {
+                rules.push(source(random, router, switch, is_v6));
+            }
         }
-        if v6 && random.percent(50) {
-            let address = router.leg_address(2, true);
+    }
+    one_to_one(random, router, &mut rules);
+    forwards(random, router, &mut rules);
+    shuffled(random, rules)
+}
+
+/// A network, or a part of one.
+fn source(random: &mut Random, router: &RouterSpec, switch: usize, is_v6: bool) -> String {
+    let bits = match is_v6 {
+        false => random.of([24, 24, 24, 25, 29, 30, 31, 32, 16, 0]),
+        true => random.of([64, 64, 64, 65, 125, 126, 127, 128, 48, 0]),
+    };
+    let host = inside(switch, random.below(8), is_v6);
+    let network = ipnet::IpNet::new_assert(host, bits).trunc();
+    let outside = router.leg_address(random.of([2, 2, 2, 3]), is_v6);
+    let ports = random.of([
+        "",
+        ", ports: 1000-1000",
+        ", ports: 1000-1000",
+        ", ports: 2000-2001",
+    ]);
+    format!("source: \"{network}\", outside: \"{outside}\"{ports}")
+}
+
+/// Nobody else has their inside or outside address.
+fn one_to_one(random: &mut Random, router: &RouterSpec, rules: &mut Vec<String>) {
+    let mut insides = BTreeSet::new();
+    for last in [10, 11, 12] {
+        let (switch, is_v6) = (router.switch(random), random.percent(40));
+        let host = inside(switch, 1 + random.below(6), is_v6);
+        if random.percent(30) && insides.insert(host) {
+            let outside = router.leg_address(last, is_v6);
+            rules.push(format!("one_to_one: \"{host}\", outside: \"{outside}\""));
+        }
+    }
+}
+
+/// Several may have the same inside end; nobody else has their outside end.
+fn forwards(random: &mut Random, router: &RouterSpec, rules: &mut Vec<String>) {
+    let mut outsides = BTreeSet::new();
+    for _ in 0..random.of([0, 1, 2, 4, 6]) {
+        let (switch, is_v6) = (router.switch(random), random.percent(30));
+        let protocol = random.of(["tcp", "tcp", "udp", "udp", "sctp"]);
+        let address = router.leg_address(random.of([2, 2, 2, 3]), is_v6);
+        let outside = SocketAddr::new(address, random.of([80, 2000, 8053, 8080]));
+        let host = inside(switch, 1 + random.below(3), is_v6);
+        let inside = SocketAddr::new(host, random.of([53, 80, 1000, 2000]));
+        if outsides.insert((protocol, outside)) {
             rules.push(format!(
-                "source: \"2001:2:1:{switch:x}::/64\", outside: \"{address}\"{ports}"
+                "forward: \"{inside}\", protocol: {protocol}, outside: \"{outside}\""
             ));
         }
     }
-    rules
+}
+
+/// An address on a switch, as a port or nobody has it.
+fn inside(switch: usize, last: usize, is_v6: bool) -> IpAddr {
+    if is_v6 {
+        Ipv6Addr::new(0x2001, 2, 1, switch as u16, 0, 0, 0, last as u16).into()
+    } else {
+        Ipv4Addr::from([198, 18, 100 + switch as u8, last as u8]).into()
+    }
+}
+
+fn shuffled<T>(random: &mut Random, mut things: Vec<T>) -> Vec<T> {
+    for end in (1..things.len()).rev() {
+        things.swap(end, random.below(end + 1));
+    }
+    things
 }
 
 impl RouterSpec {
@@ -223,9 +265,10 @@ impl RouterSpec {
         }
     }
 
-    fn inside_v6(&self, last: usize) -> Ipv6Addr {
-        let switch = self.interfaces.first().map_or(0, |interface| interface.0);
-        Ipv6Addr::new(0x2001, 2, 1, switch as u16, 0, 0, 0, last as u16)
+    /// One that it joins.
+    fn switch(&self, random: &mut Random) -> usize {
+        let interface = random.pick(&self.interfaces);
+        interface.map_or(0, |interface| interface.0)
     }
 
     /// An address in a network of its, that nobody has.

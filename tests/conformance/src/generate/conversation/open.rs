@@ -132,7 +132,7 @@ impl Conversations<'_> {
                 router.address(switch.map_or(0, |interface| interface.0), is_v6)
             }
             (54..63, Some(router), _) => {
-                router.leg_address(random.of([2, 2, 3, 8, 9, 10, 10, 77]), is_v6)
+                router.leg_address(random.of([2, 2, 3, 8, 9, 10, 11, 12, 77]), is_v6)
             }
             (63..68, _, _) => strange(random, is_v6),
             (68..70, _, _) => self.vtep(random, is_v6),
@@ -179,7 +179,7 @@ impl Conversations<'_> {
                 router.address(switch, source.is_ipv6())
             }
             (Some(router), None) if random.percent(80) => {
-                router.leg_address(random.of([2, 3, 10]), source.is_ipv6())
+                router.leg_address(random.of([2, 3, 10, 11]), source.is_ipv6())
             }
             _ => self.somebody(random, source.is_ipv6()),
         };
