@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use overlane_ebpf::EbpfError;
 use overlane_net::NetError;
 use thiserror::Error;
@@ -167,6 +168,14 @@ pub enum HostError {
         /// The namespace.
         namespace: Option<String>,
     },
+    /// Addresses of the host that a router on it would take packets for.
+    #[error("a router would take packets from this host: {} ({})", list(addresses), of(namespace.as_deref()))]
+    TakenAddresses {
+        /// Each with the router.
+        addresses: Vec<TakenAddress>,
+        /// The namespace.
+        namespace: Option<String>,
+    },
     /// The tunnel header leaves too little of the uplink's MTU.
     #[error("uplink {uplink} has MTU {mtu}, the tunnel needs at least {needs}")]
     MtuTooSmall {
@@ -260,6 +269,52 @@ pub enum UsedAs {
     Leg(String),
 }
 
+/// An address of the host, and the router that packets to it would be for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The device of the host that has it.
+    pub device: String,
+    /// The router.
+    pub router: String,
+    /// Why.
+    pub by: TakenBy,
+}
+
+/// Why packets to an address are a router's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBy {
+    /// It is one of its addresses, or an outside one of its `nat`.
+    Own {
+        /// Where the fabric file says so.
+        line: u32,
+    },
+    /// It is in a network that lies inside.
+    Network {
+        /// The network.
+        network: IpNet,
+        /// Where the fabric file says so.
+        line: u32,
+    },
+    /// It is the address of the logical port with this name.
+    Port(String),
+}
+
+impl std::fmt::Display for TakenAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (address, device, router) = (self.address, &self.device, &self.router);
+        write!(f, "{address} of {device} (")?;
+        match &self.by {
+            TakenBy::Own { line } => write!(f, "address of router {router}, line {line})"),
+            TakenBy::Network { network, line } => {
+                write!(f, "in {network} inside router {router}, line {line})")
+            }
+            TakenBy::Port(port) => write!(f, "address of port {port} inside router {router})"),
+        }
+    }
+}
+
 impl std::fmt::Display for UnfitDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.used_as {
@@ -328,6 +383,10 @@ impl HostError {
             Self::NoVtepAddress { uplink, address, .. } => {
                 let prefix = if address.is_ipv4() { 24 } else { 64 };
                 format!("for example: ip address add {address}/{prefix} dev {uplink}")
+            }
+            Self::TakenAddresses { .. } => {
+                "a host and a router cannot share an address: write another one in the fabric file, or take this one off the device (`ip address delete`); nothing was changed"
+                    .into()
             }
             Self::MtuTooSmall { uplink, needs, .. } => format!("ip link set {uplink} mtu {needs}, or more"),
             Self::NamespaceTaken { other } => {

@@ -31,6 +31,7 @@ mod journal;
 mod legs;
 mod lock;
 pub mod observe;
+mod own_addresses;
 pub mod paths;
 mod plan;
 mod preflight;

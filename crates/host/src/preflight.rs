@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::IpAddr;
 use std::path::Path;
 
-use nix::ifaddrs::getifaddrs;
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, Encapsulation, PortTable, SwitchId, Tables};
@@ -16,6 +14,7 @@ use crate::coalescing::{self, Coalescing};
 use crate::detours::Detour;
 use crate::error::{UnfitDevice, UsedAs};
 use crate::legs;
+use crate::own_addresses::{self, HostAddress};
 use crate::state::{self, NextHop, State};
 use crate::{HostError, Note, paths};
 
@@ -132,7 +131,9 @@ pub(crate) fn resolve(
         });
     };
     check_layer3(tables, &links, namespace.as_deref())?;
-    check_address(tables, namespace)?;
+    let own = own_addresses::all()?;
+    own_addresses::check(tables, &own, namespace.as_deref())?;
+    check_address(tables, &own, namespace)?;
     check_mtu(tables, uplink.mtu, overhead)?;
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
@@ -296,16 +297,14 @@ fn overhead(tables: &Tables) -> u32 {
         .saturating_sub(ETHERNET)
 }
 
-fn check_address(tables: &Tables, namespace: Option<String>) -> Result<(), HostError> {
+fn check_address(
+    tables: &Tables,
+    own: &[HostAddress],
+    namespace: Option<String>,
+) -> Result<(), HostError> {
     let uplink = tables.uplink.as_str();
-    let has = getifaddrs().map_err(HostError::Addresses)?.any(|entry| {
-        let address = entry.address.and_then(|address| {
-            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
-        });
-        entry.interface_name == uplink && address == Some(tables.vtep)
-    });
-    if has {
+    let is_vtep = |own: &HostAddress| own.device == uplink && own.address == tables.vtep;
+    if own.iter().any(is_vtep) {
         return Ok(());
     }
     Err(HostError::NoVtepAddress {
