@@ -238,14 +238,13 @@ __noinline enum verdict read_l4(struct __sk_buff *ctx, const struct packet *p)
 	if (!p || !t)
 		return DROP(NOT_CONFIGURED);
 	is_ipv4 = has_ipv4(p);
-	t->l4 = (struct l4){ .protocol = p->protocol,
-			     .source = p->flow.source_port,
-			     .dest = p->flow.dest_port,
-			     .part = p->fragment };
+	t->l4 = (struct l4){ .protocol = p->protocol, .part = p->fragment };
 	if (p->fragment == LATER_FRAGMENT || is_hidden(p)) {
 		t->l4.kind = L4_UNSEEN;
 		return GO_ON;
 	}
+	t->l4.source = p->flow.source_port;
+	t->l4.dest = p->flow.dest_port;
 	if (p->fragment) {
 		result = read_first(ctx, p, &t->l4);
 		if (result != GO_ON)
