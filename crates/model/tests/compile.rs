@@ -279,6 +279,29 @@ fn what_ports_learn_and_how_long_their_switch_remembers() {
 }
 
 #[test]
+fn a_port_has_its_own_limits_then_those_of_its_switch_then_the_defaults() {
+    const FABRIC: &str = "
+version: 1
+hosts: { h: { underlay: 198.18.0.1, uplink: e } }
+switches:
+  plain: { vni: 1 }
+  small: { vni: 2, limits: { connections: 500, flood: 70 } }
+ports:
+  p1: { switch: plain, host: h, device: d1, mac: '02:00:00:00:00:01' }
+  p2: { switch: plain, host: h, device: d2, mac: '02:00:00:00:00:02', limits: { flood: 10 } }
+  s1: { switch: small, host: h, device: d3, mac: '02:00:00:00:00:03' }
+  s2: { switch: small, host: h, device: d4, mac: '02:00:00:00:00:04', limits: { connections: 1048576 } }
+";
+    let tables = fabric(FABRIC).compile("h").unwrap();
+    let limits = tables.ports.iter().map(|port| port.limits);
+    let limits: Vec<_> = limits.map(|it| (it.connections, it.flood)).collect();
+    assert_eq!(
+        limits,
+        [(65_536, 100_000), (65_536, 10), (500, 70), (1_048_576, 70)]
+    );
+}
+
+#[test]
 fn ports_of_a_trunk_are_named_by_device_and_tag() {
     let tables = fabric(SEGMENTS).compile("a").unwrap();
     assert_eq!(
