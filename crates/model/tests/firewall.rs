@@ -113,8 +113,8 @@ fn names_become_ports_and_addresses() {
     ];
     assert_eq!(peers, expected);
     assert_eq!((&last.peers, &last.services), (&None, &None));
-    // Named, but without an address: nobody, which is not anybody.
-    assert_eq!(first.peers, Some(vec![]));
+    // Without an address, but known in its own switch by the one made from its MAC.
+    assert_eq!(first.peers, Some(vec!["fe80::ff:fe00:3/128".parse().unwrap()]));
     let services = http.services.clone().unwrap();
     let tcp = |first, last| Service::Ports {
         protocol: 6,

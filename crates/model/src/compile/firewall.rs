@@ -2,6 +2,7 @@
 //! name, and which of its ports have one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use overlane_wire::PortKey;
@@ -20,16 +21,20 @@ struct Set {
     here: Vec<(SwitchId, PortKey)>,
     /// The addresses of all of them.
     addresses: Vec<IpNet>,
+    /// The link-local address made from the MAC of each, with the switch in which it has it.
+    link_locals: Vec<(SwitchId, IpNet)>,
 }
 
 impl Set {
     fn new<'f>(fabric: &Fabric, host: &Host, ports: impl Iterator<Item = &'f Port>) -> Self {
         let mut set = Self::default();
         for port in ports {
-            if port.host == host.name
-                && let Some(switch) = fabric.switches.get(&port.switch)
-            {
-                set.here.push((switch.id, port.key));
+            if let Some(switch) = fabric.switches.get(&port.switch) {
+                if port.host == host.name {
+                    set.here.push((switch.id, port.key));
+                }
+                let link_local = IpAddr::from(port.mac.link_local());
+                set.link_locals.push((switch.id, link_local.into()));
             }
             set.addresses
                 .extend(port.addresses.iter().map(|&addr| IpNet::from(addr)));
@@ -137,21 +142,26 @@ impl<'f> View<'f> {
         if ports.is_empty() {
             return None;
         }
+        let peers = rule.peers.as_ref();
+        let peers = peers.map(|peers| {
+            let switches = ports.iter().map(|&(switch, _)| switch).collect();
+            self.peers(peers, &switches)
+        });
         Some(RuleTable {
             name: rule.name.clone(),
             line: rule.line,
             priority: rule.priority,
             direction: rule.direction,
             ports: ports.into_iter().collect(),
-            peers: rule.peers.as_ref().map(|peers| self.peers(peers)),
+            peers,
             services: rule.services.clone(),
             action: rule.action,
             log: rule.log,
         })
     }
 
-    /// In order, each once. Ports without addresses add none, so that a rule may match nobody.
-    fn peers(&self, peers: &[Peer]) -> Vec<IpNet> {
+    /// As ports in these switches meet them; in order, each once. There may be none, so that a rule matches nobody.
+    fn peers(&self, peers: &[Peer], switches: &BTreeSet<SwitchId>) -> Vec<IpNet> {
         let mut networks = BTreeSet::new();
         for peer in peers {
             match peer {
@@ -161,7 +171,10 @@ impl<'f> View<'f> {
                     networks.extend(network.flat_map(|network| &network.networks));
                 }
                 Peer::Ports(set) => self.with_set(set, &mut networks, |networks, set| {
+                    let link_locals = set.link_locals.iter();
+                    let met = link_locals.filter(|(switch, _)| switches.contains(switch));
                     networks.extend(&set.addresses);
+                    networks.extend(met.map(|(_, addr)| addr));
                 }),
             }
         }

@@ -74,6 +74,6 @@ pub enum Peer {
     Addresses(IpNet),
     /// A named set of them.
     Network(Name),
-    /// The addresses that the fabric gives to these ports.
+    /// The addresses that these ports are known by: `docs/semantics.md`, ACL-12.
     Ports(PortSet),
 }
