@@ -11,7 +11,9 @@ use crate::output::Output;
 pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     // First of all: on an old kernel nothing else is worth mending.
     overlane_ebpf::preflight::check_kernel().map_err(HostError::from)?;
-    let tables = check::load(&args.file)?.compile(&args.host)?;
+    let fabric = check::load(&args.file)?;
+    check::warn(&fabric, output);
+    let tables = fabric.compile(&args.host)?;
     let on_wait = |holder: &Holder| wait_note(output, &args.host, holder);
     let report = overlane_host::apply(&ApplyRequest {
         netns: args.netns.as_deref(),

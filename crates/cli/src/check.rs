@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use overlane_model::{Fabric, FabricErrors};
+use overlane_model::{Diagnostic, Fabric, FabricErrors, Severity};
 use serde::Serialize;
 
 use crate::args::Check;
@@ -16,8 +16,16 @@ pub(crate) fn run(args: &Check, output: Output) -> Result<(), Failure> {
         return result.map(|_| ()).map_err(|_| Failure::Reported);
     }
     let fabric = result?;
+    warn(&fabric, output);
     output.line(format!("{}: ok, {}", args.file.display(), summary(&fabric)))?;
     Ok(())
+}
+
+/// Says on standard error what may work, but hardly as it was meant.
+pub(crate) fn warn(fabric: &Fabric, output: Output) {
+    if let Some(warnings) = fabric.warnings() {
+        output.err_raw(warnings.render(output.colour_err()));
+    }
 }
 
 /// The fabric in a file, or on standard input for `-`.
@@ -58,11 +66,13 @@ fn summary(fabric: &Fabric) -> String {
 struct Verdict<'a> {
     ok: bool,
     errors: Vec<Mistake<'a>>,
+    warnings: Vec<Mistake<'a>>,
 }
 
 /// One mistake; without a place when the file could not be read.
 #[derive(Serialize)]
 struct Mistake<'a> {
+    severity: String,
     line: Option<u32>,
     column: Option<u32>,
     length: Option<u32>,
@@ -71,7 +81,7 @@ struct Mistake<'a> {
     related: Option<Related<'a>>,
 }
 
-/// The earlier place that a mistake disagrees with.
+/// Another place that a mistake has to do with.
 #[derive(Serialize)]
 struct Related<'a> {
     line: u32,
@@ -81,44 +91,55 @@ struct Related<'a> {
 
 impl<'a> Verdict<'a> {
     fn of(result: &'a Result<Fabric, FabricErrors>) -> Self {
-        let Err(errors) = result else {
-            return Self {
-                ok: true,
-                errors: Vec::new(),
-            };
+        let found = match result {
+            Ok(fabric) => fabric.warnings().map(|report| &report.diagnostics[..]),
+            Err(errors) => Some(errors.diagnostics()),
         };
-        let mut list: Vec<Mistake<'_>> = errors
-            .diagnostics()
-            .iter()
-            .map(|found| Mistake {
-                line: Some(found.line),
-                column: Some(found.column),
-                length: Some(found.length),
-                message: found.message.clone(),
-                help: found.help.as_deref(),
-                related: found
-                    .related
-                    .as_ref()
-                    .map(|(line, column, message)| Related {
-                        line: *line,
-                        column: *column,
-                        message,
-                    }),
-            })
-            .collect();
-        if list.is_empty() {
-            list.push(Mistake {
-                line: None,
-                column: None,
-                length: None,
-                message: errors.to_string(),
-                help: None,
-                related: None,
-            });
+        let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = (found.into_iter())
+            .flatten()
+            .partition(|found| found.severity == Severity::Error);
+        let list = |found: Vec<&'a Diagnostic>| found.into_iter().map(Mistake::of).collect();
+        let mut errors: Vec<Mistake<'_>> = list(errors);
+        if let Err(unreadable) = result
+            && errors.is_empty()
+        {
+            errors.push(Mistake::without_place(unreadable));
         }
         Self {
-            ok: false,
-            errors: list,
+            ok: result.is_ok(),
+            errors,
+            warnings: list(warnings),
+        }
+    }
+}
+
+impl<'a> Mistake<'a> {
+    fn of(found: &'a Diagnostic) -> Self {
+        let related = found.related.as_ref();
+        Self {
+            severity: found.severity.to_string(),
+            line: Some(found.line),
+            column: Some(found.column),
+            length: Some(found.length),
+            message: found.message.clone(),
+            help: found.help.as_deref(),
+            related: related.map(|(line, column, message)| Related {
+                line: *line,
+                column: *column,
+                message,
+            }),
+        }
+    }
+
+    fn without_place(errors: &FabricErrors) -> Self {
+        Self {
+            severity: Severity::Error.to_string(),
+            line: None,
+            column: None,
+            length: None,
+            message: errors.to_string(),
+            help: None,
+            related: None,
         }
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
         networks: by_name(networks.collect::<Option<_>>()?, |item| &item.name),
         rules: firewall::rules(draft)?,
         routers: by_name(routers, |item| &item.name),
+        warnings: None,
     })
 }
 

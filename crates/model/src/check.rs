@@ -17,18 +17,24 @@ use crate::record::NameDraft;
 use crate::render::printable;
 use crate::scalar::Spanned;
 use crate::tables::Encapsulation;
+use ways::Ways;
 
 mod devices;
+mod hidden;
 mod members;
 mod nat;
+mod places;
 mod references;
 mod routers;
 mod rules;
+mod translations;
 mod vlans;
 mod vteps;
+mod ways;
 
 /// Reports everything that does not fit together; the fabric, if all of it was there.
 pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
+    let is_whole = !sink.has_errors();
     underlays(draft, sink);
     geneve_options(draft, sink);
     switch_ids(&draft.switches, sink);
@@ -40,10 +46,23 @@ pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     rules::rules(draft, sink);
     routers::routers(draft, sink);
     vteps::vteps(draft, sink);
-    if !sink.is_empty() {
+    if is_whole {
+        meant(draft, sink);
+    }
+    if sink.has_errors() {
         return None;
     }
     build::fabric(draft)
+}
+
+/// What can hardly be meant. Looked for in a draft of which nothing is missing: what is missing could be what
+/// makes it right.
+fn meant(draft: &Draft<'_>, sink: &mut Sink) {
+    let routers: Vec<Ways<'_>> = draft.routers.iter().map(Ways::new).collect();
+    places::places(draft, &routers, sink);
+    translations::translations(&routers, sink);
+    rules::loose_peers(draft, sink);
+    hidden::rules(draft, sink);
 }
 
 /// What has been claimed, by whom and where.

@@ -1,6 +1,7 @@
 //! What is wrong with a fabric file: one [`Diagnostic`] per mistake, all of them gathered before
 //! anything is shown. [`render`](crate::render) draws them.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -8,9 +9,29 @@ use thiserror::Error;
 
 use crate::render::{Paint, Report};
 
+/// How bad a mistake is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    /// It cannot work: there is no fabric.
+    Error,
+    /// It may work, but hardly as it was meant.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
 /// One mistake in a fabric file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
     /// Line, from 1.
     pub line: u32,
     /// Column in characters, from 1.
@@ -51,7 +72,7 @@ pub enum FabricErrors {
 }
 
 impl FabricErrors {
-    /// The mistakes in the file, in the order of their place; none if it could not be read.
+    /// The errors and warnings of the file, in the order of their place; none if it could not be read.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             Self::Invalid(report) => &report.diagnostics,
@@ -65,7 +86,7 @@ impl FabricErrors {
             Self::Invalid(report) => report.render(colour),
             other => {
                 let paint = Paint(colour);
-                format!("{}: {other}", paint.error("error"))
+                format!("{}: {other}", paint.label(Severity::Error))
             }
         }
     }
@@ -88,10 +109,17 @@ impl Span {
     };
 }
 
-/// Gathers mistakes. Keeps the first [`Sink::KEPT`] and counts the rest, so that a hostile file
-/// costs no more than its size.
+/// Gathers mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
+    pub(crate) errors: Kept,
+    pub(crate) warnings: Kept,
+}
+
+/// Mistakes of one severity: the first [`Sink::KEPT`]. The rest is counted, so that a hostile file costs no more
+/// than its size.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
     pub(crate) list: Vec<Diagnostic>,
     /// Mistakes that were only counted.
     pub(crate) omitted: usize,
@@ -102,16 +130,29 @@ impl Sink {
     /// Searching a near name costs as much as there are names: not for every one of many mistakes.
     const SUGGESTED: usize = 100;
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.list.is_empty()
     }
 
     pub(crate) fn report(&mut self, at: Span, message: String, help: Option<String>) {
-        self.push(at, message, help, None);
+        self.push(Severity::Error, at, message, help, None);
     }
 
     pub(crate) fn error(&mut self, at: Span, message: String, help: &str) {
-        self.push(at, message, Some(help.to_owned()), None);
+        self.report(at, message, Some(help.to_owned()));
+    }
+
+    /// What may work, but hardly as it was meant; perhaps with another place that has to do with it.
+    pub(crate) fn warn(
+        &mut self,
+        at: Span,
+        message: String,
+        help: &str,
+        related: Option<(Span, String)>,
+    ) {
+        let related = related.map(|(place, said)| (place.line, place.column, said));
+        let help = Some(help.to_owned());
+        self.push(Severity::Warning, at, message, help, related);
     }
 
     /// A mistake that lies in two places: the later one, and what stands at the earlier one.
@@ -124,7 +165,8 @@ impl Sink {
     ) {
         let (place, said) = first;
         let related = Some((place.line, place.column, said));
-        self.push(at, message, Some(help.to_owned()), related);
+        let help = Some(help.to_owned());
+        self.push(Severity::Error, at, message, help, related);
     }
 
     /// A mistake in two places of which neither is the wrong one: the later is pointed at. Each with what
@@ -139,16 +181,22 @@ impl Sink {
 
     fn push(
         &mut self,
+        severity: Severity,
         at: Span,
         message: String,
         help: Option<String>,
         related: Option<(u32, u32, String)>,
     ) {
-        if self.list.len() == Self::KEPT {
-            self.omitted += 1;
+        let kept = match severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        if kept.list.len() == Self::KEPT {
+            kept.omitted += 1;
             return;
         }
-        self.list.push(Diagnostic {
+        kept.list.push(Diagnostic {
+            severity,
             line: at.line,
             column: at.column,
             length: at.length,
@@ -165,7 +213,7 @@ impl Sink {
         known: impl IntoIterator<Item = &'a str>,
         otherwise: impl FnOnce() -> Option<String>,
     ) -> Option<String> {
-        if self.list.len() < Self::SUGGESTED
+        if self.errors.list.len() < Self::SUGGESTED
             && let Some(near) = nearest(wrong, known)
         {
             return Some(format!("did you mean `{near}`?"));

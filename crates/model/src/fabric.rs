@@ -40,6 +40,7 @@ pub struct Fabric {
     pub(crate) networks: BTreeMap<Name, Network>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) routers: BTreeMap<Name, Router>,
+    pub(crate) warnings: Option<Box<Report>>,
 }
 
 /// One chassis.
@@ -81,9 +82,13 @@ impl Fabric {
             check::fabric(&draft, &mut sink)
         });
         match fabric {
-            Some(fabric) if sink.is_empty() => Ok(fabric),
+            Some(mut fabric) if !sink.has_errors() => {
+                let warned = !sink.warnings.list.is_empty();
+                fabric.warnings = warned.then(|| Box::new(Report::new(name, text, sink)));
+                Ok(fabric)
+            }
             _ => {
-                if sink.is_empty() {
+                if !sink.has_errors() {
                     let message = "this file is refused, but without a reason".into();
                     sink.error(
                         Span::START,
@@ -96,6 +101,11 @@ impl Fabric {
                 ))))
             }
         }
+    }
+
+    /// What may work, but hardly as it was meant; `None`: nothing.
+    pub fn warnings(&self) -> Option<&Report> {
+        self.warnings.as_deref()
     }
 
     /// Settings of the tunnels.

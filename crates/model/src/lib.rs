@@ -32,7 +32,7 @@ mod verdict;
 mod yaml;
 
 pub use compile::CompileError;
-pub use diagnostic::{Diagnostic, FabricErrors, nearest};
+pub use diagnostic::{Diagnostic, FabricErrors, Severity, nearest};
 pub use fabric::{
     Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, Limits, MAX_FILE_BYTES, Network,
     NonIp, Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security, StaticRoute, Switch,

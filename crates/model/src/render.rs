@@ -4,28 +4,32 @@
 
 use std::fmt::Write as _;
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::{Diagnostic, Severity, Sink};
 
 /// The mistakes of one file, with the text they speak of.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// What the file is called in messages.
     pub name: String,
-    /// In the order of their place.
+    /// Errors and warnings, in the order of their place.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many more were found and left out.
-    pub omitted: usize,
+    /// How many more errors were found and left out.
+    pub omitted_errors: usize,
+    /// How many more warnings.
+    pub omitted_warnings: usize,
     text: String,
 }
 
 impl Report {
     pub(crate) fn new(name: &str, text: &str, sink: Sink) -> Self {
-        let mut diagnostics = sink.list;
+        let mut diagnostics = sink.errors.list;
+        diagnostics.extend(sink.warnings.list);
         diagnostics.sort_by_key(|d| (d.line, d.column));
         Self {
             name: printable(name),
             diagnostics,
-            omitted: sink.omitted,
+            omitted_errors: sink.errors.omitted,
+            omitted_warnings: sink.warnings.omitted,
             text: text.to_owned(),
         }
     }
@@ -40,18 +44,43 @@ impl Report {
             draw(&mut out, &self.name, diagnostic, source, paint);
             out.push('\n');
         }
-        let count = self.diagnostics.len() + self.omitted;
-        let plural = if count == 1 { "error" } else { "errors" };
-        let _ = write!(
-            out,
-            "{}: {count} {plural} in {}",
-            paint.error("error"),
-            self.name
-        );
-        if self.omitted > 0 {
+        let _ = write!(out, "{} in {}", self.counted(paint), self.name);
+        if self.omitted_errors + self.omitted_warnings > 0 {
             let _ = write!(out, " ({} of them are shown)", self.diagnostics.len());
         }
         out
+    }
+
+    /// `error: 2 errors and 1 warning`
+    fn counted(&self, paint: Paint) -> String {
+        let shown = |severity| {
+            let all = self.diagnostics.iter();
+            all.filter(|found| found.severity == severity).count()
+        };
+        let errors = shown(Severity::Error) + self.omitted_errors;
+        let warnings = shown(Severity::Warning) + self.omitted_warnings;
+        match (errors, warnings) {
+            (0, _) => {
+                let label = paint.label(Severity::Warning);
+                format!("{label}: {}", plural(warnings, "warning"))
+            }
+            (_, 0) => {
+                let label = paint.label(Severity::Error);
+                format!("{label}: {}", plural(errors, "error"))
+            }
+            _ => {
+                let label = paint.label(Severity::Error);
+                let (errors, warnings) = (plural(errors, "error"), plural(warnings, "warning"));
+                format!("{label}: {errors} and {warnings}")
+            }
+        }
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
     }
 }
 
@@ -88,8 +117,17 @@ impl Paint {
         }
     }
 
-    pub(crate) fn error(self, text: &str) -> String {
-        self.wrap("1;31", text)
+    /// A text about a mistake of this severity.
+    fn mark(self, severity: Severity, text: &str) -> String {
+        let code = match severity {
+            Severity::Error => "1;31",
+            Severity::Warning => "1;33",
+        };
+        self.wrap(code, text)
+    }
+
+    pub(crate) fn label(self, severity: Severity) -> String {
+        self.mark(severity, &severity.to_string())
     }
 
     fn frame(self, text: &str) -> String {
@@ -109,13 +147,13 @@ fn draw(out: &mut String, name: &str, diagnostic: &Diagnostic, source: Option<&s
     let _ = writeln!(
         out,
         "{}: {}",
-        paint.error("error"),
+        paint.label(diagnostic.severity),
         printable(&diagnostic.message)
     );
     let _ = writeln!(out, "{gap}{} {name}:{line}:{column}", paint.frame("-->"));
     if let Some(source) = source {
         let (excerpt, indent, length) = window(source, column, diagnostic.length);
-        let caret = paint.error(&"^".repeat(length));
+        let caret = paint.mark(diagnostic.severity, &"^".repeat(length));
         let number = paint.frame(&line.to_string());
         let _ = writeln!(out, "{gap} {bar}");
         let _ = writeln!(out, "{number} {bar} {excerpt}");
@@ -223,11 +261,34 @@ mod tests {
             sink.report(Span::START, "m".into(), None);
         }
         let report = Report::new("f", "", sink);
-        assert_eq!((report.diagnostics.len(), report.omitted), (Sink::KEPT, 5));
+        assert_eq!(report.diagnostics.len(), Sink::KEPT);
+        assert_eq!((report.omitted_errors, report.omitted_warnings), (5, 0));
         assert!(
             report
                 .render(false)
                 .ends_with("error: 1005 errors in f (1000 of them are shown)")
         );
+    }
+
+    #[test]
+    fn warnings_crowd_out_no_error_and_have_a_colour_of_their_own() {
+        let mut sink = Sink::default();
+        for _ in 0..=Sink::KEPT {
+            sink.warn(Span::START, "w".into(), "h", None);
+        }
+        let only = |text: &str| text.lines().last().map(str::to_owned);
+        sink.report(Span::START, "m".into(), None);
+        let report = Report::new("f", "x", sink);
+        let text = report.render(false);
+        assert!(text.starts_with("error: m\n"), "{text}");
+        let said = "error: 1 error and 1001 warnings in f (1001 of them are shown)";
+        assert_eq!(only(&text).as_deref(), Some(said));
+        let mut sink = Sink::default();
+        let place = (Span::START, "said".to_owned());
+        sink.warn(Span::START, "w".into(), "h", Some(place));
+        let text = Report::new("f", "x", sink).render(true);
+        assert!(text.starts_with("\u{1b}[1;33mwarning\u{1b}[0m: w\n"));
+        assert!(text.contains("said (line 1, column 1)"));
+        assert!(text.ends_with("warning\u{1b}[0m: 1 warning in f"));
     }
 }

@@ -77,6 +77,16 @@ pub(crate) fn integer(
     } else {
         format!("write a whole number from {low} to {high}")
     };
+    if let Value::Plain(written) = &node.value
+        && let Some(number) = capital_radix(written)
+    {
+        let message = format!(
+            "{what} must be a number: YAML takes `{}` for text because of the capital letter",
+            printable(written)
+        );
+        sink.error(node.at, message, &format!("write {number}"));
+        return None;
+    }
     let Value::Plain(written) = &node.value else {
         let quoted_number =
             matches!(&node.value, Value::Quoted(text) if resolve(text) == Kind::Integer);
@@ -114,6 +124,13 @@ pub(crate) fn integer(
             None
         }
     }
+}
+
+/// `0x88cc`, of `0X88CC`: YAML knows hexadecimal and octal numbers by a small letter only.
+fn capital_radix(written: &str) -> Option<String> {
+    let number = written.to_lowercase();
+    let is_capital = written.starts_with("0X") || written.starts_with("0O");
+    (is_capital && resolve(&number) == Kind::Integer).then_some(number)
 }
 
 /// `true` or `false`.

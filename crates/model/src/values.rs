@@ -12,6 +12,7 @@ use crate::fabric::{Allow, NonIp};
 use crate::names::{DeviceName, NameError};
 use crate::render::printable;
 use crate::scalar::{Spanned, choice, integer, text, wrong_type};
+use crate::special::{Special, special};
 use crate::tables::{Dscp, VlanId};
 use crate::yaml::{Kind, Node, Value, resolve};
 
@@ -89,7 +90,7 @@ pub(crate) fn address(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanne
     unicast(found, sink)
 }
 
-/// An address that names one station, and not a group, nobody or oneself.
+/// An address that one station can have for itself.
 pub(crate) fn unicast(found: Spanned<IpAddr>, sink: &mut Sink) -> Option<Spanned<IpAddr>> {
     let fault = match found.value {
         ip if ip.is_unspecified() => "is the unspecified address",
@@ -98,6 +99,12 @@ pub(crate) fn unicast(found: Spanned<IpAddr>, sink: &mut Sink) -> Option<Spanned
         IpAddr::V4(ip) if ip.is_broadcast() => "is the broadcast address",
         // The maps hold IPv4 in this form: the two would be one entry.
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => "is an IPv4-mapped address",
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => return Some(found),
+        IpAddr::V4(ip) if ip.octets()[0] == 0 => "is in 0.0.0.0/8, which no station has",
+        ip if special(ip) == Special::Never => match ip {
+            IpAddr::V4(_) => "is in 240.0.0.0/4, which is reserved",
+            IpAddr::V6(_) => "is in ::/96, which no station has",
+        },
         _ => return Some(found),
     };
     let message = format!("{} {fault}", found.value);
@@ -152,6 +159,13 @@ pub(crate) fn vlan(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<V
 
 /// What an Ethernet frame that is neither IP nor ARP carries.
 pub(crate) fn ether_type(node: &Node, sink: &mut Sink) -> Option<u16> {
+    if let Value::Plain(written) | Value::Quoted(written) = &node.value
+        && let Some(number) = bare_hexadecimal(written)
+    {
+        let message = format!("`{written}` is no number: a hexadecimal one begins with 0x");
+        sink.error(node.at, message, &format!("write {number}"));
+        return None;
+    }
     let types = NonIp::FIRST..=u32::from(u16::MAX);
     let number = integer(node, "an EtherType", types, sink)?.value;
     let fault = match number {
@@ -163,6 +177,15 @@ pub(crate) fn ether_type(node: &Node, sink: &mut Sink) -> Option<u16> {
     let help = "remove it, or write what the frames carry, like 0x88cc";
     sink.error(node.at, format!("{number:#06x} {fault}"), help);
     None
+}
+
+/// `0x88cc`, of `88CC`: an EtherType as people write it, but no number in YAML.
+fn bare_hexadecimal(written: &str) -> Option<String> {
+    let digits = written.to_lowercase();
+    let is_bare = digits.len() == 4
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        && !digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_bare.then(|| format!("0x{digits}"))
 }
 
 /// A code point, or that of the inner header.

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use overlane_model::Fabric;
+use overlane_model::{Diagnostic, Fabric, Severity};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
@@ -23,6 +23,24 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// What is said of a file, and its mistakes. One that is only warned of is a fabric nevertheless.
+fn mistakes(name: &str, text: &str) -> (String, Vec<Diagnostic>) {
+    let (said, found) = match Fabric::parse(name, text) {
+        Ok(fabric) => {
+            let report = fabric.warnings().expect(name);
+            let mut all = report.diagnostics.iter();
+            assert!(all.all(|found| found.severity == Severity::Warning));
+            (report.render(false), report.diagnostics.clone())
+        }
+        Err(errors) => {
+            let mut all = errors.diagnostics().iter();
+            assert!(all.any(|found| found.severity == Severity::Error));
+            (errors.render(false), errors.diagnostics().to_vec())
+        }
+    };
+    (said + "\n", found)
+}
+
 #[test]
 fn texts() {
     let bless = std::env::var_os("OVERLANE_BLESS").is_some();
@@ -32,8 +50,7 @@ fn texts() {
     for path in &files {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
-        let errors = Fabric::parse(name, &text).expect_err(name);
-        let found = errors.render(false) + "\n";
+        let (found, _) = mistakes(name, &text);
         let expected = path.with_extension("txt");
         if bless {
             std::fs::write(&expected, &found).unwrap();
@@ -48,8 +65,7 @@ fn texts() {
 fn every_mistake_has_a_help_and_a_place_in_order() {
     for path in files() {
         let text = std::fs::read_to_string(&path).unwrap();
-        let errors = Fabric::parse("f", &text).unwrap_err();
-        let found = errors.diagnostics();
+        let (_, found) = mistakes("f", &text);
         assert!(!found.is_empty());
         assert!(found.is_sorted_by_key(|d| (d.line, d.column)));
         for diagnostic in found {

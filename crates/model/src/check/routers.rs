@@ -41,7 +41,7 @@ impl Side<'_> {
     }
 }
 
-fn sides<'d>(router: &'d RouterDraft<'_>) -> Vec<Side<'d>> {
+pub(super) fn sides<'d>(router: &'d RouterDraft<'_>) -> Vec<Side<'d>> {
     let side = |switch| {
         move |at: &Spanned<IpNet>| Side {
             address: at.value,

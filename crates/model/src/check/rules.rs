@@ -1,13 +1,14 @@
 //! Rules that can never do what they say, and too many of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{quoted, references};
 use crate::decode::{Draft, PeerDraft, PortDraft, RuleDraft};
 use crate::diagnostic::Sink;
+use crate::fabric::Security;
 use crate::meaning::{Meaning, Meanings};
 use crate::render::printable;
-use crate::tables::FirewallTable;
+use crate::tables::{Action, FirewallTable};
 
 pub(super) fn rules(draft: &Draft<'_>, sink: &mut Sink) {
     references::clashes(draft, sink);
@@ -36,6 +37,95 @@ fn silent_peers(draft: &Draft<'_>, sink: &mut Sink) {
             sink.error(name.at, message, help);
         }
     }
+}
+
+/// A rule that drops by the name of a port which may send with any address does not stop it.
+pub(super) fn loose_peers(draft: &Draft<'_>, sink: &mut Sink) {
+    let meanings = Meanings::new(draft);
+    let loose = loose_ports(draft);
+    for rule in &draft.rules {
+        let action = rule.action.map(|action| action.value);
+        if !matches!(action, Some(Action::Drop | Action::Reject)) {
+            continue;
+        }
+        for peer in rule.peers.iter().flatten() {
+            let PeerDraft::Name(name) = peer else {
+                continue;
+            };
+            let Some(meaning) = meanings.ports(name.value) else {
+                continue;
+            };
+            let Some([first, others @ ..]) = loose.get(&meaning).map(Vec::as_slice) else {
+                continue;
+            };
+            let more = match others.len() {
+                0 => String::new(),
+                1 => ", nor 1 other port".to_owned(),
+                more => format!(", nor {more} other ports"),
+            };
+            let message = format!(
+                "{} does not stop {}, which may use any address ({}){more}",
+                quoted("rule", &rule.name),
+                quoted("port", &first.port.name),
+                first.reason
+            );
+            let help = "let the port use its own addresses only (`security: strict` with `addresses`, no `learning`), \
+                        or write a rule that names it under `ports`";
+            let said = format!("{} is here", quoted("port", &first.port.name));
+            sink.warn(name.at, message, help, Some((first.port.name.at, said)));
+        }
+    }
+}
+
+/// A port that may use addresses that the fabric does not know.
+#[derive(Clone, Copy)]
+struct Loose<'d> {
+    port: &'d PortDraft<'d>,
+    reason: &'static str,
+}
+
+impl<'d> Loose<'d> {
+    fn new(port: &'d PortDraft<'_>) -> Option<Self> {
+        let reason = match port.security.map(|security| security.value) {
+            Some(Security::Off) => "`security: off`",
+            Some(Security::Mac) => "`security: mac`",
+            Some(Security::Strict) | None if port.addresses.is_empty() => "it has no `addresses`",
+            Some(Security::Strict) | None => {
+                port.learning?;
+                "it is a learning port"
+            }
+        };
+        Some(Self { port, reason })
+    }
+}
+
+/// By what a rule may call them.
+fn loose_ports<'d>(draft: &'d Draft<'_>) -> HashMap<Meaning<'d>, Vec<Loose<'d>>> {
+    let ports = draft.ports.iter().filter_map(Loose::new);
+    let by_name: HashMap<&str, Loose<'d>> = ports
+        .clone()
+        .map(|loose| (loose.port.name.text, loose))
+        .collect();
+    let mut sets: HashMap<Meaning<'d>, Vec<Loose<'d>>> = HashMap::new();
+    for loose in ports {
+        // A port by its own name that has no addresses is an error.
+        if !loose.port.addresses.is_empty() {
+            sets.insert(Meaning::Port(loose.port.name.text), vec![loose]);
+        }
+        if let Some(switch) = loose.port.switch {
+            sets.entry(Meaning::Switch(switch.value))
+                .or_default()
+                .push(loose);
+        }
+    }
+    for group in &draft.groups {
+        let names: BTreeSet<&str> = group.ports.iter().map(|port| port.value).collect();
+        let members = names
+            .into_iter()
+            .filter_map(|name| by_name.get(name).copied());
+        sets.insert(Meaning::Group(group.name.text), members.collect());
+    }
+    sets
 }
 
 /// A host's table has room for so many rules that name one of its ports.

@@ -179,8 +179,8 @@ fn non_ip(node: &Node, sink: &mut Sink) -> Option<NonIp> {
             return None;
         }
     };
-    let types = nodes.iter().map(|node| ether_type(node, sink));
-    let mut types = types.collect::<Option<Vec<_>>>()?;
+    let types: Vec<Option<u16>> = nodes.iter().map(|node| ether_type(node, sink)).collect();
+    let mut types = types.into_iter().collect::<Option<Vec<_>>>()?;
     types.sort_unstable();
     let mut pairs = types.iter().zip(types.iter().skip(1));
     if let Some((twice, _)) = pairs.find(|(one, next)| one == next) {

@@ -165,7 +165,7 @@ fn source(random: &mut Random, router: &RouterSpec, switch: usize, is_v6: bool) 
         false => random.of([24, 24, 24, 25, 29, 30, 31, 32, 16, 0]),
         true => random.of([64, 64, 64, 65, 125, 126, 127, 128, 48, 0]),
     };
-    let host = inside(switch, random.below(8), is_v6);
+    let host = inside(switch, 1 + random.below(7), is_v6);
     let network = ipnet::IpNet::new_assert(host, bits).trunc();
     let outside = router.leg_address(random.of([2, 2, 2, 3]), is_v6);
     let ports = random.of([
@@ -181,7 +181,10 @@ fn source(random: &mut Random, router: &RouterSpec, switch: usize, is_v6: bool) 
 fn one_to_one(random: &mut Random, router: &RouterSpec, rules: &mut Vec<String>) {
     let mut insides = BTreeSet::new();
     for last in [10, 11, 12] {
-        let (switch, is_v6) = (router.switch(random), random.percent(40));
+        let is_v6 = random.percent(40);
+        let Some(switch) = router.switch(random, is_v6) else {
+            continue;
+        };
         let host = inside(switch, 1 + random.below(6), is_v6);
         if random.percent(30) && insides.insert(host) {
             let outside = router.leg_address(last, is_v6);
@@ -194,7 +197,10 @@ fn one_to_one(random: &mut Random, router: &RouterSpec, rules: &mut Vec<String>)
 fn forwards(random: &mut Random, router: &RouterSpec, rules: &mut Vec<String>) {
     let mut outsides = BTreeSet::new();
     for _ in 0..random.of([0, 1, 2, 4, 6]) {
-        let (switch, is_v6) = (router.switch(random), random.percent(30));
+        let is_v6 = random.percent(30);
+        let Some(switch) = router.switch(random, is_v6) else {
+            continue;
+        };
         let protocol = random.of(["tcp", "tcp", "udp", "udp", "sctp"]);
         let address = router.leg_address(random.of([2, 2, 2, 3]), is_v6);
         let outside = SocketAddr::new(address, random.of([80, 2000, 8053, 8080]));
@@ -265,10 +271,12 @@ impl RouterSpec {
         }
     }
 
-    /// One that it joins.
-    fn switch(&self, random: &mut Random) -> usize {
-        let interface = random.pick(&self.interfaces);
-        interface.map_or(0, |interface| interface.0)
+    /// One where it has a network of the family.
+    fn switch(&self, random: &mut Random, is_v6: bool) -> Option<usize> {
+        let interfaces = self.interfaces.iter();
+        let switches = interfaces.filter(|(_, v4, v6)| if is_v6 { *v6 } else { *v4 });
+        let switches: Vec<_> = switches.map(|interface| interface.0).collect();
+        random.pick(&switches).copied()
     }
 
     /// An address in a network of its, that nobody has.

@@ -1,0 +1,171 @@
+//! Addresses that are where no packet for them comes: of ports, and of next hops.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::quoted;
+use super::routers::Side;
+use super::ways::{Way, Ways};
+use crate::decode::{Draft, PortDraft};
+use crate::diagnostic::Sink;
+use crate::render::printable;
+use crate::scalar::Spanned;
+use crate::special;
+
+/// The networks of routers on a switch, each with its router.
+type OnSwitch<'d> = HashMap<&'d str, Vec<(&'d Ways<'d>, Side<'d>)>>;
+
+pub(super) fn places(draft: &Draft<'_>, ways: &[Ways<'_>], sink: &mut Sink) {
+    let mut on_switch: OnSwitch<'_> = HashMap::new();
+    for router in ways {
+        for &side in &router.sides {
+            if let Some(switch) = side.switch {
+                on_switch.entry(switch).or_default().push((router, side));
+            }
+        }
+    }
+    for port in &draft.ports {
+        let networks = port.switch.and_then(|switch| on_switch.get(switch.value));
+        let Some(networks) = networks else { continue };
+        for &address in &port.addresses {
+            port_address(port, address, networks, sink);
+        }
+    }
+    let stations = stations(draft);
+    for router in ways {
+        next_hops(router, &stations, sink);
+    }
+}
+
+/// An address of a port on a switch that has networks.
+fn port_address(
+    port: &PortDraft<'_>,
+    address: Spanned<IpAddr>,
+    networks: &[(&Ways<'_>, Side<'_>)],
+    sink: &mut Sink,
+) {
+    let Spanned { value: addr, at } = address;
+    if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
+        return;
+    }
+    let mut own = networks.iter().map(|(_, side)| side);
+    if let Some(side) = own.find(|side| side.address.contains(&addr)) {
+        end_of_network(address, side, sink);
+        return;
+    }
+    let of_family =
+        |(_, side): &&(&Ways<'_>, Side<'_>)| side.address.addr().is_ipv4() == addr.is_ipv4();
+    let Some(&(router, side)) = networks.iter().find(of_family) else {
+        // The switch has no network of this family.
+        return;
+    };
+    let owner = quoted("port", &port.name);
+    let network = side.address.trunc();
+    let (there, described) = (quoted("router", &router.router.name), side.described());
+    let first = (side.at, format!("{there} has {network} on {described}"));
+    match router.find(addr) {
+        Some(Way::Connected(other)) => {
+            let message = format!(
+                "{addr} of {owner} is in the network {} that {there} has on {}",
+                other.address.trunc(),
+                other.described()
+            );
+            let help = format!("write an address in {network}, the network of {described}");
+            sink.disagreement(
+                [
+                    (at, "the port has it here"),
+                    (other.at, "that network is here"),
+                ],
+                message,
+                &help,
+            );
+        }
+        // A further address of a station, which the router knows the way to.
+        Some(Way::Route(route)) if leads_to(route.via.iter(), router, side.switch) => {}
+        Some(Way::Route(_)) | None => {
+            let message =
+                format!("{addr} of {owner} is in no network that a router has on {described}");
+            let help = format!(
+                "write an address in {network}, or give the router an address in the network of {addr}, or a route \
+                 to it: no router sends anything to it"
+            );
+            sink.warn(at, message, &help, Some(first));
+        }
+    }
+}
+
+fn leads_to<'h>(
+    mut hops: impl Iterator<Item = &'h Spanned<IpAddr>>,
+    router: &Ways<'_>,
+    switch: Option<&str>,
+) -> bool {
+    hops.any(|hop| {
+        router
+            .side(hop.value)
+            .is_some_and(|side| side.switch == switch)
+    })
+}
+
+/// Reports the first or last address of a network, which belongs to nobody.
+pub(super) fn end_of_network(address: Spanned<IpAddr>, side: &Side<'_>, sink: &mut Sink) -> bool {
+    let addr = address.value;
+    let is_end = special::is_end_of(side.address, addr);
+    if is_end {
+        let network = side.address.trunc();
+        let what = if addr == network.addr() {
+            "the address of the network"
+        } else {
+            "the broadcast address of"
+        };
+        let message = format!("{addr} is {what} {network}");
+        let said = format!("the network of {} is here", side.described());
+        let places = [
+            (address.at, "the address is here"),
+            (side.at, said.as_str()),
+        ];
+        let help = "write the address of one station in this network";
+        sink.disagreement(places, message, help);
+    }
+    is_end
+}
+
+/// The addresses that somebody has on a switch.
+fn stations<'d>(draft: &'d Draft<'_>) -> HashSet<(&'d str, IpAddr)> {
+    let ports = draft
+        .ports
+        .iter()
+        .filter_map(|port| Some((port.switch?.value, &port.addresses)));
+    let ports = ports.flat_map(|(switch, list)| list.iter().map(move |at| (switch, at.value)));
+    let interfaces = draft.routers.iter().flat_map(|router| &router.interfaces);
+    let interfaces = interfaces.flat_map(|interface| {
+        let own = interface.addresses.iter();
+        own.map(|at| (interface.switch.text, at.value.addr()))
+    });
+    ports.chain(interfaces).collect()
+}
+
+/// A router asks nobody on a switch: it knows whom the fabric declares. Each next hop once.
+fn next_hops(router: &Ways<'_>, stations: &HashSet<(&str, IpAddr)>, sink: &mut Sink) {
+    let mut seen = HashSet::new();
+    let hops = router.router.routes.iter().flat_map(|route| &route.via);
+    for hop in hops.filter(|hop| seen.insert(hop.value)) {
+        let Some(side) = router.side(hop.value) else {
+            continue;
+        };
+        if end_of_network(*hop, &side, sink) || router.is_own(hop.value) {
+            continue;
+        }
+        let Some(switch) = side.switch else { continue };
+        if stations.contains(&(switch, hop.value)) {
+            continue;
+        }
+        let message = format!(
+            "no port and no router on switch `{}` has the next hop {}",
+            printable(switch),
+            hop.value
+        );
+        let help = "add the address to the port of the next router, or write another: on a switch, a router sends \
+                    only to addresses that the fabric declares (`no_neighbour`)";
+        sink.warn(hop.at, message, help, None);
+    }
+}

@@ -1,0 +1,154 @@
+//! Translations that no packet can come through: their addresses lie on the wrong side of the gateway.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::places::end_of_network;
+use super::quoted;
+use super::ways::Ways;
+use crate::decode::NatDraft;
+use crate::diagnostic::{Sink, Span};
+use crate::scalar::Spanned;
+use crate::tables::NatKind;
+
+pub(super) fn translations(ways: &[Ways<'_>], sink: &mut Sink) {
+    for router in ways {
+        let Some(gateway) = &router.router.gateway else {
+            continue;
+        };
+        let routes = router.router.routes.iter();
+        let hops: HashMap<IpAddr, Span> = routes
+            .flat_map(|route| &route.via)
+            .map(|hop| (hop.value, hop.at))
+            .collect();
+        // Several entries may share an outside address.
+        let mut seen = HashSet::new();
+        for draft in &gateway.nat {
+            let Some(kind) = &draft.kind else { continue };
+            inside(router, draft, kind, sink);
+            if seen.insert(kind.outside()) {
+                outside(router, draft, kind, &hops, sink);
+            }
+        }
+    }
+    shared(ways, sink);
+}
+
+fn inside(router: &Ways<'_>, draft: &NatDraft, kind: &NatKind, sink: &mut Sink) {
+    let (network, at) = (kind.inside(), draft.inside_at);
+    let owner = || quoted("router", &router.router.name);
+    if let NatKind::Source { .. } = kind {
+        if !router.touches_inside(network) {
+            let message = format!("no address of {network} is inside {}", owner());
+            let help = "write a network of one of its switches, or one that a route leads to over a switch";
+            sink.error(at, message, help);
+        }
+        return;
+    }
+    let addr = network.addr();
+    if router.is_own(addr) {
+        let message = format!("{addr} is the router's own address");
+        sink.error(at, message, "translate to the address of a station inside");
+    } else if !router.is_inside(addr) {
+        let message = format!("{addr} is not inside {}", owner());
+        let help = "write an address in the network of one of its switches, or one that a route leads to over a switch";
+        sink.error(at, message, help);
+    } else if let Some(side) = router.side(addr) {
+        end_of_network(Spanned::new(addr, at), &side, sink);
+    }
+}
+
+fn outside(
+    router: &Ways<'_>,
+    draft: &NatDraft,
+    kind: &NatKind,
+    hops: &HashMap<IpAddr, Span>,
+    sink: &mut Sink,
+) {
+    let (addr, at) = (kind.outside(), draft.outside_at);
+    if let Some(&hop) = hops.get(&addr) {
+        let message = format!("{addr} is outside a translation, and a next hop of the router");
+        let help = "translate to an address that no other station has";
+        let places = [
+            (at, "it is translated to here"),
+            (hop, "it is a next hop here"),
+        ];
+        sink.disagreement(places, message, help);
+    }
+    let Some(side) = router.side(addr) else {
+        return;
+    };
+    if side.switch.is_none() {
+        end_of_network(Spanned::new(addr, at), &side, sink);
+    } else if side.address.addr() != addr {
+        let network = side.address.trunc();
+        let message = format!(
+            "{addr} is in {network}, the network of {}",
+            side.described()
+        );
+        let help = "translate to an address of the physical network";
+        let places = [
+            (at, "it is translated to here"),
+            (side.at, "the network is here"),
+        ];
+        sink.disagreement(places, message, help);
+    }
+}
+
+/// An address of a router in the physical network.
+struct Outer<'w, 'd> {
+    addr: IpAddr,
+    at: Span,
+    router: &'w Ways<'d>,
+}
+
+/// Two legs may be in different networks with the same addresses, so this may be meant.
+fn shared(ways: &[Ways<'_>], sink: &mut Sink) {
+    let mut first: HashMap<IpAddr, Outer<'_, '_>> = HashMap::new();
+    for router in ways {
+        let mut own = HashSet::new();
+        for outer in outers(router).filter(|outer| own.insert(outer.addr)) {
+            let addr = outer.addr;
+            let Some(other) = first.get(&addr) else {
+                first.insert(addr, outer);
+                continue;
+            };
+            if std::ptr::eq(other.router, router) || !legs_meet(other.router, router) {
+                continue;
+            }
+            let there = quoted("router", &other.router.router.name);
+            let message = format!(
+                "{addr} belongs to {} and to {there}, whose legs have the same network",
+                quoted("router", &router.router.name)
+            );
+            let help = "give each router its own addresses, unless the legs lead to different physical networks";
+            let said = format!("{there} has it here");
+            sink.warn(outer.at, message, help, Some((other.at, said)));
+        }
+    }
+}
+
+fn outers<'w, 'd>(router: &'w Ways<'d>) -> impl Iterator<Item = Outer<'w, 'd>> {
+    let legs = router.sides.iter().filter(|side| side.switch.is_none());
+    let legs = legs.map(|side| (side.address.addr(), side.at));
+    let nat = router
+        .router
+        .gateway
+        .iter()
+        .flat_map(|gateway| &gateway.nat);
+    let nat = nat.filter_map(|draft| Some((draft.kind.as_ref()?.outside(), draft.outside_at)));
+    legs.chain(nat)
+        .map(move |(addr, at)| Outer { addr, at, router })
+}
+
+fn legs_meet(one: &Ways<'_>, other: &Ways<'_>) -> bool {
+    let legs = |ways: &'_ Ways<'_>| -> Vec<_> {
+        let legs = ways.sides.iter().filter(|side| side.switch.is_none());
+        legs.map(|side| side.address.trunc()).collect()
+    };
+    let (ones, others) = (legs(one), legs(other));
+    ones.iter().any(|one| {
+        let mut others = others.iter();
+        others.any(|other| one.contains(other) || other.contains(one))
+    })
+}
