@@ -115,15 +115,59 @@ fn check_for_programs() {
     assert_eq!(answer["ok"], false);
     let errors = answer["errors"].as_array().unwrap();
     assert!(errors.len() >= 4, "{answer:#}");
-    assert!(
-        errors
-            .iter()
-            .all(|error| error["line"].is_u64() && error["message"].is_string())
-    );
+    assert!(errors.iter().all(|error| error["line"].is_u64()
+        && error["message"].is_string()
+        && error["severity"] == "error"));
 
     let answer: Value =
         serde_json::from_slice(&run(&["check", "--json", path(&good)]).stdout).unwrap();
-    assert_eq!(answer, serde_json::json!({ "ok": true, "errors": [] }));
+    let nothing = serde_json::json!({ "ok": true, "errors": [], "warnings": [] });
+    assert_eq!(answer, nothing);
+}
+
+/// A fabric nevertheless: a rule that another one hides.
+fn suspect() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("suspect.yaml");
+    let rules = "rules:
+  first: { ports: [blue], direction: to_port, action: drop }
+  second: { ports: [web1], direction: to_port, action: allow, services: [tcp/80] }
+";
+    fs::write(&file, GOOD.to_owned() + rules).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn check_and_apply_warn_and_go_on() {
+    let (_folder, file) = suspect();
+    let output = run(&["check", path(&file)]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("ok, geneve over IPv4"));
+    let said = "warning: rule `second` decides nothing: rule `first` (line 11) is tried first";
+    assert!(err(&output).starts_with(said), "{}", err(&output));
+    assert!(err(&output).contains("suspect.yaml:12:3\n"));
+    assert!(err(&output).contains("warning: 1 warning in "));
+
+    let output = run(&["check", "--json", path(&file)]);
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&answer["ok"], &answer["errors"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+    let [warning] = &answer["warnings"].as_array().unwrap()[..] else {
+        panic!("{answer:#}")
+    };
+    assert_eq!(
+        (&warning["severity"], &warning["line"]),
+        (&"warning".into(), &12.into())
+    );
+    assert_eq!(warning["related"]["line"], 11);
+
+    // It goes on to what it does next: the host.
+    let output = run(&["apply", path(&file), "--host", "nobody"]);
+    let (warned, then) = (err(&output).find("warning: "), err(&output).find("error: "));
+    assert!(warned.is_some() && warned < then, "{}", err(&output));
 }
 
 #[test]
@@ -154,7 +198,7 @@ fn the_examples_in_the_tree_are_right() {
         let example = entry.unwrap().path();
         if example.extension().is_some_and(|ending| ending == "yaml") {
             let output = run(&["check", path(&example)]);
-            assert_eq!(code(&output), 0, "{}", err(&output));
+            assert_eq!((code(&output), err(&output)), (0, ""));
             checked += 1;
         }
     }

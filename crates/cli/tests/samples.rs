@@ -15,6 +15,18 @@ const COMMANDS: [&str; 3] = ["check", "trace", "flows"];
 /// What such a sample cannot be run with: a shell, or parts left out.
 const NOT_PLAIN: [char; 5] = ['>', '|', '…', '\'', '-'];
 
+/// A file that is only warned of.
+const SUSPECT: &str = r#"version: 1
+hosts:
+  h1: { underlay: 198.18.0.1, uplink: eth1 }
+switches: { blue: { vni: 5001 } }
+ports:
+  web1: { switch: blue, host: h1, device: web1, mac: "02:00:00:00:00:01" }
+rules:
+  web-all: { ports: [blue], direction: to_port, action: allow, services: [tcp] }
+  web-ssh: { ports: [web1], direction: to_port, action: drop, services: [tcp/22] }
+"#;
+
 /// The file with mistakes that docs/cli.md shows.
 const WRONG: &str = r#"version: 1
 hosts:
@@ -80,6 +92,7 @@ fn samples_in_the_documents_are_what_the_program_prints() {
     let fabric = blocks(&readme, "yaml")[0];
     fs::write(folder.path().join("fabric.yaml"), fabric).unwrap();
     fs::write(folder.path().join("wrong.yaml"), WRONG).unwrap();
+    fs::write(folder.path().join("suspect.yaml"), SUSPECT).unwrap();
 
     let mut compared = 0;
     for name in PAGES {
@@ -89,7 +102,7 @@ fn samples_in_the_documents_are_what_the_program_prints() {
                 .current_dir(folder.path())
                 .output()
                 .unwrap();
-            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            let text = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
             let printed: Vec<&str> = text.lines().collect();
             assert!(
                 agrees(&shown, &printed),

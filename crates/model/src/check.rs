@@ -2,7 +2,8 @@
 //! claim what only one can have. Comes after [`decode`](crate::decode); a draft without mistakes
 //! becomes the [`Fabric`].
 //!
-//! Of two conflicting places the later one in the file is pointed at, and the earlier one named.
+//! Of two conflicting places the wrong one is pointed at, and the other one named. Where neither is wrong, the later
+//! one in the file is pointed at.
 
 use std::collections::HashMap;
 use std::fmt::Display;

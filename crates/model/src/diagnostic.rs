@@ -42,7 +42,7 @@ pub struct Diagnostic {
     pub message: String,
     /// How to mend it.
     pub help: Option<String>,
-    /// The earlier place it disagrees with: line, column, what stands there.
+    /// Another place that it has to do with, mostly an earlier one: line, column, what stands there.
     pub related: Option<(u32, u32, String)>,
 }
 
@@ -155,7 +155,7 @@ impl Sink {
         self.push(Severity::Warning, at, message, help, related);
     }
 
-    /// A mistake that lies in two places: the later one, and what stands at the earlier one.
+    /// A mistake that lies in two places: the wrong one, and what stands at the other.
     pub(crate) fn conflict(
         &mut self,
         at: Span,

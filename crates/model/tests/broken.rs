@@ -1,5 +1,5 @@
 //! What users see: every file in `tests/broken` and the exact text of its mistakes, in the `.txt`
-//! beside it. `OVERLANE_BLESS=1 cargo test -p overlane-model --test broken` writes the texts anew;
+//! beside it; and every file in `tests/accepted`, of which nothing is said. `OVERLANE_BLESS=1 cargo test -p overlane-model --test broken` writes the texts anew;
 //! read the difference before you commit it.
 
 // Helpers of tests, which clippy does not take for tests.
@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use overlane_model::{Diagnostic, Fabric, Severity};
 
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(folder);
     let entries = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = entries
         .map(|entry| entry.unwrap().path())
@@ -44,7 +46,7 @@ fn mistakes(name: &str, text: &str) -> (String, Vec<Diagnostic>) {
 #[test]
 fn texts() {
     let bless = std::env::var_os("OVERLANE_BLESS").is_some();
-    let files = files();
+    let files = files("broken");
     assert!(files.len() >= 10);
     let mut wrong = Vec::new();
     for path in &files {
@@ -63,7 +65,7 @@ fn texts() {
 
 #[test]
 fn every_mistake_has_a_help_and_a_place_in_order() {
-    for path in files() {
+    for path in files("broken") {
         let text = std::fs::read_to_string(&path).unwrap();
         let (_, found) = mistakes("f", &text);
         assert!(!found.is_empty());
@@ -73,12 +75,25 @@ fn every_mistake_has_a_help_and_a_place_in_order() {
             let line = text.lines().nth(diagnostic.line as usize - 1);
             let within = line.map_or(0, |line| line.chars().count()) + 1;
             assert!(diagnostic.column as usize <= within, "{diagnostic:?}");
+            let place = (diagnostic.line, diagnostic.column);
             if let Some((line, column, _)) = diagnostic.related {
-                assert!(
-                    (line, column) < (diagnostic.line, diagnostic.column),
-                    "{diagnostic:?}"
-                );
+                assert_ne!((line, column), place, "{diagnostic:?}");
             }
+        }
+    }
+}
+
+/// What looks like these mistakes, and is none.
+#[test]
+fn accepted() {
+    let files = files("accepted");
+    assert!(!files.is_empty());
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let fabric = Fabric::parse(path.to_str().unwrap(), &text);
+        let fabric = fabric.unwrap_or_else(|errors| panic!("{errors}"));
+        if let Some(warnings) = fabric.warnings() {
+            panic!("{}", warnings.render(false));
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn rules(draft: &Draft<'_>, sink: &mut Sink) {
 struct Cost(u64);
 
 impl Cost {
-    const MOST: u64 = 20_000_000;
+    const MOST: u64 = 5_000_000;
 
     /// Whether so much more may be spent.
     fn spend(&mut self, steps: usize) -> bool {
@@ -70,6 +70,8 @@ struct Names<'d> {
     /// The declared addresses of what a peer may be called. Of link-local ones made from a MAC (ACL-12) nothing is
     /// asked: whoever hides all declared addresses of a peer was hardly meant to leave those.
     addresses: HashMap<&'d str, Vec<IpNet>>,
+    port_bits: HashMap<Meaning<'d>, Bits>,
+    surroundings: HashMap<&'d str, Surroundings>,
 }
 
 impl<'d> Names<'d> {
@@ -108,7 +110,18 @@ impl<'d> Names<'d> {
             let networks = network.networks.iter().map(|at| at.value);
             addresses.insert(network.name.text, networks.collect());
         }
+        let port_bits = ports.iter().map(|(&meaning, members)| {
+            let members = members.iter().map(|port| Bits::of(port.as_bytes()));
+            (meaning, Bits::sum(members))
+        });
+        let surroundings = addresses.iter();
+        let surroundings = surroundings.map(|(&name, list)| {
+            let list = list.iter().map(|&network| Surroundings::of(network));
+            (name, Surroundings::sum(list))
+        });
         Self {
+            port_bits: port_bits.collect(),
+            surroundings: surroundings.collect(),
             ports,
             sets,
             addresses,
@@ -135,21 +148,122 @@ struct Peers<'d> {
     names: HashSet<&'d str>,
 }
 
-/// A few bits of what a rule matches: one that covers another has all of its bits.
+/// A few bits of what a rule matches, so that most pairs of rules need no closer look: a rule that covers another
+/// one has all of the bits that the other one needs.
 #[derive(Clone, Copy)]
 struct Sketch {
-    ports: u64,
-    protocols: u64,
+    ports: Bits,
+    services: Bits,
+    peers: Surroundings,
 }
 
-impl Sketch {
-    fn has(self, other: Self) -> bool {
-        other.ports & !self.ports == 0 && other.protocols & !self.protocols == 0
+#[derive(Clone, Copy)]
+struct Bits {
+    needs: u64,
+    has: u64,
+}
+
+impl Bits {
+    const NONE: Self = Self { needs: 0, has: 0 };
+    /// Of what is too much to be sketched.
+    const ALL: Self = Self {
+        needs: 0,
+        has: u64::MAX,
+    };
+
+    fn of(text: &[u8]) -> Self {
+        let bit = 1 << (fnv1a(text) % 64);
+        Self {
+            needs: bit,
+            has: bit,
+        }
+    }
+
+    fn with(self, more: Self) -> Self {
+        Self {
+            needs: self.needs | more.needs,
+            has: self.has | more.has,
+        }
+    }
+
+    fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::NONE, Self::with)
+    }
+
+    fn cover(self, other: Self) -> bool {
+        other.needs & !self.has == 0
+    }
+
+    /// A range has the bits of all of its ports, and needs that of its first.
+    fn of_service(service: &Service) -> Self {
+        const MOST: u16 = 64;
+        let (protocol, range) = service.range();
+        let Some(range) = range.filter(|range| range.end() - range.start() < MOST) else {
+            return Self::ALL;
+        };
+        let bits = |port: u16| Self::of(&[&[protocol][..], &port.to_be_bytes()].concat());
+        Self {
+            needs: bits(*range.start()).needs,
+            has: Self::sum(range.map(bits)).has,
+        }
+    }
+
+    /// Of the network of this length around another one.
+    fn around(network: IpNet, length: u8) -> Self {
+        if network.prefix_len() < length {
+            return Self::ALL;
+        }
+        match IpNet::new(network.addr(), length) {
+            Ok(IpNet::V4(around)) => Self::of(&around.network().octets()),
+            Ok(IpNet::V6(around)) => Self::of(&around.network().octets()),
+            Err(_) => Self::ALL,
+        }
     }
 }
 
-fn bit(text: &[u8]) -> u64 {
-    1 << (fnv1a(text) % 64)
+/// Networks by what is around them: of IPv4 networks of 16 and 24 bits, of IPv6 of 48 and 64.
+#[derive(Clone, Copy)]
+struct Surroundings {
+    wide: Bits,
+    narrow: Bits,
+}
+
+impl Surroundings {
+    const NONE: Self = Self {
+        wide: Bits::NONE,
+        narrow: Bits::NONE,
+    };
+    const ALL: Self = Self {
+        wide: Bits::ALL,
+        narrow: Bits::ALL,
+    };
+
+    fn of(network: IpNet) -> Self {
+        let (wide, narrow) = match network {
+            IpNet::V4(_) => (16, 24),
+            IpNet::V6(_) => (48, 64),
+        };
+        Self {
+            wide: Bits::around(network, wide),
+            narrow: Bits::around(network, narrow),
+        }
+    }
+
+    fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::NONE, |sum, more| Self {
+            wide: sum.wide.with(more.wide),
+            narrow: sum.narrow.with(more.narrow),
+        })
+    }
+}
+
+impl Sketch {
+    fn covers(&self, other: &Self) -> bool {
+        self.ports.cover(other.ports)
+            && self.services.cover(other.services)
+            && self.peers.wide.cover(other.peers.wide)
+            && self.peers.narrow.cover(other.peers.narrow)
+    }
 }
 
 impl<'d> Reach<'d> {
@@ -159,34 +273,42 @@ impl<'d> Reach<'d> {
         let ports: HashSet<_> = ports
             .filter_map(|name| meanings.ports(name.value))
             .collect();
-        let members = ports.iter().filter_map(|meaning| names.ports.get(meaning));
-        let port_bits = members
-            .flatten()
-            .fold(0, |bits, port| bits | bit(port.as_bytes()));
-        if port_bits == 0 {
+        let of_ports = ports
+            .iter()
+            .filter_map(|meaning| names.port_bits.get(meaning));
+        let port_bits = Bits::sum(of_ports.copied());
+        if port_bits.needs == 0 {
             return None;
         }
-        let services = rule.services.as_ref().map(|list| by_protocol(list));
-        let protocols = match &services {
-            None => u64::MAX,
-            Some(services) => services
-                .keys()
-                .fold(0, |bits, &protocol| bits | bit(&[protocol])),
-        };
+        let services = rule.services.as_deref();
+        let service_bits = services.map_or(Bits::ALL, |list| {
+            Bits::sum(list.iter().map(Bits::of_service))
+        });
+        let peers = rule.peers.as_ref().map(|list| Peers::new(list));
+        let peer_bits = peers.as_ref().map_or(Surroundings::ALL, |peers| {
+            let named = peers.names.iter();
+            let named = named.filter_map(|name| names.surroundings.get(name).copied());
+            let own = peers
+                .networks
+                .iter()
+                .map(|&network| Surroundings::of(network));
+            Surroundings::sum(own.chain(named))
+        });
         Some(Self {
             rule,
             ports,
-            peers: rule.peers.as_ref().map(|list| Peers::new(list)),
-            services,
+            peers,
+            services: services.map(by_protocol),
             sketch: Sketch {
                 ports: port_bits,
-                protocols,
+                services: service_bits,
+                peers: peer_bits,
             },
         })
     }
 
     fn covers(&self, other: &Self, names: &Names<'d>, cost: &mut Cost) -> bool {
-        self.sketch.has(other.sketch)
+        self.sketch.covers(&other.sketch)
             && self.covers_services(other, cost)
             && self.covers_ports(other, names, cost)
             && self.covers_peers(other, names, cost)

@@ -71,14 +71,8 @@ fn port_address(
                 other.described()
             );
             let help = format!("write an address in {network}, the network of {described}");
-            sink.disagreement(
-                [
-                    (at, "the port has it here"),
-                    (other.at, "that network is here"),
-                ],
-                message,
-                &help,
-            );
+            let said = format!("{there} has that network here");
+            sink.conflict(at, message, &help, (other.at, said));
         }
         // A further address of a station, which the router knows the way to.
         Some(Way::Route(route)) if leads_to(route.via.iter(), router, side.switch) => {}
@@ -119,12 +113,8 @@ pub(super) fn end_of_network(address: Spanned<IpAddr>, side: &Side<'_>, sink: &m
         };
         let message = format!("{addr} is {what} {network}");
         let said = format!("the network of {} is here", side.described());
-        let places = [
-            (address.at, "the address is here"),
-            (side.at, said.as_str()),
-        ];
         let help = "write the address of one station in this network";
-        sink.disagreement(places, message, help);
+        sink.conflict(address.at, message, help, (side.at, said));
     }
     is_end
 }

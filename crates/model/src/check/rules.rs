@@ -39,7 +39,7 @@ fn silent_peers(draft: &Draft<'_>, sink: &mut Sink) {
     }
 }
 
-/// A rule that drops by the name of a port which may send with any address does not stop it.
+/// A rule that drops by the name of a port does not stop it where it may use addresses that the fabric does not know.
 pub(super) fn loose_peers(draft: &Draft<'_>, sink: &mut Sink) {
     let meanings = Meanings::new(draft);
     let loose = loose_ports(draft);
@@ -64,7 +64,7 @@ pub(super) fn loose_peers(draft: &Draft<'_>, sink: &mut Sink) {
                 more => format!(", nor {more} other ports"),
             };
             let message = format!(
-                "{} does not stop {}, which may use any address ({}){more}",
+                "{} does not stop {}, which may use addresses that the fabric does not know ({}){more}",
                 quoted("rule", &rule.name),
                 quoted("port", &first.port.name),
                 first.reason

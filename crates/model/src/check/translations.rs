@@ -67,13 +67,10 @@ fn outside(
 ) {
     let (addr, at) = (kind.outside(), draft.outside_at);
     if let Some(&hop) = hops.get(&addr) {
-        let message = format!("{addr} is outside a translation, and a next hop of the router");
+        let message =
+            format!("{addr} is the `outside` of a translation, and a next hop of the router");
         let help = "translate to an address that no other station has";
-        let places = [
-            (at, "it is translated to here"),
-            (hop, "it is a next hop here"),
-        ];
-        sink.disagreement(places, message, help);
+        sink.conflict(at, message, help, (hop, "it is a next hop here".into()));
     }
     let Some(side) = router.side(addr) else {
         return;
@@ -87,11 +84,7 @@ fn outside(
             side.described()
         );
         let help = "translate to an address of the physical network";
-        let places = [
-            (at, "it is translated to here"),
-            (side.at, "the network is here"),
-        ];
-        sink.disagreement(places, message, help);
+        sink.conflict(at, message, help, (side.at, "the network is here".into()));
     }
 }
 
