@@ -44,7 +44,7 @@ pub use moved::{
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use render::Report;
 pub use schema::schema;
-pub use special::{Special, is_end_of, special};
+pub use special::{Special, is_end_of, special, special_described};
 pub use tables::{
     Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
     Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Place,

@@ -17,44 +17,113 @@ pub enum Special {
     Never,
 }
 
-/// A block of addresses, and the parts of it that are as any other address.
-struct Block(IpNet, Special, &'static [IpNet]);
+/// A block of addresses, the parts of it that are as any other address, and what the addresses are.
+struct Block(IpNet, Special, &'static [IpNet], &'static str);
 
 /// None contains another.
 const BLOCKS: [Block; 17] = [
-    Block(v4([0, 0, 0, 0], 8), Special::Never, &[]),
-    Block(v4([127, 0, 0, 0], 8), Special::Never, &[]),
-    Block(v4([169, 254, 0, 0], 16), Special::UnlessNamed, &[]),
-    Block(v4([192, 0, 0, 0], 24), Special::UnlessNamed, &EXCEPTIONS_V4),
-    Block(v4([192, 0, 2, 0], 24), Special::UnlessNamed, &[]),
-    Block(v4([198, 51, 100, 0], 24), Special::UnlessNamed, &[]),
-    Block(v4([203, 0, 113, 0], 24), Special::UnlessNamed, &[]),
-    Block(v4([224, 0, 0, 0], 4), Special::Never, &[]),
-    Block(v4([240, 0, 0, 0], 4), Special::Never, &[]),
-    Block(v6([0; 8], 96), Special::Never, &[]),
-    Block(v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96), Special::Never, &[]),
+    Block(
+        v4([0, 0, 0, 0], 8),
+        Special::Never,
+        &[],
+        "an address of \"this network\"",
+    ),
+    Block(
+        v4([127, 0, 0, 0], 8),
+        Special::Never,
+        &[],
+        "a loopback address",
+    ),
+    Block(
+        v4([169, 254, 0, 0], 16),
+        Special::UnlessNamed,
+        &[],
+        "a link-local address",
+    ),
+    Block(
+        v4([192, 0, 0, 0], 24),
+        Special::UnlessNamed,
+        &EXCEPTIONS_V4,
+        "an address for protocols",
+    ),
+    Block(
+        v4([192, 0, 2, 0], 24),
+        Special::UnlessNamed,
+        &[],
+        "an address for documentation",
+    ),
+    Block(
+        v4([198, 51, 100, 0], 24),
+        Special::UnlessNamed,
+        &[],
+        "an address for documentation",
+    ),
+    Block(
+        v4([203, 0, 113, 0], 24),
+        Special::UnlessNamed,
+        &[],
+        "an address for documentation",
+    ),
+    Block(
+        v4([224, 0, 0, 0], 4),
+        Special::Never,
+        &[],
+        "a multicast address",
+    ),
+    Block(
+        v4([240, 0, 0, 0], 4),
+        Special::Never,
+        &[],
+        "a reserved address",
+    ),
+    Block(
+        v6([0; 8], 96),
+        Special::Never,
+        &[],
+        "a loopback, unspecified or IPv4-compatible address",
+    ),
+    Block(
+        v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96),
+        Special::Never,
+        &[],
+        "an IPv4-mapped address",
+    ),
     Block(
         v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64),
         Special::UnlessNamed,
         &[],
+        "a dummy address",
     ),
     Block(
         v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
         Special::UnlessNamed,
         &EXCEPTIONS_V6,
+        "an address for protocols",
     ),
     Block(
         v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
         Special::UnlessNamed,
         &[],
+        "an address for documentation",
     ),
     Block(
         v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),
         Special::UnlessNamed,
         &[],
+        "an address for documentation",
     ),
-    Block(v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), Special::Never, &[]),
-    Block(v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), Special::Never, &[]),
+    Block(
+        v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+        Special::Never,
+        &[],
+        "a link-local address",
+    ),
+    Block(
+        v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
+        Special::Never,
+        &[],
+        "a multicast address",
+    ),
 ];
 
 /// DS-Lite, and the anycast addresses of PCP and TURN.
@@ -82,6 +151,14 @@ pub fn special(addr: IpAddr) -> Special {
     kind(addr.into())
 }
 
+/// What a special address is, with its block: `a multicast address (224.0.0.0/4)`.
+pub fn special_described(addr: IpAddr) -> Option<String> {
+    let Block(block, _, _, what) = BLOCKS
+        .iter()
+        .find(|Block(block, ..)| block.contains(&addr))?;
+    Some(format!("{what} ({block})"))
+}
+
 /// The first or the last address of an IPv4 network that has such (RFC 3021): a router sends nothing to all of
 /// a network.
 pub fn is_end_of(network: IpNet, addr: IpAddr) -> bool {
@@ -107,7 +184,9 @@ pub(crate) fn is_never_forwarded(network: IpNet) -> bool {
 fn kind(network: IpNet) -> Special {
     let mut blocks = BLOCKS.iter();
     match blocks.find(|Block(block, ..)| block.contains(&network)) {
-        Some(Block(_, kind, parts)) if !parts.iter().any(|part| part.contains(&network)) => *kind,
+        Some(Block(_, kind, parts, _)) if !parts.iter().any(|part| part.contains(&network)) => {
+            *kind
+        }
         _ => Special::Not,
     }
 }
@@ -127,7 +206,7 @@ mod tests {
 
     #[test]
     fn no_block_contains_another_and_each_exception_lies_in_its_own() {
-        for (at, Block(network, _, parts)) in BLOCKS.iter().enumerate() {
+        for (at, Block(network, _, parts, _)) in BLOCKS.iter().enumerate() {
             let others = BLOCKS.iter().enumerate().filter(|(other, _)| *other != at);
             for (_, Block(other, ..)) in others {
                 assert!(!other.contains(network), "{network}");
@@ -239,6 +318,20 @@ mod tests {
         ] {
             assert_eq!(of(not), Special::Not, "{not}");
         }
+    }
+
+    #[test]
+    fn each_is_described() {
+        let of = |text: &str| special_described(text.parse().unwrap());
+        assert_eq!(
+            of("224.0.0.5").as_deref(),
+            Some("a multicast address (224.0.0.0/4)")
+        );
+        assert_eq!(
+            of("fe80::1").as_deref(),
+            Some("a link-local address (fe80::/10)")
+        );
+        assert_eq!(of("198.18.1.1"), None);
     }
 
     #[test]

@@ -29,7 +29,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 fn mistakes(name: &str, text: &str) -> (String, Vec<Diagnostic>) {
     let (said, found) = match Fabric::parse(name, text) {
         Ok(fabric) => {
-            let report = fabric.warnings().expect(name);
+            let report = fabric
+                .warnings()
+                .unwrap_or_else(|| panic!("{name}: no mistake"));
             let mut all = report.diagnostics.iter();
             assert!(all.all(|found| found.severity == Severity::Warning));
             (report.render(false), report.diagnostics.clone())

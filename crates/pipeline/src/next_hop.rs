@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use overlane_model::{
     NextHop, Route, RouterInterface, RouterTable, Special, SwitchId, Way, is_end_of, special,
+    special_described,
 };
 
 use crate::flow_hash::remix;
@@ -42,6 +43,23 @@ pub(crate) fn is_refused(addr: IpAddr, route: Option<&Route>) -> bool {
             Special::UnlessNamed => !route.is_some_and(|route| route.names_special),
             Special::Not => false,
         }
+}
+
+/// Why, in words.
+pub(crate) fn why_refused(addr: IpAddr, route: Option<&Route>) -> String {
+    match (special_described(addr), route) {
+        (Some(what), _) if special(addr) == Special::Never => format!("it is {what}"),
+        (Some(what), _) if special(addr) == Special::UnlessNamed => {
+            format!("it is {what}, and no route names it")
+        }
+        (_, Some(route)) if addr == route.to.network() => {
+            format!("it is the address of the network {}", route.to)
+        }
+        (_, route) => {
+            let network = route.map_or_else(String::new, |route| format!(" of {}", route.to));
+            format!("it is the broadcast address{network}")
+        }
+    }
 }
 
 /// The route with the longest prefix, whatever its way.

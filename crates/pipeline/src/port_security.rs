@@ -4,9 +4,10 @@
 
 mod nd;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::{Name, Verdict};
+use overlane_model::{Name, Place, Verdict};
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, arp, ethernet};
 
@@ -153,8 +154,22 @@ enum Owner<'a> {
     /// The port's; or the link-local address that its guest made itself.
     Port,
     /// The fabric gave it to this other one.
-    Other(&'a Name),
+    Other(Other<'a>),
     Nobody,
+}
+
+enum Other<'a> {
+    Port(&'a Name),
+    Router(&'a Name),
+}
+
+impl fmt::Display for Other<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(name) => write!(f, "port {name}"),
+            Self::Router(name) => write!(f, "router {name}"),
+        }
+    }
 }
 
 fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpAddr) -> Owner<'a> {
@@ -163,7 +178,10 @@ fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpA
     }
     match cx.host.neighbour(source.port.switch, addr) {
         Some(neighbour) if neighbour.key == source.port.key => Owner::Port,
-        Some(neighbour) => Owner::Other(&neighbour.port),
+        Some(neighbour) => Owner::Other(match neighbour.router {
+            Some(_) => Other::Router(&neighbour.port),
+            None => Other::Port(&neighbour.port),
+        }),
         None => Owner::Nobody,
     }
 }
@@ -182,7 +200,10 @@ fn owner_on_link<'a>(
         (Owner::Nobody, Some(entry))
             if entry.key != source.port.key && mac.link_local() == addr =>
         {
-            Owner::Other(&entry.port)
+            Owner::Other(match entry.place {
+                Place::Router(_) => Other::Router(&entry.port),
+                _ => Other::Port(&entry.port),
+            })
         }
         (owner, _) => owner,
     }
@@ -208,7 +229,7 @@ fn refuse_claim(
     owner: &Owner<'_>,
 ) -> Stage {
     refuse(cx, source, reason, || match owner {
-        Owner::Other(port) => format!("{what} {addr}, an address of port {port}, refused at"),
+        Owner::Other(other) => format!("{what} {addr}, an address of {other}, refused at"),
         Owner::Port | Owner::Nobody => format!("{what} {addr}, which is no address of"),
     })
 }

@@ -10,6 +10,7 @@ use overlane_wire::{Mac, ethernet};
 use crate::context::{Context, Stage};
 use crate::destination::{Departure, Destination, Ingress};
 use crate::explain::Found;
+use crate::host::Host;
 use crate::l2_lookup;
 use crate::next_hop::{self, interface_key};
 use crate::reply::Answer;
@@ -162,16 +163,21 @@ fn refuse<F: Into<String>>(
     })
 }
 
+/// Where a side of a router is, in words.
+fn place(host: &Host, side: Side) -> String {
+    match side {
+        Side::Leg => "in the physical network".to_owned(),
+        Side::Switch(id) => match host.switch(id) {
+            Some(switch) => format!("on switch {}", switch.name),
+            None => format!("on {id}"),
+        },
+    }
+}
+
 fn explain(cx: &mut Context<'_>, router: &RouterTable, route: &Route, next: &NextHop) {
     cx.step(STAGE, || {
         let (name, NextHop { addr, side }, to) = (&router.name, next, route.to);
-        let side = match side {
-            Side::Leg => "in the physical network".to_owned(),
-            Side::Switch(id) => match cx.host.switch(*id) {
-                Some(switch) => format!("on switch {}", switch.name),
-                None => format!("on {id}"),
-            },
-        };
+        let side = place(cx.host, *side);
         let text = match &route.way {
             Way::Via(_) => format!("router {name}: {to} is behind {addr} {side}"),
             Way::Own | Way::Connected(_) => format!("router {name}: {to} is {side}"),

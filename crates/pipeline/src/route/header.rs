@@ -11,7 +11,7 @@ use crate::bytes::{be16, byte, put, put16};
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
-use crate::next_hop::{is_refused, longest};
+use crate::next_hop::{is_refused, longest, why_refused};
 use crate::parse::{Frame, Ip};
 
 const IP_AT: usize = ethernet::LEN;
@@ -28,7 +28,8 @@ pub(super) fn routable(cx: &mut Context<'_>, at: Ingress<'_>, frame: &Frame<'_>)
     let route = longest(at.router, destination);
     if is_refused(destination, route) && !at.has_link_local(destination) {
         return cx.end(STAGE, Verdict::NotRoutable, || {
-            let text = format!("router {name}: nothing to {destination} is forwarded");
+            let why = why_refused(destination, route);
+            let text = format!("router {name}: nothing to {destination} is forwarded: {why}");
             Found::by_router(text, name)
         });
     }

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use overlane_model::{Route, Side, Verdict, Way};
 
-use super::STAGE;
+use super::{STAGE, place};
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
-use crate::next_hop::{is_refused, longest};
+use crate::host::Host;
+use crate::next_hop::{is_refused, longest, why_refused};
 use crate::parse::Ip;
 
 pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
@@ -23,7 +24,10 @@ pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
         if is_link_local(source) && is_own(at, ip.destination) {
             return Stage::Continue(());
         }
-        let why = || format!("nothing from {source} is forwarded");
+        let why = || {
+            let why = why_refused(source, route);
+            format!("nothing from {source} is forwarded: {why}")
+        };
         return refuse(cx, at, Verdict::NotRoutable, why);
     }
     let side = at.switch.map_or(Side::Leg, |it| Side::Switch(it.id));
@@ -32,10 +36,31 @@ pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
         return refuse(cx, at, Verdict::ReversePath, why);
     }
     if router.reverse_path && !leads_to(route, side) {
-        let why = || format!("the way back to {source} does not lead where the packet came from");
+        let host = cx.host;
+        let why = || {
+            let back = way_back(host, route);
+            format!("the way back to {source} does not lead where the packet came from, but {back}")
+        };
         return refuse(cx, at, Verdict::ReversePath, why);
     }
     Stage::Continue(())
+}
+
+/// Where a route leads, in words.
+fn way_back(host: &Host, route: Option<&Route>) -> String {
+    let Some(route) = route else {
+        return "nowhere: no route has it".to_owned();
+    };
+    let to = route.to;
+    match &route.way {
+        Way::Own => format!("to the router itself ({to})"),
+        Way::Connected(side) => format!("to {to} {}", place(host, *side)),
+        Way::Via(hops) => {
+            let hops = hops.iter();
+            let hops = hops.map(|hop| format!("{} {}", hop.addr, place(host, hop.side)));
+            format!("to {} ({to})", hops.collect::<Vec<_>>().join(" or "))
+        }
+    }
 }
 
 /// Of equal ways one is enough.
