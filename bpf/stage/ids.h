@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage ids: the logical destination of a frame in a tunnel, where the Geneve option names it. Without one (VXLAN, or
- * a peer that does not send it) l2_lookup goes by the MAC.
+ * Stage ids: the logical destination of a frame in a tunnel, where the Geneve option names it. Without one (VXLAN, a
+ * peer that does not send it, the key of a group) l2_lookup goes by the MAC.
  */
 #pragma once
 
@@ -32,8 +32,6 @@ INLINE enum verdict ids(struct __sk_buff *ctx, const struct packet *p, struct de
 	/* With the tunnel's mark the kernel would segment it wrongly. */
 	if (is_whole_udp(p) && !(s && takes_whole_udp(s) && gro_reads(ctx, p, p->offset)))
 		return DROP(GSO_UNSUPPORTED);
-	if (o->dest_key >= GENEVE_FLOOD_GROUP)
-		d->kind = TO_FLOOD;
 	if (!o->dest_key || o->dest_key >= GENEVE_FLOOD_GROUP)
 		return GO_ON;
 	found = bpf_map_lookup_elem(&port_keys, &key);

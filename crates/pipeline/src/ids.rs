@@ -1,5 +1,5 @@
-//! Stage ids: the logical destination of a frame in a tunnel, where OVN's option names it. Without one (VXLAN, or
-//! a peer that does not know it) `l2_lookup` goes by the MAC. After `learn`; then `decap`.
+//! Stage ids: the logical destination of a frame in a tunnel, where OVN's option names it. Without one (VXLAN, a peer
+//! that does not know it, the key of a group) `l2_lookup` goes by the MAC. After `learn`; then `decap`.
 
 use overlane_model::Verdict;
 
@@ -25,8 +25,8 @@ pub(crate) fn ids<'a>(
     let destination = match key {
         0 => return Stage::Continue(None),
         GROUP_KEY.. => {
-            cx.step(STAGE, || "the Geneve option says: everybody");
-            Destination::Flood(switch)
+            cx.step(STAGE, || "the Geneve option names a group: the MAC decides");
+            return Stage::Continue(None);
         }
         _ => match cx.host.port_of_key(switch.id, key) {
             Some(port) => {

@@ -280,11 +280,11 @@ fn the_option_names_the_destination() {
     }
     assert_eq!(send(9, &inner()).verdict, UnknownPortKey);
     assert_eq!(send(3, &inner()).verdict, UnknownPortKey); // a port of h2
-    assert_eq!(ports_of(&send(0x8000, &inner())), ["a1", "a2", "tu"]);
-    assert_eq!(ports_of(&send(0xffff, &inner())), ["a1", "a2", "tu"]);
-    assert_eq!(ports_of(&send(0, &inner())), ["a1"]);
     let broadcast = eth(B1, BROADCAST, 0x1234, &[0; 50]);
-    assert_eq!(ports_of(&send(0, &broadcast)), ["a1", "a2", "tu"]);
+    for key in [0, 0x8000, 0xffff] {
+        assert_eq!(ports_of(&send(key, &inner())), ["a1"]);
+        assert_eq!(ports_of(&send(key, &broadcast)), ["a1", "a2", "tu"]);
+    }
     assert_eq!(ports_of(&send(1, &broadcast)), ["a1"]);
 }
 

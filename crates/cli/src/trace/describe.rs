@@ -38,7 +38,7 @@ pub(crate) struct Outer {
     pub(crate) vni: u32,
     /// Geneve: the logical port it is from; 0 if that is not said.
     pub(crate) from_key: Option<u16>,
-    /// Geneve: the logical port it is for; 0x8000 and above: a flooded frame.
+    /// Geneve: the logical port it is for; 0x8000 and above: a group.
     pub(crate) to_key: Option<u16>,
 }
 
