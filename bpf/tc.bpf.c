@@ -130,7 +130,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 		result = ids(ctx, p, d, &o);
 	if (result == GO_ON && !d->kind)
 		result = l2_lookup(p, d, sw);
-	if (!is_drop(result) && in_tunnel && decap(ctx, p, d) != GO_ON)
+	if (!is_drop(result) && in_tunnel && decap(ctx, p) != GO_ON)
 		result = refuse(d, TELL_NOTHING, DROP(DECAP_FAILED));
 	if (result == GO_ON && d->kind == TO_ROUTER) /* most packets from there need no hash */
 		hash_flow(s, p);

@@ -108,6 +108,14 @@ def plain_frame(source_mac, target_mac, payload=b"not IP at all, and that is fin
     return bytes(Ether(src=source_mac, dst=target_mac, type=ETH_P_EXPERIMENT) / Raw(payload))
 
 
+def short_frames(source_mac, target_mac, source, target):
+    """Of a type nobody handles, from the shortest that a socket sends; an IP packet that is only its header, and more."""
+    layer = IPv6(src=source, dst=target, nh=59) if ":" in source else IP(src=source, dst=target, proto=253)
+    bare = bytes(Ether(src=source_mac, dst=target_mac) / layer)
+    odd = [plain_frame(source_mac, target_mac, bytes(range(1, size + 1))) for size in range(1, 47)]
+    return [*odd, bare, bare + b"\0" * 5]
+
+
 def tagged_frame(source_mac, target_mac, source, target, tags=((0x8100, 42),)):
     frame = Ether(src=source_mac, dst=target_mac, type=tags[0][0])
     for position, (_, vlan) in enumerate(tags):
@@ -180,3 +188,16 @@ class PacketSocket:
         while (frame := self.receive(timeout)) is not None:
             frames.append(frame)
         return frames
+
+
+def short_frames_arrive(near, far, source, target):
+    """Each short frame from one guest to another, and nothing but zeros behind it."""
+    sent = short_frames(near.mac, far.mac, source, target)
+    with PacketSocket(far.ns, "eth0", ETH_P_ALL) as receiver, PacketSocket(near.ns, "eth0") as sender:
+        for frame in sent:
+            sender.send(frame)
+        got = [frame for frame in receiver.receive_all() if frame[6:12] == sent[0][6:12]]
+    assert all(len(frame) <= 60 for frame in got), "at most Ethernet's own minimum"
+    arrived = {frame.rstrip(b"\0") for frame in got}
+    missing = [frame.hex() for frame in sent if frame.rstrip(b"\0") not in arrived]
+    assert not missing, missing

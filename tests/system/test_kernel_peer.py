@@ -4,6 +4,7 @@ import pytest
 
 import traffic
 from capture import Capture, outer_checksums, tshark_count
+from frames import short_frames_arrive
 from overlane import VXLAN, verdicts
 from peers import kernel
 from topology import PLAIN, UPLINK, WIRES, Scene
@@ -75,6 +76,13 @@ def test_a_guest_behind_the_kernel_is_found_by_its_own_arp(lab, family):
         traffic.ping(far.ns, near.v4)
     assert tshark_count(capture.path, "vxlan && arp.opcode == 1") >= 1
     assert verdicts(scene.hosts[0].name)["from_underlay", "flood"] >= 1
+
+
+@CHECKSUMS
+def test_short_frames_arrive_with_zeros_behind(lab, family, checksum):
+    near, far = scene_with_kernel(lab, family, "whole", checksum).guests
+    for source, target in zip(far.addresses, near.addresses):
+        short_frames_arrive(far, near, source, target)
 
 
 @CHECKSUMS

@@ -99,6 +99,20 @@ def test_every_malformed_frame_of_a_guest_has_its_verdict(lab, encapsulation, fa
         check_table(stage, sock, PORT, malformed.port_frames(stage.leaving))
 
 
+@pytest.mark.parametrize("hook", [PORT, UNDERLAY])
+def test_a_frame_that_ends_in_its_tag_reaches_no_hook(lab, hook):
+    stage = Stage(lab, VXLAN, 4)
+    tagged = stage.arriving.udp()[:12] + b"\x81\x00\x00\x0a\x88\xb5\0\0"
+    with stage.from_port() if hook == PORT else stage.from_underlay() as sock:
+        before = stage.verdicts()
+        for size in (14, 15, 17, 18, 19):
+            sock.send(tagged[:size])
+        sock.send(tagged)
+        assert hook_sum(stage.settled(before, hook, 1), hook) == 1
+        time.sleep(0.1)
+        assert hook_sum(difference(before, stage.verdicts()), hook) == 1, "of six frames the whole one"
+
+
 @pytest.mark.parametrize("strict, verdict", [(False, "to_port"), (True, "reserved_bits")])
 def test_reserved_bits_are_ignored_unless_the_tunnel_is_strict(lab, encapsulation, strict, verdict):
     stage = Stage(lab, encapsulation, 4, strict=strict)

@@ -2,14 +2,14 @@
 //! taken a tag out of it; here a short one gets what the kernel demands. After `ids`; then `to_port` or
 //! `flood`.
 
-use overlane_wire::ethernet;
+use overlane_wire::{ethernet, ipv4};
 
 use crate::context::Context;
 use crate::parse::Frame;
 
-/// The kernel leaves more than an IPv4 header's length behind the Ethernet header
+/// The kernel leaves at least an IPv4 header's length behind the Ethernet header
 /// (net/core/filter.c, `bpf_skb_adjust_room`). Ethernet's own minimum is 60.
-const MIN_LEN: usize = ethernet::LEN + 20 + 1;
+const MIN_LEN: usize = ethernet::LEN + ipv4::LEN;
 
 pub(crate) fn decap(cx: &mut Context<'_>, frame: &mut Frame<'_>) {
     let len = frame.len();

@@ -330,7 +330,7 @@ fn inner_frames() {
     assert_eq!(verdict(from_h2(&next)), Flood);
     let short = eth(B1, A1, 0x1234, &[1, 2, 3]);
     let outcome = Net::new().on_uplink(from_h2(&short));
-    assert_eq!(sent(&outcome).bytes, [short.clone(), vec![0; 18]].concat());
+    assert_eq!(sent(&outcome).bytes, [short.clone(), vec![0; 17]].concat());
     // Counted as it came.
     assert_eq!(outcome.counters.to_port.values().next().unwrap().bytes, 17);
 }
