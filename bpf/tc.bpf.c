@@ -15,6 +15,7 @@
 #include "stage/leg_in.h"
 #include "stage/parse.h"
 #include "stage/ecn.h"
+#include "stage/origin.h"
 #include "stage/port_security.h"
 #include "stage/learn.h"
 #include "stage/arp_nd.h"
@@ -109,8 +110,8 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	struct settings *s = get_settings();
 	struct outer_view o = {};
 	struct lswitch *sw = NULL;
+	bool in_tunnel, declared = false;
 	enum verdict result;
-	bool in_tunnel;
 
 	if (!s || !p || !d)
 		return VERDICT_TO_HOST;
@@ -121,10 +122,13 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	result = parse(ctx, p, sw);
 	if (result == GO_ON && in_tunnel)
 		result = ecn(p, o.tos);
+	if (result == GO_ON)
+		result = origin(p, d, in_tunnel ? &o.source : NULL, &declared);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
-	learn_from_underlay(p, sw, &o.source);
+	if (!declared)
+		learn_from_underlay(p, sw, &o.source);
 	result = arp_nd(ctx, p, d);
 	if (result == GO_ON && in_tunnel)
 		result = ids(ctx, p, d, &o);

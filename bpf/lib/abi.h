@@ -26,6 +26,7 @@
 #define MAX_FDB 65536
 #define MAX_NEIGHBOURS 131072
 #define MAX_REMOTES 1024
+#define MAX_ORIGINS 1048576 /* pairs of switch and remote */
 #define MAX_FLOOD 262144
 #define MAX_FLOOD_MEMBERS 1024 /* of one switch */
 #define MAX_LEARNED 262144
@@ -187,6 +188,17 @@ struct fdb_entry {
 	__u32 key;           /* logical port key */
 	struct addr remote;  /* VTEP of the remote; a switch on a VLAN has none */
 	__u32 router;        /* the address is this router's; then the rest is zero but the key */
+};
+
+/*
+ * Map origins: (switch, remote) → __u32, flags: the remote may send into that switch. It has ports there, or routers
+ * lead there from its ports or from a gateway on it.
+ */
+#define ORIGIN_HAS_PORTS (1 << 0) /* else it only routes into the switch */
+
+struct origin_key {
+	__u32 switch_id;
+	struct addr remote;
 };
 
 /* Map learned: (switch, mac) → where the address was last seen. Written by the programs. Begins like fdb_entry. */

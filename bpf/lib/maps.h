@@ -52,6 +52,7 @@ HASH(fdb, BPF_MAP_TYPE_HASH, struct fdb_key, struct fdb_entry, MAX_FDB);
 HASH(neighbours, BPF_MAP_TYPE_HASH, struct neighbour_key, struct neighbour, MAX_NEIGHBOURS);
 HASH(flood, BPF_MAP_TYPE_HASH, struct flood_key, struct flood_member, MAX_FLOOD);
 HASH(remotes, BPF_MAP_TYPE_HASH, struct addr, struct remote, MAX_REMOTES);
+HASH(origins, BPF_MAP_TYPE_HASH, struct origin_key, __u32, MAX_ORIGINS);
 
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
 HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);

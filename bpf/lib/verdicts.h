@@ -82,6 +82,8 @@
 	V(75, FRAGMENT_TINY)      /* a first fragment without its transport header (RFC 1858) */     \
 	V(76, FRAGMENT_OVERLAP)   /* over the transport header of its first fragment (RFC 5722) */   \
 	V(77, DEEP_HEADER)        /* more extension headers than are read, and rules ask */          \
+	V(78, REMOTE_SWITCH)      /* the remote has nothing on this switch */                        \
+	V(79, REMOTE_MAC)         /* the source MAC is somewhere else by the fabric */               \
 	V(80, FLOOD_LIMIT)        /* its port floods more than it may */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,

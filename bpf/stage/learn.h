@@ -147,8 +147,8 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
 }
 
 /*
- * From the underlay nothing is refused: the frame's own host did that. On a VLAN there is no remote, its address is
- * zero.
+ * Of a source that the FDB does not have. From the underlay nothing is refused: the frame's own host did that. On a
+ * VLAN there is no remote, its address is zero.
  */
 INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
 				const struct addr *remote)
@@ -159,8 +159,6 @@ INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw
 	if (!(sw->flags & SWITCH_LEARNING))
 		return;
 	__builtin_memcpy(key.mac.bytes, p->eth.h_source, ETH_ALEN);
-	if (bpf_map_lookup_elem(&fdb, &key))
-		return;
 	entry.seen = now_ns();
 	if (!see_again(&key, &entry))
 		learn_new(&key, &entry, MAX_LEARNED_FROM_UNDERLAY);

@@ -158,16 +158,18 @@ WAYS = {
                ("b", "p2"): "", ("p3", "all"): "a p1 p2", ("a", "all"): "p1 p2 p3"},
     # The order of the guide.
     "b": {("p1", "machine"): "a", ("p2", "machine"): "b", ("p3", "machine"): "a",
-          ("a", "p1"): "p1", ("a", "p2"): "p2", ("a", "p3"): "p3", ("b", "p1"): "p1", ("b", "p2"): "p2", ("b", "p3"): "p3",
+          # Who has the machine elsewhere takes no frame of it.
+          ("a", "p1"): "p1", ("a", "p2"): "", ("a", "p3"): "p3", ("b", "p1"): "", ("b", "p2"): "p2", ("b", "p3"): "",
           # One copy for each host, and each has the port.
           ("p1", "all"): "a b p2 p3", ("p2", "all"): "a b p1 p3", ("p3", "all"): "a b p1 p2",
-          ("a", "all"): "b p1 p2 p3", ("b", "all"): "a p1 p2 p3"},
+          ("a", "all"): "p1 p3", ("b", "all"): "p2"},
     "b c": {("p1", "machine"): "a", ("p2", "machine"): "b", ("p3", "machine"): "b", ("b", "p3"): "p3",
+            ("a", "p1"): "p1", ("a", "p2"): "", ("a", "p3"): "", ("b", "p1"): "", ("b", "p2"): "p2",
             ("p3", "all"): "a b p1 p2"},
     "b c a": {("p1", "machine"): "b", ("p2", "machine"): "b", ("p3", "machine"): "b", ("b", "p1"): "p1", ("a", "p1"): "",
               ("p3", "all"): "b p1 p2", ("b", "all"): "p1 p2 p3"},
     # Other orders lose frames, and still none goes astray.
-    "c": {("p1", "machine"): "a", ("p2", "machine"): "a", ("p3", "machine"): "", ("a", "p3"): "p3",
+    "c": {("p1", "machine"): "a", ("p2", "machine"): "a", ("p3", "machine"): "", ("a", "p3"): "",
           ("p3", "all"): "a p1 p2"},
     "a": {("p1", "machine"): "", ("p2", "machine"): "", ("p3", "machine"): "", ("a", "p2"): "", ("b", "p2"): "",
           ("p3", "all"): "p1 p2"},

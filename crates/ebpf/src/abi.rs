@@ -17,6 +17,7 @@ pub const MAX_SWITCHES: usize = 16384;
 pub const MAX_FDB: usize = 65536;
 pub const MAX_NEIGHBOURS: usize = 131_072;
 pub const MAX_REMOTES: usize = 1024;
+pub const MAX_ORIGINS: usize = 1 << 20;
 pub const MAX_FLOOD: usize = 262_144;
 pub const MAX_FLOOD_MEMBERS: usize = 1024;
 pub const MAX_TEMPLATE: usize = 80;
@@ -53,6 +54,7 @@ pub const PORT_ASKS_PORTS_TO: u32 = 1 << 16;
 pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
 pub const ABILITY_DOUBTED: u32 = 1 << 31;
+pub const ORIGIN_HAS_PORTS: u32 = 1 << 0;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
@@ -210,6 +212,10 @@ abi! {
         mac: MacBytes,
         key: u16,
         flags: u32,
+    }
+    struct OriginKey = "origin_key" {
+        switch_id: u32,
+        remote: Addr,
     }
     struct FloodKey = "flood_key" {
         switch_id: u32,

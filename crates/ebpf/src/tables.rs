@@ -102,6 +102,7 @@ pub fn encode_beside(
     ports::switches(tables, devices, &mut contents)?;
     addresses::addresses(tables, devices, &mut contents)?;
     remotes::remotes(tables, current, &mut contents)?;
+    remotes::origins(tables, &mut contents);
     routers::routers(tables, devices, current, &mut contents)?;
     contents.insert(Table::Settings, settings(tables, devices));
     for table in Table::ALL {

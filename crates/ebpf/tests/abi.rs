@@ -231,6 +231,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("fdb", abi::MAX_FDB),
         ("neighbours", abi::MAX_NEIGHBOURS),
         ("flood", abi::MAX_FLOOD),
+        ("origins", abi::MAX_ORIGINS),
         ("remotes", abi::MAX_REMOTES),
         ("port_counters", 1 + abi::MAX_PORTS),
         ("remote_counters", 1 + abi::MAX_REMOTES),

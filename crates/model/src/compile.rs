@@ -15,7 +15,7 @@ use crate::fabric::{
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Place, PortLimits,
+    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Origin, Place, PortLimits,
     PortSecurity, PortTable, Remote, RouterTable, SwitchTable, Tables,
 };
 use crate::template;
@@ -71,6 +71,7 @@ impl Fabric {
             fdb: view.fdb(),
             neighbours: view.neighbours(),
             remotes: view.remotes(),
+            origins: view.origins(),
             routers: view.routers(),
             firewall,
         })
@@ -99,6 +100,7 @@ struct Members<'f> {
 struct View<'f> {
     fabric: &'f Fabric,
     host: &'f Host,
+    areas: routers::Areas<'f>,
     /// Logical switches that it knows, by name.
     members: BTreeMap<&'f Name, Members<'f>>,
     /// Routers of these switches, by name.
@@ -112,8 +114,8 @@ impl<'f> View<'f> {
         for port in fabric.ports.values() {
             by_switch.entry(&port.switch).or_default().push(port);
         }
-        let own = fabric.ports.values().filter(|port| port.host == host.name);
-        let reached = routers::reached(fabric, host, own.map(|port| &port.switch));
+        let areas = routers::Areas::new(fabric);
+        let reached: BTreeSet<&Name> = areas.reached(host).collect();
         let routers: Vec<&Router> = (fabric.routers.values())
             .filter(|router| {
                 // What it is attached to is known as a whole or not at all.
@@ -134,6 +136,7 @@ impl<'f> View<'f> {
         Self {
             fabric,
             host,
+            areas,
             members: members.collect(),
             routers,
             firewall,
@@ -258,6 +261,29 @@ impl<'f> View<'f> {
         entries
     }
 
+    fn origins(&self) -> Vec<Origin> {
+        let mut origins = Vec::new();
+        let tunnelled = self.members.values();
+        for members in tunnelled.filter(|members| members.switch.id.vni().is_some()) {
+            let name = &members.switch.name;
+            let hosts: BTreeSet<&Name> = members.ports.iter().map(|port| &port.host).collect();
+            let senders = self.others().filter(|host| self.areas.reaches(host, name));
+            origins.extend(senders.map(|sender| Origin {
+                switch: members.switch.id,
+                remote: sender.underlay,
+                has_ports: hosts.contains(&sender.name),
+            }));
+        }
+        origins.sort();
+        origins
+    }
+
+    /// Every other host.
+    fn others(&self) -> impl Iterator<Item = &'f Host> {
+        let hosts = self.fabric.hosts.values();
+        hosts.filter(|host| host.name != self.host.name)
+    }
+
     fn neighbours(&self) -> Vec<Neighbour> {
         let mut neighbours = Vec::new();
         for Members {
@@ -293,12 +319,7 @@ impl<'f> View<'f> {
     }
 
     fn remotes(&self) -> Vec<Remote> {
-        let others = self
-            .fabric
-            .hosts
-            .values()
-            .filter(|host| host.name != self.host.name);
-        others
+        self.others()
             .map(|remote| Remote {
                 name: remote.name.clone(),
                 addr: remote.underlay,

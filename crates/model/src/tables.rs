@@ -43,6 +43,8 @@ pub struct Tables {
     pub neighbours: Vec<Neighbour>,
     /// Every other host of the fabric, by name.
     pub remotes: Vec<Remote>,
+    /// Which of them may send into which of the switches in tunnels, by switch and address.
+    pub origins: Vec<Origin>,
     /// The routers of these switches, and those whose gateway this host is, by name.
     pub routers: Vec<RouterTable>,
     /// The rules that name a port of this host.
@@ -451,6 +453,18 @@ pub struct Remote {
     pub header: Vec<u8>,
     /// The header has OVN's option, which says the logical ports.
     pub names_ports: bool,
+}
+
+/// A remote that may send into a logical switch: it has ports there, or routers lead there from its ports or from
+/// a gateway on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Origin {
+    /// The logical switch.
+    pub switch: SwitchId,
+    /// The VTEP of the remote.
+    pub remote: IpAddr,
+    /// It has ports there; else it only routes into the switch.
+    pub has_ports: bool,
 }
 
 #[cfg(test)]

@@ -172,6 +172,8 @@ verdicts! {
     75 FragmentTiny "fragment_tiny" drop "a first fragment without its transport header";
     76 FragmentOverlap "fragment_overlap" drop "a later fragment over the transport header of the first one";
     77 DeepHeader "deep_header" drop "behind more extension headers than are read, and rules ask what it is";
+    78 RemoteSwitch "remote_switch" drop "the remote has nothing on this logical switch";
+    79 RemoteMac "remote_mac" drop "by the fabric, the source MAC is not where the frame came from";
     80 FloodLimit "flood_limit" drop "its port floods more than it may";
 }
 

@@ -118,6 +118,34 @@ fn a_host_knows_what_routers_join_with_its_switches() {
 }
 
 #[test]
+fn remotes_send_into_what_they_have_ports_of_or_route_into() {
+    let tables = tables("h1");
+    let origins = tables.origins.iter();
+    let origins: Vec<_> = origins
+        .map(|origin| {
+            let has = if origin.has_ports { "port" } else { "route" };
+            format!("{} {} {has}", origin.switch, origin.remote)
+        })
+        .collect();
+    // h2 and h4 have a port, and h3 the gateway; h5 is in no area of theirs. c is on a VLAN.
+    assert_eq!(
+        origins,
+        [
+            "VNI 1 198.18.0.2 route",
+            "VNI 1 198.18.0.3 route",
+            "VNI 1 198.18.0.4 route",
+            "VNI 2 198.18.0.2 port",
+            "VNI 2 198.18.0.3 route",
+            "VNI 2 198.18.0.4 route",
+            "VNI 4 198.18.0.2 route",
+            "VNI 4 198.18.0.3 route",
+            "VNI 4 198.18.0.4 port",
+        ]
+    );
+    assert!(self::tables("h5").origins.is_empty());
+}
+
+#[test]
 fn a_switch_without_local_port_floods_to_remotes_only() {
     let tables = tables("h1");
     let flood: Vec<_> = tables.switches.iter().map(|s| s.flood.clone()).collect();

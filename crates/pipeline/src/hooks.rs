@@ -17,8 +17,8 @@ use crate::state::LearnedPlace;
 use crate::tunnel::Tunnel;
 use crate::vtep_check::Outer;
 use crate::{
-    Entry, Output, acl, arp_nd, decap, ecn, ids, l2_lookup, learn, leave, leg_in, nat, parse, port,
-    port_security, route, tunnel, vlan_in, vtep_check,
+    Entry, Output, acl, arp_nd, decap, ecn, ids, l2_lookup, learn, leave, leg_in, nat, origin,
+    parse, port, port_security, route, tunnel, vlan_in, vtep_check,
 };
 
 /// Where a packet that enters there is seen.
@@ -81,8 +81,9 @@ fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
     let switch = vlan_in::vlan_in(cx, tag)?;
     cx.sender = Some(Sender::Underlay(switch));
     let frame = parse::parse(cx, Some(switch), &cx.entered.bytes, None)?;
+    let key = origin::from_vlan(cx, switch, &frame)?;
     let decided = from_vlan_stages(cx, switch, &frame);
-    let departure = decided.map_continue(|to| Departure::new(&frame, 0, to));
+    let departure = decided.map_continue(|to| Departure::new(&frame, key, to));
     finish(cx, &frame, departure)
 }
 
@@ -107,13 +108,13 @@ fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
     let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
     let mut frame = parse::parse(cx, Some(tunnel.switch), inner.unwrap_or_default(), None)?;
     ecn::ecn(cx, outer.ecn, &mut frame)?;
+    let key = origin::from_tunnel(cx, tunnel.switch, &frame, outer.remote, tunnel.source_key)?;
     let decided = from_tunnel_stages(cx, &outer, &tunnel, &frame);
     // A short frame is padded only for those that it goes to as it is.
     match decided {
         Stage::Continue(Destination::Router(_)) | Stage::Break(_) => {}
         Stage::Continue(_) => decap::decap(cx, &mut frame),
     }
-    let key = tunnel.source_key;
     let departure = decided.map_continue(|to| Departure::new(&frame, key, to));
     finish(cx, &frame, departure)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{
-    Attachment, DeviceName, FdbEntry, Neighbour, PortTable, Remote, RouterId, RouterTable,
+    Attachment, DeviceName, FdbEntry, Neighbour, Origin, PortTable, Remote, RouterId, RouterTable,
     SwitchId, SwitchTable, Tables, VlanId,
 };
 use overlane_wire::Mac;
@@ -28,6 +28,7 @@ pub struct Host {
     fdb: HashMap<(SwitchId, Mac), usize>,
     neighbours: HashMap<(SwitchId, Ipv6Addr), usize>,
     remotes: HashMap<IpAddr, usize>,
+    origins: HashMap<(SwitchId, IpAddr), usize>,
     routers: HashMap<RouterId, usize>,
     /// By device: the router, and the device itself.
     legs: HashMap<DeviceName, (usize, Leg)>,
@@ -58,6 +59,7 @@ impl Host {
             fdb: index(&tables.fdb, |entry| (entry.switch, entry.mac)),
             neighbours: index(&tables.neighbours, |n| (n.switch, mapped(n.addr))),
             remotes: index(&tables.remotes, |remote| remote.addr),
+            origins: index(&tables.origins, |origin| (origin.switch, origin.remote)),
             routers: index(&tables.routers, |router| router.id),
             tables,
         }
@@ -172,6 +174,13 @@ impl Host {
 
     pub(crate) fn remote(&self, addr: IpAddr) -> Option<&Remote> {
         self.tables.remotes.get(*self.remotes.get(&addr)?)
+    }
+
+    /// Whether a remote may send into a switch, and as whom.
+    pub(crate) fn origin(&self, switch: SwitchId, remote: IpAddr) -> Option<&Origin> {
+        self.tables
+            .origins
+            .get(*self.origins.get(&(switch, remote))?)
     }
 
     /// The first of these that is a VTEP's, of this host or another; as `::ffff:a.b.c.d` too.

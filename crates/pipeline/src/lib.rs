@@ -25,6 +25,7 @@ mod l2_lookup;
 mod learn;
 mod leg_in;
 mod nat;
+mod origin;
 mod parse;
 mod port;
 mod port_security;

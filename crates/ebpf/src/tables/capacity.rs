@@ -35,7 +35,7 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
 /// A table, its entries, how many fit, and what in the fabric makes them.
 type Count = (Table, usize, usize, &'static str);
 
-fn ports(tables: &Tables) -> [Count; 7] {
+fn ports(tables: &Tables) -> [Count; 8] {
     let flood = tables.switches.iter().map(|switch| switch.flood.len());
     [
         (
@@ -67,6 +67,12 @@ fn ports(tables: &Tables) -> [Count; 7] {
             flood.sum(),
             abi::MAX_FLOOD,
             "fewer ports on this host, or fewer hosts per switch",
+        ),
+        (
+            Table::Origins,
+            tables.origins.len(),
+            abi::MAX_ORIGINS,
+            "fewer hosts per switch, or fewer switches that routers join",
         ),
         (
             Table::Remotes,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use overlane_model::{Dscp, Encapsulation, Tables};
 
 use super::numbering::Numbering;
-use super::{Contents, Devices, Table, put, read};
+use super::{Contents, Devices, Table, flags, put, read};
 use crate::EbpfError;
 use crate::abi;
 
@@ -41,6 +41,18 @@ pub(super) fn remotes(
         put(contents, Table::Remotes, &addr, &value);
     }
     Ok(())
+}
+
+/// Which remote may send into which switch.
+pub(super) fn origins(tables: &Tables, contents: &mut Contents) {
+    for origin in &tables.origins {
+        let key = abi::OriginKey {
+            switch_id: origin.switch.number(),
+            remote: origin.remote.into(),
+        };
+        let value = flags([(origin.has_ports, abi::ORIGIN_HAS_PORTS)]);
+        put(contents, Table::Origins, &key, &value);
+    }
 }
 
 /// The number of each remote's counters.

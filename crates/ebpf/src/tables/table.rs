@@ -42,6 +42,8 @@ pub enum Table {
     LegAddresses,
     /// Leg → router.
     Legs,
+    /// (switch, VTEP address) → what the remote may send there.
+    Origins,
     /// (switch, MAC) → place.
     Fdb,
     /// (switch, address) → MAC.
@@ -54,7 +56,7 @@ pub enum Table {
 
 impl Table {
     /// All, in the order of adding.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Remotes,
         Self::PortKeys,
         Self::PortNumbers,
@@ -73,6 +75,7 @@ impl Table {
         Self::Routers,
         Self::LegAddresses,
         Self::Legs,
+        Self::Origins,
         Self::Fdb,
         Self::Neighbours,
         Self::Ports,
@@ -100,6 +103,7 @@ impl Table {
             Self::Routers => "routers",
             Self::LegAddresses => "leg_addresses",
             Self::Legs => "legs",
+            Self::Origins => "origins",
             Self::Fdb => "fdb",
             Self::Neighbours => "neighbours",
             Self::Ports => "ports",
@@ -159,6 +163,7 @@ impl Table {
             Self::Routers => (WORD, size_of::<router::Router>()),
             Self::LegAddresses => (size_of::<router::LegAddressKey>(), WORD),
             Self::Legs => (WORD, WORD),
+            Self::Origins => (size_of::<abi::OriginKey>(), WORD),
             Self::Fdb => (size_of::<abi::FdbKey>(), size_of::<abi::FdbEntry>()),
             Self::Neighbours => (size_of::<abi::NeighbourKey>(), size_of::<abi::Neighbour>()),
             Self::Ports => (size_of::<abi::PortId>(), size_of::<abi::Port>()),

@@ -16,33 +16,69 @@ use crate::tables::{
     RouterTable, Side, SwitchId, Way,
 };
 
-/// The switches of a host by name: those with a port there (`own`), those of the routers whose gateway it is,
-/// and all that routers join with these.
-pub(super) fn reached<'f>(
-    fabric: &'f Fabric,
-    host: &Host,
-    own: impl Iterator<Item = &'f Name>,
-) -> BTreeSet<&'f Name> {
+/// The logical switches in **areas**: those that routers join, whatever number of them lies between. A host knows
+/// the areas in which it has a port, or the gateway of a router.
+pub(super) struct Areas<'f> {
+    /// By switch.
+    areas: BTreeMap<&'f Name, usize>,
+    /// By host.
+    known: BTreeMap<&'f Name, BTreeSet<usize>>,
+}
+
+impl<'f> Areas<'f> {
+    pub(super) fn new(fabric: &'f Fabric) -> Self {
+        let areas = areas(fabric);
+        let mut known: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
+        let ports = fabric.ports.values().map(|port| (&port.host, &port.switch));
+        let gateways = fabric.routers.values().filter_map(|router| {
+            let first = switches(router).next()?;
+            Some((&router.gateway.as_ref()?.host, first))
+        });
+        for (host, switch) in ports.chain(gateways) {
+            known.entry(host).or_default().extend(areas.get(switch));
+        }
+        Self { areas, known }
+    }
+
+    /// All switches of the areas that a host knows, by name.
+    pub(super) fn reached(&self, host: &Host) -> impl Iterator<Item = &'f Name> {
+        let known = self.known.get(&host.name);
+        let areas = self.areas.iter();
+        let reached =
+            areas.filter(move |(_, area)| known.is_some_and(|known| known.contains(area)));
+        reached.map(|(switch, _)| *switch)
+    }
+
+    /// Whether a switch is in such an area.
+    pub(super) fn reaches(&self, host: &Host, switch: &Name) -> bool {
+        let known = self.known.get(&host.name);
+        let area = self.areas.get(switch);
+        known
+            .zip(area)
+            .is_some_and(|(known, area)| known.contains(area))
+    }
+}
+
+fn areas(fabric: &Fabric) -> BTreeMap<&Name, usize> {
     let mut routers: BTreeMap<&Name, Vec<&Router>> = BTreeMap::new();
     for router in fabric.routers.values() {
-        for interface in &router.interfaces {
-            routers.entry(&interface.switch).or_default().push(router);
+        for switch in switches(router) {
+            routers.entry(switch).or_default().push(router);
         }
     }
-    let gateways = fabric.routers.values().filter(|router| {
-        let gateway = router.gateway.as_ref();
-        gateway.is_some_and(|gateway| gateway.host == host.name)
-    });
-    let mut reached = BTreeSet::new();
-    let mut next: Vec<&Name> = own.chain(gateways.flat_map(switches)).collect();
-    while let Some(switch) = next.pop() {
-        if reached.insert(switch) {
-            // Each router once: its switches need no second look.
-            let joined = routers.remove(switch).unwrap_or_default();
-            next.extend(joined.into_iter().flat_map(switches));
+    let mut areas = BTreeMap::new();
+    for (area, first) in fabric.switches.keys().enumerate() {
+        let mut next = vec![first];
+        while let Some(switch) = next.pop() {
+            if !areas.contains_key(switch) {
+                areas.insert(switch, area);
+                // Each router once: its switches need no second look.
+                let joined = routers.remove(switch).unwrap_or_default();
+                next.extend(joined.into_iter().flat_map(switches));
+            }
         }
     }
-    reached
+    areas
 }
 
 fn switches(router: &Router) -> impl Iterator<Item = &Name> {

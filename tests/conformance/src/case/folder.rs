@@ -6,7 +6,7 @@ use super::{Case, CaseError, Unreadable};
 use crate::rules::{self, RuleId};
 
 /// The folders, in the order of `docs/semantics.md`, and the headings there that they are named after.
-pub const STAGES: [(&str, &str); 26] = [
+pub const STAGES: [(&str, &str); 27] = [
     ("port", "port"),
     ("parse", "parse"),
     ("port_security", "port_security"),
@@ -30,6 +30,7 @@ pub const STAGES: [(&str, &str); 26] = [
     ("tunnel", "tunnel"),
     ("greeting", "greeting"),
     ("ecn", "ecn"),
+    ("origin", "origin"),
     ("ids", "ids"),
     ("decap", "decap"),
     ("to_port", "to_port"),

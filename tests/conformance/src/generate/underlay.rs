@@ -1,5 +1,6 @@
 //! What arrives on the uplink: tunnel packets, tagged frames, and others.
 
+use overlane_model::RouterTable;
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag as BesideTag;
 use overlane_wire::{Mac, VlanTag};
@@ -23,6 +24,7 @@ pub(super) fn plain(random: &mut Random, world: &World<'_>) -> (Entry, Packet) {
         .into_iter()
         .find(|port| port.host != 0);
     let mut packet = guest::frame(random, world, switch, source, false);
+    speak_as_router(random, world, switch, &mut packet);
     let vlan = world.spec.switches[switch].number as u16;
     if random.percent(92) {
         let vlan = if random.percent(90) {
@@ -56,10 +58,13 @@ pub(super) fn tunnelled(random: &mut Random, world: &World<'_>) -> (Entry, Packe
         .collect();
     let source = random.pick(&elsewhere).copied();
     let mut inner = guest::frame(random, world, switch, source, false);
+    speak_as_router(random, world, switch, &mut inner);
     if random.percent(3) {
         inner.bytes.truncate(random.below(40));
     }
-    let mut layers = outer(random, world, source.map_or(1, |port| port.host));
+    let owner = source.map_or(1, |port| port.host);
+    let sender = random.some(8, |random| random.below(spec.hosts));
+    let mut layers = outer(random, world, sender.unwrap_or(owner));
     if random.percent(3) {
         return (Entry::Underlay, greeting(random, world, layers));
     }
@@ -92,6 +97,25 @@ pub(super) fn tunnelled(random: &mut Random, world: &World<'_>) -> (Entry, Packe
         });
     }
     (Entry::Underlay, packet)
+}
+
+/// Now and then the source is a router's MAC, mostly of one on the switch.
+fn speak_as_router(random: &mut Random, world: &World<'_>, switch: usize, packet: &mut Packet) {
+    let id = world.spec.switches[switch].number;
+    let routers = &world.tables.routers;
+    let is_there = |router: &&RouterTable| {
+        let mut interfaces = router.interfaces.iter();
+        interfaces.any(|interface| interface.switch.number() == id)
+    };
+    let there: Vec<_> = routers.iter().filter(is_there).collect();
+    let any: Vec<_> = routers.iter().collect();
+    if !random.percent(8) {
+        return;
+    }
+    let routers = if random.percent(80) { &there } else { &any };
+    if let (Some(router), Some(source)) = (random.pick(routers), packet.bytes.get_mut(6..12)) {
+        source.copy_from_slice(router.mac.bytes());
+    }
 }
 
 /// What a remote can take; now and then not quite a greeting.
