@@ -303,7 +303,11 @@ fn tagged_frames_on_the_uplink() {
     );
     // Never back to the uplink.
     assert_eq!(
-        run(Some((100, 0)), eth(TD, TB, 0x1234, &[0; 50])).verdict,
+        run(
+            Some((100, 0)),
+            eth("02:00:00:00:02:98", TB, 0x1234, &[0; 50])
+        )
+        .verdict,
         UnknownUnicast
     );
     let unknown = eth(TB, "02:00:00:00:02:99", 0x1234, &[0; 50]);

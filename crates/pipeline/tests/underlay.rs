@@ -295,7 +295,7 @@ fn nothing_goes_back_to_the_underlay() {
     // Not even in a switch that floods what nobody has: somebody has it.
     let green = |destination| {
         let frame = eth("02:00:00:00:01:99", destination, 0x1234, &[0; 50]);
-        Net::new().on_uplink(outer4("198.18.0.3", 0, 4789, &vxlan(5002), &frame))
+        Net::new().on_uplink(outer4("198.18.0.2", 0, 4789, &vxlan(5002), &frame))
     };
     assert_eq!(green(GB).verdict, UnknownUnicast);
     let unknown = green("02:00:00:00:01:98");
