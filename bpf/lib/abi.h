@@ -183,11 +183,14 @@ struct fdb_key {
 	__u16 pad;
 };
 
+#define FDB_ROAMS (1 << 0) /* frames with this source may come from any remote */
+
 struct fdb_entry {
 	struct port_id port; /* on this host; ifindex 0: elsewhere */
 	__u32 key;           /* logical port key */
 	struct addr remote;  /* VTEP of the remote; a switch on a VLAN has none */
 	__u32 router;        /* the address is this router's; then the rest is zero but the key */
+	__u32 flags;
 };
 
 /*
@@ -207,9 +210,9 @@ struct learned {
 	__u32 key;          /* of the port; 0: behind a remote that did not say */
 	struct addr remote; /* zero on a VLAN */
 	__u32 router;       /* 0 */
+	__u32 flags;        /* 0 */
 	__u32 age;          /* seconds it is remembered */
-	__u32 pad;
-	__u64 seen; /* bpf_ktime_get_ns() */
+	__u64 seen;         /* bpf_ktime_get_ns() */
 };
 
 /*

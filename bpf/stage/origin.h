@@ -31,6 +31,8 @@ INLINE enum verdict origin(struct packet *p, struct destination *d, const struct
 	if (!remote)
 		return GO_ON;
 	if (source && !source->router)
-		return same_addr(&source->remote, remote) ? GO_ON : DROP(REMOTE_MAC);
+		return same_addr(&source->remote, remote) || source->flags & FDB_ROAMS ?
+			       GO_ON :
+			       DROP(REMOTE_MAC);
 	return may_send_into(p->switch_id, remote, source) ? GO_ON : DROP(REMOTE_SWITCH);
 }

@@ -55,6 +55,7 @@ pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
 pub const ABILITY_DOUBTED: u32 = 1 << 31;
 pub const ORIGIN_HAS_PORTS: u32 = 1 << 0;
+pub const FDB_ROAMS: u32 = 1 << 0;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
@@ -188,14 +189,15 @@ abi! {
         key: u32,
         remote: Addr,
         router: u32,
+        flags: u32,
     }
     struct Learned = "learned" {
         port: PortId,
         key: u32,
         remote: Addr,
         router: u32,
+        flags: u32,
         age: u32,
-        pad: u32,
         seen: u64,
     }
     #[derive(Default)]

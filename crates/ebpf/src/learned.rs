@@ -228,8 +228,8 @@ mod tests {
                 key,
                 remote,
                 router: 0,
+                flags: 0,
                 age: 60,
-                pad: 0,
                 seen: 0,
             },
         }

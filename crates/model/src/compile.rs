@@ -248,12 +248,14 @@ impl<'f> View<'f> {
                 } else {
                     Place::Remote(self.vtep(port)?)
                 };
+                let is_elsewhere = matches!(place, Place::Remote(_));
                 Some(FdbEntry {
                     switch: switch.id,
                     mac: port.mac,
                     key: port.key,
                     port: port.name.clone(),
                     place,
+                    roams: is_elsewhere && port.security == Security::Off,
                 })
             }));
         }

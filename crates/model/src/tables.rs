@@ -406,6 +406,8 @@ pub struct FdbEntry {
     pub port: Name,
     /// Where it is.
     pub place: Place,
+    /// A port elsewhere without port security: frames with its MAC may come from any host.
+    pub roams: bool,
 }
 
 /// Where a logical port is, seen from this host.

@@ -82,6 +82,7 @@ fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
     cx.sender = Some(Sender::Underlay(switch));
     let frame = parse::parse(cx, Some(switch), &cx.entered.bytes, None)?;
     let key = origin::from_vlan(cx, switch, &frame)?;
+    cx.source_key = key;
     let decided = from_vlan_stages(cx, switch, &frame);
     let departure = decided.map_continue(|to| Departure::new(&frame, key, to));
     finish(cx, &frame, departure)
@@ -109,6 +110,7 @@ fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
     let mut frame = parse::parse(cx, Some(tunnel.switch), inner.unwrap_or_default(), None)?;
     ecn::ecn(cx, outer.ecn, &mut frame)?;
     let key = origin::from_tunnel(cx, tunnel.switch, &frame, outer.remote, tunnel.source_key)?;
+    cx.source_key = key;
     let decided = from_tunnel_stages(cx, &outer, &tunnel, &frame);
     // A short frame is padded only for those that it goes to as it is.
     match decided {

@@ -23,7 +23,7 @@ pub(crate) fn from_tunnel(
     let declared = host.fdb_entry(switch.id, mac);
     let origin = host.origin(switch.id, remote.addr);
     match declared.map(|entry| (entry, &entry.place)) {
-        Some((_, Place::Remote(addr))) if *addr == remote.addr => {}
+        Some((entry, Place::Remote(addr))) if *addr == remote.addr || entry.roams => {}
         Some((entry, Place::Router(_))) if origin.is_none() => {
             return cx.end(STAGE, Verdict::RemoteSwitch, || {
                 let (router, sender) = (&entry.port, &remote.name);

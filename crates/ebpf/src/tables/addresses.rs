@@ -38,6 +38,7 @@ pub(super) fn addresses(
                 key: entry.key.get().into(),
                 remote,
                 router,
+                flags: flags([(entry.roams, abi::FDB_ROAMS)]),
             },
         );
     }

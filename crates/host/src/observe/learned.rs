@@ -240,8 +240,8 @@ ports:
                 key,
                 remote: remote.parse::<IpAddr>().unwrap().into(),
                 router: 0,
+                flags: 0,
                 age: 60,
-                pad: 0,
                 seen: seen_s * SECOND_NS,
             },
         }

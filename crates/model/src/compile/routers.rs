@@ -111,6 +111,7 @@ impl Attached<'_> {
             key: self.interface.key,
             port: self.router.name.clone(),
             place: Place::Router(self.router.id),
+            roams: false,
         }
     }
 
