@@ -1,6 +1,7 @@
 """What makes `apply` fail: each has its own words, its exit code, and leaves the host as it was."""
 
 import fcntl
+import json
 import os
 import subprocess
 import time
@@ -11,7 +12,7 @@ import netkit
 import state
 import traffic
 from net import PATIENCE, run
-from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove
+from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove, show
 from topology import UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
@@ -39,13 +40,39 @@ def refused(scene, *words, code=1, path=None, prefix=()):
     return done.stderr
 
 
-def test_a_missing_device_is_named_with_its_port(scene):
-    host = scene.hosts[0]
-    scene.fabric.port("port8", "blue", host.name, "nosuch0", "02:00:00:00:00:08", key=8)
-    scene.fabric.port("port9", "blue", host.name, "nosuch1", "02:00:00:00:00:09", key=9)
-    said = refused(scene)
-    for word in ("nosuch0", "port8", "nosuch1", "port9", host.netns, "help: "):
+def with_missing_devices(scene):
+    """Two ports whose devices do not exist, one of them a trunk."""
+    name, fabric = scene.hosts[0].name, scene.fabric
+    fabric.port("port8", "blue", name, "nosuch0", "02:00:00:00:00:08", ["198.18.100.8"], key=8)
+    for number in (9, 10):
+        fabric.port(f"port{number}", "blue", name, "nosuch1", f"02:00:00:00:00:{number:02x}", key=number, vlan=number)
+
+
+def test_who_is_strict_is_told_all_that_is_missing(scene):
+    with_missing_devices(scene)
+    said = refused(scene, "--strict")
+    for word in ("nosuch0 (port port8), nosuch1 (ports port10, port9)", scene.hosts[0].netns, "help: ", "--strict"):
         assert word in said
+
+
+def test_what_is_there_is_applied_and_what_is_missing_is_named(lab):
+    """Also a change that has nothing to do with the missing device, such as a firewall's."""
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, (near, far) = scene.hosts[0], scene.guests
+    with_missing_devices(scene)
+    scene.fabric.data["rules"] = {"stop": {"ports": ["port1"], "direction": "from_port", "action": "drop"}}
+    path = scene.fabric.write(lab.directory / "next.yaml")
+    expected = [{"device": "nosuch0", "used_as": "port", "by": ["port8"]},
+                {"device": "nosuch1", "used_as": "port", "by": ["port10", "port9"]}]
+    dry = json.loads(apply(path, host.name, host.netns, "--dry-run", "--json").stdout)
+    assert dry["missing"] == expected
+    done = apply(path, host.name, host.netns, "--json")
+    assert json.loads(done.stdout)["missing"] == expected
+    assert "note: no such device: nosuch1 (ports port10, port9); the ports have no network" in done.stderr
+    assert traffic.pings(near.ns, far.v4, count=2, timeout=0.3) == 0, "the new rule is not there"
+    states = {row["port"]: row["state"] for row in show("ports", host.name)["ports"]}
+    assert states == {"port1": "ok", "port8": "missing", "port9": "missing", "port10": "missing"}
+    assert "nothing differs" in apply(path, host.name, host.netns).stdout
 
 
 def test_a_missing_uplink_is_named(scene):

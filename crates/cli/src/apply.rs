@@ -1,7 +1,7 @@
 //! `overlane apply FILE --host NAME`: the fabric file becomes tables, and `overlane_host` makes the
 //! machine carry them. Here: which errors come first, and what is printed.
 
-use overlane_host::{ApplyRequest, Holder, HostError, Report};
+use overlane_host::{ApplyRequest, Holder, HostError, Report, UnfitDevice, UsedAs};
 
 use crate::args::Apply;
 use crate::check;
@@ -18,9 +18,13 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     let report = overlane_host::apply(&ApplyRequest {
         netns: args.netns.as_deref(),
         dry_run: args.dry_run,
+        strict: args.strict,
         on_wait: &on_wait,
         ..ApplyRequest::new(&tables)
     })?;
+    for device in &report.missing {
+        output.note(missing(device));
+    }
     for note in &report.notes {
         output.note(note.to_string());
     }
@@ -30,6 +34,17 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
         output.line(describe(&report))?;
     }
     Ok(())
+}
+
+/// What is without it until somebody makes the device.
+fn missing(device: &UnfitDevice) -> String {
+    let without = match (device.used_as, device.by.len()) {
+        (UsedAs::Uplink, _) => return format!("no such device: {device}"),
+        (UsedAs::Port, 1) => "the port has no network",
+        (UsedAs::Port, _) => "the ports have no network",
+        (UsedAs::Leg, _) => "the router reaches no physical network",
+    };
+    format!("no such device: {device}; {without} until the device is there and you apply again")
 }
 
 /// Said once, before waiting: who holds the lock.

@@ -84,12 +84,14 @@ pub(crate) struct Check {
 ///
 /// Changes only what differs from what is there, loses no packet, and on any error puts the machine
 /// back as it was. The data path stays when the command ends; after a reboot, apply again.
+/// A port whose device is missing is left out, with a warning; apply again when the device is there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   overlane apply fabric.yaml --host h1 --dry-run     print the difference, change nothing
   overlane apply fabric.yaml --host h1
   overlane apply fabric.yaml --host h1 --netns blue  the host lives in network namespace 'blue'
+  overlane apply fabric.yaml --host h1 --strict      all devices, or no change at all
 
 Needs root, Linux 6.12 or newer, and the BPF file system on /sys/fs/bpf.
 Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong
@@ -107,6 +109,9 @@ pub(crate) struct Apply {
     /// Only print what would change
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Change nothing when the device of a port or of a gateway's leg is missing
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -61,9 +61,6 @@ pub enum EbpfError {
         /// Length of the field.
         limit: usize,
     },
-    /// The tables name a device that was not resolved.
-    #[error("device {0} is not resolved")]
-    UnknownDevice(String),
     /// The kernel refused a bpf(2) command or a file operation.
     #[error("{call} of {what} failed")]
     Call {

@@ -33,12 +33,15 @@ pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Entries of every map that `apply` writes.
 pub type Contents = BTreeMap<Table, Entries>;
 
+/// Stands for the device of a port that is not there: no device has this index, and no port is found under it.
+pub(crate) const NO_DEVICE: u32 = u32::MAX;
+
 /// What the names in the tables mean on this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Devices {
-    /// The ports' devices.
+    /// The ports' devices, those that are there. What goes to another port ends at this host.
     pub ports: BTreeMap<DeviceName, PortDevice>,
-    /// The gateways' legs.
+    /// The gateways' legs, those that are there. What goes to another leg has no route.
     pub legs: BTreeMap<DeviceName, LegDevice>,
     /// Index of the uplink.
     pub uplink_ifindex: u32,
@@ -98,12 +101,12 @@ pub fn encode_beside(
     let mut contents = Contents::new();
     let classifier = Classifier::new(&tables.firewall)?;
     let rules = rules::rules(tables, &classifier, current, &mut contents);
-    ports::ports(tables, devices, &rules, current, &mut contents)?;
-    ports::switches(tables, devices, &mut contents)?;
-    addresses::addresses(tables, devices, &mut contents)?;
+    ports::ports(tables, devices, &rules, current, &mut contents);
+    ports::switches(tables, devices, &mut contents);
+    addresses::addresses(tables, devices, &mut contents);
     remotes::remotes(tables, current, &mut contents)?;
     remotes::origins(tables, &mut contents);
-    routers::routers(tables, devices, current, &mut contents)?;
+    routers::routers(tables, devices, current, &mut contents);
     contents.insert(Table::Settings, settings(tables, devices));
     for table in Table::ALL {
         contents.entry(table).or_default();
@@ -161,24 +164,13 @@ fn flags<const N: usize>(bits: [(bool, u32); N]) -> u32 {
 }
 
 impl Devices {
-    fn id(&self, at: &Attachment) -> Result<abi::PortId, EbpfError> {
-        Ok(abi::PortId {
-            ifindex: self.port(&at.device)?.ifindex,
+    /// Under [`NO_DEVICE`] where the device is not there.
+    fn id(&self, at: &Attachment) -> abi::PortId {
+        let device = self.ports.get(&at.device);
+        abi::PortId {
+            ifindex: device.map_or(NO_DEVICE, |device| device.ifindex),
             vlan: at.vlan.map_or(0, |vlan| vlan.get().into()),
-        })
-    }
-
-    /// The device of a gateway's leg.
-    fn leg(&self, name: &DeviceName) -> Result<LegDevice, EbpfError> {
-        let leg = self.legs.get(name).copied();
-        leg.ok_or_else(|| EbpfError::UnknownDevice(name.to_string()))
-    }
-
-    fn port(&self, name: &DeviceName) -> Result<PortDevice, EbpfError> {
-        self.ports
-            .get(name)
-            .copied()
-            .ok_or_else(|| EbpfError::UnknownDevice(name.to_string()))
+        }
     }
 }
 

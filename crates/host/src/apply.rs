@@ -37,6 +37,8 @@ pub struct ApplyRequest<'a> {
     pub netns: Option<&'a str>,
     /// Only say what would change.
     pub dry_run: bool,
+    /// Refuse when the device of a port or of a leg is missing, in place of applying what is there.
+    pub strict: bool,
     /// Called once if another process holds the host's lock, before waiting for it.
     pub on_wait: &'a dyn Fn(&Holder),
     /// For tests of this crate.
@@ -63,6 +65,7 @@ impl<'a> ApplyRequest<'a> {
             tables,
             netns: None,
             dry_run: false,
+            strict: false,
             on_wait: &|_| (),
             testing: Testing::default(),
         }
@@ -93,6 +96,7 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
         tables,
         netns: request.netns,
         dry_run: request.dry_run,
+        strict: request.strict,
         testing: request.testing,
     };
     let result = netns.run(|| job.run()).map_err(HostError::from).flatten();
@@ -107,6 +111,7 @@ struct Job<'a> {
     tables: &'a Tables,
     netns: Option<&'a str>,
     dry_run: bool,
+    strict: bool,
     testing: Testing<'a>,
 }
 
@@ -121,7 +126,7 @@ impl Job<'_> {
             None => DataPath::embedded()?,
         };
         preflight::namespace(host, State::read(host)?.as_ref())?;
-        let mut resolved = preflight::resolve(tables, &netlink, self.netns)?;
+        let mut resolved = preflight::resolve(tables, &netlink, self.netns, self.strict)?;
         let current = Current::read(host, &data_path, &netlink)?;
         resolved.devices.secret = current.secret();
 
@@ -165,6 +170,7 @@ impl Job<'_> {
             host: host.to_owned(),
             dry_run: self.dry_run,
             changes: plan.changes.clone(),
+            missing: resolved.missing.clone(),
             notes,
         };
         if self.dry_run {
@@ -252,6 +258,8 @@ impl Job<'_> {
         state.rules = State::rules_of(target.tables, target.contents);
         state.netns = self.netns.map(str::to_owned);
         state.netns_id = target.netns_id;
+        let missing = target.resolved.missing.iter();
+        state.missing = missing.map(|missing| missing.device.clone()).collect();
         state.object_digest = target.data_path.digest().to_owned();
         state.map_signature = target.data_path.signature().to_owned();
         state.neighbours = target.resolved.next_hops.clone();

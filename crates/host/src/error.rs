@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use overlane_ebpf::EbpfError;
 use overlane_net::NetError;
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::Holder;
@@ -250,23 +251,26 @@ pub enum HostError {
 }
 
 /// A device the fabric names and the namespace lacks, or has of the wrong kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnfitDevice {
     /// Its name.
     pub device: String,
     /// What it should be.
     pub used_as: UsedAs,
+    /// Names of the ports, or of the router.
+    pub by: Vec<String>,
 }
 
 /// What the fabric uses a device as.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UsedAs {
     /// The uplink.
     Uplink,
-    /// The logical port with this name.
-    Port(String),
-    /// The leg of the router with this name.
-    Leg(String),
+    /// Of a logical port, or on a trunk of several.
+    Port,
+    /// The leg of a router.
+    Leg,
 }
 
 /// An address of the host, and the router that packets to it would be for.
@@ -317,10 +321,12 @@ impl std::fmt::Display for TakenAddress {
 
 impl std::fmt::Display for UnfitDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.used_as {
-            UsedAs::Uplink => write!(f, "{} (uplink)", self.device),
-            UsedAs::Port(port) => write!(f, "{} (port {port})", self.device),
-            UsedAs::Leg(router) => write!(f, "{} (leg of router {router})", self.device),
+        let by = self.by.join(", ");
+        match (self.used_as, self.by.len()) {
+            (UsedAs::Uplink, _) => write!(f, "{} (uplink)", self.device),
+            (UsedAs::Port, 1) => write!(f, "{} (port {by})", self.device),
+            (UsedAs::Port, _) => write!(f, "{} (ports {by})", self.device),
+            (UsedAs::Leg, _) => write!(f, "{} (leg of router {by})", self.device),
         }
     }
 }
@@ -373,8 +379,13 @@ impl HostError {
             }
             Self::PortUnclear { .. } => "apply again with this version: it writes the state anew".into(),
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
-            Self::MissingDevices { .. } => {
-                "create the devices first, or correct the names in the fabric file; nothing was changed".into()
+            Self::MissingDevices { devices, .. } => {
+                let is_uplink = |device: &UnfitDevice| device.used_as == UsedAs::Uplink;
+                let or = match devices.iter().any(is_uplink) {
+                    true => "",
+                    false => ", or apply without --strict what is there",
+                };
+                format!("create the devices first, or correct the names in the fabric file{or}; nothing was changed")
             }
             Self::Layer3Devices { .. } => {
                 "Overlane carries Ethernet frames: take a veth, TAP or physical device, or create netkit with `mode l2`; nothing was changed"

@@ -39,7 +39,8 @@ pub(crate) fn devices(
         } else {
             missing.push(UnfitDevice {
                 device: device.to_string(),
-                used_as: UsedAs::Leg(router.name.to_string()),
+                used_as: UsedAs::Leg,
+                by: vec![router.name.to_string()],
             });
         }
     }
@@ -59,13 +60,15 @@ pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
     down.map(note).collect()
 }
 
-/// The next hops of static routes that lead out of a leg. Other neighbours there are found when they are needed.
+/// The next hops of static routes that lead out of a leg that is there. Other neighbours there are found when they are needed.
 pub(crate) fn next_hops(
     tables: &Tables,
+    links: &Links<'_>,
     netlink: &Netlink,
 ) -> Result<BTreeSet<NextHop>, HostError> {
     let mut next_hops = BTreeSet::new();
-    for (router, device) in legs(tables) {
+    let are_there = legs(tables).filter(|(_, device)| links.contains_key(device.as_str()));
+    for (router, device) in are_there {
         let ways = router.routes.iter().filter_map(|route| match &route.way {
             Way::Via(hops) => Some(hops),
             Way::Own | Way::Connected(_) => None,

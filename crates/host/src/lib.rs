@@ -45,7 +45,7 @@ mod state;
 mod wait;
 
 pub use apply::{ApplyRequest, Testing, apply};
-pub use error::HostError;
+pub use error::{HostError, UnfitDevice, UsedAs};
 pub use lock::Holder;
 pub use remove::{RemoveRequest, remove};
 pub use report::{Change, ChangeKind, Note, Removal, Report};

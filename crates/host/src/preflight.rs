@@ -49,6 +49,8 @@ pub(crate) struct Resolved {
     pub(crate) coalescing: bool,
     /// The detours that frames need on this machine.
     pub(crate) detours: BTreeSet<Detour>,
+    /// Devices of ports and of legs that are not there.
+    pub(crate) missing: Vec<UnfitDevice>,
     /// The uplink is in promiscuous mode already.
     pub(crate) uplink_promiscuous: bool,
     pub(crate) notes: Vec<Note>,
@@ -94,11 +96,13 @@ pub(crate) fn namespace(host: &str, own: Option<&State>) -> Result<(), HostError
     }
 }
 
-/// Devices, addresses and routes of the namespace of this thread.
+/// Devices, addresses and routes of the namespace of this thread. A missing uplink is an error, another missing
+/// device only for who `is_strict`.
 pub(crate) fn resolve(
     tables: &Tables,
     netlink: &Netlink,
     netns: Option<&str>,
+    is_strict: bool,
 ) -> Result<Resolved, HostError> {
     let links = netlink.links()?;
     let links: Links<'_> = links
@@ -111,6 +115,7 @@ pub(crate) fn resolve(
         missing.push(UnfitDevice {
             device: tables.uplink.to_string(),
             used_as: UsedAs::Uplink,
+            by: Vec::new(),
         });
     }
     let overhead = overhead(tables);
@@ -124,7 +129,7 @@ pub(crate) fn resolve(
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
     }
     let namespace = netns.map(str::to_owned);
-    let Some(uplink) = uplink.filter(|_| missing.is_empty()) else {
+    let Some(uplink) = uplink.filter(|_| missing.is_empty() || !is_strict) else {
         return Err(HostError::MissingDevices {
             devices: missing,
             namespace,
@@ -160,7 +165,7 @@ pub(crate) fn resolve(
     };
     let uplink_promiscuous = uplink.promiscuous;
     let mut next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
-    next_hops.extend(legs::next_hops(tables, netlink)?);
+    next_hops.extend(legs::next_hops(tables, &links, netlink)?);
     let mut unmanaged = BTreeSet::new();
     for next_hop in &next_hops {
         let known = netlink.neighbour(&next_hop.device, next_hop.address)?;
@@ -174,9 +179,16 @@ pub(crate) fn resolve(
         unmanaged,
         coalescing,
         detours,
+        missing,
         uplink_promiscuous,
         notes,
     })
+}
+
+impl Resolved {
+    pub(crate) fn is_missing(&self, device: &str) -> bool {
+        self.missing.iter().any(|missing| missing.device == device)
+    }
 }
 
 /// Programs and templates begin with an Ethernet header.
@@ -185,13 +197,13 @@ fn check_layer3(
     links: &Links<'_>,
     namespace: Option<&str>,
 ) -> Result<(), HostError> {
-    let uplink = std::iter::once((&tables.uplink, UsedAs::Uplink));
+    let uplink = std::iter::once((&tables.uplink, UsedAs::Uplink, None));
     let ports = tables.ports.iter().map(|port| {
-        let used_as = UsedAs::Port(port.name.to_string());
-        (&port.attachment.device, used_as)
+        let name = Some(port.name.to_string());
+        (&port.attachment.device, UsedAs::Port, name)
     });
     let legs = legs::legs(tables);
-    let legs = legs.map(|(router, device)| (device, UsedAs::Leg(router.name.to_string())));
+    let legs = legs.map(|(router, device)| (device, UsedAs::Leg, Some(router.name.to_string())));
     let is_layer3 = |device: &DeviceName| {
         links
             .get(device.as_str())
@@ -200,10 +212,11 @@ fn check_layer3(
     let unfit = uplink
         .chain(ports)
         .chain(legs)
-        .filter(|(device, _)| is_layer3(device));
-    let unfit = unfit.map(|(device, used_as)| UnfitDevice {
+        .filter(|(device, ..)| is_layer3(device));
+    let unfit = unfit.map(|(device, used_as, by)| UnfitDevice {
         device: device.to_string(),
         used_as,
+        by: by.into_iter().collect(),
     });
     let devices: Vec<_> = unfit.collect();
     if devices.is_empty() {
@@ -223,6 +236,7 @@ fn port_devices(
     missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, PortDevice> {
     let mut devices = BTreeMap::new();
+    let mut users: BTreeMap<&DeviceName, Vec<String>> = BTreeMap::new();
     for port in &tables.ports {
         let device = &port.attachment.device;
         if let Some(link) = links.get(device.as_str()) {
@@ -232,14 +246,16 @@ fn port_devices(
                 takes_no_mark: !takes_mark(link, netlink),
             };
             devices.insert(device.clone(), port);
-        } else if !missing.iter().any(|known| known.device == device.as_str()) {
-            // A trunk is missed once, whatever number of ports it is.
-            missing.push(UnfitDevice {
-                device: device.to_string(),
-                used_as: UsedAs::Port(port.name.to_string()),
-            });
+        } else {
+            users.entry(device).or_default().push(port.name.to_string());
         }
     }
+    // A trunk is missed once, whatever number of ports it is.
+    missing.extend(users.into_iter().map(|(device, by)| UnfitDevice {
+        device: device.to_string(),
+        used_as: UsedAs::Port,
+        by,
+    }));
     devices
 }
 

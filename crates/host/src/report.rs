@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::detours::Detour;
+use crate::error::UnfitDevice;
 
 /// The outcome of [`crate::apply`].
 #[derive(Debug, Clone, Serialize)]
@@ -16,6 +17,8 @@ pub struct Report {
     pub dry_run: bool,
     /// What differed; empty when the machine was already as the fabric says.
     pub changes: Vec<Change>,
+    /// Devices of ports and of legs that are not there. The fabric is applied without them.
+    pub missing: Vec<UnfitDevice>,
     /// What works but deserves a look.
     pub notes: Vec<Note>,
 }

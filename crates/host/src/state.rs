@@ -62,6 +62,9 @@ pub(crate) struct State {
     /// Devices that we made promiscuous.
     #[serde(default)]
     pub(crate) promiscuous: BTreeSet<String>,
+    /// Devices of ports and of legs that were not there.
+    #[serde(default)]
+    pub(crate) missing: BTreeSet<String>,
     pub(crate) ports: Vec<PortState>,
     pub(crate) switches: Vec<SwitchState>,
     pub(crate) remotes: Vec<RemoteState>,
@@ -239,6 +242,7 @@ impl State {
             guard_refused: Refused::new(),
             neighbours: BTreeSet::new(),
             promiscuous: BTreeSet::new(),
+            missing: BTreeSet::new(),
             ports: tables.ports.iter().map(port_state).collect(),
             switches: tables.switches.iter().map(switch_state).collect(),
             remotes: tables.remotes.iter().map(remote_state).collect(),

@@ -197,11 +197,13 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
          nat: [{{ source: 198.18.100.0/24, outside: 198.19.0.2 }}] }}\n",
         world.fabric("geneve", 6081, "")
     );
-    let missing = world.apply(&text, 1).unwrap_err().to_string();
-    assert!(
-        missing.starts_with("no such device: phys0 (leg of router r1)"),
-        "{missing}"
-    );
+    let report = world.apply(&text, 1).unwrap();
+    let missing: Vec<_> = report.missing.iter().map(ToString::to_string).collect();
+    assert_eq!(missing, ["phys0 (leg of router r1)"]);
+    let line = "+ leg phys0 of router r1: its device is missing".to_owned();
+    assert!(changes(&report).contains(&line), "{:?}", changes(&report));
+    assert_eq!(changes(&world.apply(&text, 1).unwrap()), [""; 0]);
+    world.remove(1);
 
     netlink.add_veth("phys0", "phys1", None).unwrap();
     let report = world.apply(&text, 1).unwrap();
@@ -253,6 +255,17 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
         lines.contains(&"~ entries of routers".to_owned()),
         "{lines:?}"
     );
+
+    // It goes, and comes back.
+    netlink.delete("phys0").unwrap();
+    let report = world.apply(&text, 1).unwrap();
+    let gone = "~ leg phys0 of router r1: its device is missing".to_owned();
+    assert!(changes(&report).contains(&gone), "{:?}", changes(&report));
+    assert_eq!(report.missing.len(), 1);
+    netlink.add_veth("phys0", "phys1", None).unwrap();
+    let lines = changes(&world.apply(&text, 1).unwrap());
+    let came = "~ leg phys0 of router r1: its device is there".to_owned();
+    assert!(lines.contains(&came), "{lines:?}");
 
     // Without the gateway nothing of the leg stays.
     world.apply(&world.fabric("geneve", 6081, ""), 1).unwrap();

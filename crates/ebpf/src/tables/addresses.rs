@@ -5,18 +5,13 @@ use std::collections::BTreeSet;
 use overlane_model::{Place, RouterId, Tables};
 
 use super::{Contents, Devices, Table, flags, put};
-use crate::EbpfError;
 use crate::abi;
 
 /// The FDB and the neighbours.
-pub(super) fn addresses(
-    tables: &Tables,
-    devices: &Devices,
-    contents: &mut Contents,
-) -> Result<(), EbpfError> {
+pub(super) fn addresses(tables: &Tables, devices: &Devices, contents: &mut Contents) {
     for entry in &tables.fdb {
         let (port, remote) = match &entry.place {
-            Place::Local(at) => (devices.id(at)?, abi::Addr::default()),
+            Place::Local(at) => (devices.id(at), abi::Addr::default()),
             Place::Remote(addr) => (abi::PortId::default(), (*addr).into()),
             Place::Vlan | Place::Router(_) => (abi::PortId::default(), abi::Addr::default()),
         };
@@ -66,7 +61,6 @@ pub(super) fn addresses(
         };
         put(contents, Table::Neighbours, &key, &value);
     }
-    Ok(())
 }
 
 /// The routers whose gateway this host is.

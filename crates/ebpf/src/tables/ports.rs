@@ -5,33 +5,42 @@ use overlane_model::{Direction, FloodMember, PortTable, Tables};
 use super::numbering::Numbering;
 use super::rules::PortRules;
 use super::{Contents, Devices, PortDevice, Table, flags, put, read};
-use crate::EbpfError;
 use crate::abi;
 
 /// So many times in a second copies of flooded frames are counted anew: `LIMIT_FLOOD`.
 const FLOOD_SPANS: u32 = 10;
 
-/// Ports, with the rule sets that `rules` found for them.
+/// Ports, with the rule sets that `rules` found for them. One whose device is not there keeps its key and its
+/// counters, so that what goes to it is `no_port` and nothing else.
 pub(super) fn ports(
     tables: &Tables,
     devices: &Devices,
     rules: &PortRules,
     current: &Contents,
     contents: &mut Contents,
-) -> Result<(), EbpfError> {
+) {
     let mut numbering = Numbering::keep(port_numbers(current));
     for port in &tables.ports {
-        let id = devices.id(&port.attachment)?;
+        let id = devices.id(&port.attachment);
         let key = abi::PortKey {
             switch_id: port.switch.number(),
             key: port.key.get().into(),
         };
         let counters = numbering.number(key);
+        put(
+            contents,
+            Table::PortKeys,
+            &key,
+            &abi::PortPlace { id, counters },
+        );
+        let Some(&device) = devices.ports.get(&port.attachment.device) else {
+            continue;
+        };
         let value = abi::Port {
             switch_id: port.switch.number(),
             key: port.key.get(),
             mac: port.mac.into(),
-            flags: port_flags(port, devices.port(&port.attachment.device)?) | rules.flags(port),
+            flags: port_flags(port, device) | rules.flags(port),
             learn_limit: port.learning.map_or(0, |learning| learning.limit),
             learn_age: port.learning.map_or(0, |learning| learning.age_s),
             rules_from: rules.set(port, Direction::FromPort),
@@ -42,14 +51,7 @@ pub(super) fn ports(
         };
         put(contents, Table::Ports, &id, &value);
         put(contents, Table::PortNumbers, &counters, &id);
-        put(
-            contents,
-            Table::PortKeys,
-            &key,
-            &abi::PortPlace { id, counters },
-        );
     }
-    Ok(())
 }
 
 /// The number of each port's counters.
@@ -72,15 +74,16 @@ fn port_flags(port: &PortTable, device: PortDevice) -> u32 {
 }
 
 /// Switches and who gets their flooded frames.
-pub(super) fn switches(
-    tables: &Tables,
-    devices: &Devices,
-    contents: &mut Contents,
-) -> Result<(), EbpfError> {
+pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Contents) {
     for switch in &tables.switches {
         let switch_id = switch.id.number();
+        let is_there = |member: &&FloodMember| match member {
+            FloodMember::Local(at) => devices.ports.contains_key(&at.device),
+            FloodMember::Remote(_) => true,
+        };
+        let flood: Vec<_> = switch.flood.iter().filter(is_there).collect();
         let value = abi::Switch {
-            flood_members: switch.flood.len() as u32,
+            flood_members: flood.len() as u32,
             flags: flags([
                 (switch.flood_unknown, abi::SWITCH_FLOOD_UNKNOWN),
                 (switch.vlan_transparent, abi::SWITCH_TRANSPARENT),
@@ -90,9 +93,9 @@ pub(super) fn switches(
             non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),
         };
         put(contents, Table::Switches, &switch_id, &value);
-        for (index, member) in switch.flood.iter().enumerate() {
+        for (index, member) in flood.into_iter().enumerate() {
             let (port, remote) = match member {
-                FloodMember::Local(at) => (devices.id(at)?, abi::Addr::default()),
+                FloodMember::Local(at) => (devices.id(at), abi::Addr::default()),
                 FloodMember::Remote(addr) => (abi::PortId::default(), (*addr).into()),
             };
             let key = abi::FloodKey {
@@ -107,5 +110,4 @@ pub(super) fn switches(
             );
         }
     }
-    Ok(())
 }

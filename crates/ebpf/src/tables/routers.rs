@@ -9,7 +9,6 @@ use zerocopy::IntoBytes;
 
 use super::numbering::Numbering;
 use super::{Contents, Devices, Table, flags, nat, put, read};
-use crate::EbpfError;
 use crate::abi::router as abi;
 use crate::abi::{Addr, MacBytes};
 use crate::classifier::peer_prefix;
@@ -23,7 +22,7 @@ pub(super) fn routers(
     devices: &Devices,
     current: &Contents,
     contents: &mut Contents,
-) -> Result<(), EbpfError> {
+) {
     let mut groups = known_groups(current);
     let nat_lists = nat::lists(current);
     for router in &tables.routers {
@@ -36,13 +35,12 @@ pub(super) fn routers(
             ..abi::Router::default()
         };
         if let Some(gateway) = &router.gateway {
-            gateway_entries(router, gateway, devices, &mut entry, contents)?;
+            gateway_entries(router, gateway, devices, &mut entry, contents);
             nat::nat(router, gateway, current, &nat_lists, &mut entry, contents);
         }
         entry.flags |= flags([(router.reverse_path, abi::ROUTER_REVERSE_PATH)]);
         put(contents, Table::Routers, &router.id.get(), &entry);
     }
-    Ok(())
 }
 
 fn interfaces(router: &RouterTable, contents: &mut Contents) {
@@ -172,20 +170,20 @@ fn gateway_entries(
     devices: &Devices,
     entry: &mut abi::Router,
     contents: &mut Contents,
-) -> Result<(), EbpfError> {
+) {
     let device = match &gateway.place {
         GatewayPlace::Remote(vtep) => {
             entry.flags |= abi::ROUTER_GATEWAY_ELSEWHERE;
             entry.gateway = (*vtep).into();
-            return Ok(());
+            return;
         }
         GatewayPlace::Here { leg } => leg,
     };
     entry.flags |= abi::ROUTER_GATEWAY_HERE;
-    let Some(device) = device else {
-        return Ok(());
+    // Without its device it is as without a leg.
+    let Some(leg) = device.as_ref().and_then(|device| devices.legs.get(device)) else {
+        return;
     };
-    let leg = devices.leg(device)?;
     entry.leg_mac = MacBytes::from(leg.mac);
     entry.leg_ifindex = leg.ifindex;
     entry.leg_mtu = leg.mtu;
@@ -204,5 +202,4 @@ fn gateway_entries(
         };
         put(contents, Table::LegAddresses, &key, &id);
     }
-    Ok(())
 }

@@ -309,7 +309,37 @@ fn what_does_not_fit_is_named_with_its_limit() {
 }
 
 #[test]
-fn an_unresolved_device_is_an_error() {
-    let error = encode(&tables(), &Devices::default()).unwrap_err();
-    assert!(matches!(error, EbpfError::UnknownDevice(name) if name == "trunk"));
+fn a_port_without_its_device_is_known_and_is_nowhere() {
+    let mut devices = devices();
+    let whole = encode(&tables(), &devices).unwrap();
+    devices.ports.remove(&DeviceName::new("trunk").unwrap());
+    let contents = encode_beside(&tables(), &devices, &whole).unwrap();
+    let nowhere = |vlan| port_id(NO_DEVICE, vlan);
+
+    let mut ports = whole[&Table::Ports].clone();
+    ports.retain(|id, _| abi::PortId::read_from_bytes(id).unwrap().ifindex != 4);
+    assert_eq!(contents[&Table::Ports], ports);
+    // Nobody's packets go to it, and no packet finds another port.
+    for (switch_id, key, vlan) in [(BASE, 3, 0), (5001, 9, 10)] {
+        let key = abi::PortKey { switch_id, key };
+        let place: abi::PortPlace = value(&contents, Table::PortKeys, &key);
+        let before: abi::PortPlace = value(&whole, Table::PortKeys, &key);
+        assert_eq!(place.id, nowhere(vlan));
+        assert_eq!(place.counters, before.counters);
+    }
+    let places = contents[&Table::Fdb].values();
+    let places = places.map(|entry| abi::FdbEntry::read_from_bytes(entry).unwrap());
+    let places: Vec<_> = places.map(|entry| (entry.key, entry.port)).collect();
+    assert!(places.contains(&(3, nowhere(0))) && places.contains(&(9, nowhere(10))));
+    assert_eq!(places.len(), whole[&Table::Fdb].len());
+    assert_eq!(contents[&Table::Neighbours], whole[&Table::Neighbours]);
+    // Flooded frames go to the others, without a gap.
+    let blue: abi::Switch = value(&contents, Table::Switches, &5001u32);
+    let is_blue = |key: &&Vec<u8>| abi::FloodKey::read_from_bytes(key).unwrap().switch_id == 5001;
+    let indices = contents[&Table::Flood].keys().filter(is_blue);
+    let indices = indices.map(|key| abi::FloodKey::read_from_bytes(key).unwrap().index);
+    let indices: BTreeSet<_> = indices.collect();
+    assert_eq!(indices, (0..blue.flood_members).collect());
+    let before: abi::Switch = value(&whole, Table::Switches, &5001u32);
+    assert_eq!(blue.flood_members + 1, before.flood_members);
 }

@@ -49,11 +49,13 @@ fn ports(
 ) {
     let old = by_name(is.map(|is| is.ports.as_slice()), |port| &port.name);
     for port in &should.ports {
+        let presence = presence(target, is, &port.device);
         let words = format!(
-            "port {} (device {}, key {})",
+            "port {} (device {}, key {}){}",
             port.name,
             port.place(),
-            port.key
+            port.key,
+            presence.words()
         );
         let reattached = plan.steps.iter().any(|step| {
             matches!(step, Step::Attach { device, program } if *device == port.device && program.name() == "from_port")
@@ -61,6 +63,7 @@ fn ports(
         match old.get(port.name.as_str()) {
             None => lines.push(Change::add(words)),
             Some(old) if *old != port => lines.push(Change::modify(words)),
+            Some(_) if presence.is_new() => lines.push(Change::modify(words)),
             Some(_) if reattached => lines.push(Change::modify(format!(
                 "{words}: attached to its device again"
             ))),
@@ -79,6 +82,35 @@ fn ports(
             port.place(),
             port.key
         )));
+    }
+}
+
+/// Whether a device that the fabric names is there.
+#[derive(Debug, Clone, Copy)]
+struct Presence {
+    is_missing: bool,
+    was_missing: bool,
+}
+
+fn presence(target: &Target<'_>, is: Option<&State>, device: &str) -> Presence {
+    Presence {
+        is_missing: target.resolved.is_missing(device),
+        was_missing: is.is_some_and(|is| is.missing.contains(device)),
+    }
+}
+
+impl Presence {
+    /// It came or went since the last `apply`.
+    const fn is_new(self) -> bool {
+        self.is_missing != self.was_missing
+    }
+
+    const fn words(self) -> &'static str {
+        match (self.is_missing, self.was_missing) {
+            (true, _) => ": its device is missing",
+            (false, true) => ": its device is there",
+            (false, false) => "",
+        }
     }
 }
 

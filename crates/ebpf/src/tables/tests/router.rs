@@ -419,7 +419,14 @@ fn an_end_has_the_first_rule_with_it() {
 }
 
 #[test]
-fn an_unresolved_leg_is_an_error() {
-    let error = encode(&tables(), &super::devices()).unwrap_err();
-    assert!(matches!(error, EbpfError::UnknownDevice(name) if name == "phys0"));
+fn a_gateway_without_the_device_of_its_leg_has_no_leg() {
+    let whole = encode(&tables(), &devices()).unwrap();
+    let contents = encode(&tables(), &super::devices()).unwrap();
+    for table in [Table::Legs, Table::LegAddresses] {
+        assert!(!whole[&table].is_empty() && contents[&table].is_empty());
+    }
+    let router: abi_router::Router = value(&contents, Table::Routers, &ID);
+    assert_eq!(router.leg_ifindex, 0);
+    assert_ne!(router.flags & abi_router::ROUTER_GATEWAY_HERE, 0);
+    assert_eq!(contents[&Table::Routes], whole[&Table::Routes]);
 }

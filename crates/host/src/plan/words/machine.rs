@@ -7,6 +7,7 @@ use zerocopy::FromBytes;
 use crate::current::Current;
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER};
+use crate::plan::words::presence;
 use crate::plan::{Cleanup, Fresh, Plan, Step, Target};
 use crate::report::Change;
 use crate::{detours, guard};
@@ -24,6 +25,12 @@ pub(super) fn machine(
     let host = target.tables.host.as_str();
     lines.extend(guard::changes(host, plan.guard(), &guard::Refused::new()));
     let uplink = target.tables.uplink.as_str();
+    for (_, device) in legs(target.tables) {
+        let presence = presence(target, is, device.as_str());
+        if presence.is_missing && presence.is_new() {
+            lines.push(leg(target, current, device.as_str()));
+        }
+    }
     let mut replaced = 0;
     for step in &plan.steps {
         match step {
@@ -107,9 +114,16 @@ fn leg(target: &Target<'_>, current: &Current, device: &str) -> Change {
         Some((router, _)) => format!("leg {device} of router {}", router.name),
         None => format!("leg {device}"),
     };
+    let presence = presence(target, current.state.as_ref(), device);
+    let words = format!("{words}{}", presence.words());
     let mut before = current.state.iter().flat_map(|state| &state.routers);
     if before.any(|router| router.leg.as_deref() == Some(device)) {
-        Change::modify(format!("{words}: attached to its device again"))
+        let again = if presence.is_new() {
+            ""
+        } else {
+            ": attached to its device again"
+        };
+        Change::modify(format!("{words}{again}"))
     } else {
         Change::add(words)
     }

@@ -1,0 +1,154 @@
+//! A device that the fabric names and the namespace lacks: all else is applied, and its port is closed and known.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{World, assert_same, can_run, changes, snapshot};
+use overlane_host::observe::{self, PortState};
+use overlane_host::{
+    ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, guard, paths,
+};
+use overlane_net::netns::Netns;
+use overlane_net::nftables::{Family, Nftables};
+
+/// Of the port whose device comes and goes.
+const ADDRESS: &str = "198.18.100.33";
+
+fn fabric(world: &World, encapsulation: &str, port: u16) -> String {
+    let host = world.host(1);
+    let more = format!(
+        "  late: {{ switch: blue, host: {host}, device: late0, mac: \"02:00:00:00:00:21\", \
+         addresses: [{ADDRESS}], key: 33 }}\n"
+    );
+    world.fabric(encapsulation, port, &more)
+}
+
+fn late() -> UnfitDevice {
+    UnfitDevice {
+        device: "late0".into(),
+        used_as: UsedAs::Port,
+        by: vec!["late".into()],
+    }
+}
+
+fn states(world: &World) -> Vec<PortState> {
+    let ports = observe::ports(&world.host(1)).unwrap().ports;
+    ports.iter().map(|port| port.state).collect()
+}
+
+/// Names of the devices that the guard closes.
+fn guarded(world: &World) -> String {
+    let table = guard::table_of(&world.host(1));
+    let read = || Nftables::new().unwrap().read(Family::Inet, &table).unwrap();
+    let devices = world.ns(1).run(read).unwrap().unwrap().devices;
+    devices.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+fn no_ports(world: &World, hook: &str) -> u64 {
+    let verdicts = observe::counters(&world.host(1)).unwrap().verdicts;
+    let mut verdicts = verdicts.into_iter();
+    let row = verdicts.find(|row| (row.hook, row.verdict) == (hook, "no_port"));
+    row.map_or(0, |row| row.count.packets)
+}
+
+fn ping_late(world: &World, from: usize) -> bool {
+    let guest = Netns::open(&world.guest(from)).unwrap();
+    let mut ping = guest.command("ping");
+    ping.args(["-n", "-q", "-W", "1", "-c", "1", ADDRESS]);
+    ping.output().unwrap().status.success()
+}
+
+/// The device, with the guest behind it that the fabric declares.
+fn plug_in(world: &World) {
+    let guest = Netns::open(&world.guest(1)).unwrap();
+    let netlink = world.netlink(1);
+    netlink.add_veth("late0", "late", Some(&guest)).unwrap();
+    netlink.set_up("late0").unwrap();
+}
+
+fn applied(world: &World, text: &str) -> Report {
+    world.apply(text, 1).unwrap()
+}
+
+#[test]
+fn all_but_a_missing_device_is_applied_and_it_joins_when_it_comes() {
+    if !can_run("missing") {
+        return;
+    }
+    for (encapsulation, port) in [("geneve", 6081), ("vxlan", 4789)] {
+        let world = World::new(2);
+        let text = fabric(&world, encapsulation, port);
+        world.apply(&text, 2).unwrap();
+
+        let dry = world
+            .apply_with(&text, 1, true, Testing::default())
+            .unwrap();
+        assert_eq!(dry.missing, [late()]);
+        let first = applied(&world, &text);
+        assert_eq!(first.missing, [late()]);
+        let line = |sign, words| format!("{sign} port late (device late0, key 33){words}");
+        let missing = ": its device is missing";
+        assert!(changes(&first).contains(&line('+', missing)));
+        assert_eq!(changes(&dry), changes(&first));
+        assert_eq!(states(&world), [PortState::Missing, PortState::Ok]);
+        assert_eq!(guarded(&world), "late0 web1");
+        let again = applied(&world, &text);
+        assert_eq!((changes(&again), again.missing), (vec![], vec![late()]));
+
+        // What else there is works, and what goes to the port ends here by its name.
+        assert!(world.ping(1, 2, 2));
+        for (from, hook) in [(1, "from_port"), (2, "from_underlay")] {
+            let before = no_ports(&world, hook);
+            assert!(!ping_late(&world, from));
+            assert_eq!(no_ports(&world, hook), before + 1, "{encapsulation} {hook}");
+        }
+
+        plug_in(&world);
+        assert_eq!(states(&world), [PortState::Detached, PortState::Ok]);
+        let came = applied(&world, &text);
+        assert!(changes(&came).contains(&line('~', ": its device is there")));
+        assert_eq!(came.missing, []);
+        assert_eq!(states(&world), [PortState::Ok; 2]);
+
+        world.netlink(1).delete("late0").unwrap();
+        let gone = applied(&world, &text);
+        assert_eq!(changes(&gone)[0], line('~', missing));
+        assert_eq!(gone.missing, [late()]);
+        assert_eq!(states(&world), [PortState::Missing, PortState::Ok]);
+        // The name is closed for whoever makes it again.
+        assert_eq!(guarded(&world), "late0 web1");
+        let link = paths::link(overlane_ebpf::Program::FromPort, "late0");
+        assert!(!paths::links(&world.host(1)).join(link).exists());
+        let before = no_ports(&world, "from_underlay");
+        assert!(!ping_late(&world, 2));
+        assert_eq!(no_ports(&world, "from_underlay"), before + 1);
+    }
+}
+
+#[test]
+fn who_is_strict_gets_all_or_nothing() {
+    if !can_run("strict") {
+        return;
+    }
+    let world = World::new(1);
+    let (tables, netns) = (
+        world.tables(&fabric(&world, "vxlan", 4789), 1),
+        world.netns(1),
+    );
+    let before = snapshot(&world, 1);
+    let request = ApplyRequest {
+        netns: Some(&netns),
+        strict: true,
+        ..ApplyRequest::new(&tables)
+    };
+    let error = apply(&request).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("no such device: late0 (port late)")
+    );
+    assert!(error.help().unwrap().contains("without --strict"));
+    assert!(matches!(error, HostError::MissingDevices { .. }));
+    assert_same(&before, &snapshot(&world, 1), "strict");
+}
