@@ -6,9 +6,11 @@ mod firewall;
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, PortState, Ports, Remotes,
-    Routes, SuperPackets, Switches,
+    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, OtherDevice, PortState,
+    Ports, Remotes, Routes, SuperPackets, Switches,
 };
+
+use overlane_host::UsedAs;
 
 use crate::args::{HostChoice, Show, ShowWhat};
 use crate::drops;
@@ -130,11 +132,7 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
     ];
     let mut rows = output.table(&columns);
     for port in &ports.ports {
-        let state = match port.state {
-            PortState::Ok => state("ok", true),
-            PortState::Missing => state("missing", false),
-            PortState::Detached => state("detached", false),
-        };
+        let state = state(words_of(port.state), port.state == PortState::Ok);
         rows.push(vec![
             text(&port.port),
             text(&port.switch),
@@ -148,6 +146,7 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
         ]);
     }
     output.section(&format!("host {}", ports.host), &rows, "no logical ports")?;
+    show_others(&ports.others, output)?;
     for (way, words) in [
         (SuperPackets::Unmarker, "through the unmarker to"),
         (SuperPackets::Segments, "cut into segments to"),
@@ -166,6 +165,28 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
         .guard
         .as_ref()
         .map_or(Ok(()), |guard| show_guard(guard, output))
+}
+
+const fn words_of(state: PortState) -> &'static str {
+    match state {
+        PortState::Ok => "ok",
+        PortState::Missing => "missing",
+        PortState::Detached => "detached",
+    }
+}
+
+/// A line for the uplink and for each leg where packets do not flow.
+fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
+    for other in others.iter().filter(|other| other.state != PortState::Ok) {
+        let used_as = match other.used_as {
+            UsedAs::Uplink => "uplink",
+            UsedAs::Port => "port",
+            UsedAs::Leg => "leg",
+        };
+        let (device, state) = (&other.device, words_of(other.state));
+        output.line(format!("\n{used_as} {device}: {state}; apply again"))?;
+    }
+    Ok(())
 }
 
 /// A line for each state that families are in.

@@ -29,6 +29,12 @@ pub enum EbpfError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// Pins there would go with the mount namespace of this process, and the programs with them.
+    #[error("{} is not the BPF file system of this machine: what is pinned there ends with this process", path.display())]
+    PrivateBpffs {
+        /// Where it is looked for.
+        path: PathBuf,
+    },
     /// A table would not fit into its map.
     #[error("table {table} needs {count} entries and holds {limit}")]
     TooMany {
@@ -151,6 +157,11 @@ impl EbpfError {
             }
             Self::Rights { .. } => "run it as root (sudo); in a container these capabilities must be granted".into(),
             Self::NoBpffs { path } => format!("mount it: mount -t bpf bpf {}", path.display()),
+            Self::PrivateBpffs { path } => format!(
+                "this process has mounts of its own, as under `ip netns exec`: run overlane outside of them, and name the \
+                 network namespace with --netns NAME; a container needs the host's {} as a bind mount; nothing was changed",
+                path.display()
+            ),
             Self::TooMany { shrink, .. } => format!("shrink the fabric: {shrink}"),
             Self::FloodList { .. } => "spread the ports of this switch over fewer hosts, or split the switch".into(),
             Self::Abi { .. } | Self::Missing { .. } => {

@@ -30,4 +30,4 @@ pub mod test_run;
 pub use error::EbpfError;
 pub use links::HeldProgram;
 pub use object::{DataPath, Loaded, Program};
-pub use sys::{Layout, LinkInfo, ProgramSize};
+pub use sys::{Hooked, Layout, LinkInfo, ProgramSize};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use crate::object::Loaded;
-use crate::sys::{self, LinkInfo};
+use crate::sys::{self, Hooked, LinkInfo};
 use crate::{EbpfError, Program};
 
 /// A link, open. Dropping it detaches the program unless the link is pinned.
@@ -36,6 +36,14 @@ impl HeldProgram {
 
     pub(crate) const fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// Its name in C.
+    pub fn name(&self) -> Result<String, EbpfError> {
+        sys::program_name(&self.fd).map_err(EbpfError::call(
+            "BPF_OBJ_GET_INFO_BY_FD",
+            format!("program {}", self.id),
+        ))
     }
 
     /// The kernel's number of it.
@@ -86,6 +94,11 @@ impl Link {
     pub fn pin(&self, path: &Path) -> Result<(), EbpfError> {
         sys::pin(self.0.as_fd(), path).map_err(EbpfError::path("BPF_OBJ_PIN", path))
     }
+}
+
+/// The programs at the ingress of a device in the namespace of this thread, in the order in which they run.
+pub fn hooked(device: &str, ifindex: u32) -> Result<Vec<Hooked>, EbpfError> {
+    sys::tcx_query(ifindex).map_err(EbpfError::call("BPF_PROG_QUERY", device))
 }
 
 /// Takes a pin away; the link itself lives as long as somebody holds it.

@@ -1,6 +1,7 @@
 //! What must hold before anything is loaded: a kernel with tcx, the rights, and a BPF file system.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 use crate::{EbpfError, sys};
@@ -63,6 +64,45 @@ pub fn check_bpffs(path: &Path) -> Result<(), EbpfError> {
         }),
         Err(error) => Err(EbpfError::path("statfs", path)(error)),
     }
+}
+
+/// What is pinned under `path` outlives this process: it is the file system that the first process has there. One
+/// that is mounted under `ip netns exec` goes with the mount namespace.
+pub fn check_bpffs_lasts(path: &Path) -> Result<(), EbpfError> {
+    let Some(outside) = seen_from_outside(path) else {
+        return Ok(());
+    };
+    let is_same = match (fs::metadata(path), fs::metadata(&outside)) {
+        (Ok(own), Ok(outside)) => own.dev() == outside.dev(),
+        _ => false,
+    };
+    let is_bpffs = |path| sys::is_bpffs(path).unwrap_or(false);
+    if is_same || !(is_bpffs(path) || is_bpffs(&outside)) {
+        return Ok(());
+    }
+    Err(EbpfError::PrivateBpffs {
+        path: path.to_owned(),
+    })
+}
+
+/// `path` in the mount namespace of the first process; where we may not look, of the first ancestor of whom we may.
+fn seen_from_outside(path: &Path) -> Option<PathBuf> {
+    let mut ancestors: Vec<u32> =
+        std::iter::successors(Some(std::process::id()), |&id| parent_of(id)).collect();
+    ancestors.push(1);
+    let roots = ancestors
+        .into_iter()
+        .rev()
+        .map(|id| PathBuf::from(format!("/proc/{id}/root")));
+    let below = path.strip_prefix("/").ok()?;
+    let mut roots = roots.filter(|root| fs::metadata(root).is_ok());
+    roots.next().map(|root| root.join(below))
+}
+
+fn parent_of(id: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok().filter(|&parent| parent != 0)
 }
 
 impl KernelVersion {
@@ -147,6 +187,14 @@ mod tests {
         );
         let error = check_capabilities("CapEff:\t0000008000200000\n").unwrap_err();
         assert_eq!(error.to_string(), "missing rights: CAP_NET_ADMIN");
+    }
+
+    #[test]
+    fn what_the_first_process_sees_too_lasts() {
+        check_bpffs_lasts(Path::new("/sys/fs/bpf")).unwrap();
+        check_bpffs_lasts(Path::new("/nowhere")).unwrap();
+        let parent = parent_of(std::process::id()).unwrap();
+        assert_eq!(parent, std::os::unix::process::parent_id());
     }
 
     #[test]

@@ -19,6 +19,7 @@ const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
+const PROG_QUERY: libc::c_int = 16;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const LINK_CREATE: libc::c_int = 28;
@@ -59,6 +60,8 @@ pub(crate) struct RawMap {
 /// What the kernel says about a tcx link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInfo {
+    /// The kernel's number of the link.
+    pub id: u32,
     /// The attached program.
     pub program_id: u32,
     /// The device; none when it is gone.
@@ -140,6 +143,21 @@ struct LinkCreateAttr {
 }
 
 #[repr(C)]
+struct QueryAttr {
+    target_ifindex: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    program_ids: u64,
+    count: u32,
+    pad: u32,
+    program_attach_flags: u64,
+    link_ids: u64,
+    link_attach_flags: u64,
+    revision: u64,
+}
+
+#[repr(C)]
 struct LinkUpdateAttr {
     link_fd: u32,
     new_prog_fd: u32,
@@ -168,9 +186,20 @@ struct ProgramInfo {
     tag: [u8; 8],
     jited_len: u32,
     xlated_len: u32,
-    not_asked: [u64; 24],
+    not_asked: [u64; 5],
+    name: [u8; 16],
+    nor_that: [u64; 17],
     verified_insns: u32,
     pad: u32,
+}
+
+/// A program at a tcx ingress hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hooked {
+    /// The program.
+    pub program_id: u32,
+    /// The link that holds it there; 0: it is attached without one.
+    pub link_id: u32,
 }
 
 /// How large a loaded program is.
@@ -419,6 +448,18 @@ pub(crate) fn program_id(fd: &OwnedFd) -> io::Result<u32> {
     Ok(info.id)
 }
 
+/// The name of a loaded program, up to 15 bytes.
+pub(crate) fn program_name(fd: &OwnedFd) -> io::Result<String> {
+    let mut info = ProgramInfo::default();
+    object_info(fd, &mut info)?;
+    let name = info
+        .name
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 /// How large a loaded program is.
 pub(crate) fn program_size(fd: &OwnedFd) -> io::Result<ProgramSize> {
     let mut info = ProgramInfo::default();
@@ -478,6 +519,34 @@ pub(crate) fn tcx_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<Ow
     unsafe { bpf(LINK_CREATE, &mut attr).map(|fd| owned(fd)) }
 }
 
+/// The programs at the tcx ingress hook of a device in the namespace of this thread, in the order in which they run.
+pub(crate) fn tcx_query(ifindex: u32) -> io::Result<Vec<Hooked>> {
+    /// `BPF_MPROG_MAX` of kernel/bpf/mprog.c.
+    const MOST: usize = 64;
+    let (mut programs, mut links) = ([0u32; MOST], [0u32; MOST]);
+    let mut attr = QueryAttr {
+        target_ifindex: ifindex,
+        attach_type: TCX_INGRESS,
+        query_flags: 0,
+        attach_flags: 0,
+        program_ids: programs.as_mut_ptr() as u64,
+        count: MOST as u32,
+        pad: 0,
+        program_attach_flags: 0,
+        link_ids: links.as_mut_ptr() as u64,
+        link_attach_flags: 0,
+        revision: 0,
+    };
+    // SAFETY: both arrays have room for `count` numbers.
+    unsafe { bpf(PROG_QUERY, &mut attr) }?;
+    let found = programs.into_iter().zip(links);
+    let found = found.map(|(program_id, link_id)| Hooked {
+        program_id,
+        link_id,
+    });
+    Ok(found.take(attr.count as usize).collect())
+}
+
 /// Swaps the program of a link; no packet sees none.
 pub(crate) fn link_update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = LinkUpdateAttr {
@@ -499,6 +568,7 @@ pub(crate) fn link_info(link: &OwnedFd) -> io::Result<Option<LinkInfo>> {
     }
     let ifindex = (info.ifindex != 0 && info.attach_type == TCX_INGRESS).then_some(info.ifindex);
     Ok(Some(LinkInfo {
+        id: info.id,
         program_id: info.program_id,
         ifindex,
     }))

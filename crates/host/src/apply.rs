@@ -27,7 +27,7 @@ use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, NetnsId, State};
-use crate::{Holder, HostError, Note, Report, capture, devices, greeting, guard, preflight};
+use crate::{Holder, HostError, Note, Report, capture, devices, greeting, guard, hooks, preflight};
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
@@ -158,6 +158,7 @@ impl Job<'_> {
         let plan = plan(&target, &current);
 
         let mut notes = resolved.notes.clone();
+        notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
         notes.extend(untested_kernel()?);
         if current
             .state

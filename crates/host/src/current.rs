@@ -130,7 +130,7 @@ fn with_inside(
 }
 
 /// Sorted names in a folder; none when it does not exist.
-fn names(folder: &Path) -> Result<Vec<String>, HostError> {
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>, HostError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(HostError::file("read", folder))?,

@@ -1,5 +1,6 @@
 //! Why `apply`, `remove` or `show` could not do their work, and what helps.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -187,6 +188,9 @@ pub enum HostError {
         /// What it should have.
         needs: u32,
     },
+    /// Programs of ours that no pin of this host holds would take the packets before those that it attaches.
+    #[error("an older data path is still attached: {}", list(.0))]
+    Leftovers(Vec<Leftover>),
     /// Two hosts in one namespace would share devices.
     #[error("host {other} is applied in this namespace already")]
     NamespaceTaken {
@@ -273,6 +277,23 @@ pub enum UsedAs {
     Leg,
 }
 
+/// A program of ours at the hook of a device, of a data path that is nobody's any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The device.
+    pub device: String,
+    /// Name of the program.
+    pub program: String,
+    /// The kernel's number of it.
+    pub program_id: u32,
+    /// The kernel's number of the link that holds it there; 0: it was attached without one.
+    pub link_id: u32,
+    /// The host whose pin holds the link.
+    pub pinned_by: Option<String>,
+    /// Processes that hold the link.
+    pub processes: BTreeSet<u32>,
+}
+
 /// An address of the host, and the router that packets to it would be for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenAddress {
@@ -329,6 +350,38 @@ impl std::fmt::Display for UnfitDevice {
             (UsedAs::Leg, _) => write!(f, "{} (leg of router {by})", self.device),
         }
     }
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (program, id) = (&self.program, self.program_id);
+        write!(f, "{} (program {program}, id {id}", self.device)?;
+        if let Some(host) = &self.pinned_by {
+            write!(f, ", pinned by host {host}")?;
+        }
+        for process in &self.processes {
+            write!(f, ", held by process {process}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// How each of them goes.
+fn take_off(leftovers: &[Leftover]) -> String {
+    let way = |it: &Leftover| match (&it.pinned_by, it.link_id) {
+        (Some(host), _) => format!("`overlane remove --host {host}`"),
+        (None, 0) => format!(
+            "`tc filter` and `bpftool net` show who attached program {}",
+            it.program_id
+        ),
+        (None, link) => format!("`bpftool link detach id {link}`"),
+    };
+    let mut ways: Vec<_> = leftovers.iter().map(way).collect();
+    ways.dedup();
+    format!(
+        "it would take the packets before the new one; take it off: {}; nothing was changed",
+        ways.join(", ")
+    )
 }
 
 impl HostError {
@@ -400,6 +453,7 @@ impl HostError {
                     .into()
             }
             Self::MtuTooSmall { uplink, needs, .. } => format!("ip link set {uplink} mtu {needs}, or more"),
+            Self::Leftovers(leftovers) => take_off(leftovers),
             Self::NamespaceTaken { other } => {
                 format!("one host per namespace: `overlane remove --host {other}` first, or use --netns")
             }

@@ -27,6 +27,7 @@ mod execute;
 mod greeting;
 pub mod guard;
 pub mod handover;
+mod hooks;
 mod journal;
 mod legs;
 mod lock;

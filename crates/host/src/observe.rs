@@ -7,15 +7,16 @@ use std::net::IpAddr;
 use overlane_ebpf::abi::{self, Counter};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
-use overlane_ebpf::{DataPath, Program, abilities};
+use overlane_ebpf::{DataPath, LinkInfo, Program, abilities};
 use overlane_model::{Hook, SwitchId, Verdict, VlanId};
-use overlane_net::Netlink;
+use overlane_net::{Link, Netlink};
 use overlane_wire::Vni;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
+use crate::error::UsedAs;
 use crate::state::{self, State};
-use crate::{HostError, current, paths};
+use crate::{HostError, current, hooks, paths};
 
 mod connections;
 mod fdb;
@@ -114,8 +115,21 @@ pub struct Ports {
     pub host: String,
     /// Its logical ports.
     pub ports: Vec<PortRow>,
+    /// The host's other devices: its uplink, and the legs of gateways.
+    pub others: Vec<OtherDevice>,
     /// What stops a port's device that is made again; none without ports, or when the namespace is gone.
     pub guard: Option<Guard>,
+}
+
+/// A device that is no port's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OtherDevice {
+    /// Its name.
+    pub device: String,
+    /// The uplink, or a leg.
+    pub used_as: UsedAs,
+    /// Whether packets flow.
+    pub state: PortState,
 }
 
 /// One logical port.
@@ -294,18 +308,19 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
 pub fn ports(host: &str) -> Result<Ports, HostError> {
     let state = state_of(host)?;
     let links = current::links(host)?;
-    let look = |netlink: &Netlink| Ok((netlink.links()?, guard::look(&state)?));
-    let (devices, guard) = in_namespace(&state, look)?.unwrap_or_default();
+    let look = |netlink: &Netlink| {
+        let devices = netlink.links()?;
+        let states = device_states(&state, &devices, &links)?;
+        Ok((devices, states, guard::look(&state)?))
+    };
+    let (devices, states, guard) = in_namespace(&state, look)?.unwrap_or_default();
+    let state_of = |device: &str| states.get(device).copied().unwrap_or(PortState::Missing);
     let ways = super_packets(&state)?;
     let row = |port: &state::PortState| {
         let ifindex = devices
             .iter()
             .find(|link| link.name == port.device)
             .map(|link| link.index);
-        let attached = links
-            .get(&paths::link(Program::FromPort, &port.device))
-            .copied()
-            .flatten();
         PortRow {
             port: port.name.clone(),
             switch: switch_name(&state, port.switch_id).unwrap_or_default(),
@@ -316,18 +331,48 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
             vlan: port.vlan,
             ifindex,
             super_packets: ways.get(&(port.switch_id, port.key.into())).copied(),
-            state: match (ifindex, attached.and_then(|info| info.ifindex)) {
-                (None, _) => PortState::Missing,
-                (device, link) if device == link => PortState::Ok,
-                _ => PortState::Detached,
-            },
+            state: state_of(&port.device),
         }
+    };
+    let other = |(program, device): (Program, String)| {
+        let used_as = match program {
+            Program::FromPort => return None,
+            Program::FromLeg => UsedAs::Leg,
+            _ => UsedAs::Uplink,
+        };
+        let state = state_of(&device);
+        Some(OtherDevice {
+            device,
+            used_as,
+            state,
+        })
     };
     Ok(Ports {
         host: host.to_owned(),
         ports: state.ports.iter().map(row).collect(),
+        others: state.hooks().into_iter().filter_map(other).collect(),
         guard,
     })
+}
+
+/// Whether packets flow at each device, by what the kernel has at its hook: a pin may be there without its link, and
+/// a link without its pin.
+fn device_states(
+    state: &State,
+    devices: &[Link],
+    links: &BTreeMap<String, Option<LinkInfo>>,
+) -> Result<BTreeMap<String, PortState>, HostError> {
+    let mut states = BTreeMap::new();
+    for (program, name) in state.hooks() {
+        let own = links.get(&paths::link(program, &name)).copied().flatten();
+        let is_at = match devices.iter().find(|link| link.name == name) {
+            None => PortState::Missing,
+            Some(link) if hooks::is_at(&name, link.index, own)? => PortState::Ok,
+            Some(_) => PortState::Detached,
+        };
+        states.insert(name, is_at);
+    }
+    Ok(states)
 }
 
 /// By switch and key of the port.

@@ -78,6 +78,11 @@ fn pin_name(name: &str) -> String {
     name.replace('%', "%25").replace('.', "%2e")
 }
 
+/// The host whose pins are in the folder of this name.
+pub(crate) fn host_of(folder: &str) -> String {
+    folder.replace("%2e", ".").replace("%25", "%")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +94,7 @@ mod tests {
             link(Program::FromPort, "a.b"),
             link(Program::FromPort, "a%2eb")
         );
+        assert_eq!(host_of("h1%2eexample"), "h1.example");
         assert_eq!(
             pins("h1.example"),
             Path::new("/sys/fs/bpf/overlane/h1%2eexample")

@@ -117,6 +117,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) cleanups: Vec<Cleanup>,
     pub(crate) changes: Vec<Change>,
+    /// Every program and the device that it should be attached to.
+    pub(crate) hooks: Vec<(Program, String)>,
     /// Programs that links need anew.
     pub(crate) load: BTreeSet<Program>,
     /// Programs that are attached elsewhere and are attached again, by their numbers: the kernel has verified them.
@@ -144,6 +146,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         steps: Vec::new(),
         cleanups: Vec::new(),
         changes: Vec::new(),
+        hooks: Vec::new(),
         load: BTreeSet::new(),
         running: BTreeMap::new(),
         new_set: current.maps.is_none(),
@@ -330,6 +333,12 @@ fn plan_links(
         .as_ref()
         .is_none_or(|state| state.netns_id == target.netns_id);
     let mut names = BTreeSet::new();
+    let hooks = wanted
+        .iter()
+        .filter(|(_, device, _)| !fresh.contains(device.as_str()));
+    plan.hooks = hooks
+        .map(|(program, device, _)| (*program, device.clone()))
+        .collect();
     for (program, device, ifindex) in wanted {
         let name = paths::link(program, &device);
         let alive = current.links.get(&name).copied().flatten().filter(|info| {

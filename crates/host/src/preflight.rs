@@ -62,6 +62,7 @@ pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     check_preemption(&read(REALTIME), &read(VERSION))?;
     preflight::check_rights()?;
+    preflight::check_bpffs_lasts(Path::new(paths::BPFFS))?;
     preflight::check_bpffs(Path::new(paths::BPFFS))?;
     tables::check_capacity(tables)?;
     Ok(())

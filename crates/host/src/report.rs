@@ -110,6 +110,15 @@ pub enum Note {
         /// It makes the kernel coalesce received tunnel packets, as the helper device would.
         coalesces: bool,
     },
+    /// A program of somebody else sees the packets of a device before ours does.
+    EarlierProgram {
+        /// The device.
+        device: String,
+        /// Name of the program.
+        program: String,
+        /// The kernel's number of it.
+        id: u32,
+    },
     /// The running kernel is older than any that is tested.
     KernelUntested {
         /// Its release.
@@ -216,6 +225,15 @@ impl fmt::Display for Note {
                     "received tunnel packets are not coalesced, and everything works, with a lower receive rate"
                 })
             }
+            Self::EarlierProgram {
+                device,
+                program,
+                id,
+            } => write!(
+                f,
+                "device {device}: program {program} (id {id}) is attached before Overlane's; Overlane does not see what it \
+                 drops or redirects, and counts none of it"
+            ),
             Self::KernelUntested {
                 running,
                 oldest_tested,

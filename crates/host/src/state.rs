@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use overlane_ebpf::Program;
 use overlane_ebpf::tables::{Contents, rule_number, rules_generation};
 use overlane_model::{SwitchId, Tables, VlanId};
 use overlane_net::netns::{self, Netns};
@@ -275,6 +276,18 @@ impl State {
         let first = file_id(Path::new("/proc/1/ns/net"));
         let named = self.netns.as_deref().and_then(|name| id.named(name));
         named.is_some() || first.is_ok_and(|file| file == id.file)
+    }
+
+    /// The devices of the fabric, each once, with the program that takes its packets.
+    pub(crate) fn hooks(&self) -> BTreeSet<(Program, String)> {
+        let ports = self
+            .ports
+            .iter()
+            .map(|port| (Program::FromPort, port.device.clone()));
+        let legs = self.routers.iter().filter_map(|router| router.leg.clone());
+        let legs = legs.map(|leg| (Program::FromLeg, leg));
+        let uplink = (Program::FromUnderlay, self.uplink.clone());
+        ports.chain(legs).chain([uplink]).collect()
     }
 
     /// Writes the file in one step: a reader sees the old or the new one.

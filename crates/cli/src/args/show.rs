@@ -27,7 +27,7 @@ Examples:
   overlane show ports
   overlane show ports --json
 
-States: ok; missing (no such device); detached (the device was re-created: apply again).")]
+States: ok; missing (no such device); detached (the device is there without our program: apply again).")]
     Ports(ShowArgs),
     /// The logical switches with a port on this host, and those that a router joins with one
     #[command(after_help = "\
