@@ -3,7 +3,7 @@
 use std::io;
 
 use overlane_host::capture::Target;
-use overlane_host::observe::{self, Count, Counters};
+use overlane_host::observe::{self, Count, Counters, DeviceRow};
 use overlane_model::Verdict;
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ const SNAP: u32 = 256;
 struct Drops<'a> {
     host: &'a str,
     drops: Vec<Drop<'a>>,
+    /// All devices, also those that lost nothing.
+    devices: Vec<DeviceRow>,
 }
 
 /// One reason at one hook.
@@ -39,7 +41,8 @@ pub(crate) fn run(args: &ShowDrops, output: Output) -> Result<(), Failure> {
         return follow(args, &host, output);
     }
     let counters = observe::counters(&host)?;
-    let drops = of(&counters);
+    let devices = observe::devices(&host)?.devices;
+    let drops = of(&counters, devices);
     if args.common.json {
         output.json(&drops)?;
     } else {
@@ -65,7 +68,7 @@ fn follow(args: &ShowDrops, host: &str, output: Output) -> Result<(), Failure> {
     capture::live(&request, sink, &format!("drops on host {host}"), output)
 }
 
-fn of(counters: &Counters) -> Drops<'_> {
+fn of(counters: &Counters, devices: Vec<DeviceRow>) -> Drops<'_> {
     let meaning = |name: &str| {
         let verdict = Verdict::ALL.iter().find(|verdict| verdict.name() == name);
         verdict.map_or("", |verdict| verdict.meaning())
@@ -84,6 +87,7 @@ fn of(counters: &Counters) -> Drops<'_> {
                 meaning: meaning(verdict.verdict),
             })
             .collect(),
+        devices,
     }
 }
 
@@ -102,12 +106,49 @@ fn print(drops: &Drops<'_>, output: Output) -> io::Result<()> {
         &format!("host {}: drops", drops.host),
         &rows,
         "nothing was dropped",
-    )
+    )?;
+    print_devices(&drops.devices, output)
+}
+
+/// What the devices lost, where they lost anything.
+fn print_devices(devices: &[DeviceRow], output: Output) -> io::Result<()> {
+    let with_losses = devices.iter().filter(|row| !row.lost.is_nothing());
+    let with_losses: Vec<_> = with_losses.collect();
+    if !with_losses.is_empty() {
+        let columns = [
+            "DEVICE",
+            "USED AS",
+            "#TX DROPPED",
+            "#TX ERRORS",
+            "#RX DROPPED",
+            "#RX ERRORS",
+        ];
+        let mut rows = output.table(&columns);
+        for row in with_losses {
+            let lost = row.lost;
+            rows.push(vec![
+                text(&row.device),
+                text(row.used_as),
+                number(lost.tx_dropped),
+                number(lost.tx_errors),
+                number(lost.rx_dropped),
+                number(lost.rx_errors),
+            ]);
+        }
+        output.line("")?;
+        output.section("lost by devices, since apply", &rows, "")?;
+    }
+    for row in devices.iter().filter(|row| row.has_lower_mtu()) {
+        let at_apply = row.mtu_at_apply.unwrap_or_default();
+        let words = show::lower_mtu(&row.device, row.mtu, at_apply);
+        output.line(format!("\n{words}"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use overlane_host::observe::VerdictCount;
+    use overlane_host::observe::{Lost, VerdictCount};
 
     use super::*;
 
@@ -133,13 +174,27 @@ mod tests {
             ports: Vec::new(),
             remotes: Vec::new(),
         };
-        let json = serde_json::to_value(of(&counters)).unwrap();
+        let device = DeviceRow {
+            device: "eth1".to_owned(),
+            used_as: "uplink",
+            lost: Lost {
+                tx_dropped: 7,
+                ..Lost::default()
+            },
+            mtu: 1400,
+            mtu_at_apply: Some(1500),
+        };
+        assert!(device.has_lower_mtu());
+        let json = serde_json::to_value(of(&counters, vec![device])).unwrap();
         assert_eq!(
             json,
             serde_json::json!({"host": "h1", "drops": [{
                 "hook": "from_port", "reason": "spoofed_ip",
                 "packets": 2, "segments": 2, "bytes": 120,
                 "meaning": "port security: the source address is not the port's",
+            }], "devices": [{
+                "device": "eth1", "used_as": "uplink", "tx_dropped": 7, "tx_errors": 0,
+                "rx_dropped": 0, "rx_errors": 0, "mtu": 1400, "mtu_at_apply": 1500,
             }]})
         );
     }

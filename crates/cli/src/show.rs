@@ -147,6 +147,10 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
     }
     output.section(&format!("host {}", ports.host), &rows, "no logical ports")?;
     show_others(&ports.others, output)?;
+    for lower in &ports.lower_mtu {
+        let words = lower_mtu(&lower.device, lower.mtu, lower.mtu_at_apply);
+        output.line(format!("\n{words}"))?;
+    }
     for (way, words) in [
         (SuperPackets::Unmarker, "through the unmarker to"),
         (SuperPackets::Segments, "cut into segments to"),
@@ -165,6 +169,13 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
         .guard
         .as_ref()
         .map_or(Ok(()), |guard| show_guard(guard, output))
+}
+
+/// Said of a device that somebody changed after `apply`.
+pub(crate) fn lower_mtu(device: &str, mtu: u32, at_apply: u32) -> String {
+    format!(
+        "MTU of {device} is {mtu}, was {at_apply} at apply: larger packets are lost there; raise it, or apply again"
+    )
 }
 
 const fn words_of(state: PortState) -> &'static str {

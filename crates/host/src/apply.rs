@@ -13,8 +13,8 @@ use overlane_ebpf::preflight::OLDEST_TESTED;
 use overlane_ebpf::tables::encode_beside;
 use overlane_ebpf::{DataPath, EbpfError, HeldProgram, Loaded};
 use overlane_model::Tables;
-use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
+use overlane_net::{Link, Netlink};
 
 use crate::current::Current;
 use crate::detours::Detour;
@@ -26,7 +26,7 @@ use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
-use crate::state::{self, NetnsId, State};
+use crate::state::{self, DeviceState, NetnsId, State};
 use crate::{Holder, HostError, Note, Report, capture, devices, greeting, guard, hooks, preflight};
 
 /// What to apply, and how.
@@ -261,6 +261,13 @@ impl Job<'_> {
         state.netns_id = target.netns_id;
         let missing = target.resolved.missing.iter();
         state.missing = missing.map(|missing| missing.device.clone()).collect();
+        // Indices of another namespace mean nothing here.
+        let here = before.filter(|before| before.netns_id == target.netns_id);
+        let device = |link: &Link| {
+            let before = here.and_then(|before| before.devices.get(&link.name));
+            (link.name.clone(), DeviceState::of(link, before))
+        };
+        state.devices = target.resolved.links.iter().map(device).collect();
         state.object_digest = target.data_path.digest().to_owned();
         state.map_signature = target.data_path.signature().to_owned();
         state.neighbours = target.resolved.next_hops.clone();

@@ -15,10 +15,12 @@ use serde::Serialize;
 use zerocopy::FromBytes;
 
 use crate::error::UsedAs;
+pub use crate::state::Lost;
 use crate::state::{self, State};
 use crate::{HostError, current, hooks, paths};
 
 mod connections;
+mod devices;
 mod fdb;
 mod guard;
 mod learned;
@@ -30,6 +32,7 @@ pub(crate) use connections::ends;
 pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };
+pub use devices::{DeviceRow, Devices, devices};
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
@@ -117,8 +120,21 @@ pub struct Ports {
     pub ports: Vec<PortRow>,
     /// The host's other devices: its uplink, and the legs of gateways.
     pub others: Vec<OtherDevice>,
+    /// Devices whose MTU is lower than `apply` found it.
+    pub lower_mtu: Vec<LowerMtu>,
     /// What stops a port's device that is made again; none without ports, or when the namespace is gone.
     pub guard: Option<Guard>,
+}
+
+/// A device that takes less than `apply` found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LowerMtu {
+    /// Its name.
+    pub device: String,
+    /// Now.
+    pub mtu: u32,
+    /// When `apply` looked.
+    pub mtu_at_apply: u32,
 }
 
 /// A device that is no port's.
@@ -311,9 +327,11 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     let look = |netlink: &Netlink| {
         let devices = netlink.links()?;
         let states = device_states(&state, &devices, &links)?;
-        Ok((devices, states, guard::look(&state)?))
+        let rows = devices::rows(&state, netlink)?;
+        let lower_mtu: Vec<_> = rows.iter().filter_map(lower_mtu).collect();
+        Ok((devices, states, lower_mtu, guard::look(&state)?))
     };
-    let (devices, states, guard) = in_namespace(&state, look)?.unwrap_or_default();
+    let (devices, states, lower_mtu, guard) = in_namespace(&state, look)?.unwrap_or_default();
     let state_of = |device: &str| states.get(device).copied().unwrap_or(PortState::Missing);
     let ways = super_packets(&state)?;
     let row = |port: &state::PortState| {
@@ -351,7 +369,16 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
         host: host.to_owned(),
         ports: state.ports.iter().map(row).collect(),
         others: state.hooks().into_iter().filter_map(other).collect(),
+        lower_mtu,
         guard,
+    })
+}
+
+fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
+    row.has_lower_mtu().then_some(LowerMtu {
+        device: row.device.clone(),
+        mtu: row.mtu,
+        mtu_at_apply: row.mtu_at_apply?,
     })
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Resolved {
     pub(crate) coalescing: bool,
     /// The detours that frames need on this machine.
     pub(crate) detours: BTreeSet<Detour>,
+    /// Devices of the fabric that are there.
+    pub(crate) links: Vec<Link>,
     /// Devices of ports and of legs that are not there.
     pub(crate) missing: Vec<UnfitDevice>,
     /// The uplink is in promiscuous mode already.
@@ -180,6 +182,7 @@ pub(crate) fn resolve(
         unmanaged,
         coalescing,
         detours,
+        links: links_of(tables, &links),
         missing,
         uplink_promiscuous,
         notes,
@@ -190,6 +193,17 @@ impl Resolved {
     pub(crate) fn is_missing(&self, device: &str) -> bool {
         self.missing.iter().any(|missing| missing.device == device)
     }
+}
+
+/// Each once.
+fn links_of(tables: &Tables, links: &Links<'_>) -> Vec<Link> {
+    let ports = tables.ports.iter().map(|port| &port.attachment.device);
+    let legs = legs::legs(tables).map(|(_, device)| device);
+    let names: BTreeSet<_> = ports.chain(legs).chain([&tables.uplink]).collect();
+    let found = names
+        .into_iter()
+        .filter_map(|name| links.get(name.as_str()));
+    found.map(|link| (*link).clone()).collect()
 }
 
 /// Programs and templates begin with an Ethernet header.

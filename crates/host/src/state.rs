@@ -17,9 +17,12 @@ use serde::{Deserialize, Serialize};
 use crate::guard::Refused;
 use crate::{HostError, paths};
 
+mod device;
 mod firewall;
 mod router;
 
+pub(crate) use device::DeviceState;
+pub use device::Lost;
 pub(crate) use firewall::RuleState;
 pub(crate) use router::RouterState;
 
@@ -66,6 +69,9 @@ pub(crate) struct State {
     /// Devices of ports and of legs that were not there.
     #[serde(default)]
     pub(crate) missing: BTreeSet<String>,
+    /// Devices of ports, the uplink and legs, by name.
+    #[serde(default)]
+    pub(crate) devices: BTreeMap<String, DeviceState>,
     pub(crate) ports: Vec<PortState>,
     pub(crate) switches: Vec<SwitchState>,
     pub(crate) remotes: Vec<RemoteState>,
@@ -244,6 +250,7 @@ impl State {
             neighbours: BTreeSet::new(),
             promiscuous: BTreeSet::new(),
             missing: BTreeSet::new(),
+            devices: BTreeMap::new(),
             ports: tables.ports.iter().map(port_state).collect(),
             switches: tables.switches.iter().map(switch_state).collect(),
             remotes: tables.remotes.iter().map(remote_state).collect(),

@@ -1,0 +1,90 @@
+//! What the devices lost that packets are handed to: the data path has counted these as sent.
+
+use serde::Serialize;
+
+use overlane_ebpf::Program;
+use overlane_net::{Link, Netlink};
+
+use super::{in_namespace, state_of};
+use crate::state::{Lost, State};
+use crate::{HostError, current, detours};
+
+/// What the devices of a host lost.
+#[derive(Debug, Clone, Serialize)]
+pub struct Devices {
+    /// The host.
+    pub host: String,
+    /// Those of the fabric, then those that `apply` made.
+    pub devices: Vec<DeviceRow>,
+}
+
+/// One device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceRow {
+    /// Its name.
+    pub device: String,
+    /// `port`, `uplink`, `leg`, or `helper`: a device of ours.
+    pub used_as: &'static str,
+    /// Since `apply` found it, or made it.
+    #[serde(flatten)]
+    pub lost: Lost,
+    /// Largest packet that it takes.
+    pub mtu: u32,
+    /// The same when `apply` looked; none of a device of ours.
+    pub mtu_at_apply: Option<u32>,
+}
+
+impl DeviceRow {
+    /// Somebody lowered the MTU, and the data path goes on with the one that `apply` saw.
+    pub fn has_lower_mtu(&self) -> bool {
+        self.mtu_at_apply.is_some_and(|before| self.mtu < before)
+    }
+}
+
+/// Looks at the devices of `host`; those that are gone are left out.
+pub fn devices(host: &str) -> Result<Devices, HostError> {
+    let state = state_of(host)?;
+    let look = |netlink: &Netlink| rows(&state, netlink);
+    Ok(Devices {
+        host: host.to_owned(),
+        devices: in_namespace(&state, look)?.unwrap_or_default(),
+    })
+}
+
+/// From a thread in the host's namespace.
+pub(super) fn rows(state: &State, netlink: &Netlink) -> Result<Vec<DeviceRow>, HostError> {
+    let links = netlink.links()?;
+    let hooks = state.hooks();
+    let of_fabric = hooks.iter().filter_map(|(program, name)| {
+        let link = links.iter().find(|link| link.name == *name)?;
+        Some(fabric_row(state, *program, link))
+    });
+    let mut rows: Vec<_> = of_fabric.collect();
+    let mut ours: Vec<Link> = current::own_devices(netlink)?.into_values().collect();
+    ours.extend(detours::inside(&state.host)?);
+    rows.extend(ours.iter().map(|link| DeviceRow {
+        device: link.name.clone(),
+        used_as: "helper",
+        lost: link.stats.into(),
+        mtu: link.mtu,
+        mtu_at_apply: None,
+    }));
+    Ok(rows)
+}
+
+fn fabric_row(state: &State, program: Program, link: &Link) -> DeviceRow {
+    let at_apply = state.devices.get(&link.name);
+    let at_apply = at_apply.filter(|before| before.ifindex == link.index);
+    let earlier = at_apply.map(|before| before.lost).unwrap_or_default();
+    DeviceRow {
+        device: link.name.clone(),
+        used_as: match program {
+            Program::FromPort => "port",
+            Program::FromLeg => "leg",
+            _ => "uplink",
+        },
+        lost: Lost::from(link.stats).since(earlier),
+        mtu: link.mtu,
+        mtu_at_apply: at_apply.map(|before| before.mtu),
+    }
+}
