@@ -22,6 +22,8 @@ const volatile __u32 connection_places_count = MAX_CONNECTIONS;
 
 #define PLACE_PROBES 72 /* nine of ten places taken: one new connection in 2000 finds none free */
 
+#define PLACE_ROUNDS 4 /* where another CPU was first at the place of the one that makes way */
+
 #define NO_VICTIM 0
 #define VICTIM_FOREIGN 1
 #define VICTIM_OWN 2
@@ -164,11 +166,16 @@ INLINE struct connection_place *take_place(struct tracking *t)
 {
 	bool found = false;
 
-	if (!begin_search())
-		return NULL;
-	for (__u32 attempt = 0; attempt < PLACE_PROBES && !found; attempt++)
-		found = look_at_place(attempt);
-	if (!found && !evict())
+	for (int round = 0; round < PLACE_ROUNDS && !found; round++) {
+		if (!begin_search())
+			return NULL;
+		for (__u32 attempt = 0; attempt < PLACE_PROBES && !found; attempt++)
+			found = look_at_place(attempt);
+		if (!found && !t->search.victim)
+			return NULL;
+		found = found || evict();
+	}
+	if (!found)
 		return NULL;
 	forget_holder();
 	return bpf_map_lookup_elem(&connection_places, &t->search.place);
