@@ -75,14 +75,21 @@ INLINE struct connection *holder_of(const struct connection_key *key, __u32 plac
 	return c && c->place == place ? c : NULL;
 }
 
-/* A connection that is opening makes way before one of another zone, and an older one before a younger one. */
+/* It is opening, over, or an ICMP question with its answer: whoever wants to can have as many of these as he likes. */
+INLINE bool makes_way(const struct connection_key *key, const struct connection *c)
+{
+	return c->state == CONNECTION_OPENING || c->state == CONNECTION_CLOSED ||
+	       is_icmp(key->protocol, key->family == 4);
+}
+
+/* A connection of the same zone makes way before one of another, and an older one before a younger one. */
 INLINE void consider_victim(struct tracking *t, const struct connection *c, __u32 place, __u32 seen)
 {
 	struct place_search *search = &t->search;
 	bool own = search->holder.switch_id == t->key.switch_id && search->holder.key == t->key.key;
 	__u32 kind = own ? VICTIM_OWN : VICTIM_FOREIGN;
 
-	if (c->state != CONNECTION_OPENING || kind < search->victim ||
+	if (!makes_way(&search->holder, c) || kind < search->victim ||
 	    (kind == search->victim && c->seen >= search->victim_seen))
 		return;
 	search->victim = kind;
@@ -138,7 +145,7 @@ __noinline int evict(void)
 		return false;
 	search->holder = at->key;
 	c = holder_of(&search->holder, search->place);
-	if (!c || c->state == CONNECTION_OPENING)
+	if (!c || makes_way(&search->holder, c))
 		return true;
 	release(at);
 	return false;

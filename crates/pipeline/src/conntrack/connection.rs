@@ -83,6 +83,14 @@ impl Connection {
         now_ns.saturating_sub(self.seen_ns) > self.timeout_s(key) * SECOND_NS
     }
 
+    /// It is opening, over, or an ICMP question with its answer: one of those that whoever wants to can have many of.
+    pub(super) fn makes_way(&self, key: &ConnectionKey) -> bool {
+        matches!(
+            self.state,
+            ConnectionState::Opening | ConnectionState::Closed
+        ) || key.is_icmp()
+    }
+
     /// The ends of TCP: who sends, who receives.
     fn ends(&mut self, sender: Sender) -> (&mut TcpEnd, &mut TcpEnd) {
         match sender {

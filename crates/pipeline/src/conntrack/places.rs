@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use super::connection::ConnectionState;
 use super::key::{ConnectionKey, Zone};
 use crate::State;
 use crate::flow_hash::{hash_words, remix};
@@ -50,7 +49,7 @@ impl Default for Places {
 }
 
 /// A place for a new connection of one that may have `share`. What has expired there is forgotten; where none is free,
-/// a connection that is opening makes way. `None`: full.
+/// one that makes way for others is forgotten. `None`: full.
 pub(super) fn take_place(
     state: &mut State,
     key: &ConnectionKey,
@@ -77,7 +76,7 @@ pub(super) fn take_place(
             state.forget(&holder);
             return Some(place);
         }
-        if connection.state == ConnectionState::Opening {
+        if connection.makes_way(&holder) {
             // Its own first, the oldest of these.
             let rank = (holder.zone != key.zone, connection.seen_ns);
             if victim.is_none_or(|(least, _, _)| rank < least) {
