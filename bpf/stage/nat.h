@@ -34,16 +34,17 @@ INLINE const __u32 *find_hiding(__u32 list, const struct tracking *t)
 	return bpf_map_lookup_elem(&nat_insides, &key);
 }
 
-/* The first rule with the local end of tracking.key, or with its address alone; NULL: none. */
-INLINE const __u32 *find_end(__u32 list, enum nat_side side, const struct tracking *t, bool has_port)
+/* The first rule with the local end of a connection, or with its address alone; NULL: none. */
+INLINE const __u32 *find_end(__u32 list, enum nat_side side, const struct connection_key *of,
+			     bool has_port)
 {
 	struct nat_end_key key = {
 		.list = list,
 		.side = side,
-		.addr = t->key.local,
-		.port = has_port ? bpf_ntohs(t->key.local_port) : 0,
-		.protocol = has_port ? t->key.protocol : 0,
-		.family = t->key.family,
+		.addr = of->local,
+		.port = has_port ? bpf_ntohs(of->local_port) : 0,
+		.protocol = has_port ? of->protocol : 0,
+		.family = of->family,
 	};
 
 	return bpf_map_lookup_elem(&nat_ends, &key);
@@ -70,11 +71,11 @@ __noinline int find_nat_rule(__u32 list, enum nat_side side)
 	if (!t || !w)
 		return false;
 	if (side == NAT_OUTSIDE)
-		keep_first(&key.number, find_end(list, side, t, false));
+		keep_first(&key.number, find_end(list, side, &t->key, false));
 	else
 		keep_first(&key.number, find_hiding(list, t));
 	if (t->l4.source | t->l4.dest)
-		keep_first(&key.number, find_end(list, side, t, true));
+		keep_first(&key.number, find_end(list, side, &t->key, true));
 	rule = bpf_map_lookup_elem(&nat_rules, &key);
 	if (!rule)
 		return false;
@@ -95,13 +96,24 @@ __noinline int is_free_outside(void)
 		return true;
 	if (see_connection(inside, t->now))
 		return false;
-	bpf_map_delete_elem(&connections, inside);
+	/* In this order: the CPU that is just beginning the connection looks for its translation last. */
+	t->search.holder = *inside;
 	bpf_map_delete_elem(&translations, &t->other);
+	bpf_map_delete_elem(&connections, &t->search.holder);
 	return true;
 }
 
+/* Whether a source rule may use tracking.other: nobody does, and what comes there is not forwarded. Global, likewise. */
+__noinline int is_free_to_share(__u32 list)
+{
+	struct tracking *t = get_tracking();
+
+	return t && !find_end(list, NAT_OUTSIDE, &t->other, true) && is_free_outside();
+}
+
 /* A port of an address that others have too: its own if it is free with this peer. */
-INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p)
+INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p,
+				  __u32 list)
 {
 	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
 	const struct settings *s = get_settings();
@@ -112,11 +124,11 @@ INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const s
 		return DROP(NAT_UNSUPPORTED);
 	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
 	for (__u32 i = 0; i < NAT_TRIES; i++) {
-		if (is_free_outside())
+		if (is_free_to_share(list))
 			return GO_ON;
 		t->other.local_port = bpf_htons(first + (start + i) % count);
 	}
-	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
+	return is_free_to_share(list) ? GO_ON : DROP(NAT_EXHAUSTED);
 }
 
 /* SCTP's CRC is over its ports, and is not written anew. */
@@ -127,19 +139,50 @@ INLINE bool moves_sctp(const struct nat_rule *rule)
 }
 
 /* The outside key of a new connection, tracking.other. */
-INLINE enum verdict choose_outside(struct scratch *w, struct tracking *t, const struct packet *p)
+INLINE enum verdict choose_outside(struct scratch *w, struct tracking *t, const struct packet *p,
+				   __u32 list)
 {
 	const struct nat_rule *rule = &w->rule;
 	__be16 port = t->key.local_port;
 
 	if (rule->kind == NAT_SOURCE)
-		return share_address(w, t, p);
+		return share_address(w, t, p, list);
 	if (moves_sctp(rule))
 		return DROP(NAT_UNSUPPORTED);
 	if (rule->kind == NAT_FORWARD)
 		port = bpf_htons(rule->outside_port);
 	set_outside_key(&t->other, &t->key, &rule->outside, port);
 	return is_free_outside() ? GO_ON : DROP(NAT_EXHAUSTED);
+}
+
+/*
+ * Another CPU may have begun the same connection meanwhile, with another end outside; or taken our end for one that was
+ * left, because the connection was not there yet. Nothing is left of what is not in both maps. Global, for the stack's
+ * sake.
+ */
+__noinline enum verdict settle_translation(void)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	struct connection *c;
+
+	if (!t || !w)
+		return DROP(NOT_CONFIGURED);
+	c = bpf_map_lookup_elem(&connections, &t->key);
+	if (c && same_addr(&c->outside, &w->outside.local) &&
+	    c->outside_port == w->outside.local_port) {
+		if (is_outside_of(&w->outside, &t->key))
+			return GO_ON;
+		forget_connection(&t->key, c);
+		return DROP(NAT_EXHAUSTED);
+	}
+	if (is_outside_of(&w->outside, &t->key))
+		bpf_map_delete_elem(&translations, &w->outside);
+	if (!c)
+		return DROP(NAT_EXHAUSTED);
+	w->outside.local = c->outside;
+	w->outside.local_port = c->outside_port;
+	return GO_ON;
 }
 
 /*
@@ -159,7 +202,9 @@ INLINE enum verdict begin_translation(struct scratch *w, struct tracking *t, __u
 	if (failed || !s)
 		return failed == -EEXIST ? DROP(NAT_EXHAUSTED) : DROP(CONNECTIONS_FULL);
 	result = begin_connection(how, RULE_DEFAULT, s->rules_version);
-	if (result != GO_ON)
+	if (result == GO_ON)
+		return settle_translation();
+	if (is_outside_of(&w->outside, &t->key))
 		bpf_map_delete_elem(&translations, &w->outside);
 	return result;
 }
@@ -209,6 +254,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	enum verdict result;
 	struct connection *c;
 	struct router *r;
+	__u32 list;
 
 	if (!p || !d || !t || !w)
 		return DROP(NOT_CONFIGURED);
@@ -232,11 +278,12 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	if (!r)
 		return DROP(NOT_CONFIGURED);
 	t->share = r->connections;
-	if (!find_nat_rule(nat_list(r, d->router), NAT_INSIDE))
+	list = nat_list(r, d->router);
+	if (!find_nat_rule(list, NAT_INSIDE))
 		return untranslated(r);
 	if (is_loose(&t->l4))
 		return DROP(NAT_UNSUPPORTED);
-	result = choose_outside(w, t, p);
+	result = choose_outside(w, t, p, list);
 	if (result == GO_ON)
 		result = begin_translation(w, t, 0);
 	translate(d, TRANSLATE_SOURCE, &w->outside.local, w->outside.local_port);

@@ -1,6 +1,7 @@
 """What all guests share, and one takes all that it can get of: others go on as if it were not there."""
 
 import errno
+import json
 import os
 import socket
 import threading
@@ -13,8 +14,9 @@ from scapy.packet import Raw
 import probes
 import traffic
 from flood import SLOTS, Flood
-from logical import Estate, connections, port
-from overlane import GENEVE, difference, port_counters, show, verdicts
+from logical import INSIDE4, LEG4, ROUTER, Estate, connections, port
+from net import run
+from overlane import GENEVE, PINS, difference, port_counters, show, verdicts
 from probes import Listener, Talk
 
 pytestmark = pytest.mark.needs_overlane
@@ -197,3 +199,32 @@ def test_a_storm_of_broadcasts_ends_at_its_own_port(estate):
     # Each counts for the two ports here and the other host; all of it takes less than two seconds.
     assert counts["from_port", "flood"] <= 20 * (limit // 3 + 1)
     assert port_counters(host.name, port(attacker))["dropped"]["packets"] >= counts["from_port", "flood_limit"]
+
+
+def entries(host, name):
+    """How many a map of the data path has."""
+    (path,) = (PINS / host.name).glob(f"maps-*/{name}")
+    return len(json.loads(run(["bpftool", "-j", "map", "dump", "pinned", path]).stdout))
+
+
+def test_translations_that_begin_on_two_cpus_at_once_leave_nothing_behind(estate):
+    """Two guests send the same packets at the same moment: each translation is one, inside and outside."""
+    first = estate.guests[1]
+    second = estate.guest("front", 1, security="off")
+    estate.gateway(1, [{"source": INSIDE4, "outside": LEG4}])
+    estate.apply()
+    host, target = estate.hosts[0], estate.router["mac"]
+    frames = [bytes(Ether(src=guest.mac, dst=target) / IP(src=first.v4, dst="198.19.9.8")
+                    / UDP(sport=4000, dport=4001, chksum=0)) for guest in (first, second)]
+    floods = [Flood(guest.ns, "eth0", frame, (34, 35, 36, 37)) for guest, frame in zip((first, second), frames)]
+    threads = [threading.Thread(target=flood.send, args=(16 * SLOTS, FIRST)) for flood in floods]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for flood in floods:
+        with flood:
+            pass
+    begun = len(connections(host, ROUTER))
+    assert begun >= 0.9 * 16 * SLOTS
+    assert entries(host, "translations") == begun

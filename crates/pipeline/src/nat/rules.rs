@@ -90,7 +90,9 @@ impl Passing<'_> {
         let start = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
         let tries = (0..TRIES).map(|i| (first + (start + i) % count) as u16);
         for port in std::iter::once(key.local_port).chain(tries) {
-            if is_free(cx, &key.outside((outside, port))) {
+            if !self.is_forwarded(key.protocol, (outside, port))
+                && is_free(cx, &key.outside((outside, port)))
+            {
                 return Stage::Continue((outside, port));
             }
         }
@@ -124,6 +126,15 @@ impl Passing<'_> {
             }
         }
         Stage::Continue(None)
+    }
+
+    /// What comes there from outside has a rule of its own.
+    fn is_forwarded(&self, of: u8, place: Place) -> bool {
+        let is_one = |rule: &NatRule| {
+            matches!(rule.kind, NatKind::Forward { protocol, outside, .. }
+                if protocol == of && outside == place)
+        };
+        self.rules.iter().any(is_one)
     }
 
     /// Real ports, no ICMP identifier.
