@@ -126,6 +126,9 @@ INLINE bool may_cause_answer(struct __sk_buff *ctx, const struct packet *p)
 	if (p->hook == HOOK_FROM_LEG) {
 		router = bpf_map_lookup_elem(&legs, &device);
 		limit.switch_id = ZONE_ROUTER | (router ? *router : 0);
+	} else if (p->claims_key) {
+		limit.switch_id = ZONE_REMOTE | p->sender_counters;
+		limit.key = 0;
 	}
 	return is_within_limit(&limit, 1, ANSWER_LIMIT, SECOND / 10, now_ns());
 }

@@ -77,6 +77,8 @@ enum encapsulation {
 #define SWITCH_ID_VLAN (1u << 24)
 /* In the key of a connection instead of a switch: a router's, whose connections are translations. */
 #define ZONE_ROUTER (1u << 25)
+/* In the key of a limit likewise: a remote's. */
+#define ZONE_REMOTE (1u << 26)
 
 struct addr {
 	__u8 bytes[16];
@@ -595,9 +597,13 @@ enum limit {
 };
 
 struct limit_key {
-	__u32 switch_id; /* ZONE_ROUTER | router: what came by its leg */
-	__u16 key;       /* of the port; 0: unknown */
-	__u16 limit;     /* enum limit */
+	/*
+	 * ZONE_ROUTER | router: what came by its leg. ZONE_REMOTE | its number in map remote_counters: what came from there
+	 * with a MAC that the FDB does not have.
+	 */
+	__u32 switch_id;
+	__u16 key;   /* of the port; 0: unknown */
+	__u16 limit; /* enum limit */
 };
 
 struct limit_state {

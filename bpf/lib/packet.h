@@ -69,7 +69,8 @@ struct packet {
 	__u32 switch_id;
 	__u16 source_key;         /* logical port it came from; 0: unknown */
 	__u16 tunnel_source_port; /* of the tunnel packet it came in, as on the wire */
-	__u32 offset;             /* of the frame in the skb; a tag in the bytes lies before it */
+	__u32 claims_key; /* 1: that is what the remote says; the FDB knows nobody with the MAC */
+	__u32 offset;     /* of the frame in the skb; a tag in the bytes lies before it */
 	struct tag
 		tag; /* a guest's, that goes with the frame; beside the bytes only at the hook's end */
 

@@ -30,6 +30,7 @@ INLINE enum verdict origin(struct packet *p, struct destination *d, const struct
 	}
 	if (!remote)
 		return GO_ON;
+	p->claims_key = !source;
 	if (source && !source->router)
 		return same_addr(&source->remote, remote) || source->flags & FDB_ROAMS ?
 			       GO_ON :

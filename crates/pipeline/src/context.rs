@@ -30,6 +30,8 @@ pub(crate) struct Context<'a> {
     pub(crate) sender: Option<Sender<'a>>,
     /// Key of the port that it came from, as far as the tunnel says.
     pub(crate) source_key: u16,
+    /// The remote says so, and the FDB knows nobody with the frame's MAC.
+    pub(crate) claims_key: bool,
     /// Whose tunnel brought it.
     pub(crate) remote: Option<IpAddr>,
     /// The last router that it came to.
@@ -88,6 +90,7 @@ impl<'a> Context<'a> {
             },
             sender: None,
             source_key: 0,
+            claims_key: false,
             remote: None,
             router: None,
             routed: 0,

@@ -21,6 +21,7 @@ pub(crate) fn from_tunnel(
 ) -> Stage<u16> {
     let (host, mac) = (cx.host, frame.source);
     let declared = host.fdb_entry(switch.id, mac);
+    cx.claims_key = declared.is_none();
     let origin = host.origin(switch.id, remote.addr);
     match declared.map(|entry| (entry, &entry.place)) {
         Some((entry, Place::Remote(addr))) if *addr == remote.addr || entry.roams => {}

@@ -114,6 +114,7 @@ fn write(cx: &mut Context<'_>, about: &Frame<'_>, answer: Answer) -> Option<Vec<
 fn who(cx: &Context<'_>) -> Option<LimitOf> {
     Some(match cx.sender? {
         Sender::Port(port) => LimitOf::Port(port.switch, port.key.get()),
+        Sender::Underlay(_) if cx.claims_key => LimitOf::Remote(cx.remote?),
         Sender::Underlay(switch) => LimitOf::Port(switch.id, cx.source_key),
         Sender::Leg(router) => LimitOf::Leg(router.id),
     })

@@ -41,6 +41,8 @@ pub(crate) enum LimitOf {
     Port(SwitchId, u16),
     /// Those who send from behind this router's leg.
     Leg(RouterId),
+    /// This remote, with a MAC that the FDB does not have: nobody knows which of its ports sent it.
+    Remote(IpAddr),
 }
 
 impl From<Zone> for LimitOf {
