@@ -475,6 +475,7 @@ enum connection_state {
 #define CONNECTION_FROM_PEER (1 << 0) /* its first packet came from the peer */
 #define CONNECTION_ADOPTED (1 << 1)   /* older than the firewall: windows unknown */
 #define CONNECTION_ANSWERED (1 << 2)  /* the other end was seen */
+#define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
 
 struct connection {
 	__u64 begun; /* bpf_ktime_get_ns() */

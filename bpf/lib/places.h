@@ -75,11 +75,12 @@ INLINE struct connection *holder_of(const struct connection_key *key, __u32 plac
 	return c && c->place == place ? c : NULL;
 }
 
-/* It is opening, over, or an ICMP question with its answer: whoever wants to can have as many of these as he likes. */
+/* It is opening, over, or a question with its answer: whoever wants to can have as many of these as he likes. */
 INLINE bool makes_way(const struct connection_key *key, const struct connection *c)
 {
-	return c->state == CONNECTION_OPENING || c->state == CONNECTION_CLOSED ||
-	       is_icmp(key->protocol, key->family == 4);
+	if (key->protocol == IPPROTO_TCP)
+		return c->state == CONNECTION_OPENING || c->state == CONNECTION_CLOSED;
+	return is_icmp(key->protocol, key->family == 4) || !(c->flags & CONNECTION_ASSURED);
 }
 
 /* A connection of the same zone makes way before one of another, and an older one before a younger one. */

@@ -62,6 +62,8 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 			flags |= CONNECTION_ADOPTED;
 	} else if (answers) {
 		state = CONNECTION_ESTABLISHED;
+	} else if (flags & CONNECTION_ANSWERED) {
+		flags |= CONNECTION_ASSURED;
 	}
 	if (state != c->state || flags != c->flags || t->now >= c->seen + SECOND) {
 		c->state = state;

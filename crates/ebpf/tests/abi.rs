@@ -372,6 +372,7 @@ fn constants_of_the_header() {
         ),
         ("CONNECTION_ADOPTED", firewall::CONNECTION_ADOPTED.into()),
         ("CONNECTION_ANSWERED", firewall::CONNECTION_ANSWERED.into()),
+        ("CONNECTION_ASSURED", firewall::CONNECTION_ASSURED.into()),
         ("TCP_END_SEEN", firewall::TCP_END_SEEN.into()),
         ("TCP_END_SCALE", firewall::TCP_END_SCALE.into()),
         ("TCP_END_FIN", firewall::TCP_END_FIN.into()),

@@ -208,6 +208,7 @@ pub(crate) fn begin(
         from_peer: sender == Sender::Peer,
         adopted,
         answered: false,
+        assured: false,
         outside: new.outside,
         local: TcpEnd::default(),
         peer: TcpEnd::default(),

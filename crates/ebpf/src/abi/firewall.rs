@@ -37,6 +37,7 @@ pub const CONNECTION_CLOSED: u8 = 3;
 pub const CONNECTION_FROM_PEER: u8 = 1 << 0;
 pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
+pub const CONNECTION_ASSURED: u8 = 1 << 3;
 
 pub const FRAGMENT_PLACES: usize = 64;
 pub const MAX_FRAGMENTS: usize = 1_048_576;

@@ -86,7 +86,10 @@ pub fn entry(moved: &MovedConnection, (switch_id, key): (u32, u16), now: u64) ->
         },
         flags: flag(moved.begun_by_peer, abi::CONNECTION_FROM_PEER)
             | flag(moved.adopted, abi::CONNECTION_ADOPTED)
-            | flag(moved.answered, abi::CONNECTION_ANSWERED),
+            | flag(
+                moved.answered,
+                abi::CONNECTION_ANSWERED | abi::CONNECTION_ASSURED,
+            ),
         local: end_coming(&ends.local),
         peer: end_coming(&ends.peer),
         ..Connection::default()
@@ -193,12 +196,13 @@ mod tests {
     #[test]
     fn a_connection_is_the_same_there_but_for_rule_version_and_place() {
         let from_peer = abi::CONNECTION_FROM_PEER;
+        let answered = abi::CONNECTION_ANSWERED | abi::CONNECTION_ASSURED;
         for (protocol, family, ports, flags) in [
-            (6, 4, (4000, 80), abi::CONNECTION_ANSWERED),
+            (6, 4, (4000, 80), answered),
             (6, 6, (0, 80), from_peer | abi::CONNECTION_ADOPTED),
             (6, 4, (0, 0), 0),
             (17, 6, (53, 4000), from_peer),
-            (1, 4, (77, 8), abi::CONNECTION_ANSWERED),
+            (1, 4, (77, 8), answered),
             (1, 4, (0, 13), 0),
             (58, 6, (77, 128 + 256), from_peer),
             (58, 4, (0, 0), 0),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use overlane_model::Name;
+use overlane_wire::ip::protocol;
 use overlane_wire::tcp::Flags;
 
 use super::key::{ConnectionKey, Sender};
@@ -33,6 +34,8 @@ pub struct Connection {
     pub adopted: bool,
     /// The end that did not begin it has sent.
     pub answered: bool,
+    /// Not TCP: who began it has sent again after an answer.
+    pub assured: bool,
     /// Of a translation: what stands for the local end outside.
     pub outside: Option<(IpAddr, u16)>,
     /// TCP: the local end.
@@ -83,12 +86,15 @@ impl Connection {
         now_ns.saturating_sub(self.seen_ns) > self.timeout_s(key) * SECOND_NS
     }
 
-    /// It is opening, over, or an ICMP question with its answer: one of those that whoever wants to can have many of.
+    /// It is opening, over, or a question with its answer: one of those that whoever wants to can have many of.
     pub(super) fn makes_way(&self, key: &ConnectionKey) -> bool {
-        matches!(
-            self.state,
-            ConnectionState::Opening | ConnectionState::Closed
-        ) || key.is_icmp()
+        match key.protocol {
+            protocol::TCP => matches!(
+                self.state,
+                ConnectionState::Opening | ConnectionState::Closed
+            ),
+            _ => key.is_icmp() || !self.assured,
+        }
     }
 
     /// The ends of TCP: who sends, who receives.
@@ -121,7 +127,7 @@ impl Connection {
 
     /// One packet more, the first among them. False: it does not fit, and nothing has changed.
     pub(super) fn pass(&mut self, sender: Sender, segment: Option<&Segment>, now_ns: u64) -> bool {
-        let (state, answered) = (self.state, self.answered);
+        let before = (self.state, self.answered, self.assured);
         let is_begun_by = self.is_begun_by(sender);
         let fits = match segment {
             Some(segment) => self.pass_tcp(sender, segment),
@@ -131,7 +137,7 @@ impl Connection {
             return false;
         }
         self.answered |= !is_begun_by;
-        let has_changed = (state, answered) != (self.state, self.answered);
+        let has_changed = before != (self.state, self.answered, self.assured);
         if has_changed {
             self.seen_ns = now_ns;
         }
@@ -156,8 +162,9 @@ impl Connection {
 
     /// Of a protocol without windows the answer is all that is looked for.
     fn pass_other(&mut self, sender: Sender) -> bool {
-        if !self.is_begun_by(sender) {
-            self.state = ConnectionState::Established;
+        match self.is_begun_by(sender) {
+            true => self.assured |= self.answered,
+            false => self.state = ConnectionState::Established,
         }
         true
     }

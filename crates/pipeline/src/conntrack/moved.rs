@@ -74,6 +74,7 @@ fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection
         from_peer: moved.begun_by_peer,
         adopted: moved.adopted,
         answered: moved.answered,
+        assured: moved.answered,
         outside: None,
         local: ends.local.into(),
         peer: ends.peer.into(),

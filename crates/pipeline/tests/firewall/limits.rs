@@ -21,9 +21,11 @@ fn begin(wall: &mut Wall, ports: RangeInclusive<u16>) {
     }
 }
 
+/// The peer answers, and the port sends again: both ends talk.
 fn answer(wall: &mut Wall, ports: RangeInclusive<u16>) {
     for port in ports {
         assert_eq!(wall.udp(Peer, port, 53), ToPort);
+        assert_eq!(wall.udp(Local, port, 53), ToPort);
     }
 }
 
@@ -95,6 +97,7 @@ fn of_a_table_with_nine_places_of_ten_taken_nearly_all_find_a_free_one() {
     for port in 1_001..=1_000 + taken {
         assert_eq!(wall.udp(Local, port, 53), ToPort);
         assert_eq!(wall.udp(Peer, port, 53), ToPort);
+        assert_eq!(wall.udp(Local, port, 53), ToPort);
     }
     // These give their place back at once, so the table stays as it is.
     let mut full = 0;

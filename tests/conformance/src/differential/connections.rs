@@ -22,8 +22,8 @@ struct Known {
     version: u32,
     place: u32,
     state: u8,
-    /// From the peer, adopted, answered.
-    flags: [bool; 3],
+    /// From the peer, adopted, answered, assured.
+    flags: [bool; 4],
     outside: Option<(IpAddr, u16)>,
     local: End,
     peer: End,
@@ -72,6 +72,7 @@ fn ours(connection: &Connection) -> Known {
             connection.from_peer,
             connection.adopted,
             connection.answered,
+            connection.assured,
         ],
         outside: connection.outside,
         local: our_end(&connection.local),
@@ -112,6 +113,7 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
             is(abi::CONNECTION_FROM_PEER),
             is(abi::CONNECTION_ADOPTED),
             is(abi::CONNECTION_ANSWERED),
+            is(abi::CONNECTION_ASSURED),
         ],
         outside: is_translation.then(|| (outside, u16::from_be(connection.outside_port))),
         local: their_end(&connection.local),
