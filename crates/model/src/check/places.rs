@@ -45,7 +45,7 @@ fn port_address(
     sink: &mut Sink,
 ) {
     let Spanned { value: addr, at } = address;
-    if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
+    if is_link_local(addr) {
         return;
     }
     let mut own = networks.iter().map(|(_, side)| side);
@@ -59,6 +59,12 @@ fn port_address(
         // The switch has no network of this family.
         return;
     };
+    // A further address of a station, which a router knows the way to.
+    if networks.iter().any(|(router, side)| {
+        matches!(router.find(addr), Some(Way::Route(route)) if leads_to(route.via.iter(), router, side.switch))
+    }) {
+        return;
+    }
     let owner = quoted("port", &port.name);
     let network = side.address.trunc();
     let (there, described) = (quoted("router", &router.router.name), side.described());
@@ -74,8 +80,6 @@ fn port_address(
             let said = format!("{there} has that network here");
             sink.conflict(at, message, &help, (other.at, said));
         }
-        // A further address of a station, which the router knows the way to.
-        Some(Way::Route(route)) if leads_to(route.via.iter(), router, side.switch) => {}
         Some(Way::Route(_)) | None => {
             let message =
                 format!("{addr} of {owner} is in no network that a router has on {described}");
@@ -85,6 +89,14 @@ fn port_address(
             );
             sink.warn(at, message, &help, Some(first));
         }
+    }
+}
+
+/// Those speak on their switch only.
+const fn is_link_local(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.is_link_local(),
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
     }
 }
 
