@@ -20,6 +20,11 @@ pub enum NameError {
     /// A device that `apply` creates for itself.
     #[error("`{0}` is reserved: Overlane names its own devices `{OWN_DEVICES}…`")]
     OwnDevice(String),
+    /// The device by which each network namespace speaks to itself.
+    #[error(
+        "`{LOOPBACK}` is the loopback device: all that the host says to itself would be lost there"
+    )]
+    Loopback,
 }
 
 impl NameError {
@@ -33,12 +38,16 @@ impl NameError {
                 "a device name has 1 to 15 bytes, without `/`, `:` and white space, as `ip link` shows it"
             }
             Self::OwnDevice(_) => "name the device in another way",
+            Self::Loopback => "name the device that leads to the guest or to the network",
         }
     }
 }
 
 /// Beginning of the names of devices that `apply` creates.
 pub const OWN_DEVICES: &str = "ovl-";
+
+/// The kernel gives each network namespace a device of this name.
+const LOOPBACK: &str = "lo";
 
 macro_rules! text_type {
     ($name:ident) => {
@@ -115,7 +124,7 @@ impl DeviceName {
     pub const PATTERN: &'static str = r"^[^/:\s]{1,15}$";
 
     /// Checks what the kernel would (net/core/dev.c, `dev_valid_name`), control characters, and that
-    /// the device is not one of our own.
+    /// the device is neither one of our own nor loopback.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let refused = |c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control();
         if !(1..=15).contains(&text.len())
@@ -126,6 +135,9 @@ impl DeviceName {
         }
         if text.starts_with(OWN_DEVICES) {
             return Err(NameError::OwnDevice(text.to_owned()));
+        }
+        if text == LOOPBACK {
+            return Err(NameError::Loopback);
         }
         Ok(Self(text.into()))
     }
@@ -143,6 +155,12 @@ mod tests {
         for wrong in ["", "-a", ".a", "a b", "ä", "a/b", &"x".repeat(64)] {
             assert_eq!(Name::new(wrong), Err(NameError::Name(wrong.to_owned())));
         }
+    }
+
+    #[test]
+    fn the_loopback_device_is_nobodys_port() {
+        assert_eq!(DeviceName::new("lo"), Err(NameError::Loopback));
+        DeviceName::new("lo0").unwrap();
     }
 
     #[test]
