@@ -10,7 +10,7 @@ import pytest
 import state
 import traffic
 from net import run
-from overlane import GENEVE, PINS, VXLAN, apply, binary, show
+from overlane import GENEVE, PINS, VXLAN, apply, binary, overlane, show
 from topology import UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
@@ -122,3 +122,11 @@ def test_show_looks_at_the_hook_and_not_at_the_pin(lab):
     # A pin that was taken away takes the program along.
     (links / f"from_underlay-{UPLINK}").unlink()
     assert states(host)[UPLINK] == "detached"
+
+
+def test_show_says_what_to_do_about_an_uplink_that_is_missing(lab):
+    scene = Scene(lab, GENEVE, 4).apply()
+    host = scene.hosts[0]
+    host.ns.ip(f"link del {UPLINK}")
+    shown = overlane("show", "ports", "--host", host.name).stdout
+    assert f"uplink {UPLINK}: missing; create it, and apply again" in shown

@@ -195,7 +195,11 @@ fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
             UsedAs::Leg => "leg",
         };
         let (device, state) = (&other.device, words_of(other.state));
-        output.line(format!("\n{used_as} {device}: {state}; apply again"))?;
+        let first = match other.state {
+            PortState::Missing => "create it, and ",
+            PortState::Ok | PortState::Detached => "",
+        };
+        output.line(format!("\n{used_as} {device}: {state}; {first}apply again"))?;
     }
     Ok(())
 }
