@@ -75,6 +75,14 @@ def test_what_is_there_is_applied_and_what_is_missing_is_named(lab):
     assert "nothing differs" in apply(path, host.name, host.netns).stdout
 
 
+def test_a_port_whose_device_is_down_is_named(lab):
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, near = scene.hosts[0], scene.guests[0]
+    host.ns.ip(f"link set {near.device} down")
+    said = apply(lab.directory / "fabric.yaml", host.name, host.netns).stderr
+    assert f"note: port port1: its device {near.device} is down; no packet passes until it is up" in said
+
+
 def test_a_missing_uplink_is_named(scene):
     scene.fabric.data["hosts"][scene.hosts[0].name]["uplink"] = "eth9"
     assert "eth9" in refused(scene)

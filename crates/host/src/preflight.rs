@@ -127,6 +127,7 @@ pub(crate) fn resolve(
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
+    notes.extend(ports_down(tables, &links));
     notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
@@ -285,6 +286,20 @@ pub(crate) fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
 pub(crate) fn has_feature(link: &Link, name: &str) -> bool {
     let features = ethtool::features(&link.name).unwrap_or_default();
     features.get(name).copied().unwrap_or_default()
+}
+
+/// Ports whose devices are there, and down.
+fn ports_down(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
+    let is_down = |port: &&PortTable| {
+        let link = links.get(port.attachment.device.as_str());
+        link.is_some_and(|link| !link.up)
+    };
+    let down = tables.ports.iter().filter(is_down);
+    let note = |port: &PortTable| Note::PortDown {
+        port: port.name.to_string(),
+        device: port.attachment.device.to_string(),
+    };
+    down.map(note).collect()
 }
 
 /// Ports whose devices take more than fits into the underlay.

@@ -73,6 +73,13 @@ pub enum Note {
         /// Its VTEP.
         address: IpAddr,
     },
+    /// The device of a port is down: what goes to the port is lost.
+    PortDown {
+        /// The logical port.
+        port: String,
+        /// Its device.
+        device: String,
+    },
     /// The leg of a gateway is down: what its router sends there is lost.
     LegDown {
         /// The router.
@@ -185,6 +192,10 @@ impl fmt::Display for Note {
                     "remote {remote}: no route to {address} through the uplink yet; the kernel drops packets to it, which count as encap"
                 )
             }
+            Self::PortDown { port, device } => write!(
+                f,
+                "port {port}: its device {device} is down; no packet passes until it is up"
+            ),
             Self::LegDown { router, device } => write!(
                 f,
                 "router {router}: its leg {device} is down; packets into the physical network are lost until it is up"

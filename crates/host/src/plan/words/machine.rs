@@ -87,8 +87,9 @@ pub(super) fn machine(
     }
     if replaced > 0 {
         let maps = if plan.new_set { " and maps" } else { "" };
+        let s = if replaced == 1 { "" } else { "s" };
         lines.push(Change::modify(format!(
-            "data path: new programs{maps} on {replaced} devices"
+            "data path: new programs{maps} on {replaced} device{s}"
         )));
     }
     for cleanup in &plan.cleanups {
