@@ -407,6 +407,9 @@ impl HostError {
             Self::Ebpf(error) => return error.help(),
             Self::Refused { cause, .. } => return cause.help(),
             Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
+            Self::Net(error) if error.is_not_found() && error.device().is_some() => {
+                "the device went away, or was made anew, meanwhile: try again".into()
+            }
             Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
             Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
             Self::Capturing { holder, .. } => {
@@ -486,4 +489,18 @@ fn list(items: &[impl ToString]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use overlane_net::Netlink;
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_went_away_is_worth_another_try() {
+        let error = Netlink::new().unwrap().link("nosuch0").unwrap_err();
+        let help = HostError::from(error).help();
+        assert!(help.is_some_and(|help| help.contains("try again")));
+    }
 }
