@@ -79,6 +79,20 @@ def test_an_older_data_path_that_nobody_pins_is_named_and_refused(lab):
     scene.apply()
 
 
+def test_a_port_follows_its_device_to_another_name(lab):
+    """The link that the device has under its old name is no older data path."""
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, (near, far) = scene.hosts[0], scene.guests
+    host.ns.ip(f"link set {near.device} down", f"link set {near.device} name renamed0", "link set renamed0 up")
+    scene.fabric.data["ports"]["port1"]["device"] = "renamed0"
+    path = scene.fabric.write(lab.directory / "renamed.yaml")
+    apply(path, host.name, host.netns)
+    assert states(host) == {"renamed0": "ok", UPLINK: "ok"}
+    assert len(state.tcx_programs(host.ns, "renamed0")) == 1
+    traffic.ping(near.ns, far.v4)
+    assert "nothing differs" in apply(path, host.name, host.netns).stdout
+
+
 def test_an_older_data_path_of_a_host_that_is_forgotten_is_named_with_it(lab):
     """Its pins are there, and its state is not: another name for the same host."""
     scene = Scene(lab, VXLAN, 4).apply()

@@ -59,7 +59,19 @@ pub(crate) fn check(
             earlier_on(host, device, own.copied().flatten(), netlink)
         });
         let all = all.collect::<Result<Vec<_>, _>>()?;
-        let (ours, others): (Vec<_>, Vec<_>) = all.into_iter().flatten().partition(is_of_ours);
+        // What a pin of this host holds is right, or `apply` takes it off: a device was renamed, or is used as another thing.
+        let held = |at: &Hooked| {
+            current
+                .links
+                .values()
+                .flatten()
+                .any(|own| own.id == at.link_id)
+        };
+        let earlier = all
+            .into_iter()
+            .flatten()
+            .filter(|earlier| !held(&earlier.at));
+        let (ours, others): (Vec<_>, Vec<_>) = earlier.partition(is_of_ours);
         if ours.is_empty() {
             return Ok(others.into_iter().map(note).collect());
         }

@@ -333,6 +333,9 @@ fn plan_links(
         .as_ref()
         .is_none_or(|state| state.netns_id == target.netns_id);
     let mut names = BTreeSet::new();
+    // Programs for a device that has a link under another name, until that is detached. The kernel takes a program
+    // only once at a hook, so these are loaded anew.
+    let mut renamed = BTreeSet::new();
     let hooks = wanted
         .iter()
         .filter(|(_, device, _)| !fresh.contains(device.as_str()));
@@ -359,6 +362,10 @@ fn plan_links(
                 }
             }
             None => {
+                let mut links = current.links.values().flatten();
+                if links.any(|link| link.ifindex == Some(ifindex)) {
+                    renamed.insert(program);
+                }
                 plan.load.insert(program);
                 plan.steps.push(Step::Attach { program, device });
             }
@@ -366,7 +373,7 @@ fn plan_links(
         names.insert(name);
     }
     let (load, running) = (&mut plan.load, &mut plan.running);
-    running.retain(|program, _| load.remove(program));
+    running.retain(|program, _| !renamed.contains(program) && load.remove(program));
     names
 }
 
