@@ -126,6 +126,8 @@ __noinline int look_at_place(__u32 attempt)
 		consider_victim(t, c, place, seen);
 		return false;
 	}
+	if (!c)
+		search->holder.switch_id = 0; /* nobody */
 	return claim(at, seen);
 }
 
