@@ -75,6 +75,8 @@ fn jobs(instances: u32, work: &Work, [near, far]: [&str; 2]) -> [Box<dyn Job>; 2
         far_side.join().unwrap()
     });
     configure("near", 0);
+    // What waits for a neighbour's MAC has room for a few super-packets only, and nobody is told of the rest.
+    run(&format!("ping -q -c 1 -w 5 {to}"));
     let ports = server.ports();
     let role = Role::Drive { from, to, ports };
     let driver = prepare(instances, work, &role).unwrap();
