@@ -117,7 +117,8 @@ def test_paced_datagrams_all_arrive_and_are_those_of_the_device(lab, family):
     # What the pacing wanted and the tester did not do is told, not hidden.
     due = driver.total["due_packets"]
     assert sent + driver.total["refused_packets"] <= due
-    assert due == pytest.approx(4000 * (driver.seconds + 0.1), rel=0.25)
+    # Beside other tests the agent may hear late that it is to stop.
+    assert 0.75 * 4000 * driver.seconds <= due <= 1.25 * 4000 * (driver.at_most_seconds + 0.1)
     assert server.total["duplicate_packets"] == 0 == server.total["foreign_packets"]
     assert latency_sum(server.latencies)[0] == sent
 
