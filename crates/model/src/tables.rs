@@ -296,6 +296,11 @@ impl PortLimits {
     pub const CONNECTIONS: RangeInclusive<u32> = 1..=1_048_576;
     /// What may be said of copies: a tenth of it passes in a tenth of a second.
     pub const FLOOD: RangeInclusive<u32> = 10..=1_000_000_000;
+
+    /// The most copies in the tenth of a second in which they are counted: `LIMIT_FLOOD` of `bpf/lib/abi.h`.
+    pub const fn flood_in_span(&self) -> u32 {
+        self.flood / 10
+    }
 }
 
 impl Default for PortLimits {

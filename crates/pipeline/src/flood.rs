@@ -56,7 +56,7 @@ fn check_limit(cx: &mut Context<'_>, switch: &SwitchTable) -> Stage {
     let copies = switch.flood.len() as u32 * cx.weight.segments as u32;
     let (of, most) = (
         LimitOf::Port(port.switch, port.key.get()),
-        port.limits.flood / 10,
+        port.limits.flood_in_span(),
     );
     if cx.allows(of, Limited::Flood, copies, most) {
         return Stage::Continue(());

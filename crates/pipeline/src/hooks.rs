@@ -104,7 +104,6 @@ fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
     cx.remote = Some(outer.remote.addr);
     let tunnel = tunnel::tunnel(cx, &outer)?;
     cx.sender = Some(Sender::Underlay(tunnel.switch));
-    cx.source_key = tunnel.source_key;
     cx.weight.offset = tunnel.inner_at;
     let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
     let mut frame = parse::parse(cx, Some(tunnel.switch), inner.unwrap_or_default(), None)?;

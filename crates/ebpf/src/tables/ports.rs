@@ -7,9 +7,6 @@ use super::rules::PortRules;
 use super::{Contents, Devices, PortDevice, Table, flags, put, read};
 use crate::abi;
 
-/// So many times in a second copies of flooded frames are counted anew: `LIMIT_FLOOD`.
-const FLOOD_SPANS: u32 = 10;
-
 /// Ports, with the rule sets that `rules` found for them. One whose device is not there keeps its key and its
 /// counters, so that what goes to it is `no_port` and nothing else.
 pub(super) fn ports(
@@ -47,7 +44,7 @@ pub(super) fn ports(
             rules_to: rules.set(port, Direction::ToPort),
             counters,
             connections: port.limits.connections,
-            flood: port.limits.flood / FLOOD_SPANS,
+            flood: port.limits.flood_in_span(),
         };
         put(contents, Table::Ports, &id, &value);
         put(contents, Table::PortNumbers, &counters, &id);
