@@ -9,7 +9,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "abi.h"
+#include "abi_router.h"
 
 #define INLINE static __always_inline
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The classifier of acl: which rule a packet, or the first packet of a connection, matches. It costs the same few
- * lookups among one rule or ten thousand (abi.h, rule_set).
+ * lookups among one rule or ten thousand (abi_firewall.h, rule_set).
  */
 #pragma once
 

@@ -9,7 +9,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "abi.h"
+#include "abi_router.h"
 
 #define HASH(name_, kind, key_type, value_type, entries)                                             \
 	struct {                                                                                     \

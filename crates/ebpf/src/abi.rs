@@ -1,11 +1,11 @@
-//! The keys and values of every map, as `bpf/lib/abi.h` declares them. Addresses are bytes in network
+//! The keys and values of every map, as `bpf/lib/abi*.h` declare them. Addresses are bytes in network
 //! order (IPv4 as `::ffff:a.b.c.d`), everything else a native integer. `tests/abi.rs` compares each
 //! struct, enum and capacity with the compiled object, so a change on one side only does not pass.
 //! [`router`] and [`firewall`] have the parts of those.
 
 #![allow(
     missing_docs,
-    reason = "the meaning of each member stands in bpf/lib/abi.h, once"
+    reason = "the meaning of each member stands in bpf/lib/abi*.h, once"
 )]
 
 use std::net::{IpAddr, Ipv6Addr};

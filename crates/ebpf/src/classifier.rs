@@ -1,5 +1,5 @@
 //! The classifier of acl: rules become rule sets, prefixes of peers and prefixes of services
-//! (`bpf/lib/abi.h`, struct rule_set). Pure; [`tables`](crate::tables) turns the result into map entries.
+//! (`bpf/lib/abi_firewall.h`, struct rule_set). Pure; [`tables`](crate::tables) turns the result into map entries.
 //!
 //! A longest-prefix match finds one entry only, so the entry of each prefix has the rules of all wider ones
 //! as well. An entry that would say the same as the next wider one is left out, and equal sets are one.

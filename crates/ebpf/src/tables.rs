@@ -91,7 +91,7 @@ pub fn encode(tables: &Tables, devices: &Devices) -> Result<Contents, EbpfError>
 }
 
 /// Compiles tables to map entries for maps that have the entries `current`: what has a number keeps
-/// it, and what is new gets others, so that no packet meets a mixture (`bpf/lib/abi.h`, struct rule_set).
+/// it, and what is new gets others, so that no packet meets a mixture (`bpf/lib/abi_firewall.h`, struct rule_set).
 pub fn encode_beside(
     tables: &Tables,
     devices: &Devices,

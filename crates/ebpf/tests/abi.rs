@@ -189,7 +189,10 @@ fn header_object() -> Vec<u8> {
     let variables = enums
         .chain(structs)
         .map(|(kind, name)| format!("{kind} {name} a_{name};\n"));
-    let text = format!("#include \"abi.h\"\n{}", variables.collect::<String>());
+    let text = format!(
+        "#include \"abi_router.h\"\n{}",
+        variables.collect::<String>()
+    );
     std::fs::write(&source, text).unwrap();
     let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
         "clang-19"
@@ -287,9 +290,12 @@ fn maps_hold_as_many_entries_as_we_check_for() {
 /// Constants that BTF does not carry, from the header itself.
 #[test]
 fn constants_of_the_header() {
-    let header =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/lib/abi.h"))
-            .unwrap();
+    let header: String = ["abi.h", "abi_firewall.h", "abi_router.h"]
+        .map(|name| {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/lib");
+            std::fs::read_to_string(format!("{folder}/{name}")).unwrap()
+        })
+        .concat();
     let constant = |name: &str| {
         let define = format!("#define {name} ");
         let line = header

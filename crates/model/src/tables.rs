@@ -297,7 +297,7 @@ impl PortLimits {
     /// What may be said of copies: a tenth of it passes in a tenth of a second.
     pub const FLOOD: RangeInclusive<u32> = 10..=1_000_000_000;
 
-    /// The most copies in the tenth of a second in which they are counted: `LIMIT_FLOOD` of `bpf/lib/abi.h`.
+    /// The most copies in the tenth of a second in which they are counted: `LIMIT_FLOOD` of `bpf/lib/abi_firewall.h`.
     pub const fn flood_in_span(&self) -> u32 {
         self.flood / 10
     }

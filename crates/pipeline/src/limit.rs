@@ -1,5 +1,5 @@
 //! What a port causes at most so often: answers, records in the log, copies of flooded frames. The map `limits` of
-//! `bpf/lib/abi.h`.
+//! `bpf/lib/abi_firewall.h`.
 
 use crate::state::SECOND_NS;
 

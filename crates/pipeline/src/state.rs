@@ -1,6 +1,6 @@
 //! What the data path itself has written: addresses learned, and who counts how many; connections and
 //! their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
-//! `connections`, `translations`, `connection_places`, `fragments`, `limits` and `abilities` of `bpf/lib/abi.h`.
+//! `connections`, `translations`, `connection_places`, `fragments`, `limits` and `abilities` of `bpf/lib/abi*.h`.
 //! Everything else is in the tables.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 #![allow(
     missing_docs,
-    reason = "the meaning of each member stands in bpf/lib/abi.h, once"
+    reason = "the meaning of each member stands in bpf/lib/abi_firewall.h, once"
 )]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

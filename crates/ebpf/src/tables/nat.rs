@@ -1,5 +1,5 @@
 //! What gateways translate as map entries: the rules, and two maps that find the first of them that fits
-//! (`bpf/lib/abi.h`, struct nat_rule_key), so that a packet costs the same whatever number of rules there is.
+//! (`bpf/lib/abi_router.h`, struct nat_rule_key), so that a packet costs the same whatever number of rules there is.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

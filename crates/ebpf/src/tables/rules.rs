@@ -1,4 +1,4 @@
-//! The firewall's rules as map entries. `bpf/lib/abi.h`, struct rule_set, says how packets and `apply` keep out
+//! The firewall's rules as map entries. `bpf/lib/abi_firewall.h`, struct rule_set, says how packets and `apply` keep out
 //! of each other's way: two generations, and sets that never change while something refers to them.
 
 use std::collections::{BTreeMap, BTreeSet};

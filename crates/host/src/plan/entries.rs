@@ -1,5 +1,5 @@
 //! The part of the plan that is about map entries. Rules change in an order of their own, so that no packet
-//! meets a mixture of old and new ones (`bpf/lib/abi.h`, struct rule_set).
+//! meets a mixture of old and new ones (`bpf/lib/abi_firewall.h`, struct rule_set).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The log of the firewall: `struct log_record` of `bpf/lib/abi.h`. What leaves here is what the data path
+//! The log of the firewall: `struct log_record` of `bpf/lib/abi_firewall.h`. What leaves here is what the data path
 //! writes into its ring while that has room.
 
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! The first fragments that passed, so that later ones are known by them. Map `fragments` of `bpf/lib/abi.h`.
+//! The first fragments that passed, so that later ones are known by them. Map `fragments` of
+//! `bpf/lib/abi_firewall.h`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What packets of one connection have in common: `struct connection_key` of `bpf/lib/abi.h`.
+//! What packets of one connection have in common: `struct connection_key` of `bpf/lib/abi_firewall.h`.
 
 use std::fmt;
 use std::net::IpAddr;

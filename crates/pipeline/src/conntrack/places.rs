@@ -1,5 +1,5 @@
 //! The places of connections: a host has so many and no more, and a port or router may use a share of them, which lies
-//! scattered over all. `connection_places` of `bpf/lib/abi.h`; `bpf/lib/places.h` has the picture.
+//! scattered over all. `connection_places` of `bpf/lib/abi_firewall.h`; `bpf/lib/places.h` has the picture.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ impl ConnectionKey {
     }
 }
 
-/// `ZONE_ROUTER` of `bpf/lib/abi.h`.
+/// `ZONE_ROUTER` of `bpf/lib/abi_firewall.h`.
 const ZONE_ROUTER: u32 = 1 << 25;
 
 #[cfg(test)]
