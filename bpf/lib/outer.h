@@ -49,6 +49,12 @@ struct geneve_option {
 	__u8 len; /* low 5 bits, in units of 4 bytes, without these 4 */
 };
 
+struct ovn_option {
+	struct geneve_option option;
+	__be16 source_key;
+	__be16 dest_key;
+};
+
 INLINE __u32 vni_of(const __u8 *bytes)
 {
 	return bytes[0] << 16 | bytes[1] << 8 | bytes[2];

@@ -28,6 +28,25 @@ INLINE enum verdict read_vxlan(struct __sk_buff *ctx, const struct settings *s, 
 	return GO_ON;
 }
 
+INLINE void take_keys(struct outer_view *o, const struct ovn_option *ovn)
+{
+	o->source_key = bpf_ntohs(ovn->source_key) & 0x7fff;
+	o->dest_key = bpf_ntohs(ovn->dest_key);
+}
+
+/* The only option of a packet, if it is OVN's in its exact form: what nearly every packet has. */
+INLINE bool read_only_option(struct __sk_buff *ctx, struct outer_view *o, __u32 at, __u32 end)
+{
+	struct ovn_option ovn;
+
+	if (end - at != sizeof(ovn) || load_bytes(ctx, at, &ovn, sizeof(ovn)) < 0 ||
+	    ovn.option.class != OVN_CLASS || ovn.option.type != OVN_TYPE ||
+	    (ovn.option.len & 0x1f) != 1)
+		return false;
+	take_keys(o, &ovn);
+	return true;
+}
+
 struct option_walk {
 	struct __sk_buff *ctx;
 	struct outer_view *outer;
@@ -40,7 +59,7 @@ struct option_walk {
 INLINE enum verdict read_geneve_option(struct option_walk *w)
 {
 	struct geneve_option option;
-	__be16 keys[2];
+	struct ovn_option ovn;
 	__u32 len;
 
 	if (bpf_skb_load_bytes(w->ctx, w->at, &option, sizeof(option)) < 0)
@@ -49,12 +68,11 @@ INLINE enum verdict read_geneve_option(struct option_walk *w)
 	if (w->at + len > w->end)
 		return DROP(GENEVE_OPTIONS);
 	if (option.class == OVN_CLASS && option.type == OVN_TYPE) {
-		if (len != sizeof(option) + sizeof(keys))
+		if (len != sizeof(ovn))
 			return DROP(GENEVE_OPTION_LENGTH);
-		if (bpf_skb_load_bytes(w->ctx, w->at + sizeof(option), keys, sizeof(keys)) < 0)
+		if (bpf_skb_load_bytes(w->ctx, w->at, &ovn, sizeof(ovn)) < 0)
 			return DROP(GENEVE_OPTIONS);
-		w->outer->source_key = bpf_ntohs(keys[0]) & 0x7fff;
-		w->outer->dest_key = bpf_ntohs(keys[1]);
+		take_keys(w->outer, &ovn);
 	} else if (option.type & GENEVE_CRITICAL_BIT) {
 		return DROP(GENEVE_CRITICAL);
 	}
@@ -87,7 +105,7 @@ INLINE enum verdict read_geneve(struct __sk_buff *ctx, const struct settings *s,
 		return DROP(GENEVE_PROTOCOL);
 	if (s->strict && (h.flags & GENEVE_RESERVED_BITS || h.reserved))
 		return DROP(RESERVED_BITS);
-	if (at < end) {
+	if (at < end && !read_only_option(ctx, o, at, end)) {
 		struct option_walk walk = {
 			.ctx = ctx, .outer = o, .at = at, .end = end, .result = GO_ON
 		};
