@@ -36,12 +36,19 @@ static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry 
 	       port->flags & PORT_LEARNING;
 }
 
-/* What the fabric says of an address; NULL: nothing. */
-INLINE struct fdb_entry *fdb_entry_of(__u32 switch_id, const __u8 *mac)
+INLINE struct fdb_key fdb_key_of(__u32 switch_id, const __u8 *mac)
 {
 	struct fdb_key key = { .switch_id = switch_id };
 
 	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
+	return key;
+}
+
+/* What the fabric says of an address; NULL: nothing. */
+INLINE struct fdb_entry *fdb_entry_of(__u32 switch_id, const __u8 *mac)
+{
+	struct fdb_key key = fdb_key_of(switch_id, mac);
+
 	return bpf_map_lookup_elem(&fdb, &key);
 }
 
@@ -55,11 +62,9 @@ INLINE bool is_routers(__u32 switch_id, const __u8 *mac)
 INLINE bool find_mac(__u32 switch_id, const __u8 *mac, const struct lswitch *sw,
 		     struct fdb_entry *found)
 {
-	struct fdb_key key = { .switch_id = switch_id };
-	struct fdb_entry *entry;
+	struct fdb_key key = fdb_key_of(switch_id, mac);
+	struct fdb_entry *entry = bpf_map_lookup_elem(&fdb, &key);
 
-	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
-	entry = bpf_map_lookup_elem(&fdb, &key);
 	if (entry) {
 		*found = *entry;
 		return true;

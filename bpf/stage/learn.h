@@ -132,12 +132,11 @@ INLINE bool see_again(const struct fdb_key *key, const struct learned *entry)
 
 INLINE enum verdict learn_from_port(const struct packet *p, const struct port *port)
 {
-	struct fdb_key key = { .switch_id = p->switch_id };
+	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
 
 	if (!(port->flags & PORT_LEARNING) || same_mac(p->eth.h_source, port->mac.bytes))
 		return GO_ON;
-	__builtin_memcpy(key.mac.bytes, p->eth.h_source, ETH_ALEN);
 	if (bpf_map_lookup_elem(&fdb, &key))
 		return port->flags & PORT_CHECK_MAC ? DROP(SPOOFED_MAC) : GO_ON;
 	entry.seen = now_ns();
@@ -153,12 +152,11 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
 INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
 				const struct addr *remote)
 {
-	struct fdb_key key = { .switch_id = p->switch_id };
+	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };
 
 	if (!(sw->flags & SWITCH_LEARNING))
 		return;
-	__builtin_memcpy(key.mac.bytes, p->eth.h_source, ETH_ALEN);
 	entry.seen = now_ns();
 	if (!see_again(&key, &entry))
 		learn_new(&key, &entry, MAX_LEARNED_FROM_UNDERLAY);
