@@ -7,14 +7,25 @@
 
 #include "connection.h"
 
-/* A SYN that may begin another connection under the same key: this one is at its end, or nobody ever answered. */
+/* Nothing comes any more that the windows could judge: a reset, or a FIN of both ends. */
+INLINE bool is_over(const struct connection *c)
+{
+	if (c->state == CONNECTION_CLOSING)
+		return c->flags & CONNECTION_ADOPTED || c->local.flags & c->peer.flags & TCP_END_FIN;
+	return c->state == CONNECTION_CLOSED;
+}
+
+INLINE bool is_syn(const struct l4 *l4)
+{
+	return l4->kind == L4_TCP && (l4->tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+/* A SYN that may begin another connection under the same key: this one is over, or nobody ever answered. */
 INLINE bool begins_anew(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
 	const struct tcp_end *r = from_peer ? &c->local : &c->peer;
 
-	if (l4->kind != L4_TCP || (l4->tcp.flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
-		return false;
-	return c->state >= CONNECTION_CLOSING || !(r->flags & TCP_END_SEEN);
+	return is_syn(l4) && (is_over(c) || !(r->flags & TCP_END_SEEN));
 }
 
 /*
@@ -23,8 +34,7 @@ INLINE bool begins_anew(const struct connection *c, const struct l4 *l4, bool fr
  */
 INLINE bool is_challenged(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
-	return l4->kind == L4_TCP && (l4->tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
-	       c->state == CONNECTION_ESTABLISHED && !(c->flags & CONNECTION_ADOPTED) &&
+	return is_syn(l4) && c->state != CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) &&
 	       from_peer == !!(c->flags & CONNECTION_FROM_PEER);
 }
 

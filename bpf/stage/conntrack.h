@@ -53,10 +53,8 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 	if (!c)
 		return GO_ON;
 	if (c->version != s->rules_version && !is_still_allowed(t, port, c, s->rules_version)) {
-		bool syn = (t->l4.tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
-
 		/* Else the next packet of a busy TCP connection would be adopted from its other side. */
-		if ((t->l4.kind == L4_TCP && !syn) || t->l4.part == LATER_FRAGMENT)
+		if ((t->l4.kind == L4_TCP && !is_syn(&t->l4)) || t->l4.part == LATER_FRAGMENT)
 			t->how |= BEGIN_NOT_ADOPTED;
 		else
 			forget_connection(&t->key, c);

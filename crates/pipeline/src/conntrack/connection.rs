@@ -1,5 +1,5 @@
 //! One connection: what is remembered of it, its states and their time-outs. `struct connection` of
-//! `bpf/lib/abi.h`.
+//! `bpf/lib/abi_firewall.h`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -109,20 +109,28 @@ impl Connection {
         self.from_peer == (sender == Sender::Peer)
     }
 
+    /// Nothing comes any more that the windows could judge: a reset, or a FIN of both ends.
+    const fn is_over(&self) -> bool {
+        match self.state {
+            ConnectionState::Closing => self.adopted || (self.local.fin && self.peer.fin),
+            ConnectionState::Closed => true,
+            _ => false,
+        }
+    }
+
     /// A SYN that nothing known stands against: the former connection of these ports is over, or never was.
     pub(super) fn gives_way(&self, sender: Sender, segment: &Segment) -> bool {
-        let is_over = self.state >= ConnectionState::Closing;
         let receiver = match sender {
             Sender::Local => &self.peer,
             Sender::Peer => &self.local,
         };
-        segment.opens() && (is_over || !receiver.seen)
+        segment.opens() && (self.is_over() || !receiver.seen)
     }
 
     /// A SYN for what is long established: its sender has forgotten the connection.
     pub(super) fn is_half_open(&self, sender: Sender, segment: &Segment) -> bool {
-        let is_established = self.state == ConnectionState::Established && !self.adopted;
-        segment.opens() && is_established && self.is_begun_by(sender)
+        let stands = self.state != ConnectionState::Opening && !self.adopted;
+        segment.opens() && stands && self.is_begun_by(sender)
     }
 
     /// One packet more, the first among them. False: it does not fit, and nothing has changed.
