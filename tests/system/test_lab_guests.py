@@ -154,6 +154,7 @@ def relays(study, label):
     return {pid for (pid, _), command in descendants(study.pid).items() if " relay " in command and label in command}
 
 
+@pytest.mark.thorough
 @lab_alone
 def test_a_relay_that_is_killed_fails_its_cell_alone(tmp_path):
     before = leftovers()

@@ -93,6 +93,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
     assert held == {(backend, "paired") for backend in backends}
 
 
+@pytest.mark.thorough
 @pytest.mark.overloads
 def test_no_network_cuts_a_message_that_crosses_the_wire_whole(tmp_path):
     """A tunnel's device with GRO put them out of order, and TCP cut them: 3.8 packets for each transaction in place of 2."""
@@ -139,6 +140,7 @@ def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
         ("bridge", 1, "tester")}
 
 
+@pytest.mark.thorough
 @pytest.mark.overloads
 def test_a_search_brackets_the_rate_that_it_finds(tmp_path):
     study = write_study(tmp_path, ["bridge"], [group("udp_stream", 1450, search="brief")])
