@@ -94,7 +94,7 @@ INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *
 	enum verdict result;
 
 	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
-	result = vtep_check(ctx, s, o);
+	result = vtep_check(ctx, o);
 	if (result != GO_ON)
 		return result;
 	p->sender_counters = o->counters;

@@ -146,11 +146,15 @@ INLINE bool has_our_vni(struct __sk_buff *ctx, const struct outer_view *o)
 	return bpf_map_lookup_elem(&switches, &vni);
 }
 
-INLINE enum verdict read_tunnel(struct __sk_buff *ctx, const struct settings *s,
-				const struct packet *p, struct outer_view *o)
+/* Global, so that the verifier checks it once. */
+__noinline enum verdict read_tunnel(struct __sk_buff *ctx, const struct packet *p,
+				    struct outer_view *o)
 {
+	struct settings *s = get_settings();
 	enum verdict result;
 
+	if (!s || !p || !o)
+		return DROP(NOT_CONFIGURED);
 	if (p->hook == HOOK_FROM_COALESCER)
 		return read_coalesced(ctx, o);
 	result = s->encapsulation == ENCAPSULATION_GENEVE ? read_geneve(ctx, s, o) :
@@ -165,7 +169,7 @@ INLINE enum verdict read_tunnel(struct __sk_buff *ctx, const struct settings *s,
 INLINE enum verdict tunnel(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 			   struct destination *d, struct outer_view *o, struct lswitch **sw)
 {
-	enum verdict result = read_tunnel(ctx, s, p, o);
+	enum verdict result = read_tunnel(ctx, p, o);
 
 	*sw = NULL;
 	if (result == GO_ON) {

@@ -84,12 +84,15 @@ INLINE enum verdict check_ipv6(struct __sk_buff *ctx, const struct settings *s, 
 	return check_lengths(ctx, o, udp_at, &udp, bpf_ntohs(ip.payload_len));
 }
 
-/* What is no tunnel packet of ours stays with the host. */
-INLINE enum verdict vtep_check(struct __sk_buff *ctx, const struct settings *s, struct outer_view *o)
+/* What is no tunnel packet of ours stays with the host. Global, so that the verifier checks it once. */
+__noinline enum verdict vtep_check(struct __sk_buff *ctx, struct outer_view *o)
 {
-	struct remote *r;
+	struct settings *s = get_settings();
 	enum verdict result;
+	struct remote *r;
 
+	if (!s || !o)
+		return VERDICT_TO_HOST;
 	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return VERDICT_TO_HOST;
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
