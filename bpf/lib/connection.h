@@ -6,7 +6,7 @@
  *
  * Programs run on all CPUs at once and take no lock. Two that begin the same connection: one is first, the other finds
  * it there. The kernel gives the memory of a forgotten entry to the next new one at once, and a CPU that found the entry
- * before may still write a time or a sequence number into the new one: worth less than a lock on every packet.
+ * before may still write a time, a sequence number or a rule into the new one: worth less than a lock on every packet.
  */
 #pragma once
 
