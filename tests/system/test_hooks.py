@@ -144,3 +144,18 @@ def test_show_says_what_to_do_about_an_uplink_that_is_missing(lab):
     host.ns.ip(f"link del {UPLINK}")
     shown = overlane("show", "ports", "--host", host.name).stdout
     assert f"uplink {UPLINK}: missing; create it, and apply again" in shown
+
+
+def test_show_says_of_a_device_that_it_is_down_or_has_no_carrier(lab):
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, near = scene.hosts[0], scene.guests[0]
+    near.ns.ip("link set eth0 down")
+    assert states(host) == {near.device: "no_carrier", UPLINK: "ok"}
+    host.ns.ip(f"link set {near.device} down", f"link set {UPLINK} down")
+    assert states(host) == {near.device: "down", UPLINK: "down"}
+    shown = overlane("show", "ports", "--host", host.name).stdout
+    assert f"uplink {UPLINK}: down; bring it up with `ip link set {UPLINK} up`" in shown
+    assert next(line for line in shown.splitlines() if line.startswith("port1 ")).endswith(" down")
+    host.ns.ip(f"link set {near.device} up", f"link set {UPLINK} up")
+    near.ns.ip("link set eth0 up")
+    assert states(host) == {near.device: "ok", UPLINK: "ok"}

@@ -183,6 +183,8 @@ const fn words_of(state: PortState) -> &'static str {
         PortState::Ok => "ok",
         PortState::Missing => "missing",
         PortState::Detached => "detached",
+        PortState::Down => "down",
+        PortState::NoCarrier => "no carrier",
     }
 }
 
@@ -195,11 +197,14 @@ fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
             UsedAs::Leg => "leg",
         };
         let (device, state) = (&other.device, words_of(other.state));
-        let first = match other.state {
-            PortState::Missing => "create it, and ",
-            PortState::Ok | PortState::Detached => "",
+        let help = match other.state {
+            PortState::Missing => "create it, and apply again",
+            PortState::Down => "bring it up with `ip link set DEVICE up`",
+            PortState::NoCarrier => "bring its other end up",
+            PortState::Ok | PortState::Detached => "apply again",
         };
-        output.line(format!("\n{used_as} {device}: {state}; {first}apply again"))?;
+        let help = help.replace("DEVICE", device);
+        output.line(format!("\n{used_as} {device}: {state}; {help}"))?;
     }
     Ok(())
 }

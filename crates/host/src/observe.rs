@@ -186,16 +186,20 @@ pub enum SuperPackets {
     Segments,
 }
 
-/// Whether a port's packets reach the data path.
+/// Whether packets flow at a device; what is wrong first is said first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortState {
-    /// The program is attached to the device.
+    /// The program is attached to the device, which is up.
     Ok,
     /// There is no such device in the namespace.
     Missing,
     /// The device is there without the program (re-created since `apply`).
     Detached,
+    /// Somebody took the device down.
+    Down,
+    /// The device is up, and its other end is not.
+    NoCarrier,
 }
 
 /// What tells a logical switch apart on the underlay: one of the two.
@@ -382,8 +386,8 @@ fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
     })
 }
 
-/// Whether packets flow at each device, by what the kernel has at its hook: a pin may be there without its link, and
-/// a link without its pin.
+/// Whether packets flow at each device. What the kernel has at its hook counts: a pin may be there without its link,
+/// and a link without its pin.
 fn device_states(
     state: &State,
     devices: &[Link],
@@ -394,8 +398,10 @@ fn device_states(
         let own = links.get(&paths::link(program, &name)).copied().flatten();
         let is_at = match devices.iter().find(|link| link.name == name) {
             None => PortState::Missing,
-            Some(link) if hooks::is_at(&name, link.index, own)? => PortState::Ok,
-            Some(_) => PortState::Detached,
+            Some(link) if !hooks::is_at(&name, link.index, own)? => PortState::Detached,
+            Some(link) if !link.up => PortState::Down,
+            Some(link) if !link.carrier => PortState::NoCarrier,
+            Some(_) => PortState::Ok,
         };
         states.insert(name, is_at);
     }

@@ -396,7 +396,7 @@ fn a_namespace_of_the_same_name_is_another_one() {
         "{report:?}"
     );
     let ports = observe::ports(&world.host(1)).unwrap();
-    assert_eq!(ports.ports[0].state, observe::PortState::Ok);
+    assert_eq!(ports.ports[0].state, observe::PortState::Down);
     drop(old);
 }
 

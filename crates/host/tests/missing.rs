@@ -9,6 +9,7 @@ use overlane_host::observe::{self, PortState};
 use overlane_host::{
     ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, guard, paths,
 };
+use overlane_net::Netlink;
 use overlane_net::netns::Netns;
 use overlane_net::nftables::{Family, Nftables};
 
@@ -109,7 +110,14 @@ fn all_but_a_missing_device_is_applied_and_it_joins_when_it_comes() {
         let came = applied(&world, &text);
         assert!(changes(&came).contains(&line('~', ": its device is there")));
         assert_eq!(came.missing, []);
+        // Nobody has brought up the guest's end.
+        assert_eq!(states(&world), [PortState::NoCarrier, PortState::Ok]);
+        let guest = Netns::open(&world.guest(1)).unwrap();
+        let guest = Netlink::in_netns(&guest).unwrap();
+        guest.set_up("late").unwrap();
         assert_eq!(states(&world), [PortState::Ok; 2]);
+        world.netlink(1).set_down("late0").unwrap();
+        assert_eq!(states(&world), [PortState::Down, PortState::Ok]);
 
         world.netlink(1).delete("late0").unwrap();
         let gone = applied(&world, &text);

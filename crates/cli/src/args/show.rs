@@ -27,7 +27,8 @@ Examples:
   overlane show ports
   overlane show ports --json
 
-States: ok; missing (no such device); detached (the device is there without our program: apply again).")]
+States: ok; missing (no such device); detached (the device is there without our program: apply again);
+down (bring the device up); no carrier (its other end is down).")]
     Ports(ShowArgs),
     /// The logical switches with a port on this host, and those that a router joins with one
     #[command(after_help = "\
