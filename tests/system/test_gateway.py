@@ -22,7 +22,7 @@ from frames import PacketSocket
 from logical import (FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6, Estate,
                      connections)
 from net import veth, wait_until
-from overlane import GENEVE, VXLAN, difference, verdicts
+from overlane import GENEVE, VXLAN, difference, overlane, show, verdicts
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
 from topology import PLAIN, UPLINK
 
@@ -315,6 +315,20 @@ def test_the_hosts_own_traffic_on_the_leg_is_left_alone(lab):
         traffic.tcp_equal(near, theirs, host.ns, own, size=traffic.MEBIBYTE)
     traffic.ping(guest.ns, FAR4)
     assert verdicts(host.name)["from_leg", "to_host"] > 0
+
+
+def test_all_that_show_a_leg_say_that_its_device_is_missing(lab):
+    estate, _ = scene(lab)
+    estate.apply()
+    host = estate.hosts[2]
+    line = f"leg {LEG}: missing; create it, and apply again"
+    for what in ("routes", "drops", "ports"):
+        assert LEG + ":" not in overlane("show", what, "--host", host.name).stdout
+    host.ns.ip(f"link delete {LEG}")
+    for what in ("routes", "drops", "ports"):
+        assert line in overlane("show", what, "--host", host.name).stdout.splitlines()
+    assert [router["leg_state"] for router in show("routes", host.name)["routers"]] == ["missing"]
+    assert {"device": LEG, "used_as": "leg", "state": "missing"} in show("drops", host.name)["others"]
 
 
 @pytest.mark.parametrize("encapsulation, family", [(VXLAN, 4), (GENEVE, 6)], ids=["vxlan-v4", "geneve-v6"])

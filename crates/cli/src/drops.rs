@@ -3,7 +3,7 @@
 use std::io;
 
 use overlane_host::capture::Target;
-use overlane_host::observe::{self, Count, Counters, DeviceRow};
+use overlane_host::observe::{self, Count, Counters, DeviceRow, Devices, OtherDevice};
 use overlane_model::Verdict;
 use serde::Serialize;
 
@@ -23,6 +23,7 @@ struct Drops<'a> {
     drops: Vec<Drop<'a>>,
     /// All devices, also those that lost nothing.
     devices: Vec<DeviceRow>,
+    others: Vec<OtherDevice>,
 }
 
 /// One reason at one hook.
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ShowDrops, output: Output) -> Result<(), Failure> {
         return follow(args, &host, output);
     }
     let counters = observe::counters(&host)?;
-    let devices = observe::devices(&host)?.devices;
+    let devices = observe::devices(&host)?;
     let drops = of(&counters, devices);
     if args.common.json {
         output.json(&drops)?;
@@ -68,7 +69,7 @@ fn follow(args: &ShowDrops, host: &str, output: Output) -> Result<(), Failure> {
     capture::live(&request, sink, &format!("drops on host {host}"), output)
 }
 
-fn of(counters: &Counters, devices: Vec<DeviceRow>) -> Drops<'_> {
+fn of(counters: &Counters, devices: Devices) -> Drops<'_> {
     let meaning = |name: &str| {
         let verdict = Verdict::ALL.iter().find(|verdict| verdict.name() == name);
         verdict.map_or("", |verdict| verdict.meaning())
@@ -87,7 +88,8 @@ fn of(counters: &Counters, devices: Vec<DeviceRow>) -> Drops<'_> {
                 meaning: meaning(verdict.verdict),
             })
             .collect(),
-        devices,
+        devices: devices.devices,
+        others: devices.others,
     }
 }
 
@@ -107,7 +109,8 @@ fn print(drops: &Drops<'_>, output: Output) -> io::Result<()> {
         &rows,
         "nothing was dropped",
     )?;
-    print_devices(&drops.devices, output)
+    print_devices(&drops.devices, output)?;
+    show::show_others(&drops.others, output)
 }
 
 /// What the devices lost, where they lost anything.
@@ -148,7 +151,8 @@ fn print_devices(devices: &[DeviceRow], output: Output) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use overlane_host::observe::{Lost, VerdictCount};
+    use overlane_host::UsedAs;
+    use overlane_host::observe::{Lost, PortState, VerdictCount};
 
     use super::*;
 
@@ -185,7 +189,16 @@ mod tests {
             mtu_at_apply: Some(1500),
         };
         assert!(device.has_lower_mtu());
-        let json = serde_json::to_value(of(&counters, vec![device])).unwrap();
+        let devices = Devices {
+            host: "h1".to_owned(),
+            devices: vec![device],
+            others: vec![OtherDevice {
+                device: "phys0".to_owned(),
+                used_as: UsedAs::Leg,
+                state: PortState::Missing,
+            }],
+        };
+        let json = serde_json::to_value(of(&counters, devices)).unwrap();
         assert_eq!(
             json,
             serde_json::json!({"host": "h1", "drops": [{
@@ -195,7 +208,7 @@ mod tests {
             }], "devices": [{
                 "device": "eth1", "used_as": "uplink", "tx_dropped": 7, "tx_errors": 0,
                 "rx_dropped": 0, "rx_errors": 0, "mtu": 1400, "mtu_at_apply": 1500,
-            }]})
+            }], "others": [{"device": "phys0", "used_as": "leg", "state": "missing"}]})
         );
     }
 }

@@ -189,24 +189,29 @@ const fn words_of(state: PortState) -> &'static str {
 }
 
 /// A line for the uplink and for each leg where packets do not flow.
-fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
+pub(crate) fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
     for other in others.iter().filter(|other| other.state != PortState::Ok) {
         let used_as = match other.used_as {
             UsedAs::Uplink => "uplink",
             UsedAs::Port => "port",
             UsedAs::Leg => "leg",
         };
-        let (device, state) = (&other.device, words_of(other.state));
-        let help = match other.state {
-            PortState::Missing => "create it, and apply again",
-            PortState::Down => "bring it up with `ip link set DEVICE up`",
-            PortState::NoCarrier => "bring its other end up",
-            PortState::Ok | PortState::Detached => "apply again",
-        };
-        let help = help.replace("DEVICE", device);
-        output.line(format!("\n{used_as} {device}: {state}; {help}"))?;
+        let fault = fault_of(&other.device, other.state);
+        output.line(format!("\n{used_as} {fault}"))?;
     }
     Ok(())
+}
+
+/// Why no packets flow at a device, and what to do.
+fn fault_of(device: &str, state: PortState) -> String {
+    let help = match state {
+        PortState::Missing => "create it, and apply again",
+        PortState::Down => "bring it up with `ip link set DEVICE up`",
+        PortState::NoCarrier => "bring its other end up",
+        PortState::Ok | PortState::Detached => "apply again",
+    };
+    let help = help.replace("DEVICE", device);
+    format!("{device}: {}; {help}", words_of(state))
 }
 
 /// A line for each state that families are in.
@@ -368,6 +373,11 @@ fn show_routes(routes: &Routes, output: Output) -> io::Result<()> {
         let title = format!("router {} ({}{gateway})", router.router, router.mac);
         output.line("")?;
         output.section(&title, &rows, "no routes")?;
+        if let (Some(leg), Some(state)) = (&router.leg, router.leg_state)
+            && state != PortState::Ok
+        {
+            output.line(format!("\nleg {}", fault_of(leg, state)))?;
+        }
     }
     Ok(())
 }

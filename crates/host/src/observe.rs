@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use overlane_ebpf::abi::{self, Counter};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
-use overlane_ebpf::{DataPath, LinkInfo, Program, abilities};
+use overlane_ebpf::{DataPath, Program, abilities};
 use overlane_model::{Hook, SwitchId, Verdict, VlanId};
 use overlane_net::{Link, Netlink};
 use overlane_wire::Vni;
@@ -39,6 +39,9 @@ pub use learned::{Learned, LearnedRow, LearningPort, learned};
 pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};
 pub use rules::{RuleRow, Rules, rules};
 pub use switches::{SwitchRow, Switches, switches};
+
+/// Whether packets flow at each device of the fabric, by its name.
+type DeviceStates = BTreeMap<String, PortState>;
 
 /// Counters of one hook, port or remote. Packets are what crossed the hook, segments what they are on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -327,16 +330,14 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
 /// Looks at the logical ports of `host`.
 pub fn ports(host: &str) -> Result<Ports, HostError> {
     let state = state_of(host)?;
-    let links = current::links(host)?;
     let look = |netlink: &Netlink| {
         let devices = netlink.links()?;
-        let states = device_states(&state, &devices, &links)?;
+        let states = device_states(&state, &devices)?;
         let rows = devices::rows(&state, netlink)?;
         let lower_mtu: Vec<_> = rows.iter().filter_map(lower_mtu).collect();
         Ok((devices, states, lower_mtu, guard::look(&state)?))
     };
     let (devices, states, lower_mtu, guard) = in_namespace(&state, look)?.unwrap_or_default();
-    let state_of = |device: &str| states.get(device).copied().unwrap_or(PortState::Missing);
     let ways = super_packets(&state)?;
     let row = |port: &state::PortState| {
         let ifindex = devices
@@ -353,26 +354,13 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
             vlan: port.vlan,
             ifindex,
             super_packets: ways.get(&(port.switch_id, port.key.into())).copied(),
-            state: state_of(&port.device),
+            state: state_at(&states, &port.device),
         }
-    };
-    let other = |(program, device): (Program, String)| {
-        let used_as = match program {
-            Program::FromPort => return None,
-            Program::FromLeg => UsedAs::Leg,
-            _ => UsedAs::Uplink,
-        };
-        let state = state_of(&device);
-        Some(OtherDevice {
-            device,
-            used_as,
-            state,
-        })
     };
     Ok(Ports {
         host: host.to_owned(),
         ports: state.ports.iter().map(row).collect(),
-        others: state.hooks().into_iter().filter_map(other).collect(),
+        others: others(&state, &states),
         lower_mtu,
         guard,
     })
@@ -388,12 +376,9 @@ fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
 
 /// Whether packets flow at each device. What the kernel has at its hook counts: a pin may be there without its link,
 /// and a link without its pin.
-fn device_states(
-    state: &State,
-    devices: &[Link],
-    links: &BTreeMap<String, Option<LinkInfo>>,
-) -> Result<BTreeMap<String, PortState>, HostError> {
-    let mut states = BTreeMap::new();
+fn device_states(state: &State, devices: &[Link]) -> Result<DeviceStates, HostError> {
+    let links = current::links(&state.host)?;
+    let mut states = DeviceStates::new();
     for (program, name) in state.hooks() {
         let own = links.get(&paths::link(program, &name)).copied().flatten();
         let is_at = match devices.iter().find(|link| link.name == name) {
@@ -406,6 +391,29 @@ fn device_states(
         states.insert(name, is_at);
     }
     Ok(states)
+}
+
+/// Nothing is known of the devices of a namespace that is gone, and they are gone too.
+fn state_at(states: &DeviceStates, device: &str) -> PortState {
+    states.get(device).copied().unwrap_or(PortState::Missing)
+}
+
+/// The uplink and the legs.
+fn others(state: &State, states: &DeviceStates) -> Vec<OtherDevice> {
+    let other = |(program, device): (Program, String)| {
+        let used_as = match program {
+            Program::FromPort => return None,
+            Program::FromLeg => UsedAs::Leg,
+            _ => UsedAs::Uplink,
+        };
+        let state = state_at(states, &device);
+        Some(OtherDevice {
+            device,
+            used_as,
+            state,
+        })
+    };
+    state.hooks().into_iter().filter_map(other).collect()
 }
 
 /// By switch and key of the port.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{World, assert_same, can_run, changes, inner, snapshot};
-use overlane_host::observe::{self, ConnectionState, Whose};
-use overlane_host::{HostError, rule_log};
+use overlane_host::observe::{self, ConnectionState, OtherDevice, PortState, Whose};
+use overlane_host::{HostError, UsedAs, rule_log};
 use overlane_net::netns::Netns;
 
 /// The two hosts' fabric, with these rules.
@@ -182,6 +182,19 @@ fn rules_connections_and_log_are_seen() {
     assert!(!world.ping(2, 1, 1));
 }
 
+/// What all that show a leg say of it.
+fn assert_leg(host: &str, state: PortState) {
+    let leg = OtherDevice {
+        device: "phys0".into(),
+        used_as: UsedAs::Leg,
+        state,
+    };
+    assert!(observe::devices(host).unwrap().others.contains(&leg));
+    assert!(observe::ports(host).unwrap().others.contains(&leg));
+    let routers = observe::routes(host).unwrap().routers;
+    assert_eq!(routers[0].leg_state, Some(state));
+}
+
 #[test]
 fn a_gateways_leg_is_attached_and_follows_its_device() {
     if !can_run("a_gateways_leg") {
@@ -200,6 +213,7 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
     let report = world.apply(&text, 1).unwrap();
     let missing: Vec<_> = report.missing.iter().map(ToString::to_string).collect();
     assert_eq!(missing, ["phys0 (leg of router r1)"]);
+    assert_leg(&host, PortState::Missing);
     let line = "+ leg phys0 of router r1: its device is missing".to_owned();
     assert!(changes(&report).contains(&line), "{:?}", changes(&report));
     assert_eq!(changes(&world.apply(&text, 1).unwrap()), [""; 0]);
@@ -222,6 +236,7 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
             .any(|note| note.contains("its leg phys0 is down")),
         "{notes:?}"
     );
+    assert_leg(&host, PortState::Down);
 
     let routes = observe::routes(&host).unwrap().routers.remove(0);
     assert_eq!(
@@ -241,6 +256,7 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
         changes(&world.apply(&text, 1).unwrap()),
         Vec::<String>::new()
     );
+    assert_leg(&host, PortState::Ok);
 
     // Another device of the same name: its index and its MAC are in the tables.
     netlink.delete("phys0").unwrap();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use overlane_ebpf::Program;
 use overlane_net::{Link, Netlink};
 
-use super::{in_namespace, state_of};
+use super::{OtherDevice, device_states, in_namespace, others, state_of};
 use crate::state::{Lost, State};
 use crate::{HostError, current, detours};
 
@@ -16,6 +16,8 @@ pub struct Devices {
     pub host: String,
     /// Those of the fabric, then those that `apply` made.
     pub devices: Vec<DeviceRow>,
+    /// The host's uplink, and the legs of gateways, also those that are gone.
+    pub others: Vec<OtherDevice>,
 }
 
 /// One device.
@@ -44,10 +46,15 @@ impl DeviceRow {
 /// Looks at the devices of `host`; those that are gone are left out.
 pub fn devices(host: &str) -> Result<Devices, HostError> {
     let state = state_of(host)?;
-    let look = |netlink: &Netlink| rows(&state, netlink);
+    let look = |netlink: &Netlink| {
+        let states = device_states(&state, &netlink.links()?)?;
+        Ok((rows(&state, netlink)?, states))
+    };
+    let (devices, states) = in_namespace(&state, look)?.unwrap_or_default();
     Ok(Devices {
         host: host.to_owned(),
-        devices: in_namespace(&state, look)?.unwrap_or_default(),
+        devices,
+        others: others(&state, &states),
     })
 }
 

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use overlane_ebpf::abi::router as abi;
 use overlane_ebpf::tables::Table;
+use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::{maps, state_of, switch_name};
+use super::{PortState, device_states, in_namespace, maps, state_at, state_of, switch_name};
 use crate::HostError;
 use crate::state::{RouterState, State};
 
@@ -33,6 +34,8 @@ pub struct RouterRow {
     pub gateway: Option<String>,
     /// Its device there, when that is this host.
     pub leg: Option<String>,
+    /// Whether packets flow at that device.
+    pub leg_state: Option<PortState>,
     /// Its routes, by network.
     pub routes: Vec<RouteRow>,
 }
@@ -105,6 +108,8 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
         let of = routes.entry(u32::from_be(key.router)).or_default();
         of.push((key, route));
     }
+    let look = |netlink: &Netlink| device_states(&state, &netlink.links()?);
+    let states = in_namespace(&state, look)?.unwrap_or_default();
     let row = |router: &RouterState| {
         let mut of = routes.get(&router.id).cloned().unwrap_or_default();
         of.sort_by_key(|(key, _)| (u32::from_be(key.family), key.addr, key.prefixlen));
@@ -113,6 +118,7 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
             mac: router.mac.clone(),
             gateway: router.gateway.clone(),
             leg: router.leg.clone(),
+            leg_state: router.leg.as_deref().map(|leg| state_at(&states, leg)),
             routes: of
                 .iter()
                 .map(|(key, route)| route_row(&state, key, route, &next_hops))
