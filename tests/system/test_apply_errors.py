@@ -84,8 +84,13 @@ def test_a_port_whose_device_is_down_is_named(lab):
 
 
 def test_a_missing_uplink_is_named(scene):
-    scene.fabric.data["hosts"][scene.hosts[0].name]["uplink"] = "eth9"
-    assert "eth9" in refused(scene)
+    """Missing ports are notes beside it."""
+    host = scene.hosts[0]
+    scene.fabric.data["hosts"][host.name]["uplink"] = "eth9"
+    with_missing_devices(scene)
+    said = refused(scene)
+    assert f"error: no such device: eth9 (uplink) (namespace {host.netns})" in said.splitlines()
+    assert "note: no such device: nosuch0 (port port8); the port has no network" in said
 
 
 #: What makes a layer-3 device `l3`, in a namespace of its own.

@@ -15,16 +15,20 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     check::warn(&fabric, output);
     let tables = fabric.compile(&args.host)?;
     let on_wait = |holder: &Holder| wait_note(output, &args.host, holder);
+    let say_missing = |devices: &[UnfitDevice]| {
+        for device in devices {
+            output.note(missing(device));
+        }
+    };
     let report = overlane_host::apply(&ApplyRequest {
         netns: args.netns.as_deref(),
         dry_run: args.dry_run,
         strict: args.strict,
         on_wait: &on_wait,
         ..ApplyRequest::new(&tables)
-    })?;
-    for device in &report.missing {
-        output.note(missing(device));
-    }
+    })
+    .inspect_err(|error| say_missing(error.missing_besides()))?;
+    say_missing(&report.missing);
     for note in &report.notes {
         output.note(note.to_string());
     }

@@ -149,6 +149,8 @@ pub enum HostError {
     MissingDevices {
         /// Each with what it is for.
         devices: Vec<UnfitDevice>,
+        /// Missing too, and no reason to fail.
+        besides: Vec<UnfitDevice>,
         /// The namespace; none for the one of this process.
         namespace: Option<String>,
     },
@@ -473,6 +475,16 @@ impl HostError {
             Self::RollBack { .. } => "`overlane apply` again repairs what differs; `overlane remove` takes all away".into(),
             _ => return None,
         })
+    }
+}
+
+impl HostError {
+    /// Devices that are missing too, and no reason to fail.
+    pub fn missing_besides(&self) -> &[UnfitDevice] {
+        match self {
+            Self::MissingDevices { besides, .. } => besides,
+            _ => &[],
+        }
     }
 }
 

@@ -114,13 +114,6 @@ pub(crate) fn resolve(
         .collect();
     let mut missing = Vec::new();
     let uplink = links.get(tables.uplink.as_str());
-    if uplink.is_none() {
-        missing.push(UnfitDevice {
-            device: tables.uplink.to_string(),
-            used_as: UsedAs::Uplink,
-            by: Vec::new(),
-        });
-    }
     let overhead = overhead(tables);
     let mut devices = Devices::default();
     let mut notes = Vec::new();
@@ -134,8 +127,19 @@ pub(crate) fn resolve(
     }
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty() || !is_strict) else {
+        let no_uplink = uplink.is_none().then(|| UnfitDevice {
+            device: tables.uplink.to_string(),
+            used_as: UsedAs::Uplink,
+            by: Vec::new(),
+        });
+        let (errors, besides) = if is_strict {
+            (missing, Vec::new())
+        } else {
+            (Vec::new(), missing)
+        };
         return Err(HostError::MissingDevices {
-            devices: missing,
+            devices: no_uplink.into_iter().chain(errors).collect(),
+            besides,
             namespace,
         });
     };

@@ -84,12 +84,12 @@ fn what_can_be_known_to_fail_is_told_at_once_and_nothing_is_changed() {
         assert!(error.help().is_some(), "{error}");
         error
     };
-    // Both missing devices in one error.
+    // A missing port beside it is no error.
     let error = refused(&format!("{text}{more}").replace("uplink: eth1", "uplink: eth9"));
     assert!(
         error
             .to_string()
-            .starts_with("no such device: eth9 (uplink), nodev (port gone)"),
+            .starts_with("no such device: eth9 (uplink) (namespace "),
         "{error}"
     );
     let error = refused(&text.replace("198.18.0.1", "198.18.0.7"));

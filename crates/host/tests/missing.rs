@@ -160,3 +160,33 @@ fn who_is_strict_gets_all_or_nothing() {
     assert!(matches!(error, HostError::MissingDevices { .. }));
     assert_same(&before, &snapshot(&world, 1), "strict");
 }
+
+#[test]
+fn without_the_uplink_nothing_is_applied_and_a_missing_port_is_no_error() {
+    if !can_run("uplink") {
+        return;
+    }
+    let world = World::new(1);
+    let text = fabric(&world, "vxlan", 4789).replace("uplink: eth1", "uplink: eth9");
+    let before = snapshot(&world, 1);
+    let error = world.apply(&text, 1).unwrap_err();
+    let said = format!(
+        "no such device: eth9 (uplink) (namespace {})",
+        world.netns(1)
+    );
+    assert_eq!(error.to_string(), said);
+    assert_eq!(error.missing_besides(), [late()]);
+    assert_same(&before, &snapshot(&world, 1), "uplink");
+
+    // Who is strict is told of all: each is an error.
+    let (tables, netns) = (world.tables(&text, 1), world.netns(1));
+    let request = ApplyRequest {
+        netns: Some(&netns),
+        strict: true,
+        ..ApplyRequest::new(&tables)
+    };
+    let error = apply(&request).unwrap_err();
+    let said = "no such device: eth9 (uplink), late0 (port late) (";
+    assert!(error.to_string().starts_with(said), "{error}");
+    assert_eq!(error.missing_besides(), []);
+}
