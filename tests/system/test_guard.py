@@ -14,7 +14,7 @@ import sys
 import pytest
 
 import traffic
-from frames import BROADCAST, PacketSocket, plain_frame
+from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
 from overlane import GENEVE, VXLAN, apply, overlane, remove, show
 from topology import UPLINK, Scene, add_guest, apply_host
 
@@ -171,7 +171,7 @@ def test_a_recreated_device_on_a_bridge_of_the_host_is_closed(lab):
     # Any frame, and those that a bridge takes for itself, past prerouting.
     assert near.mac not in host.ns.run("bridge fdb show br br0").stdout
     assert at_input(host) == 0
-    with PacketSocket(other.ns, "eth0") as into, PacketSocket(near.ns, "eth0") as out:
+    with PacketSocket(other.ns, "eth0", ETH_P_ALL) as into, PacketSocket(near.ns, "eth0") as out:
         into.receive_all()
         for target in (BROADCAST, FOR_BRIDGES):
             out.send(plain_frame(near.mac, target))
