@@ -9,6 +9,7 @@ import pytest
 
 import state
 import traffic
+from frames import ETH_P_ALL, PacketSocket, plain_frame
 from net import run
 from overlane import GENEVE, PINS, VXLAN, apply, binary, overlane, show
 from topology import UPLINK, Scene
@@ -119,6 +120,36 @@ def test_a_program_of_somebody_else_that_comes_first_is_told(lab):
     # After ours it does no harm.
     with attached(host.ns, near.device, "somebody"):
         assert "somebody" not in apply(path, host.name, host.netns).stderr
+
+
+def test_a_ports_device_on_a_bridge_of_the_host_is_told(lab):
+    """Overlane is at the device before the bridge, which gets no frame of the guest and still sends it its own."""
+    scene = Scene(lab, VXLAN, 4)
+    host, (near, far) = scene.hosts[0], scene.guests
+    host.ns.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0", "link set br0 up",
+               f"link set {near.device} master br0", "address add 198.18.100.200/24 dev br0")
+    traffic.ping(near.ns, "198.18.100.200", count=1)
+    scene.apply()
+    path = lab.directory / "fabric.yaml"
+    note = f"note: device {near.device} is a port of bridge br0: "
+    (said,) = [line for line in apply(path, host.name, host.netns).stderr.splitlines() if line.startswith(note)]
+    command = f"ip link set {near.device} nomaster"
+    assert f"`{command}`" in said
+
+    received = host.ns.link("br0")["stats64"]["rx"]["packets"]
+    near.ns.ip("neigh flush dev eth0")
+    assert traffic.pings(near.ns, "198.18.100.200", count=2, timeout=0.3) == 0
+    traffic.ping(near.ns, far.v4)
+    with PacketSocket(near.ns, "eth0", ETH_P_ALL) as into, PacketSocket(host.ns, "br0") as out:
+        into.receive_all()
+        frame = plain_frame(host.ns.link("br0")["address"], near.mac)
+        out.send(frame)
+        assert frame in into.receive_all()
+    assert host.ns.link("br0")["stats64"]["rx"]["packets"] == received
+
+    host.ns.run(command)
+    assert note not in apply(path, host.name, host.netns).stderr
+    traffic.ping(near.ns, far.v4)
 
 
 @pytest.mark.needs("bpftool")

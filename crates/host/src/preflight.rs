@@ -121,6 +121,7 @@ pub(crate) fn resolve(
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
     notes.extend(ports_down(tables, &links));
+    notes.extend(port_masters(&devices.ports, &links));
     notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
@@ -304,6 +305,20 @@ fn ports_down(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
         device: port.attachment.device.to_string(),
     };
     down.map(note).collect()
+}
+
+/// Devices of ports that are also ports of a bridge or of another master.
+fn port_masters(ports: &BTreeMap<DeviceName, PortDevice>, links: &Links<'_>) -> Vec<Note> {
+    let note = |device: &DeviceName| {
+        let index = links.get(device.as_str())?.master?;
+        let master = links.values().find(|link| link.index == index)?;
+        Some(Note::PortMaster {
+            device: device.to_string(),
+            master: master.name.clone(),
+            kind: master.kind.clone().unwrap_or_else(|| "device".into()),
+        })
+    };
+    ports.keys().filter_map(note).collect()
 }
 
 /// Ports whose devices take more than fits into the underlay.

@@ -80,6 +80,15 @@ pub enum Note {
         /// Its device.
         device: String,
     },
+    /// The device of ports belongs to a bridge or another master, which gets no frame from it.
+    PortMaster {
+        /// The device.
+        device: String,
+        /// Its master.
+        master: String,
+        /// Kind of the master: `bridge`, `openvswitch`, `bond` …
+        kind: String,
+    },
     /// The leg of a gateway is down: what its router sends there is lost.
     LegDown {
         /// The router.
@@ -196,6 +205,16 @@ impl fmt::Display for Note {
                 f,
                 "port {port}: its device {device} is down; no packet passes until it is up"
             ),
+            Self::PortMaster {
+                device,
+                master,
+                kind,
+            } => write!(
+                f,
+                "device {device} is a port of {kind} {master}: Overlane takes every frame from it before {master} does, \
+                 and what {master} sends to it still reaches the guest; take it out with `{}`",
+                take_out(device, kind)
+            ),
             Self::LegDown { router, device } => write!(
                 f,
                 "router {router}: its leg {device} is down; packets into the physical network are lost until it is up"
@@ -265,6 +284,14 @@ impl fmt::Display for Note {
     }
 }
 
+/// The command that takes a device out of its master. Open vSwitch answers only to its own.
+fn take_out(device: &str, kind: &str) -> String {
+    match kind {
+        "openvswitch" => format!("ovs-vsctl del-port {device}"),
+        _ => format!("ip link set {device} nomaster"),
+    }
+}
+
 /// What is open, and what to do.
 fn no_guard(families: &[String], reason: &str) -> String {
     let families = families.join(", ");
@@ -273,4 +300,31 @@ fn no_guard(families: &[String], reason: &str) -> String {
          guest reaches this host and what it forwards to, until the next apply; load the kernel module nf_tables and \
          apply again, or apply after each restart of a guest"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_master_has_its_command() {
+        let note = |kind: &str| {
+            let (device, master, kind) = ("tap0".into(), "up0".into(), kind.into());
+            let note = Note::PortMaster {
+                device,
+                master,
+                kind,
+            };
+            note.to_string()
+        };
+        for (kind, command) in [
+            ("bridge", "`ip link set tap0 nomaster`"),
+            ("bond", "`ip link set tap0 nomaster`"),
+            ("openvswitch", "`ovs-vsctl del-port tap0`"),
+        ] {
+            let said = note(kind);
+            assert!(said.contains(&format!("port of {kind} up0: ")), "{said}");
+            assert!(said.ends_with(command), "{said}");
+        }
+    }
 }
