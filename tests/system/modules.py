@@ -8,6 +8,7 @@ from pathlib import Path
 #: What shows that the kernel has a thing: a shell command in an empty network namespace.
 PROBES = {
     "geneve": "ip link add probe type geneve external",
+    "macvlan": "ip link add below type veth && ip link add link below name probe type macvlan",
     "netem": "tc qdisc add dev lo root netem loss 1%",
     "netkit": f"{sys.executable} {Path(__file__).parent}/netkit.py",
     "nftables": "nft add table inet probe",

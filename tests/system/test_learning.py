@@ -9,6 +9,7 @@ import math
 import time
 
 import pytest
+from scapy.layers.l2 import ARP, Ether
 
 import traffic
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
@@ -125,6 +126,46 @@ def test_a_machine_moves_from_one_learning_port_to_another(lab, encapsulation):
         traffic.ping(far.ns, stays.v4)
         traffic.ping(stays.ns, machine.v4)
         traffic.tcp_equal(machine.ns, machine.v4, far.ns, far.v4, size=traffic.MEBIBYTE)
+
+
+#: Of VRRP, for the router 7.
+SHARED_MAC, SHARED = "00:00:5e:00:01:07", "198.18.100.99"
+
+
+def take_over(guest, device):
+    """The guest has the shared address now, and says so, as VRRP's master does."""
+    guest.ns.ip(f"link set {device} up", f"address replace {SHARED}/32 dev {device}")
+    mac = guest.ns.mac(device)
+    claim = Ether(src=mac, dst=BROADCAST) / ARP(op=1, hwsrc=mac, psrc=SHARED, pdst=SHARED)
+    with PacketSocket(guest.ns, device) as out:
+        out.send(bytes(claim))
+
+
+@pytest.mark.parametrize("shared", ["address", pytest.param("mac", marks=pytest.mark.needs_kernel("macvlan"))])
+def test_guests_share_what_no_port_declares(lab, encapsulation, shared):
+    """As `overlane check` advises where two ports declare the same: an address that moves, and its MAC with it."""
+    scene = Scene(lab, encapsulation, 4, guests=(1, 2))
+    one, two, far = scene.guests
+    device = "eth0" if shared == "address" else "shared"
+    for guest in (one, two):
+        # Only the device that has an address answers for it, as keepalived arranges.
+        guest.ns.sysctl("net.ipv4.conf.all.arp_ignore", 1)
+        scene.fabric.data["ports"][f"port{guest.number}"]["security"] = "mac"
+        if shared == "mac":
+            scene.fabric.data["ports"][f"port{guest.number}"]["learning"] = True
+            guest.ns.ip(f"link add link eth0 name {device} address {SHARED_MAC} type macvlan mode bridge")
+    scene.apply()
+    last = None
+    for holder in (one, two, one):
+        if last:
+            last.ns.ip(f"address del {SHARED}/32 dev {device}")
+        take_over(holder, device)
+        traffic.ping(far.ns, SHARED)
+        (entry,) = far.ns.json(f"neigh show {SHARED} dev eth0")
+        assert entry["lladdr"] == holder.ns.mac(device)
+        traffic.tcp_equal(far.ns, far.v4, holder.ns, SHARED, size=traffic.MEBIBYTE)
+        traffic.ping(far.ns, holder.v4)
+        last = holder
 
 
 @contextlib.contextmanager

@@ -12,12 +12,19 @@ use crate::fabric::derived_mac;
 use crate::keys;
 use crate::render::printable;
 
+/// What guests can do that mean to share it.
+const SHARED_MAC: &str = "it must be unique within the switch; when it moves between guests (VRRP), give each port a `mac` \
+    of its own, `security: mac` and `learning: true`, and no port this one";
+const SHARED_ADDRESS: &str = "it must be unique within the switch; when guests share it (VRRP, anycast), give each of their \
+    ports `security: mac`, and take it out of the `addresses` of all";
+
 /// Something that a port or router has in a switch.
 struct Has<'d> {
     switch: &'d str,
     what: What,
     at: Span,
     owner: String,
+    is_port: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,9 +64,14 @@ pub(super) fn members(draft: &Draft<'_>, sink: &mut Sink) {
     }
     all.sort_by_key(|has| has.at);
     let mut claims = Claims::new();
-    for has in all {
-        let first = claims.claim((has.switch, has.what.unique()), has.at, has.owner);
-        taken(first, &has.what, has.switch, has.at, sink);
+    for has in &all {
+        let owner = has.owner.clone();
+        let first = claims.claim((has.switch, has.what.unique()), has.at, owner);
+        // In the order of their places.
+        let first = first.and_then(|(place, _)| all.binary_search_by_key(&place, |it| it.at).ok());
+        if let Some(first) = first.and_then(|index| all.get(index)) {
+            taken(first, has, sink);
+        }
     }
     for router in &draft.routers {
         for interface in router.interfaces.iter() {
@@ -78,6 +90,7 @@ fn of_ports<'d>(draft: &'d Draft<'_>) -> Vec<Has<'d>> {
                 what,
                 at,
                 owner: quoted("port", &port.name),
+                is_port: true,
             });
         };
         if let Some(mac) = port.mac {
@@ -115,20 +128,23 @@ fn of_interface<'d>(
         what,
         at,
         owner: quoted("router", &router.name),
+        is_port: false,
     })
 }
 
-fn taken(first: Option<(Span, String)>, what: &What, switch: &str, at: Span, sink: &mut Sink) {
-    if let Some((place, other)) = first {
-        let switch = printable(switch);
-        let what_said = what.described();
-        let message = format!("{what_said} is already taken by {other} in switch `{switch}`");
-        let help = match what {
-            What::DerivedMac(_) => "give the router a `mac` that is unique within its switches",
-            _ => "it must be unique within the switch",
-        };
-        sink.conflict(at, message, help, (place, format!("{other} has it here")));
-    }
+fn taken(first: &Has<'_>, has: &Has<'_>, sink: &mut Sink) {
+    let other = &first.owner;
+    let (what, switch) = (has.what.described(), printable(has.switch));
+    let message = format!("{what} is already taken by {other} in switch `{switch}`");
+    let are_two_ports = first.is_port && has.is_port && first.owner != has.owner;
+    let help = match has.what {
+        What::DerivedMac(_) => "give the router a `mac` that is unique within its switches",
+        What::Mac(_) if are_two_ports => SHARED_MAC,
+        What::Address(_) if are_two_ports => SHARED_ADDRESS,
+        _ => "it must be unique within the switch",
+    };
+    let place = (first.at, format!("{other} has it here"));
+    sink.conflict(has.at, message, help, place);
 }
 
 /// A router has the link-local address made from its MAC, which a port may have been given.
