@@ -132,6 +132,16 @@ pub enum EbpfError {
 }
 
 impl EbpfError {
+    /// The device of a hook or of a link is not there any more.
+    #[must_use]
+    pub fn is_device_gone(&self) -> bool {
+        let Self::Call { source, .. } = self else {
+            return false;
+        };
+        let answer = source.raw_os_error();
+        answer.is_some_and(|answer| [libc::ENODEV, libc::ENOLINK].contains(&answer))
+    }
+
     pub(crate) fn call(
         call: &'static str,
         what: impl Into<String>,

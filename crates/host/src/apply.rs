@@ -54,6 +54,8 @@ pub struct Testing<'a> {
     pub fail_at: Option<usize>,
     /// Die before this operation, as by `kill -9`.
     pub kill_at: Option<usize>,
+    /// This device goes before this operation.
+    pub lose_at: Option<(usize, &'a str)>,
     /// Another build of the data path.
     pub object: Option<&'a [u8]>,
 }
@@ -76,7 +78,8 @@ impl<'a> ApplyRequest<'a> {
 const ANSWER_TIME: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Makes this machine as `request.tables` says. On any error it is as it was before.
+/// Makes this machine as `request.tables` says. On any error it is as it was before. When a device went between the
+/// look at it and its use, all is looked at a second time.
 pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
     let tables = request.tables;
     preflight::machine(tables)?;
@@ -99,7 +102,11 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
         strict: request.strict,
         testing: request.testing,
     };
-    let result = netns.run(|| job.run()).map_err(HostError::from).flatten();
+    let run = || netns.run(|| job.run()).map_err(HostError::from).flatten();
+    let result = match run() {
+        Err(error) if error.is_device_gone() => run(),
+        other => other,
+    };
     if let Some(lock) = lock.filter(|_| !paths::state(host).exists()) {
         lock.remove_file();
     }
@@ -211,7 +218,7 @@ impl Job<'_> {
             // A new set is always loaded.
             (None, _) => return Err(HostError::OtherVersion(report.host.clone())),
         };
-        let journal = Journal::new(self.testing.fail_at, self.testing.kill_at);
+        let journal = Journal::new(self.testing);
         let mut executor = Executor {
             target,
             netlink,

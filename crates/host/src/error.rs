@@ -406,12 +406,12 @@ impl HostError {
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Ebpf(error) => return error.help(),
-            Self::Refused { cause, .. } => return cause.help(),
             Self::Net(error) if error.is_permission() => "run it as root (sudo)".into(),
-            Self::Net(error) if error.is_not_found() && error.device().is_some() => {
+            error if error.is_device_gone() => {
                 "the device went away, or was made anew, meanwhile: try again".into()
             }
+            Self::Ebpf(error) => return error.help(),
+            Self::Refused { cause, .. } => return cause.help(),
             Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
             Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
             Self::Capturing { holder, .. } => {
@@ -479,6 +479,15 @@ impl HostError {
 }
 
 impl HostError {
+    /// A device went away, or was made anew, after it was looked at; all is as it was.
+    pub(crate) fn is_device_gone(&self) -> bool {
+        match self {
+            Self::Net(error) => error.is_not_found() && error.device().is_some(),
+            Self::Ebpf(error) => error.is_device_gone(),
+            _ => false,
+        }
+    }
+
     /// Devices that are missing too, and no reason to fail.
     pub fn missing_besides(&self) -> &[UnfitDevice] {
         match self {

@@ -10,7 +10,7 @@ use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
 use overlane_ebpf::{Loaded, Program, abi, learned};
-use overlane_net::{Netlink, nftables};
+use overlane_net::{NetError, Netlink, nftables};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::detours::{self, Detour};
@@ -249,7 +249,7 @@ impl<'a> Executor<'a> {
         }
         netlink.set_promiscuous(device, on)?;
         self.journal
-            .push(move || Ok(netlink.set_promiscuous(device, !on)?));
+            .push(move || unless_gone(netlink.set_promiscuous(device, !on)));
         Ok(())
     }
 
@@ -257,8 +257,9 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         let netlink = self.netlink;
         netlink.manage_neighbour(&next_hop.device, next_hop.address)?;
-        self.journal
-            .push(move || Ok(netlink.delete_neighbour(&next_hop.device, next_hop.address)?));
+        self.journal.push(move || {
+            unless_gone(netlink.delete_neighbour(&next_hop.device, next_hop.address))
+        });
         Ok(())
     }
 
@@ -266,9 +267,9 @@ impl<'a> Executor<'a> {
         self.journal.before()?;
         let netlink = self.netlink;
         match netlink.delete_neighbour(&next_hop.device, next_hop.address) {
-            Ok(()) => self
-                .journal
-                .push(move || Ok(netlink.manage_neighbour(&next_hop.device, next_hop.address)?)),
+            Ok(()) => self.journal.push(move || {
+                unless_gone(netlink.manage_neighbour(&next_hop.device, next_hop.address))
+            }),
             // The device, or the entry, is gone already.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
@@ -488,6 +489,14 @@ pub(crate) fn clean_up(
             },
         };
         notes.extend(left_over.map(|(what, reason)| Note::LeftOver { what, reason }));
+    }
+}
+
+/// What went with its device needs no way back.
+fn unless_gone(done: Result<(), NetError>) -> Result<(), HostError> {
+    match done {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => Ok(other?),
     }
 }
 

@@ -1,25 +1,25 @@
 //! The way back. Every change leaves an undo here before the next one is made; on failure they run in
 //! reverse. Undos hold what they need open (links, programs, maps), so nothing is gone before the end.
 
-use crate::HostError;
+use overlane_net::Netlink;
+
+use crate::{HostError, Testing};
 
 type Undo<'a> = Box<dyn FnOnce() -> Result<(), HostError> + 'a>;
 
-/// Undos of what was done so far, and the lever that lets a test fail at any operation.
+/// Undos of what was done so far, and the levers that let a test fail at any operation.
 pub(crate) struct Journal<'a> {
     undos: Vec<Undo<'a>>,
     operations: usize,
-    fail_at: Option<usize>,
-    kill_at: Option<usize>,
+    testing: Testing<'a>,
 }
 
 impl<'a> Journal<'a> {
-    pub(crate) fn new(fail_at: Option<usize>, kill_at: Option<usize>) -> Self {
+    pub(crate) fn new(testing: Testing<'a>) -> Self {
         Self {
             undos: Vec::new(),
             operations: 0,
-            fail_at,
-            kill_at,
+            testing,
         }
     }
 
@@ -27,10 +27,14 @@ impl<'a> Journal<'a> {
     pub(crate) fn before(&mut self) -> Result<(), HostError> {
         let number = self.operations;
         self.operations += 1;
-        if self.kill_at == Some(number) {
+        if self.testing.kill_at == Some(number) {
             std::process::abort();
         }
-        if self.fail_at == Some(number) {
+        if let Some((_, device)) = self.testing.lose_at.filter(|(at, _)| *at == number) {
+            // On the second try it is gone.
+            let _ = Netlink::new()?.delete(device);
+        }
+        if self.testing.fail_at == Some(number) {
             Err(HostError::Injected(number))
         } else {
             Ok(())

@@ -134,6 +134,48 @@ fn all_but_a_missing_device_is_applied_and_it_joins_when_it_comes() {
     }
 }
 
+/// Before each operation, until there is none that it could go before.
+#[test]
+fn a_device_that_goes_meanwhile_is_missing() {
+    if !can_run("goes_meanwhile") {
+        return;
+    }
+    let world = World::new(1);
+    let host = world.host(1);
+    let before = format!(
+        "{}routers:\n  r1:\n    interfaces: {{ blue: [198.18.100.254/24] }}\n",
+        world.fabric("vxlan", 4789, "")
+    );
+    let leg = format!(
+        "    routes: [{{ to: 0.0.0.0/0, via: 198.19.0.1 }}]\n    \
+         gateway: {{ host: {host}, device: late0, addresses: [198.19.0.2/24], \
+         nat: [{{ source: 198.18.100.0/24, outside: 198.19.0.2 }}] }}\n"
+    );
+    for after in [fabric(&world, "vxlan", 4789), format!("{before}{leg}")] {
+        let mut noticed = 0;
+        for at in 0.. {
+            world.apply(&before, 1).unwrap();
+            plug_in(&world);
+            let lose_at = Some((at, "late0"));
+            let testing = Testing {
+                lose_at,
+                ..Testing::default()
+            };
+            let report = world.apply_with(&after, 1, false, testing).unwrap();
+            if world.netlink(1).delete("late0").is_ok() {
+                assert!(at > 5 && noticed > 2, "{at} {noticed}");
+                break;
+            }
+            noticed += report.missing.len();
+            let ports = observe::ports(&host).unwrap();
+            let states = ports.ports.iter().map(|row| (&row.device, row.state));
+            let states = states.chain(ports.others.iter().map(|row| (&row.device, row.state)));
+            let late: Vec<_> = states.filter(|(device, _)| *device == "late0").collect();
+            assert_eq!(late, [(&"late0".to_owned(), PortState::Missing)], "{at}");
+        }
+    }
+}
+
 #[test]
 fn who_is_strict_gets_all_or_nothing() {
     if !can_run("strict") {
