@@ -27,6 +27,22 @@ def frames(me, far):
     yield plain_frame(far.mac, "03:00:00:00:00:01")
 
 
+def test_a_device_that_is_missing_on_this_machine_is_told(lab, tmp_path):
+    """The trace is of the fabric file; what the machine lacks on the way stands beside it, once for a host."""
+    scene = Scene(lab, VXLAN, 4).apply()
+    near, far = scene.guests
+    file = scene.fabric.write(tmp_path / "fabric.yaml")
+    words = ("trace", file, "--port", "port1", f"ip4.dst={far.v4}")
+    done = overlane(*words)
+    assert done.stderr == ""
+    far.host.ns.ip(f"link delete {far.device}")
+    missing = overlane(*words, "--expect", "delivered")
+    assert missing.stdout == done.stdout
+    assert missing.stderr.startswith(f"note: host {far.host.name} on this machine has no device {far.device}: ")
+    near.host.ns.ip(f"link delete {near.device}")
+    assert f"{near.host.name} on this machine has no device {near.device}: " in overlane(*words, "--json").stderr
+
+
 @pytest.mark.parametrize("encapsulation", [VXLAN, GENEVE, VLAN])
 def test_trace_counters_and_capture_say_the_same(lab, encapsulation, tmp_path):
     scene = Scene(lab, encapsulation, 4, guests=(2, 1)).apply()

@@ -32,7 +32,7 @@ pub(crate) use connections::ends;
 pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };
-pub use devices::{DeviceRow, Devices, devices};
+pub use devices::{DeviceRow, Devices, device_names, devices};
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};

@@ -9,6 +9,7 @@ mod error;
 mod expression;
 pub(crate) mod fields;
 mod json;
+mod machine;
 mod pcap;
 mod render;
 mod stations;
@@ -25,6 +26,7 @@ use overlane_wire::{EtherType, Mac};
 
 use self::expression::Wish;
 use self::json::Traced;
+use self::machine::Met;
 use self::pcap::Captured;
 use self::stations::Sender;
 use self::walk::{Hop, Network};
@@ -58,11 +60,13 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
         output.note("there is no packet in the capture");
     }
     let mut network = Network::new(&fabric, args.mtu);
+    let mut met = Met::default();
     let mut json = Vec::new();
     let mut as_expected = true;
     for (index, sent) in packets.into_iter().enumerate() {
         let entry = start.entry();
         let hop = network.follow(start.host(), sent.at, entry, sent.packet)?;
+        met.add(&fabric, &hop);
         let number = index + 1;
         if let Some(expected) = &args.expect
             && !is(&hop, expected)
@@ -96,6 +100,9 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
     }
     if args.json {
         output.json(&json)?;
+    }
+    for note in met.notes() {
+        output.note(note);
     }
     if as_expected {
         Ok(())

@@ -1,5 +1,7 @@
 //! What the devices lost that packets are handed to: the data path has counted these as sent.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use overlane_ebpf::Program;
@@ -56,6 +58,15 @@ pub fn devices(host: &str) -> Result<Devices, HostError> {
         devices,
         others: others(&state, &states),
     })
+}
+
+/// Names of all devices in the namespace of `host`; none when the namespace is gone.
+pub fn device_names(host: &str) -> Result<Option<BTreeSet<String>>, HostError> {
+    let names = |netlink: &Netlink| {
+        let links = netlink.links()?.into_iter();
+        Ok(links.map(|link| link.name).collect())
+    };
+    in_namespace(&state_of(host)?, names)
 }
 
 /// From a thread in the host's namespace.
