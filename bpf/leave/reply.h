@@ -19,14 +19,13 @@
 #define ICMPV6_REDIRECT 137
 #define TCP_FLAGS 13 /* in its header */
 
-/* Nobody is told what was for many. */
-INLINE bool is_for_many(const struct packet *p)
+/* Nobody is told what was for many, or from nobody; nor does anything come from an address that no host has. */
+INLINE bool is_between_two_hosts(const struct packet *p)
 {
-	const __u8 *to = p->flow.dest.bytes;
+	bool ipv4 = has_ipv4(p);
 
-	if (is_group(p->eth.h_dest))
-		return true;
-	return has_ipv4(p) ? is_group_or_all_v4(v4_of(&p->flow.dest)) : to[0] == 0xff;
+	return !is_group(p->eth.h_dest) && is_of_one_host(&p->flow.source, ipv4) &&
+	       is_of_one_host(&p->flow.dest, ipv4);
 }
 
 /* Whether a byte of the packet is there; then it is *byte. */
@@ -141,7 +140,7 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 	struct addr from;
 	__u32 len;
 
-	if (!p->l4_offset || is_for_many(p) || !is_from_somebody(p) || is_error_or_reset(ctx, p))
+	if (!p->l4_offset || !is_between_two_hosts(p) || is_error_or_reset(ctx, p))
 		return false;
 	/* A router speaks for itself; a firewall and a reset in the destination's name. */
 	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)

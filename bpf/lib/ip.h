@@ -149,18 +149,14 @@ INLINE void hash_flow(const struct settings *s, struct packet *p)
 	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 }
 
-INLINE bool is_group_or_all_v4(__be32 addr)
+/* An address that one host has (RFC 1122 section 3.2.2, RFC 4443 section 2.4). */
+INLINE bool is_of_one_host(const struct addr *addr, bool ipv4)
 {
-	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || addr == 0xffffffff;
-}
+	const __u32 *words = (const __u32 *)addr;
+	__u8 first = addr->bytes[12];
 
-/* An address that one host has. */
-INLINE bool is_from_somebody(const struct packet *p)
-{
-	const __u32 *from = (const __u32 *)&p->flow.source;
-
-	if (has_ipv4(p))
-		return from[3] && *(const __u8 *)&from[3] != 127 && !is_group_or_all_v4(from[3]);
-	return *(const __u8 *)from != 0xff &&
-	       (from[0] | from[1] | from[2] | (from[3] & ~bpf_htonl(1)));
+	if (ipv4)
+		return first && first != 127 && first < 224;
+	return addr->bytes[0] != 0xff && !is_mapped_v4(addr) &&
+	       (words[0] | words[1] | words[2] | (words[3] & ~bpf_htonl(1)));
 }

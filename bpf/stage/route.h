@@ -15,12 +15,12 @@
 #define MOST_ROUTERS 4 /* that one packet passes on one host */
 
 /* The link-local address made from the router's MAC, which its IPv6 interfaces have. */
-INLINE bool is_own_link_local_of(const struct packet *p, const struct destination *d,
-				 const struct router *r)
+INLINE bool is_own_link_local_of(const struct destination *d, const struct router *r,
+				 const struct addr *addr)
 {
 	struct router_interface *i;
 
-	if (!is_link_local_of(r->mac.bytes, &p->flow.dest))
+	if (!is_link_local_of(r->mac.bytes, addr))
 		return false;
 	i = interface_on(d->router, d->router_in);
 	return i && !is_zero(&i->v6);
@@ -66,15 +66,17 @@ INLINE enum verdict check_source(struct scratch *w, const struct packet *p,
 	const struct settings *s = get_settings();
 	const struct addr *from = &p->flow.source;
 	struct route *back;
+	bool refused;
 
 	if (!s || is_about_vtep(s, p))
 		return DROP(VTEP_ADDRESS);
 	back = find_route(w, p, d->router, from);
-	if (is_refused(p, from, back))
-		return to_own && is_link_local(p, from) ? GO_ON : DROP(NOT_ROUTABLE);
-	if (back && back->kind == ROUTE_OWN)
+	refused = is_refused(p, from, back);
+	if (refused && !(to_own && is_link_local(p, from)))
+		return DROP(NOT_ROUTABLE);
+	if ((back && back->kind == ROUTE_OWN) || is_own_link_local_of(d, r, from))
 		return DROP(REVERSE_PATH);
-	if (!(r->flags & ROUTER_REVERSE_PATH))
+	if (refused || !(r->flags & ROUTER_REVERSE_PATH))
 		return GO_ON;
 	return back && leads_to(back, d->router_in) ? GO_ON : DROP(REVERSE_PATH);
 }
@@ -91,7 +93,7 @@ INLINE bool is_echo_request(struct __sk_buff *ctx, const struct packet *p)
 	       p->l4_offset + ICMP_LEN <= ETH_HLEN + p->ip_len &&
 	       bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) == 0 &&
 	       type == (ipv4 ? ECHO_REQUEST : ECHO_REQUEST_V6) && !is_group(p->eth.h_dest) &&
-	       is_from_somebody(p);
+	       is_of_one_host(&p->flow.source, ipv4);
 }
 
 /* For the router itself. */
@@ -178,7 +180,7 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 		return DROP(INNER_IP_HEADER);
 	kind = find_next_hop(w, p, d->router);
 	if (kind == ROUTE_REFUSED) {
-		if (has_ipv4(p) || !is_own_link_local_of(p, d, r))
+		if (!is_own_link_local_of(d, r, &p->flow.dest))
 			return DROP(NOT_ROUTABLE);
 		kind = ROUTE_OWN;
 	}

@@ -27,19 +27,22 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Nobody is told about what is an answer itself, or was for many, or comes from nobody.
+/// Nobody is told about what is an answer itself, or was for many, or comes from nobody. Nor does an answer come from
+/// an address that no host has.
 pub(super) fn may_be_answered(frame: &Frame<'_>, ip: &Ip) -> bool {
-    let is_for_one = !frame.destination.is_group() && !is_group(ip.destination);
-    is_for_one && is_somebody(ip.source) && !is_answer(frame, ip)
+    let hosts = [ip.source, ip.destination];
+    !frame.destination.is_group() && hosts.into_iter().all(is_of_one_host) && !is_answer(frame, ip)
 }
 
-/// A group, or everybody on the link.
-fn is_group(addr: IpAddr) -> bool {
-    addr.is_multicast() || matches!(addr, IpAddr::V4(v4) if v4.is_broadcast())
-}
-
-fn is_somebody(addr: IpAddr) -> bool {
-    !addr.is_unspecified() && !addr.is_loopback() && !is_group(addr)
+/// An address that one host has.
+fn is_of_one_host(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 127 | 224.., ..]),
+        IpAddr::V6(v6) => {
+            let is_nobody = v6.is_unspecified() || v6.is_loopback() || v6.is_multicast();
+            !is_nobody && v6.to_ipv4_mapped().is_none()
+        }
+    }
 }
 
 /// A later fragment, an ICMP error or redirect, a reset, or what may be one.
@@ -171,7 +174,7 @@ pub(crate) fn is_echo_request(frame: &Frame<'_>, ip: &Ip) -> bool {
     is_whole(frame, ip, protocol, ICMP_LEN)
         && byte(&frame.bytes, ip.l4_at) == Some(request)
         && !frame.destination.is_group()
-        && is_somebody(ip.source)
+        && is_of_one_host(ip.source)
 }
 
 /// The reply to an echo request, written over it.

@@ -20,10 +20,8 @@ pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
         return refuse(cx, at, Verdict::VtepAddress, why);
     }
     let route = longest(router, source);
-    if is_refused(source, route) {
-        if is_link_local(source) && is_own(at, ip.destination) {
-            return Stage::Continue(());
-        }
+    let refused = is_refused(source, route);
+    if refused && !(is_link_local(source) && is_own(at, ip.destination)) {
         let why = || {
             let why = why_refused(source, route);
             format!("nothing from {source} is forwarded: {why}")
@@ -31,11 +29,11 @@ pub(super) fn check(cx: &mut Context<'_>, at: Ingress<'_>, ip: &Ip) -> Stage {
         return refuse(cx, at, Verdict::NotRoutable, why);
     }
     let side = at.switch.map_or(Side::Leg, |it| Side::Switch(it.id));
-    if let Some(Way::Own) = route.map(|route| &route.way) {
+    if is_own(at, source) {
         let why = || format!("the source {source} is the router's own address");
         return refuse(cx, at, Verdict::ReversePath, why);
     }
-    if router.reverse_path && !leads_to(route, side) {
+    if router.reverse_path && !refused && !leads_to(route, side) {
         let host = cx.host;
         let why = || {
             let back = way_back(host, route);
