@@ -60,8 +60,9 @@ pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
 /// makes it right.
 fn meant(draft: &Draft<'_>, sink: &mut Sink) {
     let routers: Vec<Ways<'_>> = draft.routers.iter().map(Ways::new).collect();
-    places::places(draft, &routers, sink);
-    translations::translations(&routers, sink);
+    let stations = places::stations(draft);
+    places::places(draft, &routers, &stations, sink);
+    translations::translations(&routers, &stations, sink);
     rules::loose_peers(draft, sink);
     hidden::rules(draft, sink);
 }

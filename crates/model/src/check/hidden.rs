@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::quoted;
 use crate::decode::{Draft, PeerDraft, RuleDraft};
@@ -107,8 +107,8 @@ impl<'d> Names<'d> {
             addresses.insert(name, of_members.flatten().copied().collect());
         }
         for network in &draft.networks {
-            let networks = network.networks.iter().map(|at| at.value);
-            addresses.insert(network.name.text, networks.collect());
+            let networks: Vec<_> = network.networks.iter().map(|at| at.value).collect();
+            addresses.insert(network.name.text, IpNet::aggregate(&networks));
         }
         let port_bits = ports.iter().map(|(&meaning, members)| {
             let members = members.iter().map(|port| Bits::of(port.as_bytes()));
@@ -354,7 +354,10 @@ impl<'d> Reach<'d> {
             return true;
         };
         let Some(others) = &other.peers else {
-            return false;
+            let all = [IpNet::from(Ipv4Net::default()), Ipv6Net::default().into()];
+            return all
+                .iter()
+                .all(|network| mine.contain(*network, names, cost));
         };
         let mut covered = |network: &IpNet| mine.contain(*network, names, cost);
         others.networks.iter().all(&mut covered)
@@ -386,6 +389,7 @@ impl<'d> Peers<'d> {
                 }
             }
         }
+        peers.networks = IpNet::aggregate(&peers.networks);
         peers
     }
 

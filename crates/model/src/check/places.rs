@@ -15,7 +15,12 @@ use crate::special;
 /// The networks of routers on a switch, each with its router.
 type OnSwitch<'d> = HashMap<&'d str, Vec<(&'d Ways<'d>, Side<'d>)>>;
 
-pub(super) fn places(draft: &Draft<'_>, ways: &[Ways<'_>], sink: &mut Sink) {
+pub(super) fn places(
+    draft: &Draft<'_>,
+    ways: &[Ways<'_>],
+    stations: &Stations<'_>,
+    sink: &mut Sink,
+) {
     let mut on_switch: OnSwitch<'_> = HashMap::new();
     for router in ways {
         for &side in &router.sides {
@@ -31,9 +36,8 @@ pub(super) fn places(draft: &Draft<'_>, ways: &[Ways<'_>], sink: &mut Sink) {
             port_address(port, address, networks, sink);
         }
     }
-    let stations = stations(draft);
     for router in ways {
-        next_hops(router, &stations, sink);
+        next_hops(router, stations, sink);
     }
 }
 
@@ -132,7 +136,9 @@ pub(super) fn end_of_network(address: Spanned<IpAddr>, side: &Side<'_>, sink: &m
 }
 
 /// The addresses that somebody has on a switch.
-fn stations<'d>(draft: &'d Draft<'_>) -> HashSet<(&'d str, IpAddr)> {
+pub(super) type Stations<'d> = HashSet<(&'d str, IpAddr)>;
+
+pub(super) fn stations<'d>(draft: &'d Draft<'_>) -> Stations<'d> {
     let ports = draft
         .ports
         .iter()
@@ -147,7 +153,7 @@ fn stations<'d>(draft: &'d Draft<'_>) -> HashSet<(&'d str, IpAddr)> {
 }
 
 /// A router asks nobody on a switch: it knows whom the fabric declares. Each next hop once.
-fn next_hops(router: &Ways<'_>, stations: &HashSet<(&str, IpAddr)>, sink: &mut Sink) {
+fn next_hops(router: &Ways<'_>, stations: &Stations<'_>, sink: &mut Sink) {
     let mut seen = HashSet::new();
     let hops = router.router.routes.iter().flat_map(|route| &route.via);
     for hop in hops.filter(|hop| seen.insert(hop.value)) {

@@ -1,17 +1,22 @@
-//! Translations that no packet can come through: their addresses lie on the wrong side of the gateway.
+//! Translations that no packet can come through: their addresses lie on the wrong side of the gateway, nobody has them,
+//! or another translation is tried first.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use super::places::end_of_network;
+use ipnet::IpNet;
+
+use super::places::{Stations, end_of_network};
 use super::quoted;
-use super::ways::Ways;
+use super::routers::Side;
+use super::ways::{Way, Ways};
 use crate::decode::NatDraft;
 use crate::diagnostic::{Sink, Span};
+use crate::render::printable;
 use crate::scalar::Spanned;
 use crate::tables::NatKind;
 
-pub(super) fn translations(ways: &[Ways<'_>], sink: &mut Sink) {
+pub(super) fn translations(ways: &[Ways<'_>], stations: &Stations<'_>, sink: &mut Sink) {
     for router in ways {
         let Some(gateway) = &router.router.gateway else {
             continue;
@@ -23,9 +28,10 @@ pub(super) fn translations(ways: &[Ways<'_>], sink: &mut Sink) {
             .collect();
         // Several entries may share an outside address.
         let mut seen = HashSet::new();
+        hidden(&gateway.nat, sink);
         for draft in &gateway.nat {
             let Some(kind) = &draft.kind else { continue };
-            inside(router, draft, kind, sink);
+            inside(router, draft, kind, stations, sink);
             if seen.insert(kind.outside()) {
                 outside(router, draft, kind, &hops, sink);
             }
@@ -34,7 +40,49 @@ pub(super) fn translations(ways: &[Ways<'_>], sink: &mut Sink) {
     shared(ways, sink);
 }
 
-fn inside(router: &Ways<'_>, draft: &NatDraft, kind: &NatKind, sink: &mut Sink) {
+/// What leaves goes by the first entry that hides its source.
+fn hidden(entries: &[NatDraft], sink: &mut Sink) {
+    let mut sources: HashMap<IpNet, Span> = HashMap::new();
+    let mut alone: HashMap<IpNet, Span> = HashMap::new();
+    for entry in entries {
+        let Some(kind) = &entry.kind else { continue };
+        let (network, at) = (kind.inside().trunc(), entry.inside_at);
+        let is_source = match kind {
+            NatKind::Source { .. } => true,
+            NatKind::OneToOne { .. } => false,
+            NatKind::Forward { .. } => continue,
+        };
+        let mut around = std::iter::successors(Some(network), IpNet::supernet);
+        let found = around.find_map(|around| sources.get(&around).copied());
+        let found = found.or_else(|| alone.get(&network).copied().filter(|_| is_source));
+        if let Some(first) = found {
+            let message = match is_source {
+                true => format!(
+                    "this `source` translates nothing: all of {network} leaves by the entry in line {}",
+                    first.line
+                ),
+                false => format!(
+                    "{} leaves by the `source` in line {}, and not by this `one_to_one`",
+                    network.addr(),
+                    first.line
+                ),
+            };
+            let help = "put the entry for fewer addresses first, or remove one of the two: the first that fits decides";
+            let said = "this one is tried first".to_owned();
+            sink.warn(at, message, help, Some((first, said)));
+        }
+        let seen = if is_source { &mut sources } else { &mut alone };
+        seen.entry(network).or_insert(at);
+    }
+}
+
+fn inside(
+    router: &Ways<'_>,
+    draft: &NatDraft,
+    kind: &NatKind,
+    stations: &Stations<'_>,
+    sink: &mut Sink,
+) {
     let (network, at) = (kind.inside(), draft.inside_at);
     let owner = || quoted("router", &router.router.name);
     if let NatKind::Source { .. } = kind {
@@ -53,9 +101,28 @@ fn inside(router: &Ways<'_>, draft: &NatDraft, kind: &NatKind, sink: &mut Sink) 
         let message = format!("{addr} is not inside {}", owner());
         let help = "write an address in the network of one of its switches, or one that a route leads to over a switch";
         sink.error(at, message, help);
-    } else if let Some(side) = router.side(addr) {
-        end_of_network(Spanned::new(addr, at), &side, sink);
+    } else {
+        let side = router.side(addr);
+        let is_end = side.is_some_and(|side| end_of_network(Spanned::new(addr, at), &side, sink));
+        if let (false, Some(Way::Connected(side))) = (is_end, router.find(addr)) {
+            station(addr, at, &side, stations, sink);
+        }
     }
+}
+
+/// A router asks nobody on a switch: it knows whom the fabric declares.
+fn station(addr: IpAddr, at: Span, side: &Side<'_>, stations: &Stations<'_>, sink: &mut Sink) {
+    let Some(switch) = side.switch else { return };
+    if stations.contains(&(switch, addr)) {
+        return;
+    }
+    let message = format!(
+        "no port on switch `{}` has the address {addr}",
+        printable(switch)
+    );
+    let help = "add the address to the port of the station, or write another: on a switch, a router sends only to \
+                addresses that the fabric declares (`no_neighbour`)";
+    sink.warn(at, message, help, None);
 }
 
 fn outside(
