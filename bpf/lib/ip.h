@@ -149,6 +149,12 @@ INLINE void hash_flow(const struct settings *s, struct packet *p)
 	p->flow_hash = flow_hash(p->flow.words, s->hash_seed);
 }
 
+/* What stands behind the IP packet is padding; a super-packet has its headers. */
+INLINE bool has_ports_inside(const struct packet *p)
+{
+	return p->gso_size || p->l4_offset + sizeof(__be32) <= ETH_HLEN + p->ip_len;
+}
+
 /* An address that one host has (RFC 1122 section 3.2.2, RFC 4443 section 2.4). */
 INLINE bool is_of_one_host(const struct addr *addr, bool ipv4)
 {

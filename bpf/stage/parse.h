@@ -16,8 +16,8 @@ INLINE void parse_l4(struct __sk_buff *ctx, struct packet *p)
 {
 	__u32 at = p->offset + p->l4_offset, header_len = sizeof(struct udphdr);
 
-	if (p->fragment ||
-	    !has_ports(p->protocol)) /* fragments of one datagram are one flow: without ports */
+	if (p->fragment || !has_ports(p->protocol) ||
+	    !has_ports_inside(p)) /* fragments of one datagram are one flow: without ports */
 		return;
 	load_bytes(ctx, at, &p->flow.source_port, sizeof(__u32));
 	if (!p->gso_size)

@@ -123,7 +123,8 @@ INLINE struct l4_ports udp_ports(struct __sk_buff *ctx, const struct packet *p)
 		return found;
 	if (!p->fragment)
 		found = (struct l4_ports){ p->flow.source_port, p->flow.dest_port };
-	else if (bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
+	else if (!has_ports_inside(p) ||
+		 bpf_skb_load_bytes(ctx, p->l4_offset, &found, sizeof(found)) < 0)
 		found = (struct l4_ports){};
 	return found;
 }

@@ -243,7 +243,7 @@ fn refuse_vtep(cx: &mut Context<'_>, source: &Source<'_>, what: &str, vtep: IpAd
 
 /// Ports of a UDP header that is there: also of a first fragment.
 fn udp_ports(frame: &Frame<'_>, ip: &Ip) -> Option<(u16, u16)> {
-    if ip.protocol != protocol::UDP || ip.is_later_fragment() {
+    if ip.protocol != protocol::UDP || ip.is_later_fragment() || !ip.has_ports_inside(frame) {
         return None;
     }
     be16(&frame.bytes, ip.l4_at).zip(be16(&frame.bytes, ip.l4_at + 2))

@@ -89,6 +89,11 @@ impl Ip {
         }
     }
 
+    /// What stands behind the IP packet is padding; a super-packet has its headers.
+    pub(crate) fn has_ports_inside(&self, frame: &Frame<'_>) -> bool {
+        frame.gso.is_some() || self.l4_at + 4 <= self.end
+    }
+
     /// For an explanation.
     pub(crate) fn describe(&self, bytes: &[u8]) -> String {
         let (source, destination) = (self.source, self.destination);
@@ -311,7 +316,10 @@ fn transport(frame: &mut Frame<'_>, ip: &Ip) -> [u8; 4] {
     if frame.gso.is_some() {
         frame.segment_len = ip.l4_at + header_len + frame.gso_size();
     }
-    ip.ports(&frame.bytes).unwrap_or_default()
+    let ports = ip.ports(&frame.bytes);
+    ports
+        .filter(|_| ip.has_ports_inside(frame))
+        .unwrap_or_default()
 }
 
 /// Several tunnel packets that were coalesced outside (`rx-udp-gro-forwarding`): a frame of ours with

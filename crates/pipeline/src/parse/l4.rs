@@ -1,6 +1,6 @@
 //! What stands behind the IP header, as far as the firewall and translation ask: the two ends of a packet,
 //! TCP's numbers (`segment.rs`), an ICMP message and the packet that an ICMP error quotes. Never beyond
-//! the end of the IP packet, but for ports, which are those of the flow hash.
+//! the end of the IP packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -99,9 +99,11 @@ impl L4 {
                 source: ip.source,
                 destination: ip.destination,
                 marks: match kind {
-                    Kind::Ports => Marks::ports(&frame.bytes, ip.l4_at),
+                    Kind::Ports if ip.has_ports_inside(frame) => {
+                        Marks::ports(&frame.bytes, ip.l4_at)
+                    }
+                    Kind::Ports | Kind::Other => Marks::None,
                     Kind::Icmp => Marks::icmp(packet, ip.l4_at, is_v6),
-                    Kind::Other => Marks::None,
                 },
             },
             tcp: (ip.protocol == protocol::TCP && shows).then(|| Segment::read(packet, ip.l4_at)),
