@@ -162,14 +162,30 @@ fn ports_are_used_again() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     wall.handshake();
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 500, 101)), ToPort);
     assert_eq!(wall.tcp(Local, segment(SYN, 77_777, 0)), ToPort);
     let (_, connection) = wall.connection();
     assert_eq!((connection.state, connection.answered), (Opening, false));
     // From outside the former connection is over too, but nothing begins.
     wall.handshake();
     assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 500, 100)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 501)), ToPort);
     assert_eq!(wall.tcp(Peer, segment(SYN, 77_777, 0)), FirewallDrop);
     assert_eq!(wall.connections(), 0);
+}
+
+#[test]
+fn what_one_end_has_closed_stands() {
+    for closer in [Local, Peer] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        wall.handshake();
+        let (sequence, ack) = if closer == Local { (100, 500) } else { (500, 100) };
+        assert_eq!(wall.tcp(closer, segment(FIN | ACK, sequence, ack)), ToPort);
+        let before = wall.connection();
+        assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
+        assert_eq!(wall.tcp(Peer, segment(SYN, 3_000_000, 0)), OutOfWindow);
+        assert_eq!(wall.connection(), before);
+    }
 }
 
 /// RFC 9293 section 3.5.1, figure 9: the guest has crashed and asks anew on the same ports.
