@@ -44,7 +44,7 @@ __noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const str
 	if (!p || !port || !t)
 		return DROP(NOT_CONFIGURED);
 	if (!p->l4_offset)
-		return non_ip(p, port);
+		return non_ip(ctx, p, port);
 	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
 	if (result == GO_ON && !t->is_admitted)
 		result = acl(p, port);

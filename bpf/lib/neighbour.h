@@ -42,11 +42,17 @@ struct nd_message {
 #define ND_SOLICITATION_LEN 24
 #define ND_HOP_LIMIT 255
 
-INLINE bool is_arp_request(const struct arp_ipv4 *arp)
+/* For IPv4 over Ethernet. */
+INLINE bool is_proper_arp(const struct arp_ipv4 *arp)
 {
 	return arp->hardware_type == bpf_htons(ARP_ETHERNET) &&
 	       arp->protocol_type == ETHERTYPE_IPV4 && arp->hardware_len == ETH_ALEN &&
-	       arp->protocol_len == 4 && arp->operation == bpf_htons(ARP_REQUEST);
+	       arp->protocol_len == 4;
+}
+
+INLINE bool is_arp_request(const struct arp_ipv4 *arp)
+{
+	return is_proper_arp(arp) && arp->operation == bpf_htons(ARP_REQUEST);
 }
 
 struct arp_frame {

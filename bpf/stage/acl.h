@@ -6,6 +6,7 @@
 #include "lib/classifier.h"
 #include "lib/firewall.h"
 #include "lib/limit.h"
+#include "lib/neighbour.h"
 
 #define LOG_LIMIT 100 /* records in a second */
 
@@ -36,12 +37,21 @@ __noinline int log_packet(const struct packet *p, __u32 number, __u32 to_port, i
 	return 0;
 }
 
+/* What only calls itself ARP carries whatever it likes. */
+INLINE bool is_arp(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct arp_ipv4 arp;
+
+	return p->eth.h_proto == bpf_htons(ETH_P_ARP) &&
+	       bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) == 0 && is_proper_arp(&arp);
+}
+
 /* A frame that is not IP has no connection, and no rule looks at it. */
-INLINE enum verdict non_ip(const struct packet *p, const struct port *port)
+INLINE enum verdict non_ip(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
 {
 	struct lswitch *sw;
 
-	if (!(port->flags & PORT_DROP_NON_IP) || p->eth.h_proto == bpf_htons(ETH_P_ARP))
+	if (!(port->flags & PORT_DROP_NON_IP) || is_arp(ctx, p))
 		return GO_ON;
 	sw = bpf_map_lookup_elem(&switches, &port->switch_id);
 	for (int i = 0; sw && i < MAX_NON_IP; i++) {

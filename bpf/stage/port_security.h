@@ -82,9 +82,7 @@ INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, c
 	struct arp_ipv4 arp;
 	struct addr sender;
 
-	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 ||
-	    arp.hardware_type != bpf_htons(ARP_ETHERNET) || arp.protocol_type != ETHERTYPE_IPV4 ||
-	    arp.hardware_len != ETH_ALEN || arp.protocol_len != 4 ||
+	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp) ||
 	    !same_mac(arp.sender_mac, p->eth.h_source))
 		return DROP(SPOOFED_ARP);
 	sender = mapped_v4(arp.sender_ip);

@@ -12,7 +12,7 @@ use overlane_model::{
     Action, Direction, Hook, Place, PortFirewall, PortTable, RuleTable, Service, Verdict,
 };
 
-use overlane_wire::EtherType;
+use overlane_wire::{EtherType, arp, ethernet};
 
 pub use log::LogRecord;
 
@@ -95,6 +95,12 @@ fn stays_on_link(cx: &Context<'_>, port: &PortTable, frame: &Frame<'_>) -> bool 
     cx.routed == 0 && !is_routers
 }
 
+/// What only calls itself ARP carries whatever it likes.
+fn is_arp(frame: &Frame<'_>) -> bool {
+    let packet = frame.bytes.get(ethernet::LEN..).unwrap_or_default();
+    frame.ethertype == EtherType::ARP && arp::View::new_checked(packet).is_ok()
+}
+
 /// Neither IP nor ARP: no rule looks at it.
 fn non_ip(
     cx: &mut Context<'_>,
@@ -103,7 +109,7 @@ fn non_ip(
     frame: &Frame<'_>,
 ) -> Stage {
     let ethertype = frame.ethertype;
-    if ethertype == EtherType::ARP || !firewall.drop_non_ip {
+    if !firewall.drop_non_ip || is_arp(frame) {
         return Stage::Continue(());
     }
     let switch = cx.host.switch(port.switch);

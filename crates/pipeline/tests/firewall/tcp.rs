@@ -179,7 +179,11 @@ fn what_one_end_has_closed_stands() {
     for closer in [Local, Peer] {
         let mut wall = Wall::new(OUTBOUND, vec![]);
         wall.handshake();
-        let (sequence, ack) = if closer == Local { (100, 500) } else { (500, 100) };
+        let (sequence, ack) = if closer == Local {
+            (100, 500)
+        } else {
+            (500, 100)
+        };
         assert_eq!(wall.tcp(closer, segment(FIN | ACK, sequence, ack)), ToPort);
         let before = wall.connection();
         assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
