@@ -149,10 +149,11 @@ def test_goodput_through_a_bottleneck_is_iperf3s(lab, instances):
 def test_transactions_through_a_bottleneck_are_sockperfs(lab, kind, headers, words):
     """A request has 64 bytes and its headers: so many of them a second let the bottleneck through, and no more."""
     wire = Wire(lab, prefixes=pinned(first=True))
-    wire.limit("1mbit", burst=4000)
+    # So slow that waiting for a CPU beside other tests does not count: what was not sent meanwhile may be sent then.
+    wire.limit("400kbit", burst=4000)
     tools = Tools(wire)
     agree(lambda: rate_of_transactions(wire, 0.8, transactions(kind)), lambda: tools.sockperf(1, 64, *words),
-          1e6 / 8 / (64 + headers), pairs=2)
+          4e5 / 8 / (64 + headers), pairs=2)
 
 
 @pytest.mark.needs("iperf3", "taskset", "ss")
