@@ -193,6 +193,20 @@ def test_a_bpffs_that_is_hidden_is_no_reason_to_mount_another(scene):
     assert "/sys/fs/bpf is not the BPF file system of this machine" in said and "bind mount" in said
 
 
+@pytest.mark.needs("unshare")
+def test_who_cannot_see_the_machine_is_told(lab):
+    """In a container, its own BPF file system and a bind mount of the machine's look alike."""
+    scene = Scene(lab, GENEVE, 4)
+    host = scene.hosts[0]
+    path = scene.fabric.write(lab.directory / "f.yaml")
+    said = "/sys/fs/bpf is the machine's"
+    container = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+    assert said in apply(path, host.name, host.netns, "--dry-run", prefix=container).stderr
+    beside = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+    for prefix in (beside, ()):
+        assert said not in apply(path, host.name, host.netns, "--dry-run", prefix=prefix).stderr
+
+
 def on_kernel(scene, release):
     """A prefix that lets the program see another release of the kernel."""
     file = scene.lab.directory / "osrelease"

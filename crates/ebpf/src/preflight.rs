@@ -85,6 +85,19 @@ pub fn check_bpffs_lasts(path: &Path) -> Result<(), EbpfError> {
     })
 }
 
+/// Number of the machine's first PID namespace (include/linux/proc_ns.h, `PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// The first process of the machine is out of sight, in a container for example: [`check_bpffs_lasts`] compares with
+/// one that knows no more than this one.
+pub fn is_shut_in() -> bool {
+    let number = fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino());
+    // Where /proc is that of the machine, it names this process by another number.
+    let sees_itself = fs::read_link("/proc/self")
+        .is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str());
+    number.is_ok_and(|number| number != FIRST_PID_NAMESPACE) && sees_itself
+}
+
 /// `path` in the mount namespace of the first process; where we may not look, of the first ancestor of whom we may.
 fn seen_from_outside(path: &Path) -> Option<PathBuf> {
     let mut ancestors: Vec<u32> =

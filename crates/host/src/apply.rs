@@ -167,6 +167,7 @@ impl Job<'_> {
         let mut notes = resolved.notes.clone();
         notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
         notes.extend(untested_kernel()?);
+        notes.extend(overlane_ebpf::preflight::is_shut_in().then_some(Note::ShutIn));
         if current
             .state
             .as_ref()

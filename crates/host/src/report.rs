@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::detours::Detour;
 use crate::error::UnfitDevice;
+use crate::paths;
 
 /// The outcome of [`crate::apply`].
 #[derive(Debug, Clone, Serialize)]
@@ -142,6 +143,8 @@ pub enum Note {
         /// Version of the oldest tested one.
         oldest_tested: String,
     },
+    /// Nobody can see from here whether the BPF file system is the machine's.
+    ShutIn,
     /// An earlier `apply` was interrupted; this one completed or repaired it.
     Interrupted,
     /// Something that is no longer needed could not be taken away; the next `apply` tries again.
@@ -270,6 +273,12 @@ impl fmt::Display for Note {
             } => write!(
                 f,
                 "Linux {running} is not tested; the oldest tested kernel is {oldest_tested}"
+            ),
+            Self::ShutIn => write!(
+                f,
+                "this PID namespace is not the machine's first, and from here nobody sees whether {} is the machine's; \
+                 if it was mounted in this container, the datapath ends with the container: bind-mount the machine's",
+                paths::BPFFS
             ),
             Self::Interrupted => {
                 f.write_str("an earlier apply was interrupted; its remains were repaired")
