@@ -54,7 +54,8 @@ INLINE struct connection *join_connection(const struct tracking *t, bool from_pe
 INLINE enum verdict follow_connection(const struct tracking *t, struct connection *c, bool from_peer)
 {
 	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
-	__u8 state = c->state, flags = c->flags;
+	__u8 old_state = *(volatile __u8 *)&c->state, state = old_state;
+	__u8 old_flags = *(volatile __u8 *)&c->flags, flags = old_flags;
 
 	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
 		if (t->now >= c->seen + SECOND)
@@ -75,11 +76,13 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 	} else if (flags & CONNECTION_ANSWERED) {
 		flags |= CONNECTION_ASSURED;
 	}
-	if (state != c->state || flags != c->flags || t->now >= c->seen + SECOND) {
+	/* What this packet does not change, one on another CPU may be changing. */
+	if (state != old_state)
 		c->state = state;
+	if (flags != old_flags)
 		c->flags = flags;
+	if (state != old_state || flags != old_flags || t->now >= c->seen + SECOND)
 		c->seen = t->now;
-	}
 	return GO_ON;
 }
 
