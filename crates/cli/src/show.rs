@@ -190,28 +190,28 @@ const fn words_of(state: PortState) -> &'static str {
 
 /// A line for the uplink and for each leg where packets do not flow.
 pub(crate) fn show_others(others: &[OtherDevice], output: Output) -> io::Result<()> {
-    for other in others.iter().filter(|other| other.state != PortState::Ok) {
+    for other in others {
         let used_as = match other.used_as {
             UsedAs::Uplink => "uplink",
             UsedAs::Port => "port",
             UsedAs::Leg => "leg",
         };
-        let fault = fault_of(&other.device, other.state);
-        output.line(format!("\n{used_as} {fault}"))?;
+        show_fault(used_as, &other.device, other.state, output)?;
     }
     Ok(())
 }
 
-/// Why no packets flow at a device, and what to do.
-fn fault_of(device: &str, state: PortState) -> String {
+/// A line for a device where no packets flow: why, and what to do.
+fn show_fault(used_as: &str, device: &str, state: PortState, output: Output) -> io::Result<()> {
     let help = match state {
+        PortState::Ok => return Ok(()),
         PortState::Missing => "create it, and apply again",
-        PortState::Down => "bring it up with `ip link set DEVICE up`",
+        PortState::Detached => "apply again",
+        PortState::Down => &format!("bring it up with `ip link set {device} up`"),
         PortState::NoCarrier => "bring its other end up",
-        PortState::Ok | PortState::Detached => "apply again",
     };
-    let help = help.replace("DEVICE", device);
-    format!("{device}: {}; {help}", words_of(state))
+    let state = words_of(state);
+    output.line(format!("\n{used_as} {device}: {state}; {help}"))
 }
 
 /// A line for each state that families are in.
@@ -373,10 +373,8 @@ fn show_routes(routes: &Routes, output: Output) -> io::Result<()> {
         let title = format!("router {} ({}{gateway})", router.router, router.mac);
         output.line("")?;
         output.section(&title, &rows, "no routes")?;
-        if let (Some(leg), Some(state)) = (&router.leg, router.leg_state)
-            && state != PortState::Ok
-        {
-            output.line(format!("\nleg {}", fault_of(leg, state)))?;
+        if let (Some(leg), Some(state)) = (&router.leg, router.leg_state) {
+            show_fault("leg", leg, state, output)?;
         }
     }
     Ok(())
