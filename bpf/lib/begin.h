@@ -53,7 +53,7 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 		return GO_ON;
 	if ((t->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_ACK && !(how & BEGIN_NOT_ADOPTED))
 		c->flags |= CONNECTION_ADOPTED;
-	else if ((t->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+	else if (!opens(t))
 		return DROP(CONNECTION_INVALID);
 	if (tracking->l4.part) /* nobody sees how long the datagram is */
 		c->flags |= CONNECTION_ADOPTED;

@@ -49,6 +49,12 @@ struct geneve_option {
 	__u8 len; /* low 5 bits, in units of 4 bytes, without these 4 */
 };
 
+/* Whose option it is, whatever its length. */
+INLINE bool is_ovns(const struct geneve_option *option)
+{
+	return option->class == OVN_CLASS && option->type == OVN_TYPE;
+}
+
 struct ovn_option {
 	struct geneve_option option;
 	__be16 source_key;

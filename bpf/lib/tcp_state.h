@@ -28,6 +28,12 @@ struct tcp_segment {
 	__s8 scale; /* window scale option of a SYN; -1: none */
 };
 
+/* The first packet of a connection. */
+INLINE bool opens(const struct tcp_segment *t)
+{
+	return (t->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
 INLINE __u32 later(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) > 0 ? a : b;

@@ -17,7 +17,7 @@ INLINE bool is_over(const struct connection *c)
 
 INLINE bool is_syn(const struct l4 *l4)
 {
-	return l4->kind == L4_TCP && (l4->tcp.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	return l4->kind == L4_TCP && opens(&l4->tcp);
 }
 
 /* A SYN that may begin another connection under the same key: this one is over, or nobody ever answered. */

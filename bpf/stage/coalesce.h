@@ -65,8 +65,7 @@ INLINE bool has_keys_alone(const struct settings *s, const struct geneve_with_ke
 	return h->udp.dest == bpf_htons(s->tunnel_port) &&
 	       h->geneve.version_len == OVN_OPTION_WORDS && h->geneve.flags == GENEVE_CRITICAL_FLAG &&
 	       h->geneve.protocol == bpf_htons(ETH_P_TEB) && !h->geneve.reserved &&
-	       h->option.class == OVN_CLASS && h->option.type == OVN_TYPE && h->option.len == 1 &&
-	       !h->udp.check && has_tcp(h);
+	       is_ovns(&h->option) && h->option.len == 1 && !h->udp.check && has_tcp(h);
 }
 
 INLINE void to_vxlan(struct vxlan_with_keys *to, const struct geneve_with_keys *from)

@@ -40,8 +40,7 @@ INLINE bool read_only_option(struct __sk_buff *ctx, struct outer_view *o, __u32 
 	struct ovn_option ovn;
 
 	if (end - at != sizeof(ovn) || load_bytes(ctx, at, &ovn, sizeof(ovn)) < 0 ||
-	    ovn.option.class != OVN_CLASS || ovn.option.type != OVN_TYPE ||
-	    (ovn.option.len & 0x1f) != 1)
+	    !is_ovns(&ovn.option) || (ovn.option.len & 0x1f) != 1)
 		return false;
 	take_keys(o, &ovn);
 	return true;
@@ -67,7 +66,7 @@ INLINE enum verdict read_geneve_option(struct option_walk *w)
 	len = sizeof(option) + (option.len & 0x1f) * 4;
 	if (w->at + len > w->end)
 		return DROP(GENEVE_OPTIONS);
-	if (option.class == OVN_CLASS && option.type == OVN_TYPE) {
+	if (is_ovns(&option)) {
 		if (len != sizeof(ovn))
 			return DROP(GENEVE_OPTION_LENGTH);
 		if (bpf_skb_load_bytes(w->ctx, w->at, &ovn, sizeof(ovn)) < 0)
