@@ -100,9 +100,22 @@ struct tcp_end {
 	__u32 end;
 	__u32 max_end;
 	__u32 max_window;
+	__u32 acked; /* the highest that the other end acknowledged */
 	__u8 scale;
 	__u8 flags;
 	__u16 pad;
+};
+
+/* A SYN into a connection that is there: the connection begins anew if the other end acknowledges it. */
+#define SYN_FROM_PEER (1 << 0)
+#define SYN_SCALE (1 << 1) /* it has the option */
+#define SYN_SEEN (1 << 2)
+
+struct syn_seen {
+	__u32 end;
+	__u16 window;
+	__u8 scale;
+	__u8 flags;
 };
 
 enum connection_state {
@@ -127,8 +140,14 @@ struct connection {
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
 	struct addr outside;
+	__u32 life;  /* seconds that it lives without a packet, in this state */
+	__u32 owner; /* a hash over how its port is declared */
+	__be16 outside_peer_port; /* of a translation: the peer's port outside */
+	__u16 pad;
+	struct syn_seen again;
 	struct tcp_end local;
 	struct tcp_end peer;
+	__u32 pad2;
 };
 
 /* Map connection_places (array): place → who has it; the connection there says whether it still has. */

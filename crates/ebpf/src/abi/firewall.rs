@@ -88,9 +88,17 @@ abi! {
         end: u32,
         max_end: u32,
         max_window: u32,
+        acked: u32,
         scale: u8,
         flags: u8,
         pad: u16,
+    }
+    #[derive(Default)]
+    struct SynSeen = "syn_seen" {
+        end: u32,
+        window: u16,
+        scale: u8,
+        flags: u8,
     }
     #[derive(Default)]
     struct Connection = "connection" {
@@ -103,8 +111,14 @@ abi! {
         flags: u8,
         outside_port: u16,
         outside: Addr,
+        life: u32,
+        owner: u32,
+        outside_peer_port: u16,
+        pad: u16,
+        again: SynSeen,
         local: TcpEnd,
         peer: TcpEnd,
+        pad2: u32,
     }
     #[derive(Default)]
     struct ConnectionPlace = "connection_place" {
