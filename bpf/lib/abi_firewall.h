@@ -67,6 +67,7 @@ enum rule_action {
 };
 
 #define RULE_LOG (1 << 0)
+#define NO_VERSION 0 /* of the rules: none are it */
 #define RULE_DEFAULT 0xffffffffu /* in a connection or log record: the default policy */
 
 struct rule {
@@ -94,13 +95,13 @@ struct connection_key {
 /* One end of a TCP connection: docs/semantics.md, conntrack. */
 #define TCP_END_SEEN (1 << 0)
 #define TCP_END_SCALE (1 << 1) /* its SYN had the option */
-#define TCP_END_FIN (1 << 2)
+#define TCP_END_FIN (1 << 2) /* the last that it sent is a FIN */
 
 struct tcp_end {
 	__u32 end;
 	__u32 max_end;
 	__u32 max_window;
-	__u32 acked; /* the highest that the other end acknowledged */
+	__u32 acked; /* the highest that the other end acknowledged; its first sequence number before that */
 	__u8 scale;
 	__u8 flags;
 	__u16 pad;
@@ -129,6 +130,7 @@ enum connection_state {
 #define CONNECTION_ADOPTED (1 << 1)   /* older than the firewall: windows unknown */
 #define CONNECTION_ANSWERED (1 << 2)  /* the other end was seen */
 #define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
+#define CONNECTION_PICKED_UP (1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
 
 struct connection {
 	__u64 begun; /* bpf_ktime_get_ns() */

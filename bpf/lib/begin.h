@@ -8,6 +8,7 @@
 #include <linux/errno.h>
 
 #include "places.h"
+#include "tracking.h"
 
 enum keeping {
 	KEPT = 0,
@@ -46,6 +47,7 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 
 	c->flags = how & BEGIN_FROM_PEER;
 	c->state = CONNECTION_OPENING;
+	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};
 	if (kind == L4_REPLY)
 		return DROP(CONNECTION_INVALID);
@@ -57,18 +59,16 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 		return DROP(CONNECTION_INVALID);
 	if (tracking->l4.part) /* nobody sees how long the datagram is */
 		c->flags |= CONNECTION_ADOPTED;
-	if (t->flags & TCP_FIN)
-		c->state = CONNECTION_CLOSING;
 	if (how & BEGIN_FROM_PEER)
-		tcp_change(&c->peer, &c->local, t);
+		tcp_change(&c->peer, &c->local, t, false);
 	else
-		tcp_change(&c->local, &c->peer, t);
+		tcp_change(&c->local, &c->peer, t, false);
 	return GO_ON;
 }
 
 /*
  * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside address and
- * port. What has none to belong to passes without one. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
+ * port. What has none to belong to passes without one; a SYN into one that is there is remembered in it. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
  * that the verifier checks it once.
  */
 __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
@@ -79,9 +79,14 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
-	c = &t->fresh;
 	if (is_loose(&t->l4) || t->l4.part == LATER_FRAGMENT)
 		return GO_ON;
+	c = is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;
+	if (c) {
+		remember_syn(c, t, how & BEGIN_FROM_PEER);
+		return GO_ON;
+	}
+	c = &t->fresh;
 	result = first_packet(t, how);
 	if (result != GO_ON)
 		return result;

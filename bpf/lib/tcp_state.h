@@ -47,7 +47,10 @@ INLINE bool is_after(__u32 a, __u32 b)
 /* An end that had not been seen before this packet. */
 INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
 {
-	struct tcp_end end = { .end = t->seq_end, .max_end = t->seq_end, .flags = TCP_END_SEEN };
+	struct tcp_end end = { .end = t->seq_end,
+			       .max_end = t->seq_end,
+			       .acked = t->seq,
+			       .flags = TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0) };
 
 	end.max_window = t->window ? t->window : 1;
 	if (t->scale >= 0) {
@@ -57,16 +60,31 @@ INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
 	return end;
 }
 
-INLINE bool tcp_fits(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
+/* The same in a connection of which packets were missed: its window and its scale are still good. */
+INLINE void tcp_pick_up(struct tcp_end *s, const struct tcp_segment *t)
+{
+	s->end = t->seq_end;
+	s->max_end = later(s->max_end, t->seq_end);
+	s->acked = t->seq;
+	s->flags = (s->flags & TCP_END_SCALE) | TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
+}
+
+INLINE bool tcp_in_window(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
+{
+	return !is_after(t->seq, s->max_end) && !is_after(s->end - r->max_window, t->seq_end);
+}
+
+/* s was seen, or is what its first packet makes of it. */
+INLINE bool tcp_fits(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t,
+		     bool opening, bool missed)
 {
 	__u32 span = s->max_window > TCP_MIN_ACK_SPAN ? s->max_window : TCP_MIN_ACK_SPAN;
+	__u32 newest = missed ? r->max_end : r->end, oldest = opening ? r->acked : r->end - span;
 
 	if (!(r->flags & TCP_END_SEEN))
 		return true;
-	if (is_after(t->seq, s->max_end) || is_after(s->end - r->max_window, t->seq_end))
-		return false;
-	return !(t->flags & TCP_ACK) ||
-	       (!is_after(t->ack, r->end) && !is_after(r->end - span, t->ack));
+	return tcp_in_window(s, r, t) &&
+	       (!(t->flags & TCP_ACK) || (!is_after(t->ack, newest) && !is_after(oldest, t->ack)));
 }
 
 INLINE __u32 tcp_window(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
@@ -76,37 +94,109 @@ INLINE __u32 tcp_window(const struct tcp_end *s, const struct tcp_end *r, const 
 	return t->flags & TCP_SYN || !scaled ? t->window : (__u32)t->window << (s->scale & 15);
 }
 
+/* The other end has acknowledged its FIN. */
+INLINE bool tcp_end_closed(const struct tcp_end *end)
+{
+	return end->flags & TCP_END_FIN && !is_after(end->end, end->acked);
+}
+
 /*
  * What a packet that fits changes. The two directions run on different CPUs at the same moment, so each member has one
- * direction that writes it: s.max_end is r's to write once s was seen, and the other way round.
+ * direction that writes it: s.max_end and s.acked are r's to write once s was seen, and the other way round.
  */
-INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_segment *t)
+INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_segment *t, bool missed)
 {
+	bool r_seen = r->flags & TCP_END_SEEN;
 	__u32 window;
 
-	if (!(s->flags & TCP_END_SEEN))
-		*s = tcp_first_sight(t);
+	if (!(s->flags & TCP_END_SEEN)) {
+		if (missed)
+			tcp_pick_up(s, t);
+		else
+			*s = tcp_first_sight(t);
+	}
 	window = tcp_window(s, r, t);
 	if (!window)
 		window = 1;
 	if (window > s->max_window)
 		s->max_window = window;
-	s->end = later(t->seq_end, s->end);
-	if (t->flags & TCP_ACK)
-		r->max_end = later(t->ack + window, r->max_end);
-	if (t->flags & TCP_FIN)
+	if (is_after(t->seq_end, s->end)) {
+		if (!tcp_end_closed(s)) {
+			s->end = t->seq_end;
+			s->flags = (s->flags & ~TCP_END_FIN) | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
+		}
+	} else if (t->flags & TCP_FIN && t->seq_end == s->end) {
 		s->flags |= TCP_END_FIN;
+	}
+	if (!(t->flags & TCP_ACK))
+		return;
+	r->max_end = r_seen ? later(t->ack + window, r->max_end) : t->ack + window;
+	r->acked = r_seen ? later(t->ack, r->acked) : t->ack;
 }
 
-/* The state after a packet that fits. */
+/* An end whose SYN nobody has answered: whether this is the answer. */
+INLINE bool tcp_awaits(const struct tcp_end *r, const struct tcp_segment *t)
+{
+	return t->flags & TCP_ACK && !is_after(t->ack, r->end) && is_after(t->ack, r->acked);
+}
+
+/* What a packet is to its connection. */
+enum passed {
+	TCP_FOLLOWS,  /* it goes on with it */
+	TCP_UNHEEDED, /* it passes and changes nothing: the end that gets it knows what it is worth */
+	TCP_REFUSED,  /* it cannot be */
+};
+
+/* How a connection looks at a packet of s to r. */
+struct tcp_look {
+	bool missed;  /* packets may have passed unseen */
+	bool unknown; /* nobody knows how far both ends are */
+	bool opening; /* the handshake is not over: what is acknowledged is known exactly */
+	bool awaits;  /* s has not been seen, only the SYN that it answers */
+};
+
+INLINE struct tcp_look tcp_look(const struct connection *c, const struct tcp_end *s,
+				const struct tcp_end *r)
+{
+	bool both = s->flags & r->flags & TCP_END_SEEN;
+	struct tcp_look look = { .missed = c->flags & CONNECTION_PICKED_UP };
+
+	look.unknown = c->flags & CONNECTION_ADOPTED || (look.missed && !both);
+	look.opening = c->state == CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) && !look.missed;
+	look.awaits = look.opening && !(s->flags & TCP_END_SEEN) && r->flags & TCP_END_SEEN;
+	return look;
+}
+
+/*
+ * A RST ends the connection if it has the number that its receiver waits for (RFC 5961 section 3.2). What is only in
+ * the window the receiver questions. Of an end that was not seen it must answer the SYN (RFC 9293 section 3.10.7.3).
+ * Who began the connection may refuse an answer that it does not know (section 3.5.1).
+ */
+INLINE enum passed tcp_reset(const struct tcp_end *s, const struct tcp_end *r,
+			     const struct tcp_segment *t, bool has_begun,
+			     const struct tcp_look *look)
+{
+	bool seen = s->flags & TCP_END_SEEN, acked = (s->flags | r->flags) & TCP_END_SEEN;
+	struct tcp_end sender = *s;
+
+	if (look->awaits)
+		return tcp_awaits(r, t) ? TCP_FOLLOWS : TCP_REFUSED;
+	if ((seen && t->seq == s->end) || (acked && !look->opening && t->seq == s->acked))
+		return TCP_FOLLOWS;
+	if (!seen)
+		sender = tcp_first_sight(t);
+	if ((look->opening && has_begun) || look->unknown || tcp_fits(&sender, r, t, false, look->missed))
+		return TCP_UNHEEDED;
+	return TCP_REFUSED;
+}
+
+/* The state after a packet that follows. */
 INLINE __u8 tcp_next_state(const struct connection *c, const struct tcp_segment *t,
 			   bool both_seen_before)
 {
-	if (t->flags & TCP_RST)
+	if (t->flags & TCP_RST || c->state == CONNECTION_CLOSED)
 		return CONNECTION_CLOSED;
-	if (c->state == CONNECTION_CLOSED)
-		return CONNECTION_CLOSED;
-	if ((c->local.flags | c->peer.flags) & TCP_END_FIN)
+	if (tcp_end_closed(&c->local) || tcp_end_closed(&c->peer))
 		return CONNECTION_CLOSING;
 	if (c->state != CONNECTION_OPENING)
 		return c->state;
@@ -118,23 +208,38 @@ INLINE __u8 tcp_next_state(const struct connection *c, const struct tcp_segment 
 		       CONNECTION_OPENING;
 }
 
-/* Of a packet that belongs to a connection: false: it is outside of the windows, and changed nothing. */
-INLINE bool tcp_follow(struct connection *c, const struct tcp_segment *t, bool from_peer, __u8 *state)
+/* Of a packet that belongs to a connection. What does not follow has changed nothing. */
+INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t, bool from_peer,
+			      __u8 *state, __u8 *flags)
 {
 	struct tcp_end *s = from_peer ? &c->peer : &c->local;
 	struct tcp_end *r = from_peer ? &c->local : &c->peer;
-	bool adopted = c->flags & CONNECTION_ADOPTED;
 	bool s_seen = s->flags & TCP_END_SEEN, r_seen = r->flags & TCP_END_SEEN;
+	bool is_answer = (t->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
+	struct tcp_look look = tcp_look(c, s, r);
 	struct tcp_end sender = *s;
+	enum passed passed;
 
 	if (!s_seen)
 		sender = tcp_first_sight(t);
-	/* A blind reset of a SYN does not know what to acknowledge (RFC 9293 section 3.10.7.3). */
-	if (!adopted && !s_seen && (t->flags & (TCP_RST | TCP_ACK)) == TCP_RST)
-		return false;
-	if (!adopted && !tcp_fits(&sender, r, t))
-		return false;
-	tcp_change(s, r, t);
+	if (t->flags & TCP_RST) {
+		passed = tcp_reset(s, r, t, from_peer == !!(c->flags & CONNECTION_FROM_PEER), &look);
+		if (passed == TCP_FOLLOWS)
+			*state = CONNECTION_CLOSED;
+		return passed;
+	}
+	if (look.awaits && t->flags & TCP_ACK && !(is_answer && tcp_awaits(r, t)))
+		return TCP_UNHEEDED;
+	if (!look.unknown && !tcp_fits(&sender, r, t, look.opening, look.missed)) {
+		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen || is_after(r->acked, t->ack) ||
+		    is_after(t->ack, r->end))
+			return TCP_REFUSED;
+		/* Which of two answers it takes, the other end says with its acknowledgment. */
+		*s = (struct tcp_end){};
+		*flags |= CONNECTION_ADOPTED;
+		return TCP_FOLLOWS;
+	}
+	tcp_change(s, r, t, look.missed);
 	*state = tcp_next_state(c, t, s_seen && r_seen);
-	return true;
+	return TCP_FOLLOWS;
 }

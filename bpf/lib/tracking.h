@@ -7,68 +7,102 @@
 
 #include "connection.h"
 
-/* Nothing comes any more that the windows could judge: a reset, or a FIN of both ends. */
-INLINE bool is_over(const struct connection *c)
-{
-	if (c->state == CONNECTION_CLOSING)
-		return c->flags & CONNECTION_ADOPTED || c->local.flags & c->peer.flags & TCP_END_FIN;
-	return c->state == CONNECTION_CLOSED;
-}
-
 INLINE bool is_syn(const struct l4 *l4)
 {
 	return l4->kind == L4_TCP && opens(&l4->tcp);
 }
 
-/* A SYN that may begin another connection under the same key: this one is over, or nobody ever answered. */
-INLINE bool begins_anew(const struct connection *c, const struct l4 *l4, bool from_peer)
+/* A SYN that asks for a connection of its own, and is no half of a simultaneous open (RFC 9293 section 3.5). */
+INLINE bool asks_for_another(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
+	const struct tcp_end *s = from_peer ? &c->peer : &c->local;
 	const struct tcp_end *r = from_peer ? &c->local : &c->peer;
 
-	return is_syn(l4) && (is_over(c) || !(r->flags & TCP_END_SEEN));
+	return is_syn(l4) && !tcp_look(c, s, r).awaits;
 }
 
 /*
- * A SYN into a connection that stands, from the end that began it: the other end answers with a challenge ACK (RFC
- * 5961 section 4), and a client that forgot the connection resets it.
+ * A SYN passed that asks for another connection with the same ends: the other end decides. One that repeats its own
+ * keeps it alive.
  */
-INLINE bool is_challenged(const struct connection *c, const struct l4 *l4, bool from_peer)
+INLINE void remember_syn(struct connection *c, const struct tracking *t, bool from_peer)
 {
-	return is_syn(l4) && c->state != CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) &&
-	       from_peer == !!(c->flags & CONNECTION_FROM_PEER);
+	const struct tcp_end *s = from_peer ? &c->peer : &c->local;
+	const struct tcp_segment *syn = &t->l4.tcp;
+	bool has_scale = syn->scale >= 0;
+
+	c->seen = t->now;
+	if (c->state == CONNECTION_OPENING && s->flags & TCP_END_SEEN && s->end == syn->seq_end)
+		return;
+	c->again = (struct syn_seen){
+		.end = syn->seq_end,
+		.window = syn->window,
+		.scale = has_scale ? syn->scale : 0,
+		.flags = SYN_SEEN | (from_peer ? SYN_FROM_PEER : 0) | (has_scale ? SYN_SCALE : 0),
+	};
 }
 
-/* The live connection of tracking.key that this packet belongs to; NULL: none, it may begin one. */
-INLINE struct connection *join_connection(const struct tracking *t, bool from_peer)
+/* Packets may pass unseen: the ends have to be seen anew. */
+INLINE void pick_up(struct connection *c)
 {
-	struct connection *c = find_connection(&t->key, t->now);
+	c->flags |= CONNECTION_PICKED_UP;
+	c->local.flags &= ~TCP_END_SEEN;
+	c->peer.flags &= ~TCP_END_SEEN;
+}
 
-	if (c && begins_anew(c, &t->l4, from_peer)) {
-		forget_connection(&t->key, c);
-		return NULL;
-	}
-	return c;
+/* Whether the other end of a SYN that asked for another connection acknowledges it. */
+INLINE bool acknowledges_syn(const struct connection *c, const struct l4 *l4, bool from_peer)
+{
+	const struct syn_seen *syn = &c->again;
+
+	return syn->flags & SYN_SEEN && !!(syn->flags & SYN_FROM_PEER) != from_peer &&
+	       l4->tcp.flags & TCP_ACK && l4->tcp.ack == syn->end;
+}
+
+/* The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. */
+INLINE void begin_again(struct connection *c, __u64 now)
+{
+	const struct syn_seen syn = c->again;
+	struct tcp_end *s = syn.flags & SYN_FROM_PEER ? &c->peer : &c->local;
+
+	c->begun = c->seen = now;
+	c->rule = RULE_DEFAULT;
+	c->version = NO_VERSION;
+	c->state = CONNECTION_OPENING;
+	c->flags = syn.flags & SYN_FROM_PEER ? CONNECTION_FROM_PEER : 0;
+	c->again = (struct syn_seen){};
+	c->local = c->peer = (struct tcp_end){};
+	s->end = s->max_end = syn.end;
+	s->acked = syn.end - 1;
+	s->max_window = syn.window ? syn.window : 1;
+	s->scale = syn.scale;
+	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);
 }
 
 /* What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW). */
 INLINE enum verdict follow_connection(const struct tracking *t, struct connection *c, bool from_peer)
 {
-	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
-	__u8 old_state = *(volatile __u8 *)&c->state, state = old_state;
-	__u8 old_flags = *(volatile __u8 *)&c->flags, flags = old_flags;
+	bool is_tcp = t->l4.kind == L4_TCP, refused, answers;
+	__u8 old_state, old_flags, state, flags;
 
 	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
 		if (t->now >= c->seen + SECOND)
 			c->seen = t->now;
 		return GO_ON;
 	}
-	if (is_challenged(c, &t->l4, from_peer))
-		return GO_ON;
-	if (answers)
-		flags |= CONNECTION_ANSWERED;
-	if (t->l4.kind == L4_TCP) {
-		if (!tcp_follow(c, &t->l4.tcp, from_peer, &state))
-			return DROP(OUT_OF_WINDOW);
+	refused = is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_RST;
+	if (is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_SYN)
+		begin_again(c, t->now);
+	old_state = state = *(volatile __u8 *)&c->state;
+	old_flags = flags = *(volatile __u8 *)&c->flags;
+	answers = from_peer != !!(flags & CONNECTION_FROM_PEER);
+	if (refused) {
+		state = CONNECTION_CLOSED;
+	} else if (is_tcp) {
+		enum passed passed = tcp_follow(c, &t->l4.tcp, from_peer, &state, &flags);
+
+		if (passed != TCP_FOLLOWS)
+			return passed == TCP_REFUSED ? DROP(OUT_OF_WINDOW) : GO_ON;
 		if (t->l4.part) /* nobody sees how long the datagram is */
 			flags |= CONNECTION_ADOPTED;
 	} else if (answers) {
@@ -76,6 +110,8 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 	} else if (flags & CONNECTION_ANSWERED) {
 		flags |= CONNECTION_ASSURED;
 	}
+	if (answers)
+		flags |= CONNECTION_ANSWERED;
 	/* What this packet does not change, one on another CPU may be changing. */
 	if (state != old_state)
 		c->state = state;

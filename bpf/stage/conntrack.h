@@ -49,17 +49,21 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 		return DROP(NOT_CONFIGURED);
 	if (is_loose(&t->l4))
 		return GO_ON;
-	c = join_connection(t, from_peer);
+	c = find_connection(&t->key, t->now);
 	if (!c)
 		return GO_ON;
 	if (c->version != s->rules_version && !is_still_allowed(t, port, c, s->rules_version)) {
 		/* Else the next packet of a busy TCP connection would be adopted from its other side. */
+		if (t->l4.kind == L4_TCP && !is_syn(&t->l4))
+			pick_up(c); /* it may pass by another rule */
 		if ((t->l4.kind == L4_TCP && !is_syn(&t->l4)) || t->l4.part == LATER_FRAGMENT)
 			t->how |= BEGIN_NOT_ADOPTED;
 		else
 			forget_connection(&t->key, c);
 		return GO_ON;
 	}
+	if (asks_for_another(c, &t->l4, from_peer)) /* of the rules */
+		return GO_ON;
 	result = follow_connection(t, c, from_peer);
 	if (result != GO_ON)
 		return result;

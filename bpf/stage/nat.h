@@ -209,6 +209,15 @@ INLINE enum verdict begin_translation(struct scratch *w, struct tracking *t, __u
 	return result;
 }
 
+/* The same as conntrack's, but no rule is asked about a SYN. */
+INLINE enum verdict follow_translation(const struct tracking *t, struct connection *c, bool from_peer)
+{
+	if (!asks_for_another(c, &t->l4, from_peer))
+		return follow_connection(t, c, from_peer);
+	remember_syn(c, t, from_peer);
+	return GO_ON;
+}
+
 /* Reads the packet into tracking, as one of the router's. */
 INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct tracking *t,
 			  __u32 router, bool from_peer)
@@ -269,10 +278,10 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 			return GO_ON;
 		}
 	}
-	c = is_loose(&t->l4) ? NULL : join_connection(t, false);
+	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
 	if (c) {
 		translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
-		return follow_connection(t, c, false);
+		return follow_translation(t, c, false);
 	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
@@ -317,7 +326,7 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 		return NULL;
 	w->outside = t->key;
 	t->key = *inside;
-	c = join_connection(t, true);
+	c = find_connection(&t->key, t->now);
 	if (!c)
 		t->key = w->outside;
 	return c;
@@ -363,7 +372,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	c = join_from_leg(w, t);
 	if (!c && !find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
 		return untranslated_in(w, p, r, d->router);
-	result = c ? follow_connection(t, c, true) : begin_from_leg(w, t);
+	result = c ? follow_translation(t, c, true) : begin_from_leg(w, t);
 	translate(d, TRANSLATE_DESTINATION, &t->key.local, t->key.local_port);
 	return result;
 }

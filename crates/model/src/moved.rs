@@ -91,22 +91,15 @@ pub struct MovedEnds {
     pub peer: MovedEnd,
 }
 
-/// One end of TCP: docs/semantics.md, Windows.
+/// What holds of one end of TCP wherever it is: docs/semantics.md, Windows. How far it is the new host learns from its
+/// packets, for it may have sent since.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovedEnd {
-    /// Behind the highest sequence number that it sent.
-    pub end: u32,
-    /// Behind the highest that the other end ever allowed it.
-    pub max_end: u32,
     /// The largest window that it ever offered.
     pub max_window: u32,
     /// The window scale option of its SYN.
     pub scale: Option<u8>,
-    /// It has sent.
-    pub seen: bool,
-    /// It has sent FIN.
-    pub fin: bool,
 }
 
 /// Why a file cannot be used.
@@ -151,7 +144,7 @@ pub enum MovedError {
 
 impl MovedConnections {
     /// What the file says that it is.
-    pub const FORMAT: &str = "overlane-connections/1";
+    pub const FORMAT: &str = "overlane-connections/2";
     /// What files of all versions begin with.
     const FAMILY: &str = "overlane-connections/";
 

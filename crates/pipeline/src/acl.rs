@@ -144,6 +144,7 @@ fn judge(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage {
                 }
                 return Stage::Continue(());
             }
+            Followed::Asks => {}
             Followed::Nothing {
                 may_be_adopted: may,
             } => may_be_adopted = may,

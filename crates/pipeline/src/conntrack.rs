@@ -16,7 +16,8 @@ use std::net::IpAddr;
 use overlane_model::{Name, Verdict};
 use overlane_wire::tcp::Flags;
 
-pub use connection::{Connection, ConnectionState};
+use connection::Passed;
+pub use connection::{Connection, ConnectionState, SynSeen};
 pub(crate) use fragments::Fragments;
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
@@ -45,6 +46,8 @@ pub(crate) enum Judgement {
 pub(crate) enum Followed {
     /// It does, and passes; the rule that let the connection begin.
     Passes { rule: Option<Name> },
+    /// It asks for a connection of its own with the same ends, which [`begin`] remembers.
+    Asks,
     /// It does not.
     Nothing { may_be_adopted: bool },
 }
@@ -94,9 +97,6 @@ pub(crate) fn follow(
     if connection.is_expired(key, now_ns) {
         return forgotten(cx, key, "has expired");
     }
-    if segment.is_some_and(|segment| connection.gives_way(sender, segment)) {
-        return forgotten(cx, key, "gives way to a SYN");
-    }
     match judge(connection) {
         Judgement::Stands => {}
         Judgement::Allowed(rule) => {
@@ -104,6 +104,7 @@ pub(crate) fn follow(
             connection.version = cx.host.tables().firewall.version;
         }
         Judgement::Revoked if segment.is_some_and(|segment| !segment.opens()) => {
+            connection.pick_up();
             cx.step(STAGE, || {
                 format!("{key}: the rules no longer allow this connection")
             });
@@ -113,21 +114,24 @@ pub(crate) fn follow(
         }
         Judgement::Revoked => return forgotten(cx, key, "is no longer allowed by the rules"),
     }
-    let is_half_open = segment.is_some_and(|segment| connection.is_half_open(sender, segment));
-    if !is_half_open && !connection.pass(sender, segment, now_ns) {
-        let ends = (connection.local, connection.peer);
+    if segment.is_some_and(|segment| connection.is_asked_for_another(sender, segment)) {
+        return Stage::Continue(Followed::Asks);
+    }
+    let ends = (connection.local, connection.peer);
+    let passed = connection.pass(sender, segment, now_ns);
+    if passed == Passed::Refused {
         return cx.end(STAGE, Verdict::OutOfWindow, || {
             out_of_window(key, sender, segment, ends)
         });
     }
-    if l4.is_first_fragment && segment.is_some() && !is_half_open {
+    if l4.is_first_fragment && segment.is_some() && passed == Passed::Follows {
         connection.adopt(now_ns);
     }
     let (state, rule) = (connection.state, connection.rule.clone());
     cx.step(STAGE, || {
-        let what = match is_half_open {
-            true => "a SYN for the other end to answer, of the connection",
-            false => "of the connection",
+        let what = match passed {
+            Passed::Unheeded => "changes nothing, and is for the other end to judge: of the connection",
+            _ => "of the connection",
         };
         let text = format!("{what} {key}, now {state}");
         match &rule {
@@ -157,6 +161,9 @@ pub(crate) fn accompany(
             connection.version = cx.host.tables().firewall.version;
         }
         Judgement::Revoked => {
+            if key.is_tcp() {
+                connection.pick_up();
+            }
             cx.step(STAGE, || {
                 format!("{key}: the rules no longer allow this connection")
             });
@@ -193,6 +200,11 @@ pub(crate) fn begin(
         }
         (None, _) => false,
     };
+    if let Some(segment) = l4.segment()
+        && remember_syn(cx, key, sender, segment)
+    {
+        return Stage::Continue(true);
+    }
     // What the key had is not this connection's.
     cx.state.forget(key);
     let Some(place) = places::take_place(cx.state, key, new.share, cx.now_ns) else {
@@ -209,6 +221,8 @@ pub(crate) fn begin(
         adopted,
         answered: false,
         assured: false,
+        picked_up: false,
+        again: None,
         outside: new.outside,
         local: TcpEnd::default(),
         peer: TcpEnd::default(),
@@ -221,6 +235,25 @@ pub(crate) fn begin(
         false => format!("{key}: a connection begins"),
     });
     Stage::Continue(true)
+}
+
+/// A SYN that asks for a connection, where one with its ends is there: the other end decides. False: none is there.
+pub(crate) fn remember_syn(
+    cx: &mut Context<'_>,
+    key: &ConnectionKey,
+    sender: Sender,
+    segment: &Segment,
+) -> bool {
+    let now_ns = cx.now_ns;
+    let Some(connection) = cx.state.connections.get_mut(key) else {
+        return false;
+    };
+    if connection.is_expired(key, now_ns) || !segment.opens() {
+        return false;
+    }
+    connection.remember_syn(sender, segment, now_ns);
+    cx.step(STAGE, || format!("a SYN into {key}: it begins anew if the other end takes it"));
+    true
 }
 
 fn may_be_adopted(segment: &Segment) -> bool {

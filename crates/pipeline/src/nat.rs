@@ -153,7 +153,12 @@ impl Passing<'_> {
     }
 
     fn follow(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<Followed> {
-        conntrack::follow(cx, key, self.sender, &self.l4, |_| Judgement::Stands)
+        let followed = conntrack::follow(cx, key, self.sender, &self.l4, |_| Judgement::Stands)?;
+        let (Followed::Asks, Some(segment)) = (&followed, self.l4.segment()) else {
+            return Stage::Continue(followed);
+        };
+        conntrack::remember_syn(cx, key, self.sender, segment);
+        Stage::Continue(Followed::Passes { rule: None })
     }
 
     /// Of an ICMP error about a packet of a live translation, that packet's key: from the leg the outside

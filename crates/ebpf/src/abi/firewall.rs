@@ -38,6 +38,11 @@ pub const CONNECTION_FROM_PEER: u8 = 1 << 0;
 pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 pub const CONNECTION_ASSURED: u8 = 1 << 3;
+pub const CONNECTION_PICKED_UP: u8 = 1 << 4;
+
+pub const SYN_FROM_PEER: u8 = 1 << 0;
+pub const SYN_SCALE: u8 = 1 << 1;
+pub const SYN_SEEN: u8 = 1 << 2;
 
 pub const FRAGMENT_PLACES: usize = 64;
 pub const MAX_FRAGMENTS: usize = 1_048_576;

@@ -86,6 +86,7 @@ pub fn entry(moved: &MovedConnection, (switch_id, key): (u32, u16), now: u64) ->
         },
         flags: flag(moved.begun_by_peer, abi::CONNECTION_FROM_PEER)
             | flag(moved.adopted, abi::CONNECTION_ADOPTED)
+            | flag(moved.tcp.is_some(), abi::CONNECTION_PICKED_UP)
             | flag(
                 moved.answered,
                 abi::CONNECTION_ANSWERED | abi::CONNECTION_ASSURED,
@@ -106,27 +107,17 @@ fn address(addr: Addr, family: u8) -> IpAddr {
 }
 
 fn end_leaving(end: &TcpEnd) -> MovedEnd {
-    let is = |flag| end.flags & flag != 0;
     MovedEnd {
-        end: end.end,
-        max_end: end.max_end,
         max_window: end.max_window,
-        scale: is(abi::TCP_END_SCALE).then_some(end.scale),
-        seen: is(abi::TCP_END_SEEN),
-        fin: is(abi::TCP_END_FIN),
+        scale: (end.flags & abi::TCP_END_SCALE != 0).then_some(end.scale),
     }
 }
 
 fn end_coming(end: &MovedEnd) -> TcpEnd {
-    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
     TcpEnd {
-        end: end.end,
-        max_end: end.max_end,
         max_window: end.max_window,
         scale: end.scale.unwrap_or_default(),
-        flags: flag(end.seen, abi::TCP_END_SEEN)
-            | flag(end.scale.is_some(), abi::TCP_END_SCALE)
-            | flag(end.fin, abi::TCP_END_FIN),
+        flags: end.scale.map_or(0, |_| abi::TCP_END_SCALE),
         ..TcpEnd::default()
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const WEB: &str = r#"{
-  "format": "overlane-connections/1",
+  "format": "overlane-connections/2",
   "port": "web1",
   "vni": 5001,
   "uplink_vlan": null,
@@ -25,8 +25,8 @@ const WEB: &str = r#"{
       "age_ms": 61000,
       "idle_ms": 12,
       "tcp": {
-        "local": { "end": 1100, "max_end": 66000, "max_window": 65535, "scale": 7, "seen": true, "fin": false },
-        "peer": { "end": 900000, "max_end": 950000, "max_window": 64240, "scale": null, "seen": true, "fin": false }
+        "local": { "max_window": 65535, "scale": 7 },
+        "peer": { "max_window": 64240, "scale": null }
       }
     },
     {
@@ -61,7 +61,7 @@ fn a_file_is_what_it_says() {
     assert_eq!(tcp.marks, MovedMarks::Ports(40000, 80));
     assert_eq!((tcp.age_ms, tcp.idle_ms), (61000, 12));
     assert_eq!(tcp.tcp.unwrap().local.scale, Some(7));
-    assert_eq!(tcp.tcp.unwrap().peer.max_end, 950_000);
+    assert_eq!(tcp.tcp.unwrap().peer.max_window, 64_240);
     assert_eq!(echo.marks, MovedMarks::Query(128, 77));
     let written: Value = serde_json::from_slice(&moved.to_json().unwrap()).unwrap();
     assert_eq!(written, serde_json::from_str::<Value>(WEB).unwrap());
@@ -83,9 +83,9 @@ fn what_is_no_such_file_is_refused_with_the_reason() {
         ("{\"format\": 1}", "cannot be understood"),
         (
             "{\"format\": \"overlane-connections/2\", \"more\": 1}",
-            "format `overlane-connections/2`, this version reads `overlane-connections/1`",
+            "format `overlane-connections/3`, this version reads `overlane-connections/2`",
         ),
-        ("{\"format\": \"overlane-connections/1\"}", "missing field"),
+        ("{\"format\": \"overlane-connections/2\"}", "missing field"),
         (&WEB[..WEB.len() - 4], "cannot be understood: EOF"),
     ] {
         let error = parse(text).unwrap_err().to_string();

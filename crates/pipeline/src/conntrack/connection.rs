@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use overlane_model::Name;
+use overlane_model::{FirewallTable, Name};
 use overlane_wire::ip::protocol;
 use overlane_wire::tcp::Flags;
 
@@ -32,16 +32,44 @@ pub struct Connection {
     pub from_peer: bool,
     /// Its windows are not known: it is older than the firewall, or has gone in fragments.
     pub adopted: bool,
+    /// Packets of it may have passed unseen: what is known of an end that is not `seen` is older than these.
+    pub picked_up: bool,
     /// The end that did not begin it has sent.
     pub answered: bool,
     /// Not TCP: who began it has sent again after an answer.
     pub assured: bool,
     /// Of a translation: what stands for the local end outside.
     pub outside: Option<(IpAddr, u16)>,
+    /// TCP: a SYN that came into it. It begins anew where the other end acknowledges that.
+    pub again: Option<SynSeen>,
     /// TCP: the local end.
     pub local: TcpEnd,
     /// TCP: the peer.
     pub peer: TcpEnd,
+}
+
+/// A SYN into a connection that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SynSeen {
+    /// The sequence number behind it.
+    pub end: u32,
+    /// Its window.
+    pub window: u16,
+    /// Its window scale option.
+    pub scale: Option<u8>,
+    /// The peer sent it.
+    pub from_peer: bool,
+}
+
+/// What a packet is to its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Passed {
+    /// It goes on with it.
+    Follows,
+    /// It passes and changes nothing: the end that gets it knows what it is worth.
+    Unheeded,
+    /// It cannot be.
+    Refused,
 }
 
 /// How far a connection is.
@@ -109,48 +137,111 @@ impl Connection {
         self.from_peer == (sender == Sender::Peer)
     }
 
-    /// Nothing comes any more that the windows could judge: a reset, or a FIN of both ends.
-    const fn is_over(&self) -> bool {
-        match self.state {
-            ConnectionState::Closing => self.adopted || (self.local.fin && self.peer.fin),
-            ConnectionState::Closed => true,
-            _ => false,
+    /// TCP: packets may pass unseen, so the ends have to be seen anew.
+    pub(super) fn pick_up(&mut self) {
+        self.picked_up = true;
+        self.local.seen = false;
+        self.peer.seen = false;
+    }
+
+    /// TCP: nobody knows how far both ends are.
+    const fn is_unknown(&self) -> bool {
+        self.adopted || (self.picked_up && !(self.local.seen && self.peer.seen))
+    }
+
+    /// TCP: the end that sends has not been seen, only the SYN that it answers.
+    fn awaits_answer_of(&mut self, sender: Sender) -> bool {
+        let is_new = self.state == ConnectionState::Opening && !self.adopted && !self.picked_up;
+        let (s, r) = self.ends(sender);
+        is_new && !s.seen && r.seen
+    }
+
+    /// A SYN that asks for a connection of its own, and is no half of a simultaneous open (RFC 9293 section 3.5).
+    pub(super) fn is_asked_for_another(&mut self, sender: Sender, segment: &Segment) -> bool {
+        segment.opens() && !self.awaits_answer_of(sender)
+    }
+
+    /// A SYN passed that asks for another connection; one that repeats its own keeps it alive.
+    pub(super) fn remember_syn(&mut self, sender: Sender, segment: &Segment, now_ns: u64) {
+        let end = segment.sequence_end();
+        let is_opening = self.state == ConnectionState::Opening;
+        let (s, _) = self.ends(sender);
+        let is_own = is_opening && s.seen && s.end == end;
+        if !is_own {
+            self.again = Some(SynSeen {
+                end,
+                window: segment.window,
+                scale: segment.scale,
+                from_peer: sender == Sender::Peer,
+            });
         }
+        self.seen_ns = now_ns;
     }
 
-    /// A SYN that nothing known stands against: the former connection of these ports is over, or never was.
-    pub(super) fn gives_way(&self, sender: Sender, segment: &Segment) -> bool {
-        let receiver = match sender {
-            Sender::Local => &self.peer,
-            Sender::Peer => &self.local,
+    /// The SYN that this packet acknowledges, of those that asked for another connection.
+    fn acknowledged_syn(&self, sender: Sender, segment: &Segment) -> Option<SynSeen> {
+        let is_of_other = |syn: &SynSeen| syn.from_peer == (sender == Sender::Local);
+        let is_acked = |syn: &SynSeen| {
+            segment.is(Flags::ACK) && segment.acknowledgment == syn.end
         };
-        segment.opens() && (self.is_over() || !receiver.seen)
+        self.again.filter(|syn| is_of_other(syn) && is_acked(syn))
     }
 
-    /// A SYN for what is long established: its sender has forgotten the connection.
-    pub(super) fn is_half_open(&self, sender: Sender, segment: &Segment) -> bool {
-        let stands = self.state != ConnectionState::Opening && !self.adopted;
-        segment.opens() && stands && self.is_begun_by(sender)
+    /// The other end has taken a SYN for a new connection.
+    fn begin_again(&mut self, syn: SynSeen, now_ns: u64) {
+        let sender = TcpEnd {
+            end: syn.end,
+            max_end: syn.end,
+            max_window: u32::from(syn.window).max(1),
+            acked: syn.end.wrapping_sub(1),
+            scale: syn.scale,
+            seen: true,
+            fin: false,
+        };
+        let (local, peer) = match syn.from_peer {
+            false => (sender, TcpEnd::default()),
+            true => (TcpEnd::default(), sender),
+        };
+        *self = Self {
+            begun_ns: now_ns,
+            seen_ns: now_ns,
+            version: FirewallTable::NO_VERSION,
+            state: ConnectionState::Opening,
+            from_peer: syn.from_peer,
+            adopted: false,
+            picked_up: false,
+            answered: false,
+            assured: false,
+            again: None,
+            local,
+            peer,
+            rule: None,
+            ..*self
+        };
     }
 
-    /// One packet more, the first among them. False: it does not fit, and nothing has changed.
-    pub(super) fn pass(&mut self, sender: Sender, segment: Option<&Segment>, now_ns: u64) -> bool {
-        let before = (self.state, self.answered, self.assured);
-        let is_begun_by = self.is_begun_by(sender);
-        let fits = match segment {
-            Some(segment) => self.pass_tcp(sender, segment),
+    /// One packet more, the first among them. What does not follow changes nothing.
+    pub(super) fn pass(
+        &mut self,
+        sender: Sender,
+        segment: Option<&Segment>,
+        now_ns: u64,
+    ) -> Passed {
+        let before = (self.state, self.answered, self.assured, self.adopted);
+        let passed = match segment {
+            Some(segment) => self.pass_tcp(sender, segment, now_ns),
             None => self.pass_other(sender),
         };
-        if !fits {
-            return false;
+        if passed != Passed::Follows {
+            return passed;
         }
-        self.answered |= !is_begun_by;
-        let has_changed = before != (self.state, self.answered, self.assured);
+        self.answered |= !self.is_begun_by(sender);
+        let has_changed = before != (self.state, self.answered, self.assured, self.adopted);
         if has_changed {
             self.seen_ns = now_ns;
         }
         self.refresh(now_ns);
-        true
+        passed
     }
 
     /// From now on nobody sees how far an end is: a change of state.
@@ -169,34 +260,97 @@ impl Connection {
     }
 
     /// Of a protocol without windows the answer is all that is looked for.
-    fn pass_other(&mut self, sender: Sender) -> bool {
+    fn pass_other(&mut self, sender: Sender) -> Passed {
         match self.is_begun_by(sender) {
             true => self.assured |= self.answered,
             false => self.state = ConnectionState::Established,
         }
-        true
+        Passed::Follows
     }
 
-    fn pass_tcp(&mut self, sender: Sender, segment: &Segment) -> bool {
-        let adopted = self.adopted;
+    fn pass_tcp(&mut self, sender: Sender, segment: &Segment, now_ns: u64) -> Passed {
+        if let Some(syn) = self.acknowledged_syn(sender, segment) {
+            if segment.is(Flags::RST) {
+                return self.close();
+            }
+            if segment.is(Flags::SYN) {
+                self.begin_again(syn, now_ns);
+            }
+        }
+        if segment.is(Flags::RST) {
+            return self.reset(sender, segment);
+        }
+        let (state, look, is_unknown) = (self.state, self.look(), self.is_unknown());
+        let awaits_answer = self.awaits_answer_of(sender);
+        let (adopted, has_missed) = (self.adopted, self.picked_up);
         let (s, r) = self.ends(sender);
         let both_were_seen = s.seen && r.seen;
-        if !tcp::pass(s, r, segment, adopted) {
-            return false;
+        let (is_syn, is_ack) = (segment.is(Flags::SYN), segment.is(Flags::ACK));
+        if awaits_answer && is_ack && !(is_syn && r.awaits(segment)) {
+            return Passed::Unheeded;
         }
-        let (both_are_seen, has_fin) = (s.seen && r.seen, s.fin || r.fin);
-        let is_ack = segment.is(Flags::ACK) && !segment.is(Flags::SYN);
+        if !is_unknown && !tcp::fits(s, r, segment, look) {
+            let is_other_answer = state == ConnectionState::Opening && is_syn && is_ack;
+            if is_other_answer && s.seen && r.has_sent(segment.acknowledgment) {
+                // Which of two answers it takes, the other end says with its acknowledgment.
+                *s = TcpEnd::default();
+                self.adopted = true;
+                return Passed::Follows;
+            }
+            return Passed::Refused;
+        }
+        tcp::change(s, r, segment, has_missed);
+        let (both_are_seen, is_closed) = (s.seen && r.seen, s.is_closed() || r.is_closed());
         let is_open = match adopted {
             true => both_are_seen,
-            false => both_were_seen && is_ack,
+            false => both_were_seen && is_ack && !is_syn,
         };
-        self.state = match self.state {
+        self.state = match state {
             ConnectionState::Closed => ConnectionState::Closed,
-            _ if segment.is(Flags::RST) => ConnectionState::Closed,
-            _ if has_fin => ConnectionState::Closing,
+            _ if is_closed => ConnectionState::Closing,
             ConnectionState::Opening if is_open => ConnectionState::Established,
             state => state,
         };
-        true
+        Passed::Follows
+    }
+
+    /// A RST ends the connection if it has the number that its receiver waits for (RFC 5961 section 3.2). What is
+    /// only in the window the receiver questions.
+    fn reset(&mut self, sender: Sender, segment: &Segment) -> Passed {
+        let (look, is_unknown) = (self.look(), self.is_unknown());
+        let (has_begun, awaits_answer) = (self.is_begun_by(sender), self.awaits_answer_of(sender));
+        let (s, r) = self.ends(sender);
+        let sequence = segment.sequence;
+        let is_exact = match awaits_answer {
+            true => r.awaits(segment),
+            false => {
+                let is_acked = (s.seen || r.seen) && sequence == s.acked;
+                (s.seen && sequence == s.end) || (is_acked && !look.is_opening)
+            }
+        };
+        if is_exact {
+            return self.close();
+        }
+        let wide = tcp::Look { is_opening: false, ..look };
+        let fits = is_unknown || tcp::fits(s, r, segment, wide);
+        let refuses_answer = look.is_opening && has_begun;
+        match !awaits_answer && (refuses_answer || fits) {
+            true => Passed::Unheeded,
+            false => Passed::Refused,
+        }
+    }
+
+    fn close(&mut self) -> Passed {
+        self.state = ConnectionState::Closed;
+        Passed::Follows
+    }
+
+    fn look(&self) -> tcp::Look {
+        tcp::Look {
+            is_opening: self.state == ConnectionState::Opening
+                && !self.adopted
+                && !self.picked_up,
+            has_missed: self.picked_up,
+        }
     }
 }

@@ -73,6 +73,8 @@ fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection
         },
         from_peer: moved.begun_by_peer,
         adopted: moved.adopted,
+        picked_up: moved.tcp.is_some(),
+        again: None,
         answered: moved.answered,
         assured: moved.answered,
         outside: None,
@@ -84,12 +86,9 @@ fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection
 impl From<MovedEnd> for TcpEnd {
     fn from(end: MovedEnd) -> Self {
         Self {
-            end: end.end,
-            max_end: end.max_end,
             max_window: end.max_window,
             scale: end.scale,
-            seen: end.seen,
-            fin: end.fin,
+            ..Self::default()
         }
     }
 }

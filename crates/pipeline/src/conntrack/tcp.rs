@@ -23,50 +23,83 @@ pub struct TcpEnd {
     pub max_end: u32,
     /// The largest window that it ever offered.
     pub max_window: u32,
+    /// The highest that the other end acknowledged; its first sequence number before that.
+    pub acked: u32,
     /// The window scale option of its SYN.
     pub scale: Option<u8>,
     /// It has sent.
     pub seen: bool,
-    /// It has sent FIN.
+    /// The last that it sent is a FIN.
     pub fin: bool,
 }
 
-/// A packet of `s` to `r`: whether it fits; then both know of it. `is_adopted`: it always fits.
-pub(super) fn pass(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, is_adopted: bool) -> bool {
-    let sender = match s.seen {
-        true => *s,
-        false => TcpEnd::first(segment),
-    };
-    let is_blind = !s.seen && segment.is(Flags::RST) && !segment.is(Flags::ACK);
-    if !is_adopted && (is_blind || !fits(&sender, r, segment)) {
-        return false;
+/// How a packet's numbers are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// The handshake is not over: what is acknowledged is known exactly.
+    pub(super) is_opening: bool,
+    /// Packets were missed: the end knows better what it sent.
+    pub(super) has_missed: bool,
+}
+
+/// A packet of `s` to `r`: whether it can be.
+pub(super) fn fits(s: &TcpEnd, r: &TcpEnd, segment: &Segment, look: Look) -> bool {
+    if !r.seen {
+        return true;
     }
-    *s = sender;
+    let first = TcpEnd::first(segment);
+    let s = if s.seen { s } else { &first };
+    is_in_window(s, r, segment) && is_right_ack(s, r, segment, look)
+}
+
+pub(super) fn is_in_window(s: &TcpEnd, r: &TcpEnd, segment: &Segment) -> bool {
+    let oldest = s.end.wrapping_sub(r.max_window);
+    is_at_most(segment.sequence, s.max_end) && is_at_most(oldest, segment.sequence_end())
+}
+
+fn is_right_ack(s: &TcpEnd, r: &TcpEnd, segment: &Segment, look: Look) -> bool {
+    let ack = segment.acknowledgment;
+    let oldest = match look.is_opening {
+        true => r.acked,
+        false => r.end.wrapping_sub(s.max_window.max(MIN_ACK_WINDOW)),
+    };
+    let newest = if look.has_missed { r.max_end } else { r.end };
+    !segment.is(Flags::ACK) || (is_at_most(ack, newest) && is_at_most(oldest, ack))
+}
+
+/// Both know of a packet of `s` to `r`.
+pub(super) fn change(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, has_missed: bool) {
+    let end = segment.sequence_end();
+    if !s.seen {
+        *s = match has_missed {
+            true => TcpEnd {
+                end,
+                max_end: later(s.max_end, end),
+                acked: segment.sequence,
+                seen: true,
+                fin: segment.is(Flags::FIN),
+                ..*s
+            },
+            false => TcpEnd::first(segment),
+        };
+    }
     let window = match (segment.is(Flags::SYN), s.scale, r.scale) {
         (false, Some(scale), Some(_)) => u32::from(segment.window) << scale,
         _ => segment.window.into(),
     };
     s.max_window = s.max_window.max(window).max(1);
-    s.end = later(s.end, segment.sequence_end());
-    s.fin |= segment.is(Flags::FIN);
+    if end == s.end {
+        s.fin |= segment.is(Flags::FIN);
+    } else if later(s.end, end) == end && !s.is_closed() {
+        s.end = end;
+        s.fin = segment.is(Flags::FIN);
+    }
     if segment.is(Flags::ACK) {
-        let allowed = segment.acknowledgment.wrapping_add(window.max(1));
-        r.max_end = later(r.max_end, allowed);
+        let ack = segment.acknowledgment;
+        let allowed = ack.wrapping_add(window.max(1));
+        r.max_end = if r.seen { later(r.max_end, allowed) } else { allowed };
+        r.acked = if r.seen { later(r.acked, ack) } else { ack };
     }
-    true
-}
-
-fn fits(s: &TcpEnd, r: &TcpEnd, segment: &Segment) -> bool {
-    if !r.seen {
-        return true;
-    }
-    let (sequence, ack) = (segment.sequence, segment.acknowledgment);
-    let oldest = s.end.wrapping_sub(r.max_window);
-    let oldest_ack = r.end.wrapping_sub(s.max_window.max(MIN_ACK_WINDOW));
-    let is_new_enough = is_at_most(oldest, segment.sequence_end());
-    let is_allowed = is_at_most(sequence, s.max_end) && is_new_enough;
-    let is_right_ack = is_at_most(ack, r.end) && is_at_most(oldest_ack, ack);
-    is_allowed && (!segment.is(Flags::ACK) || is_right_ack)
 }
 
 impl TcpEnd {
@@ -76,10 +109,27 @@ impl TcpEnd {
             end,
             max_end: end,
             max_window: u32::from(segment.window).max(1),
+            acked: segment.sequence,
             scale: segment.scale,
             seen: true,
-            fin: false,
+            fin: segment.is(Flags::FIN),
         }
+    }
+
+    /// The other end has acknowledged its FIN.
+    pub(super) fn is_closed(&self) -> bool {
+        self.fin && is_at_most(self.end, self.acked)
+    }
+
+    /// Sent and not acknowledged before, or the last that was.
+    pub(super) fn has_sent(&self, ack: u32) -> bool {
+        is_at_most(self.acked, ack) && is_at_most(ack, self.end)
+    }
+
+    /// Of one that nobody has answered: whether this is the answer to its SYN.
+    pub(super) fn awaits(&self, segment: &Segment) -> bool {
+        let ack = segment.acknowledgment;
+        segment.is(Flags::ACK) && is_at_most(ack, self.end) && !is_at_most(ack, self.acked)
     }
 }
 

@@ -22,15 +22,19 @@ struct Known {
     version: u32,
     place: u32,
     state: u8,
-    /// From the peer, adopted, answered, assured.
-    flags: [bool; 4],
+    /// From the peer, adopted, answered, assured, picked up.
+    flags: [bool; 5],
+    again: Option<Syn>,
     outside: Option<(IpAddr, u16)>,
     local: End,
     peer: End,
 }
 
-/// End, its most, window, scale; seen, FIN.
-type End = (u32, u32, u32, Option<u8>, bool, bool);
+/// End, its most, window, acknowledged, scale; seen, FIN.
+type End = (u32, u32, u32, u32, Option<u8>, bool, bool);
+
+/// End, window, scale; from the peer.
+type Syn = (u32, u16, Option<u8>, bool);
 
 /// In words; none: none. The tables of each version of the rules.
 pub(super) fn differences(
@@ -73,7 +77,9 @@ fn ours(connection: &Connection) -> Known {
             connection.adopted,
             connection.answered,
             connection.assured,
+            connection.picked_up,
         ],
+        again: connection.again.map(|syn| (syn.end, syn.window, syn.scale, syn.from_peer)),
         outside: connection.outside,
         local: our_end(&connection.local),
         peer: our_end(&connection.peer),
@@ -85,6 +91,7 @@ fn our_end(end: &TcpEnd) -> End {
         end.end,
         end.max_end,
         end.max_window,
+        end.acked,
         end.scale,
         end.seen,
         end.fin,
@@ -114,11 +121,19 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
             is(abi::CONNECTION_ADOPTED),
             is(abi::CONNECTION_ANSWERED),
             is(abi::CONNECTION_ASSURED),
+            is(abi::CONNECTION_PICKED_UP),
         ],
+        again: their_syn(&connection.again),
         outside: is_translation.then(|| (outside, u16::from_be(connection.outside_port))),
         local: their_end(&connection.local),
         peer: their_end(&connection.peer),
     }
+}
+
+fn their_syn(syn: &abi::SynSeen) -> Option<Syn> {
+    let is = |flag: u8| syn.flags & flag != 0;
+    let scale = is(abi::SYN_SCALE).then_some(syn.scale);
+    is(abi::SYN_SEEN).then_some((syn.end, syn.window, scale, is(abi::SYN_FROM_PEER)))
 }
 
 fn their_end(end: &abi::TcpEnd) -> End {
@@ -127,6 +142,7 @@ fn their_end(end: &abi::TcpEnd) -> End {
         end.end,
         end.max_end,
         end.max_window,
+        end.acked,
         is(abi::TCP_END_SCALE).then_some(end.scale),
         is(abi::TCP_END_SEEN),
         is(abi::TCP_END_FIN),
