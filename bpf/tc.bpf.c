@@ -47,7 +47,7 @@ __noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const str
 		return non_ip(ctx, p, port);
 	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
 	if (result == GO_ON && !t->is_admitted)
-		result = acl(p, port);
+		result = acl(ctx, p, port);
 	if (result == GO_ON && p->fragment == FIRST_FRAGMENT)
 		remember_first(ctx, p);
 	return result;

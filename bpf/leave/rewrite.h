@@ -16,15 +16,6 @@ struct l4_place {
 	__u32 port;     /* port or identifier; 0: none */
 };
 
-INLINE __u32 checksum_offset(__u8 protocol, bool ipv4)
-{
-	if (protocol == IPPROTO_TCP)
-		return 16;
-	if (protocol == IPPROTO_UDP)
-		return 6;
-	return is_icmp(protocol, ipv4) ? 2 : 0;
-}
-
 /* Of a port of that end; ICMP has one identifier. */
 INLINE __u32 port_offset(const struct l4 *l4, bool source)
 {

@@ -66,6 +66,12 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 	return GO_ON;
 }
 
+/* Not what has none to belong to. The caller asks is_sound() about what may. */
+INLINE bool may_begin(const struct l4 *l4)
+{
+	return !is_loose(l4) && l4->part != LATER_FRAGMENT;
+}
+
 /*
  * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside address and
  * port. What has none to belong to passes without one; a SYN into one that is there is remembered in it. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
@@ -79,7 +85,7 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
-	if (is_loose(&t->l4) || t->l4.part == LATER_FRAGMENT)
+	if (!may_begin(&t->l4))
 		return GO_ON;
 	c = is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;
 	if (c) {

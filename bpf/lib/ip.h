@@ -72,6 +72,16 @@ INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
 	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
+/* Of the checksum in a transport header; 0: it has none that we know. */
+INLINE __u32 checksum_offset(__u8 protocol, bool ipv4)
+{
+	if (protocol == IPPROTO_TCP)
+		return 16;
+	if (protocol == IPPROTO_UDP)
+		return 6;
+	return is_icmp(protocol, ipv4) ? 2 : 0;
+}
+
 /* What a transport header has at least. */
 INLINE __u32 least_len(__u8 protocol, bool is_ipv4)
 {

@@ -46,6 +46,8 @@ struct tcp_header {
 	__be16 urgent;
 };
 
+#define CHUNK 512 /* bpf_csum_diff() takes no more */
+
 /*
  * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
  * firewall in between. Much of it is here to keep the stack free.
@@ -81,6 +83,7 @@ struct tracking {
 	struct first_fragment first; /* and what it is known by */
 	/* Walks the options. The verifier knows nothing of it here, so it takes each round for the same. */
 	volatile __u32 option_at;
+	__u8 chunk[CHUNK] __attribute__((aligned(8))); /* of a packet whose checksum is asked for */
 	union {
 		struct tcp_header tcp;
 		__u8 tcp_options[64];

@@ -229,7 +229,7 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 		return passed;
 	}
 	if (look.awaits && t->flags & TCP_ACK && !(is_answer && tcp_awaits(r, t)))
-		return TCP_UNHEEDED;
+		return is_answer ? TCP_REFUSED : TCP_UNHEEDED;
 	if (!look.unknown && !tcp_fits(&sender, r, t, look.opening, look.missed)) {
 		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen || is_after(r->acked, t->ack) ||
 		    is_after(t->ack, r->end))

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "connection.h"
+#include "sound.h"
 
 INLINE bool is_syn(const struct l4 *l4)
 {
@@ -79,8 +80,26 @@ INLINE void begin_again(struct connection *c, __u64 now)
 	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);
 }
 
-/* What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW). */
-INLINE enum verdict follow_connection(const struct tracking *t, struct connection *c, bool from_peer)
+/* Whether the packet may change more of the connection than its windows and its time. */
+INLINE bool may_change(const struct connection *c, const struct l4 *l4, bool from_peer)
+{
+	const struct tcp_end *r = from_peer ? &c->local : &c->peer;
+	bool answers = from_peer != !!(c->flags & CONNECTION_FROM_PEER);
+
+	if (l4->kind != L4_TCP)
+		return answers ? c->state == CONNECTION_OPENING :
+				 (c->flags & (CONNECTION_ANSWERED | CONNECTION_ASSURED)) == CONNECTION_ANSWERED;
+	return l4->tcp.flags & (TCP_SYN | TCP_FIN | TCP_RST) || c->state == CONNECTION_OPENING ||
+	       !(c->local.flags & c->peer.flags & TCP_END_SEEN) ||
+	       (r->flags & TCP_END_FIN && c->state == CONNECTION_ESTABLISHED);
+}
+
+/*
+ * What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW); what the other end would not take is
+ * DROP(CONNECTION_INVALID).
+ */
+INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet *p,
+				      const struct tracking *t, struct connection *c, bool from_peer)
 {
 	bool is_tcp = t->l4.kind == L4_TCP, refused, answers;
 	__u8 old_state, old_flags, state, flags;
@@ -90,6 +109,8 @@ INLINE enum verdict follow_connection(const struct tracking *t, struct connectio
 			c->seen = t->now;
 		return GO_ON;
 	}
+	if (may_change(c, &t->l4, from_peer) && !is_sound(ctx, p))
+		return DROP(CONNECTION_INVALID);
 	refused = is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_RST;
 	if (is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_SYN)
 		begin_again(c, t->now);

@@ -62,8 +62,8 @@ INLINE enum verdict non_ip(struct __sk_buff *ctx, const struct packet *p, const 
 }
 
 /* What the action makes of the packet; without, and not with, a connection. */
-INLINE enum verdict decide(const struct port *port, __u32 action, int number, __u32 how,
-			   bool is_group)
+INLINE enum verdict decide(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+			   const struct tracking *t, __u32 action, int number)
 {
 	struct settings *s = get_settings();
 	enum verdict result;
@@ -72,16 +72,18 @@ INLINE enum verdict decide(const struct port *port, __u32 action, int number, __
 		return DROP(FIREWALL_REJECT);
 	if (action == RULE_DROP || !s)
 		return DROP(FIREWALL_DROP);
-	if (action == RULE_ALLOW_STATELESS || is_group)
+	if (action == RULE_ALLOW_STATELESS || is_group(p->eth.h_dest))
 		return GO_ON;
-	result = begin_connection(how, number, s->rules_version);
+	if (may_begin(&t->l4) && !is_sound(ctx, p))
+		return DROP(CONNECTION_INVALID);
+	result = begin_connection(t->how, number, s->rules_version);
 	if (result == DROP(CONNECTIONS_FULL) && port->flags & PORT_ALLOW_WHEN_FULL)
 		return GO_ON;
 	return result;
 }
 
 /* For the packet of tracking. Global, so that the verifier checks it once; and apart, for the stack's sake. */
-__noinline enum verdict acl(const struct packet *p, const struct port *port)
+__noinline enum verdict acl(struct __sk_buff *ctx, const struct packet *p, const struct port *port)
 {
 	struct tracking *t = get_tracking();
 	enum verdict result;
@@ -95,8 +97,7 @@ __noinline enum verdict acl(const struct packet *p, const struct port *port)
 	to_port = t->how & BEGIN_FROM_PEER;
 	ask_for_packet(t);
 	number = find_rule_of(port, to_port);
-	result = decide(port, action_of(port, number, to_port), number, t->how,
-			is_group(p->eth.h_dest));
+	result = decide(ctx, p, port, t, action_of(port, number, to_port), number);
 	index = number;
 	if (number == NO_RULE)
 		return result;

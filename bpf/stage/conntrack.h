@@ -38,7 +38,8 @@ INLINE bool is_still_allowed(struct tracking *t, const struct port *port, struct
 }
 
 /* The connection of tracking.key that admits the packet, if there is one. Global, for the stack's sake. */
-__noinline enum verdict belong(const struct packet *p, const struct port *port, __u32 from_peer)
+__noinline enum verdict belong(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+			       __u32 from_peer)
 {
 	const struct settings *s = get_settings();
 	struct tracking *t = get_tracking();
@@ -64,7 +65,7 @@ __noinline enum verdict belong(const struct packet *p, const struct port *port, 
 	}
 	if (asks_for_another(c, &t->l4, from_peer)) /* of the rules */
 		return GO_ON;
-	result = follow_connection(t, c, from_peer);
+	result = follow_connection(ctx, p, t, c, from_peer);
 	if (result != GO_ON)
 		return result;
 	count_rule(p, c->rule);
@@ -110,5 +111,5 @@ INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, con
 	if (result != GO_ON)
 		return result;
 	t->is_admitted = is_related(ctx, p, t, to_port);
-	return t->is_admitted ? GO_ON : belong(p, port, to_port);
+	return t->is_admitted ? GO_ON : belong(ctx, p, port, to_port);
 }

@@ -189,12 +189,15 @@ __noinline enum verdict settle_translation(void)
  * Begins the translation of tracking.key; tracking.other is its outside key. It must be found from outside before
  * anybody can answer.
  */
-INLINE enum verdict begin_translation(struct scratch *w, struct tracking *t, __u32 how)
+INLINE enum verdict begin_translation(struct __sk_buff *ctx, const struct packet *p,
+				      struct scratch *w, struct tracking *t, __u32 how)
 {
 	const struct settings *s = get_settings();
 	enum verdict result;
 	long failed;
 
+	if (may_begin(&t->l4) && !is_sound(ctx, p))
+		return DROP(CONNECTION_INVALID);
 	t->fresh.outside = t->other.local;
 	t->fresh.outside_port = t->other.local_port;
 	w->outside = t->other;
@@ -210,10 +213,13 @@ INLINE enum verdict begin_translation(struct scratch *w, struct tracking *t, __u
 }
 
 /* The same as conntrack's, but no rule is asked about a SYN. */
-INLINE enum verdict follow_translation(const struct tracking *t, struct connection *c, bool from_peer)
+INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,
+				       const struct tracking *t, struct connection *c, bool from_peer)
 {
 	if (!asks_for_another(c, &t->l4, from_peer))
-		return follow_connection(t, c, from_peer);
+		return follow_connection(ctx, p, t, c, from_peer);
+	if (!is_sound(ctx, p))
+		return DROP(CONNECTION_INVALID);
 	remember_syn(c, t, from_peer);
 	return GO_ON;
 }
@@ -281,7 +287,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
 	if (c) {
 		translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
-		return follow_translation(t, c, false);
+		return follow_translation(ctx, p, t, c, false);
 	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
@@ -294,13 +300,14 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return DROP(NAT_UNSUPPORTED);
 	result = choose_outside(w, t, p, list);
 	if (result == GO_ON)
-		result = begin_translation(w, t, 0);
+		result = begin_translation(ctx, p, w, t, 0);
 	translate(d, TRANSLATE_SOURCE, &w->outside.local, w->outside.local_port);
 	return result;
 }
 
 /* What a rule says about a packet from outside: its inside end, in tracking.key, and a new translation. */
-INLINE enum verdict begin_from_leg(struct scratch *w, struct tracking *t)
+INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p, struct scratch *w,
+				   struct tracking *t)
 {
 	const struct nat_rule *rule = &w->rule;
 
@@ -313,7 +320,7 @@ INLINE enum verdict begin_from_leg(struct scratch *w, struct tracking *t)
 	if (find_connection(&t->key, t->now))
 		return DROP(NAT_EXHAUSTED);
 	t->other = w->outside;
-	return begin_translation(w, t, BEGIN_FROM_PEER);
+	return begin_translation(ctx, p, w, t, BEGIN_FROM_PEER);
 }
 
 /* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
@@ -372,7 +379,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	c = join_from_leg(w, t);
 	if (!c && !find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
 		return untranslated_in(w, p, r, d->router);
-	result = c ? follow_translation(t, c, true) : begin_from_leg(w, t);
+	result = c ? follow_translation(ctx, p, t, c, true) : begin_from_leg(ctx, p, w, t);
 	translate(d, TRANSLATE_DESTINATION, &t->key.local, t->key.local_port);
 	return result;
 }

@@ -117,6 +117,11 @@ pub(crate) fn follow(
     if segment.is_some_and(|segment| connection.is_asked_for_another(sender, segment)) {
         return Stage::Continue(Followed::Asks);
     }
+    if let Some(why) = l4.unsound
+        && connection.may_change(sender, segment)
+    {
+        return unsound(cx, why);
+    }
     let ends = (connection.local, connection.peer);
     let passed = connection.pass(sender, segment, now_ns);
     if passed == Passed::Refused {
@@ -200,6 +205,9 @@ pub(crate) fn begin(
         }
         (None, _) => false,
     };
+    if let Some(why) = l4.unsound {
+        return unsound(cx, why);
+    }
     if let Some(segment) = l4.segment()
         && remember_syn(cx, key, sender, segment)
     {
@@ -275,6 +283,13 @@ fn forgotten(cx: &mut Context<'_>, key: &ConnectionKey, why: &str) -> Stage<Foll
 fn no_beginning(cx: &mut Context<'_>, what: &str) -> Stage<bool> {
     cx.end(STAGE, Verdict::ConnectionInvalid, || {
         format!("{what} belongs to no connection and cannot begin one")
+    })
+}
+
+/// What the other end would discard changes nothing.
+pub(crate) fn unsound<T>(cx: &mut Context<'_>, why: &str) -> Stage<T> {
+    cx.end(STAGE, Verdict::ConnectionInvalid, || {
+        format!("no end would take the packet: {why}")
     })
 }
 

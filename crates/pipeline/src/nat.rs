@@ -157,6 +157,9 @@ impl Passing<'_> {
         let (Followed::Asks, Some(segment)) = (&followed, self.l4.segment()) else {
             return Stage::Continue(followed);
         };
+        if let Some(why) = self.l4.unsound {
+            return conntrack::unsound(cx, why);
+        }
         conntrack::remember_syn(cx, key, self.sender, segment);
         Stage::Continue(Followed::Passes { rule: None })
     }

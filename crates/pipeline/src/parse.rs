@@ -4,6 +4,7 @@
 mod ip;
 mod l4;
 mod segment;
+mod sound;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};

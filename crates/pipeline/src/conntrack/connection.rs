@@ -220,6 +220,23 @@ impl Connection {
         };
     }
 
+    /// The packet may change more than the windows and the time.
+    pub(super) fn may_change(&mut self, sender: Sender, segment: Option<&Segment>) -> bool {
+        let (state, answers) = (self.state, !self.is_begun_by(sender));
+        let Some(segment) = segment else {
+            return match answers {
+                true => state == ConnectionState::Opening,
+                false => self.answered && !self.assured,
+            };
+        };
+        let (s, r) = self.ends(sender);
+        let flags = [Flags::SYN, Flags::FIN, Flags::RST];
+        flags.iter().any(|flag| segment.is(*flag))
+            || state == ConnectionState::Opening
+            || !(s.seen && r.seen)
+            || (r.fin && state == ConnectionState::Established)
+    }
+
     /// One packet more, the first among them. What does not follow changes nothing.
     pub(super) fn pass(
         &mut self,
@@ -286,8 +303,11 @@ impl Connection {
         let (s, r) = self.ends(sender);
         let both_were_seen = s.seen && r.seen;
         let (is_syn, is_ack) = (segment.is(Flags::SYN), segment.is(Flags::ACK));
-        if awaits_answer && is_ack && !(is_syn && r.awaits(segment)) {
+        if awaits_answer && is_ack && !is_syn {
             return Passed::Unheeded;
+        }
+        if awaits_answer && is_ack && !r.awaits(segment) {
+            return Passed::Refused;
         }
         if !is_unknown && !tcp::fits(s, r, segment, look) {
             let is_other_answer = state == ConnectionState::Opening && is_syn && is_ack;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use overlane_wire::ip::protocol;
 use overlane_wire::{ipv4, ipv6, tcp, udp};
 
+use super::sound::unsound;
 use super::{Frame, Ip, Segment, is_extension};
 use crate::bytes::{array, be16, byte};
 
@@ -30,6 +31,8 @@ pub(crate) struct L4 {
     pub(crate) quoted: Option<Quoted>,
     /// Nobody sees how long its datagram is.
     pub(crate) is_first_fragment: bool,
+    /// Why the end that gets it would discard it.
+    pub(crate) unsound: Option<&'static str>,
 }
 
 /// Both ends of a packet, in its own direction.
@@ -110,6 +113,7 @@ impl L4 {
             icmp,
             quoted: if is_error { quote() } else { None },
             is_first_fragment: shows && ip.is_fragment(),
+            unsound: unsound(frame, ip),
         }
     }
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether the end that a packet goes to would take it: what it would discard must not change what is known of a
+ * connection. Asked only for packets that change it.
+ *
+ * A checksum that the kernel knows to be good is not computed again. One that a device is still to complete stands in
+ * the packet as the sum of the pseudo header, and nobody else's would.
+ */
+#pragma once
+
+#include "csum.h"
+#include "l4.h"
+
+#define MAX_CHUNKS 129 /* an IP packet, in tracking.chunk */
+
+/* The folded sum of bytes of the packet, at most a chunk, added to `sum`. Global: the verifier checks it once. */
+__noinline int sum_chunk(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
+{
+	struct tracking *t = get_tracking();
+	__u32 padded = (len + 3) & ~3u;
+
+	if (!t)
+		return 0;
+	KEEP_BOUNDS(padded);
+	if (padded < 4 || padded > sizeof(t->chunk))
+		return 0;
+	*(__u32 *)&t->chunk[(padded - 4) & (sizeof(t->chunk) - 4)] = 0;
+	KEEP_BOUNDS(len);
+	if (!len || len > sizeof(t->chunk) || bpf_skb_load_bytes(ctx, at, t->chunk, len) < 0)
+		return 0;
+	return csum_fold(bpf_csum_diff(NULL, 0, (__be32 *)t->chunk, padded, sum));
+}
+
+/* The same of any number of bytes. */
+INLINE __u32 sum_bytes(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
+{
+	for (int i = 0; i < MAX_CHUNKS && len; i++) {
+		__u32 part = len < CHUNK ? len : CHUNK;
+
+		sum = sum_chunk(ctx, at, part, sum);
+		at += part;
+		len -= part;
+	}
+	return sum;
+}
+
+/* The pseudo header of TCP, UDP and ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1). */
+INLINE __u32 pseudo_header(const struct packet *p, __u8 protocol, __u32 len)
+{
+	__u64 sum = bpf_htonl(len) + (__u64)bpf_htonl(protocol);
+	int i = has_ipv4(p) ? 3 : 0;
+
+	for (; i < 4; i++)
+		sum += (__u64)p->flow.words[i] + p->flow.words[4 + i];
+	sum = (__u32)sum + (sum >> 32);
+	return csum_fold((__u32)sum + (sum >> 32));
+}
+
+/* The transport header's checksum over the `len` bytes that it speaks of. */
+INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u8 protocol, __u32 at,
+			      __u32 len)
+{
+	__u32 pseudo = protocol == IPPROTO_ICMP ? 0 : pseudo_header(p, protocol, len);
+	__u16 field;
+
+	if (bpf_skb_load_bytes(ctx, p->l4_offset + at, &field, sizeof(field)) < 0)
+		return false;
+	if (protocol == IPPROTO_UDP && !field)
+		return true;
+	if (protocol != IPPROTO_ICMP && field == (__u16)pseudo)
+		return true;
+	return sum_bytes(ctx, p->l4_offset, len, pseudo) == 0xffff;
+}
+
+/* Of a plain frame. Global, for the stack's sake. */
+__noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
+{
+	__u32 len, at;
+	__be16 said;
+	__u8 protocol;
+
+	if (!p)
+		return false;
+	protocol = p->protocol;
+	len = ETH_HLEN + p->ip_len - p->l4_offset;
+	at = checksum_offset(protocol, has_ipv4(p));
+	if (has_ipv4(p) && sum_chunk(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) != 0xffff)
+		return false;
+	if (p->gso_size || p->fragment || !at || is_hidden(p) ||
+	    bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
+		return true;
+	if (protocol == IPPROTO_UDP) {
+		if (bpf_skb_load_bytes(ctx, p->l4_offset + 4, &said, sizeof(said)) < 0)
+			return false;
+		said = bpf_ntohs(said);
+		if (said < 8 || said > len)
+			return false;
+		len = said;
+	}
+	return is_checksum_right(ctx, p, protocol, at, len);
+}
