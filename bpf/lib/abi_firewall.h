@@ -67,7 +67,7 @@ enum rule_action {
 };
 
 #define RULE_LOG (1 << 0)
-#define NO_VERSION 0 /* of the rules: none are it */
+#define NO_VERSION 0             /* of the rules: none are it */
 #define RULE_DEFAULT 0xffffffffu /* in a connection or log record: the default policy */
 
 struct rule {
@@ -95,7 +95,7 @@ struct connection_key {
 /* One end of a TCP connection: docs/semantics.md, conntrack. */
 #define TCP_END_SEEN (1 << 0)
 #define TCP_END_SCALE (1 << 1) /* its SYN had the option */
-#define TCP_END_FIN (1 << 2) /* the last that it sent is a FIN */
+#define TCP_END_FIN (1 << 2)   /* the last that it sent is a FIN */
 
 struct tcp_end {
 	__u32 end;
@@ -130,7 +130,8 @@ enum connection_state {
 #define CONNECTION_ADOPTED (1 << 1)   /* older than the firewall: windows unknown */
 #define CONNECTION_ANSWERED (1 << 2)  /* the other end was seen */
 #define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
-#define CONNECTION_PICKED_UP (1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
+#define CONNECTION_PICKED_UP                                                                         \
+	(1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
 
 struct connection {
 	__u64 begun; /* bpf_ktime_get_ns() */
@@ -142,8 +143,8 @@ struct connection {
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
 	struct addr outside;
-	__u32 life;  /* seconds that it lives without a packet, in this state */
-	__u32 owner; /* a hash over how its port is declared */
+	__u32 life;               /* seconds that it lives without a packet, in this state */
+	__u32 owner;              /* port.owner when it began */
 	__be16 outside_peer_port; /* of a translation: the peer's port outside */
 	__u16 pad;
 	struct syn_seen again;

@@ -102,14 +102,13 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	return keep_connection(t) == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
 }
 
-/* The share of the port of a connection that moved here; 0: there is no such port. */
-INLINE __u32 share_of_port(const struct connection_key *key)
+/* The port of a connection that moved here. */
+INLINE struct port *port_of(const struct connection_key *key)
 {
 	struct port_key id = { .switch_id = key->switch_id, .key = key->key };
 	struct port_place *place = bpf_map_lookup_elem(&port_keys, &id);
-	struct port *port = place ? bpf_map_lookup_elem(&ports, &place->id) : NULL;
 
-	return port ? port->connections : 0;
+	return place ? bpf_map_lookup_elem(&ports, &place->id) : NULL;
 }
 
 /*
@@ -119,6 +118,7 @@ INLINE __u32 share_of_port(const struct connection_key *key)
 INLINE int take_over_connection(struct __sk_buff *ctx)
 {
 	struct tracking *t = get_tracking();
+	struct port *port;
 
 	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
 	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->fresh, sizeof(t->fresh)) < 0)
@@ -126,6 +126,8 @@ INLINE int take_over_connection(struct __sk_buff *ctx)
 	t->now = coarse_now_ns();
 	if (find_connection(&t->key, t->now))
 		return KEPT_ANOTHER;
-	t->share = share_of_port(&t->key);
+	port = port_of(&t->key);
+	t->share = port ? port->connections : 0;
+	t->fresh.owner = port ? port->owner : 0;
 	return keep_connection(t);
 }

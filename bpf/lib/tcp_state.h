@@ -69,7 +69,8 @@ INLINE void tcp_pick_up(struct tcp_end *s, const struct tcp_segment *t)
 	s->flags = (s->flags & TCP_END_SCALE) | TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
 }
 
-INLINE bool tcp_in_window(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
+INLINE bool tcp_in_window(const struct tcp_end *s, const struct tcp_end *r,
+			  const struct tcp_segment *t)
 {
 	return !is_after(t->seq, s->max_end) && !is_after(s->end - r->max_window, t->seq_end);
 }
@@ -162,7 +163,8 @@ INLINE struct tcp_look tcp_look(const struct connection *c, const struct tcp_end
 	struct tcp_look look = { .missed = c->flags & CONNECTION_PICKED_UP };
 
 	look.unknown = c->flags & CONNECTION_ADOPTED || (look.missed && !both);
-	look.opening = c->state == CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) && !look.missed;
+	look.opening =
+		c->state == CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) && !look.missed;
 	look.awaits = look.opening && !(s->flags & TCP_END_SEEN) && r->flags & TCP_END_SEEN;
 	return look;
 }
@@ -173,8 +175,7 @@ INLINE struct tcp_look tcp_look(const struct connection *c, const struct tcp_end
  * Who began the connection may refuse an answer that it does not know (section 3.5.1).
  */
 INLINE enum passed tcp_reset(const struct tcp_end *s, const struct tcp_end *r,
-			     const struct tcp_segment *t, bool has_begun,
-			     const struct tcp_look *look)
+			     const struct tcp_segment *t, bool has_begun, const struct tcp_look *look)
 {
 	bool seen = s->flags & TCP_END_SEEN, acked = (s->flags | r->flags) & TCP_END_SEEN;
 	struct tcp_end sender = *s;
@@ -185,7 +186,8 @@ INLINE enum passed tcp_reset(const struct tcp_end *s, const struct tcp_end *r,
 		return TCP_FOLLOWS;
 	if (!seen)
 		sender = tcp_first_sight(t);
-	if ((look->opening && has_begun) || look->unknown || tcp_fits(&sender, r, t, false, look->missed))
+	if ((look->opening && has_begun) || look->unknown ||
+	    tcp_fits(&sender, r, t, false, look->missed))
 		return TCP_UNHEEDED;
 	return TCP_REFUSED;
 }
@@ -231,8 +233,8 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 	if (look.awaits && t->flags & TCP_ACK && !(is_answer && tcp_awaits(r, t)))
 		return is_answer ? TCP_REFUSED : TCP_UNHEEDED;
 	if (!look.unknown && !tcp_fits(&sender, r, t, look.opening, look.missed)) {
-		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen || is_after(r->acked, t->ack) ||
-		    is_after(t->ack, r->end))
+		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen ||
+		    is_after(r->acked, t->ack) || is_after(t->ack, r->end))
 			return TCP_REFUSED;
 		/* Which of two answers it takes, the other end says with its acknowledgment. */
 		*s = (struct tcp_end){};

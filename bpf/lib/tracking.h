@@ -88,7 +88,8 @@ INLINE bool may_change(const struct connection *c, const struct l4 *l4, bool fro
 
 	if (l4->kind != L4_TCP)
 		return answers ? c->state == CONNECTION_OPENING :
-				 (c->flags & (CONNECTION_ANSWERED | CONNECTION_ASSURED)) == CONNECTION_ANSWERED;
+				 (c->flags & (CONNECTION_ANSWERED | CONNECTION_ASSURED)) ==
+					 CONNECTION_ANSWERED;
 	return l4->tcp.flags & (TCP_SYN | TCP_FIN | TCP_RST) || c->state == CONNECTION_OPENING ||
 	       !(c->local.flags & c->peer.flags & TCP_END_SEEN) ||
 	       (r->flags & TCP_END_FIN && c->state == CONNECTION_ESTABLISHED);

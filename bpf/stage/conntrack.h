@@ -13,12 +13,18 @@
 #include "lib/tracking.h"
 #include "lib/upkeep.h"
 
+/* Whether there is a connection, and it is not another guest's, who was here before. */
+INLINE bool is_own(const struct connection *c, const struct port *port)
+{
+	return c && c->owner == port->owner;
+}
+
 /* Whether an ICMP error is about a packet of a live connection. */
-INLINE bool is_related(struct __sk_buff *ctx, const struct packet *p, const struct tracking *t,
-		       bool from_peer)
+INLINE bool is_related(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+		       const struct tracking *t, bool from_peer)
 {
 	return t->l4.kind == L4_ERROR && t->l4.part != LATER_FRAGMENT &&
-	       read_quoted(ctx, p, from_peer) && see_connection(&t->other, t->now);
+	       read_quoted(ctx, p, from_peer) && is_own(see_connection(&t->other, t->now), port);
 }
 
 /* Whether the rules of now still allow a connection that others admitted; then it is theirs. */
@@ -53,6 +59,10 @@ __noinline enum verdict belong(struct __sk_buff *ctx, const struct packet *p, co
 	c = find_connection(&t->key, t->now);
 	if (!c)
 		return GO_ON;
+	if (!is_own(c, port)) {
+		forget_connection(&t->key, c);
+		return GO_ON;
+	}
 	if (c->version != s->rules_version && !is_still_allowed(t, port, c, s->rules_version)) {
 		/* Else the next packet of a busy TCP connection would be adopted from its other side. */
 		if (t->l4.kind == L4_TCP && !is_syn(&t->l4))
@@ -105,11 +115,12 @@ INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, con
 	set_connection_key(&t->key, p, &t->l4, port->switch_id, port->key, to_port);
 	t->fresh.outside = (struct addr){};
 	t->fresh.outside_port = 0;
+	t->fresh.owner = port->owner;
 	t->share = port->connections;
 	if (is_group(p->eth.h_dest) && (result == GO_ON || result == DROP(CONNECTION_INVALID)))
 		return GO_ON;
 	if (result != GO_ON)
 		return result;
-	t->is_admitted = is_related(ctx, p, t, to_port);
+	t->is_admitted = is_related(ctx, p, port, t, to_port);
 	return t->is_admitted ? GO_ON : belong(ctx, p, port, to_port);
 }

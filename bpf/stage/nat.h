@@ -198,6 +198,7 @@ INLINE enum verdict begin_translation(struct __sk_buff *ctx, const struct packet
 
 	if (may_begin(&t->l4) && !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
+	t->fresh.owner = 0;
 	t->fresh.outside = t->other.local;
 	t->fresh.outside_port = t->other.local_port;
 	w->outside = t->other;

@@ -203,7 +203,7 @@ def test_what_import_refuses_and_that_it_changes_nothing(lab):
         text = stage.export(stage.a)
     file = json.loads(text)
     assert (file["format"], file["port"], file["vni"], file["mac"]) == (
-        "overlane-connections/1", PORT, stage.scene.vni, stage.machine.mac)
+        "overlane-connections/2", PORT, stage.scene.vni, stage.machine.mac)
     assert len(file["connections"]) == len(flows)
 
     def refused(expect=2, **members):

@@ -163,6 +163,7 @@ abi! {
         counters: u32,
         connections: u32,
         flood: u32,
+        owner: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {

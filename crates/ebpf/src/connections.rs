@@ -70,6 +70,23 @@ pub fn forget_of(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), Ebpf
     })
 }
 
+/// The firewalls of these ports, by switch and key, look at packets again that passed without them: no end of a
+/// connection counts as seen. No packet writes there meanwhile.
+pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfError> {
+    let map = maps.map(CONNECTIONS)?;
+    for ConnectionEntry { key, mut value } in entries(maps)? {
+        if !ports.contains(&(key.switch_id, key.key)) {
+            continue;
+        }
+        value.flags |= abi::CONNECTION_PICKED_UP;
+        value.local.flags &= !abi::TCP_END_SEEN;
+        value.peer.flags &= !abi::TCP_END_SEEN;
+        map.put(key.as_bytes(), value.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", CONNECTIONS))?;
+    }
+    Ok(())
+}
+
 fn forget_where<K: FromBytes>(
     maps: &MapSet,
     name: &'static str,

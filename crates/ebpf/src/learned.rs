@@ -188,6 +188,7 @@ mod tests {
             counters: 0,
             connections: 0,
             flood: 0,
+            owner: 0,
         };
         let plain = abi::PortId { vlan: 11, ..HERE };
         let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();

@@ -93,6 +93,7 @@ impl<'a> Executor<'a> {
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
                 Step::ForgetConnections(ports) => self.forget_connections(ports)?,
+                Step::PickUpConnections(ports) => self.pick_up_connections(ports)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { .. } => self.settings()?,
                 Step::OpenDetours => self.open_detours()?,
@@ -292,6 +293,12 @@ impl<'a> Executor<'a> {
     fn forget_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
         self.journal.before()?;
         Ok(connections::forget_of(self.maps, ports)?)
+    }
+
+    /// Has no way back, and needs none: who knows less of a connection stops less of it.
+    fn pick_up_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
+        self.journal.before()?;
+        Ok(connections::pick_up(self.maps, ports)?)
     }
 
     /// Has no way back, and needs none: the numbers that are given are not in use before, or those of rules that

@@ -50,6 +50,8 @@ pub(crate) enum Step {
     Manage(NextHop),
     /// Forget what is left of connections under the keys of ports (switch and key) that have come to this host.
     ForgetConnections(BTreeSet<(u32, u16)>),
+    /// Packets of these ports have passed without their firewalls.
+    PickUpConnections(BTreeSet<(u32, u16)>),
     /// Write entries, new or changed.
     Put { table: Table, entries: Vec<Entry> },
     /// Give counters their new numbers; what is new begins at zero.

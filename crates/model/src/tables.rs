@@ -20,6 +20,7 @@ pub use router::{
     RouterTable, Side, Way,
 };
 
+use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
 
 /// The fabric compiled for one host.
@@ -280,6 +281,18 @@ pub struct PortTable {
     pub limits: PortLimits,
     /// What it has of a firewall; `None`: none.
     pub firewall: Option<PortFirewall>,
+}
+
+impl PortTable {
+    /// A hash over its device and MAC. A port that has others is another guest's, and takes over no connection.
+    pub fn owner(&self) -> u32 {
+        let mut hash = Fnv1a::new();
+        hash.add(self.attachment.device.as_str().as_bytes());
+        hash.add(&[0]);
+        hash.add(&self.attachment.vlan.map_or(0, VlanId::get).to_be_bytes());
+        hash.add(self.mac.bytes());
+        hash.get()
+    }
 }
 
 /// How much of what all share a port may have.

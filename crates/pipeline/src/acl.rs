@@ -161,7 +161,9 @@ fn is_related(cx: &mut Context<'_>, packet: &Packet<'_>) -> bool {
     let sender = Sender::from(packet.direction).other();
     let key = ConnectionKey::of(packet.zone, sender, &quoted.ends);
     let is_for_source = packet.l4.ends.destination == quoted.ends.source;
-    let key = key.filter(|key| is_for_source && conntrack::live(cx, key).is_some());
+    let owner = packet.port.owner();
+    let is_own = |key: &ConnectionKey| conntrack::live(cx, key).is_some_and(|it| it.owner == owner);
+    let key = key.filter(|key| is_for_source && is_own(key));
     if let Some(key) = key {
         cx.step(conntrack::STAGE, || {
             format!("an ICMP error about the connection {key}")
@@ -193,6 +195,9 @@ fn judge_again(
     key: &ConnectionKey,
     connection: &Connection,
 ) -> Judgement {
+    if connection.owner != packet.port.owner() {
+        return Judgement::Foreign;
+    }
     if connection.version == host.tables().firewall.version {
         return Judgement::Stands;
     }
@@ -235,6 +240,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
             let new = Beginning {
                 rule: rule.map(|rule| rule.name.clone()),
                 outside: None,
+                owner: port.owner(),
                 share: port.limits.connections,
                 may_be_adopted,
                 allow_when_full: packet.firewall.allow_when_full,

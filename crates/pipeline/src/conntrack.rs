@@ -38,6 +38,8 @@ pub(crate) enum Judgement {
     Stands,
     /// Others, which allow it too: this one, or the default policy.
     Allowed(Option<Name>),
+    /// It is another guest's, who had the port before.
+    Foreign,
     /// Others, which do not.
     Revoked,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Beginning {
     pub(crate) rule: Option<Name>,
     /// Of a translation: what stands for the local end outside.
     pub(crate) outside: Option<(IpAddr, u16)>,
+    /// Of a port: whose it is.
+    pub(crate) owner: u32,
     /// The most that its port or router may have.
     pub(crate) share: u32,
     /// A TCP packet without SYN may begin it.
@@ -112,6 +116,7 @@ pub(crate) fn follow(
                 may_be_adopted: false,
             });
         }
+        Judgement::Foreign => return forgotten(cx, key, "is of another guest's"),
         Judgement::Revoked => return forgotten(cx, key, "is no longer allowed by the rules"),
     }
     if segment.is_some_and(|segment| connection.is_asked_for_another(sender, segment)) {
@@ -135,7 +140,9 @@ pub(crate) fn follow(
     let (state, rule) = (connection.state, connection.rule.clone());
     cx.step(STAGE, || {
         let what = match passed {
-            Passed::Unheeded => "changes nothing, and is for the other end to judge: of the connection",
+            Passed::Unheeded => {
+                "changes nothing, and is for the other end to judge: of the connection"
+            }
             _ => "of the connection",
         };
         let text = format!("{what} {key}, now {state}");
@@ -164,6 +171,10 @@ pub(crate) fn accompany(
         Judgement::Allowed(rule) => {
             connection.rule = rule;
             connection.version = cx.host.tables().firewall.version;
+        }
+        Judgement::Foreign => {
+            let _ = forgotten(cx, key, "is of another guest's");
+            return None;
         }
         Judgement::Revoked => {
             if key.is_tcp() {
@@ -223,6 +234,7 @@ pub(crate) fn begin(
         seen_ns: cx.now_ns,
         rule: new.rule,
         version: cx.host.tables().firewall.version,
+        owner: new.owner,
         place,
         state: ConnectionState::Opening,
         from_peer: sender == Sender::Peer,
@@ -260,7 +272,9 @@ pub(crate) fn remember_syn(
         return false;
     }
     connection.remember_syn(sender, segment, now_ns);
-    cx.step(STAGE, || format!("a SYN into {key}: it begins anew if the other end takes it"));
+    cx.step(STAGE, || {
+        format!("a SYN into {key}: it begins anew if the other end takes it")
+    });
     true
 }
 

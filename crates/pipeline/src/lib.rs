@@ -56,9 +56,7 @@ mod segments;
 mod state;
 
 pub use acl::LogRecord;
-pub use conntrack::{
-    Connection, ConnectionKey, ConnectionState, SynSeen, Taken, TcpEnd, Zone,
-};
+pub use conntrack::{Connection, ConnectionKey, ConnectionState, SynSeen, Taken, TcpEnd, Zone};
 pub use host::Host;
 pub use outcome::{By, Counter, Counters, Outcome, Output, Step};
 pub use packet::{Entry, Gso, GsoKind, Packet};

@@ -201,6 +201,7 @@ impl Passing<'_> {
         let new = Beginning {
             rule: None,
             outside: Some(outside),
+            owner: 0,
             share: self.share,
             may_be_adopted: true,
             allow_when_full: false,

@@ -139,7 +139,7 @@ impl Both {
 fn datagram(local_port: u16) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend([
-        0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 100, 2, 198, 18, 100, 3,
+        0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0xe6, 0xa2, 198, 18, 100, 2, 198, 18, 100, 3,
     ]);
     frame.extend(local_port.to_be_bytes());
     frame.extend([0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);

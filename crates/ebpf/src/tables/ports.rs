@@ -45,6 +45,7 @@ pub(super) fn ports(
             counters,
             connections: port.limits.connections,
             flood: port.limits.flood_in_span(),
+            owner: port.owner(),
         };
         put(contents, Table::Ports, &id, &value);
         put(contents, Table::PortNumbers, &counters, &id);

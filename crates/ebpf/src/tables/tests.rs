@@ -123,6 +123,7 @@ fn ports_become_numbers() {
         counters: port.counters,
         connections: 5000,
         flood: 200,
+        owner: tables().ports[0].owner(),
     };
     assert_eq!(port, expected);
     let place: abi::PortId = value(&contents, Table::PortNumbers, &port.counters);

@@ -222,6 +222,7 @@ ports:
             counters: 0,
             connections: 0,
             flood: 0,
+            owner: 0,
         }
     }
 

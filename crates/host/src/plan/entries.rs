@@ -49,6 +49,7 @@ fn rule_moves(target: &Target<'_>, current: &Current) -> Moves {
 pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
     discard_leftovers(target, current, plan);
     forget_connections(target, current, plan);
+    pick_up_connections(target, current, plan);
     plan_moves(&[Counted::Ports, Counted::Remotes], plan);
     let none = Entries::new();
     let sent_into = [
@@ -119,11 +120,38 @@ fn discard_leftovers(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     }
 }
 
-/// A port that comes to this host begins without connections: those under its key are of an earlier stay.
+/// A port that comes to this host begins without connections, and a router that translates here: those under its key
+/// are of an earlier stay.
 fn forget_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
-    let (should, is) = (macs(target.contents), macs(&current.contents));
-    let come = should.keys().filter(|port| !is.contains_key(*port));
-    push_forget(come.copied().collect(), plan);
+    let (should, is) = (zones(target.contents), zones(&current.contents));
+    push_forget(should.difference(&is).copied().collect(), plan);
+}
+
+/// Where a port gets a firewall, packets have passed without it. What it knows of their connections is from before.
+fn pick_up_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
+    let (should, is) = (guarded(target.contents), guarded(&current.contents));
+    let came_back = should.difference(&is).copied();
+    let ports: BTreeSet<_> = came_back
+        .filter(|port| zones(&current.contents).contains(port))
+        .collect();
+    if !ports.is_empty() && !plan.new_set {
+        plan.steps.push(Step::PickUpConnections(ports));
+    }
+}
+
+/// Ports with a firewall.
+fn guarded(contents: &Contents) -> BTreeSet<PortId> {
+    let has_firewall = |port: &abi::Port| port.flags & abi::PORT_FIREWALL != 0;
+    let ports = ports(contents).filter(has_firewall);
+    ports.map(|port| (port.switch_id, port.key)).collect()
+}
+
+/// Whose connections are kept: ports, and routers that translate.
+fn zones(contents: &Contents) -> BTreeSet<PortId> {
+    macs(contents)
+        .into_keys()
+        .chain(translating(contents))
+        .collect()
 }
 
 /// So does one that has taken another one's key; what that one had is its own until it is gone.
@@ -136,10 +164,6 @@ pub(super) fn forget_replaced(target: &Target<'_>, current: &Current, plan: &mut
 
 /// Connections of a port that leaves, and of a router that translates here no longer, give their places back.
 pub(super) fn forget_gone(target: &Target<'_>, current: &Current, plan: &mut Plan) {
-    let zones = |contents| {
-        let ports = macs(contents).into_keys();
-        ports.chain(translating(contents)).collect::<BTreeSet<_>>()
-    };
     let (should, is) = (zones(target.contents), zones(&current.contents));
     let gone: BTreeSet<_> = is.difference(&should).copied().collect();
     if !gone.is_empty() && !plan.new_set {
@@ -167,10 +191,13 @@ fn push_forget(ports: BTreeSet<PortId>, plan: &mut Plan) {
 /// Switch and key of a port.
 type PortId = (u32, u16);
 
-fn macs(contents: &Contents) -> BTreeMap<PortId, abi::MacBytes> {
+fn ports(contents: &Contents) -> impl Iterator<Item = abi::Port> {
     let ports = contents.get(&Table::Ports).into_iter().flatten();
-    let ports = ports.filter_map(|(_, value)| abi::Port::read_from_bytes(value).ok());
-    ports
+    ports.filter_map(|(_, value)| abi::Port::read_from_bytes(value).ok())
+}
+
+fn macs(contents: &Contents) -> BTreeMap<PortId, abi::MacBytes> {
+    ports(contents)
         .map(|port| ((port.switch_id, port.key), port.mac))
         .collect()
 }

@@ -24,6 +24,8 @@ pub struct Connection {
     pub rule: Option<Name>,
     /// Of the rules that did.
     pub version: u32,
+    /// Of a port: whose it was when the connection began ([`overlane_model::PortTable::owner`]).
+    pub owner: u32,
     /// Among those of the host.
     pub place: u32,
     /// How far it is.
@@ -181,9 +183,7 @@ impl Connection {
     /// The SYN that this packet acknowledges, of those that asked for another connection.
     fn acknowledged_syn(&self, sender: Sender, segment: &Segment) -> Option<SynSeen> {
         let is_of_other = |syn: &SynSeen| syn.from_peer == (sender == Sender::Local);
-        let is_acked = |syn: &SynSeen| {
-            segment.is(Flags::ACK) && segment.acknowledgment == syn.end
-        };
+        let is_acked = |syn: &SynSeen| segment.is(Flags::ACK) && segment.acknowledgment == syn.end;
         self.again.filter(|syn| is_of_other(syn) && is_acked(syn))
     }
 
@@ -351,7 +351,10 @@ impl Connection {
         if is_exact {
             return self.close();
         }
-        let wide = tcp::Look { is_opening: false, ..look };
+        let wide = tcp::Look {
+            is_opening: false,
+            ..look
+        };
         let fits = is_unknown || tcp::fits(s, r, segment, wide);
         let refuses_answer = look.is_opening && has_begun;
         match !awaits_answer && (refuses_answer || fits) {
@@ -367,9 +370,7 @@ impl Connection {
 
     fn look(&self) -> tcp::Look {
         tcp::Look {
-            is_opening: self.state == ConnectionState::Opening
-                && !self.adopted
-                && !self.picked_up,
+            is_opening: self.state == ConnectionState::Opening && !self.adopted && !self.picked_up,
             has_missed: self.picked_up,
         }
     }

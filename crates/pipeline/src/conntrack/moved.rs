@@ -32,7 +32,7 @@ impl State {
         let Some(place) = places::take_place(self, &key, share, now_ns) else {
             return Taken::Full;
         };
-        self.remember(key, connection_of(moved, place, now_ns));
+        self.remember(key, connection_of(moved, port.owner(), place, now_ns));
         Taken::Kept
     }
 }
@@ -56,7 +56,7 @@ fn key_of(zone: Zone, moved: &MovedConnection) -> ConnectionKey {
     }
 }
 
-fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection {
+fn connection_of(moved: &MovedConnection, owner: u32, place: u32, now_ns: u64) -> Connection {
     let at = |ms: u64| now_ns.saturating_sub(ms.saturating_mul(1_000_000));
     let ends = moved.tcp.unwrap_or_default();
     Connection {
@@ -64,6 +64,7 @@ fn connection_of(moved: &MovedConnection, place: u32, now_ns: u64) -> Connection
         seen_ns: at(moved.idle_ms),
         rule: None,
         version: FirewallTable::NO_VERSION,
+        owner,
         place,
         state: match moved.state {
             MovedState::Opening => ConnectionState::Opening,

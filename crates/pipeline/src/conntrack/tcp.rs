@@ -97,7 +97,11 @@ pub(super) fn change(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, has_miss
     if segment.is(Flags::ACK) {
         let ack = segment.acknowledgment;
         let allowed = ack.wrapping_add(window.max(1));
-        r.max_end = if r.seen { later(r.max_end, allowed) } else { allowed };
+        r.max_end = if r.seen {
+            later(r.max_end, allowed)
+        } else {
+            allowed
+        };
         r.acked = if r.seen { later(r.acked, ack) } else { ack };
     }
 }

@@ -79,7 +79,9 @@ fn ours(connection: &Connection) -> Known {
             connection.assured,
             connection.picked_up,
         ],
-        again: connection.again.map(|syn| (syn.end, syn.window, syn.scale, syn.from_peer)),
+        again: connection
+            .again
+            .map(|syn| (syn.end, syn.window, syn.scale, syn.from_peer)),
         outside: connection.outside,
         local: our_end(&connection.local),
         peer: our_end(&connection.peer),
