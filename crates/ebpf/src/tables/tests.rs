@@ -123,7 +123,9 @@ fn ports_become_numbers() {
         counters: port.counters,
         connections: 5000,
         flood: 200,
-        owner: tables().ports[0].owner(),
+        owner: (tables().ports.iter().find(|it| it.key.get() == 7))
+            .unwrap()
+            .owner(),
     };
     assert_eq!(port, expected);
     let place: abi::PortId = value(&contents, Table::PortNumbers, &port.counters);
