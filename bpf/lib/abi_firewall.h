@@ -132,12 +132,13 @@ enum connection_state {
 #define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
 #define CONNECTION_PICKED_UP                                                                         \
 	(1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
+#define CONNECTION_REVOKED (1 << 6)   /* a translation that the rules no longer make */
 
 struct connection {
 	__u64 begun; /* bpf_ktime_get_ns() */
 	__u64 seen;
 	__u32 rule;    /* number, or RULE_DEFAULT */
-	__u32 version; /* settings.rules_version that admitted it */
+	__u32 version; /* settings.rules_version that admitted it, or router.nat_version */
 	__u32 place;   /* in map connection_places */
 	__u8 state;    /* enum connection_state */
 	__u8 flags;
@@ -159,7 +160,11 @@ struct connection_place {
 	__u32 claim;               /* odd: somebody is writing here; it only grows */
 };
 
-/* Map translations: outside key (local end: the outside one) → key of its connection. */
+/* Map translations: outside key (local end: the outside one) → its connection. */
+struct translation_entry {
+	struct connection_key inside;
+	__u32 claim; /* odd: somebody begins it, or takes it away */
+};
 
 /*
  * Map fragments: the first fragments that passed a port, so that later ones are known by them. A place of the port →

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "l4.h"
+#include "translations.h"
 
 #define PEER_ASKS 256 /* in the peer port of an ICMP connection, beside the type */
 
@@ -69,42 +69,16 @@ INLINE bool is_expired(const struct connection_key *key, const struct connection
 	return now > seen && now - seen > time_out(key, c->state) * SECOND;
 }
 
-/* What a translation is found by from outside: its outside end in place of the local one. */
-INLINE void set_outside_key(struct connection_key *outside, const struct connection_key *key,
-			    const struct addr *addr, __be16 port)
-{
-	*outside = *key;
-	outside->local = *addr;
-	outside->local_port = port;
-}
-
-INLINE bool same_key(const struct connection_key *a, const struct connection_key *b)
-{
-	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
-	__u32 differs = 0;
-
-	for (__u32 i = 0; i < sizeof(*a) / sizeof(*x); i++)
-		differs |= x[i] ^ y[i];
-	return !differs;
-}
-
-/* Whether what is outside belongs to the connection with this key. */
-INLINE bool is_outside_of(const struct connection_key *outside, const struct connection_key *key)
-{
-	const struct connection_key *inside = bpf_map_lookup_elem(&translations, outside);
-
-	return inside && same_key(inside, key);
-}
-
-/* With its translation, of a router's, unless another connection has taken that over. */
+/* With its translation, of a router's. */
 INLINE void forget_connection(const struct connection_key *key, const struct connection *c)
 {
 	struct tracking *t = get_tracking();
 
 	if (t && key->switch_id & ZONE_ROUTER) {
 		set_outside_key(&t->other, key, &c->outside, c->outside_port);
-		if (is_outside_of(&t->other, key))
-			bpf_map_delete_elem(&translations, &t->other);
+		bpf_map_delete_elem(&connections, key);
+		forget_translation(&t->other, key);
+		return;
 	}
 	bpf_map_delete_elem(&connections, key);
 }

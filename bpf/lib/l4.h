@@ -69,15 +69,16 @@ struct place_search {
 struct tracking {
 	__u64 now;
 	struct l4 l4;
-	struct l4 quoted;            /* by an ICMP error */
-	struct connection_key key;   /* of the packet */
-	struct connection_key other; /* of what it quotes; outside key of a translation */
-	struct connection fresh;     /* outside address and port are the caller's */
-	__u32 share;                 /* how many connections its port or router may have, */
-	struct place_search search;  /* and where */
-	__u32 how;                   /* BEGIN_*: as what the packet may begin one */
-	__u32 is_admitted;           /* by its connection; no rule is asked */
-	struct rule_peer_key peer;   /* what acl asks for */
+	struct l4 quoted;               /* by an ICMP error */
+	struct connection_key key;      /* of the packet */
+	struct connection_key other;    /* of what it quotes; outside key of a translation */
+	struct connection fresh;        /* outside address and port are the caller's */
+	struct translation_entry entry; /* a new one, of tracking.other */
+	__u32 share;                    /* how many connections its port or router may have, */
+	struct place_search search;     /* and where */
+	__u32 how;                      /* BEGIN_*: as what the packet may begin one */
+	__u32 is_admitted;              /* by its connection; no rule is asked */
+	struct rule_peer_key peer;      /* what acl asks for */
 	struct rule_service_key service;
 	struct fragment_place place; /* of the datagram of a fragment, */
 	struct first_fragment first; /* and what it is known by */

@@ -76,7 +76,8 @@ ARRAY(rules, BPF_MAP_TYPE_ARRAY, struct rule, RULE_GENERATIONS *MAX_RULES);
 ARRAY(rule_counters, BPF_MAP_TYPE_PERCPU_ARRAY, struct counter, RULE_GENERATIONS *MAX_RULES);
 
 HASH(connections, BPF_MAP_TYPE_HASH, struct connection_key, struct connection, MAX_CONNECTIONS);
-HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct connection_key, MAX_CONNECTIONS);
+HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct translation_entry,
+     MAX_CONNECTIONS);
 ARRAY(connection_places, BPF_MAP_TYPE_ARRAY, struct connection_place, MAX_CONNECTIONS);
 HASH(fragments, BPF_MAP_TYPE_HASH, struct fragment_place, struct first_fragment, MAX_FRAGMENTS);
 HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);

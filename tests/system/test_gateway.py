@@ -369,19 +369,6 @@ def test_a_narrow_leg_is_told_inside(lab):
     assert verdicts(estate.hosts[2].name)["from_port", "pkt_too_big"] >= 2
 
 
-def test_protocols_without_ports_are_not_hidden(lab):
-    """Behind one shared address nobody could tell whose answer it is: it is dropped by name, not sent as it is."""
-    estate, guest = scene(lab, place=3)
-    estate.apply()
-    with guest.ns.entered():
-        sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, 47)
-    with sock, Capture(estate.outside.ns, "eth0", lab.directory / "o.pcap", "proto 47") as capture:
-        sock.sendto(bytes(40), (FAR4, 0))
-        host = estate.hosts[2].name
-        wait_until(lambda: verdicts(host).get(("from_port", "nat_unsupported")), what="the drop")
-    assert capture.raw() == []
-
-
 def test_translations_end_with_their_connections_and_outlive_a_reload(lab):
     estate, guest = scene(lab)
     estate.apply()

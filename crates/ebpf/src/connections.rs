@@ -3,13 +3,15 @@
 //! where a connection comes from another host ([`Taker`]); `apply` leaves them alone, but for those of ports that come
 //! to the host.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use overlane_model::RouterId;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::firewall::{self as abi, Connection, ConnectionKey, FragmentPlace};
+use crate::abi::firewall::{
+    self as abi, Connection, ConnectionKey, FragmentPlace, TranslationEntry,
+};
 use crate::links::HeldProgram;
 use crate::maps::MapSet;
 use crate::{DataPath, EbpfError, Loaded, Program, sys};
@@ -47,6 +49,21 @@ pub fn entries(maps: &MapSet) -> Result<Vec<ConnectionEntry>, EbpfError> {
         }
     })?;
     Ok(entries)
+}
+
+/// What local ends of translations are outside, each with the connection that it leads to.
+pub(crate) fn translations(
+    maps: &MapSet,
+) -> Result<BTreeMap<ConnectionKey, ConnectionKey>, EbpfError> {
+    let mut found = BTreeMap::new();
+    maps.walk(TRANSLATIONS, |key, value| {
+        let key = ConnectionKey::read_from_bytes(key);
+        let value = TranslationEntry::read_from_bytes(value);
+        if let (Ok(outside), Ok(entry)) = (key, value) {
+            found.insert(outside, entry.inside);
+        }
+    })?;
+    Ok(found)
 }
 
 /// Forgets all connections, fragments and limits, for tests. Keys that are left in places are no connection's, and

@@ -504,6 +504,19 @@ pub(crate) fn test_run(program: &OwnedFd, data: &[u8], room: usize) -> io::Resul
     Ok((attr.retval as i32, out))
 }
 
+/// This thread runs on one CPU from now on.
+pub(crate) fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    // SAFETY: all zeros is a set of no CPU.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a CPU that the set has no bit for is left out.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the kernel reads the set.
+    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Attaches a program to the tcx ingress hook of a device in the namespace of this thread, last in line.
 pub(crate) fn tcx_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
     let mut attr = LinkCreateAttr {

@@ -7,13 +7,15 @@
 //! helpers it is a long one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{io, thread};
 
 use overlane_model::Verdict;
 use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::firewall::LogRecord;
+use crate::abi::firewall::{ConnectionKey, LogRecord};
 use crate::connections::{self, ConnectionEntry, Taken};
 use crate::counters::{self, Counters};
 use crate::events::Events;
@@ -44,6 +46,9 @@ const TEST_IO: &str = "test_io";
 
 /// Room for what encapsulation adds.
 const ROOM: usize = MAX_LEN + 2 * abi::MAX_TEMPLATE;
+
+/// Packets of a race that a CPU runs before it waits for the others.
+const STRETCH: usize = 50;
 
 /// The programs and their maps, for this process only.
 #[derive(Debug)]
@@ -117,7 +122,12 @@ pub struct Ran {
 impl TestRun {
     /// Loads the programs of a build, with places for so many connections: at most the map's.
     pub fn load(build: &DataPath<'_>, places: u32) -> Result<Self, EbpfError> {
-        let loaded = build.load_for_tests(places)?;
+        Self::with_room(build, places, 4096)
+    }
+
+    /// The same with maps for so many connections, translations and learned addresses.
+    pub fn with_room(build: &DataPath<'_>, places: u32, room: u32) -> Result<Self, EbpfError> {
+        let loaded = build.load_for_tests(places, room)?;
         let rule_log = RuleLog::of(loaded.maps.duplicate("rule_log")?)?;
         let copies = Events::of(loaded.maps.duplicate("events")?)?;
         Ok(Self {
@@ -230,6 +240,66 @@ impl TestRun {
             tag: tag(io.out_proto, io.out_tci),
             bytes,
         })
+    }
+
+    /// Runs one program on many packets: each list, all of one length, on a CPU of its own. They begin each
+    /// [`STRETCH`] at the same moment.
+    pub fn race(
+        &self,
+        program: Program,
+        beside: Beside,
+        lists: &[Vec<Vec<u8>>],
+    ) -> Result<(), EbpfError> {
+        self.set_io(&abi::TestIo {
+            now: beside.now_ns,
+            ifindex: beside.ifindex,
+            mark: beside.mark,
+            ..abi::TestIo::default()
+        })?;
+        let failed = EbpfError::call("BPF_PROG_TEST_RUN", program.name());
+        let held = self.loaded.program(program)?;
+        let (arrived, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        // False: another thread has failed, and nobody else comes.
+        let meet = |stretch: usize| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            while arrived.load(Ordering::SeqCst) < lists.len() * (stretch + 1) {
+                if has_failed.load(Ordering::SeqCst) {
+                    return false;
+                }
+                thread::yield_now();
+            }
+            true
+        };
+        let run = |cpu: usize, packets: &[Vec<u8>]| {
+            let mut stretches = packets.chunks(STRETCH).enumerate();
+            let result = sys::pin_to_cpu(cpu).and_then(|()| {
+                stretches.try_for_each(|(number, packets)| {
+                    if !meet(number) {
+                        return Ok(());
+                    }
+                    let mut packets = packets.iter();
+                    packets.try_for_each(|packet| sys::test_run(held.fd(), packet, ROOM).map(drop))
+                })
+            });
+            has_failed.fetch_or(result.is_err(), Ordering::SeqCst);
+            result
+        };
+        let results = thread::scope(|scope| {
+            let (lists, run) = (lists.iter().enumerate(), &run);
+            let threads = lists.map(|(cpu, packets)| scope.spawn(move || run(cpu, packets)));
+            let threads: Vec<_> = threads.collect();
+            let results = threads.into_iter().map(|thread| {
+                let died = |_| Err(io::Error::other("a thread died"));
+                thread.join().unwrap_or_else(died)
+            });
+            results.collect::<io::Result<()>>()
+        });
+        results.map_err(failed)
+    }
+
+    /// What local ends of translations are outside, each with the connection that it leads to.
+    pub fn translations(&self) -> Result<BTreeMap<ConnectionKey, ConnectionKey>, EbpfError> {
+        connections::translations(&self.loaded.maps)
     }
 
     fn set_io(&self, io: &abi::TestIo) -> Result<(), EbpfError> {

@@ -6,6 +6,7 @@
 //! that a port added or removed rarely moves the key of another.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use overlane_wire::PortKey;
 
@@ -75,6 +76,13 @@ impl Fnv1a {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = (self.0 ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    pub(crate) fn address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.add(&[&[4][..], &address.octets()].concat()),
+            IpAddr::V6(address) => self.add(&[&[6][..], &address.octets()].concat()),
         }
     }
 

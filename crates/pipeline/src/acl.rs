@@ -218,7 +218,10 @@ fn judge_again(
     };
     let rule = find(host, packet.port, direction, asked);
     match action(rule, packet.firewall, direction) {
-        Action::Allow => Judgement::Allowed(rule.map(|rule| rule.name.clone())),
+        Action::Allow => Judgement::Allowed {
+            rule: rule.map(|rule| rule.name.clone()),
+            version: host.tables().firewall.version,
+        },
         _ => Judgement::Revoked,
     }
 }
@@ -239,6 +242,7 @@ fn acl(cx: &mut Context<'_>, packet: &Packet<'_>, may_be_adopted: bool) -> Stage
         (Action::Allow, Some(key)) if packet.part == Part::Full => {
             let new = Beginning {
                 rule: rule.map(|rule| rule.name.clone()),
+                version: cx.host.tables().firewall.version,
                 outside: None,
                 owner: port.owner(),
                 share: port.limits.connections,

@@ -36,8 +36,8 @@ pub(crate) const STAGE: &str = "conntrack";
 pub(crate) enum Judgement {
     /// They are those that allowed it, or nobody asks them.
     Stands,
-    /// Others, which allow it too: this one, or the default policy.
-    Allowed(Option<Name>),
+    /// Others, of this version, which allow it too: this one, or the default policy.
+    Allowed { rule: Option<Name>, version: u32 },
     /// It is another guest's, who had the port before.
     Foreign,
     /// Others, which do not.
@@ -57,6 +57,8 @@ pub(crate) enum Followed {
 /// What a connection begins with.
 pub(crate) struct Beginning {
     pub(crate) rule: Option<Name>,
+    /// Of the rules that let it.
+    pub(crate) version: u32,
     /// Of a translation: what stands for the local end outside.
     pub(crate) outside: Option<(IpAddr, u16)>,
     /// Of a port: whose it is.
@@ -103,9 +105,9 @@ pub(crate) fn follow(
     }
     match judge(connection) {
         Judgement::Stands => {}
-        Judgement::Allowed(rule) => {
+        Judgement::Allowed { rule, version } => {
             connection.rule = rule;
-            connection.version = cx.host.tables().firewall.version;
+            connection.version = version;
         }
         Judgement::Revoked if segment.is_some_and(|segment| !segment.opens()) => {
             connection.pick_up();
@@ -168,9 +170,9 @@ pub(crate) fn accompany(
     }
     match judge(connection) {
         Judgement::Stands => {}
-        Judgement::Allowed(rule) => {
+        Judgement::Allowed { rule, version } => {
             connection.rule = rule;
-            connection.version = cx.host.tables().firewall.version;
+            connection.version = version;
         }
         Judgement::Foreign => {
             let _ = forgotten(cx, key, "is of another guest's");
@@ -233,7 +235,7 @@ pub(crate) fn begin(
         begun_ns: cx.now_ns,
         seen_ns: cx.now_ns,
         rule: new.rule,
-        version: cx.host.tables().firewall.version,
+        version: new.version,
         owner: new.owner,
         place,
         state: ConnectionState::Opening,
@@ -276,6 +278,16 @@ pub(crate) fn remember_syn(
         format!("a SYN into {key}: it begins anew if the other end takes it")
     });
     true
+}
+
+/// Whether a packet that belongs to no connection can begin one.
+pub(crate) fn may_begin(l4: &L4) -> bool {
+    match (l4.segment(), l4.ends.marks) {
+        _ if l4.unsound.is_some() => false,
+        (Some(segment), _) => segment.opens() || may_be_adopted(segment),
+        (None, Marks::Query { is_request, .. }) => is_request,
+        (None, _) => true,
+    }
 }
 
 fn may_be_adopted(segment: &Segment) -> bool {

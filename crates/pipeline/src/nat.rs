@@ -13,7 +13,9 @@ use std::net::IpAddr;
 
 use overlane_model::{NatRule, RouterTable, Verdict, Way};
 
-use crate::conntrack::{self, Beginning, ConnectionKey, Followed, Judgement, Sender, Zone};
+use crate::conntrack::{
+    self, Beginning, Connection, ConnectionKey, Followed, Judgement, Sender, Zone,
+};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::next_hop::longest;
@@ -40,6 +42,8 @@ struct Passing<'a> {
     drops_rest: bool,
     /// The most translations.
     share: u32,
+    /// Of all that decides what is translated.
+    version: u32,
     ip: Ip,
     l4: L4,
     sender: Sender,
@@ -57,7 +61,7 @@ pub(crate) fn out(
     let outside_of = |cx: &Context<'_>, key| cx.state.connections.get(key)?.outside;
     if let Some(key) = passing.related(cx) {
         if let Some(outside) = outside_of(cx, &key) {
-            passing.rewrite(cx, frame, &key, outside, rewrite::error);
+            passing.translate(cx, frame, &key, outside, rewrite::error);
         }
         return Stage::Continue(());
     }
@@ -65,15 +69,15 @@ pub(crate) fn out(
     let Some(key) = key else {
         return passing.out_without_key(cx);
     };
-    if let Followed::Passes { .. } = passing.follow(cx, &key)?
+    if passing.follow(cx, &key)?
         && let Some(outside) = outside_of(cx, &key)
     {
-        passing.rewrite(cx, frame, &key, outside, rewrite::packet);
+        passing.translate(cx, frame, &key, outside, rewrite::packet);
         return Stage::Continue(());
     }
     if let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? {
         passing.begin(cx, &key, outside)?;
-        passing.rewrite(cx, frame, &key, outside, rewrite::packet);
+        passing.translate(cx, frame, &key, outside, rewrite::packet);
         return Stage::Continue(());
     }
     passing.as_it_is(cx)
@@ -91,7 +95,7 @@ pub(crate) fn from_leg(
     if let Some(outside) = passing.related(cx) {
         let key = cx.state.translations.get(&outside).copied();
         let inside = key.map_or((outside.local, outside.local_port), local);
-        passing.rewrite(cx, frame, &outside, inside, rewrite::error);
+        passing.translate(cx, frame, &outside, inside, rewrite::error);
         return Stage::Continue(());
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
@@ -99,20 +103,21 @@ pub(crate) fn from_leg(
         return passing.as_it_is(cx);
     };
     if let Some(key) = cx.state.translations.get(&outside).copied()
-        && let Followed::Passes { .. } = passing.follow(cx, &key)?
+        && passing.follow(cx, &key)?
     {
-        passing.rewrite(cx, frame, &key, local(key), rewrite::packet);
+        passing.translate(cx, frame, &outside, local(key), rewrite::packet);
         return Stage::Continue(());
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
-        return passing.as_it_is(cx);
+        passing.as_it_is(cx)?;
+        return passing.begin_untranslated(cx, &outside);
     };
     let key = outside.outside(inside);
     if conntrack::live(cx, &key).is_some() {
         return passing.exhausted(cx, inside);
     }
     passing.begin(cx, &key, local(outside))?;
-    passing.rewrite(cx, frame, &key, inside, rewrite::packet);
+    passing.translate(cx, frame, &outside, inside, rewrite::packet);
     Stage::Continue(())
 }
 
@@ -141,6 +146,7 @@ fn passing<'a>(
         rules,
         drops_rest: gateway.drop_untranslated,
         share: gateway.connections,
+        version: gateway.nat_version(),
         ip,
         l4,
         sender,
@@ -152,16 +158,31 @@ impl Passing<'_> {
         Zone::Router(self.router.id)
     }
 
-    fn follow(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<Followed> {
-        let followed = conntrack::follow(cx, key, self.sender, &self.l4, |_| Judgement::Stands)?;
-        let (Followed::Asks, Some(segment)) = (&followed, self.l4.segment()) else {
-            return Stage::Continue(followed);
+    /// Whether it belongs to a translation. One that the rules no longer make is forgotten, or, where the other
+    /// side's next packet would only begin it again, left to its time-out.
+    fn follow(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<bool> {
+        let judge = |connection: &Connection| match connection.version {
+            version if version == self.version => Judgement::Stands,
+            _ if self.still_makes(key, connection) => Judgement::Allowed {
+                rule: None,
+                version: self.version,
+            },
+            _ => Judgement::Revoked,
         };
-        if let Some(why) = self.l4.unsound {
-            return conntrack::unsound(cx, why);
+        match conntrack::follow(cx, key, self.sender, &self.l4, judge)? {
+            Followed::Passes { .. } => Stage::Continue(true),
+            Followed::Asks => self.remember_syn(cx, key),
+            Followed::Nothing {
+                may_be_adopted: true,
+            } => Stage::Continue(false),
+            Followed::Nothing { .. } => cx.end(STAGE, Verdict::ConnectionInvalid, || {
+                let name = &self.router.name;
+                Found::by_router(
+                    format!("router {name} has no rule for {key} any more"),
+                    name,
+                )
+            }),
         }
-        conntrack::remember_syn(cx, key, self.sender, segment);
-        Stage::Continue(Followed::Passes { rule: None })
     }
 
     /// Of an ICMP error about a packet of a live translation, that packet's key: from the leg the outside
@@ -179,12 +200,16 @@ impl Passing<'_> {
         conntrack::live(cx, &inside).map(|_| key)
     }
 
-    /// Nothing translates it.
-    fn as_it_is(&self, cx: &mut Context<'_>) -> Stage {
+    /// It comes from the leg for the router itself.
+    fn is_for_router(&self) -> bool {
         let route = longest(self.router, self.ip.destination);
         let is_own = route.is_some_and(|route| route.way == Way::Own);
-        let is_for_router = self.sender == Sender::Peer && is_own;
-        if !self.drops_rest || is_for_router {
+        self.sender == Sender::Peer && is_own
+    }
+
+    /// Nothing translates it.
+    fn as_it_is(&self, cx: &mut Context<'_>) -> Stage {
+        if !self.drops_rest || self.is_for_router() {
             return Stage::Continue(());
         }
         cx.end(STAGE, Verdict::NatNoRule, || {
@@ -197,16 +222,66 @@ impl Passing<'_> {
         })
     }
 
+    /// No rule is asked about a SYN into a translation that is there.
+    fn remember_syn(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<bool> {
+        if let Some(why) = self.l4.unsound {
+            return conntrack::unsound(cx, why);
+        }
+        let segment = self.l4.segment();
+        Stage::Continue(segment.is_some_and(|it| conntrack::remember_syn(cx, key, self.sender, it)))
+    }
+
     fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {
-        let new = Beginning {
+        let new = self.beginning(outside);
+        conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
+    }
+
+    fn beginning(&self, outside: Place) -> Beginning {
+        Beginning {
             rule: None,
+            version: self.version,
             outside: Some(outside),
             owner: 0,
             share: self.share,
             may_be_adopted: true,
             allow_when_full: false,
+        }
+    }
+
+    /// What no rule is for is remembered with one end on both sides, so that its answers leave as they are.
+    fn begin_untranslated(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage {
+        if self.is_for_router()
+            || self.ip.is_fragment()
+            || self.ip.is_hidden()
+            || !conntrack::may_begin(&self.l4)
+            || conntrack::live(cx, key).is_some()
+            || !rules::is_free(cx, key)
+        {
+            return Stage::Continue(());
+        }
+        let new = Beginning {
+            allow_when_full: true,
+            ..self.beginning(local(*key))
         };
         conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
+    }
+
+    /// What is outside under `from` gets another place; what was opened untranslated keeps its own.
+    fn translate(
+        &self,
+        cx: &mut Context<'_>,
+        frame: &mut Cow<'_, Frame<'_>>,
+        from: &ConnectionKey,
+        to: Place,
+        write: Write,
+    ) {
+        if to != local(*from) {
+            return self.rewrite(cx, frame, from, to, write);
+        }
+        let name = &self.router.name;
+        cx.step(STAGE, || {
+            Found::by_router("it was opened untranslated and stays so".into(), name)
+        });
     }
 
     /// `write`: [`rewrite::packet`], or [`rewrite::error`] of an ICMP error and what it quotes.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use overlane_ebpf::abi::firewall::ConnectionKey;
 use overlane_ebpf::connections::{ConnectionEntry, Taken};
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
@@ -126,7 +127,16 @@ impl TestRunner {
 
     /// The same with places for so many connections.
     pub fn with_places(places: u32) -> Result<Self, EbpfError> {
-        let kernel = TestRun::load(&data_path()?, places)?;
+        Self::of(TestRun::load(&data_path()?, places)?)
+    }
+
+    /// With maps as large as those of a host.
+    pub fn with_all_room() -> Result<Self, EbpfError> {
+        let places = State::MAX_CONNECTIONS;
+        Self::of(TestRun::with_room(&data_path()?, places, places)?)
+    }
+
+    fn of(kernel: TestRun) -> Result<Self, EbpfError> {
         Ok(Self {
             counted: kernel.counters()?,
             counted_rules: kernel.rule_counters()?,
@@ -294,6 +304,29 @@ impl TestRunner {
         let mut counters = added(&named.tables, &before, &self.counted);
         counters.rules = counted::added_rules(&named.tables, &rules_before, &self.counted_rules);
         Ok(counters)
+    }
+
+    /// What local ends of translations are outside, each with the connection that it leads to.
+    pub fn translations(&self) -> Result<BTreeMap<ConnectionKey, ConnectionKey>, EbpfError> {
+        self.kernel.translations()
+    }
+
+    /// A port sends each list of frames from a CPU of its own, at the same moments.
+    pub fn race(
+        &self,
+        now_ns: u64,
+        device: &DeviceName,
+        lists: &[Vec<Vec<u8>>],
+    ) -> Result<(), EbpfError> {
+        let beside = Beside {
+            now_ns,
+            ifindex: self
+                .tables
+                .as_ref()
+                .map_or(NO_PORT, |it| it.ifindex(device)),
+            ..Beside::default()
+        };
+        self.kernel.race(Program::FromPort, beside, lists)
     }
 
     /// Runs one packet, which [`can_run`].

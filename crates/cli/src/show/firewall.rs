@@ -68,9 +68,11 @@ fn whose(whose: &Whose) -> String {
 
 fn state_words(row: &ConnectionRow) -> String {
     let name = row.state.name();
-    match (row.expired, row.adopted) {
-        (true, _) => format!("{name}, expired"),
-        (false, true) => format!("{name}, adopted"),
-        (false, false) => name.to_owned(),
+    let is_revoked = row.translation.is_some_and(|it| it.revoked);
+    match (row.expired, is_revoked, row.adopted) {
+        (true, ..) => format!("{name}, expired"),
+        (false, true, _) => format!("{name}, rule gone"),
+        (false, false, true) => format!("{name}, adopted"),
+        (false, false, false) => name.to_owned(),
     }
 }

@@ -39,6 +39,7 @@ pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 pub const CONNECTION_ASSURED: u8 = 1 << 3;
 pub const CONNECTION_PICKED_UP: u8 = 1 << 4;
+pub const CONNECTION_REVOKED: u8 = 1 << 6;
 
 pub const SYN_FROM_PEER: u8 = 1 << 0;
 pub const SYN_SCALE: u8 = 1 << 1;
@@ -128,6 +129,11 @@ abi! {
     #[derive(Default)]
     struct ConnectionPlace = "connection_place" {
         key: ConnectionKey,
+        claim: u32,
+    }
+    #[derive(Default)]
+    struct TranslationEntry = "translation_entry" {
+        inside: ConnectionKey,
         claim: u32,
     }
     #[derive(Default, Hash, PartialOrd, Ord)]

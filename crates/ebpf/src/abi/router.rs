@@ -50,6 +50,7 @@ abi! {
         leg_v4: Addr,
         leg_v6: Addr,
         connections: u32,
+        nat_version: u32,
     }
     struct RouterInterfaceKey = "router_interface_key" {
         router: u32,

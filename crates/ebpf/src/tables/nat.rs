@@ -44,6 +44,7 @@ pub(super) fn nat(
         return;
     }
     entry.connections = gateway.connections;
+    entry.nat_version = gateway.nat_version();
     entry.flags |= flags([(
         gateway.drop_untranslated,
         abi::ROUTER_NAT | abi::ROUTER_NAT_ALL,

@@ -87,6 +87,8 @@ pub struct End {
 pub struct Translation {
     /// The outside end.
     pub outside: End,
+    /// The rule that it was begun by has gone: no packet of it passes.
+    pub revoked: bool,
 }
 
 /// Where a connection stands.
@@ -246,7 +248,10 @@ fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Optio
         address: IpAddr::from(value.outside),
         port: has_port.then(|| u16::from_be(value.outside_port)),
     };
-    Some(Translation { outside })
+    Some(Translation {
+        outside,
+        revoked: value.flags & abi::CONNECTION_REVOKED != 0,
+    })
 }
 
 #[cfg(test)]

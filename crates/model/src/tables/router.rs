@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey};
 
+use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
 use crate::tables::SwitchId;
 
@@ -149,6 +150,16 @@ pub struct Gateway {
 impl Gateway {
     /// The most translations at a time, if nothing else is said.
     pub const CONNECTIONS: u32 = 262_144;
+
+    /// A hash over all that decides what is translated, and to what.
+    pub fn nat_version(&self) -> u32 {
+        let mut hash = Fnv1a::new();
+        hash.add(&[u8::from(self.drop_untranslated)]);
+        for rule in &self.nat {
+            rule.kind.add_to(&mut hash);
+        }
+        hash.get()
+    }
 }
 
 /// Where a gateway is, seen from this host.
@@ -205,6 +216,38 @@ pub enum NatKind {
 impl NatKind {
     /// Ports of a [`Source`](Self::Source) that names none.
     pub const PORTS: RangeInclusive<u16> = 1024..=65535;
+
+    fn add_to(&self, hash: &mut Fnv1a) {
+        match self {
+            Self::OneToOne { inside, outside } => {
+                hash.add(&[0]);
+                hash.address(*inside);
+                hash.address(*outside);
+            }
+            Self::Forward {
+                protocol,
+                outside,
+                inside,
+            } => {
+                hash.add(&[1, *protocol]);
+                for (address, port) in [outside, inside] {
+                    hash.address(*address);
+                    hash.add(&port.to_be_bytes());
+                }
+            }
+            Self::Source {
+                inside,
+                outside,
+                ports,
+            } => {
+                hash.add(&[2, inside.prefix_len()]);
+                hash.address(inside.addr());
+                hash.address(*outside);
+                hash.add(&ports.start().to_be_bytes());
+                hash.add(&ports.end().to_be_bytes());
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use overlane_model::{NatKind, NatRule, Verdict};
 use overlane_wire::ip::protocol;
 
 use super::{Passing, Place, STAGE, local};
-use crate::conntrack::{self, ConnectionKey};
+use crate::conntrack::{self, Connection, ConnectionKey};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::flow_hash::remix;
 use crate::parse::Marks;
 
-/// Outside ports that are looked at for one translation.
-const TRIES: u32 = 32;
+/// Outside ports that are looked at for one translation beside its own.
+const TRIES: u32 = 72;
 
 impl Passing<'_> {
     /// An ICMP message that begins nothing, where its sender should not be seen outside.
@@ -31,6 +31,62 @@ impl Passing<'_> {
         }
     }
 
+    /// The first rule with this inside end.
+    fn of_inside(&self, key: &ConnectionKey) -> Option<&NatKind> {
+        let is_it = |kind: &&NatKind| match kind {
+            NatKind::OneToOne { inside, .. } => *inside == key.local,
+            NatKind::Forward {
+                protocol, inside, ..
+            } => *protocol == key.protocol && *inside == local(*key) && self.has_ports(),
+            NatKind::Source { inside, .. } => inside.contains(&key.local),
+        };
+        self.rules.iter().map(|rule| &rule.kind).find(is_it)
+    }
+
+    /// The first rule with this outside end, and its inside one.
+    fn of_outside(&self, outside: &ConnectionKey) -> Option<(&NatKind, Place)> {
+        let here = local(*outside);
+        self.rules.iter().find_map(|rule| match &rule.kind {
+            NatKind::OneToOne {
+                inside,
+                outside: address,
+            } if *address == here.0 => Some((&rule.kind, (*inside, here.1))),
+            NatKind::Forward {
+                protocol,
+                outside: place,
+                inside,
+            } if *protocol == outside.protocol && *place == here && self.has_ports() => {
+                Some((&rule.kind, *inside))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether the rules of now make the same of a translation as those that it was begun by.
+    pub(super) fn still_makes(&self, key: &ConnectionKey, connection: &Connection) -> bool {
+        let Some(outside) = connection.outside else {
+            return false;
+        };
+        if outside == local(*key) {
+            return !self.drops_rest;
+        }
+        if connection.from_peer {
+            let found = self.of_outside(&key.outside(outside));
+            return found.is_some_and(|(_, inside)| inside == local(*key));
+        }
+        let keeps_port = outside.1 == key.local_port;
+        match self.of_inside(key) {
+            Some(NatKind::OneToOne { outside: other, .. }) => *other == outside.0 && keeps_port,
+            Some(NatKind::Forward { outside: other, .. }) => *other == outside,
+            Some(NatKind::Source {
+                outside: other,
+                ports,
+                ..
+            }) => *other == outside.0 && (keeps_port || ports.contains(&outside.1)),
+            None => false,
+        }
+    }
+
     /// The outside end that the first rule gives a new connection. `None`: no rule fits.
     pub(super) fn outside(
         &self,
@@ -38,37 +94,25 @@ impl Passing<'_> {
         key: &ConnectionKey,
         flow_hash: u32,
     ) -> Stage<Option<Place>> {
-        let here = local(*key);
-        for rule in self.rules {
-            let outside = match &rule.kind {
-                NatKind::OneToOne { inside, outside } if *inside == key.local => {
-                    (*outside, key.local_port)
-                }
-                NatKind::Forward {
-                    protocol,
-                    outside,
-                    inside,
-                } if *protocol == key.protocol && *inside == here && self.has_ports() => {
-                    self.check_sctp(cx, outside.1 == inside.1)?;
-                    *outside
-                }
-                NatKind::Source {
-                    inside,
-                    outside,
-                    ports,
-                } if inside.contains(&key.local) => {
-                    return self
-                        .share(cx, key, *outside, ports, flow_hash)
-                        .map_continue(Some);
-                }
-                _ => continue,
-            };
-            if !is_free(cx, &key.outside(outside)) {
-                return self.exhausted(cx, outside);
+        let outside = match self.of_inside(key) {
+            Some(NatKind::OneToOne { outside, .. }) => (*outside, key.local_port),
+            Some(NatKind::Forward {
+                outside, inside, ..
+            }) => {
+                self.check_sctp(cx, outside.1 == inside.1)?;
+                *outside
             }
-            return Stage::Continue(Some(outside));
+            Some(NatKind::Source { outside, ports, .. }) => {
+                return self
+                    .share(cx, key, *outside, ports, flow_hash)
+                    .map_continue(Some);
+            }
+            None => return Stage::Continue(None),
+        };
+        if !is_free(cx, &key.outside(outside)) {
+            return self.exhausted(cx, outside);
         }
-        Stage::Continue(None)
+        Stage::Continue(Some(outside))
     }
 
     /// A port of an address that others have too.
@@ -80,15 +124,13 @@ impl Passing<'_> {
         ports: &RangeInclusive<u16>,
         flow_hash: u32,
     ) -> Stage<Place> {
-        if !key.has_ports() {
-            return self.unsupported(cx, "a fragment, or a protocol without ports");
+        if !key.has_ports() && self.hides_ports() {
+            return self.unsupported(cx, "its ports cannot be seen");
         }
-        self.check_sctp(cx, false)?;
-        let first = u32::from(*ports.start());
-        let count = u32::from(*ports.end()).saturating_sub(first) + 1;
-        let hash = remix(flow_hash ^ cx.state.secret);
-        let start = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
-        let tries = (0..TRIES).map(|i| (first + (start + i) % count) as u16);
+        // Nothing tells two flows of a peer apart, or nobody may write what does.
+        let keeps_port = !key.has_ports() || key.protocol == protocol::SCTP;
+        let tries = tries(ports, flow_hash ^ cx.state.secret);
+        let tries = tries.filter(|_| !keeps_port);
         for port in std::iter::once(key.local_port).chain(tries) {
             if !self.is_forwarded(key.protocol, (outside, port))
                 && is_free(cx, &key.outside((outside, port)))
@@ -105,27 +147,13 @@ impl Passing<'_> {
         cx: &mut Context<'_>,
         outside: &ConnectionKey,
     ) -> Stage<Option<Place>> {
-        let here = local(*outside);
-        for rule in self.rules {
-            match &rule.kind {
-                NatKind::OneToOne {
-                    inside,
-                    outside: address,
-                } if *address == outside.local => {
-                    return Stage::Continue(Some((*inside, outside.local_port)));
-                }
-                NatKind::Forward {
-                    protocol,
-                    outside: place,
-                    inside,
-                } if *protocol == outside.protocol && *place == here && self.has_ports() => {
-                    self.check_sctp(cx, place.1 == inside.1)?;
-                    return Stage::Continue(Some(*inside));
-                }
-                _ => {}
-            }
+        let Some((kind, inside)) = self.of_outside(outside) else {
+            return Stage::Continue(None);
+        };
+        if let NatKind::Forward { .. } = kind {
+            self.check_sctp(cx, outside.local_port == inside.1)?;
         }
-        Stage::Continue(None)
+        Stage::Continue(Some(inside))
     }
 
     /// What comes there from outside has a rule of its own.
@@ -140,6 +168,12 @@ impl Passing<'_> {
     /// Real ports, no ICMP identifier.
     fn has_ports(&self) -> bool {
         matches!(self.l4.ends.marks, Marks::Ports { .. })
+    }
+
+    /// It is a fragment, or something that parse does not read hides them.
+    fn hides_ports(&self) -> bool {
+        let protocols = [protocol::TCP, protocol::UDP, protocol::SCTP];
+        self.ip.is_fragment() || self.ip.is_hidden() || protocols.contains(&self.ip.protocol)
     }
 
     /// SCTP's CRC is over its ports, and is not written anew.
@@ -162,6 +196,7 @@ impl Passing<'_> {
             let name = &self.router.name;
             let text = match self.ip.protocol {
                 protocol::ICMP | protocol::ICMPV6 => format!("no free identifier of {addr}"),
+                _ if port == 0 => format!("{addr} is taken towards this peer"),
                 _ => format!("{addr} port {port} and others are taken towards this peer"),
             };
             Found::by_router(text, name)
@@ -169,8 +204,22 @@ impl Passing<'_> {
     }
 }
 
+/// The ports of a range that are looked at: where it has few, one after the other.
+fn tries(ports: &RangeInclusive<u16>, hash: u32) -> impl Iterator<Item = u16> {
+    let first = u32::from(*ports.start());
+    let count = u32::from(*ports.end()).saturating_sub(first) + 1;
+    let number = move |hash| ((u64::from(remix(hash)) * u64::from(count)) >> 32) as u32;
+    (0..TRIES.min(count)).map(move |attempt| {
+        let number = match count <= TRIES {
+            true => (number(hash) + attempt) % count,
+            false => number(hash.wrapping_add(attempt.wrapping_mul(0x9e37_79b9))),
+        };
+        (first + number) as u16
+    })
+}
+
 /// Nobody uses it outside; what has expired is forgotten.
-fn is_free(cx: &mut Context<'_>, outside: &ConnectionKey) -> bool {
+pub(super) fn is_free(cx: &mut Context<'_>, outside: &ConnectionKey) -> bool {
     let Some(key) = cx.state.translations.get(outside).copied() else {
         return true;
     };

@@ -242,3 +242,33 @@ fn a_translation_is_forgotten_as_a_whole() {
     let reset = ip("198.18.1.1", PEER, TCP, segment(4000, 80, 0x04));
     assert_eq!(gateway.out(reset), Err(Verdict::ConnectionInvalid));
 }
+
+/// Where nine of ten ports are taken towards a peer, nearly everybody still gets one.
+#[test]
+fn a_range_that_is_nine_tenths_full_takes_nearly_all_that_come() {
+    let mut gateway = Gateway::of(&FABRIC.replace(", ports: 5000-5001", ""));
+    let (all, first) = (65_536 - 1024, 1024_u16);
+    let mut refused = 0;
+    let peers = ["198.19.7.1", "198.19.7.2"];
+    let more = all / 100;
+    for peer in peers {
+        let mut send = |device, mac, guest, at| {
+            let packet = ip4(guest, peer, UDP, &udp(at, 53, b""));
+            gateway
+                .run(&port(device), eth(mac, R1, 0x0800, &packet))
+                .verdict
+        };
+        for at in (first..).take(all * 9 / 10) {
+            assert_eq!(send("v1", A1, "198.18.1.1", at), Verdict::LegOut);
+        }
+        // Their own ports are taken.
+        let others = (first..)
+            .take(more)
+            .map(|at| send("v2", A2, "198.18.1.2", at));
+        refused += others
+            .filter(|verdict| *verdict == Verdict::NatExhausted)
+            .count();
+    }
+    let tried = more * peers.len();
+    assert!(refused * 1000 <= tried, "{refused} of {tried}");
+}

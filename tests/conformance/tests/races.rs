@@ -1,0 +1,109 @@
+//! Translations that begin on two CPUs at the same moment: no two live ones have one outside end, and each is found from
+//! outside.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+
+use overlane_conformance::case::Machine;
+use overlane_conformance::say;
+use overlane_conformance::test_runner::{TestRunner, obstacle};
+use overlane_ebpf::abi::firewall::ConnectionKey;
+use overlane_ebpf::connections::ConnectionEntry;
+use overlane_model::{Fabric, Verdict};
+
+const SECOND: u64 = 1_000_000_000;
+/// Of one CPU, in one race.
+const FLOWS: u32 = 100_000;
+/// So that nearly all ports are taken: each has 64 512.
+const PEERS: u32 = 4;
+
+const FABRIC: &str = r#"
+version: 1
+tunnel: { encapsulation: vxlan }
+hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+switches: { blue: { vni: 5001 } }
+ports: { vm: { switch: blue, host: h1, device: vm, mac: "02:00:00:00:00:02", key: 2, security: "off" } }
+routers:
+  r1:
+    mac: "02:00:00:00:00:fe"
+    interfaces: { blue: [198.18.100.254/24] }
+    routes: [{ to: 198.19.1.0/24, via: 198.19.0.9 }]
+    gateway:
+      host: h1
+      device: phys0
+      addresses: [198.19.0.2/24]
+      connections: 1048576
+      nat: [{ source: 198.18.100.0/24, outside: 198.19.0.2 }]
+"#;
+
+/// One packet of each flow of a guest, from the same ports to the same peers whoever it is.
+fn packets(guest: u8) -> Vec<Vec<u8>> {
+    let packets = (0..FLOWS).map(|flow| {
+        let (port, peer) = ((1024 + flow / PEERS) as u16, (1 + flow % PEERS) as u8);
+        let mut frame = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 2, 8, 0];
+        frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([198, 18, 100, guest, 198, 19, 1, peer]);
+        frame.extend(port.to_be_bytes());
+        frame.extend([0, 53, 0, 8, 0, 0]);
+        let sum = overlane_wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    });
+    packets.collect()
+}
+
+/// What lives, by its outside end; nothing else is left.
+fn outside_ends(kernel: &TestRunner, now_ns: u64) -> BTreeSet<ConnectionKey> {
+    let translations = kernel.translations().unwrap();
+    let mut ends = BTreeSet::new();
+    for entry @ ConnectionEntry { key, value } in kernel.connections().unwrap() {
+        if key.router().is_none() || entry.is_expired(now_ns) {
+            continue;
+        }
+        let outside = ConnectionKey {
+            local: value.outside,
+            local_port: value.outside_port,
+            ..key
+        };
+        assert_eq!(translations.get(&outside), Some(&key), "found from outside");
+        assert!(ends.insert(outside), "two have {outside:?}");
+    }
+    ends
+}
+
+#[test]
+fn no_two_translations_have_one_outside_end() {
+    if let Some(obstacle) = obstacle() {
+        say(&format!("SKIPPED races on the eBPF programs: {obstacle}"));
+        return;
+    }
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        say("SKIPPED races on the eBPF programs: they need two CPUs");
+        return;
+    }
+    let fabric = Fabric::parse("races", FABRIC).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut kernel = TestRunner::with_all_room().unwrap();
+    let tables = fabric.compile("h1").unwrap();
+    kernel.set_host(&tables, Machine::default()).unwrap();
+    let vm = "vm".parse().unwrap();
+    // The same guest on both: one translation each, and nothing else is left.
+    kernel.race(SECOND, &vm, &[1, 1].map(packets)).unwrap();
+    let begun = outside_ends(&kernel, SECOND).len();
+    assert_eq!(begun, FLOWS as usize);
+    assert_eq!(kernel.translations().unwrap().len(), begun);
+    // Two guests; what the former ones left has expired and is taken over.
+    for (round, guests) in [(1, [1, 2]), (2, [3, 4])] {
+        let now_ns = round * 10_000 * SECOND;
+        kernel.counted().unwrap();
+        kernel.race(now_ns, &vm, &guests.map(packets)).unwrap();
+        let counters = kernel.counted().unwrap();
+        let begun = outside_ends(&kernel, now_ns).len() as u64;
+        let refused = 2 * u64::from(FLOWS) - begun;
+        // Of 258 048 ends 200 000 are taken.
+        assert!(refused * 1000 <= u64::from(FLOWS), "{refused} refused");
+        let counted = counters.verdicts.iter();
+        let counted = counted.filter(|((_, verdict), _)| *verdict == Verdict::NatExhausted);
+        assert_eq!(counted.map(|(_, it)| it.packets).sum::<u64>(), refused);
+    }
+}
