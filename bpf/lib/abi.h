@@ -145,6 +145,19 @@ struct port_place {
 
 /* Map port_numbers (array): number of a port's counters → port_id. */
 
+/* Seconds that a connection lives without a packet, by protocol and state: docs/semantics.md, conntrack. */
+struct timeouts {
+	__u32 tcp_opening;
+	__u32 tcp_established;
+	__u32 tcp_closing;
+	__u32 tcp_closed;
+	__u32 udp_unanswered;
+	__u32 udp;
+	__u32 icmp;
+	__u32 other_unanswered;
+	__u32 other;
+};
+
 /* Map switches: switch_id → switch. */
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
@@ -156,6 +169,7 @@ struct lswitch {
 	__u32 flags;
 	__u32 learn_age;           /* seconds a MAC behind a remote is remembered */
 	__be16 non_ip[MAX_NON_IP]; /* EtherTypes that pass where PORT_DROP_NON_IP is set; 0: none */
+	struct timeouts timeouts;  /* of the connections of its ports */
 };
 
 /* Map fdb: (switch, mac) → where the address lives. */

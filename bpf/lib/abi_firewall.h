@@ -144,7 +144,7 @@ struct connection {
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
 	struct addr outside;
-	__u32 life;               /* seconds that it lives without a packet, in this state */
+	__u32 life;               /* seconds that it lives without a packet: written with `seen` */
 	__u32 owner;              /* port.owner when it began */
 	__be16 outside_peer_port; /* of a translation: the peer's port outside */
 	__u16 pad;

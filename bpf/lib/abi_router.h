@@ -29,8 +29,9 @@ struct router {
 	struct addr gateway; /* VTEP of the gateway host; zero: here, or none */
 	struct addr leg_v4;  /* sources of ICMP errors into the physical network; zero: none */
 	struct addr leg_v6;
-	__u32 connections; /* its share: most translations at a time */
-	__u32 nat_version; /* a hash over all that decides what is translated */
+	__u32 connections;        /* its share: most translations at a time */
+	__u32 nat_version;        /* a hash over all that decides what is translated */
+	struct timeouts timeouts; /* of its translations */
 };
 
 /* Map legs: ifindex → router_id. */

@@ -96,7 +96,8 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	result = first_packet(t, how);
 	if (result != GO_ON)
 		return result;
-	c->begun = c->seen = t->now;
+	c->begun = t->now;
+	keep_alive(t, c);
 	c->rule = rule;
 	c->version = version;
 	return keep_connection(t) == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
@@ -129,5 +130,6 @@ INLINE int take_over_connection(struct __sk_buff *ctx)
 	port = port_of(&t->key);
 	t->share = port ? port->connections : 0;
 	t->fresh.owner = port ? port->owner : 0;
+	t->fresh.life = life_of(&t->key, t->fresh.state);
 	return keep_connection(t);
 }

@@ -43,30 +43,72 @@ INLINE void set_connection_key(struct connection_key *key, const struct packet *
 	set_connection_ports(key, l4, from_peer);
 }
 
-/* Seconds that a connection lives without a packet. */
-INLINE __u32 time_out(const struct connection_key *key, __u8 state)
+INLINE __u32 tcp_life(const struct timeouts *t, __u8 state)
 {
-	bool is_tcp = key->protocol == IPPROTO_TCP && (key->local_port | key->peer_port);
-
 	switch (state) {
+	case CONNECTION_OPENING:
+		return t->tcp_opening;
 	case CONNECTION_ESTABLISHED:
-		if (is_tcp)
-			return 432000;
-		return is_icmp(key->protocol, key->family == 4) ? 60 : 180;
+		return t->tcp_established;
 	case CONNECTION_CLOSING:
-		return 120;
-	case CONNECTION_CLOSED:
-		return 10;
+		return t->tcp_closing;
 	}
-	return 30;
+	return t->tcp_closed;
 }
 
-INLINE bool is_expired(const struct connection_key *key, const struct connection *c, __u64 now)
+INLINE __u32 life_by(const struct timeouts *t, const struct connection_key *key, __u8 state)
+{
+	bool unanswered = state == CONNECTION_OPENING;
+
+	if (key->protocol == IPPROTO_TCP && (key->local_port | key->peer_port))
+		return tcp_life(t, state);
+	if (is_icmp(key->protocol, key->family == 4))
+		return t->icmp;
+	if (key->protocol == IPPROTO_UDP)
+		return unanswered ? t->udp_unanswered : t->udp;
+	return unanswered ? t->other_unanswered : t->other;
+}
+
+/*
+ * Seconds that a connection in this state lives without a packet, as its switch or router says now; 0: that is gone.
+ * Global, so that the verifier checks it once.
+ */
+__noinline __u32 life_of(const struct connection_key *key, __u32 state)
+{
+	struct lswitch *s;
+	struct router *r;
+	__u32 id;
+
+	if (!key)
+		return 0;
+	id = key->switch_id & ~ZONE_ROUTER;
+	if (key->switch_id & ZONE_ROUTER) {
+		r = bpf_map_lookup_elem(&routers, &id);
+		return r ? life_by(&r->timeouts, key, state) : 0;
+	}
+	s = bpf_map_lookup_elem(&switches, &id);
+	return s ? life_by(&s->timeouts, key, state) : 0;
+}
+
+/* Nothing comes any more that matters: a reset, or a FIN of both ends. */
+INLINE bool is_over(const struct connection *c)
+{
+	return c->state == CONNECTION_CLOSED || (tcp_end_closed(&c->local) && tcp_end_closed(&c->peer));
+}
+
+/* A packet of tracking.key passed: so long does its connection live now without another. */
+INLINE void keep_alive(const struct tracking *t, struct connection *c)
+{
+	c->seen = t->now;
+	c->life = life_of(&t->key, c->state);
+}
+
+INLINE bool is_expired(const struct connection *c, __u64 now)
 {
 	__u64 seen = c->seen;
 
 	/* Another CPU, whose clock was read later, may have written it. */
-	return now > seen && now - seen > time_out(key, c->state) * SECOND;
+	return now > seen && now - seen > c->life * SECOND;
 }
 
 /* With its translation, of a router's. */
@@ -88,7 +130,7 @@ INLINE struct connection *see_connection(const struct connection_key *key, __u64
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
-	return c && !is_expired(key, c, now) ? c : NULL;
+	return c && !is_expired(c, now) ? c : NULL;
 }
 
 /* The same; one that is too old is forgotten. */
@@ -96,7 +138,7 @@ INLINE struct connection *find_connection(const struct connection_key *key, __u6
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
-	if (c && is_expired(key, c, now)) {
+	if (c && is_expired(c, now)) {
 		forget_connection(key, c);
 		return NULL;
 	}

@@ -14,8 +14,8 @@
  */
 #pragma once
 
-#include "connection.h"
 #include "csum.h"
+#include "tracking.h"
 
 /* Fewer only in tests, which want to see them full: a power of two. */
 const volatile __u32 connection_places_count = MAX_CONNECTIONS;
@@ -79,7 +79,7 @@ INLINE struct connection *holder_of(const struct connection_key *key, __u32 plac
 INLINE bool makes_way(const struct connection_key *key, const struct connection *c)
 {
 	if (key->protocol == IPPROTO_TCP)
-		return c->state == CONNECTION_OPENING || c->state == CONNECTION_CLOSED;
+		return c->state == CONNECTION_OPENING || is_over(c);
 	return is_icmp(key->protocol, key->family == 4) || !(c->flags & CONNECTION_ASSURED);
 }
 
@@ -122,7 +122,7 @@ __noinline int look_at_place(__u32 attempt)
 	search->holder = at->key;
 	search->place = place;
 	c = holder_of(&search->holder, place);
-	if (c && !is_expired(&search->holder, c, t->now)) {
+	if (c && !is_expired(c, t->now)) {
 		consider_victim(t, c, place, seen);
 		return false;
 	}

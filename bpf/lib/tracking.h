@@ -32,7 +32,7 @@ INLINE void remember_syn(struct connection *c, const struct tracking *t, bool fr
 	const struct tcp_segment *syn = &t->l4.tcp;
 	bool has_scale = syn->scale >= 0;
 
-	c->seen = t->now;
+	keep_alive(t, c);
 	if (c->state == CONNECTION_OPENING && s->flags & TCP_END_SEEN && s->end == syn->seq_end)
 		return;
 	c->again = (struct syn_seen){
@@ -61,12 +61,12 @@ INLINE bool acknowledges_syn(const struct connection *c, const struct l4 *l4, bo
 }
 
 /* The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. */
-INLINE void begin_again(struct connection *c, __u64 now)
+INLINE void begin_again(const struct tracking *t, struct connection *c)
 {
 	const struct syn_seen syn = c->again;
 	struct tcp_end *s = syn.flags & SYN_FROM_PEER ? &c->peer : &c->local;
 
-	c->begun = c->seen = now;
+	c->begun = t->now;
 	c->rule = RULE_DEFAULT;
 	c->version = NO_VERSION;
 	c->state = CONNECTION_OPENING;
@@ -78,6 +78,7 @@ INLINE void begin_again(struct connection *c, __u64 now)
 	s->max_window = syn.window ? syn.window : 1;
 	s->scale = syn.scale;
 	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);
+	keep_alive(t, c);
 }
 
 /* Whether the packet may change more of the connection than its windows and its time. */
@@ -107,14 +108,14 @@ INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet
 
 	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
 		if (t->now >= c->seen + SECOND)
-			c->seen = t->now;
+			keep_alive(t, c);
 		return GO_ON;
 	}
 	if (may_change(c, &t->l4, from_peer) && !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
 	refused = is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_RST;
 	if (is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_SYN)
-		begin_again(c, t->now);
+		begin_again(t, c);
 	old_state = state = *(volatile __u8 *)&c->state;
 	old_flags = flags = *(volatile __u8 *)&c->flags;
 	answers = from_peer != !!(flags & CONNECTION_FROM_PEER);
@@ -140,7 +141,7 @@ INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet
 	if (flags != old_flags)
 		c->flags = flags;
 	if (state != old_state || flags != old_flags || t->now >= c->seen + SECOND)
-		c->seen = t->now;
+		keep_alive(t, c);
 	return GO_ON;
 }
 

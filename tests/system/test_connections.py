@@ -19,7 +19,7 @@ from probes import Talk
 
 pytestmark = pytest.mark.needs_overlane
 
-TCP_ESTABLISHED_S, OPENING_S, CLOSING_S, CLOSED_S, UDP_S, ICMP_S = 432000, 30, 120, 10, 180, 60
+TCP_ESTABLISHED_S, CLOSING_S, CLOSED_S, UDP_UNANSWERED_S, UDP_S, ICMP_S = 432000, 240, 240, 120, 300, 60
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_udp_and_echo_open_with_the_answer(pair):
         near.sendto(b"ask", (server.v4, 5206))
         _, sender = far.recvfrom(64)
         row = becomes(host, port(server), "opening", protocol=17)
-        assert row["time_out_s"] == OPENING_S
+        assert row["time_out_s"] == UDP_UNANSWERED_S
         far.sendto(b"answer", sender)
         assert near.recv(64) == b"answer"
         assert becomes(host, port(server), "established", protocol=17)["time_out_s"] == UDP_S
@@ -321,3 +321,44 @@ def test_silence_ends_half_open_and_datagram_connections_and_no_established_tcp(
         wait_until(lambda: verdicts(first).get(("from_underlay", "firewall_drop")), what="the late answer's end")
         assert talk.goes_on()
         assert only(host, name, protocol=6)["idle_s"] < 60
+
+
+def forget(host, *words, expect=0):
+    return overlane("connections", "forget", "--host", host.name, *words, expect=expect)
+
+
+def test_a_connection_that_is_forgotten_is_judged_by_the_rules_again(pair):
+    client, server = pair.guests
+    host, name = pair.hosts[0], port(pair.guests[0])
+    with Talk(client.ns, server.ns, server.v4) as talk, \
+            traffic.udp_socket(server.ns, server.v4, 5206) as far, traffic.udp_socket(client.ns, client.v4) as near:
+        assert talk.goes_on()
+        near.sendto(b"ask", (server.v4, 5206))
+        _, sender = far.recvfrom(64)
+        far.sendto(b"answer", sender)
+        assert near.recv(64) == b"answer"
+        # What does not agree stays: each condition is of one connection or of none.
+        for words in (["--protocol", "sctp"], ["--port", name, "--peer", "198.18.99.0/24"], ["--local", server.v4],
+                      ["--port", name, "--peer-port", "5206", "--protocol", "tcp"], ["--peer", "2001:2::/16"]):
+            assert forget(host, *words).stdout == f"host {host.name}: 0 connections forgotten\n"
+        assert len(connections(host, name)) == 2
+        done = forget(host, "--port", name, "--protocol", "tcp", "--peer", server.v4, "--json")
+        assert json.loads(done.stdout) == {"host": host.name, "forgotten": 1}
+        assert [row["protocol"] for row in connections(host, name)] == [17]
+        # The client takes in only what belongs to a connection: the server's data is nobody's now.
+        before = verdicts(host.name)
+        talk.far.sendall(b"still there?")
+        wait_until(lambda: difference(before, verdicts(host.name)).get(("from_underlay", "firewall_drop")),
+                   what="the server's data to be judged by the rules")
+        # Until the client says something itself, which the rules allow.
+        talk.near.sendall(b"yes")
+        assert talk.far.recv(64) == b"yes"
+        assert talk.near.recv(64) == b"still there?"
+        assert only(host, name, protocol=6)["adopted"]
+        far.sendto(b"more", sender)
+        assert near.recv(64) == b"more"
+        assert forget(host, "--all").stdout == f"host {host.name}: 2 connections forgotten\n"
+        assert connections(host, name) == []
+    said = forget(host, "--port", "nobody", expect=1).stderr
+    assert "has no port and no router `nobody`" in said and name in said
+    assert "--all" in forget(host, expect=2).stderr

@@ -5,6 +5,7 @@ IPv4 networks inside, so what comes back was translated.
 """
 
 import errno
+import json
 import socket
 from functools import partial
 
@@ -21,8 +22,8 @@ from capture import Capture, tshark_count
 from frames import PacketSocket
 from logical import (FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6, Estate,
                      connections)
-from net import veth, wait_until
-from overlane import GENEVE, VXLAN, difference, overlane, show, verdicts
+from net import run, veth, wait_until
+from overlane import GENEVE, PINS, VXLAN, difference, overlane, show, verdicts
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
 from topology import PLAIN, UPLINK
 
@@ -434,3 +435,42 @@ def test_what_cannot_be_translated_does_not_leave(lab):
     assert capture.raw() == []
     rose = {key: count for key, count in difference(before, verdicts(host)).items() if key[0] == "from_port"}
     assert rose == {("from_port", "connection_invalid"): 4, ("from_port", "nat_unsupported"): 2}
+
+
+def translations(host):
+    """Outside ends that the kernel knows translations by."""
+    folder, = PINS.glob(f"{host.name}/maps-*")
+    return json.loads(run(["bpftool", "-j", "map", "dump", "pinned", str(folder / "translations")]).stdout)
+
+
+def test_a_translation_that_is_forgotten_is_made_anew(lab):
+    estate, guest = scene(lab)
+    other = estate.guest("data", 3)
+    estate.apply()
+    gateway, far = estate.hosts[2], estate.outside.far
+    with traffic.udp_socket(far, FAR4, 5206) as there, traffic.udp_socket(guest.ns, guest.v4, 4000) as near, \
+            traffic.udp_socket(other.ns, other.v4) as third:
+        for sock in (near, third):
+            sock.sendto(b"ask", (FAR4, 5206))
+        senders = {}
+        for _ in range(2):
+            _, sender = there.recvfrom(64)
+            senders[sender[1]] = sender
+        assert len(connections(gateway, "core")) == len(translations(gateway)) == 2
+        done = overlane("connections", "forget", "--host", gateway.name, "--port", "core", "--local", guest.v4)
+        assert done.stdout == f"host {gateway.name}: 1 connection forgotten\n"
+        # With its outside end, and the other's is left.
+        assert len(connections(gateway, "core")) == len(translations(gateway)) == 1
+        before = verdicts(gateway.name)
+        there.sendto(b"late", senders[4000])
+        wait_until(lambda: difference(before, verdicts(gateway.name)).get(("from_leg", "router_address")),
+                   what="the late answer to find no translation")
+        del senders[4000]
+        there.sendto(b"answer", *senders.values())
+        assert third.recv(64) == b"answer"
+        near.sendto(b"again", (FAR4, 5206))
+        data, sender = there.recvfrom(64)
+        assert (data, sender[0]) == (b"again", LEG4)
+        there.sendto(b"answer", sender)
+        assert near.recv(64) == b"answer"
+        assert len(connections(gateway, "core")) == len(translations(gateway)) == 2

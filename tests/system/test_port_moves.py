@@ -223,7 +223,7 @@ def test_what_import_refuses_and_that_it_changes_nothing(lab):
     assert connections(stage.b, PORT) == []
     # From the standard streams, and what had expired on the way is left out.
     old = {**file["connections"][0], "state": "closed"}
-    old["age_ms"] = old["idle_ms"] = 11_000
+    old["age_ms"] = old["idle_ms"] = 241_000
     file["connections"][0] = old
     done = run([binary(), "connections", "import", PORT, "--host", stage.b.name], input=json.dumps(file))
     assert f"{len(flows) - 1} connections taken, 1 had expired" in done.stdout

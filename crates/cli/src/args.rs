@@ -13,7 +13,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use overlane_lab::{RelayCable, RelayEnd};
 
-pub(crate) use connections::{Connections, ConnectionsExport, ConnectionsImport, ConnectionsWhat};
+pub(crate) use connections::{
+    Connections, ConnectionsExport, ConnectionsForget, ConnectionsImport, ConnectionsWhat,
+};
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
 pub(crate) use program::{Completions, Man, Schema, Version};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};

@@ -1,15 +1,18 @@
-//! `overlane connections export|import`: `overlane_host::handover` takes and gives connections; here they are
-//! written and read.
+//! `overlane connections export|import|forget`: `overlane_host::handover` takes and gives connections, which are
+//! written and read here, and `overlane_host::forget` forgets some.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
+use overlane_host::forget::{self, Which};
 use overlane_host::handover::{self, Import};
 use overlane_model::MovedConnections;
 
 use crate::apply::wait_note;
-use crate::args::{Connections, ConnectionsExport, ConnectionsImport, ConnectionsWhat};
+use crate::args::{
+    Connections, ConnectionsExport, ConnectionsForget, ConnectionsImport, ConnectionsWhat,
+};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::show;
@@ -21,6 +24,7 @@ pub(crate) fn run(args: &Connections, output: Output) -> Result<(), Failure> {
     match &args.what {
         ConnectionsWhat::Export(args) => export(args, output),
         ConnectionsWhat::Import(args) => import(args, output),
+        ConnectionsWhat::Forget(args) => forget(args, output),
     }
 }
 
@@ -58,6 +62,28 @@ fn import(args: &ConnectionsImport, output: Output) -> Result<(), Failure> {
         output.line(describe(&done))?;
     }
     Ok(())
+}
+
+fn forget(args: &ConnectionsForget, output: Output) -> Result<(), Failure> {
+    let host = show::host(&args.host, output)?;
+    // `--all` stands alone, and then nothing else is said.
+    let which = Which {
+        of: args.port.clone(),
+        protocol: args.protocol,
+        local: args.local,
+        local_port: args.local_port,
+        peer: args.peer,
+        peer_port: args.peer_port,
+    };
+    let on_wait = |holder: &_| wait_note(output, &host, holder);
+    let done = forget::forget(&host, &which, &on_wait)?;
+    if args.json {
+        return Ok(output.json(&done)?);
+    }
+    Ok(output.line(match done.forgotten {
+        1 => format!("host {host}: 1 connection forgotten"),
+        count => format!("host {host}: {count} connections forgotten"),
+    })?)
 }
 
 fn is_stream(file: &Path) -> bool {

@@ -278,6 +278,7 @@ fn show_and_remove_of_a_host_that_is_not_applied() {
         &["show", "routes"],
         &["connections", "export", "web1"],
         &["connections", "import", "web1"],
+        &["connections", "forget", "--all"],
         &["log"],
     ] {
         let output = run(&[command, &["--host", "ovcli-no-such-host"]].concat());
@@ -319,7 +320,7 @@ fn completions_for_the_usual_shells() {
 
 #[test]
 fn every_help_has_an_example() {
-    let commands: [&[&str]; 31] = [
+    let commands: [&[&str]; 32] = [
         &[],
         &["check"],
         &["apply"],
@@ -335,6 +336,7 @@ fn every_help_has_an_example() {
         &["connections"],
         &["connections", "export"],
         &["connections", "import"],
+        &["connections", "forget"],
         &["log"],
         &["trace"],
         &["flows"],
@@ -371,6 +373,12 @@ fn usage_errors_are_2_and_on_standard_error() {
         &["aply"][..],
         &["show", "everything"],
         &["connections", "import"],
+        // What is to be forgotten must be said.
+        &["connections", "forget"],
+        &["connections", "forget", "--json"],
+        &["connections", "forget", "--all", "--port", "web1"],
+        &["connections", "forget", "--peer", "198.18.9"],
+        &["connections", "forget", "--protocol", "gre"],
         &["lab", "run"],
         &[],
     ] {

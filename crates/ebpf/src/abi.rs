@@ -174,11 +174,24 @@ abi! {
         id: PortId,
         counters: u32,
     }
+    #[derive(Default)]
+    struct Timeouts = "timeouts" {
+        tcp_opening: u32,
+        tcp_established: u32,
+        tcp_closing: u32,
+        tcp_closed: u32,
+        udp_unanswered: u32,
+        udp: u32,
+        icmp: u32,
+        other_unanswered: u32,
+        other: u32,
+    }
     struct Switch = "lswitch" {
         flood_members: u32,
         flags: u32,
         learn_age: u32,
         non_ip: [u16; MAX_NON_IP],
+        timeouts: Timeouts,
     }
     struct FdbKey = "fdb_key" {
         switch_id: u32,
@@ -324,6 +337,22 @@ impl From<overlane_wire::Mac> for MacBytes {
 impl From<MacBytes> for overlane_wire::Mac {
     fn from(mac: MacBytes) -> Self {
         Self::new(mac.bytes)
+    }
+}
+
+impl From<overlane_model::Timeouts> for Timeouts {
+    fn from(timeouts: overlane_model::Timeouts) -> Self {
+        Self {
+            tcp_opening: timeouts.tcp_opening,
+            tcp_established: timeouts.tcp_established,
+            tcp_closing: timeouts.tcp_closing,
+            tcp_closed: timeouts.tcp_closed,
+            udp_unanswered: timeouts.udp_unanswered,
+            udp: timeouts.udp,
+            icmp: timeouts.icmp,
+            other_unanswered: timeouts.other_unanswered,
+            other: timeouts.other,
+        }
     }
 }
 

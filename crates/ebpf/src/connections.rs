@@ -9,6 +9,7 @@ use std::path::Path;
 use overlane_model::RouterId;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::abi::Timeouts;
 use crate::abi::firewall::{
     self as abi, Connection, ConnectionKey, FragmentPlace, TranslationEntry,
 };
@@ -34,7 +35,7 @@ impl ConnectionEntry {
     /// Not seen for its time-out.
     pub const fn is_expired(&self, now_ns: u64) -> bool {
         const SECOND_NS: u64 = 1_000_000_000;
-        now_ns.saturating_sub(self.value.seen) > self.value.time_out_s(&self.key) * SECOND_NS
+        now_ns.saturating_sub(self.value.seen) > self.value.life as u64 * SECOND_NS
     }
 }
 
@@ -102,6 +103,43 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", CONNECTIONS))?;
     }
     Ok(())
+}
+
+/// Forgets these connections, each with its translation: so many of them were still there. Fragments of datagrams
+/// stay known.
+pub fn forget_these(maps: &MapSet, keys: &BTreeSet<ConnectionKey>) -> Result<usize, EbpfError> {
+    let of_these = |key: &[u8]| {
+        let key = ConnectionKey::read_from_bytes(key);
+        key.is_ok_and(|key| keys.contains(&key))
+    };
+    let mut outside = Vec::new();
+    if keys.iter().any(|key| key.router().is_some()) {
+        maps.walk(TRANSLATIONS, |key, inside| {
+            if of_these(inside) {
+                outside.push(key.to_vec());
+            }
+        })?;
+    }
+    let translations = maps.map(TRANSLATIONS)?;
+    for key in outside {
+        let inside = translations.get(&key);
+        let inside = inside.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", TRANSLATIONS))?;
+        // It may have become another connection's meanwhile.
+        if inside.is_some_and(|inside| of_these(&inside)) {
+            (translations.delete(&key))
+                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", TRANSLATIONS))?;
+        }
+    }
+    let connections = maps.map(CONNECTIONS)?;
+    let mut forgotten = 0;
+    for key in keys {
+        let there = connections.get(key.as_bytes());
+        let there = there.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", CONNECTIONS))?;
+        (connections.delete(key.as_bytes()))
+            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", CONNECTIONS))?;
+        forgotten += usize::from(there.is_some());
+    }
+    Ok(forgotten)
 }
 
 fn forget_where<K: FromBytes>(
@@ -182,20 +220,26 @@ impl ConnectionKey {
     }
 }
 
-impl Connection {
-    /// Seconds without a packet after which it is forgotten.
-    pub const fn time_out_s(&self, key: &ConnectionKey) -> u64 {
+impl Timeouts {
+    /// Seconds that a connection in this state lives without a packet: `life_of` of `bpf/lib/connection.h`.
+    pub const fn life_s(&self, key: &ConnectionKey, state: u8) -> u32 {
         const TCP: u8 = 6;
+        const UDP: u8 = 17;
         // Fragments have no ports, and no windows either.
-        let is_tcp = key.protocol == TCP && (key.local_port != 0 || key.peer_port != 0);
-        let is_icmp = matches!((key.family, key.protocol), (4, 1) | (6, 58));
-        match (self.state, is_tcp) {
-            (abi::CONNECTION_OPENING, _) => 30,
-            (abi::CONNECTION_CLOSING, _) => 120,
-            (abi::CONNECTION_CLOSED, _) => 10,
-            (_, true) => 432_000,
-            _ if is_icmp => 60,
-            _ => 180,
+        let has_ports = key.local_port != 0 || key.peer_port != 0;
+        let is_opening = state == abi::CONNECTION_OPENING;
+        match (key.family, key.protocol) {
+            (_, TCP) if has_ports => match state {
+                abi::CONNECTION_OPENING => self.tcp_opening,
+                abi::CONNECTION_ESTABLISHED => self.tcp_established,
+                abi::CONNECTION_CLOSING => self.tcp_closing,
+                _ => self.tcp_closed,
+            },
+            (4, 1) | (6, 58) => self.icmp,
+            (_, UDP) if is_opening => self.udp_unanswered,
+            (_, UDP) => self.udp,
+            _ if is_opening => self.other_unanswered,
+            _ => self.other,
         }
     }
 }
@@ -206,27 +250,37 @@ mod tests {
 
     #[test]
     fn time_outs_follow_state_and_protocol() {
-        let key = |protocol, port| ConnectionKey {
-            protocol,
-            family: if protocol == 58 { 6 } else { 4 },
-            local_port: port,
-            ..ConnectionKey::default()
+        let timeouts = Timeouts {
+            tcp_opening: 1,
+            tcp_established: 2,
+            tcp_closing: 3,
+            tcp_closed: 4,
+            udp_unanswered: 5,
+            udp: 6,
+            icmp: 7,
+            other_unanswered: 8,
+            other: 9,
         };
         let of = |state, protocol, port| {
-            let connection = Connection {
-                state,
-                ..Connection::default()
+            let key = ConnectionKey {
+                protocol,
+                family: if protocol == 58 { 6 } else { 4 },
+                local_port: port,
+                ..ConnectionKey::default()
             };
-            connection.time_out_s(&key(protocol, port))
+            timeouts.life_s(&key, state)
         };
-        assert_eq!(of(abi::CONNECTION_OPENING, 6, 80), 30);
-        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 6, 80), 432_000);
-        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 6, 0), 180);
-        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 17, 53), 180);
-        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 1, 7), 60);
-        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 58, 7), 60);
-        assert_eq!(of(abi::CONNECTION_CLOSING, 6, 80), 120);
-        assert_eq!(of(abi::CONNECTION_CLOSED, 6, 80), 10);
+        assert_eq!(of(abi::CONNECTION_OPENING, 6, 80), 1);
+        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 6, 80), 2);
+        assert_eq!(of(abi::CONNECTION_CLOSING, 6, 80), 3);
+        assert_eq!(of(abi::CONNECTION_CLOSED, 6, 80), 4);
+        assert_eq!(of(abi::CONNECTION_OPENING, 17, 53), 5);
+        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 17, 53), 6);
+        assert_eq!(of(abi::CONNECTION_OPENING, 1, 7), 7);
+        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 58, 7), 7);
+        assert_eq!(of(abi::CONNECTION_OPENING, 132, 7), 8);
+        assert_eq!(of(abi::CONNECTION_OPENING, 6, 0), 8);
+        assert_eq!(of(abi::CONNECTION_ESTABLISHED, 6, 0), 9);
     }
 
     #[test]

@@ -175,6 +175,7 @@ mod tests {
             flags,
             learn_age: 60,
             non_ip: [0; abi::MAX_NON_IP],
+            timeouts: abi::Timeouts::default(),
         };
         let port = |key, flags| abi::Port {
             switch_id: 5001,

@@ -11,7 +11,7 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_model::{MovedConnections, Name, SwitchId};
 use serde::Serialize;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::clock::Clock;
 use crate::lock::Lock;
@@ -48,6 +48,8 @@ struct Here<'a> {
     port: &'a PortState,
     maps: MapSet,
     has_firewall: bool,
+    /// How long its connections live.
+    timeouts: abi::Timeouts,
 }
 
 /// The live connections of a port of this host.
@@ -118,15 +120,16 @@ pub fn import(
     let taker = Taker::load(&data_path, &paths::map_set(host, &state.map_signature))?;
     let port = (here.port.switch_id, here.port.key);
     let now = Clock::now()?.monotonic_ns;
-    take_all(moved, port, now, &mut done, |entry| Ok(taker.take(entry)?))?;
+    let take = |entry: &ConnectionEntry| Ok(taker.take(entry)?);
+    take_all(moved, port, (now, &here.timeouts), &mut done, take)?;
     Ok(done)
 }
 
-/// Gives each to the port with this switch and key, and counts what becomes of it.
+/// Gives each to the port with this switch and key, now and with these time-outs, and counts what becomes of it.
 fn take_all(
     moved: &MovedConnections,
     port: (u32, u16),
-    now: u64,
+    (now, timeouts): (u64, &abi::Timeouts),
     done: &mut Import,
     mut take: impl FnMut(&ConnectionEntry) -> Result<Taken, HostError>,
 ) -> Result<(), HostError> {
@@ -134,8 +137,8 @@ fn take_all(
     for connection in &moved.connections {
         let entry = entry(connection, port, now);
         // By the time that it was silent: this machine's clock may be younger than that.
-        let time_out_ms = entry.value.time_out_s(&entry.key).saturating_mul(1000);
-        if connection.idle_ms > time_out_ms {
+        let life_s = timeouts.life_s(&entry.key, entry.value.state);
+        if connection.idle_ms > u64::from(life_s) * 1000 {
             done.expired += 1;
             continue;
         }
@@ -170,10 +173,14 @@ impl<'a> Here<'a> {
             .filter_map(|value| abi::Port::read_from_bytes(value).ok());
         let its = |it: &abi::Port| (it.switch_id, it.key) == (port.switch_id, port.key);
         let has_firewall = ports.any(|it| its(&it) && it.flags & abi::PORT_FIREWALL != 0);
+        let switches = maps.entries(Table::Switches)?;
+        let switch = switches.get(port.switch_id.as_bytes());
+        let switch = switch.and_then(|value| abi::Switch::read_from_bytes(value).ok());
         Ok(Self {
             port,
             maps,
             has_firewall,
+            timeouts: switch.map(|switch| switch.timeouts).unwrap_or_default(),
         })
     }
 
@@ -228,12 +235,16 @@ mod tests {
         }
     }
 
+    fn timeouts() -> abi::Timeouts {
+        overlane_model::Timeouts::default().into()
+    }
+
     #[test]
     fn what_became_of_each_is_counted() {
         let mut done = Import::default();
         let now = 10_000_000_000_000;
-        let moved = silent_for(&[1, 2, 3, 180, 181]);
-        let taken = take_all(&moved, (5001, 7), now, &mut done, |entry| {
+        let moved = silent_for(&[1, 2, 3, 300, 301]);
+        let taken = take_all(&moved, (5001, 7), (now, &timeouts()), &mut done, |entry| {
             assert_eq!((entry.key.switch_id, entry.key.key), (5001, 7));
             Ok(match u16::from_be(entry.key.local_port) {
                 2 => Taken::There,
@@ -252,7 +263,8 @@ mod tests {
         };
         let mut places = 2;
         let moved = silent_for(&[1, 2, 3, 4, 5]);
-        let taken = take_all(&moved, (5001, 7), 10_000_000_000_000, &mut done, |_| {
+        let now = (10_000_000_000_000, &timeouts());
+        let taken = take_all(&moved, (5001, 7), now, &mut done, |_| {
             places -= 1;
             Ok(match places {
                 0.. => Taken::Kept,

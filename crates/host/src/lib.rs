@@ -24,6 +24,7 @@ pub mod detours;
 mod devices;
 mod error;
 mod execute;
+pub mod forget;
 mod greeting;
 pub mod guard;
 pub mod handover;

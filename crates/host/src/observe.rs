@@ -28,10 +28,10 @@ mod routes;
 mod rules;
 mod switches;
 
-pub(crate) use connections::ends;
 pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };
+pub(crate) use connections::{ends, known_owner};
 pub use devices::{DeviceRow, Devices, device_names, devices};
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};

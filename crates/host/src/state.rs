@@ -10,7 +10,7 @@ use std::path::Path;
 
 use overlane_ebpf::Program;
 use overlane_ebpf::tables::{Contents, rule_number, rules_generation};
-use overlane_model::{SwitchId, Tables, VlanId};
+use overlane_model::{SwitchId, Tables, Timeouts, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +143,9 @@ pub(crate) struct SwitchState {
     pub(crate) vlan_transparent: bool,
     #[serde(default)]
     pub(crate) learn_age_s: Option<u32>,
+    /// None: written by a version that had none.
+    #[serde(default)]
+    pub(crate) timeouts: Option<Timeouts>,
 }
 
 impl PortState {
@@ -376,6 +379,7 @@ fn switch_state(switch: &overlane_model::SwitchTable) -> SwitchState {
         flood_unknown: switch.flood_unknown,
         vlan_transparent: switch.vlan_transparent,
         learn_age_s: switch.learn_age_s,
+        timeouts: Some(switch.timeouts),
     }
 }
 
@@ -420,6 +424,7 @@ mod tests {
             flood_unknown: true,
             vlan_transparent: false,
             learn_age_s: None,
+            timeouts: None,
         };
         assert_eq!(state.switches, [switch]);
         assert!(state.promiscuous.is_empty());

@@ -92,6 +92,7 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
         firewall: draft.firewall.clone(),
         limits: draft.limits,
+        timeouts: draft.timeouts.whole(),
         line: draft.name.at.line,
     })
 }

@@ -28,6 +28,7 @@ mod places;
 mod references;
 mod routers;
 mod rules;
+mod timeouts;
 mod translations;
 mod vlans;
 mod vteps;
@@ -63,6 +64,7 @@ fn meant(draft: &Draft<'_>, sink: &mut Sink) {
     let stations = places::stations(draft);
     places::places(draft, &routers, &stations, sink);
     translations::translations(&routers, &stations, sink);
+    timeouts::timeouts(&draft.routers, sink);
     rules::loose_peers(draft, sink);
     hidden::rules(draft, sink);
 }

@@ -205,6 +205,7 @@ impl<'f> View<'f> {
                     NonIp::Allow => Vec::new(),
                     NonIp::Drop(passing) => passing.clone(),
                 },
+                timeouts: members.switch.timeouts,
                 flood: self.flood(members),
             })
             .collect()

@@ -22,10 +22,12 @@ use crate::yaml::{Kind, Node, Value, resolve};
 mod firewall;
 mod nat;
 mod router;
+mod timeouts;
 
 pub(crate) use firewall::{GroupDraft, NetworkDraft, PeerDraft, RuleDraft};
 pub(crate) use nat::NatDraft;
 pub(crate) use router::{GatewayDraft, InterfaceDraft, RouteDraft, RouterDraft};
+pub(crate) use timeouts::TimeoutsDraft;
 
 /// The file as written.
 #[derive(Debug, Default)]
@@ -68,6 +70,7 @@ pub(crate) struct SwitchDraft<'n> {
     pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
     pub(crate) firewall: SwitchFirewall,
     pub(crate) limits: Limits,
+    pub(crate) timeouts: TimeoutsDraft,
 }
 
 #[derive(Debug)]
@@ -124,13 +127,14 @@ const HOST: [Key; 3] = [
     optional("options"),
 ];
 /// Of the first two a switch has one.
-const SWITCH: [Key; 6] = [
+const SWITCH: [Key; 7] = [
     optional("vni"),
     optional("uplink_vlan"),
     optional("unknown_unicast"),
     optional("vlan"),
     optional("firewall"),
     optional("limits"),
+    optional("timeouts"),
 ];
 const PORT: [Key; 11] = [
     required("switch", "switch: blue"),
@@ -245,6 +249,7 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         guest_vlan,
         policies,
         limits,
+        times,
     ] = record(node, name.at, &what, &SWITCH, sink);
     match (vni, uplink_vlan) {
         (None, None) if matches!(node.value, Value::Mapping(_)) => {
@@ -278,6 +283,9 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
             firewall::switch(node, &what, sink)
         }),
         limits: limits.map_or_else(Limits::default, |node| decode_limits(node, &what, sink)),
+        timeouts: times.map_or_else(TimeoutsDraft::default, |node| {
+            timeouts::timeouts(node, &what, sink)
+        }),
     }
 }
 
@@ -385,6 +393,7 @@ pub(crate) fn keys(of: &str) -> Vec<(&'static str, bool)> {
         "LogicalPort" => &PORT,
         "LearningSettings" => &LEARNING,
         "Limits" => &LIMITS,
+        "Timeouts" => &timeouts::TIMEOUTS,
         "Firewall" => &firewall::FIREWALL,
         "Rule" => &firewall::RULE,
         "Router" => &router::ROUTER,

@@ -49,8 +49,8 @@ pub use tables::{
     Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
     Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Origin,
     Place, PortFirewall, PortLimits, PortSecurity, PortTable, Remote, Route, RouterId,
-    RouterInterface, RouterTable, RuleTable, Service, Side, SwitchId, SwitchTable, Tables, Tunnel,
-    VlanError, VlanId, Way,
+    RouterInterface, RouterTable, RuleTable, Service, Side, SwitchId, SwitchTable, Tables,
+    Timeouts, Tunnel, VlanError, VlanId, Way,
 };
 pub use verdict::{Hook, Verdict};
 

@@ -17,10 +17,12 @@ use crate::tables::{self, PortLimits, Tunnel, VlanId};
 mod firewall;
 mod router;
 mod text;
+mod timeouts;
 
 use firewall::{Firewall, Rule};
 use router::Router;
 use text::{Address, Device, MacText, Name, NetworkText};
+use timeouts::Timeouts;
 
 /// The JSON Schema (draft 2020-12) of the fabric file.
 pub fn schema() -> Value {
@@ -199,6 +201,9 @@ struct LogicalSwitch {
     /// How much of what all share each of its ports may have.
     #[schemars(default)]
     limits: Limits,
+    /// How long the connections of its ports live without a packet.
+    #[schemars(default)]
+    timeouts: Timeouts,
 }
 
 /// How much of what all share a port may have.

@@ -58,6 +58,10 @@ fn full() -> Value {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
                 "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow", "non_ip": [35020] },
                 "limits": { "connections": 9, "flood": 10 },
+                "timeouts": {
+                    "tcp_opening": 300, "tcp_established": 7440, "tcp_closing": 240, "tcp_closed": 240,
+                    "udp_unanswered": 120, "udp": 300, "icmp": 60, "other_unanswered": 1, "other": 2592000,
+                },
             },
             "v": { "uplink_vlan": 100 },
         },
@@ -80,6 +84,10 @@ fn full() -> Value {
             "reverse_path": "off",
             "gateway": {
                 "untranslated": "drop", "connections": 7, "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
+                "timeouts": {
+                    "tcp_opening": 300, "tcp_established": 7440, "tcp_closing": 240, "tcp_closed": 240,
+                    "udp_unanswered": 120, "udp": 300, "icmp": 60, "other_unanswered": 1, "other": 2592000,
+                },
                 "nat": [
                     { "one_to_one": "198.18.100.1", "outside": "198.19.0.3" },
                     { "forward": "198.18.100.1:80", "protocol": "tcp", "outside": "198.19.0.2:8080" },
@@ -92,7 +100,7 @@ fn full() -> Value {
 
 /// Each kind of mapping: its definition in the schema, and where it stands in `full`, with all of its keys
 /// in one place or the other.
-const MAPPINGS: [(&str, &[&str]); 13] = [
+const MAPPINGS: [(&str, &[&str]); 14] = [
     ("FabricFile", &[""]),
     ("TunnelSettings", &["/tunnel"]),
     ("Host", &["/hosts/h"]),
@@ -100,6 +108,10 @@ const MAPPINGS: [(&str, &[&str]); 13] = [
     ("LogicalPort", &["/ports/p"]),
     ("LearningSettings", &["/ports/p/learning"]),
     ("Limits", &["/switches/s/limits", "/ports/p/limits"]),
+    (
+        "Timeouts",
+        &["/switches/s/timeouts", "/routers/r/gateway/timeouts"],
+    ),
     ("Firewall", &["/switches/s/firewall"]),
     ("Rule", &["/rules/r"]),
     ("Router", &["/routers/r"]),
@@ -257,6 +269,10 @@ fn same_answer_to_values() {
         ("/switches/s/limits/flood", json!(9)),
         ("/switches/s/limits/flood", json!(1_000_000_001)),
         ("/routers/r/gateway/connections", json!(0)),
+        ("/switches/s/timeouts", json!(30)),
+        ("/switches/s/timeouts/udp", json!(0)),
+        ("/switches/s/timeouts/tcp_established", json!(2_592_001)),
+        ("/routers/r/gateway/timeouts/icmp", json!("60 s")),
         ("/groups/g", json!("p")),
         ("/groups/g/0", json!(7)),
         ("/networks/n", json!("198.18.0.0/24")),

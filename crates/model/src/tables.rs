@@ -13,12 +13,14 @@ use thiserror::Error;
 
 mod firewall;
 mod router;
+mod timeouts;
 
 pub use firewall::{Action, Asks, Direction, FirewallTable, PortFirewall, RuleTable, Service};
 pub use router::{
     Gateway, GatewayPlace, NatKind, NatRule, NextHop, Route, RouterId, RouterInterface,
     RouterTable, Side, Way,
 };
+pub use timeouts::Timeouts;
 
 use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
@@ -397,6 +399,8 @@ pub struct SwitchTable {
     pub learn_age_s: Option<u32>,
     /// EtherTypes that pass where a port drops what is not IP.
     pub non_ip: Vec<u16>,
+    /// How long the connections of its ports live without a packet.
+    pub timeouts: Timeouts,
     /// Receivers of a flooded frame: local ports by name, then each remote once, those with the shorter outer
     /// header first, by name. A switch on a VLAN has no remotes: its frames go out of the uplink once.
     pub flood: Vec<FloodMember>,

@@ -13,10 +13,10 @@ mod tcp;
 
 use std::net::IpAddr;
 
-use overlane_model::{Name, Verdict};
+use overlane_model::{Name, Tables, Timeouts, Verdict};
 use overlane_wire::tcp::Flags;
 
-use connection::Passed;
+use connection::{Moment, Passed};
 pub use connection::{Connection, ConnectionState, SynSeen};
 pub(crate) use fragments::Fragments;
 pub(crate) use key::Sender;
@@ -84,7 +84,33 @@ pub(crate) fn check(cx: &mut Context<'_>, l4: &L4) -> Stage {
 /// The connection, unless it is expired.
 pub(crate) fn live<'s>(cx: &'s Context<'_>, key: &ConnectionKey) -> Option<&'s Connection> {
     let connection = cx.state.connections.get(key);
-    connection.filter(|connection| !connection.is_expired(key, cx.now_ns))
+    connection.filter(|connection| !connection.is_expired(cx.now_ns))
+}
+
+/// Now, for a connection.
+fn moment(cx: &Context<'_>, key: &ConnectionKey) -> Moment {
+    Moment {
+        ns: cx.now_ns,
+        key: *key,
+        timeouts: timeouts_of(cx.host.tables(), key.zone),
+    }
+}
+
+/// Those of the switch or router whose connection it is.
+fn timeouts_of(tables: &Tables, zone: Zone) -> Timeouts {
+    let found = match zone {
+        Zone::Port(id, _) => {
+            let mut switches = tables.switches.iter();
+            switches
+                .find(|switch| switch.id == id)
+                .map(|it| it.timeouts)
+        }
+        Zone::Router(id) => {
+            let router = tables.routers.iter().find(|router| router.id == id);
+            router.and_then(|router| Some(router.gateway.as_ref()?.timeouts))
+        }
+    };
+    found.unwrap_or_default()
 }
 
 /// The packet's connection goes on with it, if it has one. `judge` is asked whether the rules still allow
@@ -96,11 +122,11 @@ pub(crate) fn follow(
     l4: &L4,
     judge: impl FnOnce(&Connection) -> Judgement,
 ) -> Stage<Followed> {
-    let (now_ns, segment) = (cx.now_ns, l4.segment());
+    let (now, segment) = (moment(cx, key), l4.segment());
     let Some(connection) = cx.state.connections.get_mut(key) else {
         return nothing();
     };
-    if connection.is_expired(key, now_ns) {
+    if connection.is_expired(now.ns) {
         return forgotten(cx, key, "has expired");
     }
     match judge(connection) {
@@ -130,14 +156,14 @@ pub(crate) fn follow(
         return unsound(cx, why);
     }
     let ends = (connection.local, connection.peer);
-    let passed = connection.pass(sender, segment, now_ns);
+    let passed = connection.pass(sender, segment, &now);
     if passed == Passed::Refused {
         return cx.end(STAGE, Verdict::OutOfWindow, || {
             out_of_window(key, sender, segment, ends)
         });
     }
     if l4.is_first_fragment && segment.is_some() && passed == Passed::Follows {
-        connection.adopt(now_ns);
+        connection.adopt(&now);
     }
     let (state, rule) = (connection.state, connection.rule.clone());
     cx.step(STAGE, || {
@@ -162,9 +188,9 @@ pub(crate) fn accompany(
     key: &ConnectionKey,
     judge: impl FnOnce(&Connection) -> Judgement,
 ) -> Option<Option<Name>> {
-    let now_ns = cx.now_ns;
+    let now = moment(cx, key);
     let connection = cx.state.connections.get_mut(key)?;
-    if connection.is_expired(key, now_ns) {
+    if connection.is_expired(now.ns) {
         let _ = forgotten(cx, key, "has expired");
         return None;
     }
@@ -188,7 +214,7 @@ pub(crate) fn accompany(
             return None;
         }
     }
-    connection.refresh(now_ns);
+    connection.refresh(&now);
     let rule = connection.rule.clone();
     cx.step(STAGE, || {
         let text = format!("of the connection {key}");
@@ -239,6 +265,7 @@ pub(crate) fn begin(
         owner: new.owner,
         place,
         state: ConnectionState::Opening,
+        life_s: 0,
         from_peer: sender == Sender::Peer,
         adopted,
         answered: false,
@@ -249,7 +276,9 @@ pub(crate) fn begin(
         local: TcpEnd::default(),
         peer: TcpEnd::default(),
     };
-    connection.pass(sender, l4.segment(), cx.now_ns);
+    let now = moment(cx, key);
+    connection.pass(sender, l4.segment(), &now);
+    connection.keep_alive(&now);
     connection.adopted |= l4.is_first_fragment && l4.segment().is_some();
     cx.state.remember(*key, connection);
     cx.step(STAGE, || match adopted {
@@ -266,14 +295,14 @@ pub(crate) fn remember_syn(
     sender: Sender,
     segment: &Segment,
 ) -> bool {
-    let now_ns = cx.now_ns;
+    let now = moment(cx, key);
     let Some(connection) = cx.state.connections.get_mut(key) else {
         return false;
     };
-    if connection.is_expired(key, now_ns) || !segment.opens() {
+    if connection.is_expired(now.ns) || !segment.opens() {
         return false;
     }
-    connection.remember_syn(sender, segment, now_ns);
+    connection.remember_syn(sender, segment, &now);
     cx.step(STAGE, || {
         format!("a SYN into {key}: it begins anew if the other end takes it")
     });

@@ -100,7 +100,7 @@ fn pause(random: &mut Random) -> u64 {
         5 | 6 => random.below(4_000_000_000) as u64,
         7 => 300 * SECOND + random.below(3) as u64 - 1,
         8 => {
-            let seconds = random.of([10, 10, 30, 30, 60, 120, 180, 432_000]);
+            let seconds = random.of([10, 10, 30, 30, 60, 120, 240, 300, 432_000]);
             seconds * SECOND + random.below(3) as u64 - 1
         }
         9 => SECOND / 10 + random.below(3) as u64 - 1,

@@ -14,7 +14,7 @@ pub fn run(case: &Case) -> Vec<Outcome> {
         let ports = case.tables.ports.iter();
         for port in ports.filter(|port| (port.switch, port.key) == moved.port) {
             for connection in &moved.connections {
-                state.take_over(port, connection, first.now_ns);
+                state.take_over(&case.tables, port, connection, first.now_ns);
             }
         }
     }

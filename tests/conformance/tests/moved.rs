@@ -76,7 +76,7 @@ impl Both {
     fn take(&mut self, connection: &MovedConnection, now_ns: u64) -> Taken {
         let port = (self.tables.ports.iter()).find(|port| port.name.as_str() == "vm");
         let port = port.unwrap();
-        let taken = self.state.take_over(port, connection, now_ns);
+        let taken = self.state.take_over(&self.tables, port, connection, now_ns);
         let port = (port.switch, port.key);
         if let Some(kernel) = &self.kernel {
             let moved = Moved {
@@ -179,8 +179,8 @@ fn what_the_host_has_itself_stays_and_twice_is_once() {
     let before = both.known();
     assert_eq!(both.take(&other, NOW + SECOND), Taken::There);
     assert_eq!(both.known(), before);
-    // The host's own is over after 30 s: then it is no reason any more.
-    assert_eq!(both.take(&same, NOW + 31 * SECOND), Taken::Kept);
+    // The host's own is over after 120 s: then it is no reason any more.
+    assert_eq!(both.take(&same, NOW + 121 * SECOND), Taken::Kept);
     assert_eq!(both.known()[&1].3, 0);
 }
 

@@ -1,14 +1,17 @@
 //! The command line of `overlane connections …`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use overlane_host::forget::IpNet;
 
 use super::HostChoice;
+use crate::protocol;
 
-/// Move the connections of a port with it, from one host to another.
+/// Move the connections of a port with it from one host to another, or forget some.
 ///
-/// For the live migration of a virtual machine through a stateful firewall: the host that the port comes to
+/// `export` and `import` are for the live migration of a virtual machine through a stateful firewall: the host that the port comes to
 /// learns which connections go on. docs/migration.md has the order of all steps.
 #[derive(Debug, Args)]
 #[command(
@@ -18,6 +21,7 @@ Examples:
   overlane connections export web1 > web1.json             on the host that the port leaves
   overlane connections import web1 < web1.json             on the host that it comes to
   overlane connections export web1 | ssh h2 overlane connections import web1
+  overlane connections forget --port web1 --peer 198.18.9.7   so that the rules judge them anew
 
 `overlane show connections` shows what there is. Translations of a router's gateway stay there."
 )]
@@ -47,6 +51,18 @@ The rules of this host judge each of them again with its next packet. Those that
 already stay as they are, so a second time does no harm.
 Exit codes: 0 taken; 1 failed, or some found no place; 2 wrong usage, or a wrong file.")]
     Import(ConnectionsImport),
+    /// Forget connections and translations, so that their next packets are judged anew
+    #[command(after_help = "\
+Examples:
+  overlane connections forget --port web1
+  overlane connections forget --peer 198.18.9.0/24 --protocol tcp --json
+  overlane connections forget --port core --protocol udp --local-port 5060     translations of router core
+  overlane connections forget --all
+
+All that you name must agree. Rules that allow a packet of an open TCP connection let it begin anew
+in the middle. `overlane show connections` shows what there is.
+Exit codes: 0 forgotten, also none; 1 failed, or no such port; 2 wrong usage.")]
+    Forget(ConnectionsForget),
 }
 
 #[derive(Debug, Args)]
@@ -72,4 +88,44 @@ pub(crate) struct ConnectionsImport {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "which", required = true, multiple = true, args = ["port", "protocol", "local", "local_port", "peer", "peer_port", "all"])]
+pub(crate) struct ConnectionsForget {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// Those of this logical port, or of this router's gateway
+    #[arg(long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
+    /// Those of this protocol, as rules name it: tcp, udp, sctp, icmp, icmp6, or protocol/47
+    #[arg(long, value_parser = protocol::parse)]
+    pub(crate) protocol: Option<u8>,
+    /// Those whose end at the port has this address, or one of this network; of a translation the inside
+    #[arg(long, value_name = "ADDRESS", value_parser = network)]
+    pub(crate) local: Option<IpNet>,
+    /// Those with this port number at that end; of ICMP the identifier
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) local_port: Option<u16>,
+    /// Those whose other end has this address, or one of this network
+    #[arg(long, value_name = "ADDRESS", value_parser = network)]
+    pub(crate) peer: Option<IpNet>,
+    /// Those with this port number at the other end
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) peer_port: Option<u16>,
+    /// All connections and translations of the host
+    #[arg(long, conflicts_with_all = ["port", "protocol", "local", "local_port", "peer", "peer_port"])]
+    pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An address is the network of it alone.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    let network = address.or_else(|_| text.parse::<IpNet>());
+    network.map_err(|_| {
+        "write an address or a network, for example 198.18.9.7 or 198.18.9.0/24".to_owned()
+    })
 }

@@ -7,7 +7,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Addr, MacBytes, StructLayout};
+use super::{Addr, MacBytes, StructLayout, Timeouts};
 
 pub const MAX_ROUTERS: usize = 4096;
 pub const MAX_ROUTER_INTERFACES: usize = 16384;
@@ -51,6 +51,7 @@ abi! {
         leg_v6: Addr,
         connections: u32,
         nat_version: u32,
+        timeouts: Timeouts,
     }
     struct RouterInterfaceKey = "router_interface_key" {
         router: u32,

@@ -45,6 +45,7 @@ pub(super) fn nat(
     }
     entry.connections = gateway.connections;
     entry.nat_version = gateway.nat_version();
+    entry.timeouts = gateway.timeouts.into();
     entry.flags |= flags([(
         gateway.drop_untranslated,
         abi::ROUTER_NAT | abi::ROUTER_NAT_ALL,

@@ -89,6 +89,7 @@ pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Conten
             ]),
             learn_age: switch.learn_age_s.unwrap_or_default(),
             non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),
+            timeouts: switch.timeouts.into(),
         };
         put(contents, Table::Switches, &switch_id, &value);
         for (index, member) in flood.into_iter().enumerate() {

@@ -201,6 +201,8 @@ fn switches_and_flood_lists_become_numbers() {
     let base = switch(BASE);
     assert_eq!((base.flood_members, base.flags, base.learn_age), (1, 0, 0));
     assert_eq!(switch(5002).flags, abi::SWITCH_TRANSPARENT);
+    let default = abi::Timeouts::from(overlane_model::Timeouts::default());
+    assert_eq!(switch(5002).timeouts, default);
     let member = |switch_id, index| -> abi::FloodMember {
         value(&contents, Table::Flood, &abi::FloodKey { switch_id, index })
     };

@@ -53,7 +53,7 @@ pub struct ConnectionRow {
     /// Seconds since the last packet; written once a second.
     pub idle_s: u64,
     /// Seconds without a packet after which it is forgotten.
-    pub time_out_s: u64,
+    pub time_out_s: u32,
     /// It was not seen for so long, and waits for somebody who needs its place.
     pub expired: bool,
     /// The rule that admitted it; none: the default policy, or a rule of before the last `apply` that no
@@ -140,16 +140,7 @@ impl ConnectionState {
 pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostError> {
     let state = state_of(host)?;
     if let Some(name) = of {
-        let ports = state.ports.iter().map(|port| &port.name);
-        let routers = state.routers.iter().map(|router| &router.name);
-        let known: Vec<String> = ports.chain(routers).cloned().collect();
-        if !known.iter().any(|known| known == name) {
-            return Err(HostError::NoPortOrRouter {
-                host: host.to_owned(),
-                name: name.to_owned(),
-                known,
-            });
-        }
+        known_owner(&state, name)?;
     }
     let set = super::maps(&state)?;
     let version = rules_version(&set)?;
@@ -170,6 +161,21 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
     })
 }
 
+/// The host has a port or a router of this name.
+pub(crate) fn known_owner(state: &State, name: &str) -> Result<(), HostError> {
+    let ports = state.ports.iter().map(|port| &port.name);
+    let routers = state.routers.iter().map(|router| &router.name);
+    let known: Vec<String> = ports.chain(routers).cloned().collect();
+    if known.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    Err(HostError::NoPortOrRouter {
+        host: state.host.clone(),
+        name: name.to_owned(),
+        known,
+    })
+}
+
 impl Whose {
     /// The name of the port or router.
     pub fn name(&self) -> &str {
@@ -179,7 +185,7 @@ impl Whose {
     }
 
     /// None for a port or router that is gone; its connections are nobody's.
-    fn of(state: &State, key: &ConnectionKey) -> Option<Self> {
+    pub(crate) fn of(state: &State, key: &ConnectionKey) -> Option<Self> {
         if let Some(router) = key.router() {
             return router_name(state, router.get()).map(Self::Router);
         }
@@ -204,15 +210,10 @@ pub(crate) fn ends(key: &ConnectionKey) -> (End, End, Option<u8>) {
     (end(key.local, port(local)), end(key.peer, port(peer)), None)
 }
 
-fn row(
-    state: &State,
-    ConnectionEntry { key, value }: &ConnectionEntry,
-    version: u32,
-    now: u64,
-) -> Option<ConnectionRow> {
+fn row(state: &State, entry: &ConnectionEntry, version: u32, now: u64) -> Option<ConnectionRow> {
+    let ConnectionEntry { key, value } = entry;
     let (local, peer, icmp_type) = ends(key);
     let seconds = |since: u64| now.saturating_sub(since) / SECOND_NS;
-    let time_out_s = value.time_out_s(key);
     // Numbers of rules are those of a version: another one may have given this number to another rule.
     let mut rules = state.rules.iter().filter(|_| value.version == version);
     let rule = rules.find(|rule| rule.number == value.rule);
@@ -227,8 +228,8 @@ fn row(
         state: ConnectionState::of(value.state)?,
         age_s: seconds(value.begun),
         idle_s: seconds(value.seen),
-        time_out_s,
-        expired: now.saturating_sub(value.seen) > time_out_s * SECOND_NS,
+        time_out_s: value.life,
+        expired: entry.is_expired(now),
         rule: rule.map(|rule| rule.name.clone()),
         translation: translation(key, value, local.port.is_some()),
     })
@@ -312,6 +313,7 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
             rule: 10241,
             version: VERSION,
             state: abi::CONNECTION_ESTABLISHED,
+            life: 180,
             flags: abi::CONNECTION_FROM_PEER | abi::CONNECTION_ANSWERED,
             ..Connection::default()
         }

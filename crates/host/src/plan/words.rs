@@ -213,6 +213,9 @@ fn switch_differences(old: &SwitchState, new: &SwitchState) -> Vec<String> {
             None => "no learning".to_owned(),
         });
     }
+    if old.timeouts != new.timeouts {
+        differences.push("time-outs".to_owned());
+    }
     differences
 }
 

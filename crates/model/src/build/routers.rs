@@ -89,6 +89,7 @@ fn gateway(draft: &GatewayDraft<'_>) -> Option<GatewayHost> {
         nat: draft.nat.iter().map(nat).collect::<Option<_>>()?,
         untranslated: draft.untranslated,
         connections: draft.connections,
+        timeouts: draft.timeouts.whole(),
         line: draft.at.line,
     })
 }

@@ -182,6 +182,7 @@ fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gatewa
         },
         drop_untranslated: here && gateway.untranslated == Policy::Drop,
         connections: gateway.connections.unwrap_or(Gateway::CONNECTIONS),
+        timeouts: gateway.timeouts,
     })
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use overlane_wire::Mac;
 
+use crate::decode::timeouts::{TimeoutsDraft, timeouts};
 use crate::decode::{nat, reference, share};
 use crate::diagnostic::{Sink, Span};
 use crate::fabric::{Policy, ReversePath};
@@ -48,6 +49,7 @@ pub(crate) struct GatewayDraft<'n> {
     pub(crate) nat: Vec<nat::NatDraft>,
     pub(crate) untranslated: Policy,
     pub(crate) connections: Option<u32>,
+    pub(crate) timeouts: TimeoutsDraft,
     pub(crate) at: Span,
 }
 
@@ -62,13 +64,14 @@ pub(super) const ROUTE: [Key; 2] = [
     required("to", "to: 0.0.0.0/0"),
     required("via", "via: 198.18.1.9"),
 ];
-pub(super) const GATEWAY: [Key; 6] = [
+pub(super) const GATEWAY: [Key; 7] = [
     required("host", "host: h1"),
     optional("device"),
     optional("addresses"),
     optional("nat"),
     optional("untranslated"),
     optional("connections"),
+    optional("timeouts"),
 ];
 
 pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
@@ -140,14 +143,22 @@ fn next_hops(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
 
 fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n> {
     let what = format!("the gateway of {router}");
-    let [host, device_node, addresses, nat, untranslated, connections] =
-        record(node, node.at, &what, &GATEWAY, sink);
+    let [
+        host,
+        device_node,
+        addresses,
+        nat,
+        untranslated,
+        connections,
+        times,
+    ] = record(node, node.at, &what, &GATEWAY, sink);
     if matches!(node.value, Value::Mapping(_)) {
         let of_a_leg = [
             (addresses, "addresses"),
             (nat, "nat"),
             (untranslated, "untranslated"),
             (connections, "connections"),
+            (times, "timeouts"),
         ];
         leg(device_node, of_a_leg, &what, sink);
     }
@@ -166,6 +177,7 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
             .and_then(|node| choice(node, "`untranslated`", &Policy::ALL, sink))
             .map_or(Policy::Allow, |found| found.value),
         connections: connections.and_then(|node| share(node, sink)),
+        timeouts: times.map_or_else(TimeoutsDraft::default, |node| timeouts(node, &what, sink)),
         at: node.at,
     }
 }
@@ -173,7 +185,7 @@ fn gateway<'n>(node: &'n Node, router: &str, sink: &mut Sink) -> GatewayDraft<'n
 /// A leg has a device and addresses, and only a leg is something to translate at.
 fn leg(
     device: Option<&Node>,
-    of_a_leg: [(Option<&Node>, &str); 4],
+    of_a_leg: [(Option<&Node>, &str); 5],
     gateway: &str,
     sink: &mut Sink,
 ) {

@@ -8,7 +8,7 @@ use overlane_wire::{Mac, PortKey};
 
 use crate::fabric::Policy;
 use crate::names::{DeviceName, Name};
-use crate::tables::{NatKind, NatRule, RouterId};
+use crate::tables::{NatKind, NatRule, RouterId, Timeouts};
 
 /// A logical router.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,6 +114,8 @@ pub struct GatewayHost {
     pub untranslated: Policy,
     /// The most translations at a time, if it is said.
     pub connections: Option<u32>,
+    /// How long they live without a packet.
+    pub timeouts: Timeouts,
     /// Where the file declares it.
     pub line: u32,
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::names::Name;
-use crate::tables::SwitchId;
+use crate::tables::{SwitchId, Timeouts};
 
 /// A logical switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub struct Switch {
     pub firewall: SwitchFirewall,
     /// How much of what all share each of its ports may have.
     pub limits: Limits,
+    /// How long the connections of its ports live without a packet.
+    pub timeouts: Timeouts,
     /// Where the file declares it.
     pub line: u32,
 }

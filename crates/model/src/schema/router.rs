@@ -9,6 +9,7 @@ use super::firewall::{Policy, allow};
 use super::text::{
     Address, Device, InterfaceAddress, MacText, Name, NetworkText, PortRange, Socket,
 };
+use super::timeouts::Timeouts;
 use crate::tables::{self, NatKind, PortLimits};
 
 /// A logical router: the same on every host.
@@ -62,7 +63,7 @@ enum NextHops {
 #[derive(JsonSchema)]
 #[schemars(
     deny_unknown_fields,
-    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"], "untranslated": ["device"], "connections": ["device"] })
+    extend("dependentRequired" = { "device": ["addresses"], "addresses": ["device"], "nat": ["device"], "untranslated": ["device"], "connections": ["device"], "timeouts": ["device"] })
 )]
 struct Gateway {
     /// Name of its host.
@@ -82,6 +83,9 @@ struct Gateway {
     /// The most translations at a time.
     #[schemars(default = "most_translations", range(min = *PortLimits::CONNECTIONS.start(), max = *PortLimits::CONNECTIONS.end()))]
     connections: u32,
+    /// How long they live without a packet.
+    #[schemars(default)]
+    timeouts: Timeouts,
 }
 
 fn most_translations() -> u32 {

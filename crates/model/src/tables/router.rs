@@ -10,7 +10,7 @@ use overlane_wire::{Mac, PortKey};
 
 use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
-use crate::tables::SwitchId;
+use crate::tables::{SwitchId, Timeouts};
 
 /// The number of a router in the maps of the data path: 1 to 16 777 215, derived from its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -145,6 +145,8 @@ pub struct Gateway {
     pub drop_untranslated: bool,
     /// The most translations at a time.
     pub connections: u32,
+    /// How long they live without a packet.
+    pub timeouts: Timeouts,
 }
 
 impl Gateway {

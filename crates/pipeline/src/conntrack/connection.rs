@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use overlane_model::{FirewallTable, Name};
+use overlane_model::{FirewallTable, Name, Timeouts};
 use overlane_wire::ip::protocol;
 use overlane_wire::tcp::Flags;
 
@@ -30,6 +30,8 @@ pub struct Connection {
     pub place: u32,
     /// How far it is.
     pub state: ConnectionState,
+    /// Seconds that it lives without a packet: written with `seen_ns`.
+    pub life_s: u32,
     /// Its first packet came from the peer.
     pub from_peer: bool,
     /// Its windows are not known: it is older than the firewall, or has gone in fragments.
@@ -74,6 +76,16 @@ pub(super) enum Passed {
     Refused,
 }
 
+/// When a packet of a connection passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) ns: u64,
+    /// Of the connection.
+    pub(super) key: ConnectionKey,
+    /// Of whose it is, as the tables say it now.
+    pub(super) timeouts: Timeouts,
+}
+
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConnectionState {
@@ -98,31 +110,44 @@ impl fmt::Display for ConnectionState {
     }
 }
 
-impl Connection {
-    /// Seconds without a packet after which it is forgotten.
-    pub fn timeout_s(&self, key: &ConnectionKey) -> u64 {
-        match self.state {
-            ConnectionState::Opening => 30,
-            ConnectionState::Established if key.is_tcp() => 432_000,
-            ConnectionState::Established if key.is_icmp() => 60,
-            ConnectionState::Established => 180,
-            ConnectionState::Closing => 120,
-            ConnectionState::Closed => 10,
+impl ConnectionState {
+    /// Seconds without a packet after which a connection is forgotten.
+    pub(super) fn life_s(self, key: &ConnectionKey, timeouts: &Timeouts) -> u32 {
+        if key.is_tcp() {
+            return match self {
+                Self::Opening => timeouts.tcp_opening,
+                Self::Established => timeouts.tcp_established,
+                Self::Closing => timeouts.tcp_closing,
+                Self::Closed => timeouts.tcp_closed,
+            };
+        }
+        let is_answered = self != Self::Opening;
+        match key.protocol {
+            _ if key.is_icmp() => timeouts.icmp,
+            protocol::UDP if is_answered => timeouts.udp,
+            protocol::UDP => timeouts.udp_unanswered,
+            _ if is_answered => timeouts.other,
+            _ => timeouts.other_unanswered,
         }
     }
+}
 
+impl Connection {
     /// It is older than its time-out.
-    pub fn is_expired(&self, key: &ConnectionKey, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.seen_ns) > self.timeout_s(key) * SECOND_NS
+    pub fn is_expired(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.seen_ns) > u64::from(self.life_s) * SECOND_NS
+    }
+
+    /// A packet passed: so long it lives now without another.
+    pub(super) fn keep_alive(&mut self, now: &Moment) {
+        self.seen_ns = now.ns;
+        self.life_s = self.state.life_s(&now.key, &now.timeouts);
     }
 
     /// It is opening, over, or a question with its answer: one of those that whoever wants to can have many of.
     pub(super) fn makes_way(&self, key: &ConnectionKey) -> bool {
         match key.protocol {
-            protocol::TCP => matches!(
-                self.state,
-                ConnectionState::Opening | ConnectionState::Closed
-            ),
+            protocol::TCP => self.state == ConnectionState::Opening || self.is_over(),
             _ => key.is_icmp() || !self.assured,
         }
     }
@@ -137,6 +162,12 @@ impl Connection {
 
     pub(super) fn is_begun_by(&self, sender: Sender) -> bool {
         self.from_peer == (sender == Sender::Peer)
+    }
+
+    /// Nothing comes any more that matters: a reset, or a FIN of both ends.
+    fn is_over(&self) -> bool {
+        let are_closed = self.local.is_closed() && self.peer.is_closed();
+        self.state == ConnectionState::Closed || are_closed
     }
 
     /// TCP: packets may pass unseen, so the ends have to be seen anew.
@@ -164,7 +195,7 @@ impl Connection {
     }
 
     /// A SYN passed that asks for another connection; one that repeats its own keeps it alive.
-    pub(super) fn remember_syn(&mut self, sender: Sender, segment: &Segment, now_ns: u64) {
+    pub(super) fn remember_syn(&mut self, sender: Sender, segment: &Segment, now: &Moment) {
         let end = segment.sequence_end();
         let is_opening = self.state == ConnectionState::Opening;
         let (s, _) = self.ends(sender);
@@ -177,7 +208,7 @@ impl Connection {
                 from_peer: sender == Sender::Peer,
             });
         }
-        self.seen_ns = now_ns;
+        self.keep_alive(now);
     }
 
     /// The SYN that this packet acknowledges, of those that asked for another connection.
@@ -188,7 +219,7 @@ impl Connection {
     }
 
     /// The other end has taken a SYN for a new connection.
-    fn begin_again(&mut self, syn: SynSeen, now_ns: u64) {
+    fn begin_again(&mut self, syn: SynSeen, now: &Moment) {
         let sender = TcpEnd {
             end: syn.end,
             max_end: syn.end,
@@ -203,8 +234,7 @@ impl Connection {
             true => (TcpEnd::default(), sender),
         };
         *self = Self {
-            begun_ns: now_ns,
-            seen_ns: now_ns,
+            begun_ns: now.ns,
             version: FirewallTable::NO_VERSION,
             state: ConnectionState::Opening,
             from_peer: syn.from_peer,
@@ -218,6 +248,7 @@ impl Connection {
             rule: None,
             ..*self
         };
+        self.keep_alive(now);
     }
 
     /// The packet may change more than the windows and the time.
@@ -242,11 +273,11 @@ impl Connection {
         &mut self,
         sender: Sender,
         segment: Option<&Segment>,
-        now_ns: u64,
+        now: &Moment,
     ) -> Passed {
         let before = (self.state, self.answered, self.assured, self.adopted);
         let passed = match segment {
-            Some(segment) => self.pass_tcp(sender, segment, now_ns),
+            Some(segment) => self.pass_tcp(sender, segment, now),
             None => self.pass_other(sender),
         };
         if passed != Passed::Follows {
@@ -255,24 +286,24 @@ impl Connection {
         self.answered |= !self.is_begun_by(sender);
         let has_changed = before != (self.state, self.answered, self.assured, self.adopted);
         if has_changed {
-            self.seen_ns = now_ns;
+            self.keep_alive(now);
         }
-        self.refresh(now_ns);
+        self.refresh(now);
         passed
     }
 
     /// From now on nobody sees how far an end is: a change of state.
-    pub(super) fn adopt(&mut self, now_ns: u64) {
+    pub(super) fn adopt(&mut self, now: &Moment) {
         if !self.adopted {
             self.adopted = true;
-            self.seen_ns = now_ns;
+            self.keep_alive(now);
         }
     }
 
     /// A packet has passed: written at most once a second.
-    pub(super) fn refresh(&mut self, now_ns: u64) {
-        if now_ns >= self.seen_ns.saturating_add(SECOND_NS) {
-            self.seen_ns = now_ns;
+    pub(super) fn refresh(&mut self, now: &Moment) {
+        if now.ns >= self.seen_ns.saturating_add(SECOND_NS) {
+            self.keep_alive(now);
         }
     }
 
@@ -285,13 +316,13 @@ impl Connection {
         Passed::Follows
     }
 
-    fn pass_tcp(&mut self, sender: Sender, segment: &Segment, now_ns: u64) -> Passed {
+    fn pass_tcp(&mut self, sender: Sender, segment: &Segment, now: &Moment) -> Passed {
         if let Some(syn) = self.acknowledged_syn(sender, segment) {
             if segment.is(Flags::RST) {
                 return self.close();
             }
             if segment.is(Flags::SYN) {
-                self.begin_again(syn, now_ns);
+                self.begin_again(syn, now);
             }
         }
         if segment.is(Flags::RST) {

@@ -1,11 +1,14 @@
 //! A connection of a port that came from another host: `take_over_connection` of `bpf/lib/begin.h`.
 
-use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState, PortTable};
+use overlane_model::{
+    FirewallTable, MovedConnection, MovedEnd, MovedMarks, MovedState, PortTable, Tables,
+};
 
 use super::connection::{Connection, ConnectionState};
 use super::key::{ConnectionKey, PEER_ASKS, Zone};
 use super::places;
 use super::tcp::TcpEnd;
+use super::timeouts_of;
 use crate::State;
 
 /// What became of a connection that came from another host.
@@ -20,11 +23,18 @@ pub enum Taken {
 }
 
 impl State {
-    /// A connection goes on here, at this port. The rules of this host judge it with its next packet.
-    pub fn take_over(&mut self, port: &PortTable, moved: &MovedConnection, now_ns: u64) -> Taken {
+    /// A connection goes on here, at this port of the host with these tables. The rules of this host judge it with
+    /// its next packet.
+    pub fn take_over(
+        &mut self,
+        tables: &Tables,
+        port: &PortTable,
+        moved: &MovedConnection,
+        now_ns: u64,
+    ) -> Taken {
         let key = key_of(Zone::Port(port.switch, port.key), moved);
         let live = self.connections.get(&key);
-        if live.is_some_and(|connection| !connection.is_expired(&key, now_ns)) {
+        if live.is_some_and(|connection| !connection.is_expired(now_ns)) {
             return Taken::There;
         }
         self.forget(&key);
@@ -32,7 +42,11 @@ impl State {
         let Some(place) = places::take_place(self, &key, share, now_ns) else {
             return Taken::Full;
         };
-        self.remember(key, connection_of(moved, port.owner(), place, now_ns));
+        let mut connection = connection_of(moved, port.owner(), place, now_ns);
+        connection.life_s = connection
+            .state
+            .life_s(&key, &timeouts_of(tables, key.zone));
+        self.remember(key, connection);
         Taken::Kept
     }
 }
@@ -72,6 +86,7 @@ fn connection_of(moved: &MovedConnection, owner: u32, place: u32, now_ns: u64) -
             MovedState::Closing => ConnectionState::Closing,
             MovedState::Closed => ConnectionState::Closed,
         },
+        life_s: 0,
         from_peer: moved.begun_by_peer,
         adopted: moved.adopted,
         picked_up: moved.tcp.is_some(),

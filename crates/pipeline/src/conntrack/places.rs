@@ -72,7 +72,7 @@ pub(super) fn take_place(
         let Some(connection) = connection.filter(|connection| connection.place == place) else {
             return Some(place);
         };
-        if connection.is_expired(&holder, now_ns) {
+        if connection.is_expired(now_ns) {
             state.forget(&holder);
             return Some(place);
         }

@@ -93,7 +93,7 @@ fn errors_about_a_connection_pass() {
         assert_eq!(wall.ip(Peer, 1, &about), FirewallDrop);
         assert_eq!(wall.run(Local, sent.clone()).verdict, ToPort);
         let before = wall.connection();
-        wall.wait(30);
+        wall.wait(120);
         assert_eq!(wall.ip(Peer, 1, &about), ToPort);
         assert_eq!(wall.connection(), before);
         // Shorter, broken, of something else, or for somebody else.

@@ -46,7 +46,7 @@ fn a_full_table_takes_no_more() {
     // The first expires, its place is taken; the others are refreshed and keep their own.
     wall.wait(20);
     answer(&mut wall, 2..=16);
-    wall.wait(161);
+    wall.wait(281);
     assert_eq!(wall.udp(Local, 17, 53), ToPort);
     answer(&mut wall, 17..=17);
     assert_eq!(wall.udp(Local, 18, 53), ConnectionsFull);

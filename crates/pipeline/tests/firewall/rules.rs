@@ -80,7 +80,7 @@ fn what_is_answered_is_no_longer_asked() {
     let decided = steps.filter(|step| step.by == Some(By::Rule("dns".parse().unwrap())));
     assert_eq!(decided.count(), 1, "{:?}", answer.steps);
     assert_eq!(answer.counters.to_port.len(), 1);
-    wall.wait(181);
+    wall.wait(301);
     assert_eq!(wall.udp(Peer, 5, 53), FirewallDrop);
 }
 

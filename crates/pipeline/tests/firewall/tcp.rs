@@ -132,9 +132,9 @@ fn a_reset_closes_where_it_fits() {
     assert_eq!(wall.tcp(Local, segment(ACK, 100, 500).len(9)), ToPort);
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 109, 500)), ToPort);
     assert_eq!(state(&wall), Closed);
-    wall.wait(10);
+    wall.wait(240);
     assert_eq!(wall.tcp(Local, segment(ACK, 109, 500)), ToPort);
-    wall.wait(11);
+    wall.wait(241);
     assert_eq!(wall.tcp(Peer, segment(ACK, 1500, 109)), FirewallDrop);
 }
 
@@ -152,7 +152,7 @@ fn fin_both_ways() {
     assert_eq!(connection.state, Closing);
     assert_eq!(wall.tcp(Local, segment(ACK, 101, 801)), ToPort);
     // Time-wait is the guests' own affair.
-    wall.wait(121);
+    wall.wait(241);
     assert_eq!(wall.tcp(Peer, segment(ACK, 801, 101)), FirewallDrop);
     assert_eq!(wall.connections(), 0);
 }
@@ -235,7 +235,7 @@ fn an_older_connection_is_adopted() {
 #[test]
 fn each_state_has_its_time() {
     let (syn_ack, ack) = (segment(SYN | ACK, 499, 100), segment(ACK, 500, 100));
-    for (passes, limit, last) in [(1, 30, syn_ack), (3, 432_000, ack)] {
+    for (passes, limit, last) in [(1, 240, syn_ack), (3, 432_000, ack)] {
         for (late, verdict) in [(0, ToPort), (1, FirewallDrop)] {
             let mut wall = Wall::new(OUTBOUND, vec![]);
             let all = [

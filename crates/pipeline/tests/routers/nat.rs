@@ -34,7 +34,7 @@ fn a_network_shares_an_address() {
         ip(PEER, "198.18.1.2", UDP, udp(53, 4000, b"answer")),
     );
     // What was answered lasts longer than what was not.
-    gateway.now_ns = 31 * SECOND;
+    gateway.now_ns = 121 * SECOND;
     assert_eq!(ports(&gateway.out(last).unwrap()).0, 10_001 - port);
     // Nobody asked for this one.
     let stray = ip(PEER, NAT, UDP, udp(53, 9, b"answer"));
@@ -235,7 +235,7 @@ fn a_translation_is_forgotten_as_a_whole() {
         ),
         (1, 1)
     );
-    gateway.now_ns = 31 * SECOND;
+    gateway.now_ns = 241 * SECOND;
     let late = gateway.back(&ip(PEER, NAT, TCP, acknowledging(80, 4000, SYN_ACK)));
     assert_eq!(late, Err(Verdict::RouterAddress));
     assert!(gateway.state.connections().is_empty() && gateway.state.translations().is_empty());

@@ -21,6 +21,7 @@ struct Known {
     rule: Option<Name>,
     version: u32,
     place: u32,
+    life_s: u32,
     state: u8,
     /// From the peer, adopted, answered, assured, picked up.
     flags: [bool; 5],
@@ -71,6 +72,7 @@ fn ours(connection: &Connection) -> Known {
         rule: connection.rule.clone(),
         version: connection.version,
         place: connection.place,
+        life_s: connection.life_s,
         state: connection.state as u8,
         flags: [
             connection.from_peer,
@@ -117,6 +119,7 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
             .map(|rule| rule.name.clone()),
         version: connection.version,
         place: connection.place,
+        life_s: connection.life,
         state: connection.state,
         flags: [
             is(abi::CONNECTION_FROM_PEER),

@@ -219,6 +219,15 @@ const CHANGES: [Change; 9] = [
                 .iter_mut()
                 .filter_map(|router| router.gateway.as_mut())
                 .for_each(|gateway| gateway.drops_untranslated = false),
+            12 => spec
+                .switches
+                .iter_mut()
+                .for_each(|switch| switch.timeouts = None),
+            13 => spec
+                .routers
+                .iter_mut()
+                .filter_map(|router| router.gateway.as_mut())
+                .for_each(|gateway| gateway.timeouts = None),
             _ => return None,
         }
         Some(spec)

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use overlane_model::Timeouts;
 use overlane_wire::Mac;
 
 use super::firewall::{self, RuleSpec};
@@ -62,6 +63,8 @@ pub struct SwitchSpec {
     pub allows_when_full: bool,
     /// Most connections of its ports, and most copies of flooded frames.
     pub limits: (Option<u32>, Option<u32>),
+    /// Time-outs of the connections of its ports, as the file writes them.
+    pub timeouts: Option<String>,
     /// What becomes of frames that are not IP, where the file says.
     pub non_ip: Option<&'static str>,
 }
@@ -244,6 +247,7 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         drops: (random.percent(10), random.percent(15)),
         allows_when_full: random.percent(20),
         limits: limits(random),
+        timeouts: random.some(30, timeouts),
         non_ip: random.some(20, |random| {
             random.of(["allow", "drop", "[0x88cc]", "[0x8035, 0x88f7]"])
         }),
@@ -302,6 +306,17 @@ fn port(random: &mut Random, spec: &FabricSpec, name: usize, host: usize) -> Por
     }
 }
 
+/// Some of the time-outs, as short as the pauses between packets.
+pub(super) fn timeouts(random: &mut Random) -> String {
+    let said = Timeouts::NAMES.into_iter().filter_map(|name| {
+        random.some(60, |random| {
+            format!("{name}: {}", random.of([1, 2, 10, 30, 60, 432_000]))
+        })
+    });
+    let said: Vec<_> = said.collect();
+    format!("timeouts: {{ {} }}", said.join(", "))
+}
+
 fn limits(random: &mut Random) -> (Option<u32>, Option<u32>) {
     let connections = random.some(15, |random| random.of([1, 2, 3, 5, 1_048_576]));
     (
@@ -340,6 +355,9 @@ impl SwitchSpec {
             let _ = write!(out, ", firewall: {{ {policies} }}");
         }
         out += &limits_yaml(self.limits);
+        if let Some(timeouts) = &self.timeouts {
+            let _ = write!(out, ", {timeouts}");
+        }
         out
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use overlane_wire::Mac;
 
-use super::fabric::FabricSpec;
+use super::fabric::{FabricSpec, timeouts};
 use crate::random::Random;
 
 /// A logical router.
@@ -37,6 +37,8 @@ pub struct GatewaySpec {
     pub drops_untranslated: bool,
     /// Most translations.
     pub connections: Option<u32>,
+    /// Their time-outs, as the file writes them.
+    pub timeouts: Option<String>,
 }
 
 /// Networks that nobody is connected to.
@@ -88,6 +90,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         nat: Vec::new(),
         drops_untranslated: random.percent(20),
         connections: random.some(15, |random| random.of([1, 2, 4])),
+        timeouts: random.some(30, timeouts),
     });
     for (pool, is_v6) in [(&FAR_V4[..], false), (&FAR_V6[..], true)] {
         for to in pool {
@@ -333,6 +336,9 @@ impl RouterSpec {
                 let _ = writeln!(out, "      addresses: [{v4}/24, \"{v6}/64\"]");
                 if let Some(connections) = gateway.connections {
                     let _ = writeln!(out, "      connections: {connections}");
+                }
+                if let Some(timeouts) = &gateway.timeouts {
+                    let _ = writeln!(out, "      {timeouts}");
                 }
                 if gateway.drops_untranslated {
                     out += "      untranslated: drop\n";

@@ -116,6 +116,10 @@ pub(super) fn tables() -> Tables {
             nat: nat_rules(),
             drop_untranslated: true,
             connections: 7000,
+            timeouts: overlane_model::Timeouts {
+                udp: 77,
+                ..Default::default()
+            },
         }),
     }];
     tables
@@ -191,6 +195,7 @@ fn a_gateway_here_has_its_leg_and_nat() {
         (router.leg_ifindex, router.leg_mtu, router.connections),
         (LEG, 1500, 7000)
     );
+    assert_eq!((router.timeouts.udp, router.timeouts.icmp), (77, 60));
     assert_eq!(IpAddr::from(router.leg_v4), IpAddr::from([198, 19, 0, 2]));
     assert_eq!(router.leg_v6, abi::Addr::default());
     assert_eq!(value::<u32>(&contents, Table::Legs, &LEG), ID);
