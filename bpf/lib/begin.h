@@ -124,6 +124,8 @@ INLINE int take_over_connection(struct __sk_buff *ctx)
 	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
 	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->fresh, sizeof(t->fresh)) < 0)
 		return -1;
+	if (t->fresh.flags & CONNECTION_PICKED_UP)
+		pick_up(&t->fresh);
 	t->now = coarse_now_ns();
 	if (find_connection(&t->key, t->now))
 		return KEPT_ANOTHER;

@@ -16,6 +16,7 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 #define TCP_MAX_SCALE 14       /* RFC 7323 section 2.3 */
+#define TCP_MAX_WINDOW 65535   /* without scale */
 #define TCP_MIN_ACK_SPAN 66000 /* acknowledgements this old are good: the kernel's MAXACKWINCONST */
 
 /* One packet; of a super-packet all of it. */
@@ -49,7 +50,7 @@ INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
 {
 	struct tcp_end end = { .end = t->seq_end,
 			       .max_end = t->seq_end,
-			       .acked = t->seq,
+			       .acked = t->seq + !!(t->flags & TCP_SYN),
 			       .flags = TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0) };
 
 	end.max_window = t->window ? t->window : 1;
@@ -60,39 +61,64 @@ INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
 	return end;
 }
 
-/* The same in a connection of which packets were missed: its window and its scale are still good. */
-INLINE void tcp_pick_up(struct tcp_end *s, const struct tcp_segment *t)
+INLINE __u32 tcp_scaled(const struct tcp_end *s, const struct tcp_end *r, __u32 window)
+{
+	return s->flags & r->flags & TCP_END_SCALE ? window << (s->scale & 15) : window;
+}
+
+/*
+ * The same in a connection of which packets were missed: this one may repeat an old one, and both ends may have offered
+ * any window that their scales can express. A keep-alive ends one before what is acknowledged.
+ */
+INLINE void tcp_pick_up(struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
 {
 	s->end = t->seq_end;
-	s->max_end = later(s->max_end, t->seq_end);
+	s->max_end = t->seq_end + tcp_scaled(r, s, TCP_MAX_WINDOW) + 1;
+	s->max_window = tcp_scaled(s, r, TCP_MAX_WINDOW);
 	s->acked = t->seq;
+	if (t->flags & TCP_SYN) {
+		s->scale = t->scale >= 0 ? t->scale : 0;
+		s->flags = t->scale >= 0 ? TCP_END_SCALE : 0;
+	}
 	s->flags = (s->flags & TCP_END_SCALE) | TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
+}
+
+/* What it sent, and was allowed to: a packet may end behind that, though it begins before it. */
+INLINE __u32 tcp_allowed_end(const struct tcp_end *s)
+{
+	return is_after(s->end, s->max_end) ? s->max_end : s->end;
 }
 
 INLINE bool tcp_in_window(const struct tcp_end *s, const struct tcp_end *r,
 			  const struct tcp_segment *t)
 {
-	return !is_after(t->seq, s->max_end) && !is_after(s->end - r->max_window, t->seq_end);
+	return !is_after(t->seq, s->max_end) &&
+	       !is_after(tcp_allowed_end(s) - r->max_window, t->seq_end);
 }
 
-/* s was seen, or is what its first packet makes of it. */
+INLINE bool tcp_right_ack(const struct tcp_end *s, const struct tcp_end *r,
+			  const struct tcp_segment *t, bool opening, bool missed)
+{
+	__u32 span = s->max_window > TCP_MIN_ACK_SPAN ? s->max_window : TCP_MIN_ACK_SPAN;
+	__u32 newest = missed ? r->max_end : r->end,
+	      oldest = opening ? r->acked : tcp_allowed_end(r) - span;
+
+	return !(t->flags & TCP_ACK) || (!is_after(t->ack, newest) && !is_after(oldest, t->ack));
+}
+
+/* What an end sends first is in its window. */
 INLINE bool tcp_fits(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t,
 		     bool opening, bool missed)
 {
-	__u32 span = s->max_window > TCP_MIN_ACK_SPAN ? s->max_window : TCP_MIN_ACK_SPAN;
-	__u32 newest = missed ? r->max_end : r->end, oldest = opening ? r->acked : r->end - span;
-
 	if (!(r->flags & TCP_END_SEEN))
 		return true;
-	return tcp_in_window(s, r, t) &&
-	       (!(t->flags & TCP_ACK) || (!is_after(t->ack, newest) && !is_after(oldest, t->ack)));
+	return (!(s->flags & TCP_END_SEEN) || tcp_in_window(s, r, t)) &&
+	       tcp_right_ack(s, r, t, opening, missed);
 }
 
 INLINE __u32 tcp_window(const struct tcp_end *s, const struct tcp_end *r, const struct tcp_segment *t)
 {
-	bool scaled = s->flags & r->flags & TCP_END_SCALE;
-
-	return t->flags & TCP_SYN || !scaled ? t->window : (__u32)t->window << (s->scale & 15);
+	return t->flags & TCP_SYN ? t->window : tcp_scaled(s, r, t->window);
 }
 
 /* The other end has acknowledged its FIN. */
@@ -107,14 +133,20 @@ INLINE bool tcp_end_closed(const struct tcp_end *end)
  */
 INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_segment *t, bool missed)
 {
-	bool r_seen = r->flags & TCP_END_SEEN;
+	bool s_seen = s->flags & TCP_END_SEEN, r_seen = r->flags & TCP_END_SEEN;
 	__u32 window;
 
-	if (!(s->flags & TCP_END_SEEN)) {
-		if (missed)
-			tcp_pick_up(s, t);
-		else
-			*s = tcp_first_sight(t);
+	if (!s_seen && missed) {
+		tcp_pick_up(s, r, t);
+		if (r_seen && !tcp_right_ack(s, r, t, false, true)) {
+			/* whoever sent what was seen of the other end, it was not that end */
+			r->flags &= ~TCP_END_SEEN;
+			r_seen = false;
+		}
+	} else if (!s_seen) {
+		*s = tcp_first_sight(t);
+		if (r_seen) /* what the other SYN offered, the answer may use */
+			s->max_end += r->max_window;
 	}
 	window = tcp_window(s, r, t);
 	if (!window)
@@ -126,8 +158,8 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 			s->end = t->seq_end;
 			s->flags = (s->flags & ~TCP_END_FIN) | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
 		}
-	} else if (t->flags & TCP_FIN && t->seq_end == s->end) {
-		s->flags |= TCP_END_FIN;
+	} else if (t->flags & TCP_FIN && t->seq_end == s->end && is_after(s->end, s->acked)) {
+		s->flags |= TCP_END_FIN; /* its place was known before it, from what was sent behind it */
 	}
 	if (!(t->flags & TCP_ACK))
 		return;
@@ -138,7 +170,7 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 /* An end whose SYN nobody has answered: whether this is the answer. */
 INLINE bool tcp_awaits(const struct tcp_end *r, const struct tcp_segment *t)
 {
-	return t->flags & TCP_ACK && !is_after(t->ack, r->end) && is_after(t->ack, r->acked);
+	return t->flags & TCP_ACK && !is_after(t->ack, r->end) && !is_after(r->acked, t->ack);
 }
 
 /* What a packet is to its connection. */
@@ -178,16 +210,12 @@ INLINE enum passed tcp_reset(const struct tcp_end *s, const struct tcp_end *r,
 			     const struct tcp_segment *t, bool has_begun, const struct tcp_look *look)
 {
 	bool seen = s->flags & TCP_END_SEEN, acked = (s->flags | r->flags) & TCP_END_SEEN;
-	struct tcp_end sender = *s;
 
 	if (look->awaits)
 		return tcp_awaits(r, t) ? TCP_FOLLOWS : TCP_REFUSED;
 	if ((seen && t->seq == s->end) || (acked && !look->opening && t->seq == s->acked))
 		return TCP_FOLLOWS;
-	if (!seen)
-		sender = tcp_first_sight(t);
-	if ((look->opening && has_begun) || look->unknown ||
-	    tcp_fits(&sender, r, t, false, look->missed))
+	if ((look->opening && has_begun) || look->unknown || tcp_fits(s, r, t, false, look->missed))
 		return TCP_UNHEEDED;
 	return TCP_REFUSED;
 }
@@ -219,11 +247,8 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 	bool s_seen = s->flags & TCP_END_SEEN, r_seen = r->flags & TCP_END_SEEN;
 	bool is_answer = (t->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
 	struct tcp_look look = tcp_look(c, s, r);
-	struct tcp_end sender = *s;
 	enum passed passed;
 
-	if (!s_seen)
-		sender = tcp_first_sight(t);
 	if (t->flags & TCP_RST) {
 		passed = tcp_reset(s, r, t, from_peer == !!(c->flags & CONNECTION_FROM_PEER), &look);
 		if (passed == TCP_FOLLOWS)
@@ -232,15 +257,19 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 	}
 	if (look.awaits && t->flags & TCP_ACK && !(is_answer && tcp_awaits(r, t)))
 		return is_answer ? TCP_REFUSED : TCP_UNHEEDED;
-	if (!look.unknown && !tcp_fits(&sender, r, t, look.opening, look.missed)) {
-		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen ||
-		    is_after(r->acked, t->ack) || is_after(t->ack, r->end))
+	if (look.opening && s_seen && !r_seen) /* before it has an answer, who began has nothing to say */
+		return TCP_UNHEEDED;
+	if (!look.unknown && !tcp_fits(s, r, t, look.opening, look.missed)) {
+		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen || is_after(r->acked, t->ack) ||
+		    is_after(t->ack, r->end))
 			return TCP_REFUSED;
 		/* Which of two answers it takes, the other end says with its acknowledgment. */
 		*s = (struct tcp_end){};
 		*flags |= CONNECTION_ADOPTED;
 		return TCP_FOLLOWS;
 	}
+	if (is_answer && c->state != CONNECTION_OPENING)
+		return TCP_UNHEEDED;
 	tcp_change(s, r, t, look.missed);
 	*state = tcp_next_state(c, t, s_seen && r_seen);
 	return TCP_FOLLOWS;

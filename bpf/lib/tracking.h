@@ -43,12 +43,22 @@ INLINE void remember_syn(struct connection *c, const struct tracking *t, bool fr
 	};
 }
 
-/* Packets may pass unseen: the ends have to be seen anew. */
+/* Packets of an end may pass unseen. Where nobody has seen its SYN, that may have any scale. */
+INLINE void pick_up_end(struct tcp_end *end)
+{
+	end->flags &= ~TCP_END_SEEN;
+	if (!end->max_window) {
+		end->scale = TCP_MAX_SCALE;
+		end->flags |= TCP_END_SCALE;
+	}
+}
+
+/* The ends have to be seen anew. */
 INLINE void pick_up(struct connection *c)
 {
 	c->flags |= CONNECTION_PICKED_UP;
-	c->local.flags &= ~TCP_END_SEEN;
-	c->peer.flags &= ~TCP_END_SEEN;
+	pick_up_end(&c->local);
+	pick_up_end(&c->peer);
 }
 
 /* Whether the other end of a SYN that asked for another connection acknowledges it. */
@@ -73,8 +83,7 @@ INLINE void begin_again(const struct tracking *t, struct connection *c)
 	c->flags = syn.flags & SYN_FROM_PEER ? CONNECTION_FROM_PEER : 0;
 	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};
-	s->end = s->max_end = syn.end;
-	s->acked = syn.end - 1;
+	s->end = s->max_end = s->acked = syn.end;
 	s->max_window = syn.window ? syn.window : 1;
 	s->scale = syn.scale;
 	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);

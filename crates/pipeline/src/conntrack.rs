@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use overlane_model::{Name, Tables, Timeouts, Verdict};
 use overlane_wire::tcp::Flags;
 
-use connection::{Moment, Passed};
 pub use connection::{Connection, ConnectionState, SynSeen};
+use connection::{Moment, Passed};
 pub(crate) use fragments::Fragments;
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
@@ -381,7 +381,7 @@ fn out_of_window(
         };
         format!("sequence {first} to {end}{ack}")
     });
-    let oldest = s.end.wrapping_sub(r.max_window);
+    let oldest = s.allowed_end().wrapping_sub(r.max_window);
     let newest = s.max_end;
     format!(
         "{packet} does not fit {key}: sequence {oldest} to {newest}, acknowledgment up to {} would",

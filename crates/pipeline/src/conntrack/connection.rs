@@ -173,8 +173,8 @@ impl Connection {
     /// TCP: packets may pass unseen, so the ends have to be seen anew.
     pub(super) fn pick_up(&mut self) {
         self.picked_up = true;
-        self.local.seen = false;
-        self.peer.seen = false;
+        self.local.pick_up();
+        self.peer.pick_up();
     }
 
     /// TCP: nobody knows how far both ends are.
@@ -224,7 +224,7 @@ impl Connection {
             end: syn.end,
             max_end: syn.end,
             max_window: u32::from(syn.window).max(1),
-            acked: syn.end.wrapping_sub(1),
+            acked: syn.end,
             scale: syn.scale,
             seen: true,
             fin: false,
@@ -340,6 +340,10 @@ impl Connection {
         if awaits_answer && is_ack && !r.awaits(segment) {
             return Passed::Refused;
         }
+        if look.is_opening && s.seen && !r.seen {
+            // Before it has an answer, who began has nothing to say.
+            return Passed::Unheeded;
+        }
         if !is_unknown && !tcp::fits(s, r, segment, look) {
             let is_other_answer = state == ConnectionState::Opening && is_syn && is_ack;
             if is_other_answer && s.seen && r.has_sent(segment.acknowledgment) {
@@ -349,6 +353,9 @@ impl Connection {
                 return Passed::Follows;
             }
             return Passed::Refused;
+        }
+        if is_syn && is_ack && state != ConnectionState::Opening {
+            return Passed::Unheeded;
         }
         tcp::change(s, r, segment, has_missed);
         let (both_are_seen, is_closed) = (s.seen && r.seen, s.is_closed() || r.is_closed());

@@ -73,7 +73,7 @@ fn key_of(zone: Zone, moved: &MovedConnection) -> ConnectionKey {
 fn connection_of(moved: &MovedConnection, owner: u32, place: u32, now_ns: u64) -> Connection {
     let at = |ms: u64| now_ns.saturating_sub(ms.saturating_mul(1_000_000));
     let ends = moved.tcp.unwrap_or_default();
-    Connection {
+    let mut connection = Connection {
         begun_ns: at(moved.age_ms),
         seen_ns: at(moved.idle_ms),
         rule: None,
@@ -89,14 +89,18 @@ fn connection_of(moved: &MovedConnection, owner: u32, place: u32, now_ns: u64) -
         life_s: 0,
         from_peer: moved.begun_by_peer,
         adopted: moved.adopted,
-        picked_up: moved.tcp.is_some(),
+        picked_up: false,
         again: None,
         answered: moved.answered,
         assured: moved.answered,
         outside: None,
         local: ends.local.into(),
         peer: ends.peer.into(),
+    };
+    if moved.tcp.is_some() {
+        connection.pick_up();
     }
+    connection
 }
 
 impl From<MovedEnd> for TcpEnd {

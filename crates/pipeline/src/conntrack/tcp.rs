@@ -9,10 +9,13 @@
 
 use overlane_wire::tcp::Flags;
 
-use crate::parse::Segment;
+use crate::parse::{MAX_SCALE, Segment};
 
 /// An acknowledgment may be this much older than what was sent, whatever the window.
 const MIN_ACK_WINDOW: u32 = 66_000;
+
+/// The largest window that a packet says, without scale.
+const MAX_WINDOW: u32 = 65_535;
 
 /// What is known of one end. All zero: nothing yet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -23,7 +26,7 @@ pub struct TcpEnd {
     pub max_end: u32,
     /// The largest window that it ever offered.
     pub max_window: u32,
-    /// The highest that the other end acknowledged; its first sequence number before that.
+    /// The highest that the other end acknowledged; before that, the lowest that it can.
     pub acked: u32,
     /// The window scale option of its SYN.
     pub scale: Option<u8>,
@@ -47,13 +50,12 @@ pub(super) fn fits(s: &TcpEnd, r: &TcpEnd, segment: &Segment, look: Look) -> boo
     if !r.seen {
         return true;
     }
-    let first = TcpEnd::first(segment);
-    let s = if s.seen { s } else { &first };
-    is_in_window(s, r, segment) && is_right_ack(s, r, segment, look)
+    // What an end sends first is in its window.
+    (!s.seen || is_in_window(s, r, segment)) && is_right_ack(s, r, segment, look)
 }
 
 pub(super) fn is_in_window(s: &TcpEnd, r: &TcpEnd, segment: &Segment) -> bool {
-    let oldest = s.end.wrapping_sub(r.max_window);
+    let oldest = s.allowed_end().wrapping_sub(r.max_window);
     is_at_most(segment.sequence, s.max_end) && is_at_most(oldest, segment.sequence_end())
 }
 
@@ -61,7 +63,9 @@ fn is_right_ack(s: &TcpEnd, r: &TcpEnd, segment: &Segment, look: Look) -> bool {
     let ack = segment.acknowledgment;
     let oldest = match look.is_opening {
         true => r.acked,
-        false => r.end.wrapping_sub(s.max_window.max(MIN_ACK_WINDOW)),
+        false => r
+            .allowed_end()
+            .wrapping_sub(s.max_window.max(MIN_ACK_WINDOW)),
     };
     let newest = if look.has_missed { r.max_end } else { r.end };
     !segment.is(Flags::ACK) || (is_at_most(ack, newest) && is_at_most(oldest, ack))
@@ -72,15 +76,24 @@ pub(super) fn change(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, has_miss
     let end = segment.sequence_end();
     if !s.seen {
         *s = match has_missed {
-            true => TcpEnd {
-                end,
-                max_end: later(s.max_end, end),
-                acked: segment.sequence,
-                seen: true,
-                fin: segment.is(Flags::FIN),
-                ..*s
-            },
-            false => TcpEnd::first(segment),
+            true => {
+                let anew = s.seen_anew(r, segment);
+                let look = Look {
+                    is_opening: false,
+                    has_missed,
+                };
+                // Whoever sent what was seen of the other end, it was not that end.
+                r.seen &= is_right_ack(&anew, r, segment, look);
+                anew
+            }
+            false => {
+                let first = TcpEnd::first(segment);
+                // What the other SYN offered, the answer may use.
+                let max_end = first
+                    .end
+                    .wrapping_add(if r.seen { r.max_window } else { 0 });
+                TcpEnd { max_end, ..first }
+            }
         };
     }
     let window = match (segment.is(Flags::SYN), s.scale, r.scale) {
@@ -88,8 +101,10 @@ pub(super) fn change(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, has_miss
         _ => segment.window.into(),
     };
     s.max_window = s.max_window.max(window).max(1);
+    let is_acknowledged = is_at_most(end, s.acked);
     if end == s.end {
-        s.fin |= segment.is(Flags::FIN);
+        // Its place may be known before it: from an acknowledgment that was sent behind it.
+        s.fin |= segment.is(Flags::FIN) && !is_acknowledged;
     } else if later(s.end, end) == end && !s.is_closed() {
         s.end = end;
         s.fin = segment.is(Flags::FIN);
@@ -113,10 +128,55 @@ impl TcpEnd {
             end,
             max_end: end,
             max_window: u32::from(segment.window).max(1),
-            acked: segment.sequence,
+            acked: segment
+                .sequence
+                .wrapping_add(u32::from(segment.is(Flags::SYN))),
             scale: segment.scale,
             seen: true,
             fin: segment.is(Flags::FIN),
+        }
+    }
+
+    /// After packets that nobody here saw: this one may repeat an old one, and both ends may have offered any window
+    /// that their scales can express.
+    fn seen_anew(&self, other: &Self, segment: &Segment) -> Self {
+        let end = segment.sequence_end();
+        Self {
+            end,
+            // A keep-alive ends one before what is acknowledged.
+            max_end: end.wrapping_add(other.largest_window(self) + 1),
+            max_window: self.largest_window(other),
+            acked: segment.sequence,
+            scale: if segment.is(Flags::SYN) {
+                segment.scale
+            } else {
+                self.scale
+            },
+            seen: true,
+            fin: segment.is(Flags::FIN),
+        }
+    }
+
+    /// From now on its packets may pass unseen. Where nobody has seen its SYN, that may have any scale.
+    pub(super) fn pick_up(&mut self) {
+        self.seen = false;
+        if self.max_window == 0 {
+            self.scale = Some(MAX_SCALE);
+        }
+    }
+
+    fn largest_window(&self, other: &Self) -> u32 {
+        match (self.scale, other.scale) {
+            (Some(scale), Some(_)) => MAX_WINDOW << scale,
+            _ => MAX_WINDOW,
+        }
+    }
+
+    /// What it sent, and was allowed to: a packet may end behind that, though it begins before it.
+    pub(super) fn allowed_end(&self) -> u32 {
+        match is_at_most(self.end, self.max_end) {
+            true => self.end,
+            false => self.max_end,
         }
     }
 
@@ -133,7 +193,7 @@ impl TcpEnd {
     /// Of one that nobody has answered: whether this is the answer to its SYN.
     pub(super) fn awaits(&self, segment: &Segment) -> bool {
         let ack = segment.acknowledgment;
-        segment.is(Flags::ACK) && is_at_most(ack, self.end) && !is_at_most(ack, self.acked)
+        segment.is(Flags::ACK) && self.has_sent(ack)
     }
 }
 

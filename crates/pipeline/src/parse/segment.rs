@@ -4,7 +4,7 @@ use overlane_wire::tcp::{self, Flags};
 
 use crate::bytes::{array, be16, be32};
 
-const MAX_SCALE: u8 = 14; // RFC 7323 section 2.3
+pub(crate) const MAX_SCALE: u8 = 14; // RFC 7323 section 2.3
 
 /// What TCP's state is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

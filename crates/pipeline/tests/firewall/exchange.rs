@@ -106,7 +106,7 @@ impl Host {
         let (sequence, flags, len) = match act {
             Act::Data(len) => (self.next, flags, len.min(room)),
             Act::Burst => (self.next, flags, room.min(40 * MSS)),
-            Act::Probe if self.allowed == 0 && in_flight == 0 => (self.next, flags, 1),
+            Act::Probe if self.allowed == 0 && in_flight == 0 && !self.fin => (self.next, flags, 1),
             // The FIN takes its place in the window too.
             Act::Fin if room > 0 => {
                 self.fin = true;
@@ -131,7 +131,11 @@ impl Host {
     /// In order only; what comes too early is sent again.
     fn take(&mut self, packet: &Tcp) {
         let is_syn = packet.flags & SYN != 0;
-        if is_syn && self.received.is_none() {
+        if is_syn && self.received.is_some() {
+            // It answers that with what it knows (RFC 5961 section 4).
+            return;
+        }
+        if is_syn {
             self.received = Some(packet.sequence.wrapping_add(1));
             self.other_scale = packet.scale;
         }
@@ -157,6 +161,17 @@ impl Host {
             self.allowed = u32::from(packet.window) << shift;
         }
     }
+}
+
+/// A FIN passed, and later a packet that acknowledges it.
+fn has_acknowledged_fin(passed: &[(End, Tcp)]) -> bool {
+    passed.iter().enumerate().any(|(at, (from, fin))| {
+        let end = fin.sequence.wrapping_add(fin.len as u32 + 1);
+        let acknowledges = |(other, packet): &(End, Tcp)| {
+            other != from && packet.flags & ACK != 0 && packet.ack == end
+        };
+        fin.flags & FIN != 0 && passed[at..].iter().any(acknowledges)
+    })
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -196,46 +211,139 @@ fn scale() -> impl Strategy<Value = Option<u8>> {
     prop::option::weighted(0.7, 0..=14_u8)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+/// Both ends, and the firewall between them.
+#[derive(Debug)]
+struct Exchange {
+    wall: Wall,
+    local: Host,
+    peer: Host,
+    /// What passed.
+    passed: Vec<(End, Tcp)>,
+}
 
-    #[test]
-    fn legal_packets_fit(
-        (from_peer, first_local, first_peer) in (any::<bool>(), first(), first()),
-        (scale_local, scale_peer) in (scale(), scale()),
-        events in prop::collection::vec((any::<bool>(), act(), window(), fate()), 10..120),
-    ) {
-        // Who begins must be allowed to; the other direction is the connection's.
+impl Exchange {
+    /// Who begins must be allowed to; the other direction is the connection's.
+    fn new(from_peer: bool, firsts: (u32, u32), scales: (Option<u8>, Option<u8>)) -> Self {
         let firewall = PortFirewall {
             drop_from_port: from_peer,
             drop_to_port: !from_peer,
             ..OPEN
         };
-        let mut wall = Wall::new(firewall, vec![]);
-        let mut local = Host::new(!from_peer, first_local, scale_local);
-        let mut peer = Host::new(from_peer, first_peer, scale_peer);
-        let mut passed = Vec::new();
-        for (is_local, act, window, fate) in events {
-            let (from, sender, receiver) = match is_local {
-                true => (Local, &mut local, &mut peer),
-                false => (Peer, &mut peer, &mut local),
-            };
-            wall.now_ns += SECOND / 100;
-            let Some(packet) = sender.act(act, window).filter(|_| fate != Fate::LostBefore) else {
-                continue;
-            };
-            passed.push((from, packet));
-            let verdict = wall.tcp(from, packet);
-            prop_assert_eq!(verdict, Verdict::ToPort, "{:?} {:?}", passed, wall.connection());
-            if fate == Fate::Arrives {
-                receiver.take(&packet);
-            }
+        Self {
+            wall: Wall::new(firewall, vec![]),
+            local: Host::new(!from_peer, firsts.0, scales.0),
+            peer: Host::new(from_peer, firsts.1, scales.1),
+            passed: Vec::new(),
         }
-        if wall.connections() > 0 {
-            let (_, connection) = wall.connection();
+    }
+
+    fn told(&self) -> String {
+        format!("{:?} {:?}", self.passed, self.wall.state.connections())
+    }
+
+    fn ends(&mut self, from: End) -> (&mut Host, &mut Host) {
+        match from {
+            Local => (&mut self.local, &mut self.peer),
+            Peer => (&mut self.peer, &mut self.local),
+        }
+    }
+
+    /// An end does something. The firewall lets it pass, if it gets there and is `seen`.
+    fn step(&mut self, (from, act, window, fate): Event, seen: bool) -> Result<(), TestCaseError> {
+        self.wall.now_ns += SECOND / 100;
+        let Some(packet) = self.ends(from).0.act(act, window) else {
+            return Ok(());
+        };
+        if fate == Fate::LostBefore {
+            return Ok(());
+        }
+        if seen {
+            let verdict = self.wall.tcp(from, packet);
+            self.passed.push((from, packet));
+            prop_assert_eq!(verdict, Verdict::ToPort, "{}", self.told());
+        }
+        if fate == Fate::Arrives {
+            self.ends(from).1.take(&packet);
+        }
+        Ok(())
+    }
+}
+
+type Event = (End, Act, u16, Fate);
+
+fn event() -> impl Strategy<Value = Event> {
+    (
+        prop::sample::select(vec![Local, Peer]),
+        act(),
+        window(),
+        fate(),
+    )
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    prop::collection::vec(event(), 10..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn legal_packets_fit(
+        (from_peer, firsts, scales) in (any::<bool>(), (first(), first()), (scale(), scale())),
+        events in events(),
+    ) {
+        let mut exchange = Exchange::new(from_peer, firsts, scales);
+        for event in events {
+            exchange.step(event, true)?;
+        }
+        if exchange.wall.connections() > 0 {
+            let (_, connection) = exchange.wall.connection();
             prop_assert!(!connection.adopted && connection.from_peer == from_peer);
-            let fin = passed.iter().any(|(_, packet)| packet.flags & FIN != 0);
-            prop_assert_eq!(connection.state == ConnectionState::Closing, fin);
+            let is_closing = connection.state == ConnectionState::Closing;
+            prop_assert_eq!(is_closing, has_acknowledged_fin(&exchange.passed), "{}", exchange.told());
+        }
+    }
+
+    /// The port moves, and meanwhile packets go past both firewalls. Both ends know better than the new one how far
+    /// they are, until that has seen both.
+    #[test]
+    fn legal_packets_fit_where_the_port_moves(
+        (from_peer, firsts, scales) in (any::<bool>(), (first(), first()), (scale(), scale())),
+        (before, unseen, after) in (events(), prop::collection::vec(event(), 0..60), events()),
+    ) {
+        let mut exchange = Exchange::new(from_peer, firsts, scales);
+        for event in before {
+            exchange.step(event, true)?;
+        }
+        prop_assume!(exchange.wall.connections() > 0);
+        let (_, connection) = exchange.wall.connection();
+        for event in unseen {
+            exchange.step(event, false)?;
+        }
+        exchange.wall.move_here(&connection);
+        for event in after {
+            exchange.step(event, true)?;
+        }
+        // Both go on: the firewall knows again what is far away.
+        for from in [Local, Peer, Local, Peer] {
+            exchange.step((from, Act::Data(1), u16::MAX, Fate::Arrives), true)?;
+        }
+        let (local, peer) = (exchange.local.clone(), exchange.peer.clone());
+        let is_open = |host: &Host| !host.is_opening() && !host.fin;
+        let (_, connection) = exchange.wall.connection();
+        let mut scales = [connection.local.scale, connection.peer.scale].into_iter().flatten();
+        let are_narrow = scales.all(|scale| scale <= 10);
+        if is_open(&local) && is_open(&peer) && are_narrow {
+            for (from, host) in [(Local, &local), (Peer, &peer)] {
+                for far in [1 << 30, 3 << 30] {
+                    let received = host.received.unwrap_or(0);
+                    let (sequence, ack) = (host.next.wrapping_add(far), received.wrapping_add(far));
+                    for packet in [segment(ACK, sequence, received), segment(ACK, host.next, ack)] {
+                        let verdict = exchange.wall.tcp(from, packet);
+                        prop_assert_eq!(verdict, Verdict::OutOfWindow, "{:?} {}", packet, exchange.told());
+                    }
+                }
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ mod exchange;
 mod fragments;
 mod icmp;
 mod limits;
+mod machine;
 mod noise;
 mod rules;
 mod tcp;

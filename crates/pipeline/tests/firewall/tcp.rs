@@ -2,6 +2,7 @@
 
 use overlane_model::Direction::{FromPort, ToPort as To};
 use overlane_model::{Action, Verdict::*};
+use overlane_pipeline::Connection;
 use overlane_pipeline::ConnectionState::{self, *};
 
 use crate::wall::*;
@@ -83,10 +84,17 @@ fn both_open_at_once() {
 fn an_answer_without_syn_opens_nothing() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
-    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
-    assert_eq!(state(&wall), Opening);
-    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
-    assert_eq!(state(&wall), Established);
+    let before = wall.connection();
+    // The local end answers with a reset.
+    for answer in [
+        segment(ACK, 500, 100),
+        segment(FIN | ACK, 500, 100),
+        segment(SYN | ACK, 499, 99),
+        segment(SYN | ACK, 499, 101),
+    ] {
+        assert_eq!(wall.tcp(Peer, answer), ToPort);
+        assert_eq!(wall.connection(), before, "{answer:?}");
+    }
 }
 
 #[test]
@@ -94,15 +102,50 @@ fn a_syn_is_sent_again_until_answered() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     for _ in 0..3 {
         assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
-        wall.wait(1);
+        wall.wait(20);
     }
-    // Another one at the same ports, from the start.
-    assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0)), ToPort);
-    assert_eq!(wall.connection().1.local.end, 10_000);
     // Answered, and the answer was lost: the same connection.
-    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 10_000)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 100)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+    let (_, connection) = wall.connection();
+    assert_eq!((connection.local.end, connection.again), (100, None));
+    assert!(connection.answered);
+}
+
+/// Another SYN at the same ports: the peer says with its answer which one it took.
+#[test]
+fn the_answer_says_which_syn_counts() {
+    for (ack, answered) in [(100, false), (10_000, true)] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
+        let before = wall.connection().1;
+        assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0).window(7)), ToPort);
+        let remembered = wall.connection().1;
+        assert_eq!(remembered.again.unwrap().end, 10_000);
+        assert_eq!(
+            (remembered.local, remembered.peer),
+            (before.local, before.peer)
+        );
+        assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, ack)), ToPort);
+        let (_, connection) = wall.connection();
+        assert_eq!((connection.state, connection.local.end), (Opening, ack));
+        assert_eq!(connection.local.max_window, if answered { 7 } else { 1000 });
+        assert_eq!(connection.again.is_none(), answered);
+        assert_eq!(wall.tcp(Local, segment(ACK, ack, 500)), ToPort);
+        assert_eq!(state(&wall), Established);
+    }
+}
+
+/// The peer took neither: with its reset of the last SYN the connection is over.
+#[test]
+fn a_reset_of_the_remembered_syn_closes() {
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    wall.handshake();
     assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0)), ToPort);
-    assert!(wall.connection().1.answered);
+    assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 9999)), OutOfWindow);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 10_000)), ToPort);
+    assert_eq!(state(&wall), Closed);
 }
 
 #[test]
@@ -115,27 +158,42 @@ fn a_refused_connection_is_closed() {
     assert!(!wall.connection().1.answered);
     assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 100)), ToPort);
     assert_eq!(state(&wall), Closed);
+    // The next one begins where the peer takes it.
     assert_eq!(wall.tcp(Local, segment(SYN, 4000, 0)), ToPort);
+    assert_eq!(state(&wall), Closed);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 499, 4001)), ToPort);
     assert_eq!(state(&wall), Opening);
 }
 
 #[test]
-fn a_reset_closes_where_it_fits() {
+fn a_reset_closes_at_the_number_that_is_waited_for() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     wall.handshake();
-    // The window is 1000: 500 to 1500.
+    // The window is 1000: 500 to 1500. What is only in it, the local end questions.
     assert_eq!(wall.tcp(Peer, segment(RST, 1501, 0)), OutOfWindow);
-    assert_eq!(state(&wall), Established);
+    let before = wall.connection();
+    assert_eq!(wall.tcp(Peer, segment(RST, 501, 0)), ToPort);
     assert_eq!(wall.tcp(Peer, segment(RST, 1500, 0)), ToPort);
-    assert_eq!(state(&wall), Closed);
-    // What was on its way still arrives, and nothing opens it again but a SYN.
-    assert_eq!(wall.tcp(Local, segment(ACK, 100, 500).len(9)), ToPort);
-    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 109, 500)), ToPort);
-    assert_eq!(state(&wall), Closed);
-    wall.wait(240);
-    assert_eq!(wall.tcp(Local, segment(ACK, 109, 500)), ToPort);
-    wall.wait(241);
-    assert_eq!(wall.tcp(Peer, segment(ACK, 1500, 109)), FirewallDrop);
+    assert_eq!(wall.tcp(Peer, segment(RST, 499, 0)), ToPort);
+    assert_eq!(wall.connection(), before);
+    // Data that was lost behind the firewall: the local end still waits for 500.
+    for sequence in [500, 600] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        wall.handshake();
+        assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100).len(100)), ToPort);
+        assert_eq!(wall.tcp(Peer, segment(RST, 550, 0)), ToPort);
+        assert_eq!(state(&wall), Established);
+        assert_eq!(wall.tcp(Peer, segment(RST, sequence, 0)), ToPort);
+        assert_eq!(state(&wall), Closed);
+        // What was on its way still arrives, and opens nothing.
+        assert_eq!(wall.tcp(Local, segment(ACK, 100, 600).len(9)), ToPort);
+        assert_eq!(wall.tcp(Local, segment(FIN | ACK, 109, 600)), ToPort);
+        assert_eq!(state(&wall), Closed);
+        wall.wait(240);
+        assert_eq!(wall.tcp(Local, segment(ACK, 109, 600)), ToPort);
+        wall.wait(241);
+        assert_eq!(wall.tcp(Peer, segment(ACK, 600, 109)), FirewallDrop);
+    }
 }
 
 #[test]
@@ -143,8 +201,11 @@ fn fin_both_ways() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     wall.handshake();
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
-    assert_eq!(state(&wall), Closing);
+    // Nobody knows yet whether the peer believes it.
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
+    assert_eq!(state(&wall), Established);
     assert_eq!(wall.tcp(Peer, segment(ACK, 500, 101)), ToPort);
+    assert_eq!(state(&wall), Closing);
     assert_eq!(wall.tcp(Peer, segment(ACK, 500, 101).len(300)), ToPort);
     assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 800, 101)), ToPort);
     let (_, connection) = wall.connection();
@@ -164,31 +225,44 @@ fn ports_are_used_again() {
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
     assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 500, 101)), ToPort);
     assert_eq!(wall.tcp(Local, segment(SYN, 77_777, 0)), ToPort);
+    assert_eq!(state(&wall), Closing);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 88_888, 77_778)), ToPort);
     let (_, connection) = wall.connection();
-    assert_eq!((connection.state, connection.answered), (Opening, false));
-    // From outside the former connection is over too, but nothing begins.
-    wall.handshake();
-    assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 500, 100)), ToPort);
-    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 501)), ToPort);
+    assert_eq!((connection.state, connection.answered), (Opening, true));
+    assert_eq!(
+        (connection.local.end, connection.peer.end),
+        (77_778, 88_889)
+    );
+    // From outside nothing begins, and the former connection stays.
+    assert_eq!(wall.tcp(Local, segment(ACK, 77_778, 88_889)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(FIN | ACK, 88_889, 77_778)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(FIN | ACK, 77_778, 88_890)), ToPort);
+    let before = wall.connection();
     assert_eq!(wall.tcp(Peer, segment(SYN, 77_777, 0)), FirewallDrop);
-    assert_eq!(wall.connections(), 0);
+    assert_eq!(wall.connection(), before);
 }
 
 #[test]
-fn what_one_end_has_closed_stands() {
+fn a_syn_takes_nothing_away_of_what_one_end_has_closed() {
     for closer in [Local, Peer] {
         let mut wall = Wall::new(OUTBOUND, vec![]);
         wall.handshake();
-        let (sequence, ack) = if closer == Local {
-            (100, 500)
-        } else {
-            (500, 100)
+        let (sequence, ack) = match closer {
+            Local => (100, 500),
+            Peer => (500, 100),
         };
         assert_eq!(wall.tcp(closer, segment(FIN | ACK, sequence, ack)), ToPort);
-        let before = wall.connection();
+        let before = wall.connection().1;
         assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
-        assert_eq!(wall.tcp(Peer, segment(SYN, 3_000_000, 0)), OutOfWindow);
-        assert_eq!(wall.connection(), before);
+        assert_eq!(wall.tcp(Peer, segment(SYN, 3_000_000, 0)), FirewallDrop);
+        let after = wall.connection().1;
+        assert_eq!(
+            Connection {
+                again: None,
+                ..after
+            },
+            before
+        );
     }
 }
 
@@ -197,20 +271,25 @@ fn what_one_end_has_closed_stands() {
 fn half_open() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     wall.handshake();
-    let before = wall.connection();
-    wall.now_ns += SECOND / 2;
+    let before = wall.connection().1;
     assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
-    assert_eq!(wall.connection(), before);
+    let after = wall.connection().1;
+    assert_eq!(
+        Connection {
+            again: None,
+            ..after
+        },
+        before
+    );
     // The peer answers by what it knows, and hears a reset.
     assert_eq!(wall.tcp(Peer, segment(ACK, 500, 100)), ToPort);
     assert_eq!(wall.tcp(Local, segment(RST, 100, 0)), ToPort);
     assert_eq!(state(&wall), Closed);
+    // The SYN is sent again.
     assert_eq!(wall.tcp(Local, segment(SYN, 3_000_000, 0)), ToPort);
-    assert_eq!(state(&wall), Opening);
-    // Who did not begin it opens nothing under it.
-    let mut wall = Wall::new(OUTBOUND, vec![]);
-    wall.handshake();
-    assert_eq!(wall.tcp(Peer, segment(SYN, 3_000_000, 0)), OutOfWindow);
+    assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 7000, 3_000_001)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(ACK, 3_000_001, 7001)), ToPort);
+    assert_eq!(state(&wall), Established);
 }
 
 #[test]
@@ -225,10 +304,15 @@ fn an_older_connection_is_adopted() {
     assert_eq!(wall.tcp(Peer, segment(ACK, 500, 4_000_000).len(5)), ToPort);
     assert_eq!(state(&wall), Established);
     assert_eq!(wall.tcp(Local, segment(ACK, 3_000_000, 9)), ToPort);
+    // A reset ends it at the number that was acknowledged last, not anywhere.
     assert_eq!(wall.tcp(Peer, segment(RST, 12_345, 0)), ToPort);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.tcp(Peer, segment(RST, 505, 0)), ToPort);
     assert_eq!(state(&wall), Closed);
     let mut wall = Wall::new(OPEN, vec![]);
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
+    assert_eq!(state(&wall), Opening);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 101)), ToPort);
     assert_eq!(state(&wall), Closing);
 }
 
@@ -266,6 +350,9 @@ fn the_time_is_written_once_a_second_or_with_the_state() {
     assert_eq!(seen(&wall), SECOND + 1);
     wall.now_ns = SECOND + 2;
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 102, 500)), ToPort);
+    assert_eq!(seen(&wall), SECOND + 1);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 103)), ToPort);
+    assert_eq!(state(&wall), Closing);
     assert_eq!(seen(&wall), SECOND + 2);
     assert_eq!(wall.connection().1.begun_ns, 1);
 }
@@ -288,16 +375,20 @@ fn other_rules_judge_a_connection_again() {
     assert_eq!(wall.connection().1.version, 2);
     // None: it is over for both ends, though the port may begin connections of its own.
     wall.set(vec![]);
-    let before = wall.connection();
+    let before = wall.connection().1;
     assert_eq!(
         wall.tcp(Local, segment(ACK, 105, 500).len(5)),
         ConnectionInvalid
     );
     assert_eq!(wall.tcp(Peer, segment(ACK, 500, 105)), FirewallDrop);
-    assert_eq!(wall.connection(), before);
-    // Until they allow it again.
+    let after = wall.connection().1;
+    assert!(after.picked_up && !after.local.seen && !after.peer.seen);
+    assert_eq!((after.state, after.seen_ns), (before.state, before.seen_ns));
+    // Until they allow it again. By then the ends may be anywhere.
     wall.set(vec![inbound("web")]);
-    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 105)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 3_000_000, 105)), ToPort);
+    assert_eq!(wall.tcp(Local, segment(ACK, 105, 3_000_000)), ToPort);
+    assert_eq!(wall.tcp(Peer, segment(ACK, 500, 105)), OutOfWindow);
     wall.set(vec![]);
     assert_eq!(wall.tcp(Local, segment(SYN, 5000, 0)), ToPort);
     assert_eq!(state(&wall), Opening);

@@ -1,10 +1,12 @@
 //! A host whose port a1 has a firewall, and packets between a1 and a2.
 
 use overlane_model::{
-    Action, Asks, Direction, FirewallTable, PortFirewall, PortSecurity, RuleTable, Service,
-    SwitchId, Tables, Verdict,
+    Action, Asks, Direction, FirewallTable, MovedConnection, MovedEnd, MovedEnds, MovedMarks,
+    MovedState, PortFirewall, PortSecurity, RuleTable, Service, SwitchId, Tables, Verdict,
 };
-use overlane_pipeline::{Connection, ConnectionKey, Entry, Host, Outcome, Packet, State};
+use overlane_pipeline::{
+    Connection, ConnectionKey, ConnectionState, Entry, Host, Outcome, Packet, State, Taken, TcpEnd,
+};
 use overlane_wire::{PortKey, Vni};
 
 pub(crate) use crate::common::*;
@@ -136,6 +138,45 @@ impl Wall {
         (*key, connection.clone())
     }
 
+    /// Port a1 comes from another host, where it had this connection between [`LOCAL`] and [`PEER`].
+    pub(crate) fn move_here(&mut self, connection: &Connection) {
+        let end = |end: &TcpEnd| MovedEnd {
+            max_window: end.max_window,
+            scale: end.scale,
+        };
+        let moved = MovedConnection {
+            protocol: 6,
+            local: LOCAL.parse().unwrap(),
+            peer: PEER.parse().unwrap(),
+            marks: MovedMarks::Ports(1000, 80),
+            begun_by_peer: connection.from_peer,
+            adopted: connection.adopted,
+            answered: connection.answered,
+            state: match connection.state {
+                ConnectionState::Opening => MovedState::Opening,
+                ConnectionState::Established => MovedState::Established,
+                ConnectionState::Closing => MovedState::Closing,
+                ConnectionState::Closed => MovedState::Closed,
+            },
+            age_ms: 0,
+            idle_ms: 0,
+            tcp: Some(MovedEnds {
+                local: end(&connection.local),
+                peer: end(&connection.peer),
+            }),
+        };
+        self.state = State::new();
+        let port = self
+            .tables
+            .ports
+            .iter()
+            .find(|port| port.name.as_str() == "a1");
+        let taken = self
+            .state
+            .take_over(&self.tables, port.unwrap(), &moved, self.now_ns);
+        assert_eq!(taken, Taken::Kept);
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.state.connections().len()
     }
@@ -249,6 +290,15 @@ pub(crate) fn segment(flags: u8, sequence: u32, ack: u32) -> Tcp {
 }
 
 impl Tcp {
+    pub(crate) fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What it takes of the sequence numbers.
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.len as u32 + u32::from(self.is(SYN)) + u32::from(self.is(FIN))
+    }
+
     pub(crate) fn len(self, len: usize) -> Self {
         Self { len, ..self }
     }
