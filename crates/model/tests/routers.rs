@@ -288,6 +288,57 @@ fn the_gateway_is_somewhere() {
     assert!(router(&elsewhere, "r2").gateway.is_none());
 }
 
+/// It is what a translation is asked again by: each value of each rule counts, and nothing else.
+#[test]
+fn the_version_of_nat_is_of_all_that_is_translated() {
+    let nat = |rules: &str, rest: &str| {
+        let text = format!(
+            r#"
+version: 1
+hosts: {{ h1: {{ underlay: 198.18.0.1, uplink: eth1 }} }}
+switches: {{ a: {{ uplink_vlan: 1 }} }}
+routers:
+  r1:
+    mac: "02:00:00:00:00:fe"
+    interfaces: {{ a: [198.18.1.254/24] }}
+    gateway: {{ host: h1, device: phys0, addresses: [198.19.0.2/24], nat: [{rules}]{rest} }}
+"#
+        );
+        let tables = fabric(&text).compile("h1").unwrap();
+        router(&tables, "r1")
+            .gateway
+            .as_ref()
+            .unwrap()
+            .nat_version()
+    };
+    let (source, one) = (
+        "{ source: 198.18.1.0/24, outside: 198.19.0.2 }",
+        "{ one_to_one: 198.18.1.1, outside: 198.19.0.3 }",
+    );
+    let forward = r#"{ forward: "198.18.1.1:80", protocol: tcp, outside: "198.19.0.2:80" }"#;
+    let all = [forward, one, source].join(", ");
+    assert_eq!(nat(&all, ""), nat(&all, ", connections: 7"));
+    let versions = [
+        nat(&all, ", untranslated: drop"),
+        nat(&[one, forward, source].join(", "), ""),
+        nat(&[forward, one].join(", "), ""),
+        nat(&all.replace("198.18.1.0/24", "198.18.1.0/25"), ""),
+        nat(&all.replace("0.2 }", "0.2, ports: 1024-65534 }"), ""),
+        nat(&all.replace("0.2 }", "0.4 }"), ""),
+        nat(&all.replace("0.3", "0.4"), ""),
+        nat(
+            &all.replace("one_to_one: 198.18.1.1", "one_to_one: 198.18.1.2"),
+            "",
+        ),
+        nat(&all.replace("tcp", "udp"), ""),
+        nat(&all.replace("1.1:80", "1.1:81"), ""),
+        nat(&all.replace("0.2:80", "0.2:81"), ""),
+        nat(&all, ""),
+    ];
+    let different: BTreeSet<_> = versions.iter().collect();
+    assert_eq!(different.len(), versions.len());
+}
+
 #[test]
 fn a_gateway_without_leg() {
     let text = FABRIC.split("      device: phys0").next().unwrap();
