@@ -362,3 +362,33 @@ def test_a_connection_that_is_forgotten_is_judged_by_the_rules_again(pair):
     said = forget(host, "--port", "nobody", expect=1).stderr
     assert "has no port and no router `nobody`" in said and name in said
     assert "--all" in forget(host, expect=2).stderr
+
+
+def test_time_outs_of_the_file_count_from_the_next_packet_on(lab):
+    estate = Estate(lab, GENEVE, 4)
+    client, server = estate.guest("front", 1), estate.guest("front", 2)
+    estate.firewall("front", to_port="drop")
+    estate.rule("service", [server], "to_port", services=["udp/5206"])
+    switch = estate.fabric.data["switches"]["front"]
+    switch["timeouts"] = {"udp_unanswered": 33, "udp": 77}
+    estate.apply()
+    host = estate.hosts[1]
+
+    def time_out():
+        return only(host, port(server), protocol=17)["time_out_s"]
+
+    with traffic.udp_socket(server.ns, server.v4, 5206) as far, traffic.udp_socket(client.ns, client.v4) as near:
+        near.sendto(b"ask", (server.v4, 5206))
+        _, sender = far.recvfrom(64)
+        assert time_out() == 33
+        far.sendto(b"answer", sender)
+        assert near.recv(64) == b"answer"
+        assert time_out() == 77
+        switch["timeouts"] = {"udp": 99}
+        estate.apply()
+        assert time_out() == 77
+
+        def said_again():
+            near.sendto(b"more", (server.v4, 5206))
+            return time_out() == 99
+        wait_until(said_again, what="the new time-out to count")
