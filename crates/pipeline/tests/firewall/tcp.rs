@@ -86,13 +86,13 @@ fn an_answer_without_syn_opens_nothing() {
     assert_eq!(wall.tcp(Local, segment(SYN, 99, 0)), ToPort);
     let before = wall.connection();
     // The local end answers with a reset.
-    for answer in [
-        segment(ACK, 500, 100),
-        segment(FIN | ACK, 500, 100),
-        segment(SYN | ACK, 499, 99),
-        segment(SYN | ACK, 499, 101),
+    for (answer, verdict) in [
+        (segment(ACK, 500, 100), ToPort),
+        (segment(FIN | ACK, 500, 100), ToPort),
+        (segment(SYN | ACK, 499, 99), OutOfWindow),
+        (segment(SYN | ACK, 499, 101), OutOfWindow),
     ] {
-        assert_eq!(wall.tcp(Peer, answer), ToPort);
+        assert_eq!(wall.tcp(Peer, answer), verdict);
         assert_eq!(wall.connection(), before, "{answer:?}");
     }
 }

@@ -7,6 +7,7 @@ use overlane_model::{
 use overlane_pipeline::{
     Connection, ConnectionKey, ConnectionState, Entry, Host, Outcome, Packet, State, Taken, TcpEnd,
 };
+use overlane_wire::checksum::Sum;
 use overlane_wire::{PortKey, Vni};
 
 pub(crate) use crate::common::*;
@@ -109,13 +110,18 @@ impl Wall {
         self.run_at(&entry, packet)
     }
 
+    /// With right checksums, whatever the test has changed.
     pub(crate) fn run_at(&mut self, entry: &Entry, packet: &Packet) -> Outcome {
-        self.host.run(&mut self.state, self.now_ns, entry, packet)
+        let mut packet = packet.clone();
+        seal(&mut packet.bytes);
+        self.host.run(&mut self.state, self.now_ns, entry, &packet)
     }
 
     pub(crate) fn decide_at(&mut self, entry: &Entry, packet: &Packet) -> Outcome {
+        let mut packet = packet.clone();
+        seal(&mut packet.bytes);
         self.host
-            .decide(&mut self.state, self.now_ns, entry, packet)
+            .decide(&mut self.state, self.now_ns, entry, &packet)
     }
 
     pub(crate) fn ip(&mut self, from: End, protocol: u8, payload: &[u8]) -> Verdict {
@@ -198,6 +204,57 @@ fn asked(rules: &[RuleTable], direction: Direction) -> Asks {
 }
 
 /// A frame over IPv4; `fragment`: flags and offset.
+/// Writes the checksums of an IP packet without extension headers, as far as it is whole.
+fn seal(frame: &mut [u8]) {
+    let headers = if frame.get(12) == Some(&8) { 34 } else { 54 };
+    let Some(first) = frame.get(14).copied().filter(|_| frame.len() >= headers) else {
+        return;
+    };
+    let be16 = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    let (protocol, at, end, addresses) = match frame[12..14] {
+        [8, 0] => {
+            let is_fragment = be16(20) & 0x3fff != 0;
+            let protocol = if is_fragment { 0 } else { frame[23] };
+            (
+                protocol,
+                14 + usize::from(first & 15) * 4,
+                14 + be16(16),
+                26..34,
+            )
+        }
+        [0x86, 0xdd] => (frame[20], 54, 54 + be16(18), 22..54),
+        _ => return,
+    };
+    let is_v4 = frame[12] == 8;
+    if is_v4 {
+        frame[24..26].fill(0);
+        let sum = Sum::new()
+            .bytes(frame.get(14..at).unwrap_or_default())
+            .finish();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    let checksum_at = match protocol {
+        6 => at + 16,
+        1 | 58 => at + 2,
+        _ => return,
+    };
+    if end > frame.len() || at > end || checksum_at + 2 > end {
+        return;
+    }
+    frame[checksum_at..checksum_at + 2].fill(0);
+    let len = end - at;
+    let sum = match protocol {
+        1 => Sum::new(),
+        // The addresses, the length and the protocol are summed alike in both families.
+        _ => Sum::new()
+            .bytes(&frame[addresses])
+            .word(len as u16)
+            .word(protocol.into()),
+    };
+    let sum = sum.bytes(&frame[at..end]).finish();
+    frame[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
 pub(crate) fn ip_frame(from: End, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     match from {
         Local => eth(

@@ -185,7 +185,7 @@ pub(super) const CLASSES: &[Class] = &[
     Class {
         name: "a wrong answer",
         other: Other::Linux,
-        why: "Linux drops what does not answer the SYN; here it passes unheeded, because the end that began answers with a reset, which ends what the other end has left (CT-35).",
+        why: "Linux drops an ACK that does not answer the SYN; here it passes unheeded, because the end that began answers with a reset, which ends what the other end has left (CT-35).",
         holds: |row| {
             row.stage == SynSent && !row.is_reset() && is_unheeded(row) && row.from == Peer
         },
