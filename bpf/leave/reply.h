@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "lib/hiding.h"
 #include "lib/limit.h"
 #include "lib/original.h"
 #include "reply_bytes.h"
@@ -52,8 +53,19 @@ INLINE bool is_error_or_reset(struct __sk_buff *ctx, const struct packet *p)
 	       byte & TCP_RST;
 }
 
+/* A router behind the gateway speaks about what the gateway translated: outside, it has no address of its own. */
+INLINE bool seen_from_leg(struct __sk_buff *ctx, const struct packet *p, struct addr *from)
+{
+	__u32 device = device_of_hook(ctx), *gateway = bpf_map_lookup_elem(&legs, &device);
+	struct router *r = gateway ? bpf_map_lookup_elem(&routers, gateway) : NULL;
+	struct addr inside = *from;
+
+	return r && find_teller(r, *gateway, has_ipv4(p) ? 4 : 6, &inside, from);
+}
+
 /* Where an ICMP error of a router comes from: its first address on the way in. */
-INLINE bool router_address(const struct packet *p, const struct destination *d, struct addr *from)
+INLINE bool router_address(struct __sk_buff *ctx, const struct packet *p, const struct destination *d,
+			   struct addr *from)
 {
 	struct router_interface_key key = { .router = d->router, .switch_id = d->router_in };
 	struct router_interface *interface;
@@ -64,13 +76,13 @@ INLINE bool router_address(const struct packet *p, const struct destination *d, 
 		if (!r)
 			return false;
 		*from = has_ipv4(p) ? r->leg_v4 : r->leg_v6;
-	} else {
-		interface = bpf_map_lookup_elem(&router_interfaces, &key);
-		if (!interface)
-			return false;
-		*from = has_ipv4(p) ? interface->v4 : interface->v6;
+		return !is_zero(from);
 	}
-	return !is_zero(from);
+	interface = bpf_map_lookup_elem(&router_interfaces, &key);
+	if (!interface)
+		return false;
+	*from = has_ipv4(p) ? interface->v4 : interface->v6;
+	return !is_zero(from) && (!p->translated || seen_from_leg(ctx, p, from));
 }
 
 /*
@@ -145,7 +157,7 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 	/* A router speaks for itself; a firewall and a reset in the destination's name. */
 	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
 		from = p->flow.dest;
-	else if (!router_address(p, d, &from))
+	else if (!router_address(ctx, p, d, &from))
 		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
 		return false;

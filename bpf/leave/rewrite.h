@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "lib/tracking.h"
+#include "lib/quoted.h"
 
 /* Where something behind an IP header is, and what of it counts. */
 struct l4_place {
@@ -143,37 +143,27 @@ INLINE void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port, const struct 
 }
 
 /* The packet that an ICMP error quotes: it went the other way, so its other end is the one. */
-INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struct packet *quote,
 			   const struct translation *to, const struct l4 *l4, __u32 *sum)
 {
 	struct quoted_bytes *q = (struct quoted_bytes *)w->bytes;
-	__u32 at = p->l4_offset + ICMP_LEN, end = ETH_HLEN + p->ip_len, len, diff;
-	__u32 ip_len = has_ipv4(p) ? sizeof(struct iphdr) : sizeof(struct ipv6hdr), l4_at;
-	bool ipv4 = has_ipv4(p), source = to->end == TRANSLATE_DESTINATION, later;
-	struct addr old = {};
+	__u32 at = quote->offset + ETH_HLEN, l4_at = quote->offset + quote->l4_offset, len, diff;
+	bool ipv4 = has_ipv4(quote), source = to->end == TRANSLATE_DESTINATION;
 
 	*q = (struct quoted_bytes){};
 	if ((ipv4 ? bpf_skb_load_bytes(ctx, at, q->ip, sizeof(struct iphdr)) :
 		    bpf_skb_load_bytes(ctx, at, q->ip, sizeof(struct ipv6hdr))) < 0)
 		return -1;
-	l4_at = at + (ipv4 ? (q->ip[0] & 15) * 4 : ip_len);
-	later = ipv4 && *(__u16 *)(q->ip + 6) & bpf_htons(IP_FRAGMENT_OFFSET);
-	if (ipv4)
-		__builtin_memcpy(&old.bytes[12], q->ip + (source ? 12 : 16), 4);
-	else
-		__builtin_memcpy(&old, q->ip + (source ? 8 : 24), sizeof(old));
-	if (ipv4)
-		old.bytes[10] = old.bytes[11] = 0xff;
-	diff = address_diff(&old, &to->addr);
+	diff = address_diff(source ? &quote->flow.source : &quote->flow.dest, &to->addr);
 	__builtin_memcpy(q->new_ip, q->ip, sizeof(q->ip));
 	put_address(q->new_ip, ipv4, source, &to->addr, diff);
 	*sum = bpf_csum_diff((__be32 *)q->ip, sizeof(q->ip), (__be32 *)q->new_ip, sizeof(q->ip), 0);
 	if ((ipv4 ? bpf_skb_store_bytes(ctx, at, q->new_ip, sizeof(struct iphdr), 0) :
 		    bpf_skb_store_bytes(ctx, at, q->new_ip, sizeof(struct ipv6hdr), 0)) < 0)
 		return -1;
-	if (later)
+	if (quote->fragment == LATER_FRAGMENT)
 		return 0;
-	len = end - l4_at;
+	len = quote->ip_len + ETH_HLEN - quote->l4_offset;
 	KEEP_BOUNDS(len);
 	if (len > QUOTED_MOST)
 		len = QUOTED_MOST;
@@ -188,19 +178,19 @@ INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struc
 
 /* An ICMP error: its own end, what it quotes, and its checksum over that. */
 INLINE enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
-				  const struct translation *to, const struct l4 *quoted)
+				  const struct translation *to, const struct tracking *t)
 {
 	bool source = to->end == TRANSLATE_SOURCE;
 	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
-	__u32 checksum = p->l4_offset + 2, diff = address_diff(addr, &to->addr), sum = 0;
+	__u32 checksum = p->l4_offset + 2, diff = address_diff(addr, &to->teller), sum = 0;
 
-	if (rewrite_quoted(ctx, w, p, to, quoted, &sum) < 0 ||
+	if (rewrite_quoted(ctx, w, &t->quote, to, &t->quoted, &sum) < 0 ||
 	    bpf_l4_csum_replace(ctx, checksum, 0, sum, 0) < 0)
 		return DROP(NAT_UNSUPPORTED);
 	if (!has_ipv4(p) && bpf_l4_csum_replace(ctx, checksum, 0, diff, BPF_F_PSEUDO_HDR) < 0)
 		return DROP(NAT_UNSUPPORTED);
-	put_address(w->ip, has_ipv4(p), source, &to->addr, diff);
-	*addr = to->addr;
+	put_address(w->ip, has_ipv4(p), source, &to->teller, diff);
+	*addr = to->teller;
 	return GO_ON;
 }
 
@@ -217,7 +207,7 @@ __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct 
 	if (!p || !d || !w || !t)
 		return DROP(NOT_CONFIGURED);
 	if (d->translation.end && d->translation.is_error)
-		result = rewrite_error(ctx, w, p, &d->translation, &t->quoted);
+		result = rewrite_error(ctx, w, p, &d->translation, t);
 	else if (d->translation.end)
 		result = rewrite_packet(ctx, w, p, &d->translation, &t->l4);
 	if (result != GO_ON)

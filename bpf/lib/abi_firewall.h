@@ -132,7 +132,7 @@ enum connection_state {
 #define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
 #define CONNECTION_PICKED_UP                                                                         \
 	(1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
-#define CONNECTION_REVOKED (1 << 6)   /* a translation that the rules no longer make */
+#define CONNECTION_REVOKED (1 << 6) /* a translation that the rules no longer make */
 
 struct connection {
 	__u64 begun; /* bpf_ktime_get_ns() */

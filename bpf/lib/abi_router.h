@@ -69,6 +69,7 @@ struct route {
 	__u32 hops;      /* how many */
 	__be32 host_mask;    /* of a connected IPv4 network with more than two addresses */
 	__u32 names_special; /* 1: it lies inside a block of special addresses (special.h) */
+	__u32 is_outside; /* 1: ROUTE_OWN, and a nat rule of the router has it as its outside address */
 };
 
 #define SWITCH_ID_LEG 0

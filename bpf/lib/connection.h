@@ -93,7 +93,8 @@ __noinline __u32 life_of(const struct connection_key *key, __u32 state)
 /* Nothing comes any more that matters: a reset, or a FIN of both ends. */
 INLINE bool is_over(const struct connection *c)
 {
-	return c->state == CONNECTION_CLOSED || (tcp_end_closed(&c->local) && tcp_end_closed(&c->peer));
+	return c->state == CONNECTION_CLOSED ||
+	       (tcp_end_closed(&c->local) && tcp_end_closed(&c->peer));
 }
 
 /* A packet of tracking.key passed: so long does its connection live now without another. */

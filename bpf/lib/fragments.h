@@ -11,10 +11,10 @@
 #define FRAGMENT_LIFE (30 * SECOND)
 
 /*
- * What tells the datagram of a fragment, in tracking.first, and its place in the zone of tracking.key. Says where the
- * fragment begins in it, or -1.
+ * What tells the datagram of a fragment, in tracking.first, and its place in the zone of tracking.key. The frame begins
+ * at frame_at. Says where the fragment begins in its datagram, or -1.
  */
-INLINE int identify(struct __sk_buff *ctx, const struct packet *p, struct tracking *t)
+INLINE int identify(struct __sk_buff *ctx, const struct packet *p, __u32 frame_at, struct tracking *t)
 {
 	struct first_fragment *first = &t->first;
 	struct ipv6_fragment header;
@@ -24,14 +24,14 @@ INLINE int identify(struct __sk_buff *ctx, const struct packet *p, struct tracki
 
 	*first = (struct first_fragment){ .source = p->flow.source, .dest = p->flow.dest };
 	if (has_ipv4(p)) {
-		if (bpf_skb_load_bytes(ctx, ETH_HLEN + IPV4_ID, ipv4, sizeof(ipv4)) < 0)
+		if (bpf_skb_load_bytes(ctx, frame_at + ETH_HLEN + IPV4_ID, ipv4, sizeof(ipv4)) < 0)
 			return -1;
 		first->family = 4;
 		first->id = bpf_ntohs(ipv4[0]);
 		first->next = p->protocol;
 		offset = (bpf_ntohs(ipv4[1]) & IP_FRAGMENT_OFFSET) * 8;
 	} else {
-		if (bpf_skb_load_bytes(ctx, p->fragment_at, &header, sizeof(header)) < 0)
+		if (bpf_skb_load_bytes(ctx, frame_at + p->fragment_at, &header, sizeof(header)) < 0)
 			return -1;
 		first->family = 6;
 		first->id = bpf_ntohl(header.id);
@@ -64,6 +64,20 @@ INLINE struct first_fragment *recall_first(struct tracking *t)
 	return t->now > found->seen && t->now - found->seen > FRAGMENT_LIFE ? NULL : found;
 }
 
+/* What a later fragment says of itself is what its first one said. */
+INLINE void take_after(struct l4 *l4, const struct first_fragment *first)
+{
+	l4->kind = first->kind;
+	l4->protocol = first->protocol;
+	l4->has_type = first->has_type;
+	l4->type = first->icmp_type;
+	l4->code = first->icmp_code;
+	l4->request = first->request;
+	l4->id = first->icmp_id;
+	l4->source = first->source_port;
+	l4->dest = first->dest_port;
+}
+
 /* After a first fragment, which tracking.l4 is, passed. Global: few packets are fragments. */
 __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 {
@@ -71,7 +85,7 @@ __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 	struct first_fragment *first, *earlier;
 	__u32 begin;
 
-	if (!p || !t || identify(ctx, p, t) < 0)
+	if (!p || !t || identify(ctx, p, 0, t) < 0)
 		return -1;
 	first = &t->first;
 	begin = has_ipv4(p) ? p->l4_offset : p->fragment_at + sizeof(struct ipv6_fragment);
@@ -110,20 +124,12 @@ __noinline enum verdict see_behind(struct __sk_buff *ctx, const struct packet *p
 		return DROP(NOT_CONFIGURED);
 	if (is_hidden(p))
 		return flags & asks_protocol ? DROP(DEEP_HEADER) : GO_ON;
-	offset = identify(ctx, p, t);
+	offset = identify(ctx, p, 0, t);
 	first = offset < 0 ? NULL : recall_first(t);
 	if (first && first->next != t->first.next)
 		return DROP(FRAGMENT_UNKNOWN);
 	if (first) {
-		t->l4.kind = first->kind;
-		t->l4.protocol = first->protocol;
-		t->l4.has_type = first->has_type;
-		t->l4.type = first->icmp_type;
-		t->l4.code = first->icmp_code;
-		t->l4.request = first->request;
-		t->l4.id = first->icmp_id;
-		t->l4.source = first->source_port;
-		t->l4.dest = first->dest_port;
+		take_after(&t->l4, first);
 		return offset < first->l4_end ? DROP(FRAGMENT_OVERLAP) : GO_ON;
 	}
 	ipv4 = has_ipv4(p);

@@ -62,6 +62,13 @@ INLINE bool is_hidden(const struct packet *p)
 				(p->fragment != LATER_FRAGMENT && is_extension(p->protocol)));
 }
 
+INLINE enum fragment fragment_of_ipv4(__be16 frag_off)
+{
+	if (frag_off & bpf_htons(IP_FRAGMENT_OFFSET))
+		return LATER_FRAGMENT;
+	return frag_off & bpf_htons(IP_MORE_FRAGMENTS) ? FIRST_FRAGMENT : NO_FRAGMENT;
+}
+
 INLINE bool has_ports(__u8 protocol)
 {
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;

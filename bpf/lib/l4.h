@@ -69,7 +69,8 @@ struct place_search {
 struct tracking {
 	__u64 now;
 	struct l4 l4;
-	struct l4 quoted;               /* by an ICMP error */
+	struct packet quote;            /* what an ICMP error quotes, */
+	struct l4 quoted;               /* and its transport header */
 	struct connection_key key;      /* of the packet */
 	struct connection_key other;    /* of what it quotes; outside key of a translation */
 	struct connection fresh;        /* outside address and port are the caller's */

@@ -123,6 +123,7 @@ struct translation {
 	__u8 is_error; /* an ICMP error: also what it quotes */
 	__be16 port;   /* or ICMP identifier */
 	struct addr addr;
+	struct addr teller; /* is_error: the same of the error itself; addr is of what it quotes */
 };
 
 /*

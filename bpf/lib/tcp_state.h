@@ -159,7 +159,8 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 			s->flags = (s->flags & ~TCP_END_FIN) | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
 		}
 	} else if (t->flags & TCP_FIN && t->seq_end == s->end && is_after(s->end, s->acked)) {
-		s->flags |= TCP_END_FIN; /* its place was known before it, from what was sent behind it */
+		s->flags |=
+			TCP_END_FIN; /* its place was known before it, from what was sent behind it */
 	}
 	if (!(t->flags & TCP_ACK))
 		return;
@@ -257,11 +258,12 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 	}
 	if (look.awaits && t->flags & TCP_ACK && !(is_answer && tcp_awaits(r, t)))
 		return is_answer ? TCP_REFUSED : TCP_UNHEEDED;
-	if (look.opening && s_seen && !r_seen) /* before it has an answer, who began has nothing to say */
+	if (look.opening && s_seen &&
+	    !r_seen) /* before it has an answer, who began has nothing to say */
 		return TCP_UNHEEDED;
 	if (!look.unknown && !tcp_fits(s, r, t, look.opening, look.missed)) {
-		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen || is_after(r->acked, t->ack) ||
-		    is_after(t->ack, r->end))
+		if (c->state != CONNECTION_OPENING || !is_answer || !s_seen ||
+		    is_after(r->acked, t->ack) || is_after(t->ack, r->end))
 			return TCP_REFUSED;
 		/* Which of two answers it takes, the other end says with its acknowledgment. */
 		*s = (struct tcp_end){};

@@ -10,6 +10,7 @@
 #include "lib/fdb.h"
 #include "lib/firewall.h"
 #include "lib/fragments.h"
+#include "lib/quoted.h"
 #include "lib/tracking.h"
 #include "lib/upkeep.h"
 

@@ -11,29 +11,13 @@
 #pragma once
 
 #include "lib/begin.h"
+#include "lib/hiding.h"
 #include "lib/next_hop.h"
+#include "lib/quoted.h"
 #include "lib/tracking.h"
 
 #define NAT_TRIES                                                                                    \
 	72 /* outside ports that are looked at: nine of ten taken, one translation in 2000 finds none free */
-
-INLINE __u32 nat_list(const struct router *r, __u32 router)
-{
-	return r->flags & ROUTER_NAT_ODD ? router | NAT_RULES_ODD : router;
-}
-
-/* The first rule that hides the inside address of tracking.key; NULL: none. */
-INLINE const __u32 *find_hiding(__u32 list, const struct tracking *t)
-{
-	struct nat_inside_key key = {
-		.prefixlen = 64 + 128,
-		.list = bpf_htonl(list),
-		.family = bpf_htonl(t->key.family),
-		.addr = t->key.local,
-	};
-
-	return bpf_map_lookup_elem(&nat_insides, &key);
-}
 
 /* The first rule with the local end of a connection, or with its address alone; NULL: none. */
 INLINE const __u32 *find_end(__u32 list, enum nat_side side, const struct connection_key *of,
@@ -74,7 +58,7 @@ __noinline int find_nat_rule(__u32 list, enum nat_side side)
 	if (side == NAT_OUTSIDE)
 		keep_first(&key.number, find_end(list, side, &t->key, false));
 	else
-		keep_first(&key.number, find_hiding(list, t));
+		keep_first(&key.number, find_hiding(list, t->key.family, &t->key.local));
 	if (t->l4.source | t->l4.dest)
 		keep_first(&key.number, find_end(list, side, &t->key, true));
 	rule = bpf_map_lookup_elem(&nat_rules, &key);
@@ -300,30 +284,33 @@ INLINE enum verdict untranslated(const struct router *r)
 	return r->flags & ROUTER_NAT_ALL ? DROP(NAT_NO_RULE) : GO_ON;
 }
 
-/* It is for the router itself, which nothing translates. */
-INLINE bool is_routers_own(struct scratch *w, const struct packet *p, __u32 router)
+/* The route of what is for the router itself, which nothing translates; NULL: it is not. */
+INLINE struct route *find_own_route(struct scratch *w, const struct packet *p, __u32 router)
 {
 	struct route *to = find_route(w, p, router, &p->flow.dest);
 
-	return to && to->kind == ROUTE_OWN;
+	return to && to->kind == ROUTE_OWN ? to : NULL;
 }
 
 /* The same from the leg, of what begins nothing. */
 INLINE enum verdict untranslated_in(struct scratch *w, const struct packet *p, const struct router *r,
 				    __u32 router)
 {
-	return is_routers_own(w, p, router) ? GO_ON : untranslated(r);
+	return find_own_route(w, p, router) ? GO_ON : untranslated(r);
 }
 
 /*
  * No rule is for a packet from the leg. It is remembered with one end on both sides, so that its answers leave as they
- * are, if it may begin a connection and there is a place.
+ * are, if it may begin a connection and there is a place. But a SYN to an address of the router that stands for others
+ * too may be one of two that meet: whose sender hears nothing of it, keeps trying (RFC 5382 REQ-4).
  */
 INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w, struct tracking *t,
 				       const struct packet *p, const struct router *r, __u32 router)
 {
-	if (is_routers_own(w, p, router))
-		return GO_ON;
+	struct route *own = find_own_route(w, p, router);
+
+	if (own)
+		return own->is_outside && is_syn(&t->l4) ? DROP(NAT_NO_RULE) : GO_ON;
 	if (r->flags & ROUTER_NAT_ALL)
 		return DROP(NAT_NO_RULE);
 	if (p->fragment || is_hidden(p) || find_connection(&t->key, t->now) || !is_sound(ctx, p))
@@ -403,6 +390,28 @@ INLINE int ask_again(const struct connection *c, const struct router *r, __u32 r
 	return c->version == r->nat_version ? STANDS : judge_translation(router);
 }
 
+/*
+ * An ICMP error out by the leg, about a packet of translation c. Of the guest that the packet was for, its end outside
+ * stands for it; a router on the way has an address of its own there, or the gateway's (RFC 5508 REQ-5).
+ */
+INLINE enum verdict translate_error_out(const struct tracking *t, const struct packet *p,
+					struct destination *d, const struct connection *c)
+{
+	const struct router *r;
+
+	if (is_outside(c, &t->other)) /* opened untranslated */
+		return GO_ON;
+	translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+	d->translation.is_error = true;
+	d->translation.teller = c->outside;
+	if (same_addr(&p->flow.source, &t->other.local))
+		return GO_ON;
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r || !find_teller(r, d->router, t->key.family, &p->flow.source, &d->translation.teller))
+		return DROP(NAT_UNSUPPORTED);
+	return GO_ON;
+}
+
 /* Out by the leg: the source becomes the outside one. Global: it has a stack of its own. */
 __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
 {
@@ -421,11 +430,8 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return result;
 	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
 		c = see_connection(&t->other, t->now);
-		d->translation.is_error = !!c;
-		if (c) {
-			translate_source(d, &t->other, c);
-			return GO_ON;
-		}
+		if (c)
+			return translate_error_out(t, p, d, c);
 	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
@@ -536,6 +542,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 		d->translation.is_error = !!inside;
 		if (inside) {
 			translate_destination(d, &t->other, inside);
+			d->translation.teller = inside->local;
 			return GO_ON;
 		}
 	}

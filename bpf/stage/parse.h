@@ -5,10 +5,9 @@
  */
 #pragma once
 
-#include "lib/ip.h"
+#include "lib/extensions.h"
 #include "lib/vlan.h"
 
-#define MAX_EXTENSION_HEADERS 6
 #define MAX_LEN_WITH_JUMBO 65536 /* GRO_LEGACY_MAX_SIZE */
 
 /* Ports of the flow and, for a super-packet, the length of the headers each segment repeats. */
@@ -64,63 +63,15 @@ INLINE enum verdict parse_ipv4(struct __sk_buff *ctx, struct packet *p)
 	p->flow.words[7] = ip.daddr;
 	p->flow.protocol = p->protocol = ip.protocol;
 	p->tos = ip.tos;
-	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET))
-		p->fragment = LATER_FRAGMENT;
-	else if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS))
-		p->fragment = FIRST_FRAGMENT;
+	p->fragment = fragment_of_ipv4(ip.frag_off);
 	p->l4_offset = ETH_HLEN + header_len;
 	p->ip_len = total_len;
 	parse_l4(ctx, p);
 	return GO_ON;
 }
 
-/*
- * Walks the headers behind an IPv6 header: packet.protocol is the next one, at packet.l4_offset. There the verifier
- * knows nothing of them, so it takes each round for the same.
- */
-struct extension_walk {
-	struct __sk_buff *ctx;
-	struct packet *p;
-};
-
-/* A fragment header, which is 8 bytes long. */
-INLINE long skip_fragment_header(struct __sk_buff *ctx, struct packet *p)
-{
-	struct ipv6_fragment header;
-
-	/* Not load_bytes: Linux 6.18 has a bug with what a callback copies from a packet. */
-	if (p->fragment ||
-	    bpf_skb_load_bytes(ctx, p->offset + p->l4_offset, &header, sizeof(header)) < 0)
-		return 1;
-	if (header.offset & bpf_htons(IPV6_FRAGMENT_OFFSET))
-		p->fragment = LATER_FRAGMENT;
-	else if (header.offset & bpf_htons(IPV6_MORE_FRAGMENTS))
-		p->fragment = FIRST_FRAGMENT;
-	else
-		p->atomic = true;
-	p->fragment_at = p->l4_offset;
-	p->protocol = header.next;
-	p->l4_offset += sizeof(header);
-	return p->fragment == LATER_FRAGMENT || !is_extension(p->protocol);
-}
-
-static long skip_extension(__u32 number __attribute__((unused)), struct extension_walk *w)
-{
-	struct packet *p = w->p;
-	__u8 extension[2];
-
-	if (p->protocol == IPPROTO_FRAGMENT)
-		return skip_fragment_header(w->ctx, p);
-	if (load_bytes(w->ctx, p->offset + p->l4_offset, extension, sizeof(extension)) < 0)
-		return 1;
-	p->protocol = extension[0];
-	p->l4_offset += (extension[1] + 1) * 8;
-	return !is_extension(p->protocol);
-}
-
 INLINE enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 {
-	struct extension_walk walk = { .ctx = ctx, .p = p };
 	struct ipv6hdr ip;
 	__u32 payload_len;
 
@@ -137,8 +88,7 @@ INLINE enum verdict parse_ipv6(struct __sk_buff *ctx, struct packet *p)
 	__builtin_memcpy(&p->flow.dest, &ip.daddr, sizeof(ip.daddr));
 	p->protocol = ip.nexthdr;
 	p->l4_offset = ETH_HLEN + sizeof(ip);
-	if (is_extension(ip.nexthdr))
-		bpf_loop(MAX_EXTENSION_HEADERS, skip_extension, &walk, 0);
+	skip_extensions(ctx, p);
 	p->flow.protocol = p->fragment ? IPPROTO_FRAGMENT : p->protocol;
 	p->ip_len = sizeof(ip) + payload_len;
 	if (!payload_len && p->gso_size && ip.nexthdr == IPPROTO_HOPOPTS) /* BIG TCP */

@@ -1,13 +1,18 @@
 //! What docs/rfc.md says is tested is tested: every test, golden case and file named there exists, and
-//! no row of its tables goes without one unless it says why. The check is shown to be able to fail.
+//! no row of its tables goes without one unless it says why. Golden cases name the rows of some RFCs that name them.
+//! The checks are shown to be able to fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What a row without a test has to say.
 const REASONS: [&str; 2] = ["**not yet**", "*does not apply*"];
+
+/// The RFCs whose rows have names, `RFC 5382 REQ-4`, which golden cases mention.
+const MENTIONED: [&str; 7] = ["4787", "4861", "5227", "5382", "5508", "5961", "6146"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -66,6 +71,119 @@ fn exists(word: &str, root: &Path) -> bool {
         };
     }
     true
+}
+
+/// A row, and a golden case that is of it: `RFC 5382 REQ-4`, `nat/unsolicited-syn`.
+type Mention = (String, String);
+
+/// The cases that a page's rows name.
+fn named(page: &str) -> BTreeSet<Mention> {
+    let mut named = BTreeSet::new();
+    for cells in rows(page).filter(|cells| cells[0].starts_with("RFC ")) {
+        let words = cells.iter().flat_map(|cell| cell.split('`'));
+        let cases = words.filter_map(|word| word.strip_prefix("cases/"));
+        named.extend(cases.map(|case| (cells[0].to_owned(), case.to_owned())));
+    }
+    named
+}
+
+/// The rows that a case's text mentions.
+fn mentioned(case: &str, text: &str) -> BTreeSet<Mention> {
+    let line = text.lines().find_map(|line| line.strip_prefix("rfc: ["));
+    let rows = line.and_then(|line| line.strip_suffix(']')).into_iter();
+    rows.flat_map(|rows| rows.split(", "))
+        .map(|row| (row.to_owned(), case.to_owned()))
+        .collect()
+}
+
+/// Where one of the two does not say what the other one says.
+fn one_sided(named: &BTreeSet<Mention>, mentioned: &BTreeSet<Mention>) -> Vec<String> {
+    let silent = named.difference(mentioned);
+    let silent = silent.map(|(row, case)| {
+        format!("docs/rfc.md, {row} names {case}: write `{row}` under `rfc` of that case")
+    });
+    let strange = mentioned.difference(named);
+    let strange = strange.map(|(row, case)| {
+        format!("{case} mentions {row}: no such row of docs/rfc.md names the case")
+    });
+    silent.chain(strange).collect()
+}
+
+/// Rows of one of these RFCs without its name, and names in other places.
+fn misnamed(page: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for section in page.split("\n## ") {
+        let heading = section.lines().next().unwrap_or_default();
+        let is_of = |number: &&&str| heading.contains(&format!("RFC {number}"));
+        let prefix = MENTIONED
+            .iter()
+            .find(is_of)
+            .map(|number| format!("RFC {number} "));
+        for cells in rows(section) {
+            let is_right = match &prefix {
+                Some(prefix) => cells[0].starts_with(prefix),
+                None => !cells[0].starts_with("RFC "),
+            };
+            if !is_right {
+                wrong.push(format!("{heading}: the first cell is {}", cells[0]));
+            }
+        }
+    }
+    wrong
+}
+
+fn folder(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(path).unwrap();
+    entries.map(|entry| entry.unwrap().path())
+}
+
+#[test]
+fn rows_and_golden_cases_name_each_other() {
+    let root = root();
+    let page = fs::read_to_string(root.join("docs/rfc.md")).unwrap();
+    let cases = root.join("tests/cases");
+    let mut mentions = BTreeSet::new();
+    let stages = folder(&cases).filter(|path| path.is_dir());
+    for file in stages.flat_map(|stage| folder(&stage).collect::<Vec<_>>()) {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(&cases).unwrap().with_extension("");
+        mentions.extend(mentioned(name.to_str().unwrap(), &text));
+    }
+    let named = named(&page);
+    assert!(named.len() > 80, "{} are read", named.len());
+    let mut wrong = one_sided(&named, &mentions);
+    wrong.extend(misnamed(&page));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_one_side_does_not_say_is_found() {
+    let page =
+        "## RFC 5382: TCP\n\n| RFC 5382 REQ-4 | a | b | `cases/nat/one`, `cases/nat/two` |\n";
+    let row = "RFC 5382 REQ-4";
+    let text = |rows: &str| format!("title: t\nrules: [NAT-1]\nrfc: [{rows}]\nfabric: nat\n");
+    let wrong_after = |one: &str, two: &str| {
+        let mut mentions = mentioned("nat/one", &text(one));
+        mentions.extend(mentioned("nat/two", two));
+        one_sided(&named(page), &mentions)
+    };
+    assert_eq!(wrong_after(row, &text(row)), [""; 0]);
+    assert_eq!(
+        wrong_after(row, "title: t\nrules: [NAT-1]\nfabric: nat\n").len(),
+        1
+    );
+    assert_eq!(wrong_after(row, &text("RFC 5382 REQ-5")).len(), 2);
+    let both = format!("{row}, RFC 5382 REQ-5");
+    assert_eq!(wrong_after(&both, &text(row)).len(), 1);
+
+    assert_eq!(misnamed(page), [""; 0]);
+    for wrong in [
+        "## RFC 5382: TCP\n\n| REQ-4 | a | b | `cases/nat/one` |\n",
+        "## RFC 5382: TCP\n\n| RFC 5508 REQ-4 | a | b | `cases/nat/one` |\n",
+        "## RFC 1812: routers\n\n| RFC 1812 4 | a | b | `cases/nat/one` |\n",
+    ] {
+        assert_eq!(misnamed(&format!("# Page\n\n{wrong}")).len(), 1, "{wrong}");
+    }
 }
 
 fn defines(file: &Path, keyword: &str, name: &str) -> bool {

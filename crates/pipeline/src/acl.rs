@@ -159,7 +159,8 @@ fn is_related(cx: &mut Context<'_>, packet: &Packet<'_>) -> bool {
         return false;
     };
     let sender = Sender::from(packet.direction).other();
-    let key = ConnectionKey::of(packet.zone, sender, &quoted.ends);
+    let ends = fragments::ends_of(cx, packet.zone, &quoted);
+    let key = ends.and_then(|ends| ConnectionKey::of(packet.zone, sender, &ends));
     let is_for_source = packet.l4.ends.destination == quoted.ends.source;
     let owner = packet.port.owner();
     let is_own = |key: &ConnectionKey| conntrack::live(cx, key).is_some_and(|it| it.owner == owner);

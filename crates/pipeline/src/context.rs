@@ -38,6 +38,8 @@ pub(crate) struct Context<'a> {
     pub(crate) router: Option<Ingress<'a>>,
     /// So many routers of this host have sent it on.
     pub(crate) routed: usize,
+    /// On its way in from the leg, by `nat`.
+    pub(crate) is_translated: bool,
     /// What its sender is told in the end.
     pub(crate) answer: Option<Answer>,
     outputs: Vec<Output>,
@@ -94,6 +96,7 @@ impl<'a> Context<'a> {
             remote: None,
             router: None,
             routed: 0,
+            is_translated: false,
             answer: None,
             outputs: Vec::new(),
             counters: Counters::default(),

@@ -19,20 +19,18 @@ use crate::conntrack::{
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::next_hop::longest;
-use crate::parse::{Frame, Ip, L4};
+use crate::parse::{Frame, Ip, L4, Segment};
 
 mod rewrite;
 mod rules;
 
 use rewrite::End;
+pub(crate) use rules::teller;
 
 const STAGE: &str = "nat";
 
 /// An address and port, or ICMP identifier.
 type Place = (IpAddr, u16);
-
-/// Puts a place at one end of a packet.
-type Write = fn(&mut [u8], &Ip, &L4, End, Place);
 
 /// A packet at a gateway that translates, or drops what it does not.
 struct Passing<'a> {
@@ -61,7 +59,11 @@ pub(crate) fn out(
     let outside_of = |cx: &Context<'_>, key| cx.state.connections.get(key)?.outside;
     if let Some(key) = passing.related(cx) {
         if let Some(outside) = outside_of(cx, &key) {
-            passing.translate(cx, frame, &key, outside, rewrite::error);
+            if outside == local(key) {
+                return passing.stays(cx);
+            }
+            let teller = passing.teller(cx, &key, outside)?;
+            passing.rewrite_error(cx, frame, &key, outside, teller);
         }
         return Stage::Continue(());
     }
@@ -72,12 +74,12 @@ pub(crate) fn out(
     if passing.follow(cx, &key)?
         && let Some(outside) = outside_of(cx, &key)
     {
-        passing.translate(cx, frame, &key, outside, rewrite::packet);
+        passing.translate(cx, frame, &key, outside);
         return Stage::Continue(());
     }
     if let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? {
         passing.begin(cx, &key, outside)?;
-        passing.translate(cx, frame, &key, outside, rewrite::packet);
+        passing.translate(cx, frame, &key, outside);
         return Stage::Continue(());
     }
     passing.as_it_is(cx)
@@ -95,7 +97,10 @@ pub(crate) fn from_leg(
     if let Some(outside) = passing.related(cx) {
         let key = cx.state.translations.get(&outside).copied();
         let inside = key.map_or((outside.local, outside.local_port), local);
-        passing.translate(cx, frame, &outside, inside, rewrite::error);
+        if inside == local(outside) {
+            return passing.stays(cx);
+        }
+        passing.rewrite_error(cx, frame, &outside, inside, inside.0);
         return Stage::Continue(());
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
@@ -105,7 +110,7 @@ pub(crate) fn from_leg(
     if let Some(key) = cx.state.translations.get(&outside).copied()
         && passing.follow(cx, &key)?
     {
-        passing.translate(cx, frame, &outside, local(key), rewrite::packet);
+        passing.translate(cx, frame, &outside, local(key));
         return Stage::Continue(());
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
@@ -117,7 +122,7 @@ pub(crate) fn from_leg(
         return passing.exhausted(cx, inside);
     }
     passing.begin(cx, &key, local(outside))?;
-    passing.translate(cx, frame, &outside, inside, rewrite::packet);
+    passing.translate(cx, frame, &outside, inside);
     Stage::Continue(())
 }
 
@@ -209,14 +214,28 @@ impl Passing<'_> {
 
     /// Nothing translates it.
     fn as_it_is(&self, cx: &mut Context<'_>) -> Stage {
-        if !self.drops_rest || self.is_for_router() {
+        let is_for_router = self.is_for_router();
+        if is_for_router && self.is_unsolicited() {
+            return self.no_rule(cx, "and does not answer there: two SYNs may meet");
+        }
+        if !self.drops_rest || is_for_router {
             return Stage::Continue(());
         }
+        self.no_rule(cx, "and drops what none does")
+    }
+
+    /// A SYN to an address that stands for others too (RFC 5382 REQ-4).
+    fn is_unsolicited(&self) -> bool {
+        let mut rules = self.rules.iter();
+        let is_syn = self.l4.segment().is_some_and(Segment::opens);
+        is_syn && rules.any(|rule| rule.kind.outside() == self.ip.destination)
+    }
+
+    fn no_rule(&self, cx: &mut Context<'_>, what: &str) -> Stage {
         cx.end(STAGE, Verdict::NatNoRule, || {
             let name = &self.router.name;
-            let text = "and drops what none does";
             Found::by_router(
-                format!("router {name} has no rule that translates it, {text}"),
+                format!("router {name} has no rule that translates it, {what}"),
                 name,
             )
         })
@@ -229,6 +248,18 @@ impl Passing<'_> {
         }
         let segment = self.l4.segment();
         Stage::Continue(segment.is_some_and(|it| conntrack::remember_syn(cx, key, self.sender, it)))
+    }
+
+    /// Whom an ICMP error out by the leg comes from, about a packet of the translation `key`: the guest that the packet
+    /// was for, or a router on its way there.
+    fn teller(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage<IpAddr> {
+        if self.ip.source == key.local {
+            return Stage::Continue(outside.0);
+        }
+        match teller(self.router, self.ip.source) {
+            Some(teller) => Stage::Continue(teller),
+            None => self.unsupported(cx, "its gateway has no address to tell it from"),
+        }
     }
 
     fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {
@@ -273,39 +304,71 @@ impl Passing<'_> {
         frame: &mut Cow<'_, Frame<'_>>,
         from: &ConnectionKey,
         to: Place,
-        write: Write,
     ) {
         if to != local(*from) {
-            return self.rewrite(cx, frame, from, to, write);
+            return self.rewrite(cx, frame, from, to);
         }
+        let _ = self.stays(cx);
+    }
+
+    fn stays(&self, cx: &mut Context<'_>) -> Stage {
         let name = &self.router.name;
         cx.step(STAGE, || {
             Found::by_router("it was opened untranslated and stays so".into(), name)
         });
+        Stage::Continue(())
     }
-
-    /// `write`: [`rewrite::packet`], or [`rewrite::error`] of an ICMP error and what it quotes.
     fn rewrite(
         &self,
         cx: &mut Context<'_>,
         frame: &mut Cow<'_, Frame<'_>>,
         key: &ConnectionKey,
         to: Place,
-        write: Write,
     ) {
         let frame = frame.to_mut();
-        let end = match self.sender {
+        rewrite::packet(frame.bytes.to_mut(), &self.ip, &self.l4, self.end(), to);
+        self.put_addr(cx, frame, to.0);
+        self.explain(cx, key, to);
+    }
+
+    /// An ICMP error and what it quotes.
+    fn rewrite_error(
+        &self,
+        cx: &mut Context<'_>,
+        frame: &mut Cow<'_, Frame<'_>>,
+        key: &ConnectionKey,
+        to: Place,
+        teller: IpAddr,
+    ) {
+        let frame = frame.to_mut();
+        let bytes = frame.bytes.to_mut();
+        rewrite::error(bytes, &self.ip, &self.l4, self.end(), to, teller);
+        self.put_addr(cx, frame, teller);
+        if teller == to.0 {
+            return self.explain(cx, key, to);
+        }
+        cx.step(STAGE, || {
+            let (name, inside) = (&self.router.name, self.ip.source);
+            let text = format!("the source becomes {teller}: {inside} is a router on the way");
+            Found::by_router(text, name)
+        });
+    }
+
+    fn end(&self) -> End {
+        match self.sender {
             Sender::Local => End::Source,
             Sender::Peer => End::Destination,
-        };
-        write(frame.bytes.to_mut(), &self.ip, &self.l4, end, to);
+        }
+    }
+
+    fn put_addr(&self, cx: &mut Context<'_>, frame: &mut Frame<'_>, addr: IpAddr) {
+        cx.is_translated = self.sender == Sender::Peer;
         if let Some(ip) = &mut frame.ip {
-            match end {
-                End::Source => ip.source = to.0,
-                End::Destination => ip.destination = to.0,
+            match self.end() {
+                End::Source => ip.source = addr,
+                End::Destination => ip.destination = addr,
             }
         }
-        self.explain(cx, key, to);
     }
 
     fn explain(&self, cx: &mut Context<'_>, key: &ConnectionKey, (addr, port): Place) {

@@ -20,7 +20,7 @@ use crate::explain::Found;
 use crate::flow_hash::Flow;
 use crate::{Gso, Packet};
 pub(crate) use ip::{Chain, Fragment, Ip, is_extension};
-pub(crate) use l4::{Ends, L4, Marks, has_marks, least_transport_len, transport_len};
+pub(crate) use l4::{Ends, L4, Marks, Quoted, has_marks, least_transport_len, transport_len};
 pub(crate) use segment::{MAX_SCALE, Segment};
 
 const STAGE: &str = "parse";

@@ -13,11 +13,11 @@ use overlane_wire::ip::protocol;
 
 use crate::context::{Context, Sender};
 use crate::destination::Departure;
-use crate::leave;
 use crate::limit::Limited;
 use crate::parse::{self, Frame};
 use crate::route::lessen_ttl;
 use crate::state::LimitOf;
+use crate::{leave, nat};
 
 mod bytes;
 mod destination;
@@ -120,13 +120,25 @@ fn who(cx: &Context<'_>) -> Option<LimitOf> {
     })
 }
 
+/// A router speaks for itself; one behind a gateway, about what that translated, as it is seen outside.
+fn router_address(cx: &Context<'_>, is_v4: bool) -> Option<IpAddr> {
+    let at = cx.router?;
+    let addr = at.address(is_v4)?;
+    match cx.sender? {
+        Sender::Leg(gateway) if cx.is_translated && at.switch.is_some() => {
+            nat::teller(gateway, addr)
+        }
+        _ => Some(addr),
+    }
+}
+
 /// Nothing where about such a packet nobody is told, or too many were.
 fn refusal(cx: &mut Context<'_>, about: &Frame<'_>, answer: &Answer) -> Option<Vec<u8>> {
     let ip = about.ip.filter(|ip| bytes::may_be_answered(about, ip))?;
     // A router speaks for itself; a firewall and a reset in the destination's name.
     let from = match *answer {
         Answer::Reset | Answer::PROHIBITED => ip.destination,
-        _ => cx.router?.address(ip.source.is_ipv4())?,
+        _ => router_address(cx, ip.source.is_ipv4())?,
     };
     if *answer == Answer::Reset {
         bytes::tcp(about, &ip)?;

@@ -5,7 +5,7 @@ mod attacks;
 mod folder;
 mod reader;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -236,6 +236,7 @@ impl Case {
         if steps.is_empty() {
             return Err(CaseError::at(path, 1, "a case has at least one packet"));
         }
+        check_rfc(path, &document.rfc)?;
         Ok(Self {
             name: folder::name(path),
             path: path.to_owned(),
@@ -275,6 +276,32 @@ fn rules(path: &Path, given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<RuleI
         return Err(CaseError::at(path, line, message));
     }
     Ok(rules)
+}
+
+/// Names of rows of `docs/rfc.md`: `RFC 5382 REQ-4`, `RFC 4861 7.2.4`. Which rows there are, a test of that page knows.
+fn check_rfc(path: &Path, given: &[Spanned<String>]) -> Result<(), CaseError> {
+    let mut seen = BTreeSet::new();
+    for row in given {
+        let fail = |message| CaseError::at(path, row.referenced.line(), message);
+        let name = &row.value;
+        if !is_row(name) {
+            return Err(fail(format!(
+                "rfc: `{name}` is no name of a row of docs/rfc.md"
+            )));
+        }
+        if !seen.insert(name) {
+            return Err(fail(format!("rfc: {name} stands twice")));
+        }
+    }
+    Ok(())
+}
+
+fn is_row(name: &str) -> bool {
+    let parts: Vec<&str> = name.split(' ').collect();
+    match parts.as_slice() {
+        ["RFC", number, place] => number.parse::<u16>().is_ok() && !place.is_empty(),
+        _ => false,
+    }
 }
 
 fn moved(
@@ -496,6 +523,13 @@ packets:
             ("[FLOOD-1]", "[]", 2, "which rules"),
             ("[FLOOD-1]", "[FLOOD-1, flood]", 2, "`flood` is no ID"),
             ("[FLOOD-1]", "[L2-1, L2-1]", 2, "L2-1 stands twice"),
+            ("fabric:", "rfc: [REQ-4]\nfabric:", 3, "`REQ-4` is no name"),
+            (
+                "fabric:",
+                "rfc: [RFC 826 1, RFC 826 1]\nfabric:",
+                3,
+                "RFC 826 1 stands twice",
+            ),
             ("vni: 5001", "vni: 0", 6, "out of range"),
             ("from: port a1", "from: port a9", 11, "no port `a9`"),
             ("{ id: 10 }", "{ id: 5000 }", 14, "5000"),

@@ -20,6 +20,9 @@ pub(crate) type Layers = Vec<Spanned<Layer>>;
 pub(crate) struct Document {
     pub(crate) title: String,
     pub(crate) rules: Spanned<Vec<Spanned<String>>>,
+    /// Rows of docs/rfc.md.
+    #[serde(default)]
+    pub(crate) rfc: Vec<Spanned<String>>,
     pub(crate) fabric: FabricPlace,
     pub(crate) host: Option<String>,
     pub(crate) underlay_mtu: Option<u32>,

@@ -76,6 +76,7 @@ abi! {
         hops: u32,
         host_mask: u32,
         names_special: u32,
+        is_outside: u32,
     }
     struct NextHopKey = "next_hop_key" {
         group: u32,

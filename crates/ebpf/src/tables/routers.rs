@@ -94,7 +94,10 @@ fn route_entry(
         ..abi::Route::default()
     };
     match &route.way {
-        Way::Own => entry.kind = abi::ROUTE_OWN,
+        Way::Own => {
+            entry.kind = abi::ROUTE_OWN;
+            entry.is_outside = is_outside(router, route.to.addr()).into();
+        }
         Way::Connected(there) => {
             entry.kind = abi::ROUTE_CONNECTED;
             entry.switch_id = side(*there);
@@ -108,6 +111,12 @@ fn route_entry(
         }
     }
     put(contents, Table::Routes, &key, &entry);
+}
+
+/// A rule of nat has the address as its outside one.
+fn is_outside(router: &RouterTable, addr: IpAddr) -> bool {
+    let mut rules = router.gateway.iter().flat_map(|gateway| &gateway.nat);
+    rules.any(|rule| rule.kind.outside() == addr)
 }
 
 /// The bits of an address behind the prefix, as on the wire; 0 of a network that has no address to spare.

@@ -7,7 +7,7 @@ use super::STAGE;
 use crate::conntrack::Zone;
 use crate::context::{Context, Stage};
 use crate::explain::Found;
-use crate::parse::{Fragment, Frame, Ip, L4, has_marks, is_extension, transport_len};
+use crate::parse::{Ends, Fragment, Frame, Ip, L4, Quoted, has_marks, is_extension, transport_len};
 
 /// What a packet has to do with connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,9 +109,10 @@ fn later(
         (l4.ends, l4.icmp) = (first.ends, first.icmp);
         return Stage::Continue((l4, Part::Later));
     }
-    let is_asked = match ip.source.is_ipv6() && is_extension(fragment.next) {
+    let is_v6 = ip.source.is_ipv6();
+    let is_asked = match is_v6 && is_extension(fragment.next) {
         true => at.asks.protocol,
-        false if has_marks(ip) => at.asks.ports,
+        false if has_marks(ip.protocol, is_v6) => at.asks.ports,
         // Nothing but its protocol would be known of its first one.
         false => return Stage::Continue((l4, Part::Full)),
     };
@@ -121,6 +122,23 @@ fn later(
         return refuse(cx, at, Verdict::FragmentUnknown, why, asked);
     }
     Stage::Continue((l4, Part::Unknown))
+}
+
+/// What a quoted packet is known by: a later fragment by its first one, as [`later`] says of a packet. `None`: nobody
+/// knows.
+pub(super) fn ends_of(cx: &Context<'_>, zone: Zone, quoted: &Quoted) -> Option<Ends> {
+    let ends = quoted.ends;
+    let Some(later) = quoted.fragment.filter(|fragment| !fragment.is_first()) else {
+        return Some(ends);
+    };
+    let first = cx.state.fragments.find(zone, &later, &ends, cx.now_ns);
+    if let Some(first) = first {
+        let is_one = first.next == later.next && later.offset >= first.l4_end;
+        return is_one.then_some(first.ends);
+    }
+    let is_v6 = ends.source.is_ipv6();
+    let shows_none = has_marks(ends.protocol, is_v6) || (is_v6 && is_extension(later.next));
+    (!shows_none).then_some(ends)
 }
 
 /// `why` goes on with the port, and that with `more`.

@@ -45,19 +45,24 @@ pub(super) fn packet(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, 
     outer(ip, l4).translate(bytes, end, to);
 }
 
-/// An ICMP error: its own end, the opposite end of what it quotes, and its checksum over that.
-pub(super) fn error(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, u16)) {
+/// An ICMP error: its own end becomes `teller`, the opposite end of what it quotes `to`; and its checksum over that.
+pub(super) fn error(
+    bytes: &mut [u8],
+    ip: &Ip,
+    l4: &L4,
+    end: End,
+    to: (IpAddr, u16),
+    teller: IpAddr,
+) {
     let Some(quoted) = l4.quoted else {
         return;
     };
     let before = bytes.to_vec();
-    let is_later = ip.source.is_ipv4()
-        && be16(bytes, quoted.ip_at + 6).is_some_and(|fragment| fragment & 0x1fff != 0);
     let inner = Packet {
         ip_at: quoted.ip_at,
         is_v4: ip.source.is_ipv4(),
         protocol: quoted.ends.protocol,
-        l4_at: (!is_later).then_some(quoted.l4_at),
+        l4_at: (!quoted.is_later_fragment()).then_some(quoted.l4_at),
         marks: quoted.ends.marks,
         end: ip.end,
     };
@@ -75,7 +80,7 @@ pub(super) fn error(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, u
         marks: Marks::None,
         ..outer(ip, l4)
     };
-    outer.translate(bytes, end, to);
+    outer.translate(bytes, end, (teller, 0));
 }
 
 /// A word of a sum: behind the end there are zeros.

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use overlane_model::{NatKind, NatRule, Verdict};
+use overlane_model::{NatKind, NatRule, RouterTable, Verdict};
 use overlane_wire::ip::protocol;
 
 use super::{Passing, Place, STAGE, local};
 use crate::conntrack::{self, Connection, ConnectionKey};
 use crate::context::{Context, Stage};
+use crate::destination::Ingress;
 use crate::explain::Found;
 use crate::flow_hash::remix;
 use crate::parse::Marks;
@@ -16,16 +17,31 @@ use crate::parse::Marks;
 /// Outside ports that are looked at for one translation beside its own.
 const TRIES: u32 = 72;
 
+/// The first rule that hides an inside address.
+fn hiding(rules: &[NatRule], addr: IpAddr) -> Option<&NatRule> {
+    rules.iter().find(|rule| match &rule.kind {
+        NatKind::OneToOne { inside, .. } => *inside == addr,
+        NatKind::Source { inside, .. } => inside.contains(&addr),
+        NatKind::Forward { .. } => false,
+    })
+}
+
+/// Where an ICMP error of a router inside comes from, as seen outside: what hides the router, or the gateway itself.
+pub(crate) fn teller(gateway: &RouterTable, inside: IpAddr) -> Option<IpAddr> {
+    let at_leg = Ingress {
+        router: gateway,
+        switch: None,
+    };
+    match hiding(&gateway.gateway.as_ref()?.nat, inside) {
+        Some(rule) => Some(rule.kind.outside()),
+        None => at_leg.address(inside.is_ipv4()),
+    }
+}
+
 impl Passing<'_> {
     /// An ICMP message that begins nothing, where its sender should not be seen outside.
     pub(super) fn out_without_key(&self, cx: &mut Context<'_>) -> Stage {
-        let source = self.ip.source;
-        let hides = |rule: &&NatRule| match &rule.kind {
-            NatKind::OneToOne { inside, .. } => *inside == source,
-            NatKind::Source { inside, .. } => inside.contains(&source),
-            NatKind::Forward { .. } => false,
-        };
-        match self.rules.iter().find(hides) {
+        match hiding(self.rules, self.ip.source) {
             Some(_) => self.unsupported(cx, "an ICMP message about no connection"),
             None => self.as_it_is(cx),
         }
@@ -184,7 +200,7 @@ impl Passing<'_> {
         }
     }
 
-    fn unsupported<T>(&self, cx: &mut Context<'_>, why: &str) -> Stage<T> {
+    pub(super) fn unsupported<T>(&self, cx: &mut Context<'_>, why: &str) -> Stage<T> {
         cx.end(STAGE, Verdict::NatUnsupported, || {
             let name = &self.router.name;
             Found::by_router(format!("router {name} cannot translate it: {why}"), name)

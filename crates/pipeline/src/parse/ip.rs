@@ -51,6 +51,18 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    /// Of the bytes 4 to 7 of an IPv4 header. `None`: the packet is whole.
+    pub(super) fn of_ipv4([i0, i1, f0, f1]: [u8; 4], protocol: u8, l4_at: usize) -> Option<Self> {
+        let field = u16::from_be_bytes([f0, f1]);
+        let fragment = Self {
+            identification: u16::from_be_bytes([i0, i1]).into(),
+            offset: usize::from(field & 0x1fff) * 8,
+            next: protocol,
+            begin: l4_at,
+        };
+        (field & 0x3fff != 0).then_some(fragment)
+    }
+
     pub(crate) fn is_first(&self) -> bool {
         self.offset == 0
     }
@@ -169,13 +181,6 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
     }
     coalesced(cx, frame, total_len + ethernet::LEN)?;
     let l4_at = ethernet::LEN + header_len;
-    let field = u16::from_be_bytes([f0, f1]);
-    let fragment = Fragment {
-        identification: u16::from_be_bytes([i0, i1]).into(),
-        offset: usize::from(field & 0x1fff) * 8,
-        next: protocol,
-        begin: l4_at,
-    };
     let ip = Ip {
         source: [s0, s1, s2, s3].into(),
         destination: [d0, d1, d2, d3].into(),
@@ -183,7 +188,7 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         protocol,
         l4_at,
         end: ethernet::LEN + total_len,
-        fragment: (field & 0x3fff != 0).then_some(fragment),
+        fragment: Fragment::of_ipv4([i0, i1, f0, f1], protocol, l4_at),
         is_atomic: false,
     };
     frame.ip = Some(ip);

@@ -8,16 +8,12 @@ use overlane_wire::ip::protocol;
 use overlane_wire::{ipv4, ipv6, tcp, udp};
 
 use super::sound::unsound;
-use super::{Frame, Ip, Segment, is_extension};
+use super::{Chain, Fragment, Frame, Ip, Segment, is_extension};
 use crate::bytes::{array, be16, byte};
 
 /// Of an ICMP message, and of what an ICMP error quotes behind the IP header.
 const ICMP_LEN: usize = 8;
 const SCTP_LEN: usize = 12;
-const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
-const OFFSET: u16 = 0x1fff;
-const OFFSET_V6: u16 = 0xfff8;
-const FRAGMENT_LEN: usize = 8;
 
 /// A packet's transport header.
 #[derive(Clone, Debug)]
@@ -63,11 +59,20 @@ pub(crate) enum Marks {
 }
 
 /// The packet that an ICMP error is about. Places are from the start of the frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted {
+    /// Of a later fragment without marks: its first one has them.
     pub(crate) ends: Ends,
     pub(crate) ip_at: usize,
     pub(crate) l4_at: usize,
+    pub(crate) fragment: Option<Fragment>,
+}
+
+impl Quoted {
+    /// One without a transport header.
+    pub(crate) fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| !fragment.is_first())
+    }
 }
 
 impl L4 {
@@ -132,8 +137,8 @@ impl L4 {
 }
 
 /// Of a protocol whose header tells its packets apart: TCP, UDP, SCTP, ICMP.
-pub(crate) fn has_marks(ip: &Ip) -> bool {
-    Kind::of(ip.protocol, ip.source.is_ipv6()) != Kind::Other
+pub(crate) fn has_marks(protocol: u8, is_v6: bool) -> bool {
+    Kind::of(protocol, is_v6) != Kind::Other
 }
 
 /// What the transport header has at least; 0: of none that is known. `None`: the IP packet ends before it is over.
@@ -234,62 +239,64 @@ fn is_icmp_error(is_v6: bool, kind: u8) -> bool {
     }
 }
 
-/// An IP header and 8 bytes behind it.
+/// The headers of a packet, by the rules of one, and 8 bytes behind them.
 fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool, parts: Parts) -> Option<Quoted> {
-    let first = byte(packet, ip_at)?;
-    let (protocol, source, destination, l4_at, is_fragment) = match is_v6 {
-        false => {
-            let header = array::<{ ipv4::LEN }>(packet, ip_at)?;
-            let header_len = usize::from(first & 0xf) * 4;
-            let is_v4 = first >> 4 == 4 && header_len >= ipv4::LEN;
-            let portless = match parts {
-                Parts::FirstShows => OFFSET,
-                Parts::NoneShows => MORE_FRAGMENTS_AND_OFFSET,
-            };
-            let fragment = be16(&header, 6).filter(|_| is_v4)? & portless;
-            let source = Ipv4Addr::from(array::<4>(&header, 12)?);
-            let destination = Ipv4Addr::from(array::<4>(&header, 16)?);
-            (
-                byte(&header, 9)?,
-                source.into(),
-                destination.into(),
-                ip_at + header_len,
-                fragment != 0,
-            )
-        }
-        true => {
-            let header = array::<{ ipv6::LEN }>(packet, ip_at)?;
-            let (mut next, mut l4_at) = (byte(&header, 6)?, ip_at + ipv6::LEN);
-            if next == protocol::FRAGMENT && parts == Parts::FirstShows {
-                let [named, _, o0, o1, ..] = array::<FRAGMENT_LEN>(packet, l4_at)?;
-                if u16::from_be_bytes([o0, o1]) & OFFSET_V6 != 0 {
-                    return None;
-                }
-                (next, l4_at) = (named, l4_at + FRAGMENT_LEN);
-            }
-            if first >> 4 != 6 || is_extension(next) {
-                return None;
-            }
-            let source: IpAddr = Ipv6Addr::from(array::<16>(&header, 8)?).into();
-            let destination: IpAddr = Ipv6Addr::from(array::<16>(&header, 24)?).into();
-            (next, source, destination, l4_at, false)
-        }
+    let mut quoted = match is_v6 {
+        false => quoted_ipv4(packet, ip_at)?,
+        true => quoted_ipv6(packet, ip_at)?,
     };
+    let l4_at = quoted.l4_at;
     array::<ICMP_LEN>(packet, l4_at)?;
-    let marks = match Kind::of(protocol, is_v6) {
-        _ if is_fragment => Marks::None,
+    let shows = match parts {
+        Parts::FirstShows => !quoted.is_later_fragment(),
+        Parts::NoneShows => quoted.fragment.is_none(),
+    };
+    quoted.ends.marks = match Kind::of(quoted.ends.protocol, is_v6) {
+        _ if !shows => Marks::None,
         Kind::Ports => Marks::ports(packet, l4_at),
         Kind::Icmp => Marks::icmp(packet, l4_at, is_v6),
         Kind::Other => Marks::None,
     };
+    Some(quoted)
+}
+
+/// Its marks are not read yet.
+fn quoted_ipv4(packet: &[u8], ip_at: usize) -> Option<Quoted> {
+    let header = array::<{ ipv4::LEN }>(packet, ip_at)?;
+    let first = byte(&header, 0)?;
+    let header_len = usize::from(first & 0xf) * 4;
+    if first >> 4 != 4 || header_len < ipv4::LEN {
+        return None;
+    }
+    let (protocol, l4_at) = (byte(&header, 9)?, ip_at + header_len);
     Some(Quoted {
         ends: Ends {
             protocol,
-            source,
-            destination,
-            marks,
+            source: Ipv4Addr::from(array::<4>(&header, 12)?).into(),
+            destination: Ipv4Addr::from(array::<4>(&header, 16)?).into(),
+            marks: Marks::None,
         },
         ip_at,
         l4_at,
+        fragment: Fragment::of_ipv4(array(&header, 4)?, protocol, l4_at),
     })
+}
+
+/// The same.
+fn quoted_ipv6(packet: &[u8], ip_at: usize) -> Option<Quoted> {
+    let header = array::<{ ipv6::LEN }>(packet, ip_at)?;
+    let chain = Chain::walk(packet, byte(&header, 6)?, ip_at + ipv6::LEN);
+    let quoted = Quoted {
+        ends: Ends {
+            protocol: chain.next,
+            source: Ipv6Addr::from(array::<16>(&header, 8)?).into(),
+            destination: Ipv6Addr::from(array::<16>(&header, 24)?).into(),
+            marks: Marks::None,
+        },
+        ip_at,
+        l4_at: chain.at,
+        fragment: chain.fragment,
+    };
+    let is_hidden = is_extension(chain.next) && !quoted.is_later_fragment();
+    (byte(&header, 0)? >> 4 == 6 && !is_hidden).then_some(quoted)
 }

@@ -60,8 +60,12 @@ impl Conversations<'_> {
             self.somebody(random, heard.source.is_ipv6())
         };
         let is_v6 = heard.destination.is_ipv6();
-        let header = if is_v6 { 40 } else { heard.payload_at };
         let mut quote = heard.ip_packet.clone();
+        let header = match is_v6 {
+            true if random.percent(30) => 40 + extend(random, &mut quote),
+            true => 40,
+            false => heard.payload_at,
+        };
         quote.truncate(match random.below(10) {
             0 => header + random.of([0, 7, 8]),
             1 => 548,
@@ -132,6 +136,34 @@ impl Conversations<'_> {
 
 fn owns(port: &super::PortSpec, addr: IpAddr) -> bool {
     IpAddr::from(port.v4()) == addr || IpAddr::from(port.v6()) == addr
+}
+
+/// Extension headers right behind a quoted IPv6 header, as the routers on the way would quote them; so many bytes.
+fn extend(random: &mut Random, quote: &mut Vec<u8>) -> usize {
+    const NEXT_HEADER: usize = 6;
+    const LEN: usize = 40;
+    let before = quote.len();
+    for _ in 0..random.of([1, 1, 1, 2, 2, 3, 6, 7]) {
+        let Some(&next) = quote.get(NEXT_HEADER).filter(|_| quote.len() >= LEN) else {
+            break;
+        };
+        let kind = random.of([
+            protocol::HOP_BY_HOP,
+            protocol::ROUTING,
+            protocol::DESTINATION_OPTIONS,
+            protocol::FRAGMENT,
+        ]);
+        let mut header = vec![next, 0, 0, 0, 0, 0, 0, 7];
+        if kind == protocol::FRAGMENT {
+            header[3] = random.of([0, 0, 0, 1, 16, 17]);
+        } else if random.percent(20) {
+            header[1] = 1;
+            header.extend([0; 8]);
+        }
+        quote.splice(LEN..LEN, header);
+        quote[NEXT_HEADER] = kind;
+    }
+    quote.len() - before
 }
 
 /// Ports change places, whatever stands there.
