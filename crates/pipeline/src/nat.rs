@@ -117,6 +117,7 @@ pub(crate) fn from_leg(
         passing.as_it_is(cx)?;
         return passing.begin_untranslated(cx, &outside);
     };
+    passing.check_sound(cx)?;
     let key = outside.outside(inside);
     if conntrack::live(cx, &key).is_some() {
         return passing.exhausted(cx, inside);
@@ -243,9 +244,7 @@ impl Passing<'_> {
 
     /// No rule is asked about a SYN into a translation that is there.
     fn remember_syn(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage<bool> {
-        if let Some(why) = self.l4.unsound {
-            return conntrack::unsound(cx, why);
-        }
+        self.check_sound(cx)?;
         let segment = self.l4.segment();
         Stage::Continue(segment.is_some_and(|it| conntrack::remember_syn(cx, key, self.sender, it)))
     }

@@ -110,20 +110,22 @@ impl Passing<'_> {
         key: &ConnectionKey,
         flow_hash: u32,
     ) -> Stage<Option<Place>> {
-        let outside = match self.of_inside(key) {
-            Some(NatKind::OneToOne { outside, .. }) => (*outside, key.local_port),
-            Some(NatKind::Forward {
+        let Some(kind) = self.of_inside(key) else {
+            return Stage::Continue(None);
+        };
+        self.check_sound(cx)?;
+        let outside = match kind {
+            NatKind::OneToOne { outside, .. } => (*outside, key.local_port),
+            NatKind::Forward {
                 outside, inside, ..
-            }) => {
+            } => {
                 self.check_sctp(cx, outside.1 == inside.1)?;
                 *outside
             }
-            Some(NatKind::Source { outside, ports, .. }) => {
-                return self
-                    .share(cx, key, *outside, ports, flow_hash)
-                    .map_continue(Some);
+            NatKind::Source { outside, ports, .. } => {
+                let shared = self.share(cx, key, *outside, ports, flow_hash);
+                return shared.map_continue(Some);
             }
-            None => return Stage::Continue(None),
         };
         if !is_free(cx, &key.outside(outside)) {
             return self.exhausted(cx, outside);
@@ -190,6 +192,14 @@ impl Passing<'_> {
     fn hides_ports(&self) -> bool {
         let protocols = [protocol::TCP, protocol::UDP, protocol::SCTP];
         self.ip.is_fragment() || self.ip.is_hidden() || protocols.contains(&self.ip.protocol)
+    }
+
+    /// What no end would take begins nothing.
+    pub(super) fn check_sound(&self, cx: &mut Context<'_>) -> Stage {
+        match self.l4.unsound {
+            Some(why) => conntrack::unsound(cx, why),
+            None => Stage::Continue(()),
+        }
     }
 
     /// SCTP's CRC is over its ports, and is not written anew.
