@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 const REASONS: [&str; 2] = ["**not yet**", "*does not apply*"];
 
 /// The RFCs whose rows have names, `RFC 5382 REQ-4`, which golden cases mention.
-const MENTIONED: [&str; 7] = ["4787", "4861", "5227", "5382", "5508", "5961", "6146"];
+const MENTIONED: [&str; 8] = [
+    "4787", "4861", "5227", "5382", "5508", "5961", "6146", "7857",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_the_same_there_but_for_rule_version_and_place() {
+    fn a_connection_is_the_same_there_but_for_rule_version_place_and_windows() {
         let from_peer = abi::CONNECTION_FROM_PEER;
         let answered = abi::CONNECTION_ANSWERED | abi::CONNECTION_ASSURED;
         for (protocol, family, ports, flags) in [
@@ -203,6 +203,14 @@ mod tests {
             assert_eq!((moved.age_ms, moved.idle_ms), (400_000, 100_000));
             // The clock of the other host began at another time.
             let here = entry(&moved, (5001, 9), 2 * NOW);
+            let end = |end: TcpEnd| TcpEnd {
+                max_window: end.max_window,
+                scale: end.scale,
+                flags: end.flags & abi::TCP_END_SCALE,
+                ..TcpEnd::default()
+            };
+            let is_tcp = protocol == 6 && ports != (0, 0);
+            let picked_up = if is_tcp { abi::CONNECTION_PICKED_UP } else { 0 };
             let expected = ConnectionEntry {
                 key: ConnectionKey {
                     key: 9,
@@ -214,6 +222,9 @@ mod tests {
                     rule: abi::RULE_DEFAULT,
                     version: FirewallTable::NO_VERSION,
                     place: 0,
+                    flags: flags | picked_up,
+                    local: end(there.value.local),
+                    peer: end(there.value.peer),
                     ..there.value
                 },
             };

@@ -392,6 +392,11 @@ fn transport(random: &mut Random, body: &mut Vec<Layer>, is_v6: bool) {
 /// Makes it a fragment; the first one has the transport header, a later one bytes like it.
 pub(super) fn fragment(random: &mut Random, body: &mut Vec<Layer>) {
     let (offset, more) = random.of([(0, true), (0, true), (2, true), (2, false)]);
+    if let Some(Layer::Tcp(tcp)) = body.get_mut(1)
+        && random.percent(15)
+    {
+        tcp.data_offset = Some(15); // more than there is
+    }
     match body.first_mut() {
         Some(Layer::Ip4(ip)) => {
             ip.offset = Some(offset);
