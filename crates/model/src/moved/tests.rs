@@ -82,7 +82,7 @@ fn what_is_no_such_file_is_refused_with_the_reason() {
         ),
         ("{\"format\": 1}", "cannot be understood"),
         (
-            "{\"format\": \"overlane-connections/2\", \"more\": 1}",
+            "{\"format\": \"overlane-connections/3\", \"more\": 1}",
             "format `overlane-connections/3`, this version reads `overlane-connections/2`",
         ),
         ("{\"format\": \"overlane-connections/2\"}", "missing field"),
@@ -137,7 +137,7 @@ fn each_member_is_checked() {
             "no packet can offer",
         ),
         (
-            "/connections/0/tcp/peer/end",
+            "/connections/0/tcp/peer/max_window",
             json!(1u64 << 32),
             "cannot be understood",
         ),
