@@ -19,10 +19,12 @@ SLOTS = 8192
 
 class Flood:
     """Sends `template` again and again from a device of a namespace. `places` is where the four bytes are that
-    number the frames, the highest first."""
+    number the frames, the highest first. `balances`: for each of them the places of its complement, so that
+    checksums over both stay right."""
 
-    def __init__(self, ns, device, template, places):
+    def __init__(self, ns, device, template, places, balances=((), (), (), ())):
         self._places = [_DATA_AT + place for place in places]
+        self._balances = [[_DATA_AT + place for place in each] for each in balances]
         with ns.entered():
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
@@ -37,8 +39,10 @@ class Flood:
         struct.pack_into("=I", slot, _LENGTH_AT, len(template))
         slot[_DATA_AT:_DATA_AT + len(template)] = template
         for number in range(SLOTS):
-            for place, byte in zip(self._places, struct.pack("!I", number)):
+            for place, balances, byte in zip(self._places, self._balances, struct.pack("!I", number)):
                 slot[place] = byte
+                for balance in balances:
+                    slot[balance] = 0xFF - byte
             self._ring[number * _SLOT:(number + 1) * _SLOT] = bytes(slot)
 
     def __enter__(self):
@@ -66,7 +70,12 @@ class Flood:
     def _number(self, first):
         """Numbers from `first` on, a multiple of the ring's size: the lowest byte stays, the next has the slot's
         own bits too."""
-        for place, byte in zip(self._places[:2], struct.pack("!I", first)):
+        for place, balances, byte in zip(self._places[:2], self._balances[:2], struct.pack("!I", first)):
             self._column(place, byte)
+            for balance in balances:
+                self._column(balance, 0xFF - byte)
         base = first >> 8 & 0xFF
-        self._ring[self._places[2]::_SLOT] = b"".join(bytes([base + part]) * 256 for part in range(SLOTS >> 8))
+        bytes_of = [base + part for part in range(SLOTS >> 8)]
+        self._ring[self._places[2]::_SLOT] = b"".join(bytes([byte]) * 256 for byte in bytes_of)
+        for balance in self._balances[2]:
+            self._ring[balance::_SLOT] = b"".join(bytes([0xFF - byte]) * 256 for byte in bytes_of)

@@ -214,7 +214,7 @@ def test_what_import_refuses_and_that_it_changes_nothing(lab):
     assert "connections of port port2, and not of port vm" in refused(port="port2")
     assert "connections of switch VNI 77, and not of switch VNI 5001" in refused(vni=77)
     assert "connections of MAC" in refused(mac="02:00:00:00:00:55")
-    assert "`overlane-connections/2`" in refused(format="overlane-connections/2")
+    assert "`overlane-connections/3`" in refused(format="overlane-connections/3")
     broken = [*file["connections"], {**file["connections"][0], "protocol": 17}]
     assert f"connection {len(broken)} makes no sense" in refused(connections=broken)
     assert "cannot be understood" in stage.take(stage.b, text[:-10], 2)

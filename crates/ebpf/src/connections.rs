@@ -108,9 +108,9 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
 /// Forgets these connections, each with its translation: so many of them were still there. Fragments of datagrams
 /// stay known.
 pub fn forget_these(maps: &MapSet, keys: &BTreeSet<ConnectionKey>) -> Result<usize, EbpfError> {
-    let of_these = |key: &[u8]| {
-        let key = ConnectionKey::read_from_bytes(key);
-        key.is_ok_and(|key| keys.contains(&key))
+    let of_these = |entry: &[u8]| {
+        let entry = TranslationEntry::read_from_bytes(entry);
+        entry.is_ok_and(|entry| keys.contains(&entry.inside))
     };
     let mut outside = Vec::new();
     if keys.iter().any(|key| key.router().is_some()) {
