@@ -137,9 +137,13 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 	__u32 window;
 
 	if (!s_seen && missed) {
+		__u32 acked = s->acked, reach = tcp_scaled(r, s, TCP_MAX_WINDOW) + 1;
+		bool near = !is_after(t->seq, acked + reach) && !is_after(acked - reach, t->seq_end);
+
 		tcp_pick_up(s, r, t);
-		if (r_seen && !tcp_right_ack(s, r, t, false, true)) {
-			/* whoever sent what was seen of the other end, it was not that end */
+		if (r_seen && near && tcp_right_ack(s, r, t, false, true)) {
+			s->acked = acked;
+		} else { /* this packet, or what was seen of the other end, was somebody else's */
 			r->flags &= ~TCP_END_SEEN;
 			r_seen = false;
 		}
@@ -185,7 +189,8 @@ enum passed {
 struct tcp_look {
 	bool missed;  /* packets may have passed unseen */
 	bool unknown; /* nobody knows how far both ends are */
-	bool opening; /* the handshake is not over: what is acknowledged is known exactly */
+	bool early;   /* the handshake is not over, */
+	bool opening; /* and what is acknowledged is known exactly */
 	bool awaits;  /* s has not been seen, only the SYN that it answers */
 };
 
@@ -196,6 +201,7 @@ INLINE struct tcp_look tcp_look(const struct connection *c, const struct tcp_end
 	struct tcp_look look = { .missed = c->flags & CONNECTION_PICKED_UP };
 
 	look.unknown = c->flags & CONNECTION_ADOPTED || (look.missed && !both);
+	look.early = c->state == CONNECTION_OPENING;
 	look.opening =
 		c->state == CONNECTION_OPENING && !(c->flags & CONNECTION_ADOPTED) && !look.missed;
 	look.awaits = look.opening && !(s->flags & TCP_END_SEEN) && r->flags & TCP_END_SEEN;
@@ -204,17 +210,19 @@ INLINE struct tcp_look tcp_look(const struct connection *c, const struct tcp_end
 
 /*
  * A RST ends the connection if it has the number that its receiver waits for (RFC 5961 section 3.2). What is only in
- * the window the receiver questions. Of an end that was not seen it must answer the SYN (RFC 9293 section 3.10.7.3).
+ * the window the receiver questions. Where anybody may have sent what was seen of an end, only what the other end has
+ * acknowledged counts. Of an end that was not seen it must answer the SYN (RFC 9293 section 3.10.7.3).
  * Who began the connection may refuse an answer that it does not know (section 3.5.1).
  */
 INLINE enum passed tcp_reset(const struct tcp_end *s, const struct tcp_end *r,
 			     const struct tcp_segment *t, bool has_begun, const struct tcp_look *look)
 {
-	bool seen = s->flags & TCP_END_SEEN, acked = (s->flags | r->flags) & TCP_END_SEEN;
+	bool seen = s->flags & TCP_END_SEEN, is_checked = !look->unknown && !look->missed;
+	bool acked = look->missed ? !look->unknown : r->flags & TCP_END_SEEN;
 
 	if (look->awaits)
 		return tcp_awaits(r, t) ? TCP_FOLLOWS : TCP_REFUSED;
-	if ((seen && t->seq == s->end) || (acked && !look->opening && t->seq == s->acked))
+	if ((is_checked && seen && t->seq == s->end) || (acked && !look->early && t->seq == s->acked))
 		return TCP_FOLLOWS;
 	if ((look->opening && has_begun) || look->unknown || tcp_fits(s, r, t, false, look->missed))
 		return TCP_UNHEEDED;
@@ -266,7 +274,7 @@ INLINE enum passed tcp_follow(struct connection *c, const struct tcp_segment *t,
 		    is_after(r->acked, t->ack) || is_after(t->ack, r->end))
 			return TCP_REFUSED;
 		/* Which of two answers it takes, the other end says with its acknowledgment. */
-		*s = (struct tcp_end){};
+		*s = (struct tcp_end){ .acked = s->acked };
 		*flags |= CONNECTION_ADOPTED;
 		return TCP_FOLLOWS;
 	}

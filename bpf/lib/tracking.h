@@ -125,9 +125,11 @@ INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet
 	old_state = state = *(volatile __u8 *)&c->state;
 	old_flags = flags = *(volatile __u8 *)&c->flags;
 	answers = from_peer != !!(flags & CONNECTION_FROM_PEER);
-	if (refused) {
-		state = CONNECTION_CLOSED;
-	} else if (is_tcp) {
+	if (refused) { /* the SYN, and not the connection */
+		c->again = (struct syn_seen){};
+		return GO_ON;
+	}
+	if (is_tcp) {
 		enum passed passed = tcp_follow(c, &t->l4.tcp, from_peer, &state, &flags);
 
 		if (passed != TCP_FOLLOWS)

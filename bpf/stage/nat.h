@@ -338,7 +338,9 @@ INLINE bool still_fits(struct scratch *w, struct tracking *t, const struct conne
 		t->key = t->other;
 		if (rule->kind == NAT_FORWARD)
 			port = bpf_htons(rule->inside_port);
-		return found && same_addr(&rule->inside, &t->key.local) && port == t->key.local_port;
+		if (found)
+			return same_addr(&rule->inside, &t->key.local) && port == t->key.local_port;
+		port = c->outside_port; /* a SYN from outside may have begun anew what began inside */
 	}
 	if (!find_nat_rule(list, NAT_INSIDE) || !same_addr(&rule->outside, &c->outside))
 		return false;

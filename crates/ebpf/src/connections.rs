@@ -97,9 +97,9 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
             continue;
         }
         value.flags |= abi::CONNECTION_PICKED_UP;
-        value.local.flags &= !abi::TCP_END_SEEN;
-        value.peer.flags &= !abi::TCP_END_SEEN;
-        map.put(key.as_bytes(), value.as_bytes())
+        value.local.pick_up();
+        value.peer.pick_up();
+        map.replace(key.as_bytes(), value.as_bytes())
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", CONNECTIONS))?;
     }
     Ok(())
@@ -207,6 +207,18 @@ pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Tak
             "the program returned {other}"
         )))),
         Err(error) => Err(failed(error)),
+    }
+}
+
+impl abi::TcpEnd {
+    /// `pick_up_end` of `bpf/lib/tracking.h`.
+    const fn pick_up(&mut self) {
+        const MAX_SCALE: u8 = 14; // RFC 7323 section 2.3
+        self.flags &= !abi::TCP_END_SEEN;
+        if self.max_window == 0 {
+            self.scale = MAX_SCALE;
+            self.flags |= abi::TCP_END_SCALE;
+        }
     }
 }
 

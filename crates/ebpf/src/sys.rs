@@ -269,9 +269,24 @@ impl RawMap {
 
     /// Writes one entry, whether it was there or not.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        const ANY: u64 = 0;
+        self.update(key, value, ANY)
+    }
+
+    /// Writes an entry that is there; it is no error when there is none any more.
+    pub(crate) fn replace(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        const EXIST: u64 = 2;
+        match self.update(key, value, EXIST) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn update(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         self.check(key, value)?;
         let mut attr = self.elem(key);
         attr.value = value.as_ptr() as u64;
+        attr.flags = flags;
         // SAFETY: `check` made sure that key and value have the lengths the kernel reads.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }

@@ -295,9 +295,12 @@ impl<'a> Executor<'a> {
         Ok(connections::forget_of(self.maps, ports)?)
     }
 
-    /// Has no way back, and needs none: who knows less of a connection stops less of it.
-    fn pick_up_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
+    /// Who knows less of a connection stops less of it. Undone it is the same: what follows takes a firewall away, or
+    /// gives one.
+    fn pick_up_connections(&mut self, ports: &'a BTreeSet<(u32, u16)>) -> Result<(), HostError> {
+        let maps = self.maps;
         self.journal.before()?;
+        (self.journal).push(move || Ok(connections::pick_up(maps, ports)?));
         Ok(connections::pick_up(self.maps, ports)?)
     }
 

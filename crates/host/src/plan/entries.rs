@@ -127,13 +127,13 @@ fn forget_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     push_forget(should.difference(&is).copied().collect(), plan);
 }
 
-/// Where a port gets a firewall, packets have passed without it. What it knows of their connections is from before.
+/// Where a port gets a firewall, packets have passed without it. What it knows of their connections is from before. So
+/// it is where a port loses one and that is undone.
 fn pick_up_connections(target: &Target<'_>, current: &Current, plan: &mut Plan) {
     let (should, is) = (guarded(target.contents), guarded(&current.contents));
-    let came_back = should.difference(&is).copied();
-    let ports: BTreeSet<_> = came_back
-        .filter(|port| zones(&current.contents).contains(port))
-        .collect();
+    let there = zones(&current.contents);
+    let changed = should.symmetric_difference(&is).copied();
+    let ports: BTreeSet<_> = changed.filter(|port| there.contains(port)).collect();
     if !ports.is_empty() && !plan.new_set {
         plan.steps.push(Step::PickUpConnections(ports));
     }

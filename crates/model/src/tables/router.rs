@@ -160,7 +160,7 @@ impl Gateway {
         for rule in &self.nat {
             rule.kind.add_to(&mut hash);
         }
-        hash.get()
+        hash.get().max(1)
     }
 }
 

@@ -319,7 +319,8 @@ impl Connection {
     fn pass_tcp(&mut self, sender: Sender, segment: &Segment, now: &Moment) -> Passed {
         if let Some(syn) = self.acknowledged_syn(sender, segment) {
             if segment.is(Flags::RST) {
-                return self.close();
+                self.again = None;
+                return Passed::Unheeded;
             }
             if segment.is(Flags::SYN) {
                 self.begin_again(syn, now);
@@ -348,7 +349,10 @@ impl Connection {
             let is_other_answer = state == ConnectionState::Opening && is_syn && is_ack;
             if is_other_answer && s.seen && r.has_sent(segment.acknowledgment) {
                 // Which of two answers it takes, the other end says with its acknowledgment.
-                *s = TcpEnd::default();
+                *s = TcpEnd {
+                    acked: s.acked,
+                    ..TcpEnd::default()
+                };
                 self.adopted = true;
                 return Passed::Follows;
             }
@@ -377,13 +381,17 @@ impl Connection {
     fn reset(&mut self, sender: Sender, segment: &Segment) -> Passed {
         let (look, is_unknown) = (self.look(), self.is_unknown());
         let (has_begun, awaits_answer) = (self.is_begun_by(sender), self.awaits_answer_of(sender));
+        let is_early = self.state == ConnectionState::Opening;
         let (s, r) = self.ends(sender);
         let sequence = segment.sequence;
         let is_exact = match awaits_answer {
             true => r.awaits(segment),
             false => {
-                let is_acked = (s.seen || r.seen) && sequence == s.acked;
-                (s.seen && sequence == s.end) || (is_acked && !look.is_opening)
+                // Where anybody may have sent what was seen of an end, only what the other end has acknowledged counts.
+                let is_checked = !is_unknown && !look.has_missed;
+                let is_known = if look.has_missed { !is_unknown } else { r.seen };
+                let is_acked = is_known && !is_early && sequence == s.acked;
+                (is_checked && s.seen && sequence == s.end) || is_acked
             }
         };
         if is_exact {

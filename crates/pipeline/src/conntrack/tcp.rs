@@ -77,14 +77,16 @@ pub(super) fn change(s: &mut TcpEnd, r: &mut TcpEnd, segment: &Segment, has_miss
     if !s.seen {
         *s = match has_missed {
             true => {
+                let is_near = s.is_near(r, segment);
                 let anew = s.seen_anew(r, segment);
                 let look = Look {
                     is_opening: false,
                     has_missed,
                 };
-                // Whoever sent what was seen of the other end, it was not that end.
-                r.seen &= is_right_ack(&anew, r, segment, look);
-                anew
+                // Else this packet, or what was seen of the other end, was somebody else's.
+                r.seen &= is_near && is_right_ack(&anew, r, segment, look);
+                let acked = if r.seen { s.acked } else { anew.acked };
+                TcpEnd { acked, ..anew }
             }
             false => {
                 let first = TcpEnd::first(segment);
@@ -155,6 +157,16 @@ impl TcpEnd {
             seen: true,
             fin: segment.is(Flags::FIN),
         }
+    }
+
+    /// A packet of it is within a window of what the other end acknowledged.
+    fn is_near(&self, other: &Self, segment: &Segment) -> bool {
+        let reach = other.largest_window(self) + 1;
+        let (oldest, newest) = (
+            self.acked.wrapping_sub(reach),
+            self.acked.wrapping_add(reach),
+        );
+        is_at_most(segment.sequence, newest) && is_at_most(oldest, segment.sequence_end())
     }
 
     /// From now on its packets may pass unseen. Where nobody has seen its SYN, that may have any scale.

@@ -86,9 +86,11 @@ impl Passing<'_> {
         if outside == local(*key) {
             return !self.drops_rest;
         }
-        if connection.from_peer {
-            let found = self.of_outside(&key.outside(outside));
-            return found.is_some_and(|(_, inside)| inside == local(*key));
+        // A SYN from outside may have begun anew what began inside.
+        if connection.from_peer
+            && let Some((_, inside)) = self.of_outside(&key.outside(outside))
+        {
+            return inside == local(*key);
         }
         let keeps_port = outside.1 == key.local_port;
         match self.of_inside(key) {

@@ -3,6 +3,7 @@
 use overlane_wire::checksum::Sum;
 use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
+use overlane_wire::ipv6;
 
 use super::{Frame, Ip};
 use crate::bytes::be16;
@@ -14,35 +15,38 @@ pub(super) fn unsound(frame: &Frame<'_>, ip: &Ip) -> Option<&'static str> {
     if ip.source.is_ipv4() && !Sum::new().bytes(header).verifies() {
         return Some("the checksum of its IPv4 header is wrong");
     }
-    if frame.gso.is_some() || ip.is_fragment() || ip.is_hidden() {
+    // An extension header may say another destination, which is summed then (RFC 8200 section 8.1).
+    let is_behind_extension = ip.source.is_ipv6() && header.len() != ipv6::LEN;
+    if frame.gso.is_some() || ip.is_fragment() || ip.is_hidden() || is_behind_extension {
         return None;
     }
     let bytes = packet.get(ip.l4_at..).unwrap_or_default();
     let checksum_at = match (ip.protocol, ip.source.is_ipv4()) {
+        (protocol::UDP, _) => return unsound_udp(bytes),
         (protocol::TCP, _) => 16,
-        (protocol::UDP, _) => 6,
         (protocol::ICMP, true) | (protocol::ICMPV6, false) => 2,
         _ => return None,
     };
-    let len = match ip.protocol {
-        protocol::UDP => usize::from(be16(bytes, 4).unwrap_or_default()),
-        _ => bytes.len(),
+    let Some(field) = be16(bytes, checksum_at) else {
+        return Some("its transport header is not whole");
     };
-    let (Some(summed), Some(field)) = (bytes.get(..len), be16(bytes, checksum_at)) else {
-        return Some("its transport header is not whole, or says more than there is");
-    };
-    if ip.protocol == protocol::UDP && len < 8 {
-        return Some("its UDP length is less than a header");
-    }
     let pseudo = match ip.protocol {
         protocol::ICMP => Sum::new(),
-        number => Sum::new().pseudo_header(ip.source, ip.destination, number, len),
+        number => Sum::new().pseudo_header(ip.source, ip.destination, number, bytes.len()),
     };
-    let is_left_out = ip.protocol == protocol::UDP && field == 0;
     // A device is still to complete it.
     let is_begun = ip.protocol != protocol::ICMP && field == pseudo.fold();
-    if is_left_out || is_begun || pseudo.bytes(summed).verifies() {
+    if is_begun || pseudo.bytes(bytes).verifies() {
         return None;
     }
     Some("its checksum is wrong")
+}
+
+/// Its checksum may hold for an inner packet that is still to be completed.
+fn unsound_udp(bytes: &[u8]) -> Option<&'static str> {
+    let len = be16(bytes, 4).map(usize::from);
+    match len.is_some_and(|len| (8..=bytes.len()).contains(&len)) {
+        true => None,
+        false => Some("its UDP length is wrong"),
+    }
 }

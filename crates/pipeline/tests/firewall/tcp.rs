@@ -136,16 +136,17 @@ fn the_answer_says_which_syn_counts() {
     }
 }
 
-/// The peer took neither: with its reset of the last SYN the connection is over.
+/// The peer, or somebody in its name, refuses the last SYN: the connection that is there goes on.
 #[test]
-fn a_reset_of_the_remembered_syn_closes() {
+fn a_reset_of_the_remembered_syn_takes_only_that() {
     let mut wall = Wall::new(OUTBOUND, vec![]);
     wall.handshake();
     assert_eq!(wall.tcp(Local, segment(SYN, 9999, 0)), ToPort);
     assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 9999)), OutOfWindow);
     assert_eq!(state(&wall), Established);
     assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, 10_000)), ToPort);
-    assert_eq!(state(&wall), Closed);
+    assert_eq!(state(&wall), Established);
+    assert_eq!(wall.connection().1.again, None);
 }
 
 #[test]
@@ -307,8 +308,10 @@ fn an_older_connection_is_adopted() {
     // A reset ends it at the number that was acknowledged last, not anywhere.
     assert_eq!(wall.tcp(Peer, segment(RST, 12_345, 0)), ToPort);
     assert_eq!(state(&wall), Established);
-    assert_eq!(wall.tcp(Peer, segment(RST, 505, 0)), ToPort);
-    assert_eq!(state(&wall), Closed);
+    for (sequence, after) in [(505, Established), (500, Closed)] {
+        assert_eq!(wall.tcp(Peer, segment(RST, sequence, 0)), ToPort);
+        assert_eq!(state(&wall), after, "{sequence}");
+    }
     let mut wall = Wall::new(OPEN, vec![]);
     assert_eq!(wall.tcp(Local, segment(FIN | ACK, 100, 500)), ToPort);
     assert_eq!(state(&wall), Opening);
