@@ -109,7 +109,11 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
         .find(|it| it.firewall.version == connection.version);
     let rules = of_version.map_or_else(Default::default, |it| &*it.firewall.rules);
     let is = |flag: u8| connection.flags & flag != 0;
-    let outside = IpAddr::from(connection.outside);
+    // An IPv6 address may look like a mapped one.
+    let outside = match entry.key.family {
+        4 => connection.outside.into(),
+        _ => IpAddr::from(connection.outside.bytes),
+    };
     let is_translation = entry.key.router().is_some();
     Known {
         begun_ns: connection.begun,
