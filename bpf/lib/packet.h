@@ -155,6 +155,7 @@ struct destination {
 	struct addr remote;      /* TO_REMOTE: its VTEP; TO_LEG: the next hop */
 	struct next_hop_key hop; /* TO_LEG: which of a route's next hops that is, */
 	__u32 route_kind;        /* enum route_kind */
+	__u32 nat_version;       /* TO_LEG: of the router's nat rules */
 	struct ethhdr eth __attribute__((aligned(8)));
 	struct tag tag;
 	struct mac owner;   /* TELL_OWNER: whose address it is, */

@@ -42,9 +42,9 @@ INLINE void keep_first(__u32 *first, const __u32 *number)
 }
 
 /*
- * The first rule of a list that is for tracking.key, in scratch.rule: three look-ups, whatever the list has. side: which
- * end of the rule the local one is. An ICMP message that begins nothing finds what hides its sender. Global: it has a
- * stack of its own.
+ * The first rule of a list that is for tracking.key, in scratch.rule: three look-ups, whatever the list has. side:
+ * which end of the rule the local one is. An ICMP message that begins nothing finds what hides its sender. Global: it
+ * has a stack of its own.
  */
 __noinline int find_nat_rule(__u32 list, enum nat_side side)
 {
@@ -387,9 +387,9 @@ __noinline int judge_translation(__u32 router)
 }
 
 /* Of the live translation of tracking.key: STANDS where the rules are still those that it was begun by. */
-INLINE int ask_again(const struct connection *c, const struct router *r, __u32 router)
+INLINE int ask_again(const struct connection *c, __u32 version, __u32 router)
 {
-	return c->version == r->nat_version ? STANDS : judge_translation(router);
+	return c->version == version ? STANDS : judge_translation(router);
 }
 
 /*
@@ -435,17 +435,17 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		if (c)
 			return translate_error_out(t, p, d, c);
 	}
-	r = bpf_map_lookup_elem(&routers, &d->router);
-	if (!r)
-		return DROP(NOT_CONFIGURED);
 	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
-	judgement = c ? ask_again(c, r, d->router) : FORGOTTEN;
+	judgement = c ? ask_again(c, d->nat_version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
 	if (c && judgement == STANDS) {
 		translate_source(d, &t->key, c);
 		return follow_translation(ctx, p, t, c, false);
 	}
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r)
+		return DROP(NOT_CONFIGURED);
 	t->share = r->connections;
 	list = nat_list(r, d->router);
 	if (!find_nat_rule(list, NAT_INSIDE))
@@ -551,7 +551,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	if (is_loose(&t->l4))
 		return untranslated_in(w, p, r, d->router);
 	c = join_from_leg(w, t);
-	judgement = c ? ask_again(c, r, d->router) : FORGOTTEN;
+	judgement = c ? ask_again(c, r->nat_version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
 	if (c && judgement == STANDS) {

@@ -153,6 +153,7 @@ INLINE enum verdict into_leg(struct scratch *w, const struct packet *p, struct d
 	d->port = (struct port_id){ .ifindex = r->leg_ifindex };
 	d->takes_no_mark = !!(r->flags & ROUTER_LEG_TAKES_NO_MARK);
 	d->translates = !!(r->flags & ROUTER_NAT);
+	d->nat_version = r->nat_version;
 	d->remote = w->next.addr;
 	d->route_kind = kind;
 	d->hop = kind == ROUTE_VIA ? w->next_key : (struct next_hop_key){};
