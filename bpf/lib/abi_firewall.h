@@ -144,14 +144,11 @@ struct connection {
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
 	struct addr outside;
-	__u32 life;               /* seconds that it lives without a packet: written with `seen` */
-	__u32 owner;              /* port.owner when it began */
-	__be16 outside_peer_port; /* of a translation: the peer's port outside */
-	__u16 pad;
+	__u32 life;  /* seconds that it lives without a packet: written with `seen` */
+	__u32 owner; /* port.owner when it began */
 	struct syn_seen again;
 	struct tcp_end local;
 	struct tcp_end peer;
-	__u32 pad2;
 };
 
 /* Map connection_places (array): place → who has it; the connection there says whether it still has. */

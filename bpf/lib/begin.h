@@ -74,8 +74,8 @@ INLINE bool may_begin(const struct l4 *l4)
 
 /*
  * Begins the connection of tracking.key with the packet of tracking.l4; tracking.fresh has its outside address and
- * port. What has none to belong to passes without one; a SYN into one that is there is remembered in it. DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so
- * that the verifier checks it once.
+ * port. What has none to belong to passes without one; a SYN into one that is there is remembered in it.
+ * DROP(CONNECTION_INVALID) or DROP(CONNECTIONS_FULL). Global, so that the verifier checks it once.
  */
 __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 {

@@ -109,7 +109,7 @@ INLINE bool may_change(const struct connection *c, const struct l4 *l4, bool fro
 INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet *p,
 				      const struct tracking *t, struct connection *c, bool from_peer)
 {
-	bool is_tcp = t->l4.kind == L4_TCP, refused, answers;
+	bool is_tcp = t->l4.kind == L4_TCP, answers_syn, answers;
 	__u8 old_state, old_flags, state, flags;
 
 	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
@@ -119,16 +119,17 @@ INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet
 	}
 	if (may_change(c, &t->l4, from_peer) && !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
-	refused = is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_RST;
-	if (is_tcp && acknowledges_syn(c, &t->l4, from_peer) && t->l4.tcp.flags & TCP_SYN)
+	answers_syn = is_tcp && acknowledges_syn(c, &t->l4, from_peer);
+	if (answers_syn &&
+	    t->l4.tcp.flags & TCP_RST) { /* it refuses the SYN, and not the connection */
+		c->again = (struct syn_seen){};
+		return GO_ON;
+	}
+	if (answers_syn && t->l4.tcp.flags & TCP_SYN)
 		begin_again(t, c);
 	old_state = state = *(volatile __u8 *)&c->state;
 	old_flags = flags = *(volatile __u8 *)&c->flags;
 	answers = from_peer != !!(flags & CONNECTION_FROM_PEER);
-	if (refused) { /* the SYN, and not the connection */
-		c->again = (struct syn_seen){};
-		return GO_ON;
-	}
 	if (is_tcp) {
 		enum passed passed = tcp_follow(c, &t->l4.tcp, from_peer, &state, &flags);
 

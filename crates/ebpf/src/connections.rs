@@ -108,25 +108,18 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
 /// Forgets these connections, each with its translation: so many of them were still there. Fragments of datagrams
 /// stay known.
 pub fn forget_these(maps: &MapSet, keys: &BTreeSet<ConnectionKey>) -> Result<usize, EbpfError> {
-    let of_these = |entry: &[u8]| {
-        let entry = TranslationEntry::read_from_bytes(entry);
-        entry.is_ok_and(|entry| keys.contains(&entry.inside))
+    let outside = match keys.iter().any(|key| key.router().is_some()) {
+        true => translations(maps)?,
+        false => BTreeMap::new(),
     };
-    let mut outside = Vec::new();
-    if keys.iter().any(|key| key.router().is_some()) {
-        maps.walk(TRANSLATIONS, |key, inside| {
-            if of_these(inside) {
-                outside.push(key.to_vec());
-            }
-        })?;
-    }
-    let translations = maps.map(TRANSLATIONS)?;
-    for key in outside {
-        let inside = translations.get(&key);
-        let inside = inside.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", TRANSLATIONS))?;
+    let map = maps.map(TRANSLATIONS)?;
+    for (key, _) in outside.iter().filter(|(_, inside)| keys.contains(inside)) {
+        let entry = map.get(key.as_bytes());
+        let entry = entry.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", TRANSLATIONS))?;
+        let entry = entry.and_then(|entry| TranslationEntry::read_from_bytes(&entry).ok());
         // It may have become another connection's meanwhile.
-        if inside.is_some_and(|inside| of_these(&inside)) {
-            (translations.delete(&key))
+        if entry.is_some_and(|entry| keys.contains(&entry.inside)) {
+            (map.delete(key.as_bytes()))
                 .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", TRANSLATIONS))?;
         }
     }

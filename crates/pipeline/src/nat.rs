@@ -60,7 +60,8 @@ pub(crate) fn out(
     if let Some(key) = passing.related(cx) {
         if let Some(outside) = outside_of(cx, &key) {
             if outside == local(key) {
-                return passing.stays(cx);
+                passing.stays(cx);
+                return Stage::Continue(());
             }
             let teller = passing.teller(cx, &key, outside)?;
             passing.rewrite_error(cx, frame, &key, outside, teller);
@@ -98,7 +99,8 @@ pub(crate) fn from_leg(
         let key = cx.state.translations.get(&outside).copied();
         let inside = key.map_or((outside.local, outside.local_port), local);
         if inside == local(outside) {
-            return passing.stays(cx);
+            passing.stays(cx);
+            return Stage::Continue(());
         }
         passing.rewrite_error(cx, frame, &outside, inside, inside.0);
         return Stage::Continue(());
@@ -307,16 +309,16 @@ impl Passing<'_> {
         if to != local(*from) {
             return self.rewrite(cx, frame, from, to);
         }
-        let _ = self.stays(cx);
+        self.stays(cx);
     }
 
-    fn stays(&self, cx: &mut Context<'_>) -> Stage {
+    fn stays(&self, cx: &mut Context<'_>) {
         let name = &self.router.name;
         cx.step(STAGE, || {
             Found::by_router("it was opened untranslated and stays so".into(), name)
         });
-        Stage::Continue(())
     }
+
     fn rewrite(
         &self,
         cx: &mut Context<'_>,

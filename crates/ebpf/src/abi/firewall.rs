@@ -119,12 +119,9 @@ abi! {
         outside: Addr,
         life: u32,
         owner: u32,
-        outside_peer_port: u16,
-        pad: u16,
         again: SynSeen,
         local: TcpEnd,
         peer: TcpEnd,
-        pad2: u32,
     }
     #[derive(Default)]
     struct ConnectionPlace = "connection_place" {
