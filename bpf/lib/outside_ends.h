@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end that a new translation has outside: chosen by its rule, published in map translations, and begun. For nat. */
+#pragma once
+
+#include "begin.h"
+#include "nat_rules.h"
+
+#define NAT_TRIES                                                                                    \
+	72 /* outside ports that are looked at: nine of ten taken, one translation in 2000 finds none free */
+
+/* Whether the connection that an entry of tracking.other names lives there; its key is in search.holder. */
+INLINE bool is_in_use(struct tracking *t, const struct translation_entry *entry)
+{
+	struct connection *c;
+
+	t->search.holder = entry->inside;
+	c = see_connection(&t->search.holder, t->now);
+	return c && is_outside(c, &t->other);
+}
+
+/* An entry of tracking.other that was left behind becomes that of tracking.key. What has expired is forgotten. */
+INLINE enum verdict take_over(struct tracking *t, struct translation_entry *entry)
+{
+	struct connection *c;
+
+	if (is_in_use(t, entry))
+		return DROP(NAT_EXHAUSTED);
+	entry = claim_translation(&t->other);
+	if (!entry)
+		return DROP(NAT_EXHAUSTED);
+	if (is_in_use(t, entry)) {
+		unclaim(entry);
+		return DROP(NAT_EXHAUSTED);
+	}
+	c = bpf_map_lookup_elem(&connections, &t->search.holder);
+	if (c && is_outside(c, &t->other))
+		bpf_map_delete_elem(&connections, &t->search.holder);
+	entry->inside = t->key;
+	return GO_ON;
+}
+
+/*
+ * Makes tracking.other the outside key of tracking.key: claimed, so the caller begins the connection and releases it,
+ * or takes it away. DROP(NAT_EXHAUSTED): another connection has it. Global: it is asked in a loop.
+ */
+__noinline enum verdict publish(void)
+{
+	struct tracking *t = get_tracking();
+	struct translation_entry *entry;
+	long failed;
+
+	if (!t)
+		return DROP(NOT_CONFIGURED);
+	entry = bpf_map_lookup_elem(&translations, &t->other);
+	if (entry)
+		return take_over(t, entry);
+	t->entry.inside = t->key;
+	t->entry.claim = 1;
+	failed = bpf_map_update_elem(&translations, &t->other, &t->entry, BPF_NOEXIST);
+	if (!failed)
+		return GO_ON;
+	return failed == -EEXIST ? DROP(NAT_EXHAUSTED) : DROP(CONNECTIONS_FULL);
+}
+
+/* The same for a source rule, which takes no port that is forwarded. Global, likewise. */
+__noinline enum verdict publish_shared(__u32 list)
+{
+	struct tracking *t = get_tracking();
+
+	if (!t || find_end(list, NAT_OUTSIDE, &t->other, true))
+		return DROP(NAT_EXHAUSTED);
+	return publish();
+}
+
+/* The port of a try, of so many from `first` on: where there are few, one after the other. */
+INLINE __u32 port_of_try(__u32 attempt, __u32 hash, __u32 first, __u32 count)
+{
+	bool each = count <= NAT_TRIES;
+	__u32 mixed = mix_hash(each ? hash : hash + attempt * 0x9e3779b9);
+	__u32 number = ((__u64)mixed * count) >> 32;
+
+	return first + (each ? (number + attempt) % count : number);
+}
+
+/* Nothing tells two flows of a peer apart, or nobody may write what does: SCTP's CRC is over its ports. */
+INLINE bool keeps_port(const struct connection_key *key)
+{
+	return !(key->local_port | key->peer_port) || key->protocol == IPPROTO_SCTP;
+}
+
+/* Its ports cannot be seen: it is in a fragment, or behind what parse does not read. */
+INLINE bool hides_ports(const struct packet *p, const struct connection_key *key)
+{
+	return !(key->local_port | key->peer_port) &&
+	       (p->fragment || is_hidden(p) || has_ports(p->protocol));
+}
+
+/* A port of an address that others have too: its own if it is free with this peer. */
+INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p,
+				  __u32 list)
+{
+	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
+	const struct settings *s = get_settings();
+	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
+	enum verdict result;
+
+	if (hides_ports(p, &t->key))
+		return DROP(NAT_UNSUPPORTED);
+	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
+	result = publish_shared(list);
+	if (keeps_port(&t->key))
+		return result;
+	for (__u32 i = 0; i < NAT_TRIES && i < count && result == DROP(NAT_EXHAUSTED); i++) {
+		t->other.local_port = bpf_htons(port_of_try(i, hash, first, count));
+		result = publish_shared(list);
+	}
+	return result;
+}
+
+/* SCTP's CRC is over its ports, and is not written anew. */
+INLINE bool moves_sctp(const struct nat_rule *rule)
+{
+	return rule->kind == NAT_FORWARD && rule->protocol == IPPROTO_SCTP &&
+	       rule->inside_port != rule->outside_port;
+}
+
+/* Publishes the outside key that the rule gives a new connection, tracking.other. */
+INLINE enum verdict publish_by_rule(struct scratch *w, struct tracking *t, const struct packet *p,
+				    __u32 list)
+{
+	const struct nat_rule *rule = &w->rule;
+	__be16 port = t->key.local_port;
+
+	if (rule->kind == NAT_SOURCE)
+		return share_address(w, t, p, list);
+	if (moves_sctp(rule))
+		return DROP(NAT_UNSUPPORTED);
+	if (rule->kind == NAT_FORWARD)
+		port = bpf_htons(rule->outside_port);
+	set_outside_key(&t->other, &t->key, &rule->outside, port);
+	return publish();
+}
+
+/*
+ * Begins the connection of tracking.key; its outside key, tracking.other, is published. DROP(NAT_EXHAUSTED): another
+ * CPU has begun it meanwhile, with another outside end, which stands. Global, for the stack's sake.
+ */
+__noinline enum verdict begin_translation(__u32 how, __u32 version)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	enum verdict result;
+	struct connection *c;
+
+	if (!t || !w)
+		return DROP(NOT_CONFIGURED);
+	t->fresh.owner = 0;
+	t->fresh.outside = t->other.local;
+	t->fresh.outside_port = t->other.local_port;
+	w->outside = t->other;
+	result = begin_connection(how, RULE_DEFAULT, version);
+	c = bpf_map_lookup_elem(&connections, &t->key);
+	if (result == GO_ON && c && is_outside(c, &w->outside)) {
+		release_translation(&w->outside);
+		return GO_ON;
+	}
+	bpf_map_delete_elem(&translations, &w->outside);
+	return result == GO_ON ? DROP(NAT_EXHAUSTED) : result;
+}
