@@ -18,16 +18,19 @@
 __noinline int sum_chunk(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
 {
 	struct tracking *t = get_tracking();
-	__u32 padded = (len + 3) & ~3u;
+	__u32 padded;
 
-	if (!t)
+	if (!t || len > sizeof(t->chunk))
 		return 0;
+	KEEP_BOUNDS(len); /* in one comparison Linux 6.12 would not see both bounds */
+	if (!len)
+		return 0;
+	padded = (len + 3) & ~3u;
 	KEEP_BOUNDS(padded);
-	if (padded < 4 || padded > sizeof(t->chunk))
+	if (padded > sizeof(t->chunk))
 		return 0;
 	*(__u32 *)&t->chunk[(padded - 4) & (sizeof(t->chunk) - 4)] = 0;
-	KEEP_BOUNDS(len);
-	if (!len || len > sizeof(t->chunk) || bpf_skb_load_bytes(ctx, at, t->chunk, len) < 0)
+	if (bpf_skb_load_bytes(ctx, at, t->chunk, len) < 0)
 		return 0;
 	return csum_fold(bpf_csum_diff(NULL, 0, (__be32 *)t->chunk, padded, sum));
 }
