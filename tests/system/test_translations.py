@@ -2,6 +2,7 @@
 with the same kernel's stacks on the far side.
 """
 
+import contextlib
 import socket
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 import probes
 import traffic
 from logical import FAR4, INSIDE4, LEG4, OUTSIDE4, ROUTER, SPARE4, Estate, connections
+from net import wait_until
 from overlane import verdicts
 from probes import Talk
+from streams import Streams
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -103,6 +106,34 @@ def test_rules_that_change_beside_it_break_no_translation(estate):
                 assert talk.goes_on()
     assert not revoked(estate)
     assert ("from_leg", "connection_invalid") not in verdicts(estate.hosts[1].name)
+
+
+def test_fifty_applies_break_none_of_two_hundred_connections(estate):
+    """Through nat and the firewall of the guests, while other rules of both come and go."""
+    web, other = estate.guests
+    nat = [{"one_to_one": other.v4, "outside": SPARE4}, forward(web), SOURCE]
+    estate.firewall("front", to_port="drop", from_port="drop")
+    estate.rule("in", estate.guests, "to_port", services=["tcp/80"])
+    estate.rule("out", estate.guests, "from_port", services=["tcp/5207"])
+    change(estate, nat)
+    far = estate.outside.far
+    with contextlib.ExitStack() as open_ones:
+        kinds = [(web.ns, far, FAR4, 5207), (other.ns, far, FAR4, 5207), (far, web.ns, web.v4, 80, (LEG4, WEB)),
+                 (far, other.ns, other.v4, 80, (SPARE4, 80))]
+        talks = [open_ones.enter_context(Talk(*kinds[number % 4])) for number in range(200)]
+        with Streams(talks) as streams:
+            for number in range(50):
+                before = streams.heard()
+                estate.rule("beside", [other], "to_port", services=[f"tcp/{6000 + number}"])
+                beside = [forward(other, 9000 + number, 25)] if number % 2 else []
+                change(estate, [*beside, *nat[:2], {**SOURCE, "ports": f"{1024 + number}-65535"}])
+                wait_until(lambda: all(now > then for now, then in zip(streams.heard(), before)) or streams.broken,
+                           timeout=20, what="every connection to go on")
+    assert (streams.broken, streams.lost()) == ({}, {})
+    assert not revoked(estate)
+    for host in estate.hosts:
+        reasons = {reason for _, reason in verdicts(host.name)}
+        assert not reasons & {"connection_invalid", "out_of_window"}
 
 
 def test_protocols_without_ports_have_one_flow_for_each_peer(estate):
