@@ -88,7 +88,7 @@ pub struct WireRunner {
     data_path: DataPath<'static>,
     kernel_counts: bool,
     built: u32,
-    world: Option<(Tables, u32, World)>,
+    world: Option<World>,
 }
 
 /// Why this machine cannot run cases on a wire; `None`: it can.
@@ -213,13 +213,16 @@ impl WireRunner {
         })
     }
 
-    /// Runs a case that [can run](cannot_run). Cases of one fabric, host and MTU that follow each other
-    /// share the host, unless it learns.
+    /// Runs a case that [can run](cannot_run). Cases of one VTEP, uplink and MTU that follow each other share the
+    /// host: the tables of the next case are applied over those of the last one.
     pub fn run_case(&mut self, case: &Case) -> Result<Vec<Ran>, WireError> {
-        self.build(case)?;
-        let Some((_, _, world)) = &mut self.world else {
-            return Ok(Vec::new());
-        };
+        let mut world = self.world_of(case)?;
+        let ran = self.run_steps(&mut world, case)?;
+        self.world = Some(world);
+        Ok(ran)
+    }
+
+    fn run_steps(&self, world: &mut World, case: &Case) -> Result<Vec<Ran>, WireError> {
         let host = Host::new(case.tables.clone(), case.machine.underlay_mtu);
         let mut state = State::new();
         let mut ran = Vec::new();
@@ -235,24 +238,16 @@ impl WireRunner {
         Ok(ran)
     }
 
-    fn build(&mut self, case: &Case) -> Result<(), WireError> {
-        let learns = (case.tables.switches.iter()).any(|switch| switch.learn_age_s.is_some());
-        let is_right = |(tables, mtu, _): &(Tables, u32, World)| {
-            !learns && *tables == case.tables && *mtu == case.machine.underlay_mtu
-        };
-        if self.world.as_ref().is_some_and(is_right) {
-            return (self.world.as_ref()).map_or(Ok(()), |(.., world)| world.forget());
+    /// After an error there is none, and the next case gets a new one.
+    fn world_of(&mut self, case: &Case) -> Result<World, WireError> {
+        let (tables, mtu) = (&case.tables, case.machine.underlay_mtu);
+        let world = self.world.take();
+        if let Some(mut world) = world.filter(|world| world.can_take(tables, mtu)) {
+            world.change(tables)?;
+            return Ok(world);
         }
-        self.world = None;
         self.built += 1;
-        let world = World::build(
-            self.built,
-            &case.tables,
-            case.machine.underlay_mtu,
-            &self.data_path,
-        )?;
-        self.world = Some((case.tables.clone(), case.machine.underlay_mtu, world));
-        Ok(())
+        World::build(self.built, tables, mtu, &self.data_path)
     }
 }
 

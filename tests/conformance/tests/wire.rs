@@ -11,12 +11,16 @@ use overlane_conformance::say;
 use overlane_conformance::test_runner::can_run;
 use overlane_conformance::wire_runner::{Ran, WireRunner, cannot_run, obstacle};
 
-/// Cases of one host follow each other, for they share it.
+/// Cases follow each other that can share a host, and among these those of one fabric.
 fn cases() -> Vec<Case> {
     let mut cases = wanted().unwrap_or_else(|error| panic!("{error}"));
     cases.sort_by_cached_key(|case| {
-        let host = case.tables.host.to_string();
-        (case.fabric_text.clone(), host, case.machine.underlay_mtu)
+        let host = (
+            case.tables.vtep,
+            case.tables.uplink.clone(),
+            case.machine.underlay_mtu,
+        );
+        (host, case.fabric_text.clone())
     });
     cases
 }

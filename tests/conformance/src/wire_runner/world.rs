@@ -23,6 +23,7 @@ use overlane_ebpf::DataPath;
 use overlane_ebpf::abilities;
 use overlane_ebpf::connections;
 use overlane_ebpf::counters::{self, Counters};
+use overlane_ebpf::learned;
 use overlane_ebpf::maps::MapSet;
 use overlane_host::{ApplyRequest, RemoveRequest, apply, paths, remove};
 use overlane_model::{DeviceName, Name, Tables};
@@ -54,19 +55,34 @@ const ETH_P_802_2: u16 = 4;
 
 pub(super) struct World {
     // Dropped first: while namespaces and devices are still there.
-    _cleanup: Cleanup,
+    cleanup: Cleanup,
     host: Netns,
+    outside: Netns,
     tables: Tables,
     tap: Tap,
+    underlay_mtu: u32,
     uplink_ifindex: u32,
     uplink_mac: [u8; 6],
+    /// Those of former tables stay.
     neighbours: BTreeMap<IpAddr, [u8; 6]>,
-    guests: BTreeMap<DeviceName, OwnedFd>,
-    port_ifindexes: BTreeMap<DeviceName, u32>,
-    segmenter: OwnedFd,
+    /// Those of former tables stay: nothing may come out there.
+    guests: BTreeMap<DeviceName, Guest>,
+    segmenter: Segmenter,
     /// By type of packet; kept, for closing one takes the kernel tens of milliseconds.
     host_stack: BTreeMap<u16, OwnedFd>,
     maps: MapSet,
+}
+
+/// A device of a port, and the socket at its far end.
+struct Guest {
+    ifindex: u32,
+    socket: OwnedFd,
+}
+
+/// The way into the segmenter.
+struct Segmenter {
+    ifindex: u32,
+    socket: OwnedFd,
 }
 
 /// Takes away the hosts of runs that were killed.
@@ -130,40 +146,54 @@ impl World {
         let outside = quiet_netns(&cleanup.netns("guests"))?;
         let netlink = Netlink::in_netns(&host)?;
         let tap = uplink(&host, &netlink, tables, underlay_mtu)?;
-        let neighbours = neighbours(&netlink, tables)?;
-        let guests = guests(&netlink, &outside, tables)?;
-
-        let mut named = tables.clone();
-        named.host = Name::new(&cleanup.host())
-            .map_err(|error| io_error("name the host")(io::Error::other(error)))?;
-        let netns = cleanup.netns("host");
-        apply(&ApplyRequest {
-            netns: Some(&netns),
-            ..ApplyRequest::new(&named)
-        })?;
+        let (mut neighbours, mut guests) = (BTreeMap::new(), BTreeMap::new());
+        add_neighbours(&netlink, tables, &mut neighbours)?;
+        add_guests(&netlink, &outside, tables, &mut guests)?;
+        apply_to(&cleanup, tables)?;
         let folder = paths::map_set(&cleanup.host(), data_path.signature());
         let maps = MapSet::open(&folder, data_path.layouts())?;
         let maps = maps.ok_or_else(|| io_error("open the maps")(io::ErrorKind::NotFound.into()))?;
-
-        let mut port_ifindexes = BTreeMap::new();
-        for device in guests.keys() {
-            port_ifindexes.insert(device.clone(), netlink.link(device.as_str())?.index);
-        }
         let uplink = netlink.link(tables.uplink.as_str())?;
         Ok(Self {
-            _cleanup: cleanup,
+            cleanup,
             tables: tables.clone(),
             tap,
+            underlay_mtu,
             uplink_ifindex: uplink.index,
             uplink_mac: uplink.mac,
             neighbours,
             guests,
-            port_ifindexes,
-            segmenter: segmenter_socket(&host, netlink.link(paths::SEGMENTER)?.index)?,
+            segmenter: Segmenter::open(&host, netlink.link(paths::SEGMENTER)?.index)?,
             host_stack: BTreeMap::new(),
             maps,
             host,
+            outside,
         })
+    }
+
+    /// Whether [other tables](Self::change) can be applied to this host.
+    pub(super) fn can_take(&self, tables: &Tables, underlay_mtu: u32) -> bool {
+        underlay_mtu == self.underlay_mtu
+            && tables.vtep == self.tables.vtep
+            && tables.uplink == self.tables.uplink
+    }
+
+    /// Applies other tables to the host. Its programs stay: the verifier takes longer than all the rest.
+    pub(super) fn change(&mut self, tables: &Tables) -> Result<(), WireError> {
+        self.forget()?;
+        if *tables == self.tables {
+            return Ok(());
+        }
+        let netlink = Netlink::in_netns(&self.host)?;
+        add_neighbours(&netlink, tables, &mut self.neighbours)?;
+        add_guests(&netlink, &self.outside, tables, &mut self.guests)?;
+        apply_to(&self.cleanup, tables)?;
+        let segmenter = netlink.link(paths::SEGMENTER)?.index;
+        if segmenter != self.segmenter.ifindex {
+            self.segmenter = Segmenter::open(&self.host, segmenter)?;
+        }
+        self.tables = tables.clone();
+        Ok(())
     }
 
     /// Everything that was counted.
@@ -171,8 +201,9 @@ impl World {
         Ok(counters::read(&self.maps)?)
     }
 
-    /// The next case has connections of its own, and remotes that have said nothing.
-    pub(super) fn forget(&self) -> Result<(), WireError> {
+    /// The next case has connections of its own, has learned nothing, and has remotes that have said nothing.
+    fn forget(&self) -> Result<(), WireError> {
+        learned::forget(&self.maps)?;
         abilities::forget(&self.maps)?;
         Ok(connections::forget(&self.maps)?)
     }
@@ -183,7 +214,9 @@ impl World {
             Entry::Underlay => {
                 (&self.tap).write(&[&packet.header.tap_bytes()[..], &packet.bytes].concat())
             }
-            Entry::Port(device) => self.guest(device).and_then(|guest| write(guest, packet)),
+            Entry::Port(device) => self
+                .guest(device)
+                .and_then(|guest| write(&guest.socket, packet)),
             Entry::Segmenter(device) => self.send_into_segmenter(device, packet),
             Entry::Leg(_) => Err(io::ErrorKind::Unsupported.into()),
         };
@@ -223,7 +256,7 @@ impl World {
             let guests = self
                 .guests
                 .iter()
-                .map(|(device, socket)| (Place::Guest(device.clone()), socket));
+                .map(|(device, guest)| (Place::Guest(device.clone()), &guest.socket));
             let sockets: Vec<_> = guests
                 .chain(self.host_stack.values().map(|socket| (Place::Host, socket)))
                 .collect();
@@ -279,7 +312,7 @@ impl World {
         Some(packet)
     }
 
-    fn guest(&self, device: &DeviceName) -> io::Result<&OwnedFd> {
+    fn guest(&self, device: &DeviceName) -> io::Result<&Guest> {
         self.guests
             .get(device)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -287,21 +320,36 @@ impl World {
 
     /// With the mark that tells the program which device the packet is from.
     fn send_into_segmenter(&self, device: &DeviceName, packet: &ToSend) -> io::Result<usize> {
-        let mark = self.port_ifindexes.get(device).copied().unwrap_or(0);
-        sys::set(&self.segmenter, PacketOption::Mark(mark))?;
-        write(&self.segmenter, packet)
+        let mark = self.guests.get(device).map_or(0, |guest| guest.ifindex);
+        sys::set(&self.segmenter.socket, PacketOption::Mark(mark))?;
+        write(&self.segmenter.socket, packet)
     }
 }
 
-fn segmenter_socket(host: &Netns, ifindex: u32) -> Result<OwnedFd, WireError> {
-    let open = || {
-        let socket = sys::packet_socket()?;
-        sys::set(&socket, PacketOption::VnetHeader)?;
-        sys::bind(&socket, ifindex, 0)?;
-        Ok(socket)
-    };
-    host.run(open)?
-        .map_err(io_error("open a socket into the segmenter"))
+impl Segmenter {
+    fn open(host: &Netns, ifindex: u32) -> Result<Self, WireError> {
+        let open = || {
+            let socket = sys::packet_socket()?;
+            sys::set(&socket, PacketOption::VnetHeader)?;
+            sys::bind(&socket, ifindex, 0)?;
+            Ok(Self { ifindex, socket })
+        };
+        host.run(open)?
+            .map_err(io_error("open a socket into the segmenter"))
+    }
+}
+
+/// Under the name that the host has here.
+fn apply_to(cleanup: &Cleanup, tables: &Tables) -> Result<(), WireError> {
+    let mut named = tables.clone();
+    named.host = Name::new(&cleanup.host())
+        .map_err(|error| io_error("name the host")(io::Error::other(error)))?;
+    let netns = cleanup.netns("host");
+    apply(&ApplyRequest {
+        netns: Some(&netns),
+        ..ApplyRequest::new(&named)
+    })?;
+    Ok(())
 }
 
 fn receive_from(socket: &OwnedFd, buffer: &mut [u8]) -> Result<Option<Packet>, WireError> {
@@ -353,28 +401,34 @@ fn uplink(
     Ok(tap)
 }
 
-/// A route and a neighbour for each remote.
-fn neighbours(netlink: &Netlink, tables: &Tables) -> Result<BTreeMap<IpAddr, [u8; 6]>, WireError> {
+/// A route and a neighbour for each remote that has none yet.
+fn add_neighbours(
+    netlink: &Netlink,
+    tables: &Tables,
+    neighbours: &mut BTreeMap<IpAddr, [u8; 6]>,
+) -> Result<(), WireError> {
     let uplink = tables.uplink.as_str();
-    let mut neighbours = BTreeMap::new();
-    for (index, remote) in tables.remotes.iter().enumerate() {
-        let [high, low] = (index as u16).to_be_bytes();
+    for remote in &tables.remotes {
+        if neighbours.contains_key(&remote.addr) {
+            continue;
+        }
+        let [high, low] = (neighbours.len() as u16).to_be_bytes();
         let mac = [2, 0xee, 0, 0, high, low];
         netlink.add_route(Some((remote.addr, prefix(remote.addr))), None, uplink)?;
         netlink.add_neighbour(uplink, remote.addr, mac)?;
         neighbours.insert(remote.addr, mac);
     }
-    Ok(neighbours)
+    Ok(())
 }
 
-/// A veth pair for each device with ports, and the socket at its far end.
-fn guests(
+/// A veth pair for each device with ports that is not there yet, and the socket at its far end.
+fn add_guests(
     netlink: &Netlink,
     outside: &Netns,
     tables: &Tables,
-) -> Result<BTreeMap<DeviceName, OwnedFd>, WireError> {
+    guests: &mut BTreeMap<DeviceName, Guest>,
+) -> Result<(), WireError> {
     let far = Netlink::in_netns(outside)?;
-    let mut guests = BTreeMap::new();
     for port in &tables.ports {
         let device = &port.attachment.device;
         if guests.contains_key(device) {
@@ -388,14 +442,15 @@ fn guests(
             netlink.set_gso_limits(name, GSO_MAX_SEGS, GSO_MAX_SIZE)?;
             netlink.set_up(name)?;
         }
-        let ifindex = far.link(&end)?.index;
-        let socket = outside.run(|| guest_socket(ifindex))?;
-        guests.insert(
-            device.clone(),
-            socket.map_err(io_error("open a packet socket"))?,
-        );
+        let end = far.link(&end)?.index;
+        let socket = outside.run(|| guest_socket(end))?;
+        let guest = Guest {
+            ifindex: netlink.link(device.as_str())?.index,
+            socket: socket.map_err(io_error("open a packet socket"))?,
+        };
+        guests.insert(device.clone(), guest);
     }
-    Ok(guests)
+    Ok(())
 }
 
 fn guest_socket(ifindex: u32) -> io::Result<OwnedFd> {
