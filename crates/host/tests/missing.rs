@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{World, assert_same, can_run, changes, snapshot};
+use common::{World, assert_same, build_without_stages, can_run, changes, snapshot};
 use overlane_host::observe::{self, PortState};
 use overlane_host::{
     ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, guard, paths,
@@ -140,6 +140,11 @@ fn a_device_that_goes_meanwhile_is_missing() {
     if !can_run("goes_meanwhile") {
         return;
     }
+    let object = build_without_stages();
+    let quickly = Testing {
+        object: Some(&object),
+        ..Testing::default()
+    };
     let world = World::new(1);
     let host = world.host(1);
     let before = format!(
@@ -154,13 +159,10 @@ fn a_device_that_goes_meanwhile_is_missing() {
     for after in [fabric(&world, "vxlan", 4789), format!("{before}{leg}")] {
         let mut noticed = 0;
         for at in 0.. {
-            world.apply(&before, 1).unwrap();
+            world.apply_with(&before, 1, false, quickly).unwrap();
             plug_in(&world);
             let lose_at = Some((at, "late0"));
-            let testing = Testing {
-                lose_at,
-                ..Testing::default()
-            };
+            let testing = Testing { lose_at, ..quickly };
             let report = world.apply_with(&after, 1, false, testing).unwrap();
             if world.netlink(1).delete("late0").is_ok() {
                 assert!(at > 5 && noticed > 2, "{at} {noticed}");

@@ -5,16 +5,19 @@
 
 mod common;
 
-use common::{World, assert_same, can_run, snapshot, unmarker_of};
+use common::{
+    World, assert_same, build_without_stages, can_run, other_build_without_stages, snapshot,
+    unmarker_of,
+};
 use overlane_host::{HostError, Testing};
 
 /// Fails at operation 0, 1, 2, … until an apply comes through; returns how many operations there were.
-fn fail_everywhere(world: &World, text: &str, object: Option<&[u8]>) -> usize {
+fn fail_everywhere(world: &World, text: &str, object: &[u8]) -> usize {
     let before = snapshot(world, 1);
     for fail_at in 0.. {
         let testing = Testing {
             fail_at: Some(fail_at),
-            object,
+            object: Some(object),
             ..Testing::default()
         };
         match world.apply_with(text, 1, false, testing) {
@@ -38,8 +41,11 @@ fn an_empty_host_stays_empty() {
     }
     let world = World::new(1);
     let text = world.fabric("vxlan", 4789, "");
-    let operations = fail_everywhere(&world, &text, None);
+    let operations = fail_everywhere(&world, &text, &build_without_stages());
     assert!(operations > 20, "{operations}");
+    // And an upgrade leaves the former build there.
+    let operations = fail_everywhere(&world, &text, &other_build_without_stages());
+    assert!(operations > 15, "{operations}");
 }
 
 #[test]
@@ -47,6 +53,11 @@ fn an_applied_host_stays_applied() {
     if !can_run("an_applied_host_stays_applied") {
         return;
     }
+    let object = build_without_stages();
+    let quickly = Testing {
+        object: Some(&object),
+        ..Testing::default()
+    };
     let world = World::new(2);
     world.netlink(1).add_veth("lan1", "lan1p", None).unwrap();
     let (h1, h2) = (world.host(1), world.host(2));
@@ -54,24 +65,23 @@ fn an_applied_host_stays_applied() {
         "  old1: {{ switch: red, host: {h1}, device: lan1, mac: \"02:00:00:00:00:11\", addresses: [198.18.101.1] }}\n  \
            old2: {{ switch: red, host: {h2}, device: lan2, mac: \"02:00:00:00:00:12\" }}\n"
     );
-    world
-        .apply(&world.fabric("vxlan", 4789, &first), 1)
-        .unwrap();
-    world.apply(&world.fabric("vxlan", 4789, ""), 2).unwrap();
-    assert!(world.ping(1, 2, 3));
+    let first = world.fabric("vxlan", 4789, &first);
+    world.apply_with(&first, 1, false, quickly).unwrap();
 
     // Entries to add, to change and to delete; a link to make, one to take away; the GRO device to renew.
     let second = world
         .fabric("vxlan", 4790, &format!("  new1: {{ switch: blue, host: {h1}, device: lan1p, mac: \"02:00:00:00:00:13\" }}\n"))
         .replace("key: 7", "key: 8");
     world.netlink(1).delete("ovl-seg0").unwrap();
-    let operations = fail_everywhere(&world, &second, None);
+    let operations = fail_everywhere(&world, &second, &object);
     assert!(operations > 20, "{operations}");
 
     // To Geneve: the GRO device is another, or goes where the kernel has no Geneve.
     let third = world.fabric("geneve", 6081, "");
-    fail_everywhere(&world, &third, None);
-    world.apply(&third, 2).unwrap();
+    fail_everywhere(&world, &third, &object);
+    for n in 1..=2 {
+        world.apply(&third, n).unwrap();
+    }
     assert!(world.ping(1, 2, 3));
     let gro = world.netlink(1).link("ovl-gro");
     assert!(gro.is_err() || gro.is_ok_and(|gro| gro.kind.as_deref() == Some("geneve")));
@@ -82,6 +92,11 @@ fn rules_and_routers_stay_as_they_were() {
     if !can_run("rules_and_routers_stay_as_they_were") {
         return;
     }
+    let object = build_without_stages();
+    let quickly = Testing {
+        object: Some(&object),
+        ..Testing::default()
+    };
     let world = World::new(1);
     world.netlink(1).add_veth("phys0", "phys1", None).unwrap();
     let fabric = |rules: &str, routes: &str, nat: &str| {
@@ -97,17 +112,17 @@ fn rules_and_routers_stay_as_they_were() {
     let others = "  others: { ports: [web1], direction: to_port, action: drop, priority: 2000, services: [tcp/80-89] }\n";
     let source = "{ source: 198.18.100.0/24, outside: 198.19.0.2 }";
     let first = fabric(pings, "{ to: 0.0.0.0/0, via: 198.19.0.1 }", source);
-    world.apply(&first, 1).unwrap();
+    world.apply_with(&first, 1, false, quickly).unwrap();
     let one = "{ one_to_one: 198.18.100.1, outside: 198.19.0.9 }, ";
     let second = fabric(
         &format!("{others}{pings}"),
         "{ to: 0.0.0.0/0, via: [198.19.0.1, 198.19.0.7] }",
         &format!("{one}{source}"),
     );
-    let operations = fail_everywhere(&world, &second, None);
+    let operations = fail_everywhere(&world, &second, &object);
     assert!(operations > 20, "{operations}");
     // And back, over the other generation of rules and the other list of translations.
-    fail_everywhere(&world, &first, None);
+    fail_everywhere(&world, &first, &object);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{World, assert_same, can_run, changes, snapshot};
+use common::{World, assert_same, build_without_stages, can_run, changes, snapshot};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, learned};
 use overlane_host::observe::{self, FdbPlace};
@@ -140,14 +140,18 @@ fn a_failed_apply_leaves_the_mode_as_it_was() {
     }
     let world = World::new(1);
     let (tunnel, vlan) = (world.fabric("geneve", 6081, ""), on_vlan(&world));
-    world.apply(&tunnel, 1).unwrap();
+    let object = build_without_stages();
+    let quickly = Testing {
+        object: Some(&object),
+        ..Testing::default()
+    };
     for (from, to) in [(&tunnel, &vlan), (&vlan, &tunnel)] {
-        world.apply(from, 1).unwrap();
+        world.apply_with(from, 1, false, quickly).unwrap();
         let before = snapshot(&world, 1);
         for fail_at in 0.. {
             let testing = Testing {
                 fail_at: Some(fail_at),
-                ..Testing::default()
+                ..quickly
             };
             match world.apply_with(to, 1, false, testing) {
                 Ok(_) => break,

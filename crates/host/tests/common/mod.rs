@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use overlane_ebpf::links::Link;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
-use overlane_ebpf::{DataPath, abi};
+use overlane_ebpf::{DataPath, Program, abi};
 use overlane_host::{
     ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, guard, paths, remove,
 };
@@ -59,11 +59,10 @@ fn skipped(test: &str, reason: &str) {
 /// The data path, built from sources in which `old` is replaced by `new`.
 pub fn build_with(old: &str, new: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     let mut replaced = false;
     for floor in ["", "stage", "leave", "lib"] {
         std::fs::create_dir_all(folder.path().join(floor)).unwrap();
-        for entry in std::fs::read_dir(sources.join(floor)).unwrap() {
+        for entry in std::fs::read_dir(sources().join(floor)).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 continue;
@@ -75,7 +74,44 @@ pub fn build_with(old: &str, new: &str) -> Vec<u8> {
         }
     }
     assert!(replaced, "bpf/ has no {old}");
-    let object = folder.path().join("tc.bpf.o");
+    compile(&folder.path().join("tc.bpf.c"), folder.path())
+}
+
+/// A data path with the same maps, whose programs let every packet pass. The verifier is done with it at once: for
+/// tests of what `apply` does with programs, again and again.
+pub fn build_without_stages() -> Vec<u8> {
+    let object = build_of_maps("");
+    let signature = DataPath::new(&object).unwrap().signature().to_owned();
+    assert_eq!(signature, DataPath::embedded().unwrap().signature());
+    object
+}
+
+/// The same with one map more: what another release may bring.
+pub fn other_build_without_stages() -> Vec<u8> {
+    build_of_maps("ARRAY(one_more, BPF_MAP_TYPE_ARRAY, __u32, 1);\n")
+}
+
+fn build_of_maps(more: &str) -> Vec<u8> {
+    let programs = Program::ALL.map(|program| {
+        let name = program.name();
+        format!("SEC(\"classifier\") int {name}(struct __sk_buff *ctx) {{ return TCX_NEXT; }}\n")
+    });
+    let headers = ["maps", "capture", "test_mode", "l4", "packet"];
+    let headers = headers.map(|name| format!("#include \"lib/{name}.h\"\n"));
+    let license = "char _license[] SEC(\"license\") = \"GPL\";\n";
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("tc.bpf.c");
+    let text = headers.concat() + more + &programs.concat() + license;
+    std::fs::write(&source, text).unwrap();
+    compile(&source, &sources())
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf")
+}
+
+fn compile(source: &Path, headers: &Path) -> Vec<u8> {
+    let object = source.with_extension("o");
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let clang = if Command::new("clang-19").arg("--version").output().is_ok() {
         "clang-19"
@@ -86,9 +122,9 @@ pub fn build_with(old: &str, new: &str) -> Vec<u8> {
         .args([
             "-target", "bpf", "-O2", "-g", "-mcpu=v3", "-I", &multiarch, "-c",
         ])
-        .arg(folder.path().join("tc.bpf.c"))
+        .arg(source)
         .arg("-I")
-        .arg(folder.path())
+        .arg(headers)
         .arg("-o")
         .arg(&object)
         .status()
