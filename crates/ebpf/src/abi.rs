@@ -322,6 +322,17 @@ impl From<IpAddr> for Addr {
     }
 }
 
+impl Addr {
+    /// As packets of the family 4 or 6 have it. An IPv6 packet may have `::ffff:a.b.c.d`, which `IpAddr::from` takes
+    /// for an IPv4 address.
+    pub fn of_family(self, family: impl Into<u32>) -> IpAddr {
+        match family.into() {
+            4 => self.into(),
+            _ => Ipv6Addr::from(self.bytes).into(),
+        }
+    }
+}
+
 impl From<Addr> for IpAddr {
     fn from(addr: Addr) -> Self {
         Self::V6(Ipv6Addr::from(addr.bytes)).to_canonical()

@@ -88,6 +88,7 @@ mod tests {
     use overlane_model::Fabric;
 
     use super::*;
+    use crate::observe::connection_key as key;
 
     const FABRIC: &str = r#"
 version: 1
@@ -100,19 +101,6 @@ routers: { r1: { interfaces: { blue: [198.18.1.254/24] } } }
     fn state() -> State {
         let fabric = Fabric::parse("f", FABRIC).unwrap();
         State::of(&fabric.compile("h1").unwrap())
-    }
-
-    fn key(protocol: u8, local_port: u16, peer_port: u16) -> ConnectionKey {
-        ConnectionKey {
-            switch_id: 5001,
-            key: 7,
-            protocol,
-            family: 4,
-            local: IpAddr::from([198, 18, 1, 1]).into(),
-            peer: IpAddr::from([198, 18, 2, 2]).into(),
-            local_port: local_port.to_be(),
-            peer_port: peer_port.to_be(),
-        }
     }
 
     fn translation() -> ConnectionKey {

@@ -28,6 +28,8 @@ mod routes;
 mod rules;
 mod switches;
 
+#[cfg(test)]
+pub(crate) use connections::tests::key as connection_key;
 pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };

@@ -1,8 +1,5 @@
 //! A connection as the maps have it, and as it moves.
 
-use std::net::{IpAddr, Ipv6Addr};
-
-use overlane_ebpf::abi::Addr;
 use overlane_ebpf::abi::firewall::{self as abi, Connection, ConnectionKey, TcpEnd};
 use overlane_ebpf::connections::ConnectionEntry;
 use overlane_model::{FirewallTable, MovedConnection, MovedEnd, MovedEnds, MovedMarks, MovedState};
@@ -26,8 +23,8 @@ pub(super) fn leaving(entry: &ConnectionEntry, now: u64) -> Option<MovedConnecti
     let idle_ms = ms(value.seen);
     Some(MovedConnection {
         protocol: key.protocol,
-        local: address(key.local, key.family),
-        peer: address(key.peer, key.family),
+        local: key.local.of_family(key.family),
+        peer: key.peer.of_family(key.family),
         marks,
         begun_by_peer: is(abi::CONNECTION_FROM_PEER),
         adopted: is(abi::CONNECTION_ADOPTED),
@@ -98,14 +95,6 @@ pub fn entry(moved: &MovedConnection, (switch_id, key): (u32, u16), now: u64) ->
     ConnectionEntry { key, value }
 }
 
-/// `IpAddr::from` would take an IPv6 address `::ffff:a.b.c.d` for the IPv4 address.
-fn address(addr: Addr, family: u8) -> IpAddr {
-    match family {
-        4 => addr.into(),
-        _ => Ipv6Addr::from(addr.bytes).into(),
-    }
-}
-
 fn end_leaving(end: &TcpEnd) -> MovedEnd {
     MovedEnd {
         max_window: end.max_window,
@@ -124,6 +113,10 @@ fn end_coming(end: &MovedEnd) -> TcpEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use overlane_ebpf::abi::Addr;
+
     use super::*;
 
     const NOW: u64 = 500_000 * MS;

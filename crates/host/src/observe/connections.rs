@@ -198,7 +198,7 @@ impl Whose {
 pub(crate) fn ends(key: &ConnectionKey) -> (End, End, Option<u8>) {
     let (local, peer) = (u16::from_be(key.local_port), u16::from_be(key.peer_port));
     let end = |address: Addr, port| End {
-        address: IpAddr::from(address),
+        address: address.of_family(key.family),
         port,
     };
     // ICMP asks by a type, and a request of the peer has a bit above it.
@@ -246,7 +246,7 @@ fn rules_version(set: &MapSet) -> Result<u32, HostError> {
 fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Option<Translation> {
     key.router()?;
     let outside = End {
-        address: IpAddr::from(value.outside),
+        address: value.outside.of_family(key.family),
         port: has_port.then(|| u16::from_be(value.outside_port)),
     };
     Some(Translation {
@@ -256,7 +256,7 @@ fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Optio
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use overlane_model::Fabric;
 
     use super::*;
@@ -293,7 +293,8 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
         state
     }
 
-    fn key(protocol: u8, local_port: u16, peer_port: u16) -> ConnectionKey {
+    /// A connection of port `web` over IPv4.
+    pub(crate) fn key(protocol: u8, local_port: u16, peer_port: u16) -> ConnectionKey {
         ConnectionKey {
             switch_id: 5001,
             key: 7,
@@ -386,6 +387,34 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
         let outside = row.translation.unwrap().outside;
         assert_eq!(outside.to_string(), "198.19.0.2:5678");
         assert_eq!(row.rule, None);
+    }
+
+    #[test]
+    fn addresses_are_of_the_packets_family() {
+        let translated = Connection {
+            outside: IpAddr::from([198, 19, 0, 2]).into(),
+            ..value()
+        };
+        for (family, local, peer, outside) in [
+            (4, "198.18.1.1:1", "198.18.2.2:2", "198.19.0.2:0"),
+            (
+                6,
+                "[::ffff:198.18.1.1]:1",
+                "[::ffff:198.18.2.2]:2",
+                "[::ffff:198.19.0.2]:0",
+            ),
+        ] {
+            let key = ConnectionKey {
+                switch_id: abi::ZONE_ROUTER | 9,
+                key: 0,
+                family,
+                ..key(6, 1, 2)
+            };
+            let row = at(key, translated, 50).unwrap();
+            let outside_end = row.translation.unwrap().outside;
+            let shown = [row.local, row.peer, outside_end].map(|end| end.to_string());
+            assert_eq!(shown, [local, peer, outside]);
+        }
     }
 
     #[test]

@@ -149,11 +149,8 @@ fn route_row(
     next_hops: &BTreeMap<(u32, u32), abi::NextHop>,
 ) -> RouteRow {
     // Router and family stand before the address, and ::ffff:0:0/96 before an IPv4 one.
-    let before = if u32::from_be(key.family) == 4 {
-        64 + 96
-    } else {
-        64
-    };
+    let family = u32::from_be(key.family);
+    let before = if family == 4 { 64 + 96 } else { 64 };
     let bits = key.prefixlen.saturating_sub(before);
     let switch = |id: u32| {
         (id != abi::SWITCH_ID_LEG)
@@ -162,12 +159,12 @@ fn route_row(
     let hop = |number: u32| {
         let hop = next_hops.get(&(route.group, number))?;
         Some(NextHopRow {
-            address: hop.addr.into(),
+            address: hop.addr.of_family(family),
             switch: switch(hop.switch_id),
         })
     };
     RouteRow {
-        to: format!("{}/{bits}", address(key)),
+        to: format!("{}/{bits}", key.addr.of_family(family)),
         way: match route.kind {
             abi::ROUTE_OWN => WayRow::Own,
             abi::ROUTE_CONNECTED => WayRow::Connected {
@@ -177,14 +174,6 @@ fn route_row(
                 next_hops: (0..route.hops).filter_map(hop).collect(),
             },
         },
-    }
-}
-
-/// By the key's family: `::ffff:0:0/96` is a network of IPv6 too.
-fn address(key: &abi::RouteKey) -> IpAddr {
-    match IpAddr::from(key.addr) {
-        IpAddr::V4(v4) if u32::from_be(key.family) == 6 => v4.to_ipv6_mapped().into(),
-        address => address,
     }
 }
 
