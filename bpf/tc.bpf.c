@@ -216,6 +216,7 @@ INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 	}
 	__builtin_memset(&w->packet, 0, offsetof(struct packet, eth));
 	clear_destination(&w->destination);
+	w->begun.switch_id = 0;
 	w->packet.hook = hook;
 	w->packet.len = ctx->len;
 	w->packet.segments = segments ? segments : 1;
@@ -274,6 +275,8 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 	} else if (d->tell && !is_drop(result)) {
 		result = DROP(ENCAP_FAILED);
 	}
+	if (is_drop(result))
+		forget_begun();
 	count_source(p, is_drop(result));
 	return conclude(ctx, w, result, action);
 }

@@ -82,9 +82,11 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	struct tracking *t = get_tracking();
 	enum verdict result;
 	struct connection *c;
+	int kept;
 
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
+	t->has_begun = false;
 	if (!may_begin(&t->l4))
 		return GO_ON;
 	c = is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;
@@ -100,7 +102,9 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	keep_alive(t, c);
 	c->rule = rule;
 	c->version = version;
-	return keep_connection(t) == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
+	kept = keep_connection(t);
+	t->has_begun = kept == KEPT;
+	return kept == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
 }
 
 /* The port of a connection that moved here. */

@@ -162,8 +162,28 @@ __noinline enum verdict begin_translation(__u32 how, __u32 version)
 	c = bpf_map_lookup_elem(&connections, &t->key);
 	if (result == GO_ON && c && is_outside(c, &w->outside)) {
 		release_translation(&w->outside);
+		if (t->has_begun && how & BEGIN_FROM_PEER)
+			w->begun = t->key;
 		return GO_ON;
 	}
 	bpf_map_delete_elem(&translations, &w->outside);
 	return result == GO_ON ? DROP(NAT_EXHAUSTED) : result;
+}
+
+/*
+ * The packet from the leg is dropped, and what it began goes with it: nobody got the packet who could answer. Global,
+ * for the stack's sake.
+ */
+__noinline int forget_begun(void)
+{
+	struct scratch *w = get_scratch();
+	struct connection *c;
+
+	if (!w || !w->begun.switch_id)
+		return false;
+	c = bpf_map_lookup_elem(&connections, &w->begun);
+	if (!c || c->flags & CONNECTION_ANSWERED)
+		return false;
+	forget_connection(&w->begun, c);
+	return true;
 }

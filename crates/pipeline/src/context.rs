@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use overlane_model::{Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
 
+use crate::conntrack::ConnectionKey;
 use crate::destination::Ingress;
 use crate::explain::{Found, Steps};
 use crate::limit::Limited;
@@ -40,6 +41,8 @@ pub(crate) struct Context<'a> {
     pub(crate) routed: usize,
     /// On its way in from the leg, by `nat`.
     pub(crate) is_translated: bool,
+    /// The translation that began with it, where it came by the leg.
+    pub(crate) begun: Option<ConnectionKey>,
     /// What its sender is told in the end.
     pub(crate) answer: Option<Answer>,
     outputs: Vec<Output>,
@@ -97,6 +100,7 @@ impl<'a> Context<'a> {
             router: None,
             routed: 0,
             is_translated: false,
+            begun: None,
             answer: None,
             outputs: Vec::new(),
             counters: Counters::default(),

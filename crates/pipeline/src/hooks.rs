@@ -176,6 +176,10 @@ fn finish<'f, 'a>(
     if let Some(answer) = cx.answer.take() {
         reply::reply(cx, came, answer);
     }
+    let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;
+    if verdict.is_drop() {
+        nat::forget_begun(cx);
+    }
     ended
 }
 

@@ -129,6 +129,15 @@ pub(crate) fn from_leg(
     Stage::Continue(())
 }
 
+/// The packet is dropped, and what it began by the leg goes with it: nobody got the packet who could answer.
+pub(crate) fn forget_begun(cx: &mut Context<'_>) {
+    if let Some(key) = cx.begun.take()
+        && (cx.state.connections.get(&key)).is_some_and(|connection| !connection.answered)
+    {
+        cx.state.forget(&key);
+    }
+}
+
 fn local(key: ConnectionKey) -> Place {
     (key.local, key.local_port)
 }
@@ -265,7 +274,15 @@ impl Passing<'_> {
 
     fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {
         let new = self.beginning(outside);
-        conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
+        self.begin_with(cx, key, new)
+    }
+
+    fn begin_with(&self, cx: &mut Context<'_>, key: &ConnectionKey, new: Beginning) -> Stage {
+        let begins = conntrack::begin(cx, key, self.sender, &self.l4, new)?;
+        if begins && self.sender == Sender::Peer {
+            cx.begun = Some(*key);
+        }
+        Stage::Continue(())
     }
 
     fn beginning(&self, outside: Place) -> Beginning {
@@ -295,7 +312,7 @@ impl Passing<'_> {
             allow_when_full: true,
             ..self.beginning(local(*key))
         };
-        conntrack::begin(cx, key, self.sender, &self.l4, new).map_continue(|_| ())
+        self.begin_with(cx, key, new)
     }
 
     /// What is outside under `from` gets another place; what was opened untranslated keeps its own.
