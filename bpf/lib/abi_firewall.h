@@ -113,7 +113,8 @@ struct tcp_end {
 #define SYN_SEEN (1 << 2)
 
 struct syn_seen {
-	__u32 end;
+	__u32 acked; /* the lowest that its answer acknowledges: no data */
+	__u32 end;   /* the highest: all its data */
 	__u16 window;
 	__u8 scale;
 	__u8 flags;
@@ -149,6 +150,7 @@ struct connection {
 	struct syn_seen again;
 	struct tcp_end local;
 	struct tcp_end peer;
+	__u32 pad;
 };
 
 /* Map connection_places (array): place → who has it; the connection there says whether it still has. */

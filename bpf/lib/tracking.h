@@ -33,6 +33,7 @@ INLINE void remember_syn(struct connection *c, const struct tracking *t, bool fr
 	if (c->state == CONNECTION_OPENING && s->flags & TCP_END_SEEN && s->end == syn->seq_end)
 		return;
 	c->again = (struct syn_seen){
+		.acked = syn->seq + 1,
 		.end = syn->seq_end,
 		.window = syn->window,
 		.scale = has_scale ? syn->scale : 0,
@@ -58,13 +59,18 @@ INLINE void pick_up(struct connection *c)
 	pick_up_end(&c->peer);
 }
 
-/* Whether the other end of a SYN that asked for another connection acknowledges it. */
+/*
+ * Whether the other end of a SYN that asked for another connection acknowledges it: who takes it some of its data, or
+ * none (RFC 7413), and who refuses it all.
+ */
 INLINE bool acknowledges_syn(const struct connection *c, const struct l4 *l4, bool from_peer)
 {
 	const struct syn_seen *syn = &c->again;
+	const struct tcp_segment *t = &l4->tcp;
+	__u32 least = t->flags & TCP_SYN ? syn->acked : syn->end;
 
 	return syn->flags & SYN_SEEN && !!(syn->flags & SYN_FROM_PEER) != from_peer &&
-	       l4->tcp.flags & TCP_ACK && l4->tcp.ack == syn->end;
+	       t->flags & TCP_ACK && !is_after(least, t->ack) && !is_after(t->ack, syn->end);
 }
 
 /* The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. */
@@ -80,7 +86,8 @@ INLINE void begin_again(const struct tracking *t, struct connection *c)
 	c->flags = syn.flags & SYN_FROM_PEER ? CONNECTION_FROM_PEER : 0;
 	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};
-	s->end = s->max_end = s->acked = syn.end;
+	s->end = s->max_end = syn.end;
+	s->acked = syn.acked;
 	s->max_window = syn.window ? syn.window : 1;
 	s->scale = syn.scale;
 	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);

@@ -101,6 +101,7 @@ abi! {
     }
     #[derive(Default)]
     struct SynSeen = "syn_seen" {
+        acked: u32,
         end: u32,
         window: u16,
         scale: u8,
@@ -122,6 +123,7 @@ abi! {
         again: SynSeen,
         local: TcpEnd,
         peer: TcpEnd,
+        pad: u32,
     }
     #[derive(Default)]
     struct ConnectionPlace = "connection_place" {

@@ -55,7 +55,9 @@ pub struct Connection {
 /// A SYN into a connection that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SynSeen {
-    /// The sequence number behind it.
+    /// The lowest sequence number that its answer acknowledges: none of its data.
+    pub acked: u32,
+    /// The sequence number behind it, the highest.
     pub end: u32,
     /// Its window.
     pub window: u16,
@@ -202,6 +204,7 @@ impl Connection {
         let is_own = is_opening && s.seen && s.end == end;
         if !is_own {
             self.again = Some(SynSeen {
+                acked: segment.sequence.wrapping_add(1),
                 end,
                 window: segment.window,
                 scale: segment.scale,
@@ -211,11 +214,17 @@ impl Connection {
         self.keep_alive(now);
     }
 
-    /// The SYN that this packet acknowledges, of those that asked for another connection.
+    /// The SYN that this packet acknowledges, of those that asked for another connection: who takes it some of its
+    /// data, or none (RFC 7413), and who refuses it all.
     fn acknowledged_syn(&self, sender: Sender, segment: &Segment) -> Option<SynSeen> {
+        let ack = segment.acknowledgment;
         let is_of_other = |syn: &SynSeen| syn.from_peer == (sender == Sender::Local);
-        let is_acked = |syn: &SynSeen| segment.is(Flags::ACK) && segment.acknowledgment == syn.end;
-        self.again.filter(|syn| is_of_other(syn) && is_acked(syn))
+        let is_acked = |syn: &SynSeen| match segment.is(Flags::SYN) {
+            true => tcp::is_at_most(syn.acked, ack) && tcp::is_at_most(ack, syn.end),
+            false => ack == syn.end,
+        };
+        let syn = self.again.filter(|_| segment.is(Flags::ACK));
+        syn.filter(|syn| is_of_other(syn) && is_acked(syn))
     }
 
     /// The other end has taken a SYN for a new connection.
@@ -224,7 +233,7 @@ impl Connection {
             end: syn.end,
             max_end: syn.end,
             max_window: u32::from(syn.window).max(1),
-            acked: syn.end,
+            acked: syn.acked,
             scale: syn.scale,
             seen: true,
             fin: false,

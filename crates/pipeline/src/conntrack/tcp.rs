@@ -214,7 +214,7 @@ fn distance(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
 }
 
-fn is_at_most(a: u32, b: u32) -> bool {
+pub(super) fn is_at_most(a: u32, b: u32) -> bool {
     distance(a, b) <= 0
 }
 

@@ -136,6 +136,78 @@ fn the_answer_says_which_syn_counts() {
     }
 }
 
+/// TCP fast open (RFC 7413): the peer takes all data of the SYN, some, or none. Who refuses it acknowledges all.
+#[test]
+fn the_answer_to_a_syn_with_data_acknowledges_any_of_it() {
+    let syn = segment(SYN, 9999, 0).len(100);
+    for (ack, begins) in [
+        (9_999, false),
+        (10_000, true),
+        (10_050, true),
+        (10_100, true),
+        (10_101, false),
+    ] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        wall.handshake();
+        assert_eq!(wall.tcp(Local, syn), ToPort);
+        let verdict = if begins { ToPort } else { OutOfWindow };
+        assert_eq!(wall.tcp(Peer, segment(SYN | ACK, 7_000, ack)), verdict);
+        if begins {
+            // What was not taken is sent again.
+            let rest = segment(ACK, ack, 7_001).len((10_100 - ack) as usize);
+            assert_eq!(wall.tcp(Local, rest), ToPort);
+            let (_, connection) = wall.connection();
+            assert_eq!(connection.local.end, 10_100);
+            assert_eq!(connection.peer.end, 7_001);
+        }
+        assert_eq!(state(&wall), Established);
+    }
+    for (ack, verdict) in [(10_000, OutOfWindow), (10_100, ToPort)] {
+        let mut wall = Wall::new(OUTBOUND, vec![]);
+        wall.handshake();
+        assert_eq!(wall.tcp(Local, syn), ToPort);
+        assert_eq!(wall.tcp(Peer, segment(RST | ACK, 0, ack)), verdict);
+        assert_eq!(wall.connection().1.again.is_none(), verdict == ToPort);
+    }
+}
+
+/// The peer has forgotten the connection, and answers with a SYN cookie: what begins anew is what would have begun,
+/// with nothing of the former one, be that scales or windows.
+#[test]
+fn a_syn_cookie_begins_the_same_as_a_new_connection() {
+    let begin = |wall: &mut Wall| {
+        let syn = segment(SYN, 3_000_000, 0).window(7000).scale(7);
+        assert_eq!(wall.tcp(Local, syn), ToPort);
+        // A cookie has room for no scale. It is sent again with another number where the ACK comes late.
+        let cookie = |number| segment(SYN | ACK, number, 3_000_001).window(500);
+        assert_eq!(wall.tcp(Peer, cookie(9_000_000)), ToPort);
+        let first = wall.connection().1;
+        assert_eq!(wall.tcp(Local, syn), ToPort);
+        assert_eq!(wall.tcp(Peer, cookie(5_000)), ToPort);
+        assert_eq!(wall.tcp(Local, segment(ACK, 3_000_001, 5_001)), ToPort);
+        assert_eq!(wall.tcp(Peer, segment(ACK, 5_001, 3_000_001).len(9)), ToPort);
+        assert_eq!(wall.tcp(Local, segment(ACK, 3_000_001, 5_010)), ToPort);
+        let last = wall.connection().1;
+        assert_eq!(last.state, Established);
+        [first, last]
+    };
+    let mut fresh = Wall::new(OUTBOUND, vec![]);
+    let expected = begin(&mut fresh);
+    let mut wall = Wall::new(OUTBOUND, vec![]);
+    for (from, tcp) in [
+        (Local, segment(SYN, 99, 0).window(60_000).scale(14)),
+        (Peer, segment(SYN | ACK, 499, 100).window(60_000).scale(14)),
+        (Local, segment(ACK, 100, 500).window(60_000)),
+        (Peer, segment(FIN | ACK, 500, 100).window(60_000)),
+    ] {
+        assert_eq!(wall.tcp(from, tcp), ToPort);
+    }
+    for (anew, expected) in begin(&mut wall).into_iter().zip(expected) {
+        let version = expected.version;
+        assert_eq!(Connection { version, ..anew }, expected);
+    }
+}
+
 /// The peer, or somebody in its name, refuses the last SYN: the connection that is there goes on.
 #[test]
 fn a_reset_of_the_remembered_syn_takes_only_that() {

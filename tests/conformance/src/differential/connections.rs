@@ -34,8 +34,8 @@ struct Known {
 /// End, its most, window, acknowledged, scale; seen, FIN.
 type End = (u32, u32, u32, u32, Option<u8>, bool, bool);
 
-/// End, window, scale; from the peer.
-type Syn = (u32, u16, Option<u8>, bool);
+/// The lowest that acknowledges it, end, window, scale; from the peer.
+type Syn = (u32, u32, u16, Option<u8>, bool);
 
 /// In words; none: none. The tables of each version of the rules.
 pub(super) fn differences(
@@ -83,7 +83,7 @@ fn ours(connection: &Connection) -> Known {
         ],
         again: connection
             .again
-            .map(|syn| (syn.end, syn.window, syn.scale, syn.from_peer)),
+            .map(|syn| (syn.acked, syn.end, syn.window, syn.scale, syn.from_peer)),
         outside: connection.outside,
         local: our_end(&connection.local),
         peer: our_end(&connection.peer),
@@ -142,7 +142,7 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
 fn their_syn(syn: &abi::SynSeen) -> Option<Syn> {
     let is = |flag: u8| syn.flags & flag != 0;
     let scale = is(abi::SYN_SCALE).then_some(syn.scale);
-    is(abi::SYN_SEEN).then_some((syn.end, syn.window, scale, is(abi::SYN_FROM_PEER)))
+    is(abi::SYN_SEEN).then_some((syn.acked, syn.end, syn.window, scale, is(abi::SYN_FROM_PEER)))
 }
 
 fn their_end(end: &abi::TcpEnd) -> End {
