@@ -26,6 +26,11 @@ INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packe
 	return GO_ON;
 }
 
+INLINE void set_router_key(struct tracking *t, const struct packet *p, __u32 router, bool from_peer)
+{
+	set_connection_key(&t->key, p, &t->l4, ZONE_ROUTER | router, 0, from_peer);
+}
+
 /* Reads the packet into tracking, as one of the router's. */
 INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct tracking *t,
 			  __u32 router, bool from_peer)
@@ -35,7 +40,7 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 		t->l4 = (struct l4){ .protocol = p->protocol };
 	else if (read_l4(ctx, p) != GO_ON)
 		return DROP(CONNECTION_INVALID);
-	set_connection_key(&t->key, p, &t->l4, ZONE_ROUTER | router, 0, from_peer);
+	set_router_key(t, p, router, from_peer);
 	return GO_ON;
 }
 
@@ -172,10 +177,36 @@ __noinline int judge_translation(__u32 router)
 	return FORGOTTEN;
 }
 
+/*
+ * Whether an ICMP error about a packet of tracking.quoted, of the live translation of tracking.key, is translated: as
+ * that packet would be by the rules of now. It decides nothing about the translation. Global, for the stack's sake.
+ */
+__noinline int covers_error(__u32 version, __u32 router)
+{
+	struct router *r = bpf_map_lookup_elem(&routers, &router);
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	struct connection *c;
+	bool fits;
+
+	if (!r || !t || !w)
+		return false;
+	c = bpf_map_lookup_elem(&connections, &t->key);
+	if (!c || c->version == version)
+		return !!c;
+	t->l4.source = t->quoted.source; /* an error has no ports of its own */
+	t->l4.dest = t->quoted.dest;
+	fits = still_fits(w, t, c, r, nat_list(r, router));
+	t->l4.source = t->l4.dest = 0;
+	return fits;
+}
+
 /* Of the live translation of tracking.key: STANDS where the rules are still those that it was begun by. */
 INLINE int ask_again(const struct connection *c, __u32 version, __u32 router)
 {
-	return c->version == version ? STANDS : judge_translation(router);
+	bool is_known = c->version == version && !(c->flags & CONNECTION_REVOKED);
+
+	return is_known ? STANDS : judge_translation(router);
 }
 
 /*
@@ -217,9 +248,11 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	if (result != GO_ON)
 		return result;
 	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
-		c = see_connection(&t->other, t->now);
-		if (c)
+		t->key = t->other;
+		c = see_connection(&t->key, t->now);
+		if (c && covers_error(d->nat_version, d->router))
 			return translate_error_out(t, p, d, c);
+		set_router_key(t, p, d->router, false);
 	}
 	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
 	judgement = c ? ask_again(c, d->nat_version, d->router) : FORGOTTEN;
@@ -297,19 +330,22 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 	return NULL;
 }
 
-/* The inside key of the live translation that the quoted packet of an ICMP error was under; NULL: none. */
-INLINE struct connection_key *find_quoted_inside(struct tracking *t)
+/* The same for an ICMP error and the packet that it quotes. */
+INLINE bool join_quoted(struct scratch *w, struct tracking *t, __u32 version, __u32 router)
 {
 	struct translation_entry *entry = bpf_map_lookup_elem(&translations, &t->other);
 
-	return entry && is_in_use(t, entry) ? &t->search.holder : NULL;
+	if (!entry || !is_in_use(t, entry))
+		return false;
+	w->outside = t->other;
+	t->key = t->search.holder;
+	return covers_error(version, router);
 }
 
 /* From the leg: the destination becomes the inside one. Global: it has a stack of its own. */
 __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
 	struct tracking *t = get_tracking();
-	struct connection_key *inside;
 	struct scratch *w = get_scratch();
 	enum verdict result;
 	struct connection *c;
@@ -325,14 +361,12 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	result = track(ctx, p, t, d->router, true);
 	if (result != GO_ON)
 		return result;
-	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true)) {
-		inside = find_quoted_inside(t);
-		d->translation.is_error = !!inside;
-		if (inside) {
-			translate_destination(d, &t->other, inside);
-			d->translation.teller = inside->local;
-			return GO_ON;
-		}
+	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true) &&
+	    join_quoted(w, t, r->nat_version, d->router)) {
+		translate_destination(d, &w->outside, &t->key);
+		d->translation.is_error = true;
+		d->translation.teller = t->key.local;
+		return GO_ON;
 	}
 	if (is_loose(&t->l4))
 		return untranslated_in(w, p, r, d->router);

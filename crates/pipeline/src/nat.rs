@@ -203,7 +203,7 @@ impl Passing<'_> {
     }
 
     /// Of an ICMP error about a packet of a live translation, that packet's key: from the leg the outside
-    /// one.
+    /// one. The rules of now would translate that packet, too.
     fn related(&self, cx: &Context<'_>) -> Option<ConnectionKey> {
         let quoted = self.l4.quoted?;
         if self.l4.ends.destination != quoted.ends.source {
@@ -214,7 +214,9 @@ impl Passing<'_> {
             Sender::Local => key,
             Sender::Peer => *cx.state.translations.get(&key)?,
         };
-        conntrack::live(cx, &inside).map(|_| key)
+        let connection = conntrack::live(cx, &inside)?;
+        let is_made = connection.version == self.version || self.still_makes(&inside, connection);
+        is_made.then_some(key)
     }
 
     /// It comes from the leg for the router itself.

@@ -185,9 +185,10 @@ impl Passing<'_> {
         self.rules.iter().any(is_one)
     }
 
-    /// Real ports, no ICMP identifier.
+    /// Real ports, no ICMP identifier. Of an ICMP error: the packet that it quotes has them.
     fn has_ports(&self) -> bool {
-        matches!(self.l4.ends.marks, Marks::Ports { .. })
+        let ends = self.l4.quoted.map_or(self.l4.ends, |quoted| quoted.ends);
+        matches!(ends.marks, Marks::Ports { .. })
     }
 
     /// It is a fragment, or something that parse does not read hides them.
