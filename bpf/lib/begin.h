@@ -86,7 +86,6 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 
 	if (!t)
 		return DROP(CONNECTIONS_FULL);
-	t->has_begun = false;
 	if (!may_begin(&t->l4))
 		return GO_ON;
 	c = is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;

@@ -112,18 +112,19 @@ INLINE bool is_expired(const struct connection *c, __u64 now)
 	return now > seen && now - seen > c->life * SECOND;
 }
 
-/* With its translation, of a router's. */
-INLINE void forget_connection(const struct connection_key *key, const struct connection *c)
+/* With its translation, of a router's. Global, for the stack's sake. */
+__noinline int forget_connection(const struct connection_key *key, const struct connection *c)
 {
 	struct tracking *t = get_tracking();
 
-	if (t && key->switch_id & ZONE_ROUTER) {
-		set_outside_key(&t->other, key, &c->outside, c->outside_port);
-		bpf_map_delete_elem(&connections, key);
-		forget_translation(&t->other, key);
-		return;
-	}
+	if (!key || !c || !t)
+		return false;
+	if (!(key->switch_id & ZONE_ROUTER))
+		return bpf_map_delete_elem(&connections, key) == 0;
+	set_outside_key(&t->other, key, &c->outside, c->outside_port);
 	bpf_map_delete_elem(&connections, key);
+	forget_translation(&t->other, key);
+	return true;
 }
 
 /* The live connection with this key. */

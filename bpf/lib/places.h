@@ -155,17 +155,12 @@ __noinline int evict(void)
 }
 
 /* Who had the place that was claimed is forgotten. */
-__noinline int forget_holder(void)
+INLINE void forget_holder(struct tracking *t)
 {
-	struct tracking *t = get_tracking();
-	struct connection *c;
+	struct connection *c = holder_of(&t->search.holder, t->search.place);
 
-	if (!t)
-		return false;
-	c = holder_of(&t->search.holder, t->search.place);
 	if (c)
 		forget_connection(&t->search.holder, c);
-	return true;
 }
 
 /*
@@ -187,6 +182,6 @@ INLINE struct connection_place *take_place(struct tracking *t)
 	}
 	if (!found)
 		return NULL;
-	forget_holder();
+	forget_holder(t);
 	return bpf_map_lookup_elem(&connection_places, &t->search.place);
 }

@@ -14,10 +14,14 @@
 #include "lib/outside_ends.h"
 #include "lib/quoted.h"
 
-/* The same as conntrack's, but no rule is asked about a SYN. */
-INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,
-				       const struct tracking *t, struct connection *c, bool from_peer)
+/* The same as conntrack's, but no rule is asked about a SYN. Global, for the stack's sake. */
+__noinline enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,
+					   struct connection *c, __u32 from_peer)
 {
+	struct tracking *t = get_tracking();
+
+	if (!p || !c || !t)
+		return DROP(NOT_CONFIGURED);
 	if (!asks_for_another(c, &t->l4, from_peer))
 		return follow_connection(ctx, p, t, c, from_peer);
 	if (!is_sound(ctx, p))
@@ -36,6 +40,7 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 			  __u32 router, bool from_peer)
 {
 	t->now = coarse_now_ns();
+	t->has_begun = false;
 	if (p->fragment || is_hidden(p)) /* without ports */
 		t->l4 = (struct l4){ .protocol = p->protocol };
 	else if (read_l4(ctx, p) != GO_ON)
@@ -96,7 +101,8 @@ INLINE enum verdict untranslated_in(struct scratch *w, const struct packet *p, c
  * too may be one of two that meet: whose sender hears nothing of it, keeps trying (RFC 5382 REQ-4).
  */
 INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w, struct tracking *t,
-				       const struct packet *p, const struct router *r, __u32 router)
+				       const struct packet *p, const struct router *r, __u32 router,
+				       __u32 version)
 {
 	struct route *own = find_own_route(w, p, router);
 
@@ -108,7 +114,7 @@ INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w,
 		return GO_ON;
 	t->other = t->key;
 	if (publish() == GO_ON)
-		begin_translation(BEGIN_FROM_PEER, r->nat_version);
+		begin_translation(BEGIN_FROM_PEER, version);
 	return GO_ON;
 }
 
@@ -260,7 +266,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return DROP(CONNECTION_INVALID);
 	if (c && judgement == STANDS) {
 		translate_source(d, &t->key, c);
-		return follow_translation(ctx, p, t, c, false);
+		return follow_translation(ctx, p, c, false);
 	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
@@ -275,14 +281,14 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return DROP(CONNECTION_INVALID);
 	result = publish_by_rule(w, t, p, list);
 	if (result == GO_ON)
-		result = begin_translation(0, r->nat_version);
+		result = begin_translation(0, d->nat_version); /* read before the rules */
 	if (result != GO_ON && result != DROP(NAT_EXHAUSTED))
 		return result;
 	c = see_connection(&t->key, t->now); /* it may be another CPU's */
 	if (!c)
 		return DROP(NAT_EXHAUSTED);
 	translate_source(d, &t->key, c);
-	return GO_ON;
+	return t->has_begun ? GO_ON : follow_translation(ctx, p, c, false);
 }
 
 /* What a rule says about a packet from outside: its inside end, in tracking.key, and a new translation. */
@@ -310,7 +316,9 @@ INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p
 			return result;
 	}
 	c = see_connection(&t->key, t->now); /* another CPU may have begun it meanwhile */
-	return c && is_outside(c, &w->outside) ? GO_ON : DROP(NAT_EXHAUSTED);
+	if (!c || !is_outside(c, &w->outside))
+		return DROP(NAT_EXHAUSTED);
+	return follow_translation(ctx, p, c, true);
 }
 
 /* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
@@ -351,18 +359,20 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	struct connection *c;
 	struct router *r;
 	int judgement;
+	__u32 version;
 
 	if (!p || !d || !t || !w)
 		return DROP(NOT_CONFIGURED);
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r || !(r->flags & ROUTER_NAT))
 		return GO_ON;
+	version = r->nat_version; /* before the rules: what older ones began is judged again */
 	t->share = r->connections;
 	result = track(ctx, p, t, d->router, true);
 	if (result != GO_ON)
 		return result;
 	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true) &&
-	    join_quoted(w, t, r->nat_version, d->router)) {
+	    join_quoted(w, t, version, d->router)) {
 		translate_destination(d, &w->outside, &t->key);
 		d->translation.is_error = true;
 		d->translation.teller = t->key.local;
@@ -371,18 +381,18 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	if (is_loose(&t->l4))
 		return untranslated_in(w, p, r, d->router);
 	c = join_from_leg(w, t);
-	judgement = c ? ask_again(c, r->nat_version, d->router) : FORGOTTEN;
+	judgement = c ? ask_again(c, version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
 	if (c && judgement == STANDS) {
 		translate_destination(d, &w->outside, &t->key);
-		return follow_translation(ctx, p, t, c, true);
+		return follow_translation(ctx, p, c, true);
 	}
 	if (c) /* forgotten */
 		t->key = w->outside;
 	if (!find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
-		return begin_untranslated(ctx, w, t, p, r, d->router);
-	result = begin_from_leg(ctx, p, w, t, r->nat_version);
+		return begin_untranslated(ctx, w, t, p, r, d->router, version);
+	result = begin_from_leg(ctx, p, w, t, version);
 	translate_destination(d, &w->outside, &t->key);
 	return result;
 }
