@@ -175,6 +175,8 @@ __noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
 	result = arp_nd(ctx, p, d);
 	if (result == GO_ON)
 		result = nat_in(ctx, p, d);
+	if (result == GO_ON && p->fragment == FIRST_FRAGMENT)
+		remember_translated(ctx, p, d, true);
 	return result == GO_ON ? translate_now(ctx, p, d) : result;
 }
 
@@ -197,6 +199,8 @@ __noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, s
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (result == GO_ON && d->kind == TO_LEG && d->translates)
 		result = nat_out(ctx, p, d);
+	if (result == GO_ON && d->kind == TO_LEG && p->fragment == FIRST_FRAGMENT)
+		remember_translated(ctx, p, d, false);
 	return result;
 }
 

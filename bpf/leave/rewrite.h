@@ -37,7 +37,7 @@ INLINE struct l4_place find_l4(const struct packet *p, const struct l4 *l4, bool
 		return place;
 	if (offset && place.at + offset + 2 <= ETH_HLEN + p->ip_len)
 		place.checksum = place.at + offset;
-	if (!p->fragment && has_mark(l4))
+	if (has_mark(l4))
 		place.port = place.at + port_offset(l4, source);
 	return place;
 }
@@ -102,7 +102,7 @@ INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, str
 		return DROP(NAT_UNSUPPORTED);
 	if (!place.port)
 		return GO_ON;
-	if (l4->source | l4->dest)
+	if (!p->fragment && l4->source | l4->dest) /* fragments of one datagram are one flow */
 		*port = to->port;
 	return bpf_skb_store_bytes(ctx, place.port, &to->port, sizeof(to->port), flags) < 0 ?
 		       DROP(NAT_UNSUPPORTED) :

@@ -12,7 +12,8 @@
 #define MAX_RULE_PREFIXES 262144
 #define MAX_CONNECTIONS 1048576 /* a power of two */
 #define FRAGMENT_PLACES 64      /* of one port: a power of two */
-#define MAX_FRAGMENTS 1048576   /* MAX_PORTS * FRAGMENT_PLACES */
+#define ROUTER_FRAGMENT_PLACES 2048 /* of each of the four memories of a router: a power of two */
+#define MAX_FRAGMENTS 2097152 /* MAX_PORTS * FRAGMENT_PLACES, and as many for 128 routers that translate */
 #define MAX_LIMITS 65536
 #define LOG_BYTES 524288 /* of the ring of log records: a power of two */
 
@@ -166,13 +167,16 @@ struct translation_entry {
 };
 
 /*
- * Map fragments: the first fragments that passed a port, so that later ones are known by them. A place of the port →
- * what was there. Written by the programs.
+ * Map fragments: the first fragments that passed a port, or nat of a router, so that later ones are known by them. A
+ * place of the port or router → what was there. Written by the programs.
+ *
+ * A router has four memories, one behind the other: what goes out as it came, and as it goes on; what comes in, likewise.
+ * A later fragment is known by how its first one came, what an ICMP error quotes by how that went on.
  */
 struct fragment_place {
 	__u32 switch_id;
 	__u16 key;
-	__u16 place; /* 0..FRAGMENT_PLACES - 1, by its identification and addresses */
+	__u16 place; /* by its identification and addresses; of a router in its memory */
 };
 
 struct first_fragment {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a datagram in fragments is known by. Only its first fragment says ports; that one is remembered at the port that
- * it passed, and later ones are judged as it was. A port has its own places, so it fills no other's, and the newest
- * takes the place of an older one.
+ * it passed, or at the router that translated it, and later ones are judged as it was. Each port and router has its own
+ * places, so it fills no other's, and the newest takes the place of an older one.
  */
 #pragma once
 
@@ -11,15 +11,14 @@
 #define FRAGMENT_LIFE (30 * SECOND)
 
 /*
- * What tells the datagram of a fragment, in tracking.first, and its place in the zone of tracking.key. The frame begins
- * at frame_at. Says where the fragment begins in its datagram, or -1.
+ * What tells the datagram of a fragment, in tracking.first. The frame begins at frame_at. Says where the fragment begins
+ * in its datagram, or -1.
  */
 INLINE int identify(struct __sk_buff *ctx, const struct packet *p, __u32 frame_at, struct tracking *t)
 {
 	struct first_fragment *first = &t->first;
 	struct ipv6_fragment header;
 	__be16 ipv4[2]; /* identification; flags and offset */
-	__u32 mix = 0;
 	int offset;
 
 	*first = (struct first_fragment){ .source = p->flow.source, .dest = p->flow.dest };
@@ -38,12 +37,31 @@ INLINE int identify(struct __sk_buff *ctx, const struct packet *p, __u32 frame_a
 		first->next = header.next;
 		offset = bpf_ntohs(header.offset) & IPV6_FRAGMENT_OFFSET;
 	}
-	for (int i = 0; i < 8; i++)
-		mix ^= p->flow.words[i];
+	return offset;
+}
+
+/* Where a router remembers what it translates: as it came, or as it goes on. Of a port there is no such difference. */
+INLINE __u32 memory_of(bool from_peer, bool goes_on)
+{
+	return (from_peer ? 2 : 0) + goes_on;
+}
+
+/* The place of the datagram of tracking.first in the zone of tracking.key. */
+INLINE void set_fragment_place(struct tracking *t, __u32 memory)
+{
+	const struct first_fragment *first = &t->first;
+	const __u32 *source = (const __u32 *)&first->source, *dest = (const __u32 *)&first->dest;
+	__u32 hash = 0;
+
+	for (int i = 0; i < 4; i++)
+		hash ^= source[i] ^ dest[i];
+	hash += first->id;
 	t->place.switch_id = t->key.switch_id;
 	t->place.key = t->key.key;
-	t->place.place = (first->id + mix) % FRAGMENT_PLACES;
-	return offset;
+	if (t->key.switch_id & ZONE_ROUTER)
+		t->place.place = memory * ROUTER_FRAGMENT_PLACES + hash % ROUTER_FRAGMENT_PLACES;
+	else
+		t->place.place = hash % FRAGMENT_PLACES;
 }
 
 /* Over IPv6 whatever the next header says (RFC 8200 section 4.5). */
@@ -53,11 +71,13 @@ INLINE bool is_same_datagram(const struct first_fragment *a, const struct first_
 	       same_addr(&a->source, &b->source) && same_addr(&a->dest, &b->dest);
 }
 
-/* The first fragment of the datagram of tracking.first. */
-INLINE struct first_fragment *recall_first(struct tracking *t)
+/* The first fragment of the datagram of tracking.first, whose place is in tracking.place then. */
+INLINE struct first_fragment *recall_first(struct tracking *t, __u32 memory)
 {
-	struct first_fragment *found = bpf_map_lookup_elem(&fragments, &t->place);
+	struct first_fragment *found;
 
+	set_fragment_place(t, memory);
+	found = bpf_map_lookup_elem(&fragments, &t->place);
 	if (!found || !is_same_datagram(found, &t->first))
 		return NULL;
 	/* Another CPU, whose clock was read later, may have written it. */
@@ -78,22 +98,27 @@ INLINE void take_after(struct l4 *l4, const struct first_fragment *first)
 	l4->dest = first->dest_port;
 }
 
-/* After a first fragment, which tracking.l4 is, passed. Global: few packets are fragments. */
-__noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
+/* Its datagram's, or that of more than one for the same: its receiver may keep either. */
+INLINE long put_first(struct tracking *t, __u32 memory)
 {
-	struct tracking *t = get_tracking();
-	struct first_fragment *first, *earlier;
+	struct first_fragment *first = &t->first, *earlier = recall_first(t, memory);
+
+	if (earlier && earlier->l4_end > first->l4_end)
+		first->l4_end = earlier->l4_end;
+	return bpf_map_update_elem(&fragments, &t->place, first, BPF_ANY);
+}
+
+/* A first fragment, which tracking.l4 is, in tracking.first. */
+INLINE int describe_first(struct __sk_buff *ctx, const struct packet *p, struct tracking *t)
+{
+	struct first_fragment *first = &t->first;
 	__u32 begin;
 
-	if (!p || !t || identify(ctx, p, 0, t) < 0)
+	if (identify(ctx, p, 0, t) < 0)
 		return -1;
-	first = &t->first;
 	begin = has_ipv4(p) ? p->l4_offset : p->fragment_at + sizeof(struct ipv6_fragment);
 	first->seen = t->now;
 	first->l4_end = p->l4_offset - begin + t->l4.len;
-	earlier = recall_first(t); /* of the same datagram: its receiver may keep either */
-	if (earlier && earlier->l4_end > first->l4_end)
-		first->l4_end = earlier->l4_end;
 	first->kind = t->l4.kind;
 	first->protocol = t->l4.protocol;
 	first->has_type = t->l4.has_type;
@@ -103,7 +128,68 @@ __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 	first->icmp_id = t->l4.id;
 	first->source_port = t->l4.source;
 	first->dest_port = t->l4.dest;
-	return bpf_map_update_elem(&fragments, &t->place, first, BPF_ANY);
+	return 0;
+}
+
+/* After a first fragment passed a port. Global: few packets are fragments. */
+__noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct tracking *t = get_tracking();
+
+	if (!p || !t || describe_first(ctx, p, t) < 0)
+		return -1;
+	return put_first(t, 0);
+}
+
+/* What nat makes of the first fragment in tracking.first. */
+INLINE void translate_first(struct first_fragment *first, const struct translation *to)
+{
+	bool source = to->end == TRANSLATE_SOURCE;
+	struct addr *addr = source ? &first->source : &first->dest;
+
+	if (!to->end)
+		return;
+	*addr = to->is_error ? to->teller : to->addr;
+	if (to->is_error)
+		return;
+	if (first->kind == L4_REQUEST || first->kind == L4_REPLY)
+		first->icmp_id = to->port;
+	else if (!(first->source_port | first->dest_port))
+		return;
+	else if (source)
+		first->source_port = to->port;
+	else
+		first->dest_port = to->port;
+}
+
+/* After a first fragment passed its router, if that translates: as it came, and as it goes on. Global, likewise. */
+__noinline int remember_translated(struct __sk_buff *ctx, const struct packet *p,
+				   const struct destination *d, __u32 from_peer)
+{
+	struct tracking *t = get_tracking();
+	struct router *r;
+
+	if (!p || !d || !t)
+		return -1;
+	r = bpf_map_lookup_elem(&routers, &d->router);
+	if (!r || !(r->flags & ROUTER_NAT) || describe_first(ctx, p, t) < 0)
+		return -1;
+	put_first(t, memory_of(from_peer, false));
+	translate_first(&t->first, &d->translation);
+	return put_first(t, memory_of(from_peer, true));
+}
+
+/* Only its first fragment says all that a later one is known by. */
+INLINE bool needs_first(const struct packet *p)
+{
+	return has_ports(p->protocol) || is_icmp(p->protocol, has_ipv4(p)) ||
+	       (!has_ipv4(p) && is_extension(p->protocol));
+}
+
+/* To nat: a later fragment whose first one, which nobody remembers, has its ports. */
+INLINE bool is_unknown_part(const struct packet *p, const struct l4 *l4)
+{
+	return p->fragment == LATER_FRAGMENT && l4->part != LATER_FRAGMENT && needs_first(p);
 }
 
 /*
@@ -125,7 +211,7 @@ __noinline enum verdict see_behind(struct __sk_buff *ctx, const struct packet *p
 	if (is_hidden(p))
 		return flags & asks_protocol ? DROP(DEEP_HEADER) : GO_ON;
 	offset = identify(ctx, p, 0, t);
-	first = offset < 0 ? NULL : recall_first(t);
+	first = offset < 0 ? NULL : recall_first(t, memory_of(to_port, false));
 	if (first && first->next != t->first.next)
 		return DROP(FRAGMENT_UNKNOWN);
 	if (first) {

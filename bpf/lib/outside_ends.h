@@ -3,6 +3,7 @@
 #pragma once
 
 #include "begin.h"
+#include "fragments.h"
 #include "nat_rules.h"
 
 #define NAT_TRIES                                                                                    \
@@ -88,11 +89,11 @@ INLINE bool keeps_port(const struct connection_key *key)
 	return !(key->local_port | key->peer_port) || key->protocol == IPPROTO_SCTP;
 }
 
-/* Its ports cannot be seen: it is in a fragment, or behind what parse does not read. */
+/* Its ports cannot be seen: they are not there, or behind what parse does not read. */
 INLINE bool hides_ports(const struct packet *p, const struct connection_key *key)
 {
 	return !(key->local_port | key->peer_port) &&
-	       (p->fragment || is_hidden(p) || has_ports(p->protocol));
+	       (is_hidden(p) || has_ports(p->protocol));
 }
 
 /* A port of an address that others have too: its own if it is free with this peer. */
@@ -104,6 +105,8 @@ INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const s
 	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
 	enum verdict result;
 
+	if (is_unknown_part(p, &t->l4))
+		return DROP(FRAGMENT_UNKNOWN);
 	if (hides_ports(p, &t->key))
 		return DROP(NAT_UNSUPPORTED);
 	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);

@@ -14,6 +14,12 @@
 
 #define QUOTED_L4_LEN 8
 
+/* A later fragment of an ICMP error is one too, but has other bytes. */
+INLINE bool quotes(const struct l4 *l4)
+{
+	return l4->kind == L4_ERROR && l4->part != LATER_FRAGMENT;
+}
+
 /* Addresses, fragment, and what follows the IP header. */
 INLINE bool read_quoted_ipv4(struct __sk_buff *ctx, struct tracking *t, struct packet *q)
 {
@@ -58,30 +64,27 @@ INLINE bool read_quoted_ip(struct __sk_buff *ctx, struct tracking *t, const stru
 	return !is_hidden(q) && q->l4_offset + QUOTED_L4_LEN <= ETH_HLEN + q->ip_len;
 }
 
-/* A later fragment is known by its first one, as see_behind() says of a packet. */
-INLINE bool recall_quoted(struct __sk_buff *ctx, struct tracking *t, const struct packet *q)
+/*
+ * A later fragment is known by its first one, as see_behind() says of a packet: by how that went on. from_peer: the
+ * fragment came from there. To nat, an unknown one has its addresses to be known by.
+ */
+INLINE bool recall_quoted(struct __sk_buff *ctx, struct tracking *t, const struct packet *q,
+			  bool from_peer)
 {
 	const struct first_fragment *first;
 	int offset = identify(ctx, q, q->offset, t);
 
-	first = offset < 0 ? NULL : recall_first(t);
+	first = offset < 0 ? NULL : recall_first(t, memory_of(from_peer, true));
 	if (first) {
 		take_after(&t->quoted, first);
 		return first->next == t->first.next && offset >= first->l4_end &&
 		       !is_loose(&t->quoted);
 	}
-	return !has_ports(q->protocol) && !is_icmp(q->protocol, has_ipv4(q)) &&
-	       (has_ipv4(q) || !is_extension(q->protocol));
-}
-
-/* Whether a fragment is known by its ports: nat takes all for portless. */
-INLINE bool shows_ports(const struct tracking *t)
-{
-	return !(t->key.switch_id & ZONE_ROUTER);
+	return t->key.switch_id & ZONE_ROUTER || !needs_first(q);
 }
 
 /* The quoted transport header, as far as a connection's key needs it. False: it belongs to none. */
-INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct tracking *t)
+INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct tracking *t, bool from_peer)
 {
 	const struct packet *q = &t->quote;
 	struct l4 *l4 = &t->quoted;
@@ -89,10 +92,8 @@ INLINE bool read_quoted_l4(struct __sk_buff *ctx, struct tracking *t)
 	__be16 ports[2];
 
 	*l4 = (struct l4){ .protocol = q->protocol, .part = q->fragment };
-	if (q->fragment && !shows_ports(t))
-		return true;
 	if (q->fragment == LATER_FRAGMENT)
-		return recall_quoted(ctx, t, q);
+		return recall_quoted(ctx, t, q, from_peer);
 	if (bpf_skb_load_bytes(ctx, q->offset + q->l4_offset, h, sizeof(h)) < 0)
 		return false;
 	if (is_icmp(q->protocol, has_ipv4(q))) {
@@ -116,7 +117,7 @@ __noinline int read_quoted(struct __sk_buff *ctx, const struct packet *p, __u32 
 {
 	struct tracking *t = get_tracking();
 
-	if (!p || !t || !read_quoted_ip(ctx, t, p) || !read_quoted_l4(ctx, t))
+	if (!p || !t || !read_quoted_ip(ctx, t, p) || !read_quoted_l4(ctx, t, !from_peer))
 		return false;
 	if (!same_addr(&t->quote.flow.source, &p->flow.dest))
 		return false;

@@ -39,12 +39,19 @@ INLINE void set_router_key(struct tracking *t, const struct packet *p, __u32 rou
 INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct tracking *t,
 			  __u32 router, bool from_peer)
 {
+	enum verdict result;
+
 	t->now = coarse_now_ns();
 	t->has_begun = false;
-	if (p->fragment || is_hidden(p)) /* without ports */
+	t->key.switch_id = ZONE_ROUTER | router;
+	t->key.key = 0;
+	result = read_l4(ctx, p);
+	if (t->l4.kind == L4_UNSEEN)
+		result = see_behind(ctx, p, 0, from_peer);
+	if (result != GO_ON)
+		return result;
+	if (t->l4.kind == L4_UNSEEN) /* without ports */
 		t->l4 = (struct l4){ .protocol = p->protocol };
-	else if (read_l4(ctx, p) != GO_ON)
-		return DROP(CONNECTION_INVALID);
 	set_router_key(t, p, router, from_peer);
 	return GO_ON;
 }
@@ -106,11 +113,13 @@ INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w,
 {
 	struct route *own = find_own_route(w, p, router);
 
+	if (own && own->is_outside && is_unknown_part(p, &t->l4))
+		return DROP(FRAGMENT_UNKNOWN);
 	if (own)
 		return own->is_outside && is_syn(&t->l4) ? DROP(NAT_NO_RULE) : GO_ON;
 	if (r->flags & ROUTER_NAT_ALL)
 		return DROP(NAT_NO_RULE);
-	if (p->fragment || is_hidden(p) || find_connection(&t->key, t->now) || !is_sound(ctx, p))
+	if (p->fragment == LATER_FRAGMENT || is_hidden(p) || find_connection(&t->key, t->now) || !is_sound(ctx, p))
 		return GO_ON;
 	t->other = t->key;
 	if (publish() == GO_ON)
@@ -173,6 +182,8 @@ __noinline int judge_translation(__u32 router)
 			c->flags &= ~CONNECTION_REVOKED;
 		return STANDS;
 	}
+	if (t->l4.part == LATER_FRAGMENT && t->l4.kind != L4_TCP)
+		return REVOKED;
 	/* Else the next packet of a busy TCP connection would be adopted, and have the same end again. */
 	if (t->l4.kind == L4_TCP && !is_syn(&t->l4)) {
 		pick_up(c);
@@ -253,7 +264,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	result = track(ctx, p, t, d->router, false);
 	if (result != GO_ON)
 		return result;
-	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, false)) {
+	if (quotes(&t->l4) && read_quoted(ctx, p, false)) {
 		t->key = t->other;
 		c = see_connection(&t->key, t->now);
 		if (c && covers_error(d->nat_version, d->router))
@@ -277,7 +288,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return untranslated(r);
 	if (is_loose(&t->l4))
 		return DROP(NAT_UNSUPPORTED);
-	if (!is_sound(ctx, p))
+	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
 	result = publish_by_rule(w, t, p, list);
 	if (result == GO_ON)
@@ -305,7 +316,7 @@ INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p
 	t->key.local = rule->inside;
 	if (rule->kind == NAT_FORWARD)
 		t->key.local_port = bpf_htons(rule->inside_port);
-	if (!is_sound(ctx, p))
+	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
 	if (!find_connection(&t->key, t->now)) {
 		t->other = w->outside;
@@ -371,8 +382,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	result = track(ctx, p, t, d->router, true);
 	if (result != GO_ON)
 		return result;
-	if (t->l4.kind == L4_ERROR && read_quoted(ctx, p, true) &&
-	    join_quoted(w, t, version, d->router)) {
+	if (quotes(&t->l4) && read_quoted(ctx, p, true) && join_quoted(w, t, version, d->router)) {
 		translate_destination(d, &w->outside, &t->key);
 		d->translation.is_error = true;
 		d->translation.teller = t->key.local;

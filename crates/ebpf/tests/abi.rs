@@ -343,6 +343,10 @@ fn constants_of_the_header() {
         ("ROUTER_NAT_ALL", router::ROUTER_NAT_ALL),
         ("ROUTE_SIDES", router::ROUTE_SIDES),
         ("FRAGMENT_PLACES", firewall::FRAGMENT_PLACES as u32),
+        (
+            "ROUTER_FRAGMENT_PLACES",
+            firewall::ROUTER_FRAGMENT_PLACES as u32,
+        ),
         ("ABILITY_WHOLE_UDP", abi::ABILITY_WHOLE_UDP),
         ("ABILITY_ROUTES_WHOLE_UDP", abi::ABILITY_ROUTES_WHOLE_UDP),
         ("ABILITY_DOUBTED", abi::ABILITY_DOUBTED),

@@ -183,8 +183,7 @@ fn follow(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage<Followed> {
     let host = cx.host;
     let judge = |connection: &Connection| judge_again(host, packet, key, connection);
     if packet.part == Part::Later {
-        let rule = conntrack::accompany(cx, key, judge);
-        return Stage::Continue(rule.map_or(nothing, |rule| Followed::Passes { rule }));
+        return Stage::Continue(conntrack::accompany(cx, key, judge));
     }
     conntrack::follow(cx, key, packet.direction.into(), &packet.l4, judge)
 }

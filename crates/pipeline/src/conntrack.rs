@@ -18,7 +18,7 @@ use overlane_wire::tcp::Flags;
 
 pub use connection::{Connection, ConnectionState, SynSeen};
 use connection::{Moment, Passed};
-pub(crate) use fragments::Fragments;
+pub(crate) use fragments::{First, Fragments, Memory, Recalled};
 pub(crate) use key::Sender;
 pub use key::{ConnectionKey, Zone};
 pub use moved::Taken;
@@ -182,17 +182,21 @@ pub(crate) fn follow(
     Stage::Continue(Followed::Passes { rule })
 }
 
-/// The connection of a later fragment. It changes no state of it; what comes back is the rule that let it begin.
+/// The same of a later fragment, which changes no state of its connection.
 pub(crate) fn accompany(
     cx: &mut Context<'_>,
     key: &ConnectionKey,
     judge: impl FnOnce(&Connection) -> Judgement,
-) -> Option<Option<Name>> {
-    let now = moment(cx, key);
-    let connection = cx.state.connections.get_mut(key)?;
+) -> Followed {
+    let (now, nothing) = (moment(cx, key), |may_be_adopted| Followed::Nothing {
+        may_be_adopted,
+    });
+    let Some(connection) = cx.state.connections.get_mut(key) else {
+        return nothing(true);
+    };
     if connection.is_expired(now.ns) {
         let _ = forgotten(cx, key, "has expired");
-        return None;
+        return nothing(true);
     }
     match judge(connection) {
         Judgement::Stands => {}
@@ -202,7 +206,7 @@ pub(crate) fn accompany(
         }
         Judgement::Foreign => {
             let _ = forgotten(cx, key, "is of another guest's");
-            return None;
+            return nothing(true);
         }
         Judgement::Revoked => {
             if key.is_tcp() {
@@ -211,7 +215,7 @@ pub(crate) fn accompany(
             cx.step(STAGE, || {
                 format!("{key}: the rules no longer allow this connection")
             });
-            return None;
+            return nothing(false);
         }
     }
     connection.refresh(&now);
@@ -223,7 +227,7 @@ pub(crate) fn accompany(
             None => text.into(),
         }
     });
-    Some(rule)
+    Followed::Passes { rule }
 }
 
 /// The packet begins a connection, if such a packet can. False: there is no place for it, and it passes

@@ -21,9 +21,11 @@ use crate::explain::Found;
 use crate::next_hop::longest;
 use crate::parse::{Frame, Ip, L4, Segment};
 
+mod fragments;
 mod rewrite;
 mod rules;
 
+use fragments::Part;
 use rewrite::End;
 pub(crate) use rules::teller;
 
@@ -44,11 +46,45 @@ struct Passing<'a> {
     version: u32,
     ip: Ip,
     l4: L4,
+    part: Part,
     sender: Sender,
 }
 
 /// Out by the leg: the source becomes the outside one.
 pub(crate) fn out(
+    cx: &mut Context<'_>,
+    router: &RouterTable,
+    frame: &mut Cow<'_, Frame<'_>>,
+) -> Stage {
+    pass(cx, router, frame, Sender::Local, translate_out)
+}
+
+/// From the leg: the destination becomes the inside one.
+pub(crate) fn from_leg(
+    cx: &mut Context<'_>,
+    router: &RouterTable,
+    frame: &mut Cow<'_, Frame<'_>>,
+) -> Stage {
+    pass(cx, router, frame, Sender::Peer, translate_in)
+}
+
+/// A first fragment that passes is remembered.
+fn pass<'f>(
+    cx: &mut Context<'_>,
+    router: &RouterTable,
+    frame: &mut Cow<'_, Frame<'f>>,
+    sender: Sender,
+    translate: impl FnOnce(&mut Context<'_>, &RouterTable, &mut Cow<'_, Frame<'f>>) -> Stage,
+) -> Stage {
+    let came = fragments::first(cx, frame);
+    translate(cx, router, frame)?;
+    if translates(router) {
+        fragments::remember(cx, router, sender, came, frame);
+    }
+    Stage::Continue(())
+}
+
+fn translate_out(
     cx: &mut Context<'_>,
     router: &RouterTable,
     frame: &mut Cow<'_, Frame<'_>>,
@@ -86,8 +122,7 @@ pub(crate) fn out(
     passing.as_it_is(cx)
 }
 
-/// From the leg: the destination becomes the inside one.
-pub(crate) fn from_leg(
+fn translate_in(
     cx: &mut Context<'_>,
     router: &RouterTable,
     frame: &mut Cow<'_, Frame<'_>>,
@@ -119,7 +154,7 @@ pub(crate) fn from_leg(
         passing.as_it_is(cx)?;
         return passing.begin_untranslated(cx, &outside);
     };
-    passing.check_sound(cx)?;
+    passing.check_begins(cx)?;
     let key = outside.outside(inside);
     if conntrack::live(cx, &key).is_some() {
         return passing.exhausted(cx, inside);
@@ -142,6 +177,12 @@ fn local(key: ConnectionKey) -> Place {
     (key.local, key.local_port)
 }
 
+/// It has rules, or drops what none translates.
+fn translates(router: &RouterTable) -> bool {
+    let mut gateway = router.gateway.iter();
+    gateway.any(|gateway| !gateway.nat.is_empty() || gateway.drop_untranslated)
+}
+
 /// `None`: nothing is translated here, or it is not IP.
 fn passing<'a>(
     cx: &mut Context<'_>,
@@ -152,20 +193,20 @@ fn passing<'a>(
     let (Some(gateway), Some(ip)) = (&router.gateway, frame.ip) else {
         return Stage::Continue(None);
     };
-    let rules = &gateway.nat[..];
-    if rules.is_empty() && !gateway.drop_untranslated {
+    if !translates(router) {
         return Stage::Continue(None);
     }
-    let l4 = L4::read_whole(frame, &ip);
+    let (l4, part) = fragments::read(cx, router, sender, frame, &ip)?;
     conntrack::check(cx, &l4)?;
     Stage::Continue(Some(Passing {
         router,
-        rules,
+        rules: &gateway.nat,
         drops_rest: gateway.drop_untranslated,
         share: gateway.connections,
         version: gateway.nat_version(),
         ip,
         l4,
+        part,
         sender,
     }))
 }
@@ -186,7 +227,11 @@ impl Passing<'_> {
             },
             _ => Judgement::Revoked,
         };
-        match conntrack::follow(cx, key, self.sender, &self.l4, judge)? {
+        let followed = match self.part {
+            Part::Later => conntrack::accompany(cx, key, judge),
+            Part::Full | Part::Unknown => conntrack::follow(cx, key, self.sender, &self.l4, judge)?,
+        };
+        match followed {
             Followed::Passes { .. } => Stage::Continue(true),
             Followed::Asks => self.remember_syn(cx, key),
             Followed::Nothing {
@@ -209,7 +254,8 @@ impl Passing<'_> {
         if self.l4.ends.destination != quoted.ends.source {
             return None;
         }
-        let key = ConnectionKey::of(self.zone(), self.sender.other(), &quoted.ends)?;
+        let ends = self.ends_of(cx, &quoted)?;
+        let key = ConnectionKey::of(self.zone(), self.sender.other(), &ends)?;
         let inside = match self.sender {
             Sender::Local => key,
             Sender::Peer => *cx.state.translations.get(&key)?,
@@ -229,6 +275,9 @@ impl Passing<'_> {
     /// Nothing translates it.
     fn as_it_is(&self, cx: &mut Context<'_>) -> Stage {
         let is_for_router = self.is_for_router();
+        if is_for_router && self.part == Part::Unknown && self.stands_for_others() {
+            return self.unknown_part(cx);
+        }
         if is_for_router && self.is_unsolicited() {
             return self.no_rule(cx, "and does not answer there: two SYNs may meet");
         }
@@ -240,9 +289,12 @@ impl Passing<'_> {
 
     /// A SYN to an address that stands for others too (RFC 5382 REQ-4).
     fn is_unsolicited(&self) -> bool {
+        self.l4.segment().is_some_and(Segment::opens) && self.stands_for_others()
+    }
+
+    fn stands_for_others(&self) -> bool {
         let mut rules = self.rules.iter();
-        let is_syn = self.l4.segment().is_some_and(Segment::opens);
-        is_syn && rules.any(|rule| rule.kind.outside() == self.ip.destination)
+        rules.any(|rule| rule.kind.outside() == self.ip.destination)
     }
 
     fn no_rule(&self, cx: &mut Context<'_>, what: &str) -> Stage {
@@ -302,7 +354,7 @@ impl Passing<'_> {
     /// What no rule is for is remembered with one end on both sides, so that its answers leave as they are.
     fn begin_untranslated(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage {
         if self.is_for_router()
-            || self.ip.is_fragment()
+            || self.ip.is_later_fragment()
             || self.ip.is_hidden()
             || !conntrack::may_begin(&self.l4)
             || conntrack::live(cx, key).is_some()

@@ -46,7 +46,8 @@ pub const SYN_SCALE: u8 = 1 << 1;
 pub const SYN_SEEN: u8 = 1 << 2;
 
 pub const FRAGMENT_PLACES: usize = 64;
-pub const MAX_FRAGMENTS: usize = 1_048_576;
+pub const ROUTER_FRAGMENT_PLACES: usize = 2048;
+pub const MAX_FRAGMENTS: usize = 2_097_152;
 
 pub const MAX_LIMITS: usize = 65536;
 

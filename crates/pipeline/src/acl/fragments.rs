@@ -4,10 +4,10 @@
 use overlane_model::{Asks, Verdict};
 
 use super::STAGE;
-use crate::conntrack::Zone;
+use crate::conntrack::{First, Memory, Recalled, Zone};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
-use crate::parse::{Ends, Fragment, Frame, Ip, L4, Quoted, has_marks, is_extension, transport_len};
+use crate::parse::{Ends, Fragment, Frame, Ip, L4, Quoted, is_extension, transport_len};
 
 /// What a packet has to do with connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,10 +57,10 @@ pub(super) fn remember(
     first: &Fragment,
     l4: &L4,
 ) {
-    let header_len = transport_len(frame, ip).unwrap_or(0);
-    let l4_end = (ip.l4_at + header_len).saturating_sub(first.begin);
     let now_ns = cx.now_ns;
-    cx.state.fragments.remember(zone, first, l4, l4_end, now_ns);
+    let remembered = First::new(frame, ip, first, l4, now_ns);
+    let memory = Memory::of_port(zone);
+    (cx.state.fragments).remember(memory, first, remembered, now_ns);
 }
 
 fn hidden(cx: &mut Context<'_>, at: &Place<'_>, l4: L4) -> Stage<(L4, Part)> {
@@ -88,33 +88,24 @@ fn later(
     fragment: &Fragment,
     mut l4: L4,
 ) -> Stage<(L4, Part)> {
-    let now_ns = cx.now_ns;
-    let first = cx
-        .state
-        .fragments
-        .find(at.zone, fragment, &l4.ends, now_ns)
-        .cloned();
-    if let Some(first) = first {
-        if fragment.next != first.next {
-            let why = "a later fragment names another header than its first one, at";
-            return refuse(cx, at, Verdict::FragmentUnknown, why, "");
+    let (memory, now_ns) = (Memory::of_port(at.zone), cx.now_ns);
+    match (cx.state.fragments).recall(memory, fragment, &l4.ends, now_ns) {
+        Recalled::First(first) => {
+            cx.step(STAGE, || {
+                format!("a later fragment of the datagram that {}", first.describe())
+            });
+            (l4.ends, l4.icmp) = (first.ends, first.icmp);
+            return Stage::Continue((l4, Part::Later));
         }
-        if fragment.offset < first.l4_end {
-            let why = "a later fragment lies over the transport header of its first one, at";
-            return refuse(cx, at, Verdict::FragmentOverlap, why, "");
+        Recalled::Refused(reason, why) => {
+            return refuse(cx, at, reason, &format!("{why}, at"), "");
         }
-        cx.step(STAGE, || {
-            format!("a later fragment of the datagram that {}", first.describe())
-        });
-        (l4.ends, l4.icmp) = (first.ends, first.icmp);
-        return Stage::Continue((l4, Part::Later));
+        Recalled::Portless => return Stage::Continue((l4, Part::Full)),
+        Recalled::Unknown => {}
     }
-    let is_v6 = ip.source.is_ipv6();
-    let is_asked = match is_v6 && is_extension(fragment.next) {
+    let is_asked = match ip.source.is_ipv6() && is_extension(fragment.next) {
         true => at.asks.protocol,
-        false if has_marks(ip.protocol, is_v6) => at.asks.ports,
-        // Nothing but its protocol would be known of its first one.
-        false => return Stage::Continue((l4, Part::Full)),
+        false => at.asks.ports,
     };
     if is_asked {
         let why = "a later fragment whose first one was not seen of late, and rules of";
@@ -131,14 +122,11 @@ pub(super) fn ends_of(cx: &Context<'_>, zone: Zone, quoted: &Quoted) -> Option<E
     let Some(later) = quoted.fragment.filter(|fragment| !fragment.is_first()) else {
         return Some(ends);
     };
-    let first = cx.state.fragments.find(zone, &later, &ends, cx.now_ns);
-    if let Some(first) = first {
-        let is_one = first.next == later.next && later.offset >= first.l4_end;
-        return is_one.then_some(first.ends);
+    match (cx.state.fragments).recall(Memory::of_port(zone), &later, &ends, cx.now_ns) {
+        Recalled::First(first) => Some(first.ends),
+        Recalled::Portless => Some(ends),
+        Recalled::Refused(..) | Recalled::Unknown => None,
     }
-    let is_v6 = ends.source.is_ipv6();
-    let shows_none = has_marks(ends.protocol, is_v6) || (is_v6 && is_extension(later.next));
-    (!shows_none).then_some(ends)
 }
 
 /// `why` goes on with the port, and that with `more`.

@@ -1,20 +1,78 @@
-//! The first fragments that passed, so that later ones are known by them. Map `fragments` of
-//! `bpf/lib/abi_firewall.h`.
+//! The first fragments that passed a port, or a router that translates, so that later ones are known by them. Map
+//! `fragments` of `bpf/lib/abi_firewall.h`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::key::Zone;
-use crate::parse::{Ends, Fragment, L4, Marks, mapped};
+use overlane_model::Verdict;
+
+use super::key::{Sender, Zone};
+use crate::parse::{
+    Ends, Fragment, Frame, Ip, L4, Marks, has_marks, is_extension, mapped, transport_len,
+};
 use crate::state::SECOND_NS;
 
-/// Of one zone.
-const PLACES: u32 = 64;
+/// Of a port.
+const PORT_PLACES: u32 = 64;
+/// Of each memory of a router.
+const ROUTER_PLACES: u32 = 2048;
 const REMEMBERED_S: u64 = 30;
 
-/// What is remembered of first fragments, by zone and place.
+/// What is remembered of first fragments, by memory and place.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Fragments(BTreeMap<(Zone, u32), First>);
+pub(crate) struct Fragments(BTreeMap<(Memory, u32), First>);
+
+/// Where first fragments are remembered. A router that translates remembers what goes out and what comes in apart, and
+/// each as it came and as it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Memory {
+    zone: Zone,
+    part: u32,
+}
+
+impl Memory {
+    /// Of a port, whatever way the fragment goes.
+    pub(crate) fn of_port(zone: Zone) -> Self {
+        Self { zone, part: 0 }
+    }
+
+    /// Of a router: how fragments of this sender came.
+    pub(crate) fn before_nat(zone: Zone, sender: Sender) -> Self {
+        let part = match sender {
+            Sender::Local => 0,
+            Sender::Peer => 2,
+        };
+        Self { zone, part }
+    }
+
+    /// How they went on.
+    pub(crate) fn behind_nat(zone: Zone, sender: Sender) -> Self {
+        let Self { zone, part } = Self::before_nat(zone, sender);
+        Self {
+            zone,
+            part: part + 1,
+        }
+    }
+
+    fn places(self) -> u32 {
+        match self.zone {
+            Zone::Port(..) => PORT_PLACES,
+            Zone::Router(_) => ROUTER_PLACES,
+        }
+    }
+}
+
+/// What is known of a later fragment.
+pub(crate) enum Recalled {
+    /// Its first one.
+    First(First),
+    /// It cannot be of the datagram of its first one.
+    Refused(Verdict, &'static str),
+    /// Nothing, and its first one would show more.
+    Unknown,
+    /// Nothing but what it says itself; its first one says no more.
+    Portless,
+}
 
 /// A first fragment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,23 +81,49 @@ pub(crate) struct First {
     identification: u32,
     /// Over IPv4 its protocol, which is part of what tells datagrams apart; over IPv6 the next header, which is not
     /// (RFC 8200 section 4.5).
-    pub(crate) next: u8,
+    next: u8,
     /// Where its transport header ends, in bytes of the datagram.
-    pub(crate) l4_end: usize,
+    l4_end: usize,
     pub(crate) ends: Ends,
     pub(crate) icmp: Option<(u8, u8)>,
 }
 
+impl Recalled {
+    /// Nobody remembers its first one.
+    pub(crate) fn nothing(later: &Fragment, ends: &Ends) -> Self {
+        let is_v6 = ends.source.is_ipv6();
+        match has_marks(ends.protocol, is_v6) || (is_v6 && is_extension(later.next)) {
+            true => Self::Unknown,
+            false => Self::Portless,
+        }
+    }
+}
+
 impl Fragments {
-    /// The first fragment of the same datagram, unless it was too long ago.
-    pub(crate) fn find(
+    pub(crate) fn recall(
         &self,
-        zone: Zone,
+        memory: Memory,
         later: &Fragment,
         ends: &Ends,
         now_ns: u64,
-    ) -> Option<&First> {
-        let first = self.0.get(&(zone, place(later, ends)))?;
+    ) -> Recalled {
+        match self.find(memory, later, ends, now_ns) {
+            Some(first) if later.next != first.next => Recalled::Refused(
+                Verdict::FragmentUnknown,
+                "a later fragment names another header than its first one",
+            ),
+            Some(first) if later.offset < first.l4_end => Recalled::Refused(
+                Verdict::FragmentOverlap,
+                "a later fragment lies over the transport header of its first one",
+            ),
+            Some(first) => Recalled::First(first.clone()),
+            None => Recalled::nothing(later, ends),
+        }
+    }
+
+    /// The first fragment of the same datagram, unless it was too long ago.
+    fn find(&self, memory: Memory, later: &Fragment, ends: &Ends, now_ns: u64) -> Option<&First> {
+        let first = self.0.get(&(memory, place(memory, later, ends)))?;
         let is_same = (first.ends.source, first.ends.destination)
             == (ends.source, ends.destination)
             && first.identification == later.identification
@@ -51,30 +135,23 @@ impl Fragments {
     /// It takes the place of an older one.
     pub(crate) fn remember(
         &mut self,
-        zone: Zone,
+        memory: Memory,
         fragment: &Fragment,
-        l4: &L4,
-        l4_end: usize,
+        mut first: First,
         now_ns: u64,
     ) {
         // Of the same datagram: its receiver may keep either.
-        let earlier = self.find(zone, fragment, &l4.ends, now_ns);
-        let l4_end = earlier.map_or(l4_end, |earlier| l4_end.max(earlier.l4_end));
-        let first = First {
-            seen_ns: now_ns,
-            identification: fragment.identification,
-            next: fragment.next,
-            l4_end,
-            ends: l4.ends,
-            icmp: l4.icmp,
-        };
-        self.0.insert((zone, place(fragment, &l4.ends)), first);
+        if let Some(earlier) = self.find(memory, fragment, &first.ends, now_ns) {
+            first.l4_end = first.l4_end.max(earlier.l4_end);
+        }
+        let place = place(memory, fragment, &first.ends);
+        self.0.insert((memory, place), first);
     }
 }
 
-fn place(fragment: &Fragment, ends: &Ends) -> u32 {
+fn place(memory: Memory, fragment: &Fragment, ends: &Ends) -> u32 {
     let words = fold(ends.source) ^ fold(ends.destination);
-    fragment.identification.wrapping_add(words) % PLACES
+    fragment.identification.wrapping_add(words) % memory.places()
 }
 
 fn fold(addr: IpAddr) -> u32 {
@@ -86,6 +163,24 @@ fn fold(addr: IpAddr) -> u32 {
 }
 
 impl First {
+    pub(crate) fn new(
+        frame: &Frame<'_>,
+        ip: &Ip,
+        fragment: &Fragment,
+        l4: &L4,
+        now_ns: u64,
+    ) -> Self {
+        let header_len = transport_len(frame, ip).unwrap_or(0);
+        Self {
+            seen_ns: now_ns,
+            identification: fragment.identification,
+            next: fragment.next,
+            l4_end: (ip.l4_at + header_len).saturating_sub(fragment.begin),
+            ends: l4.ends,
+            icmp: l4.icmp,
+        }
+    }
+
     /// For an explanation.
     pub(crate) fn describe(&self) -> String {
         match (self.ends.marks, self.icmp) {
@@ -104,6 +199,9 @@ impl First {
 
 #[cfg(test)]
 mod tests {
+    use overlane_model::{RouterId, SwitchId};
+    use overlane_wire::PortKey;
+
     use super::*;
 
     fn fragment(identification: u32) -> Fragment {
@@ -128,10 +226,17 @@ mod tests {
     fn a_place_is_of_the_identification_and_both_addresses() {
         // Words of both families are little-endian: of these, the first byte of the last word counts.
         let four = ends("10.0.0.1", "11.0.0.2");
-        assert_eq!(place(&fragment(0), &four), 1);
-        assert_eq!(place(&fragment(63), &four), 0);
-        assert_eq!(place(&fragment(u32::MAX), &four), 0);
+        let port = Memory::of_port(Zone::Port(
+            SwitchId::from_number(1).unwrap(),
+            PortKey::new(1).unwrap(),
+        ));
+        assert_eq!(place(port, &fragment(0), &four), 1);
+        assert_eq!(place(port, &fragment(63), &four), 0);
+        assert_eq!(place(port, &fragment(u32::MAX), &four), 0);
         let six = ends("2001:2::2100:0", "2001:2::");
-        assert_eq!(place(&fragment(2), &six), 0x23);
+        assert_eq!(place(port, &fragment(2), &six), 0x23);
+        let router = Memory::behind_nat(Zone::Router(RouterId::new(1).unwrap()), Sender::Peer);
+        assert_eq!(place(router, &fragment(2047), &four), 0);
+        assert_eq!(place(router, &fragment(63), &four), 64);
     }
 }

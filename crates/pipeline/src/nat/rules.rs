@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use overlane_model::{NatKind, NatRule, RouterTable, Verdict};
 use overlane_wire::ip::protocol;
 
+use super::fragments::Part;
 use super::{Passing, Place, STAGE, local};
 use crate::conntrack::{self, Connection, ConnectionKey};
 use crate::context::{Context, Stage};
@@ -115,7 +116,7 @@ impl Passing<'_> {
         let Some(kind) = self.of_inside(key) else {
             return Stage::Continue(None);
         };
-        self.check_sound(cx)?;
+        self.check_begins(cx)?;
         let outside = match kind {
             NatKind::OneToOne { outside, .. } => (*outside, key.local_port),
             NatKind::Forward {
@@ -144,6 +145,9 @@ impl Passing<'_> {
         ports: &RangeInclusive<u16>,
         flow_hash: u32,
     ) -> Stage<Place> {
+        if self.part == Part::Unknown {
+            return self.unknown_part(cx);
+        }
         if !key.has_ports() && self.hides_ports() {
             return self.unsupported(cx, "its ports cannot be seen");
         }
@@ -191,10 +195,10 @@ impl Passing<'_> {
         matches!(ends.marks, Marks::Ports { .. })
     }
 
-    /// It is a fragment, or something that parse does not read hides them.
+    /// They are not there, or something that parse does not read hides them.
     fn hides_ports(&self) -> bool {
         let protocols = [protocol::TCP, protocol::UDP, protocol::SCTP];
-        self.ip.is_fragment() || self.ip.is_hidden() || protocols.contains(&self.ip.protocol)
+        self.ip.is_hidden() || protocols.contains(&self.ip.protocol)
     }
 
     /// What no end would take begins nothing.

@@ -76,19 +76,9 @@ impl Quoted {
 }
 
 impl L4 {
-    /// As the firewall asks: a first fragment has its header.
+    /// A first fragment has its header; a later one has none.
     pub(crate) fn read(frame: &Frame<'_>, ip: &Ip) -> Self {
         let shows = !ip.is_later_fragment() && !ip.is_hidden();
-        Self::read_if(shows, Parts::FirstShows, frame, ip)
-    }
-
-    /// As translation asks: no fragment has one.
-    pub(crate) fn read_whole(frame: &Frame<'_>, ip: &Ip) -> Self {
-        let shows = !ip.is_fragment() && !ip.is_hidden();
-        Self::read_if(shows, Parts::NoneShows, frame, ip)
-    }
-
-    fn read_if(shows: bool, quoted: Parts, frame: &Frame<'_>, ip: &Ip) -> Self {
         let packet = frame.bytes.get(..ip.end).unwrap_or(&frame.bytes);
         let is_v6 = ip.source.is_ipv6();
         let kind = match shows {
@@ -100,7 +90,7 @@ impl L4 {
             _ => None,
         };
         let is_error = icmp.is_some_and(|(kind, _)| is_icmp_error(is_v6, kind));
-        let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6, quoted);
+        let quote = || read_quoted(packet, ip.l4_at + ICMP_LEN, is_v6);
         Self {
             ends: Ends {
                 protocol: ip.protocol,
@@ -165,13 +155,6 @@ pub(crate) fn transport_len(frame: &Frame<'_>, ip: &Ip) -> Option<usize> {
 
 fn ends_inside(frame: &Frame<'_>, ip: &Ip, len: usize) -> bool {
     ip.l4_at + len <= ip.end.min(frame.len())
-}
-
-/// Which fragments are known by the ports that they show.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Parts {
-    FirstShows,
-    NoneShows,
 }
 
 /// What the bytes behind the IP header are.
@@ -240,19 +223,15 @@ fn is_icmp_error(is_v6: bool, kind: u8) -> bool {
 }
 
 /// The headers of a packet, by the rules of one, and 8 bytes behind them.
-fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool, parts: Parts) -> Option<Quoted> {
+fn read_quoted(packet: &[u8], ip_at: usize, is_v6: bool) -> Option<Quoted> {
     let mut quoted = match is_v6 {
         false => quoted_ipv4(packet, ip_at)?,
         true => quoted_ipv6(packet, ip_at)?,
     };
     let l4_at = quoted.l4_at;
     array::<ICMP_LEN>(packet, l4_at)?;
-    let shows = match parts {
-        Parts::FirstShows => !quoted.is_later_fragment(),
-        Parts::NoneShows => quoted.fragment.is_none(),
-    };
     quoted.ends.marks = match Kind::of(quoted.ends.protocol, is_v6) {
-        _ if !shows => Marks::None,
+        _ if quoted.is_later_fragment() => Marks::None,
         Kind::Ports => Marks::ports(packet, l4_at),
         Kind::Icmp => Marks::icmp(packet, l4_at, is_v6),
         Kind::Other => Marks::None,
