@@ -130,8 +130,37 @@ fn one_address_stands_for_another() {
         let expected = ip4_with("198.19.0.10", PEER, UDP, 0, flags, &outside[from..until]);
         same(Ok(checked(&sent(&outcome).bytes)), expected);
     }
-    let fragment = ip4_with("198.18.1.1", PEER, UDP, 0, 0x2000, &[7; 32]);
-    assert_eq!(gateway.out(fragment), Err(Verdict::NatUnsupported));
+}
+
+/// The first one says the ports, and has the checksum of the whole datagram.
+#[test]
+fn a_datagram_in_fragments_is_one() {
+    let mut gateway = Gateway::new();
+    let whole = |source: &str, destination: &str, ports: (u16, u16)| {
+        ip(source, destination, UDP, udp(ports.0, ports.1, &[7; 64]))
+    };
+    let parts = |source: &str, destination: &str, ports: (u16, u16)| {
+        let datagram = whole(source, destination, ports)[20..].to_vec();
+        [(0x2000, 0, 48), (6, 48, 72)].map(|(flags, from, until)| {
+            ip4_with(source, destination, UDP, 0, flags, &datagram[from..until])
+        })
+    };
+    // Somebody has the port already.
+    gateway.out(whole("198.18.1.1", PEER, (4000, 53))).unwrap();
+    let [first, later] = parts("198.18.1.2", PEER, (4000, 53));
+    // Alone it says nothing.
+    assert_eq!(gateway.out(later.clone()), Err(Verdict::FragmentUnknown));
+    let left = gateway.out(first).unwrap();
+    let (port, _) = ports(&left);
+    let [outside, outside_later] = parts(NAT, PEER, (port, 53));
+    same(Ok(left), outside);
+    same(gateway.out(later), outside_later);
+    // The answer, which may have the same identification.
+    let [first, later] = parts(PEER, NAT, (53, port));
+    let [inside, inside_later] = parts(PEER, "198.18.1.2", (53, 4000));
+    assert_eq!(gateway.back(&later), Err(Verdict::FragmentUnknown));
+    same(gateway.back(&first), inside);
+    same(gateway.back(&later), inside_later);
 }
 
 /// RFC 5508: the quote too, whole or cut behind its first eight bytes.
