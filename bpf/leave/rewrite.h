@@ -78,6 +78,22 @@ INLINE long update_l4(struct __sk_buff *ctx, const struct l4_place *place, __u8 
 	return place->port ? bpf_l4_csum_replace(ctx, place->checksum, old, new, udp | 2) : 0;
 }
 
+/* The port of the end that keeps its address. flags: as the other end's was stored with. */
+INLINE long put_peer_port(struct __sk_buff *ctx, struct packet *p, const struct translation *to,
+			  const struct l4 *l4, __u32 checksum, __u64 flags)
+{
+	bool source = to->end == TRANSLATE_DESTINATION;
+	__be16 old = source ? l4->source : l4->dest;
+	__u64 udp = l4->protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+
+	if (!flags && bpf_l4_csum_replace(ctx, checksum, old, to->peer_port, udp | 2) < 0)
+		return -1;
+	if (!p->fragment)
+		*(source ? &p->flow.source_port : &p->flow.dest_port) = to->peer_port;
+	return bpf_skb_store_bytes(ctx, p->l4_offset + port_offset(l4, source), &to->peer_port,
+				   sizeof(to->peer_port), flags);
+}
+
 /* The packet itself. */
 INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
 				   const struct translation *to, const struct l4 *l4)
@@ -104,9 +120,11 @@ INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, str
 		return GO_ON;
 	if (!p->fragment && l4->source | l4->dest) /* fragments of one datagram are one flow */
 		*port = to->port;
-	return bpf_skb_store_bytes(ctx, place.port, &to->port, sizeof(to->port), flags) < 0 ?
-		       DROP(NAT_UNSUPPORTED) :
-		       GO_ON;
+	if (bpf_skb_store_bytes(ctx, place.port, &to->port, sizeof(to->port), flags) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	if (to->moves_peer && put_peer_port(ctx, p, to, l4, place.checksum, flags) < 0)
+		return DROP(NAT_UNSUPPORTED);
+	return GO_ON;
 }
 
 #define QUOTED_MOST 20 /* bytes of a quoted transport header, with the checksum of TCP */
@@ -120,14 +138,17 @@ struct quoted_bytes {
 };
 
 /* Ports and checksum of the quoted transport header; len bytes of it are there. */
-INLINE void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port, const struct l4 *l4, bool ipv4,
-			      bool source, __u32 len, __u32 diff)
+INLINE void rewrite_quoted_l4(struct quoted_bytes *q, const struct translation *to,
+			      const struct l4 *l4, bool ipv4, bool source, __u32 len, __u32 diff)
 {
-	__u32 offset = checksum_offset(l4->protocol, ipv4), port_at = port_offset(l4, source);
-	__u16 old = *(__u16 *)(q->l4 + port_at), sum;
+	__u32 offset = checksum_offset(l4->protocol, ipv4), port_at = port_offset(l4, source),
+	      peer_at = port_offset(l4, !source);
+	__u16 sum;
 
 	if (has_mark(l4))
-		*(__u16 *)(q->new_l4 + port_at) = port;
+		*(__u16 *)(q->new_l4 + port_at) = to->port;
+	if (to->moves_peer)
+		*(__u16 *)(q->new_l4 + peer_at) = to->peer_port;
 	if (!offset || offset + 2 > len)
 		return;
 	sum = *(__u16 *)(q->l4 + (offset & 31));
@@ -136,7 +157,9 @@ INLINE void rewrite_quoted_l4(struct quoted_bytes *q, __be16 port, const struct 
 	if (!(ipv4 && l4->protocol == IPPROTO_ICMP))
 		sum = csum_add_diff(sum, diff);
 	if (has_mark(l4))
-		sum = csum_update(sum, old, port);
+		sum = csum_update(sum, *(__u16 *)(q->l4 + port_at), to->port);
+	if (to->moves_peer)
+		sum = csum_update(sum, *(__u16 *)(q->l4 + peer_at), to->peer_port);
 	if (l4->protocol == IPPROTO_UDP && !sum)
 		sum = 0xffff;
 	*(__u16 *)(q->new_l4 + (offset & 31)) = sum;
@@ -170,7 +193,7 @@ INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struc
 	if (len < QUOTED_L4_LEN || bpf_skb_load_bytes(ctx, l4_at, q->l4, len) < 0)
 		return -1;
 	__builtin_memcpy(q->new_l4, q->l4, sizeof(q->l4));
-	rewrite_quoted_l4(q, to->port, l4, ipv4, source, len, diff);
+	rewrite_quoted_l4(q, to, l4, ipv4, source, len, diff);
 	*sum = bpf_csum_diff((__be32 *)q->l4, sizeof(q->l4), (__be32 *)q->new_l4, sizeof(q->l4),
 			     *sum);
 	return bpf_skb_store_bytes(ctx, l4_at, q->new_l4, len, 0);

@@ -10,10 +10,11 @@
 #define RULE_SUMMARY_WORDS 3 /* one bit for each word */
 #define MAX_RULE_SETS 65536
 #define MAX_RULE_PREFIXES 262144
-#define MAX_CONNECTIONS 1048576 /* a power of two */
-#define FRAGMENT_PLACES 64      /* of one port: a power of two */
+#define MAX_CONNECTIONS 1048576     /* a power of two */
+#define FRAGMENT_PLACES 64          /* of one port: a power of two */
 #define ROUTER_FRAGMENT_PLACES 2048 /* of each of the four memories of a router: a power of two */
-#define MAX_FRAGMENTS 2097152 /* MAX_PORTS * FRAGMENT_PLACES, and as many for 128 routers that translate */
+#define MAX_FRAGMENTS                                                                                \
+	2097152 /* MAX_PORTS * FRAGMENT_PLACES, and as many for 128 routers that translate */
 #define MAX_LIMITS 65536
 #define LOG_BYTES 524288 /* of the ring of log records: a power of two */
 
@@ -146,8 +147,11 @@ struct connection {
 	__u8 flags;
 	__be16 outside_port; /* of a translation: what stands for the local end outside */
 	struct addr outside;
-	__u32 life;  /* seconds that it lives without a packet: written with `seen` */
-	__u32 owner; /* port.owner when it began */
+	__u32 life; /* seconds that it lives without a packet: written with `seen` */
+	union {
+		__u32 owner;              /* of a port: port.owner when it began */
+		__be16 peer_outside_port; /* of a translation: what stands for the peer's port outside */
+	};
 	struct syn_seen again;
 	struct tcp_end local;
 	struct tcp_end peer;

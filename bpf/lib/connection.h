@@ -121,7 +121,7 @@ __noinline int forget_connection(const struct connection_key *key, const struct 
 		return false;
 	if (!(key->switch_id & ZONE_ROUTER))
 		return bpf_map_delete_elem(&connections, key) == 0;
-	set_outside_key(&t->other, key, &c->outside, c->outside_port);
+	outside_key_of(&t->other, key, c);
 	bpf_map_delete_elem(&connections, key);
 	forget_translation(&t->other, key);
 	return true;

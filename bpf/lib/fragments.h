@@ -160,6 +160,12 @@ INLINE void translate_first(struct first_fragment *first, const struct translati
 		first->source_port = to->port;
 	else
 		first->dest_port = to->port;
+	if (!to->moves_peer)
+		return;
+	if (source)
+		first->dest_port = to->peer_port;
+	else
+		first->source_port = to->peer_port;
 }
 
 /* After a first fragment passed its router, if that translates: as it came, and as it goes on. Global, likewise. */

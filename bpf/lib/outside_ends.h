@@ -8,6 +8,8 @@
 
 #define NAT_TRIES                                                                                    \
 	72 /* outside ports that are looked at: nine of ten taken, one translation in 2000 finds none free */
+#define NAT_PORT_MIN 1024 /* of those that a peer gets inside, */
+#define NAT_PORTS 64512   /* so many */
 
 /* Whether the connection that an entry of tracking.other names lives there; its key is in search.holder. */
 INLINE bool is_in_use(struct tracking *t, const struct translation_entry *entry)
@@ -92,8 +94,7 @@ INLINE bool keeps_port(const struct connection_key *key)
 /* Its ports cannot be seen: they are not there, or behind what parse does not read. */
 INLINE bool hides_ports(const struct packet *p, const struct connection_key *key)
 {
-	return !(key->local_port | key->peer_port) &&
-	       (is_hidden(p) || has_ports(p->protocol));
+	return !(key->local_port | key->peer_port) && (is_hidden(p) || has_ports(p->protocol));
 }
 
 /* A port of an address that others have too: its own if it is free with this peer. */
@@ -160,6 +161,7 @@ __noinline enum verdict begin_translation(__u32 how, __u32 version)
 	t->fresh.owner = 0;
 	t->fresh.outside = t->other.local;
 	t->fresh.outside_port = t->other.local_port;
+	t->fresh.peer_outside_port = t->other.peer_port;
 	w->outside = t->other;
 	result = begin_connection(how, RULE_DEFAULT, version);
 	c = bpf_map_lookup_elem(&connections, &t->key);
@@ -189,4 +191,54 @@ __noinline int forget_begun(void)
 		return false;
 	forget_connection(&w->begun, c);
 	return true;
+}
+
+/*
+ * Begins the connection of tracking.key, with the outside key scratch.outside, unless it is there already.
+ * DROP(NAT_EXHAUSTED): another has tracking.key. Global: it is asked in a loop.
+ */
+__noinline enum verdict begin_inside(__u32 version)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	enum verdict result;
+	struct connection *c;
+
+	if (!t || !w)
+		return DROP(NOT_CONFIGURED);
+	c = find_connection(&t->key, t->now);
+	if (!c) {
+		t->other = w->outside;
+		result = publish();
+		if (result == GO_ON)
+			result = begin_translation(BEGIN_FROM_PEER, version);
+		if (result != DROP(NAT_EXHAUSTED))
+			return result;
+		c = see_connection(&t->key, t->now); /* another CPU may have begun it meanwhile */
+	}
+	return c && is_outside(c, &w->outside) ? GO_ON : DROP(NAT_EXHAUSTED);
+}
+
+/*
+ * The same for what comes from outside. Where another connection has tracking.key, its peer has come by another way
+ * from the same port: it gets another port inside, or of ICMP another identifier.
+ */
+INLINE enum verdict begin_by_some_port(struct tracking *t, const struct packet *p, __u32 version)
+{
+	const struct settings *s = get_settings();
+	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
+	enum verdict result = begin_inside(version);
+
+	if (keeps_port(&t->key))
+		return result;
+	for (__u32 i = 0; i < NAT_TRIES && result == DROP(NAT_EXHAUSTED); i++) {
+		__be16 port = bpf_htons(port_of_try(i, hash, NAT_PORT_MIN, NAT_PORTS));
+
+		if (is_icmp(t->key.protocol, t->key.family == 4))
+			t->key.local_port = port;
+		else
+			t->key.peer_port = port;
+		result = begin_inside(version);
+	}
+	return result;
 }

@@ -119,9 +119,11 @@ enum translated_end {
 
 /* What nat gives a packet instead of its source or destination. */
 struct translation {
-	__u8 end;      /* enum translated_end */
-	__u8 is_error; /* an ICMP error: also what it quotes */
-	__be16 port;   /* or ICMP identifier */
+	__u8 end;         /* enum translated_end */
+	__u8 is_error;    /* an ICMP error: also what it quotes */
+	__be16 port;      /* or ICMP identifier */
+	__be16 peer_port; /* of the other end, */
+	__u16 moves_peer; /* if that changes too */
 	struct addr addr;
 	struct addr teller; /* is_error: the same of the error itself; addr is of what it quotes */
 };
@@ -201,9 +203,10 @@ struct scratch {
 	struct fdb_entry found;        /* of an address */
 	struct nat_rule rule;          /* that makes a translation, */
 	struct connection_key outside; /* and how it is found from outside */
-	struct connection_key begun;   /* translation that began with the packet from the leg; switch_id 0: none */
-	struct packet reply;           /* an answer to the packet, */
-	struct destination reply_to;   /* and where it goes */
+	struct connection_key
+		begun; /* translation that began with the packet from the leg; switch_id 0: none */
+	struct packet reply;         /* an answer to the packet, */
+	struct destination reply_to; /* and where it goes */
 	__u8 bytes[REPLY_ROOM] __attribute__((aligned(8)));
 };
 

@@ -15,13 +15,23 @@
 
 #include "l4.h"
 
-/* What a translation is found by from outside: its outside end in place of the local one. */
+/* What a new translation is found by from outside: its outside end in place of the local one. */
 INLINE void set_outside_key(struct connection_key *outside, const struct connection_key *key,
 			    const struct addr *addr, __be16 port)
 {
 	*outside = *key;
 	outside->local = *addr;
 	outside->local_port = port;
+}
+
+/* The same of one that is there. */
+INLINE void outside_key_of(struct connection_key *outside, const struct connection_key *key,
+			   const struct connection *c)
+{
+	*outside = *key;
+	outside->local = c->outside;
+	outside->local_port = c->outside_port;
+	outside->peer_port = c->peer_outside_port;
 }
 
 INLINE bool same_key(const struct connection_key *a, const struct connection_key *b)
@@ -34,10 +44,19 @@ INLINE bool same_key(const struct connection_key *a, const struct connection_key
 	return !differs;
 }
 
-/* Whether a connection has the local end of a key outside. */
+/* Whether a connection with the peer's address of a key has the rest of it outside. */
 INLINE bool is_outside(const struct connection *c, const struct connection_key *outside)
 {
-	return same_addr(&c->outside, &outside->local) && c->outside_port == outside->local_port;
+	return same_addr(&c->outside, &outside->local) && c->outside_port == outside->local_port &&
+	       c->peer_outside_port == outside->peer_port;
+}
+
+/* Opened untranslated: its local end is the same outside. Of ICMP the identifier may be another. */
+INLINE bool is_untranslated(const struct connection *c, const struct connection_key *inside)
+{
+	return same_addr(&c->outside, &inside->local) &&
+	       (c->outside_port == inside->local_port ||
+		is_icmp(inside->protocol, inside->family == 4));
 }
 
 INLINE void unclaim(struct translation_entry *entry)

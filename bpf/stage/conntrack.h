@@ -24,7 +24,8 @@ INLINE bool is_own(const struct connection *c, const struct port *port)
 INLINE bool is_related(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
 		       const struct tracking *t, bool from_peer)
 {
-	return quotes(&t->l4) && read_quoted(ctx, p, from_peer) && is_own(see_connection(&t->other, t->now), port);
+	return quotes(&t->l4) && read_quoted(ctx, p, from_peer) &&
+	       is_own(see_connection(&t->other, t->now), port);
 }
 
 /* Whether the rules of now still allow a connection that others admitted; then it is theirs. */

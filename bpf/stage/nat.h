@@ -7,6 +7,8 @@
  *          inside key                                 outside key
  *   | local: 198.18.1.10, port 5000 |  <--->  | local: 198.19.0.2, port 1024 |
  *   | peer:  198.19.9.7, port 80    |         | peer:  the same              |
+ *
+ * The peer's port is another one inside where two translations would have the same inside key.
  */
 #pragma once
 
@@ -65,20 +67,32 @@ INLINE void translate(struct destination *d, enum translated_end end, const stru
 	d->translation.port = port;
 }
 
+/* And the peer's port instead of the one on its own side. */
+INLINE void translate_peer(struct destination *d, __be16 from, __be16 to)
+{
+	d->translation.moves_peer = from != to;
+	d->translation.peer_port = to;
+}
+
 /* Out by the leg. What was opened untranslated has the same end on both sides. */
 INLINE void translate_source(struct destination *d, const struct connection_key *inside,
 			     const struct connection *c)
 {
-	if (!is_outside(c, inside))
-		translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+	if (is_outside(c, inside))
+		return;
+	translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+	translate_peer(d, inside->peer_port, c->peer_outside_port);
 }
 
 /* From the leg, likewise. */
 INLINE void translate_destination(struct destination *d, const struct connection_key *outside,
 				  const struct connection_key *inside)
 {
-	if (!same_addr(&inside->local, &outside->local) || inside->local_port != outside->local_port)
-		translate(d, TRANSLATE_DESTINATION, &inside->local, inside->local_port);
+	if (same_addr(&inside->local, &outside->local) && inside->local_port == outside->local_port &&
+	    inside->peer_port == outside->peer_port)
+		return;
+	translate(d, TRANSLATE_DESTINATION, &inside->local, inside->local_port);
+	translate_peer(d, outside->peer_port, inside->peer_port);
 }
 
 /* No rule is for the packet. */
@@ -108,8 +122,8 @@ INLINE enum verdict untranslated_in(struct scratch *w, const struct packet *p, c
  * too may be one of two that meet: whose sender hears nothing of it, keeps trying (RFC 5382 REQ-4).
  */
 INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w, struct tracking *t,
-				       const struct packet *p, const struct router *r, __u32 router,
-				       __u32 version)
+				       const struct packet *p, struct destination *d,
+				       const struct router *r, __u32 router, __u32 version)
 {
 	struct route *own = find_own_route(w, p, router);
 
@@ -119,11 +133,11 @@ INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w,
 		return own->is_outside && is_syn(&t->l4) ? DROP(NAT_NO_RULE) : GO_ON;
 	if (r->flags & ROUTER_NAT_ALL)
 		return DROP(NAT_NO_RULE);
-	if (p->fragment == LATER_FRAGMENT || is_hidden(p) || find_connection(&t->key, t->now) || !is_sound(ctx, p))
+	if (p->fragment == LATER_FRAGMENT || is_hidden(p) || !is_sound(ctx, p))
 		return GO_ON;
-	t->other = t->key;
-	if (publish() == GO_ON)
-		begin_translation(BEGIN_FROM_PEER, version);
+	w->outside = t->key;
+	if (begin_by_some_port(t, p, version) == GO_ON)
+		translate_destination(d, &w->outside, &t->key);
 	return GO_ON;
 }
 
@@ -135,17 +149,19 @@ INLINE bool still_fits(struct scratch *w, struct tracking *t, const struct conne
 	__be16 port = c->outside_port;
 	bool found;
 
-	if (is_outside(c, &t->key))
+	if (is_untranslated(c, &t->key))
 		return !(r->flags & ROUTER_NAT_ALL);
 	if (c->flags & CONNECTION_FROM_PEER) {
 		t->other = t->key;
-		set_outside_key(&t->key, &t->other, &c->outside, port);
+		outside_key_of(&t->key, &t->other, c);
 		found = find_nat_rule(list, NAT_OUTSIDE);
 		t->key = t->other;
 		if (rule->kind == NAT_FORWARD)
 			port = bpf_htons(rule->inside_port);
 		if (found)
-			return same_addr(&rule->inside, &t->key.local) && port == t->key.local_port;
+			return same_addr(&rule->inside, &t->key.local) &&
+			       (port == t->key.local_port ||
+				is_icmp(t->key.protocol, t->key.family == 4));
 		port = c->outside_port; /* a SYN from outside may have begun anew what began inside */
 	}
 	if (!find_nat_rule(list, NAT_INSIDE) || !same_addr(&rule->outside, &c->outside))
@@ -237,11 +253,15 @@ INLINE enum verdict translate_error_out(const struct tracking *t, const struct p
 
 	if (is_outside(c, &t->other)) /* opened untranslated */
 		return GO_ON;
-	translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+	translate_source(d, &t->other, c);
 	d->translation.is_error = true;
 	d->translation.teller = c->outside;
 	if (same_addr(&p->flow.source, &t->other.local))
 		return GO_ON;
+	if (is_untranslated(c, &t->other)) {
+		d->translation.teller = p->flow.source;
+		return GO_ON;
+	}
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r || !find_teller(r, d->router, t->key.family, &p->flow.source, &d->translation.teller))
 		return DROP(NAT_UNSUPPORTED);
@@ -318,18 +338,11 @@ INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p
 		t->key.local_port = bpf_htons(rule->inside_port);
 	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
-	if (!find_connection(&t->key, t->now)) {
-		t->other = w->outside;
-		result = publish();
-		if (result == GO_ON)
-			result = begin_translation(BEGIN_FROM_PEER, version);
-		if (result != DROP(NAT_EXHAUSTED))
-			return result;
-	}
-	c = see_connection(&t->key, t->now); /* another CPU may have begun it meanwhile */
-	if (!c || !is_outside(c, &w->outside))
-		return DROP(NAT_EXHAUSTED);
-	return follow_translation(ctx, p, c, true);
+	result = begin_by_some_port(t, p, version);
+	if (result != GO_ON || t->has_begun)
+		return result;
+	c = see_connection(&t->key, t->now); /* another CPU has begun it meanwhile */
+	return c ? follow_translation(ctx, p, c, true) : DROP(NAT_EXHAUSTED);
 }
 
 /* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
@@ -401,7 +414,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	if (c) /* forgotten */
 		t->key = w->outside;
 	if (!find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
-		return begin_untranslated(ctx, w, t, p, r, d->router, version);
+		return begin_untranslated(ctx, w, t, p, d, r, d->router, version);
 	result = begin_from_leg(ctx, p, w, t, version);
 	translate_destination(d, &w->outside, &t->key);
 	return result;

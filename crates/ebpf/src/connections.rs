@@ -225,6 +225,14 @@ impl ConnectionKey {
     }
 }
 
+impl Connection {
+    /// Of a translation: what stands for the peer's port outside, in network order. It has the place of `owner`.
+    pub const fn peer_outside_port(&self) -> u16 {
+        let [first, second, ..] = self.owner.to_ne_bytes();
+        u16::from_ne_bytes([first, second])
+    }
+}
+
 impl Timeouts {
     /// Seconds that a connection in this state lives without a packet: `life_of` of `bpf/lib/connection.h`.
     pub const fn life_s(&self, key: &ConnectionKey, state: u8) -> u32 {

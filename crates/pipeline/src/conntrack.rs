@@ -11,8 +11,6 @@ mod moved;
 mod places;
 mod tcp;
 
-use std::net::IpAddr;
-
 use overlane_model::{Name, Tables, Timeouts, Verdict};
 use overlane_wire::tcp::Flags;
 
@@ -59,8 +57,8 @@ pub(crate) struct Beginning {
     pub(crate) rule: Option<Name>,
     /// Of the rules that let it.
     pub(crate) version: u32,
-    /// Of a translation: what stands for the local end outside.
-    pub(crate) outside: Option<(IpAddr, u16)>,
+    /// Of a translation: its key outside.
+    pub(crate) outside: Option<ConnectionKey>,
     /// Of a port: whose it is.
     pub(crate) owner: u32,
     /// The most that its port or router may have.
@@ -399,18 +397,17 @@ impl State {
         let Some(connection) = self.connections.remove(key) else {
             return;
         };
-        if let Some(outside) = connection.outside {
-            let outside = key.outside(outside);
-            if self.translations.get(&outside) == Some(key) {
-                self.translations.remove(&outside);
-            }
+        if let Some(outside) = connection.outside
+            && self.translations.get(&outside) == Some(key)
+        {
+            self.translations.remove(&outside);
         }
     }
 
     fn remember(&mut self, key: ConnectionKey, connection: Connection) {
         self.places.put(connection.place, key);
         if let Some(outside) = connection.outside {
-            self.translations.insert(key.outside(outside), key);
+            self.translations.insert(outside, key);
         }
         self.connections.insert(key, connection);
     }

@@ -7,6 +7,8 @@
 //! | local: 198.18.1.10, port 5000 |  <---->  | local: 198.19.0.2, port 1024 |
 //! | peer:  198.19.9.7, port 80    |          | peer:  the same              |
 //! ```
+//!
+//! The peer's port is another one inside where two translations would have the same inside key.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,7 +28,7 @@ mod rewrite;
 mod rules;
 
 use fragments::Part;
-use rewrite::End;
+use rewrite::{Change, End};
 pub(crate) use rules::teller;
 
 const STAGE: &str = "nat";
@@ -95,12 +97,12 @@ fn translate_out(
     let outside_of = |cx: &Context<'_>, key| cx.state.connections.get(key)?.outside;
     if let Some(key) = passing.related(cx) {
         if let Some(outside) = outside_of(cx, &key) {
-            if outside == local(key) {
+            if outside == key {
                 passing.stays(cx);
                 return Stage::Continue(());
             }
-            let teller = passing.teller(cx, &key, outside)?;
-            passing.rewrite_error(cx, frame, &key, outside, teller);
+            let teller = passing.teller(cx, &key, &outside)?;
+            passing.rewrite_error(cx, frame, &key, &outside, teller);
         }
         return Stage::Continue(());
     }
@@ -111,12 +113,13 @@ fn translate_out(
     if passing.follow(cx, &key)?
         && let Some(outside) = outside_of(cx, &key)
     {
-        passing.translate(cx, frame, &key, outside);
+        passing.translate(cx, frame, &key, &outside);
         return Stage::Continue(());
     }
     if let Some(outside) = passing.outside(cx, &key, frame.flow_hash)? {
+        let outside = key.with_local(outside);
         passing.begin(cx, &key, outside)?;
-        passing.translate(cx, frame, &key, outside);
+        passing.translate(cx, frame, &key, &outside);
         return Stage::Continue(());
     }
     passing.as_it_is(cx)
@@ -132,12 +135,12 @@ fn translate_in(
     };
     if let Some(outside) = passing.related(cx) {
         let key = cx.state.translations.get(&outside).copied();
-        let inside = key.map_or((outside.local, outside.local_port), local);
-        if inside == local(outside) {
+        let inside = key.unwrap_or(outside);
+        if inside == outside {
             passing.stays(cx);
             return Stage::Continue(());
         }
-        passing.rewrite_error(cx, frame, &outside, inside, inside.0);
+        passing.rewrite_error(cx, frame, &outside, &inside, inside.local);
         return Stage::Continue(());
     }
     let outside = ConnectionKey::of(passing.zone(), Sender::Peer, &passing.l4.ends);
@@ -147,20 +150,22 @@ fn translate_in(
     if let Some(key) = cx.state.translations.get(&outside).copied()
         && passing.follow(cx, &key)?
     {
-        passing.translate(cx, frame, &outside, local(key));
+        passing.translate(cx, frame, &outside, &key);
         return Stage::Continue(());
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
         passing.as_it_is(cx)?;
-        return passing.begin_untranslated(cx, &outside);
+        if let Some(key) = passing.begin_untranslated(cx, &outside, frame.flow_hash)? {
+            passing.translate(cx, frame, &outside, &key);
+        }
+        return Stage::Continue(());
     };
     passing.check_begins(cx)?;
-    let key = outside.outside(inside);
-    if conntrack::live(cx, &key).is_some() {
+    let Some(key) = rules::free_inside(cx, outside.with_local(inside), frame.flow_hash) else {
         return passing.exhausted(cx, inside);
-    }
-    passing.begin(cx, &key, local(outside))?;
-    passing.translate(cx, frame, &outside, inside);
+    };
+    passing.begin(cx, &key, outside)?;
+    passing.translate(cx, frame, &outside, &key);
     Stage::Continue(())
 }
 
@@ -181,6 +186,12 @@ fn local(key: ConnectionKey) -> Place {
 fn translates(router: &RouterTable) -> bool {
     let mut gateway = router.gateway.iter();
     gateway.any(|gateway| !gateway.nat.is_empty() || gateway.drop_untranslated)
+}
+
+/// Opened untranslated: its local end is the same outside. Of ICMP the identifier may be another.
+fn is_untranslated(inside: &ConnectionKey, outside: &ConnectionKey) -> bool {
+    let is_same_port = inside.local_port == outside.local_port || inside.is_icmp();
+    inside.local == outside.local && is_same_port
 }
 
 /// `None`: nothing is translated here, or it is not IP.
@@ -316,9 +327,17 @@ impl Passing<'_> {
 
     /// Whom an ICMP error out by the leg comes from, about a packet of the translation `key`: the guest that the packet
     /// was for, or a router on its way there.
-    fn teller(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage<IpAddr> {
+    fn teller(
+        &self,
+        cx: &mut Context<'_>,
+        key: &ConnectionKey,
+        outside: &ConnectionKey,
+    ) -> Stage<IpAddr> {
         if self.ip.source == key.local {
-            return Stage::Continue(outside.0);
+            return Stage::Continue(outside.local);
+        }
+        if is_untranslated(key, outside) {
+            return Stage::Continue(self.ip.source);
         }
         match teller(self.router, self.ip.source) {
             Some(teller) => Stage::Continue(teller),
@@ -326,20 +345,21 @@ impl Passing<'_> {
         }
     }
 
-    fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: Place) -> Stage {
+    fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: ConnectionKey) -> Stage {
         let new = self.beginning(outside);
-        self.begin_with(cx, key, new)
+        self.begin_with(cx, key, new).map_continue(|_| ())
     }
 
-    fn begin_with(&self, cx: &mut Context<'_>, key: &ConnectionKey, new: Beginning) -> Stage {
+    /// False: there is no place for it, and the packet passes without.
+    fn begin_with(&self, cx: &mut Context<'_>, key: &ConnectionKey, new: Beginning) -> Stage<bool> {
         let begins = conntrack::begin(cx, key, self.sender, &self.l4, new)?;
         if begins && self.sender == Sender::Peer {
             cx.begun = Some(*key);
         }
-        Stage::Continue(())
+        Stage::Continue(begins)
     }
 
-    fn beginning(&self, outside: Place) -> Beginning {
+    fn beginning(&self, outside: ConnectionKey) -> Beginning {
         Beginning {
             rule: None,
             version: self.version,
@@ -351,33 +371,42 @@ impl Passing<'_> {
         }
     }
 
-    /// What no rule is for is remembered with one end on both sides, so that its answers leave as they are.
-    fn begin_untranslated(&self, cx: &mut Context<'_>, key: &ConnectionKey) -> Stage {
+    /// What no rule is for is remembered with one end on both sides, so that its answers leave as they are. `None`: it
+    /// begins nothing.
+    fn begin_untranslated(
+        &self,
+        cx: &mut Context<'_>,
+        outside: &ConnectionKey,
+        flow_hash: u32,
+    ) -> Stage<Option<ConnectionKey>> {
         if self.is_for_router()
             || self.ip.is_later_fragment()
             || self.ip.is_hidden()
             || !conntrack::may_begin(&self.l4)
-            || conntrack::live(cx, key).is_some()
-            || !rules::is_free(cx, key)
+            || !rules::is_free(cx, outside)
         {
-            return Stage::Continue(());
+            return Stage::Continue(None);
         }
+        let Some(key) = rules::free_inside(cx, *outside, flow_hash) else {
+            return Stage::Continue(None);
+        };
         let new = Beginning {
             allow_when_full: true,
-            ..self.beginning(local(*key))
+            ..self.beginning(*outside)
         };
-        self.begin_with(cx, key, new)
+        let begun = self.begin_with(cx, &key, new);
+        begun.map_continue(|begun| begun.then_some(key))
     }
 
-    /// What is outside under `from` gets another place; what was opened untranslated keeps its own.
+    /// A packet of the key `from` becomes one of `to`; what was opened untranslated keeps both ends.
     fn translate(
         &self,
         cx: &mut Context<'_>,
         frame: &mut Cow<'_, Frame<'_>>,
         from: &ConnectionKey,
-        to: Place,
+        to: &ConnectionKey,
     ) {
-        if to != local(*from) {
+        if to != from {
             return self.rewrite(cx, frame, from, to);
         }
         self.stays(cx);
@@ -394,13 +423,21 @@ impl Passing<'_> {
         &self,
         cx: &mut Context<'_>,
         frame: &mut Cow<'_, Frame<'_>>,
-        key: &ConnectionKey,
-        to: Place,
+        from: &ConnectionKey,
+        to: &ConnectionKey,
     ) {
-        let frame = frame.to_mut();
-        rewrite::packet(frame.bytes.to_mut(), &self.ip, &self.l4, self.end(), to);
-        self.put_addr(cx, frame, to.0);
-        self.explain(cx, key, to);
+        let (frame, change) = (frame.to_mut(), self.change(from, to));
+        rewrite::packet(frame.bytes.to_mut(), &self.ip, &self.l4, &change);
+        self.put_addr(cx, frame, to.local);
+        self.explain(cx, to, &change);
+    }
+
+    fn change(&self, from: &ConnectionKey, to: &ConnectionKey) -> Change {
+        Change {
+            end: self.end(),
+            to: local(*to),
+            peer_port: (from.peer_port != to.peer_port).then_some(to.peer_port),
+        }
     }
 
     /// An ICMP error and what it quotes.
@@ -408,16 +445,16 @@ impl Passing<'_> {
         &self,
         cx: &mut Context<'_>,
         frame: &mut Cow<'_, Frame<'_>>,
-        key: &ConnectionKey,
-        to: Place,
+        from: &ConnectionKey,
+        to: &ConnectionKey,
         teller: IpAddr,
     ) {
-        let frame = frame.to_mut();
+        let (frame, change) = (frame.to_mut(), self.change(from, to));
         let bytes = frame.bytes.to_mut();
-        rewrite::error(bytes, &self.ip, &self.l4, self.end(), to, teller);
+        rewrite::error(bytes, &self.ip, &self.l4, &change, teller);
         self.put_addr(cx, frame, teller);
-        if teller == to.0 {
-            return self.explain(cx, key, to);
+        if teller == to.local {
+            return self.explain(cx, to, &change);
         }
         cx.step(STAGE, || {
             let (name, inside) = (&self.router.name, self.ip.source);
@@ -443,19 +480,24 @@ impl Passing<'_> {
         }
     }
 
-    fn explain(&self, cx: &mut Context<'_>, key: &ConnectionKey, (addr, port): Place) {
+    fn explain(&self, cx: &mut Context<'_>, key: &ConnectionKey, change: &Change) {
+        let (addr, port) = change.to;
         cx.step(STAGE, || {
             let name = &self.router.name;
-            let side = match self.sender {
-                Sender::Local => "source",
-                Sender::Peer => "destination",
+            let (side, other) = match self.sender {
+                Sender::Local => ("source", "destination"),
+                Sender::Peer => ("destination", "source"),
             };
             let port = match key.has_ports() {
                 true if key.is_icmp() => format!(" identifier {port}"),
                 true => format!(" port {port}"),
                 false => String::new(),
             };
-            Found::by_router(format!("the {side} becomes {addr}{port}"), name)
+            let peer = match change.peer_port {
+                Some(port) => format!(", and the {other}'s port {port}"),
+                None => String::new(),
+            };
+            Found::by_router(format!("the {side} becomes {addr}{port}{peer}"), name)
         });
     }
 }

@@ -64,6 +64,7 @@ fn outside_ends(kernel: &TestRunner, now_ns: u64) -> BTreeSet<ConnectionKey> {
         let outside = ConnectionKey {
             local: value.outside,
             local_port: value.outside_port,
+            peer_port: value.peer_outside_port(),
             ..key
         };
         assert_eq!(translations.get(&outside), Some(&key), "found from outside");

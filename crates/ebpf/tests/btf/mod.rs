@@ -120,7 +120,7 @@ impl Btf {
             .unwrap();
         let member = |member: &[u32]| {
             (
-                self.text(member[0]),
+                self.name_of(member),
                 member[2] as usize / 8,
                 self.size(member[1]),
             )
@@ -129,6 +129,15 @@ impl Btf {
             found.size_or_type as usize,
             found.words.chunks(3).map(member).collect(),
         )
+    }
+
+    /// A union without a name has that of its first member.
+    fn name_of(&self, member: &[u32]) -> String {
+        let found = &self.types[self.resolve(member[1]) as usize];
+        match found.kind {
+            UNION if member[0] == 0 => self.text(found.words[0]),
+            _ => self.text(member[0]),
+        }
     }
 
     /// Constants of an enum.

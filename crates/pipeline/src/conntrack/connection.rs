@@ -2,7 +2,6 @@
 //! `bpf/lib/abi_firewall.h`.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use overlane_model::{FirewallTable, Name, Timeouts};
 use overlane_wire::ip::protocol;
@@ -42,8 +41,8 @@ pub struct Connection {
     pub answered: bool,
     /// Not TCP: who began it has sent again after an answer.
     pub assured: bool,
-    /// Of a translation: what stands for the local end outside.
-    pub outside: Option<(IpAddr, u16)>,
+    /// Of a translation: its key outside.
+    pub outside: Option<ConnectionKey>,
     /// TCP: a SYN that came into it. It begins anew where the other end acknowledges that.
     pub again: Option<SynSeen>,
     /// TCP: the local end.

@@ -128,14 +128,33 @@ impl ConnectionKey {
         self.protocol == protocol::TCP && self.has_ports()
     }
 
+    /// Nothing tells two flows of a peer apart, or nobody may write what does: SCTP's CRC is over its ports.
+    pub(crate) fn keeps_port(&self) -> bool {
+        !self.has_ports() || self.protocol == protocol::SCTP
+    }
+
+    /// The same with another port of the peer; ICMP has one identifier for both ends.
+    pub(crate) fn with_peer_port(self, port: u16) -> Self {
+        match self.is_icmp() {
+            true => Self {
+                local_port: port,
+                ..self
+            },
+            false => Self {
+                peer_port: port,
+                ..self
+            },
+        }
+    }
+
     /// Type of the request, of an ICMP connection with ports.
     pub(crate) fn request(&self) -> u8 {
         self.peer_port.to_le_bytes()[0]
     }
 
-    /// The same seen from outside, of a translation: `outside` stands for the local end there.
-    pub(crate) fn outside(&self, outside: (IpAddr, u16)) -> Self {
-        let (local, local_port) = outside;
+    /// The same with another local end, as on the other side of a translation.
+    pub(crate) fn with_local(&self, local: (IpAddr, u16)) -> Self {
+        let (local, local_port) = local;
         Self {
             local,
             local_port,

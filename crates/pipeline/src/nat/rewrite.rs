@@ -28,6 +28,16 @@ impl End {
     }
 }
 
+/// What a packet becomes.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    pub(super) end: End,
+    /// Address and port of that end.
+    pub(super) to: (IpAddr, u16),
+    /// Of the other end, if that changes too.
+    pub(super) peer_port: Option<u16>,
+}
+
 /// An IP packet in a frame, or in an ICMP error.
 struct Packet {
     ip_at: usize,
@@ -41,19 +51,13 @@ struct Packet {
 }
 
 /// The packet itself.
-pub(super) fn packet(bytes: &mut [u8], ip: &Ip, l4: &L4, end: End, to: (IpAddr, u16)) {
-    outer(ip, l4).translate(bytes, end, to);
+pub(super) fn packet(bytes: &mut [u8], ip: &Ip, l4: &L4, change: &Change) {
+    outer(ip, l4).translate(bytes, change);
 }
 
-/// An ICMP error: its own end becomes `teller`, the opposite end of what it quotes `to`; and its checksum over that.
-pub(super) fn error(
-    bytes: &mut [u8],
-    ip: &Ip,
-    l4: &L4,
-    end: End,
-    to: (IpAddr, u16),
-    teller: IpAddr,
-) {
+/// An ICMP error: its own end becomes `teller`; what it quotes went the other way, so its opposite end changes; and the
+/// checksum over that.
+pub(super) fn error(bytes: &mut [u8], ip: &Ip, l4: &L4, change: &Change, teller: IpAddr) {
     let Some(quoted) = l4.quoted else {
         return;
     };
@@ -66,7 +70,11 @@ pub(super) fn error(
         marks: quoted.ends.marks,
         end: ip.end,
     };
-    inner.translate(bytes, end.other(), to);
+    let of_quoted = Change {
+        end: change.end.other(),
+        ..*change
+    };
+    inner.translate(bytes, &of_quoted);
     let checksum_at = ip.l4_at + 2;
     for at in (ip.l4_at + ICMP_LEN..ip.end).step_by(2) {
         let (old, new) = (padded16(&before, at, ip.end), padded16(bytes, at, ip.end));
@@ -80,7 +88,12 @@ pub(super) fn error(
         marks: Marks::None,
         ..outer(ip, l4)
     };
-    outer.translate(bytes, end, (teller, 0));
+    let of_error = Change {
+        to: (teller, 0),
+        peer_port: None,
+        ..*change
+    };
+    outer.translate(bytes, &of_error);
 }
 
 /// A word of a sum: behind the end there are zeros.
@@ -101,10 +114,14 @@ fn outer(ip: &Ip, l4: &L4) -> Packet {
 }
 
 impl Packet {
-    fn translate(&self, bytes: &mut [u8], end: End, (addr, port): (IpAddr, u16)) {
+    fn translate(&self, bytes: &mut [u8], change: &Change) {
+        let (end, (addr, port)) = (change.end, change.to);
         let mut sum = self.checksum(bytes);
         self.put_addr(bytes, end, addr, &mut sum);
         self.put_port(bytes, end, port, &mut sum);
+        if let Some(port) = change.peer_port {
+            self.put_port(bytes, end.other(), port, &mut sum);
+        }
         let Some((at, sum)) = sum else {
             return;
         };

@@ -7,7 +7,7 @@ use overlane_model::{NatKind, NatRule, RouterTable, Verdict};
 use overlane_wire::ip::protocol;
 
 use super::fragments::Part;
-use super::{Passing, Place, STAGE, local};
+use super::{Passing, Place, STAGE, is_untranslated, local};
 use crate::conntrack::{self, Connection, ConnectionKey};
 use crate::context::{Context, Stage};
 use crate::destination::Ingress;
@@ -17,6 +17,9 @@ use crate::parse::Marks;
 
 /// Outside ports that are looked at for one translation beside its own.
 const TRIES: u32 = 72;
+
+/// Those that a peer gets inside where another connection has its own.
+const PEER_PORTS: RangeInclusive<u16> = 1024..=65535;
 
 /// The first rule that hides an inside address.
 fn hiding(rules: &[NatRule], addr: IpAddr) -> Option<&NatRule> {
@@ -84,15 +87,16 @@ impl Passing<'_> {
         let Some(outside) = connection.outside else {
             return false;
         };
-        if outside == local(*key) {
+        if is_untranslated(key, &outside) {
             return !self.drops_rest;
         }
         // A SYN from outside may have begun anew what began inside.
         if connection.from_peer
-            && let Some((_, inside)) = self.of_outside(&key.outside(outside))
+            && let Some((_, (inside, port))) = self.of_outside(&outside)
         {
-            return inside == local(*key);
+            return inside == key.local && (port == key.local_port || key.is_icmp());
         }
+        let outside = local(outside);
         let keeps_port = outside.1 == key.local_port;
         match self.of_inside(key) {
             Some(NatKind::OneToOne { outside: other, .. }) => *other == outside.0 && keeps_port,
@@ -130,7 +134,7 @@ impl Passing<'_> {
                 return shared.map_continue(Some);
             }
         };
-        if !is_free(cx, &key.outside(outside)) {
+        if !is_free(cx, &key.with_local(outside)) {
             return self.exhausted(cx, outside);
         }
         Stage::Continue(Some(outside))
@@ -151,13 +155,11 @@ impl Passing<'_> {
         if !key.has_ports() && self.hides_ports() {
             return self.unsupported(cx, "its ports cannot be seen");
         }
-        // Nothing tells two flows of a peer apart, or nobody may write what does.
-        let keeps_port = !key.has_ports() || key.protocol == protocol::SCTP;
         let tries = tries(ports, flow_hash ^ cx.state.secret);
-        let tries = tries.filter(|_| !keeps_port);
+        let tries = tries.filter(|_| !key.keeps_port());
         for port in std::iter::once(key.local_port).chain(tries) {
             if !self.is_forwarded(key.protocol, (outside, port))
-                && is_free(cx, &key.outside((outside, port)))
+                && is_free(cx, &key.with_local((outside, port)))
             {
                 return Stage::Continue((outside, port));
             }
@@ -249,6 +251,21 @@ fn tries(ports: &RangeInclusive<u16>, hash: u32) -> impl Iterator<Item = u16> {
         };
         (first + number) as u16
     })
+}
+
+/// The inside key of a connection that begins outside. Where another has `key`, its peer has come by another way from the
+/// same port: it gets another port inside, or of ICMP another identifier. `None`: none is free.
+pub(super) fn free_inside(
+    cx: &Context<'_>,
+    key: ConnectionKey,
+    flow_hash: u32,
+) -> Option<ConnectionKey> {
+    let tries = tries(&PEER_PORTS, flow_hash ^ cx.state.secret);
+    let tries = tries.filter(|_| !key.keeps_port());
+    let tries = tries.map(|port| key.with_peer_port(port));
+    std::iter::once(key)
+        .chain(tries)
+        .find(|key| conntrack::live(cx, key).is_none())
 }
 
 /// Nobody uses it outside; what has expired is forgotten.

@@ -185,7 +185,10 @@ fn a_syn_cookie_begins_the_same_as_a_new_connection() {
         assert_eq!(wall.tcp(Local, syn), ToPort);
         assert_eq!(wall.tcp(Peer, cookie(5_000)), ToPort);
         assert_eq!(wall.tcp(Local, segment(ACK, 3_000_001, 5_001)), ToPort);
-        assert_eq!(wall.tcp(Peer, segment(ACK, 5_001, 3_000_001).len(9)), ToPort);
+        assert_eq!(
+            wall.tcp(Peer, segment(ACK, 5_001, 3_000_001).len(9)),
+            ToPort
+        );
         assert_eq!(wall.tcp(Local, segment(ACK, 3_000_001, 5_010)), ToPort);
         let last = wall.connection().1;
         assert_eq!(last.state, Established);

@@ -131,10 +131,7 @@ fn check_translations(state: &State) {
     let connections = state.connections();
     for (outside, key) in state.translations() {
         let connection = &connections[key];
-        assert_eq!(
-            connection.outside,
-            Some((outside.local, outside.local_port))
-        );
+        assert_eq!(connection.outside, Some(*outside));
     }
     let of_routers = connections
         .keys()

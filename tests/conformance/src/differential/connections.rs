@@ -26,7 +26,8 @@ struct Known {
     /// From the peer, adopted, answered, assured, picked up.
     flags: [bool; 5],
     again: Option<Syn>,
-    outside: Option<(IpAddr, u16)>,
+    /// Address, port, the peer's port there.
+    outside: Option<(IpAddr, u16, u16)>,
     local: End,
     peer: End,
 }
@@ -84,7 +85,7 @@ fn ours(connection: &Connection) -> Known {
         again: connection
             .again
             .map(|syn| (syn.acked, syn.end, syn.window, syn.scale, syn.from_peer)),
-        outside: connection.outside,
+        outside: (connection.outside).map(|key| (key.local, key.local_port, key.peer_port)),
         local: our_end(&connection.local),
         peer: our_end(&connection.peer),
     }
@@ -133,7 +134,14 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
             is(abi::CONNECTION_PICKED_UP),
         ],
         again: their_syn(&connection.again),
-        outside: is_translation.then(|| (outside, u16::from_be(connection.outside_port))),
+        outside: is_translation.then(|| {
+            let peer_port = connection.peer_outside_port();
+            (
+                outside,
+                u16::from_be(connection.outside_port),
+                u16::from_be(peer_port),
+            )
+        }),
         local: their_end(&connection.local),
         peer: their_end(&connection.peer),
     }
@@ -142,7 +150,13 @@ fn theirs(tables: &[&Tables], entry: &ConnectionEntry) -> Known {
 fn their_syn(syn: &abi::SynSeen) -> Option<Syn> {
     let is = |flag: u8| syn.flags & flag != 0;
     let scale = is(abi::SYN_SCALE).then_some(syn.scale);
-    is(abi::SYN_SEEN).then_some((syn.acked, syn.end, syn.window, scale, is(abi::SYN_FROM_PEER)))
+    is(abi::SYN_SEEN).then_some((
+        syn.acked,
+        syn.end,
+        syn.window,
+        scale,
+        is(abi::SYN_FROM_PEER),
+    ))
 }
 
 fn their_end(end: &abi::TcpEnd) -> End {
