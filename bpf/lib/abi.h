@@ -88,7 +88,8 @@ struct settings {
 	__u8 copy_dscp;      /* 1: the inner one instead */
 	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
-	struct addr vteps;   /* the smallest network that has all VTEPs of the fabric, */
+	__u32 connection_places; /* so many of the map with this name: a power of two */
+	struct addr vteps;       /* the smallest network that has all VTEPs of the fabric, */
 	struct addr vteps_mask;
 };
 

@@ -56,7 +56,8 @@ struct tcp_header {
 struct place_search {
 	__u32 hash;   /* of its key */
 	__u32 zone;   /* whose it is: which places are in the share, */
-	__u32 share;  /* and how many */
+	__u32 share;  /* and how many, */
+	__u32 places; /* of so many: a power of two */
 	__u32 place;  /* what was found */
 	__u32 victim; /* who would make way */
 	__u64 victim_seen;

@@ -17,9 +17,6 @@
 #include "csum.h"
 #include "tracking.h"
 
-/* Fewer only in tests, which want to see them full: a power of two. */
-const volatile __u32 connection_places_count = MAX_CONNECTIONS;
-
 #define PLACE_PROBES 72 /* nine of ten places taken: one new connection in 2000 finds none free */
 
 #define PLACE_ROUNDS 4 /* where another CPU was first at the place of the one that makes way */
@@ -29,9 +26,9 @@ const volatile __u32 connection_places_count = MAX_CONNECTIONS;
 #define VICTIM_OWN 2
 
 /* Scatters the share of a zone over all places: each number has another place. */
-INLINE __u32 place_of(__u32 number, __u32 zone)
+INLINE __u32 place_of(__u32 number, const struct place_search *search)
 {
-	__u32 mask = connection_places_count - 1, x = number;
+	__u32 mask = search->places - 1, zone = search->zone, x = number;
 
 	x = x * 0x9e3779b1 & mask;
 	x ^= x >> 10;
@@ -52,7 +49,8 @@ __noinline int begin_search(void)
 	search = &t->search;
 	search->hash = hash_words((const __u32 *)&t->key, sizeof(t->key) / sizeof(__u32), s->secret);
 	search->zone = mix_hash(mix_hash(s->secret ^ t->key.switch_id) ^ t->key.key);
-	search->share = t->share < connection_places_count ? t->share : connection_places_count;
+	search->places = s->connection_places;
+	search->share = t->share < search->places ? t->share : search->places;
 	search->victim = NO_VICTIM;
 	return search->share != 0;
 }
@@ -112,7 +110,7 @@ __noinline int look_at_place(__u32 attempt)
 		return false;
 	search = &t->search;
 	number = ((__u64)mix_hash(search->hash + attempt * 0x9e3779b9) * search->share) >> 32;
-	place = place_of(number, search->zone);
+	place = place_of(number, search);
 	at = bpf_map_lookup_elem(&connection_places, &place);
 	if (!at)
 		return false;

@@ -143,6 +143,7 @@ abi! {
         copy_dscp: u8,
         port_shared: u8,
         rules_version: u32,
+        connection_places: u32,
         vteps: Addr,
         vteps_mask: Addr,
     }

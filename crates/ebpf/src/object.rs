@@ -169,15 +169,12 @@ impl<'a> DataPath<'a> {
     }
 
     /// Loads all programs for [`TestRun`](crate::test_run::TestRun): they take device, tag and clock from
-    /// the map `test_io` and say there what became of the packet. There are so many places for connections.
+    /// the map `test_io` and say there what became of the packet.
     ///
     /// What the programs remember has maps with so much `room`: to read an empty hash table the kernel walks all its
     /// buckets, and a test run reads these again and again.
-    pub(crate) fn load_for_tests(&self, places: u32, room: u32) -> Result<Loaded, EbpfError> {
-        let constants: [(_, &[u8]); 2] = [
-            ("test_mode", &[1]),
-            ("connection_places_count", &places.to_ne_bytes()),
-        ];
+    pub(crate) fn load_for_tests(&self, room: u32) -> Result<Loaded, EbpfError> {
+        let constants: [(_, &[u8]); 1] = [("test_mode", &[1])];
         let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED].map(|map| (map, room));
         let programs = Program::ALL.into_iter().chain([Program::TakeConnection]);
         self.load_with(&programs.collect(), None, &constants, &sizes)

@@ -120,14 +120,14 @@ pub struct Ran {
 }
 
 impl TestRun {
-    /// Loads the programs of a build, with places for so many connections: at most the map's.
-    pub fn load(build: &DataPath<'_>, places: u32) -> Result<Self, EbpfError> {
-        Self::with_room(build, places, 4096)
+    /// Loads the programs of a build.
+    pub fn load(build: &DataPath<'_>) -> Result<Self, EbpfError> {
+        Self::with_room(build, 4096)
     }
 
     /// The same with maps for so many connections, translations and learned addresses.
-    pub fn with_room(build: &DataPath<'_>, places: u32, room: u32) -> Result<Self, EbpfError> {
-        let loaded = build.load_for_tests(places, room)?;
+    pub fn with_room(build: &DataPath<'_>, room: u32) -> Result<Self, EbpfError> {
+        let loaded = build.load_for_tests(room)?;
         let rule_log = RuleLog::of(loaded.maps.duplicate("rule_log")?)?;
         let copies = Events::of(loaded.maps.duplicate("events")?)?;
         Ok(Self {

@@ -11,7 +11,7 @@ use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDr
 use crate::fabric::{Allow, Fabric, Host, Port, Switch};
 use crate::keys;
 use crate::names::Name;
-use crate::tables::{Attachment, Encapsulation, GeneveOptions, SwitchId, Tunnel};
+use crate::tables::{Attachment, Encapsulation, GeneveOptions, PortLimits, SwitchId, Tunnel};
 
 mod firewall;
 mod routers;
@@ -77,6 +77,9 @@ fn host(draft: &HostDraft<'_>, options: GeneveOptions) -> Option<Host> {
         underlay: draft.underlay?.value,
         uplink: draft.uplink.as_ref()?.value.clone(),
         options: draft.options.map_or(options, |at| at.value),
+        connections: draft
+            .connections
+            .map_or(*PortLimits::CONNECTIONS.end(), |at| at.value),
         line: draft.name.at.line,
     })
 }

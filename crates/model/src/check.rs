@@ -28,6 +28,7 @@ mod places;
 mod references;
 mod routers;
 mod rules;
+mod shares;
 mod timeouts;
 mod translations;
 mod vlans;
@@ -48,6 +49,7 @@ pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     rules::rules(draft, sink);
     routers::routers(draft, sink);
     vteps::vteps(draft, sink);
+    shares::shares(draft, sink);
     if is_whole {
         meant(draft, sink);
     }

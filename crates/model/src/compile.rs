@@ -65,6 +65,7 @@ impl Fabric {
             host: host.name.clone(),
             vtep: host.underlay,
             uplink: host.uplink.clone(),
+            connections: host.connections,
             tunnel: self.tunnel.clone(),
             ports,
             switches: view.switches(),

@@ -59,6 +59,7 @@ pub(crate) struct HostDraft<'n> {
     pub(crate) underlay: Option<Spanned<IpAddr>>,
     pub(crate) uplink: Option<Spanned<DeviceName>>,
     pub(crate) options: Option<Spanned<GeneveOptions>>,
+    pub(crate) connections: Option<Spanned<u32>>,
 }
 
 #[derive(Debug)]
@@ -121,10 +122,11 @@ const TUNNEL: [Key; 7] = [
     optional("dscp"),
     optional("options"),
 ];
-const HOST: [Key; 3] = [
+const HOST: [Key; 4] = [
     required("underlay", "underlay: 198.18.0.1"),
     required("uplink", "uplink: eth1"),
     optional("options"),
+    optional("connections"),
 ];
 /// Of the first two a switch has one.
 const SWITCH: [Key; 7] = [
@@ -227,12 +229,13 @@ fn decode_tunnel(node: &Node, sink: &mut Sink) -> TunnelDraft {
 
 fn decode_host<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> HostDraft<'n> {
     let what = format!("host `{}`", printable(name.text));
-    let [underlay, uplink, options_node] = record(node, name.at, &what, &HOST, sink);
+    let [underlay, uplink, options_node, connections] = record(node, name.at, &what, &HOST, sink);
     HostDraft {
         name,
         underlay: underlay.and_then(|node| address(node, "`underlay`", sink)),
         uplink: uplink.and_then(|node| device(node, "`uplink`", sink)),
         options: options_node.and_then(|node| options(node, sink)),
+        connections: connections.and_then(|node| table_size(node, sink)),
     }
 }
 
@@ -380,6 +383,21 @@ fn decode_limits(node: &Node, whose: &str, sink: &mut Sink) -> Limits {
 fn share(node: &Node, sink: &mut Sink) -> Option<u32> {
     let share = integer(node, "`connections`", PortLimits::CONNECTIONS, sink)?;
     Some(share.value)
+}
+
+/// The most connections that a host has at a time. What is no power of two has the nearest ones in the help.
+fn table_size(node: &Node, sink: &mut Sink) -> Option<Spanned<u32>> {
+    let size = integer(node, "`connections`", PortLimits::CONNECTIONS, sink)?;
+    if !size.value.is_power_of_two() {
+        let more = size.value.next_power_of_two();
+        let message = format!(
+            "`connections` of a host must be a power of two: {} is none",
+            size.value
+        );
+        sink.error(node.at, message, &format!("write {} or {more}", more / 2));
+        return None;
+    }
+    Some(size)
 }
 
 /// The keys of one kind of mapping, for the comparison with the schema: name, required.

@@ -54,6 +54,8 @@ pub struct Host {
     pub uplink: DeviceName,
     /// What the Geneve header of a packet to it carries; without meaning in VXLAN.
     pub options: GeneveOptions,
+    /// The most connections at a time, a power of two.
+    pub connections: u32,
     /// Where the file declares it.
     pub line: u32,
 }

@@ -164,6 +164,21 @@ struct Host {
         skip_serializing_if = "Option::is_none"
     )]
     options: Option<GeneveOptions>,
+    /// The most connections that it has at a time, of all ports and routers.
+    #[schemars(default = "most_connections", extend("enum" = table_sizes()))]
+    connections: u32,
+}
+
+fn most_connections() -> u32 {
+    *PortLimits::CONNECTIONS.end()
+}
+
+/// Powers of two.
+fn table_sizes() -> Vec<u32> {
+    let sizes = std::iter::successors(Some(1u32), |size| size.checked_mul(2));
+    sizes
+        .take_while(|size| PortLimits::CONNECTIONS.contains(size))
+        .collect()
 }
 
 /// A logical switch: in tunnels (`vni`) or on a VLAN of the uplink (`uplink_vlan`).

@@ -52,7 +52,7 @@ fn full() -> Value {
             "encapsulation": "geneve", "port": 6081, "source_ports": "50000-60000", "strict": true,
             "udp6_zero_checksum": true, "dscp": 46, "options": "none",
         },
-        "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1", "options": "ovn" } },
+        "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1", "options": "ovn", "connections": 1048576 } },
         "switches": {
             "s": {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
@@ -233,6 +233,9 @@ fn same_answer_to_values() {
         ("/switches/s/unknown_unicast", json!(false)),
         ("/hosts/h/underlay", json!("198.18.0.1/24")),
         ("/hosts/h/uplink", json!("a/b")),
+        ("/hosts/h/connections", json!(0)),
+        ("/hosts/h/connections", json!(1000)),
+        ("/hosts/h/connections", json!(2_097_152)),
         ("/ports/p/mac", json!("02-00-00-00-00-01")),
         ("/ports/p/key", json!(0)),
         ("/ports/p/key", json!(32768)),

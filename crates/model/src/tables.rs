@@ -34,6 +34,8 @@ pub struct Tables {
     pub vtep: IpAddr,
     /// Its underlay device.
     pub uplink: DeviceName,
+    /// The most connections that it has at a time, of all ports and routers: a power of two.
+    pub connections: u32,
     /// How it speaks to the others.
     pub tunnel: Tunnel,
     /// Its logical ports, by name.
@@ -307,7 +309,7 @@ pub struct PortLimits {
 }
 
 impl PortLimits {
-    /// What may be said of the connections of a port, and of a router.
+    /// What may be said of the connections of a port, of a router, and of a host.
     pub const CONNECTIONS: RangeInclusive<u32> = 1..=1_048_576;
     /// What may be said of copies: a tenth of it passes in a tenth of a second.
     pub const FLOOD: RangeInclusive<u32> = 10..=1_000_000_000;

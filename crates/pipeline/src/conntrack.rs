@@ -256,7 +256,8 @@ pub(crate) fn begin(
     }
     // What the key had is not this connection's.
     cx.state.forget(key);
-    let Some(place) = places::take_place(cx.state, key, new.share, cx.now_ns) else {
+    let share = (new.share, cx.host.tables().connections);
+    let Some(place) = places::take_place(cx.state, key, share, cx.now_ns) else {
         return full(cx, new.allow_when_full);
     };
     let mut connection = Connection {

@@ -84,20 +84,9 @@ impl State {
     /// Most of them that one switch learns from the underlay: `MAX_LEARNED_FROM_UNDERLAY`.
     pub const MAX_LEARNED_FROM_UNDERLAY: u32 = 4096;
 
-    /// Most connections at a time: `MAX_CONNECTIONS`.
-    pub const MAX_CONNECTIONS: u32 = 1_048_576;
-
     /// Nothing learned, no connection.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// The same with places for so many connections, a power of two.
-    pub fn with_places(places: u32) -> Self {
-        Self {
-            places: Places::new(places),
-            ..Self::default()
-        }
     }
 
     /// The same with the seed of what nobody outside may foresee; it is 0 without.

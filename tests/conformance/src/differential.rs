@@ -23,15 +23,12 @@ use crate::generate::{Arrival, FabricSpec};
 use crate::reference;
 use crate::test_runner::{TestRunner, can_run};
 
-/// So many connections have a place: few, so that now and then there is none. The kernel's programs must be
-/// [loaded](TestRunner::with_places) with as many.
-pub const PLACES: u32 = 8;
 /// Seed of what nobody outside may foresee.
 pub const SECRET: u32 = 0x5ec2_e7ed;
 
-/// Nothing learned and no connection, with [`PLACES`] and [`SECRET`].
+/// Nothing learned and no connection, with [`SECRET`].
 pub fn new_state() -> State {
-    State::with_places(PLACES).with_secret(SECRET)
+    State::new().with_secret(SECRET)
 }
 
 /// What random packets met.

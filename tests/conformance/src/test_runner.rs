@@ -11,8 +11,8 @@ use overlane_ebpf::tables::{Devices, LegDevice as LegNumbers, PortDevice, encode
 use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
 use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
 use overlane_host::handover;
-use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
-use overlane_pipeline::{Counters, Entry, Outcome, Packet, State};
+use overlane_model::{DeviceName, GatewayPlace, Name, PortLimits, Tables, Verdict};
+use overlane_pipeline::{Counters, Entry, Outcome, Packet};
 
 use crate::case::{Case, LegDevice, Machine, Moved};
 use crate::compare;
@@ -122,18 +122,13 @@ pub fn data_path() -> Result<DataPath<'static>, EbpfError> {
 impl TestRunner {
     /// Loads the programs; once is enough for a process.
     pub fn load() -> Result<Self, EbpfError> {
-        Self::with_places(State::MAX_CONNECTIONS)
-    }
-
-    /// The same with places for so many connections.
-    pub fn with_places(places: u32) -> Result<Self, EbpfError> {
-        Self::of(TestRun::load(&data_path()?, places)?)
+        Self::of(TestRun::load(&data_path()?)?)
     }
 
     /// With maps as large as those of a host.
     pub fn with_all_room() -> Result<Self, EbpfError> {
-        let places = State::MAX_CONNECTIONS;
-        Self::of(TestRun::with_room(&data_path()?, places, places)?)
+        let room = *PortLimits::CONNECTIONS.end();
+        Self::of(TestRun::with_room(&data_path()?, room)?)
     }
 
     fn of(kernel: TestRun) -> Result<Self, EbpfError> {

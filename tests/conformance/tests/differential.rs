@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use overlane_conformance::differential::{self, Met, PLACES, shrink};
+use overlane_conformance::differential::{self, Met, shrink};
 use overlane_conformance::generate::{FabricSpec, World, sequence};
 use overlane_conformance::random::Random;
 use overlane_conformance::say;
@@ -79,7 +79,7 @@ fn both_executors_decide_the_same_about_random_packets() {
             None
         }
         None => {
-            let loaded = TestRunner::with_places(PLACES);
+            let loaded = TestRunner::load();
             Some(loaded.unwrap_or_else(|error| panic!("{error}: {error:#?}")))
         }
     };

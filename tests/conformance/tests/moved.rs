@@ -13,13 +13,12 @@ use overlane_ebpf::connections::Taken as KernelTaken;
 use overlane_model::{Fabric, MovedConnection, MovedMarks, MovedState, Tables};
 use overlane_pipeline::{Entry, Packet, State, Taken};
 
-const PLACES: u32 = 4;
 const SECOND: u64 = 1_000_000_000;
 const NOW: u64 = 1000 * SECOND;
 
 const FABRIC: &str = r#"
 version: 1
-hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+hosts: { h1: { underlay: 198.18.0.1, uplink: eth1, connections: 4 } }
 switches: { blue: { vni: 5001, firewall: { to_port: drop } } }
 ports:
   vm: { switch: blue, host: h1, device: vm, mac: "02:00:00:00:00:02", addresses: [198.18.100.2], key: 2 }
@@ -61,14 +60,14 @@ impl Both {
                 None
             }
             None => {
-                let mut kernel = TestRunner::with_places(PLACES).unwrap();
+                let mut kernel = TestRunner::load().unwrap();
                 kernel.set_host(&tables, Machine::default()).unwrap();
                 Some(kernel)
             }
         };
         Self {
             tables,
-            state: State::with_places(PLACES),
+            state: State::new(),
             kernel,
         }
     }

@@ -55,7 +55,11 @@ pub(super) fn show_connections(connections: &Connections, output: Output) -> io:
             text(outside.map_or_else(|| "-".to_owned(), |outside| outside.to_string())),
         ]);
     }
-    let title = format!("host {}: connections", connections.host);
+    let (live, most) = (connections.live, connections.most);
+    let title = format!(
+        "host {}: connections, {live} of at most {most} live",
+        connections.host
+    );
     output.section(&title, &rows, "no connections")
 }
 

@@ -95,6 +95,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         copy_dscp: (tunnel.dscp == Dscp::Copy).into(),
         port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
+        connection_places: tables.connections,
         vteps,
         vteps_mask,
     }

@@ -10,7 +10,7 @@ use overlane_ebpf::connections::{self as maps, ConnectionEntry};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use serde::Serialize;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros as _};
 
 use super::{port_by_key, router_name, state_of};
 use crate::HostError;
@@ -24,6 +24,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Connections {
     /// The host.
     pub host: String,
+    /// The most that it holds at a time, of all ports and routers.
+    pub most: u32,
+    /// How many of all of them live now. May be more, where the host held more before.
+    pub live: usize,
     /// Those that live and those that are only not yet forgotten, by port and ends.
     pub connections: Vec<ConnectionRow>,
 }
@@ -143,12 +147,14 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
         known_owner(&state, name)?;
     }
     let set = super::maps(&state)?;
-    let version = rules_version(&set)?;
+    let settings = settings(&set)?;
     let entries = maps::entries(&set)?;
     let now = Clock::now()?.monotonic_ns;
+    let live = entries.iter().filter(|entry| !entry.is_expired(now));
+    let live = live.count();
     let mut rows: Vec<_> = entries
         .iter()
-        .filter_map(|entry| row(&state, entry, version, now))
+        .filter_map(|entry| row(&state, entry, settings.rules_version, now))
         .filter(|row| of.is_none_or(|name| row.whose.name() == name))
         .collect();
     rows.sort_by(|a, b| {
@@ -157,6 +163,8 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
     });
     Ok(Connections {
         host: host.to_owned(),
+        most: settings.connection_places,
+        live,
         connections: rows,
     })
 }
@@ -235,12 +243,12 @@ fn row(state: &State, entry: &ConnectionEntry, version: u32, now: u64) -> Option
     })
 }
 
-/// The version of the rules that are in force.
-fn rules_version(set: &MapSet) -> Result<u32, HostError> {
+/// What is in force.
+fn settings(set: &MapSet) -> Result<Settings, HostError> {
     let settings = set.entries(Table::Settings)?;
     let settings = settings.values().next();
     let settings = settings.and_then(|bytes| Settings::read_from_bytes(bytes).ok());
-    Ok(settings.map_or(0, |settings| settings.rules_version))
+    Ok(settings.unwrap_or_else(Settings::new_zeroed))
 }
 
 fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Option<Translation> {

@@ -28,6 +28,7 @@ pub(super) fn validate(
                 other => panic!("type {other}"),
             },
             "const" => value == rule,
+            "enum" => rule.as_array().unwrap().contains(value),
             "oneOf" | "anyOf" => {
                 let fits = rule.as_array().unwrap().iter().filter(|choice| {
                     let mut inner = Vec::new();

@@ -38,7 +38,7 @@ impl State {
             return Taken::There;
         }
         self.forget(&key);
-        let share = port.limits.connections;
+        let share = (port.limits.connections, tables.connections);
         let Some(place) = places::take_place(self, &key, share, now_ns) else {
             return Taken::Full;
         };

@@ -11,60 +11,45 @@ use crate::flow_hash::{hash_words, remix};
 const PROBES: u32 = 72;
 
 /// Who had which place last.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
-    count: u32,
     /// A place of a connection that is forgotten is free, though its key still stands here.
     last: BTreeMap<u32, ConnectionKey>,
 }
 
 impl Places {
-    /// So many; a power of two.
-    pub(crate) fn new(count: u32) -> Self {
-        Self {
-            count: count.next_power_of_two(),
-            last: BTreeMap::new(),
-        }
-    }
-
     pub(super) fn put(&mut self, place: u32, key: ConnectionKey) {
         self.last.insert(place, key);
     }
-
-    /// Where a number of a zone's share is; each has another place.
-    fn place_of(&self, number: u32, zone: u32) -> u32 {
-        let mask = self.count - 1;
-        let mut place = number.wrapping_mul(0x9e37_79b1) & mask;
-        place ^= place >> 10;
-        place = place.wrapping_mul(zone | 1) & mask;
-        place ^= place >> 10;
-        place.wrapping_add(zone >> 12) & mask
-    }
 }
 
-impl Default for Places {
-    fn default() -> Self {
-        Self::new(State::MAX_CONNECTIONS)
-    }
+/// Where a number of a zone's share is among so many places, a power of two; each number has another place.
+fn place_of(number: u32, zone: u32, places: u32) -> u32 {
+    let mask = places - 1;
+    let mut place = number.wrapping_mul(0x9e37_79b1) & mask;
+    place ^= place >> 10;
+    place = place.wrapping_mul(zone | 1) & mask;
+    place ^= place >> 10;
+    place.wrapping_add(zone >> 12) & mask
 }
 
-/// A place for a new connection of one that may have `share`. What has expired there is forgotten; where none is free,
-/// one that makes way for others is forgotten. `None`: full.
+/// A place for a new connection of one that may have `share` of so many `places`, a power of two. What has expired
+/// there is forgotten; where none is free, one that makes way for others is forgotten. `None`: full.
 pub(super) fn take_place(
     state: &mut State,
     key: &ConnectionKey,
-    share: u32,
+    (share, places): (u32, u32),
     now_ns: u64,
 ) -> Option<u32> {
     let words = key.words();
     let hash = hash_words(&words, state.secret);
     let zone = remix(remix(state.secret ^ words[0]) ^ (words[1] & 0xffff));
-    let share = share.min(state.places.count);
+    let share = share.min(places);
     let mut victim = None;
     for attempt in 0..PROBES {
         let hash = remix(hash.wrapping_add(attempt.wrapping_mul(0x9e37_79b9)));
         let number = (u64::from(hash) * u64::from(share)) >> 32;
-        let place = state.places.place_of(number as u32, zone);
+        let place = place_of(number as u32, zone, places);
         let Some(holder) = state.places.last.get(&place).copied() else {
             return Some(place);
         };
@@ -120,19 +105,18 @@ mod tests {
 
     use super::*;
 
-    fn share(places: &Places, zone: u32, share: u32) -> BTreeSet<u32> {
+    fn share(places: u32, zone: u32, share: u32) -> BTreeSet<u32> {
         (0..share)
-            .map(|number| places.place_of(number, zone))
+            .map(|number| place_of(number, zone, places))
             .collect()
     }
 
     #[test]
     fn a_share_has_its_size_and_takes_a_little_of_every_other() {
-        let places = Places::default();
-        let of_one = share(&places, remix(1), 65_536);
+        let of_one = share(1 << 20, remix(1), 65_536);
         assert_eq!(of_one.len(), 65_536);
         for zone in 2..20 {
-            let of_other = share(&places, remix(zone), 65_536);
+            let of_other = share(1 << 20, remix(zone), 65_536);
             let both = of_one.intersection(&of_other).count();
             assert!((3_500..4_700).contains(&both), "{zone}: {both}");
         }
@@ -140,9 +124,8 @@ mod tests {
 
     #[test]
     fn a_share_of_all_is_all() {
-        let places = Places::new(16);
         for zone in 0..100 {
-            assert_eq!(share(&places, remix(zone), 16).len(), 16);
+            assert_eq!(share(16, remix(zone), 16).len(), 16);
         }
     }
 }

@@ -5,13 +5,12 @@ use std::ops::RangeInclusive;
 
 use overlane_model::Direction::ToPort as To;
 use overlane_model::{Action, PortFirewall, Verdict::*};
-use overlane_pipeline::State;
 
 use crate::wall::*;
 
 fn with_places(places: u32, firewall: PortFirewall) -> Wall {
     let mut wall = Wall::new(firewall, vec![]);
-    wall.state = State::with_places(places);
+    wall.set_places(places);
     wall
 }
 

@@ -2,7 +2,7 @@
 //! that are whole.
 
 use overlane_model::{Action, Direction, PortFirewall, RuleTable, Service};
-use overlane_pipeline::{Entry, Packet, State};
+use overlane_pipeline::{Entry, Packet};
 use proptest::prelude::*;
 
 use crate::wall::*;
@@ -105,7 +105,7 @@ proptest! {
         places in 0..4_u32,
     ) {
         let mut wall = Wall::new(firewall, sets[0].clone());
-        wall.state = State::with_places(1 << places);
+        wall.set_places(1 << places);
         for (n, (local, bytes, pause, change)) in events.into_iter().enumerate() {
             wall.now_ns += pause;
             if change {

@@ -85,6 +85,12 @@ impl Wall {
         self.host = Host::new(self.tables.clone(), 1500);
     }
 
+    /// The host has so many places for connections, a power of two.
+    pub(crate) fn set_places(&mut self, places: u32) {
+        self.tables.connections = places;
+        self.host = Host::new(self.tables.clone(), 1500);
+    }
+
     /// The port may have so many connections.
     pub(crate) fn limit(&mut self, connections: u32) {
         for port in &mut self.tables.ports {

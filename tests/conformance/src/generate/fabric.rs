@@ -13,6 +13,9 @@ use crate::case::Machine;
 use crate::differential::SECRET;
 use crate::random::Random;
 
+/// So many connections a host holds: few, so that now and then there is no place for one.
+const PLACES: u32 = 8;
+
 /// A fabric; the packets enter its first host.
 #[derive(Clone, Debug)]
 pub struct FabricSpec {
@@ -168,7 +171,7 @@ impl FabricSpec {
         for host in 0..self.hosts {
             let _ = writeln!(
                 out,
-                "  h{}: {{ underlay: \"{}\", uplink: eth1{} }}",
+                "  h{}: {{ underlay: \"{}\", uplink: eth1, connections: {PLACES}{} }}",
                 host + 1,
                 self.vtep(host),
                 options(self.options.1[host])
@@ -318,7 +321,7 @@ pub(super) fn timeouts(random: &mut Random) -> String {
 }
 
 fn limits(random: &mut Random) -> (Option<u32>, Option<u32>) {
-    let connections = random.some(15, |random| random.of([1, 2, 3, 5, 1_048_576]));
+    let connections = random.some(15, |random| random.of([1, 2, 3, 5, PLACES]));
     (
         connections,
         random.some(15, |random| random.of([10, 40, 200])),

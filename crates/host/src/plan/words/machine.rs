@@ -155,7 +155,7 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
     if old.uplink_ifindex == 0 {
         return;
     }
-    let fields: [(&str, String, String); 9] = [
+    let fields: [(&str, String, String); 10] = [
         ("tunnel end point", address(old.vtep), address(new.vtep)),
         (
             "underlay MTU",
@@ -179,6 +179,11 @@ fn settings(target: &Target<'_>, plan: &Plan, lines: &mut Vec<Change>) {
             (new.strict != 0).to_string(),
         ),
         ("DSCP", dscp(&old), dscp(&new)),
+        (
+            "most connections",
+            old.connection_places.to_string(),
+            new.connection_places.to_string(),
+        ),
         (
             "another device on the tunnel port",
             (old.port_shared != 0).to_string(),
