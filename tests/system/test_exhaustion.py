@@ -1,5 +1,6 @@
 """What all guests share, and one takes all that it can get of: others go on as if it were not there."""
 
+import contextlib
 import errno
 import json
 import os
@@ -16,8 +17,9 @@ import traffic
 from flood import SLOTS, Flood
 from logical import INSIDE4, LEG4, ROUTER, Estate, connections, port
 from net import run, wait_until
-from overlane import GENEVE, PINS, difference, port_counters, show, verdicts
+from overlane import GENEVE, PINS, difference, overlane, port_counters, show, verdicts
 from probes import Listener, Talk
+from topology import apply_host
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -98,6 +100,27 @@ def test_a_flood_of_strangers_turns_over_its_own_connections_only(estate):
         assert talk.goes_on() and other.goes_on()
 
 
+@contextlib.contextmanager
+def dialogue(attacker, server):
+    """Many senders ask the server by UDP, and it answers each: as two floods."""
+    ask = stranger(attacker, server, UDP(sport=0, dport=5206) / Raw(b"\xff" * 20))
+    answer = bytes(Ether(src=server.mac, dst=attacker.mac) / IP(src=server.v4, dst="198.19.0.0", id=0xFFFF)
+                   / UDP(sport=5206, dport=0) / Raw(b"\xff" * 20))
+    with Flood(attacker.ns, "eth0", ask, SENDER, BALANCES) as asking, Flood(server.ns, "eth0", answer, RECEIVER, BALANCES) as answering:
+        yield asking, answering
+
+
+def establish(asking, answering, rings):
+    """So many rings of them: asked, answered and asked again, after which none makes way."""
+    for first in range(FIRST, FIRST + rings * SLOTS, SLOTS):
+        asking.send(SLOTS, first)
+        answering.send(SLOTS, first)
+        asking.send(SLOTS, first)
+    # Beside other tests a packet overtakes the answer of another CPU, and its connection was not asked again.
+    for first in range(FIRST, FIRST + rings * SLOTS, SLOTS):
+        asking.send(SLOTS, first)
+
+
 def test_a_share_nine_tenths_full_takes_nearly_all_that_come(estate):
     """In the order in which they come: established ones, one after the other, and nobody makes way."""
     estate.fabric.data["ports"][port(estate.guests[0])]["limits"] = {"connections": 10 * SLOTS}
@@ -105,17 +128,8 @@ def test_a_share_nine_tenths_full_takes_nearly_all_that_come(estate):
     server, attacker = estate.guests[:2]
     ignore_strangers(server, attacker)
     host = estate.hosts[0]
-    ask = stranger(attacker, server, UDP(sport=0, dport=5206) / Raw(b"\xff" * 20))
-    answer = bytes(Ether(src=server.mac, dst=attacker.mac) / IP(src=server.v4, dst="198.19.0.0", id=0xFFFF)
-                   / UDP(sport=5206, dport=0) / Raw(b"\xff" * 20))
-    with Flood(attacker.ns, "eth0", ask, SENDER, BALANCES) as asking, Flood(server.ns, "eth0", answer, RECEIVER, BALANCES) as answering:
-        for first in range(FIRST, FIRST + 9 * SLOTS, SLOTS):
-            asking.send(SLOTS, first)
-            answering.send(SLOTS, first)
-            asking.send(SLOTS, first)
-        # Beside other tests a packet overtakes the answer of another CPU, and its connection was not asked again.
-        for first in range(FIRST, FIRST + 9 * SLOTS, SLOTS):
-            asking.send(SLOTS, first)
+    with dialogue(attacker, server) as (asking, answering):
+        establish(asking, answering, 9)
         rows = [row for row in show("connections", host.name)["connections"] if row["port"] == port(server)]
         established = sum(row["state"] == "established" for row in rows)
         # Whose own connections are more than a tenth makes no room for others; these are all there.
@@ -134,6 +148,38 @@ def test_a_share_nine_tenths_full_takes_nearly_all_that_come(estate):
 
     # A list that is read while connections come may miss one.
     wait_until(lambda: now() == established, what=f"all {established} established connections")
+
+
+def test_a_host_holds_as_many_as_its_file_says(estate):
+    """All of them live on when it is to hold fewer, and no other begins."""
+    host = estate.hosts[0]
+    server, attacker = estate.guests[:2]
+    ignore_strangers(server, attacker)
+    settings = estate.fabric.data["hosts"][host.name]
+    settings["connections"] = SLOTS
+    estate.apply()
+
+    def established():
+        shown = show("connections", host.name)
+        return shown, sum(row["state"] == "established" for row in shown["connections"])
+
+    with dialogue(attacker, server) as (asking, answering):
+        establish(asking, answering, 3)
+        shown, before = established()
+        assert 0.95 * SLOTS < before <= shown["live"] <= shown["most"] == SLOTS
+        settings["connections"] = SLOTS // 8
+        applied = apply_host(estate.lab, estate.write(), host).stdout
+        assert f"most connections {SLOTS} → {SLOTS // 8}\n" in applied
+        counted = verdicts(host.name)
+        asking.send(4 * SLOTS, FIRST)
+        counts = difference(counted, verdicts(host.name))
+        shown, after = established()
+    assert counts["from_port", "to_port"] >= before
+    # Those that are only asked make way for each other, and there are few of them.
+    assert counts["from_port", "connections_full"] > 0
+    assert after == before and shown["live"] > shown["most"] == SLOTS // 8
+    title = overlane("show", "connections", "--host", host.name).stdout.splitlines()[0]
+    assert title == f"host {host.name}: connections, {shown['live']} of at most {SLOTS // 8} live"
 
 
 def test_senders_on_all_cpus_at_once_have_no_more_than_the_share(estate):
