@@ -48,7 +48,7 @@ __noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const str
 	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
 	if (result == GO_ON && !t->is_admitted)
 		result = acl(ctx, p, port);
-	if (result == GO_ON && p->fragment == FIRST_FRAGMENT)
+	if (result == GO_ON && is_first_seen(p))
 		remember_first(ctx, p);
 	return result;
 }
@@ -175,7 +175,7 @@ __noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
 	result = arp_nd(ctx, p, d);
 	if (result == GO_ON)
 		result = nat_in(ctx, p, d);
-	if (result == GO_ON && p->fragment == FIRST_FRAGMENT)
+	if (result == GO_ON && is_first_seen(p))
 		remember_translated(ctx, p, d, true);
 	return result == GO_ON ? translate_now(ctx, p, d) : result;
 }
@@ -199,7 +199,7 @@ __noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, s
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (result == GO_ON && d->kind == TO_LEG && d->translates)
 		result = nat_out(ctx, p, d);
-	if (result == GO_ON && d->kind == TO_LEG && p->fragment == FIRST_FRAGMENT)
+	if (result == GO_ON && d->kind == TO_LEG && is_first_seen(p))
 		remember_translated(ctx, p, d, false);
 	return result;
 }

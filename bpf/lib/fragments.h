@@ -131,6 +131,12 @@ INLINE int describe_first(struct __sk_buff *ctx, const struct packet *p, struct 
 	return 0;
 }
 
+/* A first fragment, which shows what later ones are known by. */
+INLINE bool is_first_seen(const struct packet *p)
+{
+	return p->fragment == FIRST_FRAGMENT && !is_hidden(p);
+}
+
 /* After a first fragment passed a port. Global: few packets are fragments. */
 __noinline int remember_first(struct __sk_buff *ctx, const struct packet *p)
 {

@@ -82,7 +82,7 @@ pub(crate) fn firewall(
         len: cx.weight.len,
     };
     judge(cx, &packet)?;
-    if let Some(first) = ip.fragment.filter(|fragment| fragment.is_first()) {
+    if let Some(first) = ip.first_seen() {
         fragments::remember(cx, zone, frame, &ip, &first, &packet.l4);
     }
     Stage::Continue(())

@@ -61,7 +61,7 @@ pub(super) fn read(
 /// A first fragment.
 pub(super) fn first(cx: &Context<'_>, frame: &Frame<'_>) -> Option<(Fragment, First)> {
     let ip = frame.ip?;
-    let fragment = ip.fragment.filter(Fragment::is_first)?;
+    let fragment = ip.first_seen()?;
     let l4 = L4::read(frame, &ip);
     let first = First::new(frame, &ip, &fragment, &l4, cx.now_ns);
     Some((fragment, first))

@@ -85,6 +85,12 @@ impl Ip {
         self.source.is_ipv6() && (is_open || self.l4_at > self.end)
     }
 
+    /// A first fragment, which shows what later ones are known by.
+    pub(crate) fn first_seen(&self) -> Option<Fragment> {
+        let first = self.fragment.filter(Fragment::is_first);
+        first.filter(|_| !self.is_hidden())
+    }
+
     /// As the flow hash has it: of every IPv6 fragment the same.
     pub(crate) fn flow_protocol(&self) -> u8 {
         match self.source {
