@@ -14,38 +14,49 @@
 
 #define MAX_CHUNKS 129 /* an IP packet, in tracking.chunk */
 
-/* The folded sum of bytes of the packet, at most a chunk, added to `sum`. Global: the verifier checks it once. */
-__noinline int sum_chunk(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
+/* Walks bytes of the packet. */
+struct sum_walk {
+	struct __sk_buff *ctx;
+	__u32 at;
+	__u32 left; /* so many bytes */
+	__u32 sum;  /* folded */
+};
+
+/* The next chunk. For bpf_loop(): the verifier looks at it once, and not at every chunk. */
+static long sum_next_chunk(__u32 number __attribute__((unused)), struct sum_walk *walk)
 {
+	__u32 len = walk->left < CHUNK ? walk->left : CHUNK;
 	struct tracking *t = get_tracking();
 	__u32 padded;
 
+	KEEP_BOUNDS(len);
 	if (!t || len > sizeof(t->chunk))
-		return 0;
+		return 1;
 	KEEP_BOUNDS(len); /* in one comparison Linux 6.12 would not see both bounds */
-	if (!len)
-		return 0;
+	if (!len)         /* there is no more */
+		return 1;
 	padded = (len + 3) & ~3u;
 	KEEP_BOUNDS(padded);
 	if (padded > sizeof(t->chunk))
-		return 0;
+		return 1;
 	*(__u32 *)&t->chunk[(padded - 4) & (sizeof(t->chunk) - 4)] = 0;
-	if (bpf_skb_load_bytes(ctx, at, t->chunk, len) < 0)
-		return 0;
-	return csum_fold(bpf_csum_diff(NULL, 0, (__be32 *)t->chunk, padded, sum));
+	if (bpf_skb_load_bytes(walk->ctx, walk->at, t->chunk, len) < 0) {
+		walk->sum = 0;
+		return 1;
+	}
+	walk->sum = csum_fold(bpf_csum_diff(NULL, 0, (__be32 *)t->chunk, padded, walk->sum));
+	walk->at += len;
+	walk->left -= len;
+	return 0;
 }
 
-/* The same of any number of bytes. */
+/* The folded sum of bytes of the packet, added to `sum`; 0 if they are not all there. */
 INLINE __u32 sum_bytes(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
 {
-	for (int i = 0; i < MAX_CHUNKS && len; i++) {
-		__u32 part = len < CHUNK ? len : CHUNK;
+	struct sum_walk walk = { .ctx = ctx, .at = at, .left = len, .sum = sum };
 
-		sum = sum_chunk(ctx, at, part, sum);
-		at += part;
-		len -= part;
-	}
-	return sum;
+	bpf_loop(MAX_CHUNKS, sum_next_chunk, &walk, 0);
+	return walk.sum;
 }
 
 /* The pseudo header of TCP, UDP and ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1). */
@@ -86,7 +97,7 @@ __noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
 	protocol = p->protocol;
 	len = ETH_HLEN + p->ip_len - p->l4_offset;
 	at = checksum_offset(protocol, has_ipv4(p));
-	if (has_ipv4(p) && sum_chunk(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) != 0xffff)
+	if (has_ipv4(p) && sum_bytes(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) != 0xffff)
 		return false;
 	/* An extension header may say another destination, which is summed then (RFC 8200 section 8.1). */
 	if (!has_ipv4(p) && p->l4_offset != ETH_HLEN + sizeof(struct ipv6hdr))
