@@ -4,6 +4,7 @@
 IPv4 networks inside, so what comes back was translated.
 """
 
+import contextlib
 import errno
 import json
 import socket
@@ -20,8 +21,8 @@ import tap_vm
 import traffic
 from capture import Capture, tshark_count
 from frames import PacketSocket
-from logical import (FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6, Estate,
-                     connections)
+from logical import (FAR4, FAR6, INSIDE4, INSIDE6, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER_MAC, SPARE4, SPARE6,
+                     Estate, connections)
 from net import run, veth, wait_until
 from overlane import GENEVE, PINS, VXLAN, difference, overlane, show, verdicts
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
@@ -261,6 +262,43 @@ def test_one_to_one_is_the_address_in_both_directions(lab, place):
             out.sendto(data, (target, 5207))
             received, sender = into.recvfrom(65535)
             assert received == data and sender[0] == outside
+
+
+def echo_long(near, far, target):
+    """A datagram of 4000 bytes and its answer, and whom the far side saw. Who sends first learns the path MTU."""
+    data = traffic.payload(4000)
+    for _ in range(5):
+        with contextlib.suppress(TimeoutError):
+            near.sendto(data, target)
+            received, sender = far.recvfrom(65535)
+            assert received == data
+            far.sendto(data[::-1], sender)
+            assert near.recv(65535) == data[::-1]
+            return sender
+    raise AssertionError(f"no datagram of 4000 bytes to {target} is answered")
+
+
+@PLACES
+def test_long_datagrams_go_both_ways_in_fragments(lab, place):
+    """Through `source` and `forward`, over both families: two guests with one port and one outside address."""
+    estate, guest = scene(lab, nat=(SOURCE, {"source": INSIDE6, "outside": LEG6}), place=place)
+    other, far = estate.guest("data", 3), estate.outside.far
+    estate.router["gateway"]["nat"][:0] = [
+        {"forward": f"{guest.v4}:53", "protocol": "udp", "outside": f"{LEG4}:5353"},
+        {"forward": f"[{guest.v6}]:53", "protocol": "udp", "outside": f"[{LEG6}]:5353"}]
+    estate.apply()
+    for index, (target, outside) in enumerate(((FAR4, LEG4), (FAR6, LEG6))):
+        with traffic.udp_socket(far, target, 5206, timeout=0.3) as remote, \
+                traffic.udp_socket(guest.ns, guest.addresses[index], 7000, timeout=0.3) as one, \
+                traffic.udp_socket(other.ns, other.addresses[index], 7000, timeout=0.3) as two:
+            seen = [echo_long(near, remote, (target, 5206))[:2] for near in (one, two)]
+            assert {address for address, _ in seen} == {outside}
+            assert seen[0][1] == 7000 != seen[1][1]
+        with traffic.udp_socket(far, target, timeout=0.3) as asks, \
+                traffic.udp_socket(guest.ns, guest.addresses[index], 53, timeout=0.3) as answers:
+            assert echo_long(asks, answers, (outside, 5353))[0] == target
+        for each in (guest, other):
+            each.ns.run(["ping", "-c2", "-W2", "-s", "4000", target])
 
 
 def test_the_leg_answers_for_itself_and_serves_nothing(lab):
