@@ -41,18 +41,17 @@ pub(super) fn show_connections(connections: &Connections, output: Output) -> io:
     ];
     let mut rows = output.table(&columns);
     for row in &connections.connections {
-        let outside = row.translation.map(|translation| translation.outside);
         rows.push(vec![
             text(whose(&row.whose)),
             text(protocol::with_type(row.protocol, row.icmp_type)),
             text(row.local),
-            text(if row.begun_by_peer { "←" } else { "→" }),
+            text(arrow(row)),
             text(row.peer),
             state(&state_words(row), !row.expired),
             text(format!("{} s", row.age_s)),
             text(format!("{} s", row.idle_s)),
             text(row.rule.as_deref().unwrap_or("-")),
-            text(outside.map_or_else(|| "-".to_owned(), |outside| outside.to_string())),
+            text(outside(row)),
         ]);
     }
     let (live, most) = (connections.live, connections.most);
@@ -68,6 +67,21 @@ fn whose(whose: &Whose) -> String {
         Whose::Port(port) => port.clone(),
         Whose::Router(router) => format!("router {router}"),
     }
+}
+
+/// Both ends of a translation where the peer has another port there.
+fn outside(row: &ConnectionRow) -> String {
+    match row.translation {
+        Some(it) if it.peer != row.peer => {
+            format!("{} {} {}", it.outside, arrow(row), it.peer)
+        }
+        Some(it) => it.outside.to_string(),
+        None => "-".to_owned(),
+    }
+}
+
+const fn arrow(row: &ConnectionRow) -> &'static str {
+    if row.begun_by_peer { "←" } else { "→" }
 }
 
 fn state_words(row: &ConnectionRow) -> String {

@@ -91,6 +91,8 @@ pub struct End {
 pub struct Translation {
     /// The outside end.
     pub outside: End,
+    /// What the peer is outside: inside it may have another port.
+    pub peer: End,
     /// The rule that it was begun by has gone: no packet of it passes.
     pub revoked: bool,
 }
@@ -239,7 +241,7 @@ fn row(state: &State, entry: &ConnectionEntry, version: u32, now: u64) -> Option
         time_out_s: value.life,
         expired: entry.is_expired(now),
         rule: rule.map(|rule| rule.name.clone()),
-        translation: translation(key, value, local.port.is_some()),
+        translation: translation(key, value, (local, peer)),
     })
 }
 
@@ -251,14 +253,24 @@ fn settings(set: &MapSet) -> Result<Settings, HostError> {
     Ok(settings.unwrap_or_else(Settings::new_zeroed))
 }
 
-fn translation(key: &ConnectionKey, value: &Connection, has_port: bool) -> Option<Translation> {
+/// Of a connection with these ends.
+fn translation(
+    key: &ConnectionKey,
+    value: &Connection,
+    (local, peer): (End, End),
+) -> Option<Translation> {
     key.router()?;
     let outside = End {
         address: value.outside.of_family(key.family),
-        port: has_port.then(|| u16::from_be(value.outside_port)),
+        port: local.port.map(|_| u16::from_be(value.outside_port)),
     };
+    let peer_port = u16::from_be(value.peer_outside_port());
     Some(Translation {
         outside,
+        peer: End {
+            port: peer.port.map(|_| peer_port),
+            ..peer
+        },
         revoked: value.flags & abi::CONNECTION_REVOKED != 0,
     })
 }
@@ -388,12 +400,14 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
             rule: abi::RULE_DEFAULT,
             outside: IpAddr::from([198, 19, 0, 2]).into(),
             outside_port: 5678u16.to_be(),
+            owner: u32::from_ne_bytes([0x13, 0xc4, 0, 0]),
             ..value()
         };
         let row = at(zone, value, 50).unwrap();
         assert_eq!(row.whose, Whose::Router("r1".into()));
-        let outside = row.translation.unwrap().outside;
+        let Translation { outside, peer, .. } = row.translation.unwrap();
         assert_eq!(outside.to_string(), "198.19.0.2:5678");
+        assert_eq!((peer.address, peer.port), (row.peer.address, Some(5060)));
         assert_eq!(row.rule, None);
     }
 

@@ -76,7 +76,11 @@ impl<'a> Conversations<'a> {
             (56..67, Some(heard), _) => self.complain(random, heard),
             (67..73, _, Some(arrival)) => again(random, arrival),
             (73..80, _, Some(_)) => self.go_on(random).unwrap_or_else(|| self.open(random)),
-            (80..90, ..) => self.imitate(random).unwrap_or_else(|| self.open(random)),
+            (80..86, ..) => self.imitate(random).unwrap_or_else(|| self.open(random)),
+            (86..90, ..) => {
+                let comes = self.come_another_way(random);
+                comes.unwrap_or_else(|| self.open(random))
+            }
             _ => self.open(random),
         }
     }

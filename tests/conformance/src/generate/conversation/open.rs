@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::Mac;
+use overlane_wire::checksum::Sum;
+use overlane_wire::ip::protocol;
 
 use super::heard::Heard;
 use super::{Conversations, OUTSIDER, Place, leg_mac};
@@ -61,12 +63,32 @@ impl Conversations<'_> {
         let place = places.find(|place| !matches!(place, Place::Leg(_)))?;
         let (mac, switch, source) = self.speaker(random, place, heard.destination.is_ipv6());
         let to_mac = self.first_hop(random, switch?, heard.destination)?;
-        let mut body = vec![ip(random, source, heard.destination)];
-        set_protocol(&mut body, heard.protocol);
-        body.push(Layer::Raw(Raw {
-            hex: Some(Hex(heard.payload().to_vec())),
-        }));
+        let body = said_of(random, heard, source, heard.destination);
         Some(self.enter(random, place, mac, to_mac, body))
+    }
+
+    /// Somebody outside sends what just came in to its station's other address: both ways want the same end inside.
+    pub(super) fn come_another_way(&self, random: &mut Random) -> Option<(Entry, Packet)> {
+        let came_in =
+            |heard: &&Heard| !matches!(heard.place, Place::Leg(_)) && is_far(heard.source);
+        let heard = self.heard.iter().rev().find(came_in)?;
+        let legs = self.legs();
+        let leg = *random.pick(&legs)?;
+        let router = self.world.spec.routers.get(leg)?;
+        let outside = router.leg_address(random.of([2, 2, 3, 10, 11]), heard.destination.is_ipv6());
+        let to = random.of([heard.destination, outside]);
+        let body = said_of(random, heard, heard.source, to);
+        Some(self.enter(random, Place::Leg(leg), OUTSIDER, leg_mac(), body))
+    }
+
+    /// Routers with a leg at this host.
+    fn legs(&self) -> Vec<usize> {
+        let routers = &self.world.spec.routers;
+        let is_here = |router: &usize| {
+            let gateway = routers[*router].gateway.as_ref();
+            gateway.is_some_and(|gateway| gateway.has_leg && gateway.host == 0)
+        };
+        (0..routers.len()).filter(is_here).collect()
     }
 
     fn place(&self, random: &mut Random) -> Option<Place> {
@@ -74,12 +96,7 @@ impl Conversations<'_> {
         let ports: Vec<_> = (0..spec.ports.len())
             .filter(|&port| spec.ports[port].host == 0)
             .collect();
-        let legs: Vec<_> = (0..spec.routers.len())
-            .filter(|&router| {
-                let gateway = spec.routers[router].gateway.as_ref();
-                gateway.is_some_and(|gateway| gateway.has_leg && gateway.host == 0)
-            })
-            .collect();
+        let legs = self.legs();
         let elsewhere: Vec<_> = spec.ports.iter().filter(|port| port.host != 0).collect();
         match random.below(100) {
             0..25 if !legs.is_empty() => random.pick(&legs).copied().map(Place::Leg),
@@ -226,6 +243,39 @@ fn far(random: &mut Random, is_v6: bool) -> IpAddr {
     } else {
         Ipv4Addr::from([198, 19, random.of([128, 128, 129]), last as u8]).into()
     }
+}
+
+fn is_far(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => matches!(addr.octets(), [198, 19, 128 | 129, _]),
+        IpAddr::V6(addr) => addr.segments()[..3] == [0x2001, 2, 9],
+    }
+}
+
+/// What was heard, between other ends.
+fn said_of(random: &mut Random, heard: &Heard, from: IpAddr, to: IpAddr) -> Vec<Layer> {
+    let mut body = vec![ip(random, from, to)];
+    set_protocol(&mut body, heard.protocol);
+    let mut bytes = heard.payload().to_vec();
+    let at = match (heard.protocol, from.is_ipv6()) {
+        (protocol::TCP, _) => Some(16),
+        (protocol::UDP, _) => Some(6),
+        (protocol::ICMPV6, true) => Some(2),
+        _ => None,
+    };
+    if let Some(at) = at
+        && let Some(sum) = bytes.get_mut(at..at + 2)
+        && sum != [0, 0]
+    {
+        sum.fill(0);
+        let sum = Sum::new().pseudo_header(from, to, heard.protocol, bytes.len());
+        let sum = (!sum.bytes(&bytes).fold()).to_be_bytes();
+        bytes[at..at + 2].copy_from_slice(&sum);
+    }
+    body.push(Layer::Raw(Raw {
+        hex: Some(Hex(bytes)),
+    }));
+    body
 }
 
 /// Nobody's, or no unicast address.
