@@ -128,13 +128,18 @@ INLINE bool moves_sctp(const struct nat_rule *rule)
 	       rule->inside_port != rule->outside_port;
 }
 
-/* Publishes the outside key that the rule gives a new connection, tracking.other. */
-INLINE enum verdict publish_by_rule(struct scratch *w, struct tracking *t, const struct packet *p,
-				    __u32 list)
+/* Publishes the outside key that the rule gives a new connection, tracking.other. Global, for the stack's sake. */
+__noinline enum verdict publish_by_rule(const struct packet *p, __u32 list)
 {
-	const struct nat_rule *rule = &w->rule;
-	__be16 port = t->key.local_port;
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	const struct nat_rule *rule;
+	__be16 port;
 
+	if (!p || !t || !w)
+		return DROP(NOT_CONFIGURED);
+	rule = &w->rule;
+	port = t->key.local_port;
 	if (rule->kind == NAT_SOURCE)
 		return share_address(w, t, p, list);
 	if (moves_sctp(rule))

@@ -243,15 +243,20 @@ INLINE int ask_again(const struct connection *c, __u32 version, __u32 router)
 }
 
 /*
- * An ICMP error out by the leg, about a packet of translation c. Of the guest that the packet was for, its end outside
- * stands for it; a router on the way has an address of its own there, or the gateway's (RFC 5508 REQ-5).
+ * An ICMP error out by the leg, about a packet of the translation of tracking.other. Of the guest that the packet was
+ * for, its end outside stands for it; a router on the way has an address of its own there, or the gateway's (RFC 5508
+ * REQ-5). Global, for the stack's sake.
  */
-INLINE enum verdict translate_error_out(const struct tracking *t, const struct packet *p,
-					struct destination *d, const struct connection *c)
+__noinline enum verdict translate_error_out(const struct packet *p, struct destination *d)
 {
+	struct tracking *t = get_tracking();
+	const struct connection *c;
 	const struct router *r;
 
-	if (is_outside(c, &t->other)) /* opened untranslated */
+	if (!p || !d || !t)
+		return DROP(NOT_CONFIGURED);
+	c = bpf_map_lookup_elem(&connections, &t->other);
+	if (!c || is_outside(c, &t->other)) /* opened untranslated */
 		return GO_ON;
 	translate_source(d, &t->other, c);
 	d->translation.is_error = true;
@@ -288,7 +293,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		t->key = t->other;
 		c = see_connection(&t->key, t->now);
 		if (c && covers_error(d->nat_version, d->router))
-			return translate_error_out(t, p, d, c);
+			return translate_error_out(p, d);
 		set_router_key(t, p, d->router, false);
 	}
 	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
@@ -310,7 +315,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		return DROP(NAT_UNSUPPORTED);
 	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
-	result = publish_by_rule(w, t, p, list);
+	result = publish_by_rule(p, list);
 	if (result == GO_ON)
 		result = begin_translation(0, d->nat_version); /* read before the rules */
 	if (result != GO_ON && result != DROP(NAT_EXHAUSTED))
