@@ -375,4 +375,11 @@ int take_connection(struct __sk_buff *ctx)
 	return take_over_connection(ctx);
 }
 
+/* At no hook: who forgets a translation from user space runs it, while packets are at work with others. */
+SEC("classifier")
+int forget_translated(struct __sk_buff *ctx)
+{
+	return forget_as_asked(ctx);
+}
+
 char _license[] SEC("license") = "GPL";

@@ -123,7 +123,7 @@ __noinline int forget_connection(const struct connection_key *key, const struct 
 		return bpf_map_delete_elem(&connections, key) == 0;
 	outside_key_of(&t->other, key, c);
 	bpf_map_delete_elem(&connections, key);
-	forget_translation(&t->other, key);
+	forget_translation(&t->other);
 	return true;
 }
 
@@ -145,4 +145,25 @@ INLINE struct connection *find_connection(const struct connection_key *key, __u6
 		return NULL;
 	}
 	return c;
+}
+
+/*
+ * What user space forgets of a router, in the bytes of a test run (crates/ebpf/src/connections.rs): behind an Ethernet
+ * header the key of a connection, and an outside key whose entry goes unless its connection is there; zeros: none.
+ * Whether the connection was there, or -1.
+ */
+INLINE int forget_as_asked(struct __sk_buff *ctx)
+{
+	struct tracking *t = get_tracking();
+	struct connection *c;
+
+	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
+	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->entry.inside,
+			       sizeof(t->entry.inside)) < 0)
+		return -1;
+	c = bpf_map_lookup_elem(&connections, &t->key);
+	if (c)
+		forget_connection(&t->key, c);
+	forget_translation(&t->entry.inside);
+	return !!c;
 }

@@ -32,7 +32,7 @@ INLINE enum verdict take_over(struct tracking *t, struct translation_entry *entr
 	if (!entry)
 		return DROP(NAT_EXHAUSTED);
 	if (is_in_use(t, entry)) {
-		unclaim(entry);
+		give_back(entry, &t->other);
 		return DROP(NAT_EXHAUSTED);
 	}
 	c = bpf_map_lookup_elem(&connections, &t->search.holder);
@@ -169,15 +169,19 @@ __noinline enum verdict begin_translation(__u32 how, __u32 version)
 	t->fresh.peer_outside_port = t->other.peer_port;
 	w->outside = t->other;
 	result = begin_connection(how, RULE_DEFAULT, version);
-	c = bpf_map_lookup_elem(&connections, &t->key);
-	if (result == GO_ON && c && is_outside(c, &w->outside)) {
-		release_translation(&w->outside);
-		if (t->has_begun && how & BEGIN_FROM_PEER)
-			w->begun = t->key;
-		return GO_ON;
+	if (result != GO_ON) {
+		bpf_map_delete_elem(&translations, &w->outside);
+		return result;
 	}
-	bpf_map_delete_elem(&translations, &w->outside);
-	return result == GO_ON ? DROP(NAT_EXHAUSTED) : result;
+	release_translation(&w->outside);
+	c = bpf_map_lookup_elem(&connections, &t->key);
+	if (!c || !is_outside(c, &w->outside)) { /* or it is gone again, when its entry was claimed */
+		forget_translation(&w->outside);
+		return DROP(NAT_EXHAUSTED);
+	}
+	if (t->has_begun && how & BEGIN_FROM_PEER)
+		w->begun = t->key;
+	return GO_ON;
 }
 
 /*

@@ -203,10 +203,9 @@ struct scratch {
 	struct fdb_entry found;        /* of an address */
 	struct nat_rule rule;          /* that makes a translation, */
 	struct connection_key outside; /* and how it is found from outside */
-	struct connection_key
-		begun; /* translation that began with the packet from the leg; switch_id 0: none */
-	struct packet reply;         /* an answer to the packet, */
-	struct destination reply_to; /* and where it goes */
+	struct connection_key begun;   /* the one that began from the leg; switch_id 0: none */
+	struct packet reply;           /* an answer to the packet, */
+	struct destination reply_to;   /* and where it goes */
 	__u8 bytes[REPLY_ROOM] __attribute__((aligned(8)));
 };
 

@@ -6,10 +6,17 @@
  *
  *   who begins a translation    adds its entry, claimed, begins the connection, and then releases the entry
  *   who finds one left behind   claims it, and then has it as if he had added it
- *   who takes one away          claims it, and deletes it
+ *   who takes one away          forgets its connection, claims the entry, and deletes it if no connection is there
  *
- * So nobody takes an entry whose connection is just beginning, and never have two connections one outside key. The
- * kernel gives the memory of a deleted entry to the next new one at once: what counts is read again under the claim.
+ * So nobody takes an entry whose connection is just beginning, and never have two connections one outside key. Nobody
+ * else deletes an entry: user space has a program do it (forget_as_asked()). So what a claimer finds by its key is what
+ * he claimed. The kernel gives the memory of a deleted entry to the next new one at once: what counts is read again
+ * under the claim.
+ *
+ * Who cannot claim the entry of a connection that he forgot leaves it: whoever has it looks again when he gives it back.
+ * An entry is left without a connection only where two CPUs forget one connection at the same moment that a third
+ * begins anew, or memory became another's. It is taken over when its outside end is wanted again, and `overlane
+ * connections forget` takes it away.
  */
 #pragma once
 
@@ -32,16 +39,6 @@ INLINE void outside_key_of(struct connection_key *outside, const struct connecti
 	outside->local = c->outside;
 	outside->local_port = c->outside_port;
 	outside->peer_port = c->peer_outside_port;
-}
-
-INLINE bool same_key(const struct connection_key *a, const struct connection_key *b)
-{
-	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
-	__u32 differs = 0;
-
-	for (__u32 i = 0; i < sizeof(*a) / sizeof(*x); i++)
-		differs |= x[i] ^ y[i];
-	return !differs;
 }
 
 /* Whether a connection with the peer's address of a key has the rest of it outside. */
@@ -81,7 +78,7 @@ INLINE struct translation_entry *claim_translation(const struct connection_key *
 	return NULL;
 }
 
-/* Of an entry that the caller has claimed: its connection is there. */
+/* Of an entry that the caller has claimed: its connection is there, or was a moment ago. */
 INLINE void release_translation(const struct connection_key *outside)
 {
 	struct translation_entry *entry = bpf_map_lookup_elem(&translations, outside);
@@ -90,16 +87,40 @@ INLINE void release_translation(const struct connection_key *outside)
 		unclaim(entry);
 }
 
-/* Unless another connection has taken it over. */
-INLINE void forget_translation(const struct connection_key *outside,
-			       const struct connection_key *inside)
+/* Whether the connection that an entry names is there, and has its outside end. */
+INLINE bool has_connection(const struct translation_entry *entry,
+			   const struct connection_key *outside)
 {
-	struct translation_entry *entry = claim_translation(outside);
+	const struct connection *c = bpf_map_lookup_elem(&connections, &entry->inside);
 
-	if (!entry)
-		return;
-	if (same_key(&entry->inside, inside))
-		bpf_map_delete_elem(&translations, outside);
-	else
+	return c && is_outside(c, outside);
+}
+
+#define FORGET_ROUNDS 4 /* in each, somebody else's connection came and went */
+
+/* Takes an entry away whose connection is gone. */
+INLINE void forget_translation(const struct connection_key *outside)
+{
+	struct translation_entry *entry;
+
+	for (int round = 0; round < FORGET_ROUNDS; round++) {
+		entry = claim_translation(outside);
+		if (!entry)
+			return;
+		if (!has_connection(entry, outside)) {
+			bpf_map_delete_elem(&translations, outside);
+			return;
+		}
 		unclaim(entry);
+		if (has_connection(entry, outside))
+			return;
+	}
+}
+
+/* A claimed entry stays what it was. Who forgot its connection meanwhile could not claim it. */
+INLINE void give_back(struct translation_entry *entry, const struct connection_key *outside)
+{
+	unclaim(entry);
+	if (!has_connection(entry, outside))
+		forget_translation(outside);
 }

@@ -22,6 +22,9 @@ pub(crate) const TRANSLATIONS: &str = "translations";
 const FRAGMENTS: &str = "fragments";
 const LIMITS: &str = "limits";
 
+/// Before what a program at no hook reads.
+const ETHERNET_HEADER: [u8; 14] = [0; 14];
+
 /// One connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionEntry {
@@ -76,16 +79,24 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
     maps.clear(LIMITS)
 }
 
-/// Forgets the connections of ports, by switch and key, and of routers, and the fragments that passed them.
-pub fn forget_of(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfError> {
-    for map in [CONNECTIONS, TRANSLATIONS] {
-        forget_where(maps, map, |key: ConnectionKey| {
-            ports.contains(&(key.switch_id, key.key))
-        })?;
-    }
-    forget_where(maps, FRAGMENTS, |place: FragmentPlace| {
-        ports.contains(&(place.switch_id, place.key))
-    })
+/// Forgets the connections of ports, by switch and key, and of routers, and the fragments that passed them. `load` is
+/// asked where there are translations to forget.
+pub fn forget_of<E: From<EbpfError>>(
+    maps: &MapSet,
+    ports: &BTreeSet<(u32, u16)>,
+    load: impl FnOnce() -> Result<Forgetter, E>,
+) -> Result<(), E> {
+    let entries = entries(maps)?.into_iter().map(|entry| entry.key);
+    let keys = entries.filter(|key| ports.contains(&(key.switch_id, key.key)));
+    forget_these(maps, &keys.collect(), load)?;
+    let is_theirs = |place: FragmentPlace| ports.contains(&(place.switch_id, place.key));
+    let mut fragments = Vec::new();
+    maps.walk(FRAGMENTS, |key, _| {
+        if FragmentPlace::read_from_bytes(key).is_ok_and(is_theirs) {
+            fragments.push(key.to_vec());
+        }
+    })?;
+    Ok(maps.delete_all(FRAGMENTS, &fragments)?)
 }
 
 /// The firewalls of these ports, by switch and key, look at packets again that passed without them: no end of a
@@ -106,52 +117,95 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
 }
 
 /// Forgets these connections, each with its translation: so many of them were still there. Fragments of datagrams
-/// stay known.
-pub fn forget_these(maps: &MapSet, keys: &BTreeSet<ConnectionKey>) -> Result<usize, EbpfError> {
-    let outside = match keys.iter().any(|key| key.router().is_some()) {
-        true => translations(maps)?,
-        false => BTreeMap::new(),
-    };
-    let map = maps.map(TRANSLATIONS)?;
-    for (key, _) in outside.iter().filter(|(_, inside)| keys.contains(inside)) {
-        let entry = map.get(key.as_bytes());
-        let entry = entry.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", TRANSLATIONS))?;
-        let entry = entry.and_then(|entry| TranslationEntry::read_from_bytes(&entry).ok());
-        // It may have become another connection's meanwhile.
-        if entry.is_some_and(|entry| keys.contains(&entry.inside)) {
-            (map.delete(key.as_bytes()))
-                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", TRANSLATIONS))?;
-        }
-    }
+/// stay known. `load` is asked where there are translations to forget.
+pub fn forget_these<E: From<EbpfError>>(
+    maps: &MapSet,
+    keys: &BTreeSet<ConnectionKey>,
+    load: impl FnOnce() -> Result<Forgetter, E>,
+) -> Result<usize, E> {
+    let is_of_router = |key: &&ConnectionKey| key.router().is_some();
+    let (of_routers, of_ports): (Vec<&ConnectionKey>, Vec<_>) = keys.iter().partition(is_of_router);
     let connections = maps.map(CONNECTIONS)?;
     let mut forgotten = 0;
-    for key in keys {
+    for key in of_ports {
         let there = connections.get(key.as_bytes());
         let there = there.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", CONNECTIONS))?;
         (connections.delete(key.as_bytes()))
             .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", CONNECTIONS))?;
         forgotten += usize::from(there.is_some());
     }
+    let lonely = lonely(maps)?;
+    if of_routers.is_empty() && lonely.is_empty() {
+        return Ok(forgotten);
+    }
+    let forgetter = load()?;
+    let program = forgetter.loaded.program(Program::ForgetTranslated)?;
+    Ok(forgotten + forget_translated(program, of_routers, &lonely)?)
+}
+
+/// Outside keys whose connections are gone. Of one that somebody is at work with nobody knows.
+pub(crate) fn lonely(maps: &MapSet) -> Result<Vec<ConnectionKey>, EbpfError> {
+    let mut found = Vec::new();
+    maps.walk(TRANSLATIONS, |key, value| {
+        let key = ConnectionKey::read_from_bytes(key);
+        let value = TranslationEntry::read_from_bytes(value);
+        if let (Ok(outside), Ok(entry)) = (key, value)
+            && entry.claim & 1 == 0
+        {
+            found.push((outside, entry.inside));
+        }
+    })?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let entries = entries(maps)?.into_iter();
+    let keys = entries.map(|entry| (entry.key, entry.value.outside_key(&entry.key)));
+    let keys: BTreeMap<_, _> = keys.collect();
+    let is_lonely =
+        |(outside, inside): &(ConnectionKey, ConnectionKey)| keys.get(inside) != Some(outside);
+    let lonely = found.into_iter().filter(is_lonely);
+    Ok(lonely.map(|(outside, _)| outside).collect())
+}
+
+/// Forgets the translations of routers by the program of the data path, which packets that are at work with the same
+/// ones know of; and what is `lonely`, if it still is. So many of the first were there. The bytes are those that
+/// `forget_as_asked` of `bpf/lib/connection.h` reads.
+pub(crate) fn forget_translated<'k>(
+    program: &HeldProgram,
+    keys: impl IntoIterator<Item = &'k ConnectionKey>,
+    lonely: &[ConnectionKey],
+) -> Result<usize, EbpfError> {
+    let none = ConnectionKey::default();
+    let run = |key: &ConnectionKey, outside: &ConnectionKey| {
+        let bytes = [&ETHERNET_HEADER, key.as_bytes(), outside.as_bytes()].concat();
+        let ran = sys::test_run(program.fd(), &bytes, bytes.len());
+        let name = Program::ForgetTranslated.name();
+        let ran = ran.map_err(EbpfError::call("BPF_PROG_TEST_RUN", name));
+        ran.map(|(was_there, _)| was_there == 1)
+    };
+    let mut forgotten = 0;
+    for key in keys {
+        forgotten += usize::from(run(key, &none)?);
+    }
+    for outside in lonely {
+        run(&none, outside)?;
+    }
     Ok(forgotten)
 }
 
-fn forget_where<K: FromBytes>(
-    maps: &MapSet,
-    name: &'static str,
-    is_one: impl Fn(K) -> bool,
-) -> Result<(), EbpfError> {
-    let mut keys = Vec::new();
-    maps.walk(name, |key, _| {
-        if K::read_from_bytes(key).is_ok_and(&is_one) {
-            keys.push(key.to_vec());
-        }
-    })?;
-    let map = maps.map(name)?;
-    for key in keys {
-        map.delete(&key)
-            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
+/// Forgets translations while packets are at work with others.
+#[derive(Debug)]
+pub struct Forgetter {
+    loaded: Loaded,
+}
+
+impl Forgetter {
+    /// Loads the program, for the maps that are pinned in `pins`.
+    pub fn load(data_path: &DataPath<'_>, pins: &Path) -> Result<Self, EbpfError> {
+        let programs = BTreeSet::from([Program::ForgetTranslated]);
+        let loaded = data_path.load(&programs, Some(pins))?;
+        Ok(Self { loaded })
     }
-    Ok(())
 }
 
 /// Gives connections that come from another host their places, by the program that the data path has for it: it
@@ -188,7 +242,6 @@ impl Taker {
 
 /// The bytes are those that `take_over_connection` of `bpf/lib/begin.h` reads.
 pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
-    const ETHERNET_HEADER: [u8; 14] = [0; 14];
     let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());
     let bytes = [&ETHERNET_HEADER, key, value].concat();
     let failed = EbpfError::call("BPF_PROG_TEST_RUN", Program::TakeConnection.name());
@@ -230,6 +283,16 @@ impl Connection {
     pub const fn peer_outside_port(&self) -> u16 {
         let [first, second, ..] = self.owner.to_ne_bytes();
         u16::from_ne_bytes([first, second])
+    }
+
+    /// Of a translation with this key: what map `translations` finds it by.
+    fn outside_key(&self, inside: &ConnectionKey) -> ConnectionKey {
+        ConnectionKey {
+            local: self.outside,
+            local_port: self.outside_port,
+            peer_port: self.peer_outside_port(),
+            ..*inside
+        }
     }
 }
 

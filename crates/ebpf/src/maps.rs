@@ -118,12 +118,16 @@ impl MapSet {
 
     /// Deletes all entries of a hash map.
     pub(crate) fn clear(&self, name: &str) -> Result<(), EbpfError> {
+        let mut keys = Vec::new();
+        self.walk(name, |key, _| keys.push(key.to_vec()))?;
+        self.delete_all(name, &keys)
+    }
+
+    /// Deletes these entries, those that are there.
+    pub(crate) fn delete_all(&self, name: &str, keys: &[Vec<u8>]) -> Result<(), EbpfError> {
         let map = self.map(name)?;
-        while let Some(key) = map
-            .next_key(None)
-            .map_err(EbpfError::call("BPF_MAP_GET_NEXT_KEY", name))?
-        {
-            map.delete(&key)
+        for key in keys {
+            map.delete(key)
                 .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
         }
         Ok(())

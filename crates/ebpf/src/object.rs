@@ -38,6 +38,8 @@ pub enum Program {
     BackToPeer,
     /// At no hook: [`Taker`](crate::connections::Taker) runs it.
     TakeConnection,
+    /// At no hook: [`Forgetter`](crate::connections::Forgetter) runs it.
+    ForgetTranslated,
 }
 
 impl Program {
@@ -61,6 +63,7 @@ impl Program {
             Self::FromUnmarker => "from_unmarker",
             Self::BackToPeer => "back_to_peer",
             Self::TakeConnection => "take_connection",
+            Self::ForgetTranslated => "forget_translated",
         }
     }
 }
@@ -176,7 +179,8 @@ impl<'a> DataPath<'a> {
     pub(crate) fn load_for_tests(&self, room: u32) -> Result<Loaded, EbpfError> {
         let constants: [(_, &[u8]); 1] = [("test_mode", &[1])];
         let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED].map(|map| (map, room));
-        let programs = Program::ALL.into_iter().chain([Program::TakeConnection]);
+        let for_us = [Program::TakeConnection, Program::ForgetTranslated];
+        let programs = Program::ALL.into_iter().chain(for_us);
         self.load_with(&programs.collect(), None, &constants, &sizes)
     }
 

@@ -14,7 +14,6 @@ use std::path::Path;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
-const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
@@ -299,25 +298,6 @@ impl RawMap {
         match unsafe { bpf(MAP_DELETE_ELEM, &mut attr) } {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(()),
-        }
-    }
-
-    /// The key after `key`; the first one for none.
-    pub(crate) fn next_key(&self, key: Option<&[u8]>) -> io::Result<Option<Vec<u8>>> {
-        if let Some(key) = key {
-            self.check_key(key)?;
-        }
-        let mut next = vec![0; self.layout.key_size as usize];
-        let mut attr = self.elem(key.unwrap_or_default());
-        if key.is_none() {
-            attr.key = 0;
-        }
-        attr.value = next.as_mut_ptr() as u64;
-        // SAFETY: the key is null or has the map's length, `next` has it too.
-        match unsafe { bpf(MAP_GET_NEXT_KEY, &mut attr) } {
-            Ok(_) => Ok(Some(next)),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 

@@ -15,8 +15,8 @@ use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::firewall::{ConnectionKey, LogRecord};
-use crate::connections::{self, ConnectionEntry, Taken};
+use crate::abi::firewall::{ConnectionKey, LogRecord, TranslationEntry};
+use crate::connections::{self, ConnectionEntry, TRANSLATIONS, Taken};
 use crate::counters::{self, Counters};
 use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
@@ -181,6 +181,34 @@ impl TestRun {
         connections::take(self.loaded.program(Program::TakeConnection)?, entry)
     }
 
+    /// Forgets all translations as `overlane connections forget` does, also while packets are at work: so many.
+    pub fn forget_translations(&self) -> Result<usize, EbpfError> {
+        let maps = &self.loaded.maps;
+        let entries = connections::entries(maps)?
+            .into_iter()
+            .map(|entry| entry.key);
+        let keys: Vec<_> = entries.filter(|key| key.router().is_some()).collect();
+        let program = self.loaded.program(Program::ForgetTranslated)?;
+        connections::forget_translated(program, &keys, &connections::lonely(maps)?)
+    }
+
+    /// As if packets began to be at work with all entries of translations, or ended it.
+    pub fn claim_translations(&self) -> Result<(), EbpfError> {
+        let map = self.loaded.maps.map(TRANSLATIONS)?;
+        let mut entries = Vec::new();
+        self.loaded.maps.walk(TRANSLATIONS, |key, value| {
+            if let Ok(entry) = TranslationEntry::read_from_bytes(value) {
+                entries.push((key.to_vec(), entry));
+            }
+        })?;
+        for (key, mut entry) in entries {
+            entry.claim += 1;
+            map.replace(&key, entry.as_bytes())
+                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", TRANSLATIONS))?;
+        }
+        Ok(())
+    }
+
     /// What rules have written into the log since the last call.
     pub fn take_log(&mut self) -> Vec<LogRecord> {
         std::iter::from_fn(|| self.rule_log.next()).collect()
@@ -243,12 +271,13 @@ impl TestRun {
     }
 
     /// Runs one program on many packets: each list, all of one length, on a CPU of its own. They begin each
-    /// [`STRETCH`] at the same moment.
+    /// [`STRETCH`] at the same moment. `meanwhile` is done again and again.
     pub fn race(
         &self,
         program: Program,
         beside: Beside,
         lists: &[Vec<Vec<u8>>],
+        meanwhile: &dyn Fn() -> Result<(), EbpfError>,
     ) -> Result<(), EbpfError> {
         self.set_io(&abi::TestIo {
             now: beside.now_ns,
@@ -284,17 +313,23 @@ impl TestRun {
             has_failed.fetch_or(result.is_err(), Ordering::SeqCst);
             result
         };
-        let results = thread::scope(|scope| {
+        thread::scope(|scope| {
             let (lists, run) = (lists.iter().enumerate(), &run);
             let threads = lists.map(|(cpu, packets)| scope.spawn(move || run(cpu, packets)));
             let threads: Vec<_> = threads.collect();
+            let mut done = Ok(());
+            while done.is_ok() && !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
+                done = meanwhile();
+            }
             let results = threads.into_iter().map(|thread| {
                 let died = |_| Err(io::Error::other("a thread died"));
                 thread.join().unwrap_or_else(died)
             });
-            results.collect::<io::Result<()>>()
-        });
-        results.map_err(failed)
+            results
+                .collect::<io::Result<()>>()
+                .map_err(failed)
+                .and(done)
+        })
     }
 
     /// What local ends of translations are outside, each with the connection that it leads to.

@@ -250,13 +250,7 @@ impl Job<'_> {
                 forget_device(report, detour.entrance());
             }
         }
-        clean_up(
-            &report.host,
-            &plan.cleanups,
-            netlink,
-            maps,
-            &mut report.notes,
-        );
+        clean_up(target, &plan.cleanups, netlink, maps, &mut report.notes);
         Ok(())
     }
 

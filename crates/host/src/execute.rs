@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use overlane_ebpf::connections;
+use overlane_ebpf::connections::{self, Forgetter};
 use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
@@ -292,7 +292,8 @@ impl<'a> Executor<'a> {
     /// Has no way back, and needs none: the connections are nobody's.
     fn forget_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
         self.journal.before()?;
-        Ok(connections::forget_of(self.maps, ports)?)
+        let target = self.target;
+        connections::forget_of(self.maps, ports, || forgetter(target))
     }
 
     /// Who knows less of a connection stops less of it. Undone it is the same: what follows takes a firewall away, or
@@ -468,12 +469,13 @@ fn is_optional(device: &str) -> bool {
 
 /// Does what cannot be undone, after all else succeeded. What resists is told; the next apply finds it.
 pub(crate) fn clean_up(
-    host: &str,
+    target: &Target<'_>,
     cleanups: &[Cleanup],
     netlink: &Netlink,
     maps: &MapSet,
     notes: &mut Vec<Note>,
 ) {
+    let host = target.tables.host.as_str();
     for cleanup in cleanups {
         let left_over = match cleanup {
             Cleanup::Device(name) => match netlink.delete(name) {
@@ -490,16 +492,25 @@ pub(crate) fn clean_up(
                 Err(error) => Some((format!("map set {}", folder.display()), error.to_string())),
                 Ok(_) => None,
             },
-            Cleanup::Connections(of) => match connections::forget_of(maps, of) {
-                Err(error) => Some((
-                    "connections of ports that left".to_owned(),
-                    error.to_string(),
-                )),
-                Ok(()) => None,
-            },
+            Cleanup::Connections(of) => {
+                match connections::forget_of(maps, of, || forgetter(target)) {
+                    Err(error) => Some((
+                        "connections of ports that left".to_owned(),
+                        error.to_string(),
+                    )),
+                    Ok(()) => None,
+                }
+            }
         };
         notes.extend(left_over.map(|(what, reason)| Note::LeftOver { what, reason }));
     }
+}
+
+/// For the set of maps that is there: a new one has no connections.
+fn forgetter(target: &Target<'_>) -> Result<Forgetter, HostError> {
+    let host = target.tables.host.as_str();
+    let pins = paths::map_set(host, target.data_path.signature());
+    Ok(Forgetter::load(target.data_path, &pins)?)
 }
 
 /// What went with its device needs no way back.

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 
 pub use ipnet::IpNet;
+use overlane_ebpf::DataPath;
 use overlane_ebpf::abi::firewall::ConnectionKey;
-use overlane_ebpf::connections;
+use overlane_ebpf::connections::{self, Forgetter};
 use serde::Serialize;
 
 use crate::lock::Lock;
 use crate::observe::{End, Whose, ends, known_owner, maps, state_of};
 use crate::state::State;
-use crate::{Holder, HostError};
+use crate::{Holder, HostError, paths};
 
 /// Which connections are meant: all that is said holds. Nothing said: all of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +61,10 @@ pub fn forget(
         .collect();
     Ok(Forgotten {
         host: host.to_owned(),
-        forgotten: connections::forget_these(&maps, &keys)?,
+        forgotten: connections::forget_these(&maps, &keys, || {
+            let pins = paths::map_set(host, &state.map_signature);
+            Ok::<_, HostError>(Forgetter::load(&DataPath::embedded()?, &pins)?)
+        })?,
     })
 }
 

@@ -265,6 +265,16 @@ impl TestRunner {
         Ok(differences.collect())
     }
 
+    /// Forgets all translations, as a user would: so many.
+    pub fn forget_translations(&self) -> Result<usize, EbpfError> {
+        self.kernel.forget_translations()
+    }
+
+    /// As if packets began to be at work with all entries of translations, or ended it.
+    pub fn claim_translations(&self) -> Result<(), EbpfError> {
+        self.kernel.claim_translations()
+    }
+
     /// Forgets what was learned.
     pub fn forget(&self) -> Result<(), EbpfError> {
         self.kernel.forget()
@@ -306,12 +316,13 @@ impl TestRunner {
         self.kernel.translations()
     }
 
-    /// A port sends each list of frames from a CPU of its own, at the same moments.
+    /// A port sends each list of frames from a CPU of its own, at the same moments. `meanwhile` is done again and again.
     pub fn race(
         &self,
         now_ns: u64,
         device: &DeviceName,
         lists: &[Vec<Vec<u8>>],
+        meanwhile: &dyn Fn(&Self) -> Result<(), EbpfError>,
     ) -> Result<(), EbpfError> {
         let beside = Beside {
             now_ns,
@@ -321,7 +332,8 @@ impl TestRunner {
                 .map_or(NO_PORT, |it| it.ifindex(device)),
             ..Beside::default()
         };
-        self.kernel.race(Program::FromPort, beside, lists)
+        let meanwhile = || meanwhile(self);
+        (self.kernel).race(Program::FromPort, beside, lists, &meanwhile)
     }
 
     /// Runs one packet, which [`can_run`].

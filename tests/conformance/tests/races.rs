@@ -1,13 +1,16 @@
-//! Translations that begin on two CPUs at the same moment: no two live ones have one outside end, and each is found from
-//! outside.
+//! Translations that begin on two CPUs at the same moment, or are forgotten then: no two live ones have one outside end,
+//! and each is found from outside.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use overlane_conformance::case::Machine;
 use overlane_conformance::say;
 use overlane_conformance::test_runner::{TestRunner, obstacle};
+use overlane_ebpf::EbpfError;
 use overlane_ebpf::abi::firewall::ConnectionKey;
 use overlane_ebpf::connections::ConnectionEntry;
 use overlane_model::{Fabric, Verdict};
@@ -37,9 +40,9 @@ routers:
       nat: [{ source: 198.18.100.0/24, outside: 198.19.0.2 }]
 "#;
 
-/// One packet of each flow of a guest, from the same ports to the same peers whoever it is.
-fn packets(guest: u8) -> Vec<Vec<u8>> {
-    let packets = (0..FLOWS).map(|flow| {
+/// One packet of each of so many flows of a guest, from the same ports to the same peers whoever it is.
+fn packets(guest: u8, flows: u32) -> Vec<Vec<u8>> {
+    let packets = (0..flows).map(|flow| {
         let (port, peer) = ((1024 + flow / PEERS) as u16, (1 + flow % PEERS) as u8);
         let mut frame = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 2, 8, 0];
         frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -73,23 +76,52 @@ fn outside_ends(kernel: &TestRunner, now_ns: u64) -> BTreeSet<ConnectionKey> {
     ends
 }
 
-#[test]
-fn no_two_translations_have_one_outside_end() {
+/// Each race has all CPUs.
+static RACE: Mutex<()> = Mutex::new(());
+
+/// A gateway that knows nothing yet. `None`: it cannot be here.
+fn gateway(load: fn() -> Result<TestRunner, EbpfError>) -> Option<TestRunner> {
     if let Some(obstacle) = obstacle() {
         say(&format!("SKIPPED races on the eBPF programs: {obstacle}"));
-        return;
+        return None;
     }
     if std::thread::available_parallelism().unwrap().get() < 2 {
         say("SKIPPED races on the eBPF programs: they need two CPUs");
-        return;
+        return None;
     }
     let fabric = Fabric::parse("races", FABRIC).unwrap_or_else(|errors| panic!("{errors}"));
-    let mut kernel = TestRunner::with_all_room().unwrap();
+    let mut kernel = load().unwrap();
     let tables = fabric.compile("h1").unwrap();
     kernel.set_host(&tables, Machine::default()).unwrap();
+    Some(kernel)
+}
+
+/// Each list of packets on a CPU of its own.
+fn race(
+    kernel: &TestRunner,
+    now_ns: u64,
+    lists: &[Vec<Vec<u8>>],
+    meanwhile: impl Fn(&TestRunner) -> Result<(), EbpfError>,
+) {
     let vm = "vm".parse().unwrap();
+    (kernel.race(now_ns, &vm, lists, &meanwhile)).unwrap();
+}
+
+/// Nothing else happens.
+fn nothing(_: &TestRunner) -> Result<(), EbpfError> {
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    Ok(())
+}
+
+#[test]
+fn no_two_translations_have_one_outside_end() {
+    let _alone = RACE.lock();
+    let Some(mut kernel) = gateway(TestRunner::with_all_room) else {
+        return;
+    };
+    let all = |guest| packets(guest, FLOWS);
     // The same guest on both: one translation each, and nothing else is left.
-    kernel.race(SECOND, &vm, &[1, 1].map(packets)).unwrap();
+    race(&kernel, SECOND, &[1, 1].map(all), nothing);
     let begun = outside_ends(&kernel, SECOND).len();
     assert_eq!(begun, FLOWS as usize);
     assert_eq!(kernel.translations().unwrap().len(), begun);
@@ -97,7 +129,7 @@ fn no_two_translations_have_one_outside_end() {
     for (round, guests) in [(1, [1, 2]), (2, [3, 4])] {
         let now_ns = round * 10_000 * SECOND;
         kernel.counted().unwrap();
-        kernel.race(now_ns, &vm, &guests.map(packets)).unwrap();
+        race(&kernel, now_ns, &guests.map(all), nothing);
         let counters = kernel.counted().unwrap();
         let begun = outside_ends(&kernel, now_ns).len() as u64;
         let refused = 2 * u64::from(FLOWS) - begun;
@@ -107,4 +139,54 @@ fn no_two_translations_have_one_outside_end() {
         let counted = counted.filter(|((_, verdict), _)| *verdict == Verdict::NatExhausted);
         assert_eq!(counted.map(|(_, it)| it.packets).sum::<u64>(), refused);
     }
+}
+
+/// `overlane connections forget` while guests send: it takes no outside end from a translation that lives, and leaves
+/// nothing behind.
+#[test]
+fn what_is_forgotten_meanwhile_leaves_no_end_to_two() {
+    const ROUNDS: u64 = 20;
+    let _alone = RACE.lock();
+    let Some(kernel) = gateway(TestRunner::load) else {
+        return;
+    };
+    let forgotten = AtomicUsize::new(0);
+    for round in 1..=ROUNDS {
+        let guests = if round % 2 == 0 { [1, 1] } else { [1, 2] };
+        let lists = guests.map(|guest| [packets(guest, 1500), packets(guest, 1500)].concat());
+        // What the round before left has expired: it begins again while it is forgotten.
+        let now_ns = round * 10_000 * SECOND;
+        race(&kernel, now_ns, &lists, |kernel| {
+            let number = kernel.forget_translations()?;
+            forgotten.fetch_add(number, Ordering::Relaxed);
+            Ok(())
+        });
+        outside_ends(&kernel, now_ns);
+    }
+    assert!(
+        forgotten.into_inner() as u64 > 100 * ROUNDS,
+        "hardly a race"
+    );
+    kernel.forget_translations().unwrap();
+    assert_eq!(kernel.connections().unwrap(), []);
+    assert_eq!(kernel.translations().unwrap(), BTreeMap::new());
+}
+
+/// Whoever claimed an entry finds it there when he releases it: else two connections could have its outside end.
+#[test]
+fn what_a_packet_is_at_work_with_is_left_to_it() {
+    const FLOWS: usize = 100;
+    let _alone = RACE.lock();
+    let Some(kernel) = gateway(TestRunner::load) else {
+        return;
+    };
+    race(&kernel, SECOND, &[packets(1, FLOWS as u32)], nothing);
+    kernel.claim_translations().unwrap();
+    assert_eq!(kernel.forget_translations().unwrap(), FLOWS);
+    assert_eq!(kernel.connections().unwrap(), []);
+    assert_eq!(kernel.translations().unwrap().len(), FLOWS);
+    kernel.claim_translations().unwrap();
+    // Nobody is at work with them any more, and their connections are gone.
+    assert_eq!(kernel.forget_translations().unwrap(), 0);
+    assert_eq!(kernel.translations().unwrap(), BTreeMap::new());
 }
