@@ -164,15 +164,16 @@ class Listener:
 
 class Talk:
     """One TCP connection that a test keeps. `target` is where the client connects to, if not where the server
-    listens."""
+    listens. Several may have one `source_port`."""
 
-    def __init__(self, client_ns, server_ns, server, port=5205, target=None, source=None):
+    def __init__(self, client_ns, server_ns, server, port=5205, target=None, source=None, source_port=0):
         target = target or (server, port)
         with Listener(server_ns, server, port) as listener:
             with client_ns.entered():
                 self.near = socket.socket(traffic.socket_family(target[0]), socket.SOCK_STREAM)
             if source:
-                self.near.bind((source, 0))
+                self.near.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                self.near.bind((source, source_port))
             self.near.settimeout(5 * PATIENCE)
             try:
                 self.near.connect((str(target[0]), target[1]))

@@ -8,11 +8,12 @@ import contextlib
 import errno
 import json
 import socket
+import struct
 from functools import partial
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import Ether
 
 import probes
@@ -235,6 +236,68 @@ def test_a_forwarded_port_leads_inside(lab, place):
     assert probes.connect_error(far, LEG4, 8080) == errno.ECONNREFUSED
     refusal = ask(far, SPARE4, 53)
     assert (refusal.what, refusal.by) == (PORT_UNREACHABLE[4], SPARE4)
+
+
+@PLACES
+def test_a_client_reaches_one_guest_by_two_ways_from_one_port(lab, place):
+    """By two outside addresses, and over IPv6 by one and directly: as a phone, or IKE, with its fixed port does."""
+    estate, guest = scene(lab, place=place)
+    estate.router["gateway"]["nat"] = [
+        {"forward": f"{guest.v4}:5060", "protocol": "udp", "outside": f"{LEG4}:5060"},
+        {"forward": f"{guest.v4}:5060", "protocol": "udp", "outside": f"{SPARE4}:5060"},
+        {"forward": f"{guest.v4}:80", "protocol": "tcp", "outside": f"{LEG4}:8080"},
+        {"forward": f"{guest.v4}:80", "protocol": "tcp", "outside": f"{SPARE4}:80"},
+        {"one_to_one": guest.v6, "outside": SPARE6}, SOURCE]
+    estate.apply()
+    far = estate.outside.far
+    for mine, client, ways in ((guest.v4, FAR4, ((LEG4, 5060), (SPARE4, 5060))),
+                               (guest.v6, FAR6, ((guest.v6, 5060), (SPARE6, 5060)))):
+        with traffic.udp_socket(guest.ns, mine, 5060) as server, traffic.udp_socket(far, client, 5060) as sock:
+            seen = {}
+            for way in (*ways, *ways):
+                sock.sendto(repr(way).encode(), way)
+                data, sender = server.recvfrom(64)
+                assert data == repr(way).encode() and seen.setdefault(way, sender[:2]) == sender[:2]
+            for way in reversed(ways):
+                server.sendto(b"answer", seen[way])
+                data, sender = sock.recvfrom(64)
+                assert (data, sender[:2]) == (b"answer", way)
+        assert seen[ways[0]] == (client, 5060) and seen[ways[1]][0] == client and seen[ways[1]][1] != 5060
+        # Nobody listens any more: the error finds the socket by the port that the client has.
+        with traffic.udp_socket(far, client, 5060) as sock:
+            sock.connect(ways[1])
+            sock.send(b"still there?")
+            with pytest.raises(ConnectionRefusedError):
+                sock.recv(64)
+    for mine, client, ways in ((guest.v4, FAR4, ((LEG4, 8080), (SPARE4, 80))),
+                               (guest.v6, FAR6, ((SPARE6, 80), (guest.v6, 80)))):
+        with Talk(far, guest.ns, mine, 80, target=ways[0], source=client, source_port=4000) as one, \
+                Talk(far, guest.ns, mine, 80, target=ways[1], source=client, source_port=4000) as other:
+            assert one.client == (client, 4000) and other.client[0] == client and other.client[1] != 4000
+            for talk in (one, other, one):
+                talk.exchange()
+            rows = [row for row in connections(estate.hosts[2], "core")
+                    if row["protocol"] == 6 and row["peer"]["address"] == client]
+            assert {(row["peer"]["port"], row["translation"]["peer"]["port"]) for row in rows} \
+                == {(4000, 4000), (other.client[1], 4000)}
+
+
+def test_echo_to_one_guest_by_two_ways_with_one_identifier(lab):
+    estate, guest = scene(lab)
+    estate.router["gateway"]["nat"] = [{"one_to_one": guest.v6, "outside": SPARE6}]
+    estate.apply()
+    with estate.outside.far.entered():
+        sock = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+    with sock:
+        sock.settimeout(2)
+        for sequence, way in enumerate((guest.v6, SPARE6, guest.v6, SPARE6)):
+            sock.sendto(bytes(ICMPv6EchoRequest(id=77, seq=sequence)), (way, 0))
+        answers = set()
+        while len(answers) < 4:
+            data, sender = sock.recvfrom(2048)
+            if data[0] == 129:
+                answers.add((sender[0], *struct.unpack("!HH", data[4:8])))
+    assert answers == {(guest.v6, 77, 0), (SPARE6, 77, 1), (guest.v6, 77, 2), (SPARE6, 77, 3)}
 
 
 @PLACES
