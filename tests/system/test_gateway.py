@@ -274,12 +274,13 @@ def test_a_client_reaches_one_guest_by_two_ways_from_one_port(lab, place):
         with Talk(far, guest.ns, mine, 80, target=ways[0], source=client, source_port=4000) as one, \
                 Talk(far, guest.ns, mine, 80, target=ways[1], source=client, source_port=4000) as other:
             assert one.client == (client, 4000) and other.client[0] == client and other.client[1] != 4000
-            for talk in (one, other, one):
-                talk.exchange()
+            assert one.goes_on() and other.goes_on() and one.goes_on()
             rows = [row for row in connections(estate.hosts[2], "core")
                     if row["protocol"] == 6 and row["peer"]["address"] == client]
             assert {(row["peer"]["port"], row["translation"]["peer"]["port"]) for row in rows} \
                 == {(4000, 4000), (other.client[1], 4000)}
+            one.exchange()
+            other.exchange()
 
 
 def test_echo_to_one_guest_by_two_ways_with_one_identifier(lab):
