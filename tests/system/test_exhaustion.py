@@ -116,9 +116,11 @@ def establish(asking, answering, rings):
         asking.send(SLOTS, first)
         answering.send(SLOTS, first)
         asking.send(SLOTS, first)
-    # Beside other tests a packet overtakes the answer of another CPU, and its connection was not asked again.
+    # Beside other tests a packet overtakes one of another CPU: then its connection was not asked again, or began with
+    # the answer.
     for first in range(FIRST, FIRST + rings * SLOTS, SLOTS):
-        asking.send(SLOTS, first)
+        for each in (asking, answering, asking):
+            each.send(SLOTS, first)
 
 
 def test_a_share_nine_tenths_full_takes_nearly_all_that_come(estate):

@@ -52,6 +52,11 @@ pub(crate) enum Followed {
     Nothing { may_be_adopted: bool },
 }
 
+/// There is none.
+const NOTHING: Followed = Followed::Nothing {
+    may_be_adopted: true,
+};
+
 /// What a connection begins with.
 pub(crate) struct Beginning {
     pub(crate) rule: Option<Name>,
@@ -111,6 +116,48 @@ fn timeouts_of(tables: &Tables, zone: Zone) -> Timeouts {
     found.unwrap_or_default()
 }
 
+/// The connection of a packet, where the rules of now allow it, which `judge` says; else what the packet is without. One
+/// that they do not allow is forgotten, or `waits` for its time-out.
+fn allowed<'s>(
+    cx: &'s mut Context<'_>,
+    key: &ConnectionKey,
+    waits: bool,
+    judge: impl FnOnce(&Connection) -> Judgement,
+) -> Result<&'s mut Connection, Followed> {
+    let now_ns = cx.now_ns;
+    let Some(connection) = cx.state.connections.get_mut(key) else {
+        return Err(NOTHING);
+    };
+    let over = match connection.is_expired(now_ns) {
+        true => Some("has expired"),
+        false => match judge(connection) {
+            Judgement::Stands => None,
+            Judgement::Allowed { rule, version } => {
+                connection.rule = rule;
+                connection.version = version;
+                None
+            }
+            Judgement::Foreign => Some("is of another guest's"),
+            Judgement::Revoked if waits => {
+                if key.is_tcp() {
+                    connection.pick_up();
+                }
+                cx.step(STAGE, || {
+                    format!("{key}: the rules no longer allow this connection")
+                });
+                return Err(Followed::Nothing {
+                    may_be_adopted: false,
+                });
+            }
+            Judgement::Revoked => Some("is no longer allowed by the rules"),
+        },
+    };
+    if let Some(why) = over {
+        return Err(forgotten(cx, key, why));
+    }
+    cx.state.connections.get_mut(key).ok_or(NOTHING)
+}
+
 /// The packet's connection goes on with it, if it has one. `judge` is asked whether the rules still allow
 /// it.
 pub(crate) fn follow(
@@ -121,30 +168,11 @@ pub(crate) fn follow(
     judge: impl FnOnce(&Connection) -> Judgement,
 ) -> Stage<Followed> {
     let (now, segment) = (moment(cx, key), l4.segment());
-    let Some(connection) = cx.state.connections.get_mut(key) else {
-        return nothing();
+    let waits = segment.is_some_and(|segment| !segment.opens());
+    let connection = match allowed(cx, key, waits, judge) {
+        Ok(connection) => connection,
+        Err(followed) => return Stage::Continue(followed),
     };
-    if connection.is_expired(now.ns) {
-        return forgotten(cx, key, "has expired");
-    }
-    match judge(connection) {
-        Judgement::Stands => {}
-        Judgement::Allowed { rule, version } => {
-            connection.rule = rule;
-            connection.version = version;
-        }
-        Judgement::Revoked if segment.is_some_and(|segment| !segment.opens()) => {
-            connection.pick_up();
-            cx.step(STAGE, || {
-                format!("{key}: the rules no longer allow this connection")
-            });
-            return Stage::Continue(Followed::Nothing {
-                may_be_adopted: false,
-            });
-        }
-        Judgement::Foreign => return forgotten(cx, key, "is of another guest's"),
-        Judgement::Revoked => return forgotten(cx, key, "is no longer allowed by the rules"),
-    }
     if segment.is_some_and(|segment| connection.is_asked_for_another(sender, segment)) {
         return Stage::Continue(Followed::Asks);
     }
@@ -164,18 +192,14 @@ pub(crate) fn follow(
         connection.adopt(&now);
     }
     let (state, rule) = (connection.state, connection.rule.clone());
-    cx.step(STAGE, || {
+    explain(cx, rule.as_ref(), || {
         let what = match passed {
             Passed::Unheeded => {
                 "changes nothing, and is for the other end to judge: of the connection"
             }
             _ => "of the connection",
         };
-        let text = format!("{what} {key}, now {state}");
-        match &rule {
-            Some(rule) => Found::by_rule(format!("{text}, that rule {rule} allowed"), rule),
-            None => text.into(),
-        }
+        format!("{what} {key}, now {state}")
     });
     Stage::Continue(Followed::Passes { rule })
 }
@@ -186,46 +210,23 @@ pub(crate) fn accompany(
     key: &ConnectionKey,
     judge: impl FnOnce(&Connection) -> Judgement,
 ) -> Followed {
-    let (now, nothing) = (moment(cx, key), |may_be_adopted| Followed::Nothing {
-        may_be_adopted,
-    });
-    let Some(connection) = cx.state.connections.get_mut(key) else {
-        return nothing(true);
+    let now = moment(cx, key);
+    let connection = match allowed(cx, key, true, judge) {
+        Ok(connection) => connection,
+        Err(followed) => return followed,
     };
-    if connection.is_expired(now.ns) {
-        let _ = forgotten(cx, key, "has expired");
-        return nothing(true);
-    }
-    match judge(connection) {
-        Judgement::Stands => {}
-        Judgement::Allowed { rule, version } => {
-            connection.rule = rule;
-            connection.version = version;
-        }
-        Judgement::Foreign => {
-            let _ = forgotten(cx, key, "is of another guest's");
-            return nothing(true);
-        }
-        Judgement::Revoked => {
-            if key.is_tcp() {
-                connection.pick_up();
-            }
-            cx.step(STAGE, || {
-                format!("{key}: the rules no longer allow this connection")
-            });
-            return nothing(false);
-        }
-    }
     connection.refresh(&now);
     let rule = connection.rule.clone();
-    cx.step(STAGE, || {
-        let text = format!("of the connection {key}");
-        match &rule {
-            Some(rule) => Found::by_rule(format!("{text}, that rule {rule} allowed"), rule),
-            None => text.into(),
-        }
-    });
+    explain(cx, rule.as_ref(), || format!("of the connection {key}"));
     Followed::Passes { rule }
+}
+
+/// Of a packet that passes, and the rule that let its connection begin.
+fn explain(cx: &mut Context<'_>, rule: Option<&Name>, text: impl FnOnce() -> String) {
+    cx.step(STAGE, || match rule {
+        Some(rule) => Found::by_rule(format!("{}, that rule {rule} allowed", text()), rule),
+        None => text().into(),
+    });
 }
 
 /// The packet begins a connection, if such a packet can. False: there is no place for it, and it passes
@@ -326,16 +327,10 @@ fn may_be_adopted(segment: &Segment) -> bool {
     segment.is(Flags::ACK) && !segment.is(Flags::SYN) && !segment.is(Flags::RST)
 }
 
-fn nothing() -> Stage<Followed> {
-    Stage::Continue(Followed::Nothing {
-        may_be_adopted: true,
-    })
-}
-
-fn forgotten(cx: &mut Context<'_>, key: &ConnectionKey, why: &str) -> Stage<Followed> {
+fn forgotten(cx: &mut Context<'_>, key: &ConnectionKey, why: &str) -> Followed {
     cx.state.forget(key);
     cx.step(STAGE, || format!("the former connection {key} {why}"));
-    nothing()
+    NOTHING
 }
 
 fn no_beginning(cx: &mut Context<'_>, what: &str) -> Stage<bool> {
