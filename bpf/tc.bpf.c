@@ -151,6 +151,7 @@ INLINE enum verdict translate_now(struct __sk_buff *ctx, struct packet *p, struc
 		return GO_ON;
 	if (!w || keep_original(ctx, w, p) < 0)
 		return DROP(INNER_IP_HEADER);
+	p->readdressed = !same_addr(&p->flow.dest, &d->translation.addr);
 	result = rewrite(ctx, p, d);
 	d->translation.end = TRANSLATE_NOTHING;
 	return result;

@@ -82,7 +82,7 @@ INLINE bool router_address(struct __sk_buff *ctx, const struct packet *p, const 
 	if (!interface)
 		return false;
 	*from = has_ipv4(p) ? interface->v4 : interface->v6;
-	return !is_zero(from) && (!p->translated || seen_from_leg(ctx, p, from));
+	return !is_zero(from) && (!p->readdressed || seen_from_leg(ctx, p, from));
 }
 
 /*

@@ -179,14 +179,16 @@ __noinline int remember_translated(struct __sk_buff *ctx, const struct packet *p
 				   const struct destination *d, __u32 from_peer)
 {
 	struct tracking *t = get_tracking();
-	struct router *r;
+	__u16 l4_end;
 
-	if (!p || !d || !t)
+	/* Else nat has not read it. */
+	if (!p || !d || !t || t->key.switch_id != (ZONE_ROUTER | d->router))
 		return -1;
-	r = bpf_map_lookup_elem(&routers, &d->router);
-	if (!r || !(r->flags & ROUTER_NAT) || describe_first(ctx, p, t) < 0)
+	if (describe_first(ctx, p, t) < 0)
 		return -1;
+	l4_end = t->first.l4_end;
 	put_first(t, memory_of(from_peer, false));
+	t->first.l4_end = l4_end;
 	translate_first(&t->first, &d->translation);
 	return put_first(t, memory_of(from_peer, true));
 }

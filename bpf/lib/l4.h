@@ -48,10 +48,6 @@ struct tcp_header {
 
 #define CHUNK 512 /* bpf_csum_diff() takes no more */
 
-/*
- * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
- * firewall in between. Much of it is here to keep the stack free.
- */
 /* How a new connection looks for its place (places.h). */
 struct place_search {
 	__u32 hash;   /* of its key */
@@ -67,6 +63,10 @@ struct place_search {
 	__u32 pad;
 };
 
+/*
+ * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
+ * firewall in between. Much of it is here to keep the stack free.
+ */
 struct tracking {
 	__u64 now;
 	struct l4 l4;

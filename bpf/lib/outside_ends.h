@@ -18,7 +18,7 @@ INLINE bool is_in_use(struct tracking *t, const struct translation_entry *entry)
 
 	t->search.holder = entry->inside;
 	c = see_connection(&t->search.holder, t->now);
-	return c && is_outside(c, &t->other);
+	return c && is_its_outside(&t->search.holder, c, &t->other);
 }
 
 /* An entry of tracking.other that was left behind becomes that of tracking.key. What has expired is forgotten. */
@@ -177,6 +177,7 @@ __noinline enum verdict begin_translation(__u32 how, __u32 version)
 	c = bpf_map_lookup_elem(&connections, &t->key);
 	if (!c || !is_outside(c, &w->outside)) { /* or it is gone again, when its entry was claimed */
 		forget_translation(&w->outside);
+		t->has_begun = false;
 		return DROP(NAT_EXHAUSTED);
 	}
 	if (t->has_begun && how & BEGIN_FROM_PEER)
@@ -196,7 +197,7 @@ __noinline int forget_begun(void)
 	if (!w || !w->begun.switch_id)
 		return false;
 	c = bpf_map_lookup_elem(&connections, &w->begun);
-	if (!c || c->flags & CONNECTION_ANSWERED)
+	if (!c || c->flags & CONNECTION_ANSWERED || !(c->flags & CONNECTION_FROM_PEER))
 		return false;
 	forget_connection(&w->begun, c);
 	return true;
@@ -216,16 +217,13 @@ __noinline enum verdict begin_inside(__u32 version)
 	if (!t || !w)
 		return DROP(NOT_CONFIGURED);
 	c = find_connection(&t->key, t->now);
-	if (!c) {
-		t->other = w->outside;
-		result = publish();
-		if (result == GO_ON)
-			result = begin_translation(BEGIN_FROM_PEER, version);
-		if (result != DROP(NAT_EXHAUSTED))
-			return result;
-		c = see_connection(&t->key, t->now); /* another CPU may have begun it meanwhile */
-	}
-	return c && is_outside(c, &w->outside) ? GO_ON : DROP(NAT_EXHAUSTED);
+	if (c)
+		return is_outside(c, &w->outside) ? GO_ON : DROP(NAT_EXHAUSTED);
+	t->other = w->outside;
+	result = publish();
+	if (result == DROP(NAT_EXHAUSTED)) /* another CPU begins the same */
+		return GO_ON;
+	return result == GO_ON ? begin_translation(BEGIN_FROM_PEER, version) : result;
 }
 
 /*

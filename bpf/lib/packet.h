@@ -75,8 +75,9 @@ struct packet {
 		tag; /* a guest's, that goes with the frame; beside the bytes only at the hook's end */
 
 	/* ecn, nat */
-	__u8 ecn;        /* what the inner ECN becomes on decap */
-	__u8 translated; /* on its way in from the leg; scratch.original has it as it came */
+	__u8 ecn;         /* what the inner ECN becomes on decap */
+	__u8 translated;  /* on its way in from the leg; scratch.original has it as it came */
+	__u8 readdressed; /* by that, to another address */
 
 	/* leave */
 	__u32 wrapped; /* bytes of the unmarker's header before the frame */

@@ -48,6 +48,15 @@ INLINE bool is_outside(const struct connection *c, const struct connection_key *
 	       c->peer_outside_port == outside->peer_port;
 }
 
+/* The same of a connection with any key. */
+INLINE bool is_its_outside(const struct connection_key *inside, const struct connection *c,
+			   const struct connection_key *outside)
+{
+	return is_outside(c, outside) && same_addr(&inside->peer, &outside->peer) &&
+	       inside->switch_id == outside->switch_id && inside->protocol == outside->protocol &&
+	       inside->family == outside->family;
+}
+
 /* Opened untranslated: its local end is the same outside. Of ICMP the identifier may be another. */
 INLINE bool is_untranslated(const struct connection *c, const struct connection_key *inside)
 {
@@ -93,7 +102,7 @@ INLINE bool has_connection(const struct translation_entry *entry,
 {
 	const struct connection *c = bpf_map_lookup_elem(&connections, &entry->inside);
 
-	return c && is_outside(c, outside);
+	return c && is_its_outside(&entry->inside, c, outside);
 }
 
 #define FORGET_ROUNDS 4 /* in each, somebody else's connection came and went */

@@ -16,14 +16,10 @@
 #include "lib/outside_ends.h"
 #include "lib/quoted.h"
 
-/* The same as conntrack's, but no rule is asked about a SYN. Global, for the stack's sake. */
-__noinline enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,
-					   struct connection *c, __u32 from_peer)
+/* The same as conntrack's, but no rule is asked about a SYN. */
+INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,
+				       const struct tracking *t, struct connection *c, bool from_peer)
 {
-	struct tracking *t = get_tracking();
-
-	if (!p || !c || !t)
-		return DROP(NOT_CONFIGURED);
 	if (!asks_for_another(c, &t->l4, from_peer))
 		return follow_connection(ctx, p, t, c, from_peer);
 	if (!is_sound(ctx, p))
@@ -122,8 +118,8 @@ INLINE enum verdict untranslated_in(struct scratch *w, const struct packet *p, c
  * too may be one of two that meet: whose sender hears nothing of it, keeps trying (RFC 5382 REQ-4).
  */
 INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w, struct tracking *t,
-				       const struct packet *p, struct destination *d,
-				       const struct router *r, __u32 router, __u32 version)
+				       const struct packet *p, const struct router *r, __u32 router,
+				       __u32 version)
 {
 	struct route *own = find_own_route(w, p, router);
 
@@ -133,11 +129,8 @@ INLINE enum verdict begin_untranslated(struct __sk_buff *ctx, struct scratch *w,
 		return own->is_outside && is_syn(&t->l4) ? DROP(NAT_NO_RULE) : GO_ON;
 	if (r->flags & ROUTER_NAT_ALL)
 		return DROP(NAT_NO_RULE);
-	if (p->fragment == LATER_FRAGMENT || is_hidden(p) || !is_sound(ctx, p))
-		return GO_ON;
-	w->outside = t->key;
-	if (begin_by_some_port(t, p, version) == GO_ON)
-		translate_destination(d, &w->outside, &t->key);
+	if (p->fragment != LATER_FRAGMENT && !is_hidden(p) && is_sound(ctx, p))
+		begin_by_some_port(t, p, version); /* it passes anyhow */
 	return GO_ON;
 }
 
@@ -300,71 +293,58 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 	judgement = c ? ask_again(c, d->nat_version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
-	if (c && judgement == STANDS) {
-		translate_source(d, &t->key, c);
-		return follow_translation(ctx, p, c, false);
+	if (!c || judgement != STANDS) {
+		r = bpf_map_lookup_elem(&routers, &d->router);
+		if (!r)
+			return DROP(NOT_CONFIGURED);
+		t->share = r->connections;
+		list = nat_list(r, d->router);
+		if (!find_nat_rule(list, NAT_INSIDE))
+			return untranslated(r);
+		if (is_loose(&t->l4))
+			return DROP(NAT_UNSUPPORTED);
+		if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
+			return DROP(CONNECTION_INVALID);
+		result = publish_by_rule(p, list);
+		if (result == GO_ON)
+			result = begin_translation(0, d->nat_version); /* read before the rules */
+		if (result != GO_ON && result != DROP(NAT_EXHAUSTED))
+			return result;
+		c = see_connection(&t->key, t->now); /* it may be another CPU's */
+		if (!c)
+			return DROP(NAT_EXHAUSTED);
 	}
-	r = bpf_map_lookup_elem(&routers, &d->router);
-	if (!r)
-		return DROP(NOT_CONFIGURED);
-	t->share = r->connections;
-	list = nat_list(r, d->router);
-	if (!find_nat_rule(list, NAT_INSIDE))
-		return untranslated(r);
-	if (is_loose(&t->l4))
-		return DROP(NAT_UNSUPPORTED);
-	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
-		return DROP(CONNECTION_INVALID);
-	result = publish_by_rule(p, list);
-	if (result == GO_ON)
-		result = begin_translation(0, d->nat_version); /* read before the rules */
-	if (result != GO_ON && result != DROP(NAT_EXHAUSTED))
-		return result;
-	c = see_connection(&t->key, t->now); /* it may be another CPU's */
-	if (!c)
-		return DROP(NAT_EXHAUSTED);
 	translate_source(d, &t->key, c);
-	return t->has_begun ? GO_ON : follow_translation(ctx, p, c, false);
+	return t->has_begun ? GO_ON : follow_translation(ctx, p, t, c, false);
 }
 
-/* What a rule says about a packet from outside: its inside end, in tracking.key, and a new translation. */
+/* By the rule that is for the packet from outside, scratch.outside: it says the inside end. */
 INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p, struct scratch *w,
 				   struct tracking *t, __u32 version)
 {
 	const struct nat_rule *rule = &w->rule;
-	enum verdict result;
-	struct connection *c;
 
 	if (moves_sctp(rule))
 		return DROP(NAT_UNSUPPORTED);
-	w->outside = t->key;
 	t->key.local = rule->inside;
 	if (rule->kind == NAT_FORWARD)
 		t->key.local_port = bpf_htons(rule->inside_port);
 	if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
-	result = begin_by_some_port(t, p, version);
-	if (result != GO_ON || t->has_begun)
-		return result;
-	c = see_connection(&t->key, t->now); /* another CPU has begun it meanwhile */
-	return c ? follow_translation(ctx, p, c, true) : DROP(NAT_EXHAUSTED);
+	return begin_by_some_port(t, p, version);
 }
 
-/* The live translation of a packet from outside, tracking.key then; NULL: there is none. */
+/* The live translation of a packet from outside, scratch.outside; its key is tracking.key then. NULL: there is none. */
 INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 {
-	struct translation_entry *entry = bpf_map_lookup_elem(&translations, &t->key);
+	struct translation_entry *entry = bpf_map_lookup_elem(&translations, &w->outside);
 	struct connection *c;
 
 	if (!entry)
 		return NULL;
-	w->outside = t->key;
-	t->key = entry->inside; /* half written, it is the key of none that has this outside end */
+	t->key = entry->inside; /* it may become another's meanwhile */
 	c = find_connection(&t->key, t->now);
-	if (c && is_outside(c, &w->outside))
-		return c;
-	t->key = w->outside;
-	return NULL;
+	return c && is_its_outside(&t->key, c, &w->outside) ? c : NULL;
 }
 
 /* The same for an ICMP error and the packet that it quotes. */
@@ -387,7 +367,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	enum verdict result;
 	struct connection *c;
 	struct router *r;
-	int judgement;
+	int judgement, has_rule;
 	__u32 version;
 
 	if (!p || !d || !t || !w)
@@ -408,19 +388,22 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	}
 	if (is_loose(&t->l4))
 		return untranslated_in(w, p, r, d->router);
+	w->outside = t->key;
 	c = join_from_leg(w, t);
 	judgement = c ? ask_again(c, version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
-	if (c && judgement == STANDS) {
-		translate_destination(d, &w->outside, &t->key);
-		return follow_translation(ctx, p, c, true);
-	}
-	if (c) /* forgotten */
+	if (!c || judgement != STANDS) {
 		t->key = w->outside;
-	if (!find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE))
-		return begin_untranslated(ctx, w, t, p, d, r, d->router, version);
-	result = begin_from_leg(ctx, p, w, t, version);
+		has_rule = find_nat_rule(nat_list(r, d->router), NAT_OUTSIDE);
+		result = has_rule ? begin_from_leg(ctx, p, w, t, version) :
+				    begin_untranslated(ctx, w, t, p, r, d->router, version);
+		if (result != GO_ON)
+			return result;
+		c = t->has_begun ? NULL : join_from_leg(w, t); /* another CPU may have begun it */
+		if (!c && !t->has_begun)
+			return has_rule ? DROP(NAT_EXHAUSTED) : GO_ON;
+	}
 	translate_destination(d, &w->outside, &t->key);
-	return result;
+	return c ? follow_translation(ctx, p, t, c, true) : GO_ON;
 }

@@ -39,8 +39,8 @@ pub(crate) struct Context<'a> {
     pub(crate) router: Option<Ingress<'a>>,
     /// So many routers of this host have sent it on.
     pub(crate) routed: usize,
-    /// On its way in from the leg, by `nat`.
-    pub(crate) is_translated: bool,
+    /// On its way in from the leg, by `nat`, to another address.
+    pub(crate) is_readdressed: bool,
     /// The translation that began with it, where it came by the leg.
     pub(crate) begun: Option<ConnectionKey>,
     /// What its sender is told in the end.
@@ -99,7 +99,7 @@ impl<'a> Context<'a> {
             remote: None,
             router: None,
             routed: 0,
-            is_translated: false,
+            is_readdressed: false,
             begun: None,
             answer: None,
             outputs: Vec::new(),

@@ -471,7 +471,7 @@ impl Passing<'_> {
     }
 
     fn put_addr(&self, cx: &mut Context<'_>, frame: &mut Frame<'_>, addr: IpAddr) {
-        cx.is_translated = self.sender == Sender::Peer;
+        cx.is_readdressed |= self.sender == Sender::Peer && self.ip.destination != addr;
         if let Some(ip) = &mut frame.ip {
             match self.end() {
                 End::Source => ip.source = addr,

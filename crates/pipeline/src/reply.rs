@@ -125,7 +125,7 @@ fn router_address(cx: &Context<'_>, is_v4: bool) -> Option<IpAddr> {
     let at = cx.router?;
     let addr = at.address(is_v4)?;
     match cx.sender? {
-        Sender::Leg(gateway) if cx.is_translated && at.switch.is_some() => {
+        Sender::Leg(gateway) if cx.is_readdressed && at.switch.is_some() => {
             nat::teller(gateway, addr)
         }
         _ => Some(addr),

@@ -13,13 +13,17 @@ use crate::context::{Context, Stage};
 use crate::destination::Ingress;
 use crate::explain::Found;
 use crate::flow_hash::remix;
-use crate::parse::Marks;
 
 /// Outside ports that are looked at for one translation beside its own.
 const TRIES: u32 = 72;
 
 /// Those that a peer gets inside where another connection has its own.
 const PEER_PORTS: RangeInclusive<u16> = 1024..=65535;
+
+/// Not an ICMP identifier.
+fn has_real_ports(key: &ConnectionKey) -> bool {
+    key.has_ports() && !key.is_icmp()
+}
 
 /// The first rule that hides an inside address.
 fn hiding(rules: &[NatRule], addr: IpAddr) -> Option<&NatRule> {
@@ -57,7 +61,7 @@ impl Passing<'_> {
             NatKind::OneToOne { inside, .. } => *inside == key.local,
             NatKind::Forward {
                 protocol, inside, ..
-            } => *protocol == key.protocol && *inside == local(*key) && self.has_ports(),
+            } => *protocol == key.protocol && *inside == local(*key) && has_real_ports(key),
             NatKind::Source { inside, .. } => inside.contains(&key.local),
         };
         self.rules.iter().map(|rule| &rule.kind).find(is_it)
@@ -75,7 +79,7 @@ impl Passing<'_> {
                 protocol,
                 outside: place,
                 inside,
-            } if *protocol == outside.protocol && *place == here && self.has_ports() => {
+            } if *protocol == outside.protocol && *place == here && has_real_ports(outside) => {
                 Some((&rule.kind, *inside))
             }
             _ => None,
@@ -189,12 +193,6 @@ impl Passing<'_> {
                 if protocol == of && outside == place)
         };
         self.rules.iter().any(is_one)
-    }
-
-    /// Real ports, no ICMP identifier. Of an ICMP error: the packet that it quotes has them.
-    fn has_ports(&self) -> bool {
-        let ends = self.l4.quoted.map_or(self.l4.ends, |quoted| quoted.ends);
-        matches!(ends.marks, Marks::Ports { .. })
     }
 
     /// They are not there, or something that parse does not read hides them.
