@@ -38,26 +38,36 @@ INLINE int keep_connection(struct tracking *t)
 #define BEGIN_FROM_PEER CONNECTION_FROM_PEER
 #define BEGIN_NOT_ADOPTED (1 << 7) /* TCP must begin with a SYN */
 
+/* TCP of a connection that is older than the firewall. */
+INLINE bool is_adoptable(const struct tcp_segment *t)
+{
+	return (t->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_ACK;
+}
+
+/* Whether a connection can begin with a packet that is not loose. */
+INLINE bool can_begin(const struct l4 *l4, __u32 how)
+{
+	if (l4->kind != L4_TCP)
+		return l4->kind != L4_REPLY;
+	return opens(&l4->tcp) || (is_adoptable(&l4->tcp) && !(how & BEGIN_NOT_ADOPTED));
+}
+
 /* What the first packet makes of tracking.fresh: its flags, state and ends. */
 INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 {
 	const struct tcp_segment *t = &tracking->l4.tcp;
 	struct connection *c = &tracking->fresh;
-	__u8 kind = tracking->l4.kind;
 
 	c->flags = how & BEGIN_FROM_PEER;
 	c->state = CONNECTION_OPENING;
 	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};
-	if (kind == L4_REPLY)
+	if (!can_begin(&tracking->l4, how))
 		return DROP(CONNECTION_INVALID);
-	if (kind != L4_TCP)
+	if (tracking->l4.kind != L4_TCP)
 		return GO_ON;
-	if ((t->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_ACK && !(how & BEGIN_NOT_ADOPTED))
-		c->flags |= CONNECTION_ADOPTED;
-	else if (!opens(t))
-		return DROP(CONNECTION_INVALID);
-	if (tracking->l4.part) /* nobody sees how long the datagram is */
+	if (is_adoptable(t) ||
+	    tracking->l4.part) /* nobody sees how long a datagram in fragments is */
 		c->flags |= CONNECTION_ADOPTED;
 	if (how & BEGIN_FROM_PEER)
 		tcp_change(&c->peer, &c->local, t, false);

@@ -80,8 +80,9 @@ struct tracking {
 	struct place_search search;     /* and where */
 	__u32 how;                      /* BEGIN_*: as what the packet may begin one */
 	__u32 is_admitted;              /* by its connection; no rule is asked */
-	__u32 has_begun;                /* the connection of key, with this packet */
-	struct rule_peer_key peer;      /* what acl asks for */
+	__u32 other_begins;        /* another CPU begins a connection with the same key outside */
+	__u32 has_begun;           /* the connection of key, with this packet */
+	struct rule_peer_key peer; /* what acl asks for */
 	struct rule_service_key service;
 	struct fragment_place place; /* of the datagram of a fragment, */
 	struct first_fragment first; /* and what it is known by */

@@ -204,8 +204,8 @@ __noinline int forget_begun(void)
 }
 
 /*
- * Begins the connection of tracking.key, with the outside key scratch.outside, unless it is there already.
- * DROP(NAT_EXHAUSTED): another has tracking.key. Global: it is asked in a loop.
+ * Begins the connection of tracking.key, with the outside key scratch.outside; or in tracking.other_begins, another CPU
+ * does. DROP(NAT_EXHAUSTED): another has tracking.key. Global: it is asked in a loop.
  */
 __noinline enum verdict begin_inside(__u32 version)
 {
@@ -217,11 +217,12 @@ __noinline enum verdict begin_inside(__u32 version)
 	if (!t || !w)
 		return DROP(NOT_CONFIGURED);
 	c = find_connection(&t->key, t->now);
-	if (c)
-		return is_outside(c, &w->outside) ? GO_ON : DROP(NAT_EXHAUSTED);
+	if (c && !is_outside(c, &w->outside))
+		return DROP(NAT_EXHAUSTED);
 	t->other = w->outside;
-	result = publish();
-	if (result == DROP(NAT_EXHAUSTED)) /* another CPU begins the same */
+	result = c ? DROP(NAT_EXHAUSTED) : publish();
+	t->other_begins = result == DROP(NAT_EXHAUSTED);
+	if (t->other_begins)
 		return GO_ON;
 	return result == GO_ON ? begin_translation(BEGIN_FROM_PEER, version) : result;
 }
@@ -234,8 +235,11 @@ INLINE enum verdict begin_by_some_port(struct tracking *t, const struct packet *
 {
 	const struct settings *s = get_settings();
 	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
-	enum verdict result = begin_inside(version);
+	enum verdict result;
 
+	if (!can_begin(&t->l4, BEGIN_FROM_PEER))
+		return DROP(CONNECTION_INVALID);
+	result = begin_inside(version);
 	if (keeps_port(&t->key))
 		return result;
 	for (__u32 i = 0; i < NAT_TRIES && result == DROP(NAT_EXHAUSTED); i++) {

@@ -70,7 +70,7 @@ INLINE bool acknowledges_syn(const struct connection *c, const struct l4 *l4, bo
 	__u32 least = t->flags & TCP_SYN ? syn->acked : syn->end;
 
 	return syn->flags & SYN_SEEN && !!(syn->flags & SYN_FROM_PEER) != from_peer &&
-	       t->flags & TCP_ACK && !is_after(least, t->ack) && !is_after(t->ack, syn->end);
+	       t->flags & TCP_ACK && t->ack - least <= syn->end - least;
 }
 
 /* The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. */

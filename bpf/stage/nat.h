@@ -40,7 +40,7 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 	enum verdict result;
 
 	t->now = coarse_now_ns();
-	t->has_begun = false;
+	t->has_begun = t->other_begins = false;
 	t->key.switch_id = ZONE_ROUTER | router;
 	t->key.key = 0;
 	result = read_l4(ctx, p);
@@ -347,6 +347,18 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 	return c && is_its_outside(&t->key, c, &w->outside) ? c : NULL;
 }
 
+#define NAT_WAITS 64 /* looks, while another CPU begins the connection: some microseconds */
+
+/* The same of one that another CPU begins. */
+INLINE struct connection *await_from_leg(struct scratch *w, struct tracking *t)
+{
+	struct connection *c = NULL;
+
+	for (int i = 0; i < NAT_WAITS && !c; i++)
+		c = join_from_leg(w, t);
+	return c;
+}
+
 /* The same for an ICMP error and the packet that it quotes. */
 INLINE bool join_quoted(struct scratch *w, struct tracking *t, __u32 version, __u32 router)
 {
@@ -400,7 +412,7 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 				    begin_untranslated(ctx, w, t, p, r, d->router, version);
 		if (result != GO_ON)
 			return result;
-		c = t->has_begun ? NULL : join_from_leg(w, t); /* another CPU may have begun it */
+		c = t->other_begins ? await_from_leg(w, t) : NULL;
 		if (!c && !t->has_begun)
 			return has_rule ? DROP(NAT_EXHAUSTED) : GO_ON;
 	}

@@ -316,24 +316,23 @@ impl TestRunner {
         self.kernel.translations()
     }
 
-    /// A port sends each list of frames from a CPU of its own, at the same moments. `meanwhile` is done again and again.
+    /// Each list of frames comes from there on a CPU of its own, at the same moments. `meanwhile` is done again and again.
     pub fn race(
         &self,
         now_ns: u64,
-        device: &DeviceName,
+        entry: &Entry,
         lists: &[Vec<Vec<u8>>],
         meanwhile: &dyn Fn(&Self) -> Result<(), EbpfError>,
     ) -> Result<(), EbpfError> {
+        let (program, ifindex, mark) = place(named(&self.tables)?, entry);
         let beside = Beside {
             now_ns,
-            ifindex: self
-                .tables
-                .as_ref()
-                .map_or(NO_PORT, |it| it.ifindex(device)),
+            ifindex,
+            mark,
             ..Beside::default()
         };
         let meanwhile = || meanwhile(self);
-        (self.kernel).race(Program::FromPort, beside, lists, &meanwhile)
+        (self.kernel).race(program, beside, lists, &meanwhile)
     }
 
     /// Runs one packet, which [`can_run`].
@@ -343,21 +342,8 @@ impl TestRunner {
         entry: &Entry,
         packet: &Packet,
     ) -> Result<Observed, EbpfError> {
-        let Some(named) = &self.tables else {
-            return Err(EbpfError::Missing {
-                kind: "table",
-                name: "settings".into(),
-            });
-        };
-        let (program, ifindex, mark) = match entry {
-            Entry::Port(device) => (Program::FromPort, named.ifindex(device), 0),
-            Entry::Segmenter(device) => (Program::FromPort, SEGMENTER_OUT, named.ifindex(device)),
-            Entry::Underlay => (Program::FromUnderlay, UPLINK, 0),
-            Entry::Leg(device) => {
-                let leg = named.legs.get(device).copied();
-                (Program::FromLeg, leg.unwrap_or(NO_PORT), 0)
-            }
-        };
+        let named = named(&self.tables)?;
+        let (program, ifindex, mark) = place(named, entry);
         let beside = Beside {
             now_ns,
             ifindex,
@@ -441,4 +427,25 @@ fn legs(tables: &Tables) -> BTreeMap<DeviceName, u32> {
         GatewayPlace::Remote(_) => None,
     });
     devices.zip(FIRST_LEG..).collect()
+}
+
+/// What the host's tables call things.
+fn named(tables: &Option<Named>) -> Result<&Named, EbpfError> {
+    tables.as_ref().ok_or_else(|| EbpfError::Missing {
+        kind: "table",
+        name: "settings".into(),
+    })
+}
+
+/// The program that sees a packet first, by which device, and the mark that it has.
+fn place(named: &Named, entry: &Entry) -> (Program, u32, u32) {
+    match entry {
+        Entry::Port(device) => (Program::FromPort, named.ifindex(device), 0),
+        Entry::Segmenter(device) => (Program::FromPort, SEGMENTER_OUT, named.ifindex(device)),
+        Entry::Underlay => (Program::FromUnderlay, UPLINK, 0),
+        Entry::Leg(device) => {
+            let leg = named.legs.get(device).copied();
+            (Program::FromLeg, leg.unwrap_or(NO_PORT), 0)
+        }
+    }
 }

@@ -218,9 +218,13 @@ impl Connection {
     fn acknowledged_syn(&self, sender: Sender, segment: &Segment) -> Option<SynSeen> {
         let ack = segment.acknowledgment;
         let is_of_other = |syn: &SynSeen| syn.from_peer == (sender == Sender::Local);
-        let is_acked = |syn: &SynSeen| match segment.is(Flags::SYN) {
-            true => tcp::is_at_most(syn.acked, ack) && tcp::is_at_most(ack, syn.end),
-            false => ack == syn.end,
+        let is_acked = |syn: &SynSeen| {
+            let least = if segment.is(Flags::SYN) {
+                syn.acked
+            } else {
+                syn.end
+            };
+            ack.wrapping_sub(least) <= syn.end.wrapping_sub(least)
         };
         let syn = self.again.filter(|_| segment.is(Flags::ACK));
         syn.filter(|syn| is_of_other(syn) && is_acked(syn))
