@@ -66,8 +66,8 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 		return DROP(CONNECTION_INVALID);
 	if (tracking->l4.kind != L4_TCP)
 		return GO_ON;
-	if (is_adoptable(t) ||
-	    tracking->l4.part) /* nobody sees how long a datagram in fragments is */
+	/* Nobody sees how long a datagram in fragments is. */
+	if (is_adoptable(t) || tracking->l4.part)
 		c->flags |= CONNECTION_ADOPTED;
 	if (how & BEGIN_FROM_PEER)
 		tcp_change(&c->peer, &c->local, t, false);

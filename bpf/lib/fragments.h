@@ -152,6 +152,8 @@ INLINE void translate_first(struct first_fragment *first, const struct translati
 {
 	bool source = to->end == TRANSLATE_SOURCE;
 	struct addr *addr = source ? &first->source : &first->dest;
+	__be16 *port = source ? &first->source_port : &first->dest_port;
+	__be16 *peer_port = source ? &first->dest_port : &first->source_port;
 
 	if (!to->end)
 		return;
@@ -160,18 +162,10 @@ INLINE void translate_first(struct first_fragment *first, const struct translati
 		return;
 	if (first->kind == L4_REQUEST || first->kind == L4_REPLY)
 		first->icmp_id = to->port;
-	else if (!(first->source_port | first->dest_port))
-		return;
-	else if (source)
-		first->source_port = to->port;
-	else
-		first->dest_port = to->port;
-	if (!to->moves_peer)
-		return;
-	if (source)
-		first->dest_port = to->peer_port;
-	else
-		first->source_port = to->peer_port;
+	else if (*port | *peer_port)
+		*port = to->port;
+	if (to->moves_peer)
+		*peer_port = to->peer_port;
 }
 
 /* After a first fragment passed its router, if that translates: as it came, and as it goes on. Global, likewise. */

@@ -21,11 +21,12 @@ INLINE bool is_in_use(struct tracking *t, const struct translation_entry *entry)
 	return c && is_its_outside(&t->search.holder, c, &t->other);
 }
 
-/* An entry of tracking.other that was left behind becomes that of tracking.key. What has expired is forgotten. */
+/*
+ * An entry of tracking.other that was left behind becomes that of tracking.key. Its connection may be there, expired. It
+ * stays: deleted by its key, one that another CPU begins anew could go instead.
+ */
 INLINE enum verdict take_over(struct tracking *t, struct translation_entry *entry)
 {
-	struct connection *c;
-
 	if (is_in_use(t, entry))
 		return DROP(NAT_EXHAUSTED);
 	entry = claim_translation(&t->other);
@@ -35,9 +36,6 @@ INLINE enum verdict take_over(struct tracking *t, struct translation_entry *entr
 		give_back(entry, &t->other);
 		return DROP(NAT_EXHAUSTED);
 	}
-	c = bpf_map_lookup_elem(&connections, &t->search.holder);
-	if (c && is_outside(c, &t->other))
-		bpf_map_delete_elem(&connections, &t->search.holder);
 	entry->inside = t->key;
 	return GO_ON;
 }

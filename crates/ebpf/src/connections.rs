@@ -86,9 +86,7 @@ pub fn forget_of<E: From<EbpfError>>(
     ports: &BTreeSet<(u32, u16)>,
     load: impl FnOnce() -> Result<Forgetter, E>,
 ) -> Result<(), E> {
-    let entries = entries(maps)?.into_iter().map(|entry| entry.key);
-    let keys = entries.filter(|key| ports.contains(&(key.switch_id, key.key)));
-    forget_these(maps, &keys.collect(), load)?;
+    forget_where(maps, |key| ports.contains(&(key.switch_id, key.key)), load)?;
     let is_theirs = |place: FragmentPlace| ports.contains(&(place.switch_id, place.key));
     let mut fragments = Vec::new();
     maps.walk(FRAGMENTS, |key, _| {
@@ -116,15 +114,18 @@ pub fn pick_up(maps: &MapSet, ports: &BTreeSet<(u32, u16)>) -> Result<(), EbpfEr
     Ok(())
 }
 
-/// Forgets these connections, each with its translation: so many of them were still there. Fragments of datagrams
-/// stay known. `load` is asked where there are translations to forget.
-pub fn forget_these<E: From<EbpfError>>(
+/// Forgets the connections with such keys, each with its translation: so many of them were still there. Fragments of
+/// datagrams stay known. `load` is asked where there are translations to forget.
+pub fn forget_where<E: From<EbpfError>>(
     maps: &MapSet,
-    keys: &BTreeSet<ConnectionKey>,
+    is_meant: impl Fn(&ConnectionKey) -> bool,
     load: impl FnOnce() -> Result<Forgetter, E>,
 ) -> Result<usize, E> {
+    let entries = entries(maps)?;
+    let keys = entries.iter().map(|entry| &entry.key);
+    let keys = keys.filter(|key| is_meant(key));
     let is_of_router = |key: &&ConnectionKey| key.router().is_some();
-    let (of_routers, of_ports): (Vec<&ConnectionKey>, Vec<_>) = keys.iter().partition(is_of_router);
+    let (of_routers, of_ports): (Vec<&ConnectionKey>, Vec<_>) = keys.partition(is_of_router);
     let connections = maps.map(CONNECTIONS)?;
     let mut forgotten = 0;
     for key in of_ports {
@@ -134,7 +135,7 @@ pub fn forget_these<E: From<EbpfError>>(
             .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", CONNECTIONS))?;
         forgotten += usize::from(there.is_some());
     }
-    let lonely = lonely(maps)?;
+    let lonely = lonely(maps, &entries)?;
     if of_routers.is_empty() && lonely.is_empty() {
         return Ok(forgotten);
     }
@@ -143,8 +144,11 @@ pub fn forget_these<E: From<EbpfError>>(
     Ok(forgotten + forget_translated(program, of_routers, &lonely)?)
 }
 
-/// Outside keys whose connections are gone. Of one that somebody is at work with nobody knows.
-pub(crate) fn lonely(maps: &MapSet) -> Result<Vec<ConnectionKey>, EbpfError> {
+/// Outside keys whose connections are not among the entries. Of one that somebody is at work with nobody knows.
+pub(crate) fn lonely(
+    maps: &MapSet,
+    entries: &[ConnectionEntry],
+) -> Result<Vec<ConnectionKey>, EbpfError> {
     let mut found = Vec::new();
     maps.walk(TRANSLATIONS, |key, value| {
         let key = ConnectionKey::read_from_bytes(key);
@@ -158,8 +162,8 @@ pub(crate) fn lonely(maps: &MapSet) -> Result<Vec<ConnectionKey>, EbpfError> {
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let entries = entries(maps)?.into_iter();
-    let keys = entries.map(|entry| (entry.key, entry.value.outside_key(&entry.key)));
+    let of_routers = entries.iter().filter(|entry| entry.key.router().is_some());
+    let keys = of_routers.map(|entry| (entry.key, entry.value.outside_key(&entry.key)));
     let keys: BTreeMap<_, _> = keys.collect();
     let is_lonely =
         |(outside, inside): &(ConnectionKey, ConnectionKey)| keys.get(inside) != Some(outside);

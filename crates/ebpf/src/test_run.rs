@@ -184,12 +184,12 @@ impl TestRun {
     /// Forgets all translations as `overlane connections forget` does, also while packets are at work: so many.
     pub fn forget_translations(&self) -> Result<usize, EbpfError> {
         let maps = &self.loaded.maps;
-        let entries = connections::entries(maps)?
-            .into_iter()
-            .map(|entry| entry.key);
-        let keys: Vec<_> = entries.filter(|key| key.router().is_some()).collect();
+        let entries = connections::entries(maps)?;
+        let keys = entries.iter().map(|entry| &entry.key);
+        let keys = keys.filter(|key| key.router().is_some());
         let program = self.loaded.program(Program::ForgetTranslated)?;
-        connections::forget_translated(program, &keys, &connections::lonely(maps)?)
+        let lonely = connections::lonely(maps, &entries)?;
+        connections::forget_translated(program, keys, &lonely)
     }
 
     /// As if packets began to be at work with all entries of translations, or ended it.

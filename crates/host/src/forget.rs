@@ -1,8 +1,6 @@
 //! `connections forget`: connections that are to be judged again. The next packet of each is one without a connection:
 //! the rules say whether it passes, and a translation is made anew.
 
-use std::collections::BTreeSet;
-
 pub use ipnet::IpNet;
 use overlane_ebpf::DataPath;
 use overlane_ebpf::abi::firewall::ConnectionKey;
@@ -54,14 +52,10 @@ pub fn forget(
         known_owner(&state, name)?;
     }
     let maps = maps(&state)?;
-    let entries = connections::entries(&maps)?.into_iter();
-    let keys: BTreeSet<ConnectionKey> = entries
-        .map(|entry| entry.key)
-        .filter(|key| which.has(&state, key))
-        .collect();
+    let is_meant = |key: &ConnectionKey| which.has(&state, key);
     Ok(Forgotten {
         host: host.to_owned(),
-        forgotten: connections::forget_these(&maps, &keys, || {
+        forgotten: connections::forget_where(&maps, is_meant, || {
             let pins = paths::map_set(host, &state.map_signature);
             Ok::<_, HostError>(Forgetter::load(&DataPath::embedded()?, &pins)?)
         })?,

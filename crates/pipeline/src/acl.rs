@@ -174,11 +174,8 @@ fn is_related(cx: &mut Context<'_>, packet: &Packet<'_>) -> bool {
 }
 
 fn follow(cx: &mut Context<'_>, packet: &Packet<'_>) -> Stage<Followed> {
-    let nothing = Followed::Nothing {
-        may_be_adopted: true,
-    };
     let Some(key) = &packet.key else {
-        return Stage::Continue(nothing);
+        return Stage::Continue(Followed::NOTHING);
     };
     let host = cx.host;
     let judge = |connection: &Connection| judge_again(host, packet, key, connection);

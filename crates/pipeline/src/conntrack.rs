@@ -52,10 +52,12 @@ pub(crate) enum Followed {
     Nothing { may_be_adopted: bool },
 }
 
-/// There is none.
-const NOTHING: Followed = Followed::Nothing {
-    may_be_adopted: true,
-};
+impl Followed {
+    /// There is none.
+    pub(crate) const NOTHING: Self = Self::Nothing {
+        may_be_adopted: true,
+    };
+}
 
 /// What a connection begins with.
 pub(crate) struct Beginning {
@@ -126,7 +128,7 @@ fn allowed<'s>(
 ) -> Result<&'s mut Connection, Followed> {
     let now_ns = cx.now_ns;
     let Some(connection) = cx.state.connections.get_mut(key) else {
-        return Err(NOTHING);
+        return Err(Followed::NOTHING);
     };
     let over = match connection.is_expired(now_ns) {
         true => Some("has expired"),
@@ -155,7 +157,7 @@ fn allowed<'s>(
     if let Some(why) = over {
         return Err(forgotten(cx, key, why));
     }
-    cx.state.connections.get_mut(key).ok_or(NOTHING)
+    cx.state.connections.get_mut(key).ok_or(Followed::NOTHING)
 }
 
 /// The packet's connection goes on with it, if it has one. `judge` is asked whether the rules still allow
@@ -330,7 +332,7 @@ fn may_be_adopted(segment: &Segment) -> bool {
 fn forgotten(cx: &mut Context<'_>, key: &ConnectionKey, why: &str) -> Followed {
     cx.state.forget(key);
     cx.step(STAGE, || format!("the former connection {key} {why}"));
-    NOTHING
+    Followed::NOTHING
 }
 
 fn no_beginning(cx: &mut Context<'_>, what: &str) -> Stage<bool> {

@@ -266,14 +266,8 @@ pub(super) fn free_inside(
         .find(|key| conntrack::live(cx, key).is_none())
 }
 
-/// Nobody uses it outside; what has expired is forgotten.
-pub(super) fn is_free(cx: &mut Context<'_>, outside: &ConnectionKey) -> bool {
-    let Some(key) = cx.state.translations.get(outside).copied() else {
-        return true;
-    };
-    if conntrack::live(cx, &key).is_some() {
-        return false;
-    }
-    cx.state.forget(&key);
-    true
+/// Nobody uses it outside. What has expired stays until its place or its key is wanted.
+pub(super) fn is_free(cx: &Context<'_>, outside: &ConnectionKey) -> bool {
+    let key = cx.state.translations.get(outside);
+    key.is_none_or(|key| conntrack::live(cx, key).is_none())
 }
