@@ -163,10 +163,12 @@ struct timeouts {
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
 #define SWITCH_LEARNING (1 << 2)    /* has a learning port, here or elsewhere */
+#define SWITCH_ASKS (1 << 3)        /* routers ask on it for neighbours that no port declares */
 #define MAX_NON_IP 8
 
 struct lswitch {
-	__u32 flood_members; /* entries 0..n of map flood */
+	__u32 flood_members; /* entries 0..n of map flood, */
+	__u32 flood_routers; /* and so many behind them: remotes that only route into it */
 	__u32 flags;
 	__u32 learn_age;           /* seconds a MAC behind a remote is remembered */
 	__be16 non_ip[MAX_NON_IP]; /* EtherTypes that pass where PORT_DROP_NON_IP is set; 0: none */
@@ -236,6 +238,34 @@ struct neighbour {
 	struct mac mac;
 	__u16 key; /* owning port: it never gets an answer about itself */
 	__u32 flags;
+};
+
+/*
+ * Map found: (side, address) → a neighbour that answered a router. A side is a switch, or ZONE_ROUTER | router: the
+ * router's leg. Written by the programs.
+ */
+#define MAX_FOUND 65536
+#define MAX_FOUND_AT_PORT 1024
+#define MAX_FOUND_BEHIND 4096 /* the underlay of one switch, or one leg */
+
+struct found_neighbour {
+	struct mac mac;
+	__u16 key;       /* of the port that counts it; 0: behind the underlay, or a leg */
+	__u64 confirmed; /* when it last answered; 30 s later it is stale */
+	__u64 asked;     /* when it was asked again last, */
+	__u32 tries;     /* so many times */
+	__u32 pad;
+};
+
+/* Map found_counts: (side, key) → struct learning: how many neighbours count there. Side 0, key 0: the host's clock. */
+
+/* Map asked (LRU): (side, address) → a router asked for it, and nobody has answered. Written by the programs. */
+#define MAX_ASKED 16384
+
+struct asked {
+	__u64 at;    /* the last time, */
+	__u32 tries; /* of so many */
+	__u32 pad;
 };
 
 /* Map flood: (switch, index) → one receiver of a flooded frame. */

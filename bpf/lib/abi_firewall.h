@@ -208,6 +208,7 @@ enum limit {
 	LIMIT_ANSWERS = 0, /* 100 in 100 ms */
 	LIMIT_LOG = 1,     /* 100 in 1 s */
 	LIMIT_FLOOD = 2,   /* its port's `flood` in 100 ms */
+	LIMIT_ASKS = 3,    /* 10 in 100 ms */
 };
 
 struct limit_key {

@@ -18,7 +18,8 @@
 	V(6, VLAN_OUT) /* unicast, sent to the uplink with the VLAN tag of its switch */             \
 	V(7, LEG_OUT)  /* routed into the physical network by the gateway's leg */                   \
 	V(8, GREETING) /* a remote says what it can take, and is answered if it asked */             \
-	V(9, COALESCE) /* a segment of a stream: it comes back joined with others */
+	V(9, COALESCE) /* a segment of a stream: it comes back joined with others */                 \
+	V(10, TO_ROUTER) /* an ARP reply or neighbour advertisement to a router, which noted it */
 
 /* V(number, NAME): the packet is dropped, and this is the reason. */
 #define OVL_VERDICTS_DROP(V)                                                                         \
@@ -70,7 +71,7 @@
 	V(63, CONNECTIONS_FULL)   /* no place for a new connection */                                \
 	V(64, NOT_ROUTABLE)       /* to a router, but not to be routed */                            \
 	V(65, NO_ROUTE)           /* the router has no route (IP_OUTNOROUTES) */                     \
-	V(66, NO_NEIGHBOUR)       /* nobody knows the next hop's MAC (NEIGH_FAILED) */               \
+	V(66, NO_NEIGHBOUR)       /* nobody has the next hop's address, or answers (NEIGH_FAILED) */               \
 	V(67, TTL_EXCEEDED)       /* the last router it may pass */                                  \
 	V(68, ROUTER_ADDRESS)     /* to a router itself, which only answers echo */                  \
 	V(69, NAT_EXHAUSTED)      /* no free outside port */                                         \
@@ -84,7 +85,10 @@
 	V(77, DEEP_HEADER)        /* more extension headers than are read, and rules ask */          \
 	V(78, REMOTE_SWITCH)      /* the remote has nothing on this switch */                        \
 	V(79, REMOTE_MAC)         /* the source MAC is somewhere else by the fabric */               \
-	V(80, FLOOD_LIMIT)        /* its port floods more than it may */
+	V(80, FLOOD_LIMIT)        /* its port floods more than it may */                             \
+	V(81, RESOLVING)          /* the router is still asking for the next hop's MAC */            \
+	V(82, ASK_LIMIT)          /* its sender makes routers ask for more than it may */            \
+	V(83, NEIGHBOUR_LIMIT)    /* one more neighbour than may be found there */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

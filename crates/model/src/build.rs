@@ -93,6 +93,7 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         },
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
+        neighbours: draft.neighbours.map(|at| at.value).unwrap_or_default(),
         firewall: draft.firewall.clone(),
         limits: draft.limits,
         timeouts: draft.timeouts.whole(),

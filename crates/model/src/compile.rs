@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use crate::diagnostic::nearest;
 use crate::fabric::{
-    Allow, Fabric, GuestVlan, Host, Limits, NonIp, Port, Router, Security, Switch, UnknownUnicast,
+    Allow, Fabric, GuestVlan, Host, Limits, Neighbours, NonIp, Port, Router, Security, Switch,
+    UnknownUnicast,
 };
 use crate::names::Name;
 use crate::render::{listed, printable};
@@ -196,6 +197,7 @@ impl<'f> View<'f> {
                 name: members.switch.name.clone(),
                 id: members.switch.id,
                 flood_unknown: members.switch.unknown_unicast == UnknownUnicast::Flood,
+                asks: members.switch.neighbours == Neighbours::Asked,
                 vlan_transparent: members.switch.guest_vlan == GuestVlan::Transparent,
                 learn_age_s: members
                     .ports

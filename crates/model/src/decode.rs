@@ -10,7 +10,9 @@ use std::ops::RangeInclusive;
 use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{Allow, GuestVlan, Limits, Security, SwitchFirewall, UnknownUnicast};
+use crate::fabric::{
+    Allow, GuestVlan, Limits, Neighbours, Security, SwitchFirewall, UnknownUnicast,
+};
 use crate::names::DeviceName;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
@@ -69,6 +71,7 @@ pub(crate) struct SwitchDraft<'n> {
     pub(crate) uplink_vlan: Option<Spanned<VlanId>>,
     pub(crate) unknown_unicast: Option<Spanned<UnknownUnicast>>,
     pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
+    pub(crate) neighbours: Option<Spanned<Neighbours>>,
     pub(crate) firewall: SwitchFirewall,
     pub(crate) limits: Limits,
     pub(crate) timeouts: TimeoutsDraft,
@@ -129,11 +132,12 @@ const HOST: [Key; 4] = [
     optional("connections"),
 ];
 /// Of the first two a switch has one.
-const SWITCH: [Key; 7] = [
+const SWITCH: [Key; 8] = [
     optional("vni"),
     optional("uplink_vlan"),
     optional("unknown_unicast"),
     optional("vlan"),
+    optional("neighbours"),
     optional("firewall"),
     optional("limits"),
     optional("timeouts"),
@@ -250,6 +254,7 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         uplink_vlan,
         unknown_unicast,
         guest_vlan,
+        neighbours,
         policies,
         limits,
         times,
@@ -282,6 +287,8 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         unknown_unicast: unknown_unicast
             .and_then(|node| choice(node, "`unknown_unicast`", &UnknownUnicast::ALL, sink)),
         guest_vlan: guest_vlan.and_then(|node| choice(node, "`vlan`", &GuestVlan::ALL, sink)),
+        neighbours: neighbours
+            .and_then(|node| choice(node, "`neighbours`", &Neighbours::ALL, sink)),
         firewall: policies.map_or_else(SwitchFirewall::default, |node| {
             firewall::switch(node, &what, sink)
         }),

@@ -24,7 +24,9 @@ pub use firewall::{Group, Network, Peer, PortSet, Rule};
 pub use port::{Allow, Port, Security};
 pub(crate) use router::derived_mac;
 pub use router::{GatewayHost, Interface, ReversePath, Router, StaticRoute};
-pub use switch::{GuestVlan, Limits, NonIp, Policy, Switch, SwitchFirewall, UnknownUnicast};
+pub use switch::{
+    GuestVlan, Limits, Neighbours, NonIp, Policy, Switch, SwitchFirewall, UnknownUnicast,
+};
 
 /// The most that is read of a fabric file.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;

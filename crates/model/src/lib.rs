@@ -34,7 +34,7 @@ mod yaml;
 pub use compile::CompileError;
 pub use diagnostic::{Diagnostic, FabricErrors, Severity, nearest};
 pub use fabric::{
-    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, Limits, MAX_FILE_BYTES, Network,
+    Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, Limits, MAX_FILE_BYTES, Neighbours, Network,
     NonIp, Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security, StaticRoute, Switch,
     SwitchFirewall, UnknownUnicast,
 };

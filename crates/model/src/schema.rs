@@ -210,6 +210,9 @@ struct LogicalSwitch {
     /// What happens to VLAN tags of guests.
     #[schemars(default)]
     vlan: GuestVlan,
+    /// Whom routers reach on it: who answers when asked, too, or only addresses that ports declare.
+    #[schemars(default)]
+    neighbours: Neighbours,
     /// What its ports do with packets that no rule matches.
     #[schemars(default)]
     firewall: Firewall,
@@ -252,6 +255,17 @@ enum GuestVlan {
     Refuse,
     /// A tag is carried with its frame. Not with `uplink_vlan`.
     Transparent,
+}
+
+/// Whom routers reach on a logical switch.
+#[derive(JsonSchema, Serialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum Neighbours {
+    /// Also who answers when they ask by ARP or neighbour discovery.
+    #[default]
+    Asked,
+    /// Only addresses that ports declare.
+    Declared,
 }
 
 /// What happens to unicast without an FDB entry.

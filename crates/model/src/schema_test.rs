@@ -55,7 +55,7 @@ fn full() -> Value {
         "hosts": { "h": { "underlay": "198.18.0.1", "uplink": "eth1", "options": "ovn", "connections": 1048576 } },
         "switches": {
             "s": {
-                "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse",
+                "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse", "neighbours": "declared",
                 "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow", "non_ip": [35020] },
                 "limits": { "connections": 9, "flood": 10 },
                 "timeouts": {
@@ -231,6 +231,7 @@ fn same_answer_to_values() {
         ("/switches/s/vni", json!(1 << 24)),
         ("/switches/s/vni", json!(1.5)),
         ("/switches/s/unknown_unicast", json!(false)),
+        ("/switches/s/neighbours", json!("found")),
         ("/hosts/h/underlay", json!("198.18.0.1/24")),
         ("/hosts/h/uplink", json!("a/b")),
         ("/hosts/h/connections", json!(0)),

@@ -112,6 +112,7 @@ verdicts! {
     7 LegOut "leg_out" pass "routed into the physical network by the gateway's leg";
     8 Greeting "greeting" pass "a remote says what it can take, and is answered if it asked";
     9 Coalesce "coalesce" pass "a segment of a stream: it comes back joined with others";
+    10 ToRouter "to_router" pass "an ARP reply or neighbour advertisement to a router, which noted it";
     16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";
@@ -160,7 +161,7 @@ verdicts! {
     63 ConnectionsFull "connections_full" drop "no place for a new connection";
     64 NotRoutable "not_routable" drop "addressed to a router, but nothing a router may forward";
     65 NoRoute "no_route" drop "the router has no route to the destination";
-    66 NoNeighbour "no_neighbour" drop "nobody knows the MAC of the next hop";
+    66 NoNeighbour "no_neighbour" drop "nobody has the next hop's address, or answers for it";
     67 TtlExceeded "ttl_exceeded" drop "the last router that the packet may pass";
     68 RouterAddress "router_address" drop "to a router itself, which answers nothing but echo requests";
     69 NatExhausted "nat_exhausted" drop "no outside port is free for this peer";
@@ -175,6 +176,9 @@ verdicts! {
     78 RemoteSwitch "remote_switch" drop "the remote has nothing on this logical switch";
     79 RemoteMac "remote_mac" drop "by the fabric, the source MAC is not where the frame came from";
     80 FloodLimit "flood_limit" drop "its port floods more than it may";
+    81 Resolving "resolving" drop "the router is still asking for the MAC of the next hop";
+    82 AskLimit "ask_limit" drop "its sender makes routers ask for more neighbours than it may";
+    83 NeighbourLimit "neighbour_limit" drop "one more neighbour than may be found there";
 }
 
 impl Verdict {

@@ -16,6 +16,8 @@ pub struct Switch {
     pub unknown_unicast: UnknownUnicast,
     /// What happens to VLAN tags of guests.
     pub guest_vlan: GuestVlan,
+    /// Whom routers reach on it.
+    pub neighbours: Neighbours,
     /// What its ports do with packets that no rule matches.
     pub firewall: SwitchFirewall,
     /// How much of what all share each of its ports may have.
@@ -64,6 +66,30 @@ pub enum GuestVlan {
 impl GuestVlan {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Refuse, Self::Transparent];
+}
+
+/// Whom routers reach on a logical switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Neighbours {
+    /// Who answers when they ask by ARP or neighbour discovery, too.
+    #[default]
+    Asked,
+    /// Only addresses that ports declare.
+    Declared,
+}
+
+impl Neighbours {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Asked, Self::Declared];
+}
+
+impl fmt::Display for Neighbours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Asked => "asked",
+            Self::Declared => "declared",
+        })
+    }
 }
 
 impl fmt::Display for GuestVlan {

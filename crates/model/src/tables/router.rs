@@ -66,6 +66,20 @@ impl RouterTable {
         gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
     }
 
+    /// Its own address in the network of a neighbour on one of its sides, the first in the file. `None`: the
+    /// address is in no network there.
+    pub fn address_beside(&self, side: Side, neighbour: IpAddr) -> Option<IpAddr> {
+        let addresses = match side {
+            Side::Switch(id) => {
+                let interface = self.interfaces.iter().find(|it| it.switch == id)?;
+                &interface.addresses
+            }
+            Side::Leg => &self.gateway.as_ref()?.addresses,
+        };
+        let network = addresses.iter().find(|it| it.contains(&neighbour))?;
+        Some(network.addr())
+    }
+
     /// Its gateway's device in the physical network, when that is on this host.
     pub fn leg(&self) -> Option<&DeviceName> {
         match &self.gateway.as_ref()?.place {
