@@ -18,6 +18,7 @@
 #include "stage/origin.h"
 #include "stage/port_security.h"
 #include "stage/learn.h"
+#include "stage/neighbour.h"
 #include "stage/arp_nd.h"
 #include "stage/conntrack.h"
 #include "stage/acl.h"
@@ -78,7 +79,10 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	if (result == GO_ON)
 		result = learn_from_port(p, at);
 	if (result == GO_ON)
-		result = arp_nd(ctx, p, d);
+		result = neighbour(ctx, p, d, sw);
+	if (result != GO_ON || d->kind) /* an answer to a router, for its other hosts */
+		return result;
+	result = arp_nd(ctx, p, d);
 	/* Segments were judged as the super-packet they were. */
 	if (result == GO_ON && at->flags & PORT_FIREWALL && p->hook == HOOK_FROM_PORT)
 		result = firewall(ctx, p, at, FIREWALL_FROM_PORT);
@@ -129,7 +133,9 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	leave_as_it_came(d, p);
 	if (!declared)
 		learn_from_underlay(p, sw, &o.source);
-	result = arp_nd(ctx, p, d);
+	result = neighbour(ctx, p, d, sw);
+	if (result == GO_ON)
+		result = arp_nd(ctx, p, d);
 	if (result == GO_ON && in_tunnel)
 		result = ids(ctx, p, d, &o);
 	if (result == GO_ON && !d->kind)
@@ -167,13 +173,17 @@ __noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
 	if (!s || !p || !d)
 		return VERDICT_TO_HOST;
 	result = leg_in(ctx, p, d);
+	if (result == VERDICT_TO_HOST)
+		overhear(ctx, p, d);
 	if (result == GO_ON)
 		result = parse(ctx, p, NULL);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
 	hash_flow(s, p);
-	result = arp_nd(ctx, p, d);
+	result = neighbour(ctx, p, d, NULL);
+	if (result == GO_ON)
+		result = arp_nd(ctx, p, d);
 	if (result == GO_ON)
 		result = nat_in(ctx, p, d);
 	if (result == GO_ON && is_first_seen(p))
@@ -305,6 +315,12 @@ int from_port(struct __sk_buff *ctx)
 		w->destination.is_whole = true;
 		return finish(ctx, w, GO_ON);
 	}
+	if ((device & MARK_PROBE) == MARK_PROBE) {
+		w->reply.action = TCX_DROP;
+		if (end_probe(ctx, &w->packet, device & ~MARK_PROBE))
+			leave(ctx, &w->reply, &w->reply_to);
+		return conclude(ctx, w, VERDICT_PROBE, w->reply.action);
+	}
 	return finish(ctx, w, from_port_stages(ctx, &w->packet, &w->destination, device));
 }
 
@@ -356,7 +372,7 @@ int from_unmarker(struct __sk_buff *ctx)
 		return TCX_DROP;
 	result = end_detour(ctx, &w->packet, &w->destination);
 	if (result == GO_ON && w->destination.kind == TO_LEG)
-		result = send_by_leg(&w->packet, &w->destination);
+		result = send_by_leg(ctx, &w->packet, &w->destination);
 	else if (result == GO_ON)
 		result = hand_over(ctx, &w->packet, &w->destination);
 	return conclude(ctx, w, result, w->packet.action);

@@ -20,6 +20,17 @@ INLINE struct flood_member *get_flood_member(__u32 switch_id, __u32 index)
 	return bpf_map_lookup_elem(&flood, &key);
 }
 
+/* What is flooded: the packet, or a router's question that it became. */
+INLINE struct packet *flooded_packet(struct scratch *w)
+{
+	return w->floods_reply ? &w->reply : &w->packet;
+}
+
+INLINE struct destination *flooded_to(struct scratch *w)
+{
+	return w->floods_reply ? &w->reply_to : &w->destination;
+}
+
 /*
  * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not sent, and its
  * sender not told.
@@ -35,11 +46,12 @@ INLINE void copy_to_port(struct __sk_buff *ctx, const struct packet *p, const st
 	port = bpf_map_lookup_elem(&ports, id);
 	if (!port || port->switch_id != d->switch_id)
 		return;
-	if (port->flags & PORT_FIREWALL && firewall(ctx, p, port, FIREWALL_TO_PORT) != GO_ON)
+	if (!d->is_reply && port->flags & PORT_FIREWALL &&
+	    firewall(ctx, p, port, FIREWALL_TO_PORT) != GO_ON)
 		return;
 	if (put_tag(ctx, tag) < 0)
 		return;
-	if (send_copy(ctx, id->ifindex) == 0)
+	if (send_copy(ctx, id->ifindex) == 0 && !d->is_reply)
 		count_port(p, port->counters, PORT_TO);
 	if (tag.proto)
 		take_tag(ctx);
@@ -49,7 +61,7 @@ INLINE void copy_to_port(struct __sk_buff *ctx, const struct packet *p, const st
 __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
-	struct flood_member *m = w ? get_flood_member(w->destination.switch_id, index) : NULL;
+	struct flood_member *m = w ? get_flood_member(flooded_to(w)->switch_id, index) : NULL;
 	struct port_id id;
 
 	if (!m)
@@ -57,17 +69,19 @@ __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 	if (!m->port.ifindex)
 		return 0;
 	id = m->port;
-	copy_to_port(ctx, &w->packet, &w->destination, &id);
+	if (!flooded_to(w)->to_hosts_only)
+		copy_to_port(ctx, flooded_packet(w), flooded_to(w), &id);
 	return 1;
 }
 
 INLINE enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
 			       __u32 header_len)
 {
-	__u32 tag = tag_len(&w->destination);
+	const struct destination *d = flooded_to(w);
+	__u32 tag = tag_len(d);
 	__u32 more = header_len - w->room;
 
-	if (header_len - ETH_HLEN + tag + w->packet.len > s->underlay_mtu)
+	if (header_len - ETH_HLEN + tag + flooded_packet(w)->len > s->underlay_mtu)
 		return DROP(PKT_TOO_BIG);
 	/* Shorter than the one before: `apply` is just changing it. */
 	if (header_len < w->room)
@@ -75,7 +89,7 @@ INLINE enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s, 
 	if (bpf_skb_change_head(ctx, w->room ? more : more + tag, 0) < 0)
 		return DROP(ENCAP_FAILED);
 	if (!w->room && tag) {
-		fill_inner(w->outer.bytes, &w->destination);
+		fill_inner(w->outer.bytes, d);
 		if (bpf_skb_store_bytes(ctx, header_len, w->outer.bytes, ETH_HLEN + VLAN_HLEN, 0) < 0)
 			return DROP(ENCAP_FAILED);
 	}
@@ -92,7 +106,7 @@ INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings 
 		result = flood_room(ctx, s, w, r->header_len);
 	if (result != GO_ON)
 		return result;
-	fill_outer(&w->outer, s, r, &w->packet, &w->destination, GENEVE_FLOOD_GROUP);
+	fill_outer(&w->outer, s, r, flooded_packet(w), flooded_to(w), GENEVE_FLOOD_GROUP);
 	result = store_outer(ctx, &w->outer, r->header_len);
 	return result == GO_ON ? retype_copy(ctx, s) : result;
 }
@@ -102,7 +116,7 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
 	struct settings *s = get_settings();
-	struct flood_member *m = w ? get_flood_member(w->destination.switch_id, index) : NULL;
+	struct flood_member *m = w ? get_flood_member(flooded_to(w)->switch_id, index) : NULL;
 	enum verdict result;
 	struct remote *r;
 
@@ -114,7 +128,7 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 		w->dropped = result;
 	if (result == DROP(PKT_TOO_BIG))
 		return 0;
-	if (r)
+	if (r && !w->floods_reply)
 		count_remote(&w->packet, r->counters, result == GO_ON ? REMOTE_TO : REMOTE_DROPPED);
 	return 1;
 }
@@ -176,7 +190,7 @@ INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 }
 
 /* Whether the port that sent it may flood that much more. What comes from the segmenter was counted whole. */
-INLINE bool may_flood(const struct packet *p, const struct lswitch *sw)
+INLINE bool may_flood(const struct packet *p, __u32 members)
 {
 	struct limit_key limit = { .switch_id = p->switch_id,
 				   .key = p->source_key,
@@ -186,37 +200,40 @@ INLINE bool may_flood(const struct packet *p, const struct lswitch *sw)
 	if (p->hook != HOOK_FROM_PORT)
 		return true;
 	port = bpf_map_lookup_elem(&ports, &p->source);
-	return port && is_within_limit(&limit, sw->flood_members * p->segments, port->flood,
+	return port && is_within_limit(&limit, members * p->segments, port->flood,
 				       SECOND / 10, now_ns());
 }
 
 /*
- * Of the hook's packet, which scratch has. From the underlay only ports of this host get a copy: the sender replicated
- * to every other host. The skb itself ends here: what travels are the copies.
+ * Of the hook's packet, which scratch has, or of the question that it became. From the underlay only ports of this host
+ * get a copy: the sender replicated to every other host. The skb itself ends here: what travels are the copies.
  */
 INLINE enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				const struct destination *d)
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
-	bool on_vlan = is_on_vlan(d->switch_id), to_uplink = !is_from_underlay(p);
+	bool on_vlan = is_on_vlan(d->switch_id), to_uplink = d->is_reply || !is_from_underlay(p);
 	struct scratch *w = get_scratch();
 	enum verdict result = GO_ON;
 
 	if (!sw || !w)
 		return DROP(NOT_CONFIGURED);
-	if (!may_flood(p, sw))
+	w->members = sw->flood_members + (d->to_routers && to_uplink ? sw->flood_routers : 0);
+	w->floods_reply = d->is_reply;
+	if (!d->is_reply && !may_flood(p, w->members))
 		return DROP(FLOOD_LIMIT);
 	/* No copy could travel whole in a tunnel; and none loses the mark of the tunnel that brought it. */
 	if (p->gso_size && to_uplink && !(on_vlan && is_measurable(p)))
 		return segment(ctx, s, p);
 	if (is_whole_udp(p) && !to_uplink && p->offset)
 		return DROP(GSO_UNSUPPORTED);
-	w->members = sw->flood_members;
 	w->dropped = GO_ON;
 	flood_ports(ctx, w);
 	if (to_uplink && on_vlan)
 		result = flood_vlan(ctx, s, p, d);
 	else if (to_uplink && w->first_remote < w->members)
 		result = flood_remotes(ctx);
-	return result == GO_ON ? VERDICT_FLOOD : result;
+	if (result != GO_ON)
+		return result;
+	return d->to_hosts_only ? VERDICT_TO_ROUTER : VERDICT_FLOOD;
 }

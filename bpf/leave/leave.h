@@ -10,6 +10,7 @@
 #include "flood.h"
 #include "leg_out.h"
 #include "port.h"
+#include "probe.h"
 #include "vlan_out.h"
 
 /* Global, so that the verifier checks it once and not for every way that leads here. */
@@ -25,6 +26,8 @@ __noinline enum verdict leave(struct __sk_buff *ctx, struct packet *p, struct de
 	}
 	if (!s)
 		return DROP(NOT_CONFIGURED);
+	if (d->probes)
+		send_probe(ctx, p, d);
 	switch (d->kind) {
 	case TO_PORT:
 		return deliver(ctx, p, d);

@@ -10,6 +10,7 @@
 #include "lib/hiding.h"
 #include "lib/limit.h"
 #include "lib/original.h"
+#include "ask.h"
 #include "reply_bytes.h"
 #include "reply_destination.h"
 
@@ -85,70 +86,12 @@ INLINE bool router_address(struct __sk_buff *ctx, const struct packet *p, const 
 	return !is_zero(from) && (!p->readdressed || seen_from_leg(ctx, p, from));
 }
 
-/*
- * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
- * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
- * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether it
- * has one, and its sender is told nothing.
- */
-INLINE long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
-{
-	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
-	__u32 cut = ctx->len - least;
-
-	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
-		return -1;
-	if ((p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) && !p->fragment &&
-	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
-		return -1;
-	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
-		return -1;
-	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
-}
-
-/* The frame of the answer takes the place of the skb's, and none of its offloads. */
-INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const __u8 *frame, __u32 len)
-{
-	/*
-	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL) ends only
-	 * when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
-	 */
-	const __u32 cut = 256;
-
-	if (len < ETH_HLEN || len > REPLY_MOST)
-		return -1;
-	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0) {
-		if (resize_marked(ctx, p, len) < 0)
-			return -1;
-	} else if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0) {
-		return -1;
-	}
-	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
-}
-
-/* Whether whoever sent the packet may cause another answer. */
-INLINE bool may_cause_answer(struct __sk_buff *ctx, const struct packet *p)
-{
-	struct limit_key limit = { .switch_id = p->switch_id,
-				   .key = p->source_key,
-				   .limit = LIMIT_ANSWERS };
-	__u32 device = device_of_hook(ctx), *router;
-
-	if (p->hook == HOOK_FROM_LEG) {
-		router = bpf_map_lookup_elem(&legs, &device);
-		limit.switch_id = ZONE_ROUTER | (router ? *router : 0);
-	} else if (p->claims_key) {
-		limit.switch_id = ZONE_REMOTE | p->sender_counters;
-		limit.key = 0;
-	}
-	return is_within_limit(&limit, 1, ANSWER_LIMIT, SECOND / 10, now_ns());
-}
-
 /* About a packet that was dropped, unless about such a packet nobody is told. */
 INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
 			  const struct destination *d)
 {
 	struct tcp_header tcp = {};
+	struct limit_key sender;
 	struct addr from;
 	__u32 len;
 
@@ -161,7 +104,8 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
 		return false;
-	if (!may_cause_answer(ctx, p))
+	sender = limit_of_sender(ctx, p, LIMIT_ANSWERS);
+	if (!is_within_limit(&sender, 1, ANSWER_LIMIT, SECOND / 10, now_ns()))
 		return false;
 	begin_reply(&w->reply, p, &from);
 	len = d->tell == TELL_RESET ? write_reset(w, p, &tcp) : write_error(ctx, w, p, d);
@@ -180,7 +124,11 @@ __noinline int reply(struct __sk_buff *ctx, struct packet *p, const struct desti
 	struct scratch *w = get_scratch();
 	bool written;
 
-	if (!p || !d || !w || (p->translated && restore_original(ctx, p) < 0))
+	if (!p || !d || !w)
+		return false;
+	if (d->tell == TELL_ASK)
+		return ask_all(ctx, w, p, d->router);
+	if (p->translated && restore_original(ctx, p) < 0)
 		return false;
 	if (d->tell == TELL_ABILITIES)
 		return write_abilities(ctx, w, d);

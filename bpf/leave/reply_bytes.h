@@ -212,6 +212,47 @@ INLINE bool write_abilities(struct __sk_buff *ctx, struct scratch *w, const stru
 #define REPLY_MOST (ETH_HLEN + 40 + ICMP_LEN + QUOTE_V6)
 #define CSUM_CHUNK 512 /* of bpf_csum_diff() */
 
+/*
+ * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
+ * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
+ * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether it
+ * has one, and its sender is told nothing.
+ */
+INLINE long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
+{
+	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
+	__u32 cut = ctx->len - least;
+
+	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
+		return -1;
+	if ((p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) && !p->fragment &&
+	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
+		return -1;
+	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
+		return -1;
+	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
+}
+
+/* The frame of the answer takes the place of the skb's, and none of its offloads. */
+INLINE long replace_frame(struct __sk_buff *ctx, const struct packet *p, const __u8 *frame, __u32 len)
+{
+	/*
+	 * Segmentation ends with change_tail. A checksum that a device should fill in (CHECKSUM_PARTIAL) ends only
+	 * when its place is cut off (skb_postpull_rcsum), so these bytes go from the front.
+	 */
+	const __u32 cut = 256;
+
+	if (len < ETH_HLEN || len > REPLY_MOST)
+		return -1;
+	if (bpf_skb_change_tail(ctx, len + cut, 0) < 0) {
+		if (resize_marked(ctx, p, len) < 0)
+			return -1;
+	} else if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, 0) < 0) {
+		return -1;
+	}
+	return bpf_skb_store_bytes(ctx, 0, frame, len, 0);
+}
+
 /* Ethernet and IP header of the reply; `len` bytes follow. Returns where. */
 INLINE __u32 write_ip(struct scratch *w, __u8 protocol, __u32 len)
 {

@@ -7,7 +7,22 @@
 #pragma once
 
 #include "lib/fdb.h"
-#include "lib/next_hop.h"
+#include "lib/found.h"
+
+/* To where a MAC is; NULL: nobody knows, and only a VLAN may. */
+INLINE void send_to_place(struct destination *d, const struct fdb_entry *place)
+{
+	if (place && place->port.ifindex) {
+		d->kind = TO_PORT;
+		d->port = place->port;
+	} else if (is_on_vlan(d->switch_id)) {
+		d->kind = TO_VLAN;
+	} else if (place) {
+		d->kind = TO_REMOTE;
+		d->dest_key = place->key;
+		d->remote = place->remote;
+	}
+}
 
 /*
  * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send it,
@@ -19,9 +34,7 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 	struct scratch *w = get_scratch();
 	struct router *router;
 	struct router_interface *i;
-	struct fdb_entry *found;
-	struct fdb_key at = {};
-	struct neighbour *n;
+	struct lswitch *sw;
 	__u32 kind;
 
 	if (!w || !r || !d)
@@ -38,19 +51,15 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 		return true;
 	}
 	i = interface_on(id, w->next.switch_id);
-	n = find_neighbour(w, has_ipv4(r));
-	if (!i || !n)
+	sw = bpf_map_lookup_elem(&switches, &w->next.switch_id);
+	if (!i || !sw || !know_neighbour(w, has_ipv4(r), d->eth.h_dest))
 		return false;
-	send_from_router(d, router, i, n, w->next.switch_id);
+	send_from_router(d, router, i, w->next.switch_id);
 	if (bpf_skb_store_bytes(ctx, 0, &d->eth, ETH_HLEN, 0) < 0)
 		return false;
-	at.switch_id = d->switch_id; /* what is a neighbour is in the FDB */
-	at.mac = n->mac;
-	found = bpf_map_lookup_elem(&fdb, &at);
-	if (!found)
-		return false;
-	w->found = *found;
-	return !found->router;
+	w->found = (struct fdb_entry){};
+	return find_mac(d->switch_id, d->eth.h_dest, sw, &w->found) ? !w->found.router :
+								       is_on_vlan(d->switch_id);
 }
 
 /* l2_lookup of the answer in the switch that the packet came from. Who is not found leaves it TO_NOWHERE. */
@@ -70,16 +79,7 @@ INLINE void find_in_switch(struct __sk_buff *ctx, struct scratch *w, struct pack
 	hash_flow(s, r);
 	if (known && to->router && !find_behind_router(ctx, r, d, to->router))
 		return;
-	if (known && to->port.ifindex) {
-		d->kind = TO_PORT;
-		d->port = to->port;
-	} else if (is_on_vlan(d->switch_id)) {
-		d->kind = TO_VLAN;
-	} else if (known) {
-		d->kind = TO_REMOTE;
-		d->dest_key = to->key;
-		d->remote = to->remote;
-	}
+	send_to_place(d, known ? to : NULL);
 }
 
 INLINE void find_reply_destination(struct __sk_buff *ctx, struct scratch *w, struct packet *r,

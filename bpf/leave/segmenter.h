@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The segmenter: a pair of devices that apply creates. What is sent out of one end comes back at the other, at hook
- * from_segmenter, as the kernel sees a packet from a wire. Two things need that:
+ * from_segmenter, as the kernel sees a packet from a wire. Three things need that:
  *
  *   segment  A super-packet that cannot travel whole: too long for the outer lengths, flooded, or
  *            already encapsulated by the guest in a way the kernel cannot segment under a second
@@ -9,6 +9,7 @@
  *            source port over.
  *   retype   An encapsulated packet whose skb->protocol is still that of the inner frame (ARP, say):
  *            bpf_redirect_neigh() goes by it, and nothing but reception sets it anew.
+ *   probe    A copy of a packet, to become something else without the packet (ask.h).
  */
 #pragma once
 
@@ -17,6 +18,7 @@
 
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */
 #define MARK_ENCAPSULATED 0x80000000u
+#define MARK_PROBE 0xc0000000u /* and a number of map probes: a copy that is to ask a neighbour */
 
 INLINE void send_to_segmenter(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 			      __u32 mark)

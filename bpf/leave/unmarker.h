@@ -66,7 +66,7 @@ INLINE void add_to_csum(struct __sk_buff *ctx, const struct outer *o)
 						   sizeof(o->bytes) - ETH_HLEN, 0));
 }
 
-/* A guest's tag on the way: in skb->priority. In the bytes GRO would not read behind it. */
+/* A guest's tag on the way, or the leg: in skb->priority. In the bytes GRO would not read behind a tag. */
 #define TAG_IS_THERE 0x80000000u
 #define TAG_IS_SERVICE 0x40000000u
 
@@ -145,7 +145,9 @@ __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const st
 	bpf_skb_change_type(ctx, PACKET_HOST);
 	p->wrapped = len;
 	ctx->tc_index = DETOUR | how;
-	ctx->priority = d->tag.proto ? tag_in_word(&d->tag) : 0;
+	ctx->priority = how & DETOUR_TO_LEG ? d->port.ifindex :
+			d->tag.proto	    ? tag_in_word(&d->tag) :
+					      0;
 	/* GRO joins nothing that differs in it: the frames of two ports, or of two tags, may be alike. */
 	bpf_set_hash(ctx, number << 16 ^ ctx->priority);
 	p->action = bpf_redirect_peer(s->unmarker_ifindex, 0);
@@ -156,18 +158,6 @@ INLINE __u32 check_of(const struct port_id *id)
 {
 	return (id->ifindex ^ id->vlan << 4) & DETOUR_CHECK;
 }
-
-/*
- * Which way a frame to a leg takes behind the unmarker. It stands in the place of the Ethernet header's addresses,
- * which the kernel's neighbours write later. No group address.
- */
-struct leg_way {
-	__u8 zero;
-	__u8 kind;    /* enum route_kind */
-	__u16 number; /* of the next hop, */
-	__u32 group;  /* of this group */
-	__u32 router;
-} __attribute__((packed));
 
 INLINE __u32 check_of_leg(__u32 ifindex)
 {
@@ -188,38 +178,15 @@ INLINE enum verdict end_at_port(struct __sk_buff *ctx, struct destination *d, __
 	return GO_ON;
 }
 
-INLINE enum verdict end_at_leg(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
-			       __u32 how)
+INLINE enum verdict end_at_leg(struct __sk_buff *ctx, struct destination *d, __u32 how)
 {
-	__u32 at = ETH_HLEN +
-		   (has_ipv4(p) ? offsetof(struct iphdr, daddr) : offsetof(struct ipv6hdr, daddr));
-	struct next_hop *hop;
-	struct leg_way way;
-	struct router *r;
-	__u32 router;
-	__be32 v4;
+	__u32 device = ctx->priority;
 
-	if (bpf_skb_load_bytes(ctx, 0, &way, sizeof(way)) < 0)
-		return DROP(NOT_CONFIGURED);
-	router = way.router;
-	r = bpf_map_lookup_elem(&routers, &router);
-	if (!r || !r->leg_ifindex || check_of_leg(r->leg_ifindex) != (how & DETOUR_CHECK))
+	if (check_of_leg(device) != (how & DETOUR_CHECK) || !bpf_map_lookup_elem(&legs, &device))
 		return DROP(NO_ROUTE);
-	if (way.kind == ROUTE_VIA) {
-		d->hop = (struct next_hop_key){ .group = way.group, .number = way.number };
-		hop = bpf_map_lookup_elem(&next_hops, &d->hop);
-		if (!hop || hop->switch_id != SWITCH_ID_LEG)
-			return DROP(NO_ROUTE);
-		d->remote = hop->addr;
-	} else if (has_ipv4(p)) {
-		if (bpf_skb_load_bytes(ctx, at, &v4, sizeof(v4)) < 0)
-			return DROP(INNER_IP_HEADER);
-		d->remote = mapped_v4(v4);
-	} else if (bpf_skb_load_bytes(ctx, at, &d->remote, sizeof(d->remote)) < 0) {
-		return DROP(INNER_IP_HEADER);
-	}
 	d->kind = TO_LEG;
-	d->port.ifindex = r->leg_ifindex;
+	d->port = (struct port_id){ .ifindex = device };
+	ctx->priority = 0;
 	return GO_ON;
 }
 
@@ -234,5 +201,5 @@ INLINE enum verdict end_detour(struct __sk_buff *ctx, struct packet *p, struct d
 	ctx->mark = 0;
 	bpf_set_hash_invalid(ctx);
 	p->eth.h_proto = ctx->protocol;
-	return how & DETOUR_TO_LEG ? end_at_leg(ctx, p, d, how) : end_at_port(ctx, d, number, how);
+	return how & DETOUR_TO_LEG ? end_at_leg(ctx, d, how) : end_at_port(ctx, d, number, how);
 }

@@ -268,6 +268,18 @@ struct asked {
 	__u32 pad;
 };
 
+/*
+ * Map probes (array): a copy of a packet goes through the segmenter and becomes a question to a neighbour. Which one,
+ * stands under the number in its mark; 0 counts the numbers that were given. Written by the programs.
+ */
+#define MAX_PROBES 1024 /* a power of two */
+
+struct probe {
+	__u32 router;
+	__u32 side;
+	struct addr addr;
+};
+
 /* Map flood: (switch, index) → one receiver of a flooded frame. */
 struct flood_key {
 	__u32 switch_id;

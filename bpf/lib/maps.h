@@ -28,6 +28,14 @@
 		__type(value, value_type);                                                           \
 	} name_ SEC(".maps")
 
+#define LRU(name_, key_type, value_type, entries)                                                    \
+	struct {                                                                                     \
+		__uint(type, BPF_MAP_TYPE_LRU_HASH);                                                 \
+		__uint(max_entries, entries);                                                        \
+		__type(key, key_type);                                                               \
+		__type(value, value_type);                                                           \
+	} name_ SEC(".maps")
+
 #define RING(name_, bytes)                                                                           \
 	struct {                                                                                     \
 		__uint(type, BPF_MAP_TYPE_RINGBUF);                                                  \
@@ -57,6 +65,12 @@ HASH(origins, BPF_MAP_TYPE_HASH, struct origin_key, __u32, MAX_ORIGINS);
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
 HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);
 
+HASH(found, BPF_MAP_TYPE_HASH, struct neighbour_key, struct found_neighbour, MAX_FOUND);
+HASH(found_counts, BPF_MAP_TYPE_HASH, struct port_key, struct learning,
+     MAX_PORTS + MAX_SWITCHES + MAX_ROUTERS + 1);
+LRU(asked, struct neighbour_key, struct asked, MAX_ASKED);
+ARRAY(probes, BPF_MAP_TYPE_ARRAY, struct probe, MAX_PROBES);
+
 /* Where it says twice, `apply` writes the new beside the old, and then takes the old away. */
 HASH(routers, BPF_MAP_TYPE_HASH, __u32, struct router, MAX_ROUTERS);
 HASH(legs, BPF_MAP_TYPE_HASH, __u32, __u32, MAX_ROUTERS);
@@ -82,12 +96,7 @@ ARRAY(connection_places, BPF_MAP_TYPE_ARRAY, struct connection_place, MAX_CONNEC
 HASH(fragments, BPF_MAP_TYPE_HASH, struct fragment_place, struct first_fragment, MAX_FRAGMENTS);
 HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);
 ARRAY(flow_ways, BPF_MAP_TYPE_ARRAY, struct flow_way, MAX_FLOW_WAYS);
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_LIMITS);
-	__type(key, struct limit_key);
-	__type(value, struct limit_state);
-} limits SEC(".maps");
+LRU(limits, struct limit_key, struct limit_state, MAX_LIMITS);
 
 RING(rule_log, LOG_BYTES);
 

@@ -38,6 +38,7 @@ struct nd_message {
 #define ND_ROUTER 0x80
 #define ND_SOLICITED 0x40
 #define ND_OVERRIDE 0x20
+#define ND_SOURCE_MAC 1
 #define ND_TARGET_MAC 2
 #define ND_SOLICITATION_LEN 24
 #define ND_HOP_LIMIT 255
@@ -66,13 +67,20 @@ struct nd_frame {
 	struct nd_message nd;
 } __attribute__((packed));
 
-INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+/* A neighbour solicitation or advertisement, without its option: RFC 4861 section 7.1. */
+INLINE bool is_nd_message(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 {
 	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
-	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN && f->nd.type == ND_SOLICITATION &&
+	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN &&
+	       (f->nd.type == ND_SOLICITATION || f->nd.type == ND_ADVERTISEMENT) &&
 	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
+}
+
+INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+{
+	return is_nd_message(ctx, f, at) && f->nd.type == ND_SOLICITATION;
 }
 
 /* The address that a frame at `at` asks for. False: it is no question. */

@@ -14,23 +14,22 @@ INLINE struct router_interface *interface_on(__u32 router, __u32 switch_id)
 	return bpf_map_lookup_elem(&router_interfaces, &key);
 }
 
-/* The route of a router to an address of the packet's family; NULL: none. */
-INLINE struct route *find_route(struct scratch *w, const struct packet *p, __u32 router,
-				const struct addr *addr)
+/* The route of a router to an address; NULL: none. */
+INLINE struct route *find_route(struct scratch *w, bool ipv4, __u32 router, const struct addr *addr)
 {
 	struct route_key *key = &w->route;
 
 	key->prefixlen = 64 + 128;
 	key->router = bpf_htonl(router);
-	key->family = bpf_htonl(has_ipv4(p) ? 4 : 6);
+	key->family = bpf_htonl(ipv4 ? 4 : 6);
 	key->addr = *addr;
 	return bpf_map_lookup_elem(&routes, key);
 }
 
 /* Whether a router forwards nothing from or to an address whose route this is; NULL: it has none. */
-INLINE bool is_refused(const struct packet *p, const struct addr *addr, const struct route *r)
+INLINE bool is_refused(bool ipv4, const struct addr *addr, const struct route *r)
 {
-	enum special special = special_of(addr, has_ipv4(p));
+	enum special special = special_of(addr, ipv4);
 	__u32 host;
 
 	if (special == SPECIAL_NEVER || (special == SPECIAL_UNLESS_NAMED && !(r && r->names_special)))
@@ -48,10 +47,10 @@ INLINE bool is_refused(const struct packet *p, const struct addr *addr, const st
 /* Finds the next hop to the packet's destination, scratch.next; says what kind of route leads there. */
 INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 router)
 {
-	struct route *r = find_route(w, p, router, &p->flow.dest);
+	struct route *r = find_route(w, has_ipv4(p), router, &p->flow.dest);
 	struct next_hop *hop;
 
-	if (is_refused(p, &p->flow.dest, r))
+	if (is_refused(has_ipv4(p), &p->flow.dest, r))
 		return ROUTE_REFUSED;
 	if (!r)
 		return ROUTE_NONE;
@@ -69,12 +68,10 @@ INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 rout
 	return ROUTE_VIA;
 }
 
-/* The frame is for a neighbour, from the router's interface in its switch. */
+/* The frame is for a neighbour, whose MAC it has, from the router's interface in its switch. */
 INLINE void send_from_router(struct destination *d, const struct router *r,
-			     const struct router_interface *i, const struct neighbour *n,
-			     __u32 switch_id)
+			     const struct router_interface *i, __u32 switch_id)
 {
-	__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
 	__builtin_memcpy(d->eth.h_source, r->mac.bytes, ETH_ALEN);
 	d->tag = (struct tag){};
 	d->switch_id = switch_id;

@@ -143,6 +143,9 @@ struct destination {
 	__u8 is_whole;      /* TO_REMOTE: it has its outer header already */
 	__u8 translates;    /* TO_LEG: the router has nat rules */
 	__u8 is_reply;      /* counts nowhere */
+	__u8 probes;        /* a copy of it becomes a question to the neighbour that it goes to */
+	__u8 to_routers;    /* TO_FLOOD: also to hosts that only route into the switch, */
+	__u8 to_hosts_only; /* and to no port: it is for the routers */
 	__u8 routed;        /* by so many routers: its TTL is that much less */
 	__u16 dest_key;     /* logical port it goes to; 0: unknown, or several */
 	__u16 source_key;   /* as what it goes there: from this port, */
@@ -155,9 +158,7 @@ struct destination {
 
 	struct port_id port;     /* TO_PORT; TO_LEG: the device */
 	__u32 counters;          /* of that port */
-	struct addr remote;      /* TO_REMOTE: its VTEP; TO_LEG: the next hop */
-	struct next_hop_key hop; /* TO_LEG: which of a route's next hops that is, */
-	__u32 route_kind;        /* enum route_kind */
+	struct addr remote;      /* TO_REMOTE: its VTEP */
 	__u32 nat_version;       /* TO_LEG: of the router's nat rules */
 	struct ethhdr eth __attribute__((aligned(8)));
 	struct tag tag;
@@ -195,12 +196,14 @@ struct scratch {
 	__u32 first_remote;            /* where the remotes begin in it, */
 	__u32 room;                    /* made for the outer header of its copies; 0: none yet, */
 	enum verdict dropped;          /* reason of a copy that could not be sent */
+	__u32 floods_reply;            /* it is not the packet: reply, and reply_to */
 	__u16 pad;                     /* so that ip is aligned, right behind eth */
 	struct ethhdr eth;             /* headers being read or written: Ethernet, */
 	__u8 ip[40];                   /* and IP behind it */
 	struct route_key route;        /* what routes is asked for, */
 	struct next_hop next;          /* where a router sends the packet, */
-	struct next_hop_key next_key;  /* and which of a route's next hops that is */
+	struct next_hop_key next_key;  /* and which of a route's next hops that is, */
+	struct addr asker;             /* and who asks for its MAC */
 	struct fdb_entry found;        /* of an address */
 	struct nat_rule rule;          /* that makes a translation, */
 	struct connection_key outside; /* and how it is found from outside */

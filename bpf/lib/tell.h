@@ -13,6 +13,7 @@ enum tell {
 	TELL_ECHO = 2,      /* the echo reply */
 	TELL_OWNER = 3,     /* whose address it asks for, by ARP or ND */
 	TELL_ABILITIES = 4, /* to a greeting */
+	TELL_ASK = 5,       /* nothing: the packet becomes the question for the next hop's MAC */
 	TELL_NO_ROUTE = ICMP_ERROR(3, 0, 1, 0),
 	TELL_NO_NEIGHBOUR = ICMP_ERROR(3, 1, 1, 3),
 	TELL_NO_PORT = ICMP_ERROR(3, 3, 1, 4),

@@ -19,7 +19,8 @@
 	V(7, LEG_OUT)  /* routed into the physical network by the gateway's leg */                   \
 	V(8, GREETING) /* a remote says what it can take, and is answered if it asked */             \
 	V(9, COALESCE) /* a segment of a stream: it comes back joined with others */                 \
-	V(10, TO_ROUTER) /* an ARP reply or neighbour advertisement to a router, which noted it */
+	V(10, TO_ROUTER) /* an ARP reply or neighbour advertisement to a router, which noted it */   \
+	V(11, PROBE)     /* the copy of a packet, become a question to the neighbour it went to */
 
 /* V(number, NAME): the packet is dropped, and this is the reason. */
 #define OVL_VERDICTS_DROP(V)                                                                         \

@@ -8,6 +8,7 @@
 
 #include <linux/errno.h>
 
+#include "lib/counted.h"
 #include "lib/fdb.h"
 
 /* Who counts an entry: its learning port, or 0: what the switch learned from the underlay. */
@@ -15,36 +16,6 @@ INLINE __u32 owner_of(const struct learned *l)
 {
 	return l->port.ifindex ? l->key : 0;
 }
-
-INLINE struct learning *get_learning(__u32 switch_id, __u32 key)
-{
-	struct port_key id = { .switch_id = switch_id, .key = key };
-	struct learning none = {};
-	struct learning *found = bpf_map_lookup_elem(&learning, &id);
-
-	if (found)
-		return found;
-	bpf_map_update_elem(&learning, &id, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&learning, &id);
-}
-
-/* An entry is gone. Never below zero; a decrement lost to another CPU is found by the next sweep. */
-INLINE void uncount(__u32 switch_id, __u32 key)
-{
-	struct port_key id = { .switch_id = switch_id, .key = key };
-	struct learning *former = bpf_map_lookup_elem(&learning, &id);
-	__u32 macs = former ? former->macs : 0;
-
-	if (former && macs)
-		__sync_val_compare_and_swap(&former->macs, macs, macs - 1);
-}
-
-struct sweep {
-	__u64 now;
-	__u32 switch_id; /* for whom it sweeps, */
-	__u32 key;
-	__u32 macs; /* and how many it has */
-};
 
 static long forget_if_old(void *map, const void *id, void *value, void *context)
 {
@@ -55,31 +26,23 @@ static long forget_if_old(void *map, const void *id, void *value, void *context)
 	bool mine = key->switch_id == s->switch_id && owner == s->key;
 
 	if (!is_old(l, s->now)) {
-		s->macs += mine;
+		s->number += mine;
 		return 0;
 	}
 	if (bpf_map_delete_elem(map, id) == 0 && !mine)
-		uncount(key->switch_id, owner);
+		uncount(&learning, key->switch_id, owner);
 	return 0;
 }
 
-/*
- * Forgets what is old, everywhere: it walks the whole table, so at most once a second on the host. What it counts for
- * the asking owner replaces a count that two CPUs may have made wrong.
- */
+/* Forgets what is old, everywhere. The count for the asking owner replaces one that two CPUs may have made wrong. */
 INLINE void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
 {
 	struct sweep s = { .now = now, .switch_id = switch_id, .key = key };
-	struct learning *clock = get_learning(0, 0);
-	__u64 next;
 
-	if (!clock)
-		return;
-	next = clock->next_sweep;
-	if (now < next || __sync_val_compare_and_swap(&clock->next_sweep, next, now + SECOND) != next)
+	if (!may_sweep(&learning, now))
 		return;
 	bpf_for_each_map_elem(&learned, forget_if_old, &s, 0);
-	of->macs = s.macs;
+	of->macs = s.number;
 }
 
 /* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
@@ -95,7 +58,7 @@ INLINE long remember(const struct fdb_key *key, const struct learned *entry, str
 		return failed;
 	__sync_fetch_and_add(&of->macs, 1);
 	if (former)
-		uncount(key->switch_id, former_owner);
+		uncount(&learning, key->switch_id, former_owner);
 	return 0;
 }
 
@@ -103,7 +66,7 @@ INLINE long remember(const struct fdb_key *key, const struct learned *entry, str
 static __noinline int learn_new(const struct fdb_key *key, const struct learned *entry, __u32 limit)
 {
 	__u32 owner = owner_of(entry);
-	struct learning *of = get_learning(key->switch_id, owner);
+	struct learning *of = get_count(&learning, key->switch_id, owner);
 
 	if (!of)
 		return false;

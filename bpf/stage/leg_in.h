@@ -47,7 +47,7 @@ INLINE bool is_ipv4_for_router(struct __sk_buff *ctx, const struct packet *p, __
 	return has_leg_address(p, &to) || reaches(router, &to, true);
 }
 
-/* Neighbour discovery is the host's: its kernel finds the next hops. */
+/* Other neighbour discovery is the host's. */
 INLINE bool is_ipv6_for_router(struct __sk_buff *ctx, const struct packet *p, __u32 router)
 {
 	struct ipv6hdr ip;
@@ -65,6 +65,30 @@ INLINE bool is_ipv6_for_router(struct __sk_buff *ctx, const struct packet *p, __
 	return (!is_mapped_v4(&to) && has_leg_address(p, &to)) || reaches(router, &to, false);
 }
 
+/* Who answers a question of the router says so to one of its addresses. */
+INLINE bool is_answer_for_router(struct __sk_buff *ctx, const struct packet *p, bool is_arp)
+{
+	struct scratch *w = get_scratch();
+	struct arp_ipv4 arp;
+	struct nd_frame *f;
+	struct addr to;
+
+	if (is_arp) {
+		if (load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp) ||
+		    arp.operation != bpf_htons(ARP_REPLY))
+			return false;
+		to = mapped_v4(arp.target_ip);
+		return has_leg_address(p, &to);
+	}
+	if (!w)
+		return false;
+	f = (struct nd_frame *)(w->bytes + FRAME_AT);
+	if (!is_nd_message(ctx, f, 0) || f->nd.type != ND_ADVERTISEMENT)
+		return false;
+	__builtin_memcpy(&to, &f->ip.daddr, sizeof(to));
+	return !is_mapped_v4(&to) && has_leg_address(p, &to);
+}
+
 /* Whether a frame is for the router of its leg. Nothing is parsed yet. */
 INLINE bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
 {
@@ -80,6 +104,9 @@ INLINE bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
 	is_arp = p->eth.h_proto == bpf_htons(ETH_P_ARP);
 	if ((is_arp || p->eth.h_proto == ETHERTYPE_IPV6) && read_question(ctx, 0, is_arp, &target))
 		return has_leg_address(p, &target);
+	if (ours && (is_arp || p->eth.h_proto == ETHERTYPE_IPV6) &&
+	    is_answer_for_router(ctx, p, is_arp))
+		return true;
 	if (p->eth.h_proto == ETHERTYPE_IPV4)
 		return ours && is_ipv4_for_router(ctx, p, router);
 	return p->eth.h_proto == ETHERTYPE_IPV6 && ours && is_ipv6_for_router(ctx, p, router);
@@ -94,9 +121,11 @@ __noinline enum verdict leg_in(struct __sk_buff *ctx, struct packet *p, struct d
 		return VERDICT_TO_HOST;
 	p->source.ifindex = device_of_hook(ctx);
 	router = bpf_map_lookup_elem(&legs, &p->source.ifindex);
-	if (!router || !is_for_router(ctx, p, *router))
+	if (!router)
+		return VERDICT_TO_HOST;
+	d->router = *router;
+	if (!is_for_router(ctx, p, *router))
 		return VERDICT_TO_HOST;
 	d->kind = TO_ROUTER;
-	d->router = *router;
 	return GO_ON;
 }

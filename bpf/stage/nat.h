@@ -100,7 +100,7 @@ INLINE enum verdict untranslated(const struct router *r)
 /* The route of what is for the router itself, which nothing translates; NULL: it is not. */
 INLINE struct route *find_own_route(struct scratch *w, const struct packet *p, __u32 router)
 {
-	struct route *to = find_route(w, p, router, &p->flow.dest);
+	struct route *to = find_route(w, has_ipv4(p), router, &p->flow.dest);
 
 	return to && to->kind == ROUTE_OWN ? to : NULL;
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "lib/next_hop.h"
+#include "lib/found.h"
 #include "lib/tell.h"
 #include "lib/upkeep.h"
 #include "lib/vlan.h"
@@ -70,8 +70,8 @@ INLINE enum verdict check_source(struct scratch *w, const struct packet *p,
 
 	if (!s || is_about_vtep(s, p))
 		return DROP(VTEP_ADDRESS);
-	back = find_route(w, p, d->router, from);
-	refused = is_refused(p, from, back);
+	back = find_route(w, has_ipv4(p), d->router, from);
+	refused = is_refused(has_ipv4(p), from, back);
 	if (refused && !(to_own && is_link_local(p, from)))
 		return DROP(NOT_ROUTABLE);
 	if ((back && back->kind == ROUTE_OWN) || is_own_link_local_of(d, r, from))
@@ -127,37 +127,47 @@ INLINE enum verdict to_gateway(const struct packet *p, struct destination *d, co
 }
 
 /* The frame is for the neighbour scratch.next, in its switch. */
-INLINE enum verdict into_switch(struct scratch *w, const struct packet *p, struct destination *d,
-				const struct router *r)
+INLINE enum verdict into_switch(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+				struct destination *d, const struct router *r)
 {
 	struct neighbour *n = find_neighbour(w, has_ipv4(p));
 	struct router_interface *i = interface_on(d->router, w->next.switch_id);
+	enum verdict result = GO_ON;
 
-	if (!n)
-		return refuse(d, TELL_NO_NEIGHBOUR, DROP(NO_NEIGHBOUR));
-	send_from_router(d, r, i, n, w->next.switch_id);
+	if (n)
+		__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
+	else
+		result = find_or_ask(ctx, p, d);
+	if (result != GO_ON)
+		return result;
+	if (d->kind == TO_REMOTE)
+		return to_gateway(p, d, r);
+	send_from_router(d, r, i, w->next.switch_id);
 	d->routed++;
 	d->kind = TO_NOWHERE; /* l2_lookup finds the neighbour */
 	return GO_ON;
 }
 
-/* The frame is for the neighbour scratch.next in the physical network. The kernel writes its Ethernet header. */
-INLINE enum verdict into_leg(struct scratch *w, const struct packet *p, struct destination *d,
-			     const struct router *r, __u32 kind)
+/* The frame is for the neighbour scratch.next in the physical network. */
+INLINE enum verdict into_leg(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			     const struct router *r)
 {
+	enum verdict result;
+
 	if (!r->leg_ifindex)
 		return refuse(d, TELL_NO_ROUTE, DROP(NO_ROUTE));
 	if (p->segment_len - ETH_HLEN > r->leg_mtu)
 		return too_big(d, r->leg_mtu);
+	result = find_or_ask(ctx, p, d);
+	if (result != GO_ON)
+		return result;
 	d->kind = TO_LEG;
 	d->port = (struct port_id){ .ifindex = r->leg_ifindex };
 	d->takes_no_mark = !!(r->flags & ROUTER_LEG_TAKES_NO_MARK);
 	d->translates = !!(r->flags & ROUTER_NAT);
 	d->nat_version = r->nat_version;
-	d->remote = w->next.addr;
-	d->route_kind = kind;
-	d->hop = kind == ROUTE_VIA ? w->next_key : (struct next_hop_key){};
-	__builtin_memset(&d->eth, 0, 2 * ETH_ALEN);
+	d->tag = (struct tag){};
+	__builtin_memcpy(d->eth.h_source, r->leg_mac.bytes, ETH_ALEN);
 	d->routed++;
 	return GO_ON;
 }
@@ -199,6 +209,6 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	if (get_ttl(has_ipv4(p), w->ip) <= d->routed + 1)
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (w->next.switch_id == SWITCH_ID_LEG)
-		return into_leg(w, p, d, r, kind);
-	return into_switch(w, p, d, r);
+		return into_leg(ctx, p, d, r);
+	return into_switch(ctx, w, p, d, r);
 }

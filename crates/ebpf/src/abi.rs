@@ -22,6 +22,11 @@ pub const MAX_FLOOD: usize = 262_144;
 pub const MAX_FLOOD_MEMBERS: usize = 1024;
 pub const MAX_TEMPLATE: usize = 80;
 pub const MAX_LEARNED: usize = 262_144;
+pub const MAX_FOUND: usize = 65536;
+pub const MAX_FOUND_AT_PORT: usize = 1024;
+pub const MAX_FOUND_BEHIND: usize = 4096;
+pub const MAX_ASKED: usize = 16384;
+pub const MAX_PROBES: usize = 1024;
 pub const MAX_LEARNED_FROM_UNDERLAY: usize = 4096;
 pub const MAX_FLOW_WAYS: usize = 65536;
 pub const EVENT_BYTES: usize = 1 << 20;
@@ -62,6 +67,7 @@ pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
+pub const SWITCH_ASKS: u32 = 1 << 3;
 pub const MAX_NON_IP: usize = 8;
 
 pub const CAPTURE_OFF: u32 = 0;
@@ -189,6 +195,7 @@ abi! {
     }
     struct Switch = "lswitch" {
         flood_members: u32,
+        flood_routers: u32,
         flags: u32,
         learn_age: u32,
         non_ip: [u16; MAX_NON_IP],
@@ -229,6 +236,24 @@ abi! {
         mac: MacBytes,
         key: u16,
         flags: u32,
+    }
+    struct FoundNeighbour = "found_neighbour" {
+        mac: MacBytes,
+        key: u16,
+        confirmed: u64,
+        asked: u64,
+        tries: u32,
+        pad: u32,
+    }
+    struct Asked = "asked" {
+        at: u64,
+        tries: u32,
+        pad: u32,
+    }
+    struct Probe = "probe" {
+        router: u32,
+        side: u32,
+        addr: Addr,
     }
     struct OriginKey = "origin_key" {
         switch_id: u32,

@@ -172,6 +172,7 @@ mod tests {
     fn contents() -> Contents {
         let switch = |flags| abi::Switch {
             flood_members: 0,
+            flood_routers: 0,
             flags,
             learn_age: 60,
             non_ip: [0; abi::MAX_NON_IP],

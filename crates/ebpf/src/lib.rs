@@ -19,6 +19,7 @@ pub mod learned;
 pub mod links;
 pub mod maps;
 pub mod measure;
+pub mod neighbours;
 pub mod object;
 pub mod preflight;
 pub mod rule_log;

@@ -15,6 +15,7 @@ use crate::counters::{Counted, VERDICT_COUNTERS};
 use crate::learned::LEARNED;
 use crate::links::HeldProgram;
 use crate::maps::{Layouts, MapSet};
+use crate::neighbours::FOUND;
 use crate::tables::Table;
 use crate::{EbpfError, Layout, ProgramSize, preflight, sys};
 
@@ -178,7 +179,7 @@ impl<'a> DataPath<'a> {
     /// buckets, and a test run reads these again and again.
     pub(crate) fn load_for_tests(&self, room: u32) -> Result<Loaded, EbpfError> {
         let constants: [(_, &[u8]); 1] = [("test_mode", &[1])];
-        let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED].map(|map| (map, room));
+        let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED, FOUND].map(|map| (map, room));
         let for_us = [Program::TakeConnection, Program::ForgetTranslated];
         let programs = Program::ALL.into_iter().chain(for_us);
         self.load_with(&programs.collect(), None, &constants, &sizes)

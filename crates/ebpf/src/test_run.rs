@@ -22,7 +22,7 @@ use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
 use crate::rule_log::RuleLog;
 use crate::tables::{Contents, Table};
-use crate::{DataPath, EbpfError, Loaded, Program, abi, abilities, sys};
+use crate::{DataPath, EbpfError, Loaded, Program, abi, abilities, neighbours, sys};
 
 /// Shortest packet the kernel runs: an Ethernet header and one byte.
 pub const MIN_LEN: usize = 15;
@@ -163,6 +163,7 @@ impl TestRun {
     /// Forgets what the programs learned, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
         learned::forget(&self.loaded.maps)?;
+        neighbours::forget(&self.loaded.maps)?;
         abilities::forget(&self.loaded.maps)?;
         connections::forget(&self.loaded.maps)
     }
@@ -224,6 +225,16 @@ impl TestRun {
     /// What the programs have learned.
     pub fn learned(&self) -> Result<Vec<LearnedEntry>, EbpfError> {
         learned::entries(&self.loaded.maps)
+    }
+
+    /// The neighbours that routers found.
+    pub fn found(&self) -> Result<neighbours::Entries<abi::FoundNeighbour>, EbpfError> {
+        neighbours::found(&self.loaded.maps)
+    }
+
+    /// The addresses that routers asked for in vain.
+    pub fn asked(&self) -> Result<neighbours::Entries<abi::Asked>, EbpfError> {
+        neighbours::asked(&self.loaded.maps)
     }
 
     /// Runs one program on one packet, of which [`can_run`] is true.

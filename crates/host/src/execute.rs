@@ -9,7 +9,7 @@ use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
-use overlane_ebpf::{Loaded, Program, abi, learned};
+use overlane_ebpf::{Loaded, Program, abi, learned, neighbours};
 use overlane_net::{NetError, Netlink, nftables};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -120,7 +120,8 @@ impl<'a> Executor<'a> {
     /// forgotten is learned again.
     pub(crate) fn forget(&mut self) -> Result<(), HostError> {
         self.journal.before()?;
-        Ok(learned::prune(self.maps)?)
+        learned::prune(self.maps)?;
+        Ok(neighbours::prune(self.maps)?)
     }
 
     /// Writes the final state: the apply counts as done.

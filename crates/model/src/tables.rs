@@ -56,6 +56,25 @@ pub struct Tables {
     pub firewall: FirewallTable,
 }
 
+impl Tables {
+    /// The remotes that hear what is said to routers on a switch, beside those with ports of it: they route into it
+    /// and have no port there. Peers without options do not route.
+    pub fn routing_remotes(&self, switch: &SwitchTable) -> Vec<IpAddr> {
+        let first = self.origins.partition_point(|it| it.switch < switch.id);
+        let of_switch = self.origins.iter().skip(first);
+        let of_switch = of_switch.take_while(|it| it.switch == switch.id);
+        let is_geneve = self.tunnel.encapsulation == Encapsulation::Geneve;
+        let routes = |addr: IpAddr| {
+            let mut remotes = self.remotes.iter();
+            !is_geneve || remotes.any(|remote| remote.addr == addr && remote.names_ports)
+        };
+        of_switch
+            .filter(|it| switch.asks && !it.has_ports && routes(it.remote))
+            .map(|it| it.remote)
+            .collect()
+    }
+}
+
 /// Settings of the tunnels, the same on every host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tunnel {

@@ -113,6 +113,7 @@ verdicts! {
     8 Greeting "greeting" pass "a remote says what it can take, and is answered if it asked";
     9 Coalesce "coalesce" pass "a segment of a stream: it comes back joined with others";
     10 ToRouter "to_router" pass "an ARP reply or neighbour advertisement to a router, which noted it";
+    11 Probe "probe" pass "the copy of a packet, become a question to the neighbour that the packet went to";
     16 NoPort "no_port" drop "the device, or this tag on it, is no port of the fabric";
     17 VlanTag "vlan_tag" drop "an inner VLAN tag, refused";
     18 SourceMac "source_mac" drop "the inner source address is a group address or zero";

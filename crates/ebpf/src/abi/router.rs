@@ -77,6 +77,7 @@ abi! {
         host_mask: u32,
         names_special: u32,
         is_outside: u32,
+        own: Addr,
     }
     struct NextHopKey = "next_hop_key" {
         group: u32,

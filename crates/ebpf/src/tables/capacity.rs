@@ -1,6 +1,6 @@
 //! Whether tables fit into their maps. The classifier's own maps are looked at where it is built.
 
-use overlane_model::{Tables, Way};
+use overlane_model::{SwitchTable, Tables, Way};
 
 use crate::EbpfError;
 use crate::abi::{self, firewall, router};
@@ -20,7 +20,7 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
         }
     }
     for switch in &tables.switches {
-        let (count, limit) = (switch.flood.len(), abi::MAX_FLOOD_MEMBERS);
+        let (count, limit) = (flood_members(tables, switch), abi::MAX_FLOOD_MEMBERS);
         if count > limit {
             return Err(EbpfError::FloodList {
                 switch: switch.id,
@@ -32,11 +32,17 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
     Ok(())
 }
 
+/// With those that only hear what is said to routers.
+fn flood_members(tables: &Tables, switch: &SwitchTable) -> usize {
+    switch.flood.len() + tables.routing_remotes(switch).len()
+}
+
 /// A table, its entries, how many fit, and what in the fabric makes them.
 type Count = (Table, usize, usize, &'static str);
 
 fn ports(tables: &Tables) -> [Count; 8] {
-    let flood = tables.switches.iter().map(|switch| switch.flood.len());
+    let switches = tables.switches.iter();
+    let flood = switches.map(|switch| flood_members(tables, switch));
     [
         (
             Table::Ports,

@@ -79,13 +79,19 @@ pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Conten
             FloodMember::Local(at) => devices.ports.contains_key(&at.device),
             FloodMember::Remote(_) => true,
         };
-        let flood: Vec<_> = switch.flood.iter().filter(is_there).collect();
+        let flood = switch.flood.iter().filter(is_there).cloned();
+        let mut flood: Vec<_> = flood.collect();
+        let flood_members = flood.len() as u32;
+        let routers = tables.routing_remotes(switch);
+        flood.extend(routers.into_iter().map(FloodMember::Remote));
         let value = abi::Switch {
-            flood_members: flood.len() as u32,
+            flood_members,
+            flood_routers: flood.len() as u32 - flood_members,
             flags: flags([
                 (switch.flood_unknown, abi::SWITCH_FLOOD_UNKNOWN),
                 (switch.vlan_transparent, abi::SWITCH_TRANSPARENT),
                 (switch.learn_age_s.is_some(), abi::SWITCH_LEARNING),
+                (switch.asks, abi::SWITCH_ASKS),
             ]),
             learn_age: switch.learn_age_s.unwrap_or_default(),
             non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),
@@ -94,8 +100,8 @@ pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Conten
         put(contents, Table::Switches, &switch_id, &value);
         for (index, member) in flood.into_iter().enumerate() {
             let (port, remote) = match member {
-                FloodMember::Local(at) => (devices.id(at), abi::Addr::default()),
-                FloodMember::Remote(addr) => (abi::PortId::default(), (*addr).into()),
+                FloodMember::Local(at) => (devices.id(&at), abi::Addr::default()),
+                FloodMember::Remote(addr) => (abi::PortId::default(), addr.into()),
             };
             let key = abi::FloodKey {
                 switch_id,

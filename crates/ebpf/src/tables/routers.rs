@@ -102,6 +102,8 @@ fn route_entry(
             entry.kind = abi::ROUTE_CONNECTED;
             entry.switch_id = side(*there);
             entry.host_mask = host_mask(route.to);
+            let own = router.address_beside(*there, route.to.addr());
+            entry.own = own.map_or_else(Addr::default, Into::into);
         }
         Way::Via(hops) => {
             entry.kind = abi::ROUTE_VIA;

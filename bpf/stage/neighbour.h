@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage neighbour: what ARP (RFC 826) and neighbour discovery (RFC 4861 section 7.2) say of who has an address, noted
+ * for the routers of a switch, or of a leg, where the fabric does not know it (lib/found.h). Answers to a router end
+ * here, and its other hosts hear them. Nothing is learned from what nobody asked for, but that a neighbour moved.
+ */
+#pragma once
+
+#include <linux/errno.h>
+
+#include "lib/fdb.h"
+#include "lib/found.h"
+#include "lib/neighbour.h"
+
+#define FORGET_TIME (60 * SECOND)
+
+/* What a message says; in scratch.bytes, behind the message. */
+#define HEARD_AT 128
+struct heard {
+	struct addr addr; /* somebody has this address, */
+	struct mac mac;   /* at this MAC */
+	__u16 answers;    /* an ARP reply or an advertisement */
+	__u16 confirms;   /* if it is to a router: somebody was asked */
+	__u16 overrides;  /* another MAC */
+	__u16 asks;       /* target: */
+	struct addr target;
+};
+
+INLINE bool hear_arp(struct __sk_buff *ctx, __u32 at, struct heard *h)
+{
+	struct arp_ipv4 arp;
+
+	if (load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp))
+		return false;
+	h->answers = h->confirms = arp.operation == bpf_htons(ARP_REPLY);
+	h->asks = arp.operation == bpf_htons(ARP_REQUEST);
+	h->overrides = true;
+	h->addr = mapped_v4(arp.sender_ip);
+	h->target = mapped_v4(arp.target_ip);
+	__builtin_memcpy(h->mac.bytes, arp.sender_mac, ETH_ALEN);
+	return h->answers || h->asks;
+}
+
+/* The first option, if it says a MAC in the way that is looked for. */
+INLINE bool read_mac_option(struct __sk_buff *ctx, struct nd_frame *f, __u32 at, __u8 type)
+{
+	const __u32 option = sizeof(*f) - 8;
+
+	return bpf_ntohs(f->ip.payload_len) >= sizeof(f->nd) &&
+	       bpf_skb_load_bytes(ctx, at + option, &f->nd.option_type, 8) == 0 &&
+	       f->nd.option_type == type && f->nd.option_len == 1;
+}
+
+INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_frame *f, struct heard *h)
+{
+	bool has_mac;
+
+	if (!is_nd_message(ctx, f, p->offset))
+		return false;
+	h->answers = f->nd.type == ND_ADVERTISEMENT;
+	h->asks = !h->answers;
+	has_mac = read_mac_option(ctx, f, p->offset, h->answers ? ND_TARGET_MAC : ND_SOURCE_MAC);
+	if (has_mac)
+		__builtin_memcpy(h->mac.bytes, f->nd.option_mac, ETH_ALEN);
+	else
+		__builtin_memcpy(h->mac.bytes, p->eth.h_source, ETH_ALEN);
+	h->target = f->nd.target;
+	h->confirms = h->answers && f->nd.flags & ND_SOLICITED;
+	h->overrides = h->asks || f->nd.flags & ND_OVERRIDE;
+	if (h->answers)
+		h->addr = f->nd.target;
+	else
+		__builtin_memcpy(&h->addr, &f->ip.saddr, sizeof(h->addr));
+	return h->answers || has_mac;
+}
+
+INLINE bool is_no_station(const __u8 *mac)
+{
+	return is_group(mac) || !(mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
+}
+
+/* Whether the fabric lets the MAC be there. Of the frame's source port_security and origin have judged. */
+INLINE bool is_believed(const struct packet *p, __u32 side, const struct heard *h)
+{
+	struct fdb_entry *entry;
+
+	if (is_no_station(h->mac.bytes))
+		return false;
+	if (is_leg(side))
+		return true;
+	entry = fdb_entry_of(side, h->mac.bytes);
+	return !entry || (!entry->router && same_mac(h->mac.bytes, p->eth.h_source));
+}
+
+INLINE bool is_gateway_here(__u32 router)
+{
+	struct router *r = bpf_map_lookup_elem(&routers, &router);
+
+	return r && r->flags & ROUTER_GATEWAY_HERE;
+}
+
+/* The router that a message is to: an answer to its MAC, or a question that is answered for it here. 0: none. */
+INLINE __u32 router_of(const struct packet *p, const struct destination *d, const struct heard *h)
+{
+	struct neighbour_key key = { .switch_id = p->switch_id, .addr = h->target };
+	struct fdb_entry *entry;
+	struct neighbour *n;
+
+	if (p->hook == HOOK_FROM_LEG)
+		return d->router;
+	if (h->answers) {
+		entry = is_group(p->eth.h_dest) ? NULL : fdb_entry_of(p->switch_id, p->eth.h_dest);
+		return entry ? entry->router : 0;
+	}
+	n = bpf_map_lookup_elem(&neighbours, &key);
+	if (!n || !(n->flags & NEIGHBOUR_INTERFACE) ||
+	    (is_from_underlay(p) && !(n->flags & NEIGHBOUR_GATEWAY)) ||
+	    !(is_group(p->eth.h_dest) || same_mac(p->eth.h_dest, n->mac.bytes)))
+		return 0;
+	entry = fdb_entry_of(p->switch_id, n->mac.bytes);
+	return entry ? entry->router : 0;
+}
+
+static long forget_if_unconfirmed(void *map, const void *id, void *value, void *context)
+{
+	const struct neighbour_key *key = id;
+	const struct found_neighbour *f = value;
+	struct sweep *s = context;
+	bool mine = key->switch_id == s->switch_id && f->key == s->key;
+	__u32 owner = f->key;
+
+	if (s->now <= f->confirmed + FORGET_TIME) {
+		s->number += mine;
+		return 0;
+	}
+	if (bpf_map_delete_elem(map, id) == 0 && !mine)
+		uncount(&found_counts, key->switch_id, owner);
+	return 0;
+}
+
+INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 key, __u64 now)
+{
+	struct sweep s = { .now = now, .switch_id = side, .key = key };
+
+	if (!may_sweep(&found_counts, now))
+		return;
+	bpf_for_each_map_elem(&found, forget_if_unconfirmed, &s, 0);
+	of->macs = s.number;
+}
+
+/* Writes one that is new, has another MAC, or is heard from another port. False: there is no room. */
+static __noinline bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry,
+				__u64 now)
+{
+	struct found_neighbour *former = bpf_map_lookup_elem(&found, key);
+	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
+	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND, former_key;
+	bool counts;
+	long failed;
+
+	if (!of)
+		return false;
+	former_key = former ? former->key : 0;
+	counts = !former || former_key != entry->key;
+	if (counts && of->macs >= limit)
+		forget_unconfirmed(of, key->switch_id, entry->key, now);
+	if (counts && of->macs >= limit)
+		return false;
+	failed = bpf_map_update_elem(&found, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
+	if (failed == -EEXIST || failed == -ENOENT)
+		return true; /* another CPU was first, and counted */
+	if (failed) {
+		forget_unconfirmed(of, key->switch_id, entry->key, now);
+		failed = bpf_map_update_elem(&found, key, entry, BPF_ANY);
+	}
+	if (failed)
+		return false;
+	if (counts)
+		__sync_fetch_and_add(&of->macs, 1);
+	if (counts && former)
+		uncount(&found_counts, key->switch_id, former_key);
+	bpf_map_delete_elem(&asked, key);
+	return true;
+}
+
+/* Of one that was found before, or (is_new) can be. False: there is no room for it. */
+INLINE bool note(const struct neighbour_key *key, const struct heard *h, __u32 port_key, bool is_new,
+		 bool confirms)
+{
+	struct found_neighbour *f = bpf_map_lookup_elem(&found, key);
+	struct found_neighbour entry = { .mac = h->mac, .key = port_key };
+	__u64 now = coarse_now_ns();
+	bool same;
+
+	if (!f && !is_new)
+		return true;
+	same = f && same_mac(f->mac.bytes, h->mac.bytes);
+	if (f && !same && !h->overrides)
+		return true;
+	if (same && f->key == port_key) {
+		if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
+			f->confirmed = now;
+			f->tries = 0;
+		}
+		return true;
+	}
+	entry.confirmed = confirms ? now :
+			  same	   ? f->confirmed :
+			  now > REACHABLE_TIME ? now - REACHABLE_TIME :
+						 0;
+	return note_new(key, &entry, now);
+}
+
+/* From a port, an answer to a router is for all of its hosts. */
+INLINE enum verdict tell_hosts(const struct packet *p, struct destination *d, __u32 router)
+{
+	bool on_vlan = is_on_vlan(p->switch_id);
+
+	if (p->hook != HOOK_FROM_PORT || (on_vlan && is_gateway_here(router)))
+		return VERDICT_TO_ROUTER;
+	d->kind = on_vlan ? TO_VLAN : TO_FLOOD;
+	d->to_routers = d->to_hosts_only = true;
+	return GO_ON;
+}
+
+INLINE bool can_be_found(struct scratch *w, __u32 router, const struct neighbour_key *key)
+{
+	if (!is_leg(key->switch_id) && bpf_map_lookup_elem(&neighbours, key))
+		return false;
+	return network_of(w, is_mapped_v4(&key->addr), router, key->switch_id, &key->addr);
+}
+
+/*
+ * A message by ARP or ND, of a side where routers ask. is_ours: not only overheard on a leg. GO_ON with a destination:
+ * it needs no other stage. Global: few packets are a message.
+ */
+__noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			     __u32 is_ours)
+{
+	struct scratch *w = get_scratch();
+	struct neighbour_key key = {};
+	bool is_arp, on_leg, is_new;
+	struct heard *h;
+	__u32 router;
+
+	if (!p || !d || !w)
+		return GO_ON;
+	_Static_assert(HEARD_AT >= FRAME_AT + sizeof(struct nd_frame), "the message has its place");
+	h = (struct heard *)(w->bytes + HEARD_AT);
+	is_arp = p->eth.h_proto == bpf_htons(ETH_P_ARP);
+	on_leg = p->hook == HOOK_FROM_LEG;
+	if (!(is_arp ? hear_arp(ctx, p->offset, h) :
+		       hear_nd(ctx, p, (struct nd_frame *)(w->bytes + FRAME_AT), h)))
+		return GO_ON;
+	router = is_ours ? router_of(p, d, h) : 0;
+	/* Of the hosts on a VLAN only the router's gateway hears the answers to it. */
+	if (router && h->answers && is_from_underlay(p) && is_on_vlan(p->switch_id) &&
+	    !is_gateway_here(router))
+		return GO_ON;
+	d->to_routers = is_group(p->eth.h_dest) && (is_arp || h->answers) && !on_leg;
+	key.switch_id = on_leg ? side_of(d->router, SWITCH_ID_LEG) : p->switch_id;
+	key.addr = h->addr;
+	is_new = router && can_be_found(w, router, &key);
+	if (!is_believed(p, key.switch_id, h) || !(is_new || bpf_map_lookup_elem(&found, &key)))
+		return router && h->answers ? VERDICT_TO_ROUTER : GO_ON;
+	if (!note(&key, h, p->source.ifindex && !on_leg ? p->source_key : 0, is_new,
+		  router && h->confirms))
+		return router && h->answers ? DROP(NEIGHBOUR_LIMIT) : GO_ON;
+	return router && h->answers ? tell_hosts(p, d, router) : GO_ON;
+}
+
+/* The stage: what may be a message. */
+INLINE enum verdict neighbour(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			      const struct lswitch *sw)
+{
+	if (sw && !(sw->flags & SWITCH_ASKS))
+		return GO_ON;
+	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
+	    (p->flow.protocol == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
+		return hear(ctx, p, d, true);
+	return GO_ON;
+}
+
+/* What stays with the host, on a leg. Nothing is parsed. */
+INLINE void overhear(struct __sk_buff *ctx, struct packet *p, struct destination *d)
+{
+	if (!d->router || p->in_tag.proto || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
+		return;
+	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) || p->eth.h_proto == ETHERTYPE_IPV6)
+		hear(ctx, p, d, false);
+}

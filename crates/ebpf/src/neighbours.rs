@@ -1,0 +1,199 @@
+//! The neighbours that routers found: the maps `found`, `found_counts` and `asked`. They change while they are read,
+//! for the programs write them; here they are only made to forget what the tables no longer bear ([`prune`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::EbpfError;
+use crate::abi::{self, firewall::ZONE_ROUTER, router::Router};
+use crate::maps::MapSet;
+use crate::tables::{Contents, Table, read};
+
+pub(crate) const FOUND: &str = "found";
+const FOUND_COUNTS: &str = "found_counts";
+const ASKED: &str = "asked";
+
+/// By side and address, in no order.
+pub type Entries<V> = Vec<(abi::NeighbourKey, V)>;
+
+/// All neighbours that were found. One that comes or goes meanwhile may be missed.
+pub fn found(maps: &MapSet) -> Result<Entries<abi::FoundNeighbour>, EbpfError> {
+    all(maps, FOUND)
+}
+
+/// How many count for whom, by side and port key.
+pub fn counts(maps: &MapSet) -> Result<Vec<(abi::PortKey, abi::Learning)>, EbpfError> {
+    all(maps, FOUND_COUNTS)
+}
+
+/// The addresses that were asked for and did not answer.
+pub fn asked(maps: &MapSet) -> Result<Entries<abi::Asked>, EbpfError> {
+    all(maps, ASKED)
+}
+
+fn all<K: FromBytes, V: FromBytes>(maps: &MapSet, name: &str) -> Result<Vec<(K, V)>, EbpfError> {
+    let mut entries = Vec::new();
+    maps.walk(name, |key, value| {
+        if let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) {
+            entries.push((key, value));
+        }
+    })?;
+    Ok(entries)
+}
+
+/// Forgets all of it, for tests.
+pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
+    maps.clear(FOUND)?;
+    maps.clear(FOUND_COUNTS)?;
+    maps.clear(ASKED)
+}
+
+/// Forgets neighbours on sides where no router asks any more, or behind ports that are gone; and counts nobody is
+/// behind any more. Comes after the tables are written, so that nothing of it is found anew.
+pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
+    let (entries, counts) = (found(maps)?, counts(maps)?);
+    if entries.is_empty() && counts.is_empty() {
+        return Ok(());
+    }
+    let borne = Borne::of(&tables_that_bear(maps)?);
+    let (kept, stale): (Vec<_>, Vec<_>) = entries
+        .iter()
+        .map(|(key, entry)| (*key, owner(key, entry)))
+        .partition(|(_, owner)| borne.bears(*owner));
+    for (key, _) in &stale {
+        delete(maps, FOUND, key)?;
+    }
+    let touched: BTreeSet<_> = stale.iter().map(|(_, owner)| *owner).collect();
+    let mut left: BTreeMap<_, u32> = BTreeMap::new();
+    for (_, owner) in kept {
+        *left.entry(owner).or_default() += 1;
+    }
+    for (key, count) in counts {
+        let is_clock = (key.switch_id, key.key) == (0, 0);
+        if !is_clock && !borne.bears(key) {
+            delete(maps, FOUND_COUNTS, &key)?;
+        } else if touched.contains(&key) {
+            // What a program finds at this moment may be missing: its next sweep counts anew.
+            let macs = left.get(&key).copied().unwrap_or_default();
+            let map = maps.map(FOUND_COUNTS)?;
+            map.put(key.as_bytes(), abi::Learning { macs, ..count }.as_bytes())
+                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", FOUND_COUNTS))?;
+        }
+    }
+    Ok(())
+}
+
+fn delete<K: IntoBytes + Immutable>(
+    maps: &MapSet,
+    name: &'static str,
+    key: &K,
+) -> Result<(), EbpfError> {
+    let map = maps.map(name)?;
+    map.delete(key.as_bytes())
+        .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))
+}
+
+/// Who counts an entry: a port, or key 0: the underlay of a switch, or a leg.
+fn owner(key: &abi::NeighbourKey, entry: &abi::FoundNeighbour) -> abi::PortKey {
+    abi::PortKey {
+        switch_id: key.switch_id,
+        key: entry.key.into(),
+    }
+}
+
+fn tables_that_bear(maps: &MapSet) -> Result<Contents, EbpfError> {
+    let tables = [Table::PortKeys, Table::Switches, Table::Routers];
+    let entries = tables.map(|table| Ok((table, maps.entries(table)?)));
+    entries.into_iter().collect()
+}
+
+/// Where something can be found, as the tables say.
+struct Borne {
+    sides: BTreeSet<u32>,
+    ports: BTreeSet<abi::PortKey>,
+}
+
+impl Borne {
+    fn of(contents: &Contents) -> Self {
+        let switches = read::<u32, abi::Switch>(contents, Table::Switches)
+            .filter(|(_, switch)| switch.flags & abi::SWITCH_ASKS != 0)
+            .map(|(id, _)| id);
+        let legs = read::<u32, Router>(contents, Table::Routers)
+            .filter(|(_, router)| router.leg_ifindex != 0)
+            .map(|(id, _)| ZONE_ROUTER | id);
+        Self {
+            sides: switches.chain(legs).collect(),
+            ports: read::<abi::PortKey, abi::PortPlace>(contents, Table::PortKeys)
+                .map(|(key, _)| key)
+                .collect(),
+        }
+    }
+
+    fn bears(&self, owner: abi::PortKey) -> bool {
+        self.sides.contains(&owner.switch_id) && (owner.key == 0 || self.ports.contains(&owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents() -> Contents {
+        let switch = |flags| {
+            let bytes = [0; size_of::<abi::Switch>()];
+            let switch = abi::Switch::read_from_bytes(&bytes).unwrap();
+            abi::Switch { flags, ..switch }
+        };
+        let router = |leg_ifindex| {
+            let bytes = [0; size_of::<Router>()];
+            let router = Router::read_from_bytes(&bytes).unwrap();
+            Router {
+                leg_ifindex,
+                ..router
+            }
+        };
+        let place = abi::PortPlace::read_from_bytes(&[0; size_of::<abi::PortPlace>()]).unwrap();
+        let port = abi::PortKey {
+            switch_id: 5001,
+            key: 7,
+        };
+        let bytes = |value: &[u8]| value.to_vec();
+        Contents::from([
+            (
+                Table::Switches,
+                [(5001u32, abi::SWITCH_ASKS), (5002, 0)]
+                    .map(|(id, flags)| (bytes(id.as_bytes()), bytes(switch(flags).as_bytes())))
+                    .into(),
+            ),
+            (
+                Table::Routers,
+                [(3u32, 9), (4, 0)]
+                    .map(|(id, leg)| (bytes(id.as_bytes()), bytes(router(leg).as_bytes())))
+                    .into(),
+            ),
+            (
+                Table::PortKeys,
+                [(bytes(port.as_bytes()), bytes(place.as_bytes()))].into(),
+            ),
+        ])
+    }
+
+    #[test]
+    fn only_what_the_tables_bear_is_kept() {
+        let borne = Borne::of(&contents());
+        for (switch_id, key, is_kept) in [
+            (5001, 0, true),
+            (5001, 7, true),
+            (5001, 8, false),
+            (5002, 0, false),
+            (5003, 0, false),
+            (ZONE_ROUTER | 3, 0, true),
+            (ZONE_ROUTER | 4, 0, false),
+            (ZONE_ROUTER | 5, 0, false),
+        ] {
+            let owner = abi::PortKey { switch_id, key };
+            assert_eq!(borne.bears(owner), is_kept, "{owner:?}");
+        }
+    }
+}
