@@ -54,6 +54,7 @@ pub const MAX_LIMITS: usize = 65536;
 pub const LIMIT_ANSWERS: u16 = 0;
 pub const LIMIT_LOG: u16 = 1;
 pub const LIMIT_FLOOD: u16 = 2;
+pub const LIMIT_ASKS: u16 = 3;
 
 abi! {
     #[derive(Hash, PartialOrd, Ord)]
