@@ -1,17 +1,15 @@
-//! The legs of gateways: devices of this host in the physical network. Found, looked at, and their next hops
-//! named, so that the kernel keeps these resolved as it does for remotes.
+//! The legs of gateways: devices of this host in the physical network. Found, and looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use overlane_ebpf::tables::LegDevice;
-use overlane_model::{DeviceName, RouterTable, Side, Tables, Way};
-use overlane_net::{Netlink, Nud};
+use overlane_model::{DeviceName, RouterTable, Tables};
+use overlane_net::Netlink;
 use overlane_wire::Mac;
 
 use crate::error::{UnfitDevice, UsedAs};
 use crate::preflight::{Links, takes_mark};
-use crate::state::NextHop;
-use crate::{HostError, Note};
+use crate::Note;
 
 /// The routers whose gateway with a leg is this host, and the legs.
 pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
@@ -58,31 +56,4 @@ pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
         device: device.to_string(),
     };
     down.map(note).collect()
-}
-
-/// The next hops of static routes that lead out of a leg that is there. Other neighbours there are found when they are needed.
-pub(crate) fn next_hops(
-    tables: &Tables,
-    links: &Links<'_>,
-    netlink: &Netlink,
-) -> Result<BTreeSet<NextHop>, HostError> {
-    let mut next_hops = BTreeSet::new();
-    let are_there = legs(tables).filter(|(_, device)| links.contains_key(device.as_str()));
-    for (router, device) in are_there {
-        let ways = router.routes.iter().filter_map(|route| match &route.way {
-            Way::Via(hops) => Some(hops),
-            Way::Own | Way::Connected(_) => None,
-        });
-        for hop in ways.flatten().filter(|hop| hop.side == Side::Leg) {
-            let known = netlink.neighbour(device.as_str(), hop.addr)?;
-            // A static entry is the user's, and as good as one the kernel keeps resolved for us.
-            if known.is_none_or(|known| known.state != Nud::Permanent) {
-                next_hops.insert(NextHop {
-                    device: device.to_string(),
-                    address: hop.addr,
-                });
-            }
-        }
-    }
-    Ok(next_hops)
 }

@@ -173,8 +173,7 @@ pub(crate) fn resolve(
         }
     };
     let uplink_promiscuous = uplink.promiscuous;
-    let mut next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
-    next_hops.extend(legs::next_hops(tables, &links, netlink)?);
+    let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
     let mut unmanaged = BTreeSet::new();
     for next_hop in &next_hops {
         let known = netlink.neighbour(&next_hop.device, next_hop.address)?;
