@@ -86,26 +86,7 @@ pub(crate) struct Owner<'a> {
 
 /// Ends with the verdict `answer`, or lets the frame go on unchanged.
 pub(crate) fn arp_nd(cx: &mut Context<'_>, switch: &SwitchTable, frame: &Frame<'_>) -> Stage {
-    let Some(question) = Question::of(&frame.bytes) else {
-        return Stage::Continue(());
-    };
-    let neighbour = cx.host.neighbour(switch.id, question.target());
-    let is_asked = |neighbour: &&Neighbour| {
-        // A router is asked directly too: nobody else could answer.
-        let is_interface = neighbour.router.is_some();
-        let is_to_it = is_interface && frame.destination == neighbour.mac;
-        let is_answered = match cx.source_port() {
-            // Who owns an address hears nothing about it.
-            Some(port) => neighbour.key != port.key,
-            // Who does not route by itself asks a router whose gateway is here.
-            None => {
-                let router = neighbour.router.and_then(|id| cx.host.router(id));
-                router.is_some_and(RouterTable::is_gateway_here)
-            }
-        };
-        is_answered && (frame.destination.is_group() || is_to_it)
-    };
-    let Some(neighbour) = neighbour.filter(is_asked) else {
+    let Some((question, neighbour)) = asked(cx, switch, frame) else {
         return Stage::Continue(());
     };
     let is_interface = neighbour.router.is_some();
@@ -116,6 +97,30 @@ pub(crate) fn arp_nd(cx: &mut Context<'_>, switch: &SwitchTable, frame: &Frame<'
         is_router: neighbour.is_router || is_interface,
     };
     answer(cx, &question, frame, &owner)
+}
+
+/// A question that is answered here, and about whom.
+pub(crate) fn asked<'a>(
+    cx: &Context<'a>,
+    switch: &SwitchTable,
+    frame: &Frame<'_>,
+) -> Option<(Question, &'a Neighbour)> {
+    let question = Question::of(&frame.bytes)?;
+    let neighbour = cx.host.neighbour(switch.id, question.target())?;
+    // A router is asked directly too: nobody else could answer.
+    let is_interface = neighbour.router.is_some();
+    let is_to_it = is_interface && frame.destination == neighbour.mac;
+    let is_answered = match cx.source_port() {
+        // Who owns an address hears nothing about it.
+        Some(port) => neighbour.key != port.key,
+        // Who does not route by itself asks a router whose gateway is here.
+        None => {
+            let router = neighbour.router.and_then(|id| cx.host.router(id));
+            router.is_some_and(RouterTable::is_gateway_here)
+        }
+    };
+    let is_asked = is_answered && (frame.destination.is_group() || is_to_it);
+    is_asked.then_some((question, neighbour))
 }
 
 pub(crate) fn answer(

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use overlane_model::{Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
 
+use crate::ask::Request;
 use crate::conntrack::ConnectionKey;
 use crate::destination::Ingress;
 use crate::explain::{Found, Steps};
@@ -45,6 +46,8 @@ pub(crate) struct Context<'a> {
     pub(crate) begun: Option<ConnectionKey>,
     /// What its sender is told in the end.
     pub(crate) answer: Option<Answer>,
+    /// What the neighbour that it goes to is asked.
+    pub(crate) probe: Option<Request<'a>>,
     outputs: Vec<Output>,
     counters: Counters,
     log: Vec<LogRecord>,
@@ -102,6 +105,7 @@ impl<'a> Context<'a> {
             is_readdressed: false,
             begun: None,
             answer: None,
+            probe: None,
             outputs: Vec::new(),
             counters: Counters::default(),
             log: Vec::new(),

@@ -36,11 +36,13 @@ pub(crate) enum Destination<'a> {
     Leg {
         router: &'a RouterTable,
         device: &'a DeviceName,
-        /// `None`: its Ethernet header is whole.
+        /// `None`: an answer, or a question.
         next_hop: Option<IpAddr>,
     },
     /// To every port of the switch; not from the underlay, also to every remote that has some.
     Flood(&'a SwitchTable),
+    /// An answer to a router, to every other host that may route into the switch.
+    Hosts(&'a SwitchTable),
     /// `route` decides on.
     Router(Ingress<'a>),
     /// Back to the port that it came by, with the tag of what it answers.

@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use overlane_model::{Direction, FloodMember, Hook, SwitchId, SwitchTable, Verdict};
-use overlane_wire::Vni;
 
 use crate::context::{Context, RemoteCount, Stage};
 use crate::encap::{self, Ids};
 use crate::explain::Found;
 use crate::limit::Limited;
+use crate::neighbour::is_for_routers;
 use crate::parse::Frame;
 use crate::segmenter::segment;
 use crate::state::LimitOf;
-use crate::{acl, leave, vlan_out};
+use crate::{Host, acl, leave, vlan_out};
 
 const STAGE: &str = "flood";
 /// Destination key of a flooded frame.
@@ -27,7 +27,12 @@ pub(crate) fn flood(
     switch: &SwitchTable,
     source_key: u16,
 ) -> Stage<Verdict> {
-    check_limit(cx, switch)?;
+    let is_for_routers = cx.source_port().is_some() && switch.asks && is_for_routers(frame);
+    let routers = match switch.id {
+        SwitchId::Vni(_) if is_for_routers => routers(cx.host, switch),
+        _ => Vec::new(),
+    };
+    check_limit(cx, switch, routers.len())?;
     let is_from_underlay = cx.is_from_underlay();
     let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_));
     let is_whole = frame.gso.is_some() && !(is_on_vlan && vlan_out::is_measurable(frame));
@@ -38,7 +43,10 @@ pub(crate) fn flood(
     let others = match switch.id {
         // The sender replicated to every other host.
         _ if is_from_underlay => 0,
-        SwitchId::Vni(vni) => to_remotes(cx, frame, switch, vni, source_key)?,
+        SwitchId::Vni(_) => {
+            let remotes = remotes(switch).chain(routers);
+            to_remotes(cx, frame, switch.id, remotes, source_key)?
+        }
         SwitchId::Vlan(vlan) => {
             vlan_out::send(cx, STAGE, frame, vlan)?;
             1
@@ -48,12 +56,69 @@ pub(crate) fn flood(
     Stage::Continue(Verdict::Flood)
 }
 
+/// An answer to a router, for the other hosts that may route into the switch.
+pub(crate) fn to_hosts(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    switch: &SwitchTable,
+    source_key: u16,
+) -> Stage<Verdict> {
+    let routers = routers(cx.host, switch);
+    check_limit(cx, switch, routers.len())?;
+    let remotes = remotes(switch).chain(routers);
+    let others = to_remotes(cx, frame, switch.id, remotes, source_key)?;
+    cx.step(STAGE, || {
+        let (name, others) = (&switch.name, of_many(others, "host"));
+        Found::by_switch(format!("copied to {others} of switch {name}"), name)
+    });
+    Stage::Continue(Verdict::ToRouter)
+}
+
+/// A router's question to everybody. No firewall is asked, and no limit.
+pub(crate) fn of_router(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    switch: &SwitchTable,
+    source_key: u16,
+) -> Stage {
+    for member in &switch.flood {
+        if let FloodMember::Local(at) = member
+            && let Some(port) = cx.host.port_at(at)
+        {
+            leave::deliver(cx, frame, port);
+        }
+    }
+    match switch.id {
+        SwitchId::Vni(_) => {
+            to_remotes(cx, frame, switch.id, remotes(switch), source_key).map_continue(drop)
+        }
+        SwitchId::Vlan(vlan) => vlan_out::send(cx, STAGE, frame, vlan),
+    }
+}
+
+/// With ports of the switch.
+fn remotes(switch: &SwitchTable) -> impl Iterator<Item = IpAddr> {
+    let members = switch.flood.iter();
+    members.filter_map(|member| match member {
+        FloodMember::Remote(remote) => Some(*remote),
+        FloodMember::Local(_) => None,
+    })
+}
+
+/// The remotes that only route into a switch.
+fn routers(host: &Host, switch: &SwitchTable) -> Vec<IpAddr> {
+    let origins = host.tables().origins.iter();
+    let routers = origins.filter(|origin| origin.switch == switch.id && !origin.has_ports);
+    routers.map(|origin| origin.remote).collect()
+}
+
 /// What comes from the segmenter was counted whole.
-fn check_limit(cx: &mut Context<'_>, switch: &SwitchTable) -> Stage {
+fn check_limit(cx: &mut Context<'_>, switch: &SwitchTable, routers: usize) -> Stage {
     let Some(port) = cx.source_port().filter(|_| cx.hook == Hook::FromPort) else {
         return Stage::Continue(());
     };
-    let copies = switch.flood.len() as u32 * cx.weight.segments as u32;
+    let members = switch.flood.len() + routers;
+    let copies = members as u32 * cx.weight.segments as u32;
     let (of, most) = (
         LimitOf::Port(port.switch, port.key.get()),
         port.limits.flood_in_span(),
@@ -94,16 +159,16 @@ fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> us
 fn to_remotes(
     cx: &mut Context<'_>,
     frame: &Frame<'_>,
-    switch: &SwitchTable,
-    vni: Vni,
+    switch: SwitchId,
+    remotes: impl Iterator<Item = IpAddr>,
     source: u16,
 ) -> Stage<usize> {
+    let SwitchId::Vni(vni) = switch else {
+        return Stage::Continue(0);
+    };
     let dest = GROUP_KEY;
     let (mut copies, mut last_reason) = (0, None);
-    for member in &switch.flood {
-        let FloodMember::Remote(remote) = *member else {
-            continue;
-        };
+    for remote in remotes {
         match copy(cx, frame, remote, Ids { vni, source, dest }) {
             ControlFlow::Continue(()) => copies += 1,
             ControlFlow::Break(reason) => last_reason = Some(reason),

@@ -17,8 +17,8 @@ use crate::state::LearnedPlace;
 use crate::tunnel::Tunnel;
 use crate::vtep_check::Outer;
 use crate::{
-    Entry, Output, acl, arp_nd, decap, ecn, ids, l2_lookup, learn, leave, leg_in, nat, origin,
-    parse, port, port_security, route, tunnel, vlan_in, vtep_check,
+    Entry, Output, acl, arp_nd, decap, ecn, found, ids, l2_lookup, learn, leave, leg_in, nat,
+    neighbour, origin, parse, port, port_security, route, tunnel, vlan_in, vtep_check,
 };
 
 /// Where a packet that enters there is seen.
@@ -71,6 +71,9 @@ fn from_port_stages<'a>(
 ) -> Stage<Destination<'a>> {
     port_security::port_security(cx, source, frame)?;
     learn::from_port(cx, source, frame)?;
+    if let Some(destination) = neighbour::from_port(cx, source, frame)? {
+        return Stage::Continue(destination);
+    }
     arp_nd::arp_nd(cx, source.switch, frame)?;
     acl::firewall(cx, Direction::FromPort, source.port, frame)?;
     l2_lookup::l2_lookup(cx, source.switch, frame.destination)
@@ -94,6 +97,7 @@ fn from_vlan_stages<'a>(
     frame: &Frame<'_>,
 ) -> Stage<Destination<'a>> {
     learn::from_underlay(cx, switch, frame, LearnedPlace::Vlan, 0);
+    neighbour::from_underlay(cx, switch, frame)?;
     arp_nd::arp_nd(cx, switch, frame)?;
     l2_lookup::l2_lookup(cx, switch, frame.destination)
 }
@@ -128,6 +132,7 @@ fn from_tunnel_stages<'a>(
 ) -> Stage<Destination<'a>> {
     let (switch, remote) = (tunnel.switch, LearnedPlace::Remote(outer.remote.addr));
     learn::from_underlay(cx, switch, frame, remote, tunnel.source_key);
+    neighbour::from_underlay(cx, switch, frame)?;
     arp_nd::arp_nd(cx, switch, frame)?;
     let destination = match ids::ids(cx, tunnel, frame)? {
         Some(destination) => destination,
@@ -151,6 +156,7 @@ fn from_leg_stages<'f, 'a>(
     taken: &Taken<'a>,
     frame: &'f Frame<'a>,
 ) -> Stage<Departure<'f, 'a>> {
+    neighbour::from_leg(cx, taken, frame)?;
     leg_in::answer(cx, taken, frame)?;
     let (router, switch) = (taken.router, None);
     let destination = Destination::Router(Ingress { router, switch });
@@ -193,6 +199,9 @@ fn go_on<'a>(cx: &mut Context<'a>, mut departure: Departure<'_, 'a>) -> Stage<Ve
     }
     if let Destination::Port(port) = departure.destination {
         acl::firewall(cx, Direction::ToPort, port, &departure.frame)?;
+    }
+    if let Some(probe) = cx.probe.take() {
+        found::probe(cx, &probe);
     }
     leave::leave(cx, &departure)
 }

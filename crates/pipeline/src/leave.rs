@@ -31,6 +31,7 @@ pub(crate) fn leave(cx: &mut Context<'_>, departure: &Departure<'_, '_>) -> Stag
             next_hop,
         } => leg_out::leg_out(cx, frame, router, device, next_hop),
         Destination::Flood(switch) => flood::flood(cx, frame, switch, source),
+        Destination::Hosts(switch) => flood::to_hosts(cx, frame, switch, source),
         Destination::Sender(port) => {
             send_to_port(cx, frame, port, cx.entered.tag);
             Stage::Continue(Verdict::Answer)

@@ -11,6 +11,7 @@ use crate::arp_nd::{self, Owner, Question};
 use crate::bytes::{array, be16, byte};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::neighbour::{self, Message};
 use crate::next_hop::longest;
 use crate::parse::Frame;
 
@@ -37,9 +38,16 @@ impl Default for Leg {
 /// A packet for the router.
 pub(crate) struct Taken<'a> {
     pub(crate) router: &'a RouterTable,
-    leg: Leg,
+    pub(crate) leg: Leg,
     /// For one of its addresses there.
     question: Option<Question>,
+}
+
+impl Taken<'_> {
+    /// Whether the router is asked for its MAC.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.question.is_some()
+    }
 }
 
 /// What is not for the router stays with the host.
@@ -54,8 +62,11 @@ pub(crate) fn leg_in<'a>(cx: &mut Context<'a>, device: &DeviceName) -> Stage<Tak
     let (is_ours, is_group) = (mac == Some(leg.mac), mac.is_some_and(Mac::is_group));
     let question = Question::of(bytes).filter(|asked| has_address(router, asked.target()));
     let is_untagged = cx.entered.tag.is_none();
-    let is_asked = question.is_some() && (is_ours || is_group);
-    if !is_untagged || !(is_asked || is_ours && is_for_router(router, bytes)) {
+    let question = question.filter(|_| is_ours || is_group);
+    let answers = || Message::of(bytes).is_some_and(|it| it.answers_on_leg(router));
+    let is_taken = is_ours && (answers() || is_for_router(router, bytes));
+    if !is_untagged || !(question.is_some() || is_taken) {
+        neighbour::overheard_on_leg(cx, router, leg);
         return cx.end(STAGE, Verdict::ToHost, || {
             let name = &router.name;
             Found::by_router(format!("nothing for router {name}: left to the host"), name)
@@ -99,8 +110,8 @@ fn has_address(router: &RouterTable, addr: IpAddr) -> bool {
     is_own || gateway.nat.iter().any(|rule| is_outside(&rule.kind))
 }
 
-/// An IP packet to an address of the router, or to where it has an interface. Neighbour discovery is the
-/// host's: its kernel finds the next hops.
+/// An IP packet to an address of the router, or to where it has an interface. Other neighbour discovery is the
+/// host's: its kernel has neighbours of its own there.
 fn is_for_router(router: &RouterTable, bytes: &[u8]) -> bool {
     let Some(destination) = destination(bytes) else {
         return false;

@@ -1,5 +1,4 @@
-//! Leave by a gateway's leg: the frame goes without Ethernet addresses, and the kernel's neighbours find the next
-//! hop's MAC. After `nat`.
+//! Leave by a gateway's leg, into the physical network. After `nat`.
 
 use std::net::IpAddr;
 

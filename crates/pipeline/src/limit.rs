@@ -1,4 +1,4 @@
-//! What a port causes at most so often: answers, records in the log, copies of flooded frames. The map `limits` of
+//! What a sender causes at most so often: answers, records in the log, copies of flooded frames, questions. The map `limits` of
 //! `bpf/lib/abi_firewall.h`.
 
 use crate::state::SECOND_NS;
@@ -12,16 +12,19 @@ pub(crate) enum Limited {
     Log,
     /// Copies of flooded frames.
     Flood,
+    /// Questions of routers for neighbours.
+    Asks,
 }
 
 impl Limited {
     pub(crate) const ANSWERS: u32 = 100;
     pub(crate) const LOG: u32 = 100;
+    pub(crate) const ASKS: u32 = 10;
 
     /// The window of time that it is counted in.
     const fn window_ns(self) -> u64 {
         match self {
-            Self::Answers | Self::Flood => SECOND_NS / 10,
+            Self::Answers | Self::Flood | Self::Asks => SECOND_NS / 10,
             Self::Log => SECOND_NS,
         }
     }

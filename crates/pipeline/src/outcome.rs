@@ -51,8 +51,7 @@ pub enum Output {
     Leg {
         /// The leg.
         device: DeviceName,
-        /// Whose address the kernel's neighbours write into the Ethernet header, which has zero addresses;
-        /// `None`: an answer, whose header is whole.
+        /// Whose MAC the frame is for; `None`: an answer, or a question.
         next_hop: Option<IpAddr>,
         /// As the leg gets it.
         packet: Packet,

@@ -111,7 +111,7 @@ fn write(cx: &mut Context<'_>, about: &Frame<'_>, answer: Answer) -> Option<Vec<
 }
 
 /// Whose packet it is about.
-fn who(cx: &Context<'_>) -> Option<LimitOf> {
+pub(crate) fn who(cx: &Context<'_>) -> Option<LimitOf> {
     Some(match cx.sender? {
         Sender::Port(port) => LimitOf::Port(port.switch, port.key.get()),
         Sender::Underlay(_) if cx.claims_key => LimitOf::Remote(cx.remote?),

@@ -5,15 +5,16 @@
 use std::net::IpAddr;
 
 use overlane_model::{GatewayPlace, NextHop, Route, RouterTable, Side, SwitchId, Verdict, Way};
-use overlane_wire::{Mac, ethernet};
+use overlane_wire::ethernet;
 
 use crate::context::{Context, Stage};
 use crate::destination::{Departure, Destination, Ingress};
 use crate::explain::Found;
 use crate::host::Host;
-use crate::l2_lookup;
 use crate::next_hop::{self, interface_key};
 use crate::reply::Answer;
+use crate::segmenter::segment;
+use crate::{found, l2_lookup};
 
 mod header;
 mod own;
@@ -52,7 +53,7 @@ pub(crate) fn route<'a>(
     };
     let gateway = router.gateway.as_ref().map(|gateway| &gateway.place);
     if let (Side::Leg, Some(GatewayPlace::Remote(remote))) = (next.side, gateway) {
-        return to_gateway(cx, departure, at, *remote);
+        return to_gateway(cx, departure, at, *remote, "leaves this network");
     }
     if header::ttl(&departure.frame) <= 1 {
         let why = || "its TTL ends here";
@@ -61,16 +62,35 @@ pub(crate) fn route<'a>(
     explain(cx, router, route, &next);
     match next.side {
         Side::Leg => into_leg(cx, departure, router, next.addr),
-        Side::Switch(id) => into_switch(cx, departure, router, next.addr, id),
+        Side::Switch(id) => into_switch(cx, departure, at, next.addr, id),
     }
 }
 
-/// Only the gateway host has the leg. It gets the frame as it came here.
+/// The gateway host asks for neighbours that nobody declares. A UDP super-packet that came out of a tunnel could not go
+/// on from there whole.
+fn to_asking_host(
+    cx: &mut Context<'_>,
+    departure: &mut Departure<'_, '_>,
+    at: Ingress<'_>,
+    remote: IpAddr,
+) -> Stage {
+    to_gateway(cx, departure, at, remote, "asks for neighbours")?;
+    if !departure.frame.is_udp_super_packet() {
+        return Stage::Continue(());
+    }
+    let why = "a UDP super-packet does not travel whole to a host that has to ask";
+    match segment(cx, || why) {
+        Stage::Continue(verdict) | Stage::Break(verdict) => Stage::Break(verdict),
+    }
+}
+
+/// It gets the frame as it came here. `does`: what only the gateway host does.
 fn to_gateway(
     cx: &mut Context<'_>,
     departure: &mut Departure<'_, '_>,
     at: Ingress<'_>,
     remote: IpAddr,
+    does: &str,
 ) -> Stage {
     let (router, name) = (at.router, &at.router.name);
     let Some(switch) = at.switch else {
@@ -84,7 +104,7 @@ fn to_gateway(
         });
     }
     cx.step(STAGE, || {
-        let text = format!("router {name} leaves this network at its gateway ({remote})");
+        let text = format!("router {name} {does} at its gateway ({remote})");
         Found::by_router(text, name)
     });
     let key = interface_key(router, switch.id);
@@ -112,8 +132,11 @@ fn into_leg<'a>(
         let why = || format!("{len} bytes do not fit the MTU of {device}, {mtu}");
         return refuse(cx, router, Verdict::PktTooBig, Answer::too_big(mtu), why);
     }
-    let none = Mac::new([0; 6]);
-    header::forward(departure.frame.to_mut(), none, none);
+    let is_super_packet = departure.frame.gso.is_some();
+    let Some(mac) = found::find(cx, router, Side::Leg, next_hop, is_super_packet) else {
+        return found::ask(cx, router, Side::Leg, next_hop);
+    };
+    header::forward(departure.frame.to_mut(), leg.mac, mac);
     cx.routed += 1;
     departure.destination = Destination::Leg {
         router,
@@ -127,24 +150,34 @@ fn into_leg<'a>(
 fn into_switch<'a>(
     cx: &mut Context<'a>,
     departure: &mut Departure<'_, 'a>,
-    router: &RouterTable,
+    at: Ingress<'a>,
     next_hop: IpAddr,
     id: SwitchId,
 ) -> Stage {
-    let host = cx.host;
+    let (host, router) = (cx.host, at.router);
     let Some(switch) = host.switch(id) else {
         return cx.end(STAGE, Verdict::UnknownSwitch, || {
             format!("the switch of {next_hop} ({id}) is not on this host")
         });
     };
-    let Some(neighbour) = host.neighbour(id, next_hop) else {
+    let declared = host.neighbour(id, next_hop).map(|neighbour| neighbour.mac);
+    if declared.is_none() && !switch.asks {
         let why = || format!("no port of switch {} has {next_hop}", switch.name);
         return refuse(cx, router, Verdict::NoNeighbour, Answer::NO_NEIGHBOUR, why);
+    }
+    let (side, is_super_packet) = (Side::Switch(id), departure.frame.gso.is_some());
+    let found = || found::find(cx, router, side, next_hop, is_super_packet);
+    let Some(mac) = declared.or_else(found) else {
+        let gateway = router.gateway.as_ref().map(|gateway| &gateway.place);
+        return match gateway {
+            Some(GatewayPlace::Remote(remote)) => to_asking_host(cx, departure, at, *remote),
+            _ => found::ask(cx, router, side, next_hop),
+        };
     };
-    header::forward(departure.frame.to_mut(), router.mac, neighbour.mac);
+    header::forward(departure.frame.to_mut(), router.mac, mac);
     cx.routed += 1;
     departure.source_key = interface_key(router, id);
-    departure.destination = l2_lookup::l2_lookup(cx, switch, neighbour.mac)?;
+    departure.destination = l2_lookup::l2_lookup(cx, switch, mac)?;
     Stage::Continue(())
 }
 
@@ -164,7 +197,7 @@ fn refuse<F: Into<String>>(
 }
 
 /// Where a side of a router is, in words.
-fn place(host: &Host, side: Side) -> String {
+pub(crate) fn place(host: &Host, side: Side) -> String {
     match side {
         Side::Leg => "in the physical network".to_owned(),
         Side::Switch(id) => match host.switch(id) {

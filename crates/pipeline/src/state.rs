@@ -1,6 +1,7 @@
-//! What the data path itself has written: addresses learned, and who counts how many; connections and
-//! their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
-//! `connections`, `translations`, `connection_places`, `fragments`, `limits` and `abilities` of `bpf/lib/abi*.h`.
+//! What the data path itself has written: addresses learned and neighbours found, and who counts how many; connections
+//! and their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
+//! `found`, `found_counts`, `asked`, `connections`, `translations`, `connection_places`, `fragments`, `limits` and
+//! `abilities` of `bpf/lib/abi*.h`.
 //! Everything else is in the tables.
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use overlane_model::{Attachment, RouterId, SwitchId};
 use overlane_wire::Mac;
 
 use crate::conntrack::{Connection, ConnectionKey, Fragments, Places, Zone};
+use crate::found::{Asked, FoundNeighbour, NeighbourId, RouterSide};
 use crate::limit::{Limit, Limited};
 
 /// State of one host's data path, from packet to packet.
@@ -20,6 +22,13 @@ pub struct State {
     pub(crate) counts: BTreeMap<(SwitchId, u16), u32>,
     /// Of the whole host: not before then are old addresses looked for again.
     pub(crate) next_sweep_ns: u64,
+    pub(crate) found: BTreeMap<NeighbourId, FoundNeighbour>,
+    /// By side and key of the port; 0: of what the underlay brought, or a leg.
+    pub(crate) found_counts: BTreeMap<(RouterSide, u16), u32>,
+    /// Of the whole host: not before then are old neighbours looked for again.
+    pub(crate) next_found_sweep_ns: u64,
+    /// Whom routers ask for, and nobody has answered.
+    pub(crate) asked: BTreeMap<NeighbourId, Asked>,
     /// Seed of what nobody outside may foresee.
     pub(crate) secret: u32,
     /// By whose packets caused it. `None`: a switch's, of a sender that nobody knows.

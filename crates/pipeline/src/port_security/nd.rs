@@ -11,6 +11,7 @@ use overlane_wire::nd::{
 use overlane_wire::{Mac, ethernet};
 
 use super::{Owner, may_claim, owner, owner_on_link, refuse, refuse_claim, refuse_vtep};
+use crate::ask::solicited_node;
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
 use crate::parse::{Frame, Ip, least_transport_len};
@@ -84,12 +85,6 @@ pub(super) fn is_detection(frame: &Frame<'_>, ip: &Ip) -> bool {
     let target = array::<16>(&frame.bytes, ip.l4_at + 8).map(Ipv6Addr::from);
     let group = target.map(|target| IpAddr::V6(solicited_node(target)));
     is_plain && is_solicitation && is_on_link && group == Some(ip.destination)
-}
-
-/// The group of everybody whose address may be this one (RFC 4291 section 2.7.1).
-fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
-    let [.., a, b, c] = addr.octets();
-    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
 fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> Stage {

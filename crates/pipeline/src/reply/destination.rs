@@ -6,7 +6,7 @@ use overlane_model::{GatewayPlace, RouterTable, Side, SwitchId, SwitchTable};
 use crate::context::{Context, Sender};
 use crate::destination::Destination;
 use crate::parse::Frame;
-use crate::{l2_lookup, next_hop, route};
+use crate::{found, l2_lookup, next_hop, route};
 
 /// With the key of who sends it; 0: not known.
 type ReplyDestination<'a> = (u16, Destination<'a>);
@@ -65,9 +65,9 @@ fn behind_router<'a>(
         let key = next_hop::interface_key(router, switch.id);
         return Some((sender_key, Destination::elsewhere(switch.id, remote, key)));
     };
-    let neighbour = cx.host.neighbour(id, next.addr)?;
-    route::readdress(frame, router.mac, neighbour.mac);
-    let found = l2_lookup::find(cx, cx.host.switch(id)?, neighbour.mac)?;
+    let mac = found::known_mac(cx, id, next.addr)?;
+    route::readdress(frame, router.mac, mac);
+    let found = l2_lookup::find(cx, cx.host.switch(id)?, mac)?;
     match found.destination {
         Destination::Router(_) => None,
         there => Some((next_hop::interface_key(router, id), there)),

@@ -1,0 +1,162 @@
+//! The questions by which routers find neighbours: ARP (RFC 826) and neighbour solicitations (RFC 4861 section 7.2.2),
+//! in the router's name. Like an answer a question is no packet of its own: it counts nowhere, and no firewall is asked.
+//!
+//! ```text
+//! | Ethernet: 14 | ARP request: 28 |
+//! | Ethernet: 14 | IPv6: 40 | solicitation: 24 | source link-layer address: 8 |
+//! ```
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use overlane_model::{RouterTable, Side, SwitchTable};
+use overlane_wire::checksum::Sum;
+use overlane_wire::ip::protocol;
+use overlane_wire::nd::NEIGHBOUR_SOLICITATION;
+use overlane_wire::{Emit, EtherType, Mac, arp};
+
+use crate::bytes::put16;
+use crate::context::Context;
+use crate::destination::{Departure, Destination};
+use crate::found::own_beside;
+use crate::next_hop::interface_key;
+use crate::parse::{self, Frame};
+use crate::{flood, l2_lookup, leave};
+
+const HOP_LIMIT: u8 = 255;
+const SOURCE_MAC: u8 = 1;
+
+/// Who asks for which address.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) router: &'a RouterTable,
+    pub(crate) side: Side,
+    pub(crate) addr: IpAddr,
+    /// Who had the address before; `None`: everybody is asked.
+    pub(crate) to: Option<Mac>,
+}
+
+impl<'a> Request<'a> {
+    /// `None`: it was not written.
+    pub(crate) fn send(&self, cx: &mut Context<'a>) -> Option<()> {
+        let bytes = self.bytes(cx)?;
+        let mut frame = Frame::new(bytes.into(), None, None)?;
+        cx.in_silence(|cx| {
+            if parse::read_flow(cx, &mut frame).is_continue() {
+                let _ = self.leave(cx, &frame);
+            }
+        });
+        Some(())
+    }
+
+    /// Nowhere, where nobody knows the MAC that it is for.
+    fn leave(&self, cx: &mut Context<'a>, frame: &Frame<'_>) -> Option<()> {
+        let destination = match (self.side, self.to) {
+            (Side::Leg, _) => self.by_leg()?,
+            (Side::Switch(id), to) => {
+                let switch = cx.host.switch(id)?;
+                match to {
+                    None => return self.flood(cx, frame, switch),
+                    Some(mac) => l2_lookup::find(cx, switch, mac)?.destination,
+                }
+            }
+        };
+        let departure = Departure::new(frame, self.source_key(), destination);
+        leave::leave(cx, &departure).continue_value().map(drop)
+    }
+
+    fn flood(
+        &self,
+        cx: &mut Context<'a>,
+        frame: &Frame<'_>,
+        switch: &'a SwitchTable,
+    ) -> Option<()> {
+        let flooded = flood::of_router(cx, frame, switch, self.source_key());
+        flooded.continue_value()
+    }
+
+    fn by_leg(&self) -> Option<Destination<'a>> {
+        Some(Destination::Leg {
+            router: self.router,
+            device: self.router.leg()?,
+            next_hop: None,
+        })
+    }
+
+    fn source_key(&self) -> u16 {
+        match self.side {
+            Side::Switch(id) => interface_key(self.router, id),
+            Side::Leg => 0,
+        }
+    }
+
+    fn bytes(&self, cx: &Context<'_>) -> Option<Vec<u8>> {
+        let mac = match self.side {
+            Side::Switch(_) => self.router.mac,
+            Side::Leg => cx.host.leg(self.router.leg()?)?.1.mac,
+        };
+        match (own_beside(self.router, self.side, self.addr)?, self.addr) {
+            (IpAddr::V4(sender), IpAddr::V4(target)) => {
+                let request = arp::Header {
+                    operation: arp::Operation::Request,
+                    sender_mac: mac,
+                    sender,
+                    target_mac: Mac::ZERO,
+                    target,
+                };
+                let to = self.to.unwrap_or(Mac::BROADCAST);
+                let mut bytes = ethernet(to, mac, EtherType::ARP);
+                request.emit_to(&mut bytes);
+                Some(bytes)
+            }
+            (IpAddr::V6(own), IpAddr::V6(target)) => Some(self.solicitation(mac, own, target)),
+            _ => None,
+        }
+    }
+
+    fn solicitation(&self, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+        let group = solicited_node(target);
+        let (to, destination) = match self.to {
+            Some(to) => (to, target),
+            None => (group_mac(group), group),
+        };
+        let mut message = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+        message.extend(target.octets());
+        message.extend([SOURCE_MAC, 1]);
+        message.extend(mac.bytes());
+        let sum = Sum::new().pseudo_header(
+            own.into(),
+            destination.into(),
+            protocol::ICMPV6,
+            message.len(),
+        );
+        let checksum = sum.bytes(&message).finish();
+        put16(&mut message, 2, checksum);
+        let mut bytes = ethernet(to, mac, EtherType::IPV6);
+        bytes.extend([0x60, 0, 0, 0]);
+        bytes.extend((message.len() as u16).to_be_bytes());
+        bytes.extend([protocol::ICMPV6, HOP_LIMIT]);
+        bytes.extend(own.octets());
+        bytes.extend(destination.octets());
+        bytes.extend(message);
+        bytes
+    }
+}
+
+fn ethernet(to: Mac, from: Mac, kind: EtherType) -> Vec<u8> {
+    let mut bytes = to.bytes().to_vec();
+    bytes.extend(from.bytes());
+    bytes.extend(kind.get().to_be_bytes());
+    bytes
+}
+
+/// The group of everybody whose address may be this one (RFC 4291 section 2.7.1).
+pub(crate) fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = addr.octets();
+    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
+}
+
+/// RFC 2464 section 7.
+fn group_mac(group: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = group.octets();
+    Mac::new([0x33, 0x33, a, b, c, d])
+}
