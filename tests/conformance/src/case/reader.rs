@@ -35,7 +35,7 @@ impl Reader<'_> {
                 .iter()
                 .map(|left| self.left(left.referenced.line(), &left.value, &entered))
                 .collect::<Result<_, _>>()?,
-            None if verdict.is_drop() => Vec::new(),
+            None if verdict.is_drop() || verdict == Verdict::ToRouter => Vec::new(),
             None if verdict == Verdict::ToHost => vec![Left {
                 to: Destination::Host,
                 packet: entered.clone(),
