@@ -264,18 +264,26 @@ impl State {
         if known.is_some() && same.is_none() && !note.replaces {
             return true;
         }
-        let mut new = same.unwrap_or(FoundNeighbour {
+        if let Some(mut same) = same.filter(|same| same.key == note.key) {
+            let is_older = now_ns >= same.confirmed_ns.saturating_add(SECOND_NS);
+            if note.confirms && (is_older || same.tries != 0) {
+                (same.confirmed_ns, same.tries) = (now_ns, 0);
+                self.found.insert(id, same);
+            }
+            return true;
+        }
+        let stale_ns = now_ns.saturating_sub(REACHABLE_NS);
+        let confirmed_ns = match note.confirms {
+            true => now_ns,
+            false => same.map_or(stale_ns, |same| same.confirmed_ns),
+        };
+        let new = FoundNeighbour {
             mac: note.mac,
             key: note.key,
-            confirmed_ns: now_ns.saturating_sub(REACHABLE_NS),
+            confirmed_ns,
             asked_ns: 0,
             tries: 0,
-        });
-        new.key = note.key;
-        let is_older = now_ns >= new.confirmed_ns.saturating_add(SECOND_NS);
-        if note.confirms && (same.is_none() || is_older || new.tries != 0) {
-            (new.confirmed_ns, new.tries) = (now_ns, 0);
-        }
+        };
         if known.is_some_and(|known| known.key == note.key) {
             self.found.insert(id, new);
             return true;

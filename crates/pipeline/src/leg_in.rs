@@ -38,16 +38,9 @@ impl Default for Leg {
 /// A packet for the router.
 pub(crate) struct Taken<'a> {
     pub(crate) router: &'a RouterTable,
-    pub(crate) leg: Leg,
+    leg: Leg,
     /// For one of its addresses there.
     question: Option<Question>,
-}
-
-impl Taken<'_> {
-    /// Whether the router is asked for its MAC.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.question.is_some()
-    }
 }
 
 /// What is not for the router stays with the host.
@@ -66,7 +59,7 @@ pub(crate) fn leg_in<'a>(cx: &mut Context<'a>, device: &DeviceName) -> Stage<Tak
     let answers = || Message::of(bytes).is_some_and(|it| it.answers_on_leg(router));
     let is_taken = is_ours && (answers() || is_for_router(router, bytes));
     if !is_untagged || !(question.is_some() || is_taken) {
-        neighbour::overheard_on_leg(cx, router, leg);
+        neighbour::overheard_on_leg(cx, router);
         return cx.end(STAGE, Verdict::ToHost, || {
             let name = &router.name;
             Found::by_router(format!("nothing for router {name}: left to the host"), name)

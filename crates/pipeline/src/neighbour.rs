@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use overlane_model::{Place, RouterTable, Side, SwitchId, SwitchTable, Verdict};
+use overlane_model::{Hook, Place, RouterTable, Side, SwitchId, SwitchTable, Verdict};
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION};
 use overlane_wire::{EtherType, Mac, arp, ethernet, ipv6};
@@ -14,7 +14,7 @@ use crate::context::{Context, Stage};
 use crate::destination::Destination;
 use crate::explain::Found;
 use crate::found::{Note, RouterSide, own_beside};
-use crate::leg_in::{Leg, Taken};
+use crate::leg_in::Taken;
 use crate::parse::Frame;
 use crate::port::Source;
 use crate::{Host, arp_nd};
@@ -137,7 +137,7 @@ pub(crate) fn is_for_routers(frame: &Frame<'_>) -> bool {
     message.is_some_and(|message| message.kind != Kind::Solicitation)
 }
 
-/// Where a message that ends here goes still, so that other hosts hear it too.
+/// Where an answer to a router still goes, so that other hosts hear it too.
 pub(crate) fn from_port<'a>(
     cx: &mut Context<'a>,
     source: &Source<'a>,
@@ -148,16 +148,15 @@ pub(crate) fn from_port<'a>(
         return Stage::Continue(None);
     };
     let destination = match switch.id {
+        _ if cx.hook != Hook::FromPort => return ends(cx, router),
         SwitchId::Vni(_) => Destination::Hosts(switch),
         SwitchId::Vlan(_) if router.is_gateway_here() => return ends(cx, router),
         SwitchId::Vlan(vlan) => Destination::Vlan(vlan),
     };
     cx.step(STAGE, || {
         let name = &router.name;
-        Found::by_router(
-            format!("an answer to router {name}: other hosts hear it too"),
-            name,
-        )
+        let text = format!("an answer to router {name}: its other hosts hear it too");
+        Found::by_router(text, name)
     });
     Stage::Continue(Some(destination))
 }
@@ -173,30 +172,36 @@ pub(crate) fn from_underlay(
     }
 }
 
-/// The router that a message is an answer to.
+/// The router that a message answers, and that noted it.
 fn on_switch<'a>(
     cx: &mut Context<'a>,
     switch: &SwitchTable,
     frame: &Frame<'_>,
     key: u16,
 ) -> Stage<Option<&'a RouterTable>> {
-    if !switch.asks || frame.gso.is_some() {
-        return Stage::Continue(None);
-    }
-    let Some(message) = Message::of(&frame.bytes) else {
+    let message = Message::of(&frame.bytes).filter(|_| switch.asks && frame.gso.is_none());
+    let Some(message) = message else {
         return Stage::Continue(None);
     };
     let router = match message.is_answer() {
         true => router_with(cx.host, switch.id, frame.destination),
         false => {
-            arp_nd::asked(cx, switch, frame).and_then(|(_, owner)| cx.host.router(owner.router?))
+            let asked = arp_nd::asked(cx, switch, frame);
+            asked.and_then(|(_, owner)| cx.host.router(owner.router?))
         }
     };
-    let (side, source) = (RouterSide::Switch(switch.id), frame.source);
-    if is_believed_on_switch(cx.host, switch.id, source, message.mac) {
-        note(cx, side, router, &message, key)?;
+    // Of the hosts on a VLAN only the router's gateway hears the answers to it.
+    let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_)) && cx.source_port().is_none();
+    if message.is_answer() && is_on_vlan && router.is_some_and(|router| !router.is_gateway_here()) {
+        return Stage::Continue(None);
     }
-    Stage::Continue(router.filter(|_| message.is_answer()))
+    let side = RouterSide::Switch(switch.id);
+    let is_believed = is_believed_on_switch(cx.host, switch.id, frame.source, message.mac);
+    let is_noted = is_believed && note(cx, side, router, &message, key)?;
+    match router.filter(|_| message.is_answer()) {
+        Some(router) if !is_noted => ends(cx, router),
+        router => Stage::Continue(router),
+    }
 }
 
 /// What `leg_in` took for the router.
@@ -205,26 +210,20 @@ pub(crate) fn from_leg(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_
         return Stage::Continue(());
     };
     let router = taken.router;
-    let is_answer = message.answers_on_leg(router);
-    if !is_answer && !taken.is_asked() {
-        return Stage::Continue(());
+    if is_station(message.mac) {
+        note(cx, RouterSide::Leg(router.id), Some(router), &message, 0)?;
     }
-    let side = RouterSide::Leg(router.id);
-    if is_station(message.mac) && message.mac != taken.leg.mac {
-        note(cx, side, Some(router), &message, 0)?;
-    }
-    match is_answer {
+    match message.is_answer() {
         true => ends(cx, router),
         false => Stage::Continue(()),
     }
 }
 
 /// What stays with the host tells of neighbours that the router knows.
-pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable, leg: Leg) {
+pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable) {
     let is_plain = cx.entered.tag.is_none() && cx.entered.gso.is_none_or(|gso| gso.size == 0);
     let message = Message::of(&cx.entered.bytes).filter(|_| is_plain);
-    let message = message.filter(|message| is_station(message.mac) && message.mac != leg.mac);
-    if let Some(message) = message {
+    if let Some(message) = message.filter(|message| is_station(message.mac)) {
         let _ = note(cx, RouterSide::Leg(router.id), None, &message, 0);
     }
 }
@@ -250,18 +249,18 @@ fn router_with(host: &Host, switch: SwitchId, mac: Mac) -> Option<&RouterTable> 
     }
 }
 
-/// Of an address that is known, or that can be found where the message is to a router.
+/// Whether the address is known, or can be found where the message is to a router; then it is noted.
 fn note(
     cx: &mut Context<'_>,
     side: RouterSide,
     router: Option<&RouterTable>,
     message: &Message,
     key: u16,
-) -> Stage {
+) -> Stage<bool> {
     let (id, addr, mac) = ((side, message.addr), message.addr, message.mac);
     let is_known = cx.state.found.contains_key(&id);
     if !is_known && !router.is_some_and(|router| can_be_found(cx.host, router, side, addr)) {
-        return Stage::Continue(());
+        return Stage::Continue(false);
     }
     let said = Note {
         mac,
@@ -271,14 +270,16 @@ fn note(
     };
     if cx.state.note(id, &said, cx.now_ns) {
         cx.step(STAGE, || format!("{addr} says that it has MAC {mac}"));
-        return Stage::Continue(());
+        return Stage::Continue(true);
     }
-    let why = "as many neighbours were found there as may be, or on the whole host";
-    match (router, message.is_answer()) {
-        (Some(_), true) => cx.end(STAGE, Verdict::NeighbourLimit, || {
-            format!("{addr} is new, and {why}")
+    match router.filter(|_| message.is_answer()) {
+        Some(router) => cx.end(STAGE, Verdict::NeighbourLimit, || {
+            let name = &router.name;
+            let text =
+                format!("router {name}: {addr} is one neighbour more than may be found there");
+            Found::by_router(text, name)
         }),
-        _ => Stage::Continue(()),
+        None => Stage::Continue(false),
     }
 }
 

@@ -45,6 +45,8 @@ struct Document {
     fabric: String,
     /// Where packets enter, and how they begin.
     ways: BTreeMap<String, Way>,
+    /// Packets that come before all others.
+    before: Option<Vec<Spanned<Before>>>,
     table: Vec<Spanned<Group>>,
 }
 
@@ -160,7 +162,8 @@ impl Table {
         let line = packet.referenced.line();
         let mut steps = Vec::new();
         let mut fates = Vec::new();
-        for before in group.value.after.iter().flatten() {
+        let first = self.document.before.iter().flatten();
+        for before in first.chain(group.value.after.iter().flatten()) {
             let line = before.referenced.line();
             let before = &before.value;
             let (verdict, fate) = self.fate(line, &before.stopped, &before.passes)?;
