@@ -370,3 +370,34 @@ pub(crate) fn ovn(source: u16, destination: u16) -> Vec<u8> {
 pub(crate) fn from_h2(inner: &[u8]) -> Vec<u8> {
     outer4("198.18.0.2", 0, 4789, &vxlan(5001), inner)
 }
+
+/// From `source`, who has `sender`, to `destination`, who has `target`.
+fn arp(operation: u8, [source, sender, destination, target]: [&str; 4]) -> Vec<u8> {
+    let addr = |text: &str| text.parse::<Ipv4Addr>().unwrap().octets();
+    let mut packet = vec![0, 1, 8, 0, 6, 4, 0, operation];
+    packet.extend(mac(source).bytes());
+    packet.extend(addr(sender));
+    packet.extend([0; 6]);
+    packet.extend(addr(target));
+    eth(source, destination, 0x0806, &packet)
+}
+
+pub(crate) fn arp_request(source: &str, sender: &str, destination: &str, target: &str) -> Vec<u8> {
+    arp(1, [source, sender, destination, target])
+}
+
+pub(crate) fn arp_reply(source: &str, sender: &str, destination: &str, target: &str) -> Vec<u8> {
+    arp(2, [source, sender, destination, target])
+}
+
+/// Solicited, and with the override flag.
+pub(crate) fn advertisement(source: &str, addr: &str, destination: &str, to: &str) -> Vec<u8> {
+    let target = addr.parse::<Ipv6Addr>().unwrap();
+    let mut message = [&[136, 0, 0, 0, 0x60, 0, 0, 0][..], &target.octets()].concat();
+    message.extend([2, 1]);
+    message.extend(mac(source).bytes());
+    let sum = Sum::new().pseudo_header(target.into(), to.parse().unwrap(), 58, message.len());
+    let sum = sum.bytes(&message).finish();
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    eth(source, destination, 0x86dd, &ip6(addr, to, 58, &message))
+}

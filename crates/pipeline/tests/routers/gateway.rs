@@ -76,10 +76,22 @@ impl Gateway {
     pub(crate) fn of(fabric: &str) -> Self {
         let fabric = Fabric::parse("test.yaml", fabric).unwrap_or_else(|errors| panic!("{errors}"));
         let host = Host::new(fabric.compile("h1").unwrap(), 1500);
-        Self {
+        let mut gateway = Self {
             host: host.with_leg(&"phys0".parse().unwrap(), mac(LEG), 1500),
             state: State::new(),
             now_ns: 0,
+        };
+        gateway.next_hops_answer();
+        gateway
+    }
+
+    /// So the gateway knows their MACs.
+    pub(crate) fn next_hops_answer(&mut self) {
+        let leg = Entry::Leg("phys0".parse().unwrap());
+        let arp = arp_reply(OUTSIDE, "198.19.0.9", LEG, NAT);
+        let nd = advertisement(OUTSIDE, "2001:2:0:9::9", LEG, "2001:2:0:9::2");
+        for answer in [arp, nd] {
+            assert_eq!(self.run(&leg, answer).verdict, Verdict::ToRouter);
         }
     }
 
@@ -95,6 +107,7 @@ impl Gateway {
             _ => ("v1", A1),
         };
         let ethertype = if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+        self.next_hops_answer();
         let outcome = self.run(&port(device), eth(source, R1, ethertype, &ip));
         match &outcome.outputs[..] {
             [Output::Leg { packet, .. }] if outcome.verdict == Verdict::LegOut => {

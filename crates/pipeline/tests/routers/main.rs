@@ -7,6 +7,7 @@
 mod common;
 
 mod answers;
+mod found;
 mod gateway;
 mod nat;
 mod neighbours;

@@ -15,7 +15,7 @@ hosts:
   h3: { underlay: 198.18.0.3, uplink: eth1 }
 switches:
   a: { vni: 1 }
-  b: { vni: 2 }
+  b: { vni: 2, neighbours: declared }
   c: { uplink_vlan: 100 }
 ports:
   a1: { switch: a, host: h1, device: v1, mac: '02:00:00:00:00:11', key: 1, addresses: [198.18.1.1, '2001:2:0:1::1'] }

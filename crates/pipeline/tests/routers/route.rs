@@ -64,7 +64,10 @@ fn the_gateway_is_on_another_host() {
         (Verdict::UnknownUnicast, 0)
     );
     // The gateway does, by the leg.
-    let outcome = host("h3").run(&Entry::Underlay, left);
+    let mut h3 = host("h3");
+    let answer = arp_reply(OUTSIDE, "198.19.0.9", LEG, "198.19.0.2");
+    assert_eq!(h3.on_leg(answer).verdict, Verdict::ToRouter);
+    let outcome = h3.run(&Entry::Underlay, left);
     assert_eq!(outcome.verdict, Verdict::LegOut);
     let [
         Output::Leg {
@@ -78,8 +81,7 @@ fn the_gateway_is_on_another_host() {
     };
     assert_eq!(device.as_str(), "phys0");
     assert_eq!(*next_hop, Some("198.19.0.9".parse().unwrap()));
-    let nobody = "00:00:00:00:00:00";
-    assert_eq!(sent.bytes, between(with_ttl(packet, 63), nobody, nobody));
+    assert_eq!(sent.bytes, between(with_ttl(packet, 63), LEG, OUTSIDE));
 }
 
 #[test]
