@@ -70,6 +70,7 @@ INLINE enum verdict ask(struct __sk_buff *ctx, struct scratch *w, const struct p
 	sender = limit_of_sender(ctx, p, LIMIT_ASKS);
 	if (!is_within_limit(&sender, 1, MOST_ASKS, SECOND / 10, now_ns()))
 		return DROP(ASK_LIMIT);
+	w->asker = network->own;
 	return refuse(d, TELL_ASK, DROP(RESOLVING));
 }
 

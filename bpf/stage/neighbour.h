@@ -71,7 +71,7 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 		h->addr = f->nd.target;
 	else
 		__builtin_memcpy(&h->addr, &f->ip.saddr, sizeof(h->addr));
-	return h->answers || has_mac;
+	return (h->answers || has_mac) && !is_mapped_v4(&h->addr);
 }
 
 INLINE bool is_no_station(const __u8 *mac)

@@ -140,8 +140,10 @@ INLINE enum verdict into_switch(struct __sk_buff *ctx, struct scratch *w, const 
 		result = find_or_ask(ctx, p, d);
 	if (result != GO_ON)
 		return result;
-	if (d->kind == TO_REMOTE)
+	if (d->kind == TO_REMOTE) {
+		d->asks = true;
 		return to_gateway(p, d, r);
+	}
 	send_from_router(d, r, i, w->next.switch_id);
 	d->routed++;
 	d->kind = TO_NOWHERE; /* l2_lookup finds the neighbour */
