@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
         Some(())
     }
 
-    /// Nowhere, where nobody knows the MAC that it is for.
+    /// Nowhere, where nobody can know the MAC that it is for.
     fn leave(&self, cx: &mut Context<'a>, frame: &Frame<'_>) -> Option<()> {
         let destination = match (self.side, self.to) {
             (Side::Leg, _) => self.by_leg()?,
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
                 let switch = cx.host.switch(id)?;
                 match to {
                     None => return self.flood(cx, frame, switch),
-                    Some(mac) => l2_lookup::find(cx, switch, mac)?.destination,
+                    Some(mac) => l2_lookup::receiver(cx, switch, mac)?,
                 }
             }
         };

@@ -49,6 +49,8 @@ pub(crate) struct Context<'a> {
     /// What the neighbour that it goes to is asked.
     pub(crate) probe: Option<Request<'a>>,
     outputs: Vec<Output>,
+    /// What the probe became.
+    probed: Option<Output>,
     counters: Counters,
     log: Vec<LogRecord>,
     steps: Steps,
@@ -107,6 +109,7 @@ impl<'a> Context<'a> {
             answer: None,
             probe: None,
             outputs: Vec::new(),
+            probed: None,
             counters: Counters::default(),
             log: Vec::new(),
             steps: Steps::new(explain),
@@ -123,6 +126,7 @@ impl<'a> Context<'a> {
             hook: self.hook,
             verdict,
             outputs: self.outputs,
+            probe: self.probed,
             counters: self.counters,
             log: self.log,
             steps: self.steps.into_vec(),
@@ -171,6 +175,13 @@ impl<'a> Context<'a> {
         let steps = mem::replace(&mut self.steps, Steps::new(false));
         act(self);
         (self.counters, self.steps) = (counters, steps);
+    }
+
+    /// What leaves is the question that a copy of the packet became.
+    pub(crate) fn as_probe(&mut self, act: impl FnOnce(&mut Self)) {
+        let outputs = mem::take(&mut self.outputs);
+        act(self);
+        self.probed = mem::replace(&mut self.outputs, outputs).pop();
     }
 
     pub(crate) fn send(&mut self, output: Output) {

@@ -29,6 +29,8 @@ pub(crate) enum Destination<'a> {
         remote: IpAddr,
         /// Of the logical port; 0: not known.
         key: u16,
+        /// The host has to ask for the next hop: no UDP super-packet goes there whole.
+        asks: bool,
     },
     /// Plain, by the uplink, with this tag.
     Vlan(VlanId),
@@ -72,7 +74,12 @@ impl Destination<'_> {
     pub(crate) fn elsewhere(switch: SwitchId, remote: IpAddr, key: u16) -> Self {
         match switch {
             SwitchId::Vlan(vlan) => Self::Vlan(vlan),
-            SwitchId::Vni(vni) => Self::Remote { vni, remote, key },
+            SwitchId::Vni(vni) => Self::Remote {
+                vni,
+                remote,
+                key,
+                asks: false,
+            },
         }
     }
 }

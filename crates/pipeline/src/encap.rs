@@ -43,6 +43,7 @@ pub(crate) fn encap(
     frame: &Frame<'_>,
     remote: IpAddr,
     ids: Ids,
+    asks: bool,
 ) -> Stage<Verdict> {
     let remote = known_remote(cx, remote)?;
     check_super_packet(cx, frame)?;
@@ -56,7 +57,7 @@ pub(crate) fn encap(
         });
     }
     if frame.is_udp_super_packet()
-        && let Some(why) = why_not_whole(cx, frame, remote, ids)
+        && let Some(why) = why_not_whole(cx, frame, remote, ids, asks)
     {
         return segment(cx, || why);
     }
@@ -79,8 +80,19 @@ pub(crate) fn encap(
 
 /// The far side has to take the tunnel's mark off a UDP super-packet before anybody segments it. It can, if it
 /// said so. One that came out of a tunnel has the mark already.
-fn why_not_whole(cx: &Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids) -> Option<String> {
+fn why_not_whole(
+    cx: &Context<'_>,
+    frame: &Frame<'_>,
+    remote: &Remote,
+    ids: Ids,
+    asks: bool,
+) -> Option<String> {
     let name = &remote.name;
+    if asks {
+        return Some(format!(
+            "host {name} has to ask for the next hop, which no whole UDP super-packet out of a tunnel can"
+        ));
+    }
     if cx.weight.offset > 0 {
         return Some("a UDP super-packet travels whole through one tunnel only".to_owned());
     }

@@ -15,7 +15,7 @@ use crate::neighbour::is_for_routers;
 use crate::parse::Frame;
 use crate::segmenter::segment;
 use crate::state::LimitOf;
-use crate::{Host, acl, leave, vlan_out};
+use crate::{acl, leave, vlan_out};
 
 const STAGE: &str = "flood";
 /// Destination key of a flooded frame.
@@ -27,10 +27,10 @@ pub(crate) fn flood(
     switch: &SwitchTable,
     source_key: u16,
 ) -> Stage<Verdict> {
-    let is_for_routers = cx.source_port().is_some() && switch.asks && is_for_routers(frame);
-    let routers = match switch.id {
-        SwitchId::Vni(_) if is_for_routers => routers(cx.host, switch),
-        _ => Vec::new(),
+    let is_for_routers = cx.source_port().is_some() && is_for_routers(frame);
+    let routers = match is_for_routers {
+        true => cx.host.tables().routing_remotes(switch),
+        false => Vec::new(),
     };
     check_limit(cx, switch, routers.len())?;
     let is_from_underlay = cx.is_from_underlay();
@@ -63,7 +63,7 @@ pub(crate) fn to_hosts(
     switch: &SwitchTable,
     source_key: u16,
 ) -> Stage<Verdict> {
-    let routers = routers(cx.host, switch);
+    let routers = cx.host.tables().routing_remotes(switch);
     check_limit(cx, switch, routers.len())?;
     let remotes = remotes(switch).chain(routers);
     let others = to_remotes(cx, frame, switch.id, remotes, source_key)?;
@@ -103,13 +103,6 @@ fn remotes(switch: &SwitchTable) -> impl Iterator<Item = IpAddr> {
         FloodMember::Remote(remote) => Some(*remote),
         FloodMember::Local(_) => None,
     })
-}
-
-/// The remotes that only route into a switch.
-fn routers(host: &Host, switch: &SwitchTable) -> Vec<IpAddr> {
-    let origins = host.tables().origins.iter();
-    let routers = origins.filter(|origin| origin.switch == switch.id && !origin.has_ports);
-    routers.map(|origin| origin.remote).collect()
 }
 
 /// What comes from the segmenter was counted whole.

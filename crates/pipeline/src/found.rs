@@ -208,13 +208,12 @@ pub(crate) fn ask<'a, T>(
 
 /// A copy of the packet becomes a question to the neighbour that it goes to.
 pub(crate) fn probe<'a>(cx: &mut Context<'a>, probe: &Request<'a>) {
-    if probe.send(cx).is_some() {
-        let (id, now_ns) = (
-            (RouterSide::of(probe.router, probe.side), probe.addr),
-            cx.now_ns,
-        );
-        cx.state.ask_again(&id, now_ns);
-    }
+    let id = (RouterSide::of(probe.router, probe.side), probe.addr);
+    let now_ns = cx.now_ns;
+    cx.state.ask_again(&id, now_ns);
+    cx.as_probe(|cx| {
+        let _ = probe.send(cx);
+    });
 }
 
 /// Ends the packet's way, and its sender is told.

@@ -85,6 +85,19 @@ fn unknown<'a>(cx: &mut Context<'a>, switch: &'a SwitchTable, mac: Mac) -> Stage
     Stage::Continue(destination)
 }
 
+/// Where an answer or a question goes: on a VLAN the physical network may know who is not found.
+pub(crate) fn receiver<'a>(
+    cx: &Context<'a>,
+    switch: &'a SwitchTable,
+    mac: Mac,
+) -> Option<Destination<'a>> {
+    let found = find(cx, switch, mac).map(|found| found.destination);
+    match (found, switch.id) {
+        (None, SwitchId::Vlan(vlan)) => Some(Destination::Vlan(vlan)),
+        (found, _) => found,
+    }
+}
+
 /// The fabric's FDB first, then what was learned and still holds.
 pub(crate) fn find<'a>(
     cx: &Context<'a>,

@@ -20,9 +20,14 @@ pub(crate) fn leave(cx: &mut Context<'_>, departure: &Departure<'_, '_>) -> Stag
     let (frame, source) = (&*departure.frame, departure.source_key);
     match departure.destination {
         Destination::Port(port) => to_port(cx, frame, port),
-        Destination::Remote { vni, remote, key } => {
+        Destination::Remote {
+            vni,
+            remote,
+            key,
+            asks,
+        } => {
             let dest = key;
-            to_remote(cx, frame, remote, Ids { vni, source, dest })
+            to_remote(cx, frame, remote, Ids { vni, source, dest }, asks)
         }
         Destination::Vlan(vlan) => vlan_out::vlan_out(cx, frame, vlan),
         Destination::Leg {
@@ -64,8 +69,14 @@ fn send_to_port(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable, tag: 
 }
 
 /// The remote counts what it gets and what it does not.
-fn to_remote(cx: &mut Context<'_>, frame: &Frame<'_>, remote: IpAddr, ids: Ids) -> Stage<Verdict> {
-    let ended = encap::encap(cx, frame, remote, ids);
+fn to_remote(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    remote: IpAddr,
+    ids: Ids,
+    asks: bool,
+) -> Stage<Verdict> {
+    let ended = encap::encap(cx, frame, remote, ids, asks);
     let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;
     match verdict {
         Verdict::Segment => {}

@@ -56,8 +56,9 @@ pub(crate) fn leg_in<'a>(cx: &mut Context<'a>, device: &DeviceName) -> Stage<Tak
     let question = Question::of(bytes).filter(|asked| has_address(router, asked.target()));
     let is_untagged = cx.entered.tag.is_none();
     let question = question.filter(|_| is_ours || is_group);
-    let answers = || Message::of(bytes).is_some_and(|it| it.answers_on_leg(router));
-    let is_taken = is_ours && (answers() || is_for_router(router, bytes));
+    let answered = || Message::of(bytes).and_then(|message| message.answers());
+    let is_answer = || answered().is_some_and(|addr| has_address(router, addr));
+    let is_taken = is_ours && (is_answer() || is_for_router(router, bytes));
     if !is_untagged || !(question.is_some() || is_taken) {
         neighbour::overheard_on_leg(cx, router);
         return cx.end(STAGE, Verdict::ToHost, || {

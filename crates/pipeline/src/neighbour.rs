@@ -86,7 +86,8 @@ impl Message {
         let [kind, code, _, _, flags, ..] = array::<8>(frame, ND_AT)?;
         let target = array::<16>(frame, ND_AT + 8).map(Ipv6Addr::from)?;
         let is_nd = next == protocol::ICMPV6 && hop_limit == HOP_LIMIT && code == 0;
-        if !is_nd || len < ND_LEN || target.is_multicast() {
+        let is_nobodys = target.is_multicast() || target.to_ipv4_mapped().is_some();
+        if !is_nd || len < ND_LEN || is_nobodys {
             return None;
         }
         let option = array::<8>(frame, ND_AT + usize::from(ND_LEN));
@@ -123,10 +124,9 @@ impl Message {
         matches!(self.kind, Kind::Reply | Kind::Advertisement)
     }
 
-    /// On a leg, an answer to the router: to one of its addresses there.
-    pub(crate) fn answers_on_leg(&self, router: &RouterTable) -> bool {
-        let own = router.gateway.iter().flat_map(|gateway| &gateway.addresses);
-        self.is_answer() && own.into_iter().any(|own| own.addr() == self.to)
+    /// To whom it is an answer.
+    pub(crate) fn answers(&self) -> Option<IpAddr> {
+        self.is_answer().then_some(self.to)
     }
 }
 

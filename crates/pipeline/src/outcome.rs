@@ -16,6 +16,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// What left, in the order of leaving.
     pub outputs: Vec<Output>,
+    /// What a copy of it became: a question to the neighbour that it goes to. It left behind the segmenter.
+    pub probe: Option<Output>,
     /// What was counted.
     pub counters: Counters,
     /// What rules of the firewall wrote into the log.

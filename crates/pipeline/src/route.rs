@@ -13,7 +13,6 @@ use crate::explain::Found;
 use crate::host::Host;
 use crate::next_hop::{self, interface_key};
 use crate::reply::Answer;
-use crate::segmenter::segment;
 use crate::{found, l2_lookup};
 
 mod header;
@@ -66,8 +65,7 @@ pub(crate) fn route<'a>(
     }
 }
 
-/// The gateway host asks for neighbours that nobody declares. A UDP super-packet that came out of a tunnel could not go
-/// on from there whole.
+/// The gateway host asks for neighbours that nobody declares.
 fn to_asking_host(
     cx: &mut Context<'_>,
     departure: &mut Departure<'_, '_>,
@@ -75,13 +73,10 @@ fn to_asking_host(
     remote: IpAddr,
 ) -> Stage {
     to_gateway(cx, departure, at, remote, "asks for neighbours")?;
-    if !departure.frame.is_udp_super_packet() {
-        return Stage::Continue(());
+    if let Destination::Remote { asks, .. } = &mut departure.destination {
+        *asks = true;
     }
-    let why = "a UDP super-packet does not travel whole to a host that has to ask";
-    match segment(cx, || why) {
-        Stage::Continue(verdict) | Stage::Break(verdict) => Stage::Break(verdict),
-    }
+    Stage::Continue(())
 }
 
 /// It gets the frame as it came here. `does`: what only the gateway host does.

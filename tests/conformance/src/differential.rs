@@ -2,6 +2,7 @@
 //! case that shows it.
 
 mod connections;
+mod neighbours;
 mod shrink;
 
 use std::collections::BTreeMap;
@@ -155,6 +156,7 @@ fn on_both(
     counted::add(&mut theirs, &kernel.counted()?);
     let mut found = compare::counters(&ours, &theirs);
     found.extend(learned(now, &state, kernel)?);
+    found.extend(neighbours::differences(&state, kernel)?);
     let both = [Some(tables), turned.as_ref()];
     let both: Vec<_> = both.into_iter().flatten().collect();
     found.extend(connections::differences(&both, &state, kernel)?);

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use overlane_ebpf::abi::firewall::ConnectionKey;
+use overlane_ebpf::abi::{Asked, FoundNeighbour};
 use overlane_ebpf::connections::{ConnectionEntry, Taken};
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
+use overlane_ebpf::neighbours::Entries as Neighbours;
 use overlane_ebpf::tables::{Devices, LegDevice as LegNumbers, PortDevice, encode};
 use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
 use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
@@ -283,6 +285,16 @@ impl TestRunner {
     /// What is learned now.
     pub fn learned(&self) -> Result<Vec<LearnedEntry>, EbpfError> {
         self.kernel.learned()
+    }
+
+    /// The neighbours that routers found.
+    pub fn found(&self) -> Result<Neighbours<FoundNeighbour>, EbpfError> {
+        self.kernel.found()
+    }
+
+    /// The addresses that routers asked for, and nobody has answered for.
+    pub fn asked(&self) -> Result<Neighbours<Asked>, EbpfError> {
+        self.kernel.asked()
     }
 
     /// The connections there are now.

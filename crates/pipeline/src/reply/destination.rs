@@ -1,7 +1,7 @@
 //! Where an answer goes: back to the device that the packet came by, from the underlay into the switch, as if the
 //! packet's destination had sent it.
 
-use overlane_model::{GatewayPlace, RouterTable, Side, SwitchId, SwitchTable};
+use overlane_model::{GatewayPlace, RouterTable, Side, SwitchTable};
 
 use crate::context::{Context, Sender};
 use crate::destination::Destination;
@@ -35,16 +35,12 @@ fn into_switch<'a>(
 ) -> Option<ReplyDestination<'a>> {
     let sender = l2_lookup::find(cx, switch, frame.source);
     let sender_key = sender.map_or(0, |found| found.key);
-    let receiver = l2_lookup::find(cx, switch, frame.destination);
-    let destination = match (receiver.map(|found| found.destination), switch.id) {
-        (Some(Destination::Router(ingress)), _) => {
-            return behind_router(cx, switch, ingress.router, frame, sender_key);
+    match l2_lookup::receiver(cx, switch, frame.destination)? {
+        Destination::Router(ingress) => {
+            behind_router(cx, switch, ingress.router, frame, sender_key)
         }
-        (Some(destination), _) => destination,
-        (None, SwitchId::Vlan(vlan)) => Destination::Vlan(vlan),
-        (None, SwitchId::Vni(_)) => return None,
-    };
-    Some((sender_key, destination))
+        destination => Some((sender_key, destination)),
+    }
 }
 
 /// Its receiver is behind a router, which sent the packet here: the answer goes its way back, as `route` would send
@@ -67,8 +63,7 @@ fn behind_router<'a>(
     };
     let mac = found::known_mac(cx, id, next.addr)?;
     route::readdress(frame, router.mac, mac);
-    let found = l2_lookup::find(cx, cx.host.switch(id)?, mac)?;
-    match found.destination {
+    match l2_lookup::receiver(cx, cx.host.switch(id)?, mac)? {
         Destination::Router(_) => None,
         there => Some((next_hop::interface_key(router, id), there)),
     }

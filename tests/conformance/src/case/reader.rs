@@ -46,6 +46,8 @@ impl Reader<'_> {
                 )));
             }
         };
+        let probe = packet.probe.as_ref();
+        let probe = probe.map(|left| self.left(left.referenced.line(), &left.value, &entered));
         let counts = packet.counters.iter().flatten();
         let log = packet.log.as_ref();
         let log = log.map(|rules| rules.iter().map(|rule| self.rule(rule)).collect());
@@ -58,6 +60,7 @@ impl Reader<'_> {
             packet: entered,
             verdict,
             out,
+            probe: probe.transpose()?,
             counts: counts
                 .map(|(what, count)| Ok((self.counted(what)?, *count)))
                 .collect::<Result<_, _>>()

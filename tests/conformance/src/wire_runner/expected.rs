@@ -127,7 +127,12 @@ impl Expected {
 /// remote although the packet of a port was dropped are copies, too: those that were not too large.
 fn is_received_anew(outcome: &Outcome, packet: &Packet, tunnel: Encapsulation) -> bool {
     let is_from_port = matches!(outcome.hook, Hook::FromPort | Hook::FromSegmenter);
-    let is_copy = outcome.verdict == Verdict::Flood || is_from_port && outcome.verdict.is_drop();
+    let verdict = outcome.verdict;
+    let is_copied = matches!(
+        verdict,
+        Verdict::Flood | Verdict::ToRouter | Verdict::Resolving
+    );
+    let is_copy = is_copied || is_from_port && verdict.is_drop();
     is_copy || !frame::carries_ip(&packet.bytes, tunnel)
 }
 
