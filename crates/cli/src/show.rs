@@ -6,7 +6,7 @@ mod firewall;
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, OtherDevice, PortState,
+    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, Neighbours, OtherDevice, PortState,
     Ports, Remotes, Routes, SuperPackets, Switches,
 };
 
@@ -49,6 +49,14 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
                 output.json(&learned)?
             } else {
                 show_learned(&learned, output)?
+            }
+        }
+        ShowWhat::Neighbours(args) => {
+            let neighbours = observe::neighbours(&host(&args.host, output)?)?;
+            if args.json {
+                output.json(&neighbours)?
+            } else {
+                show_neighbours(&neighbours, output)?
             }
         }
         ShowWhat::Remotes(args) => {
@@ -338,6 +346,31 @@ fn show_learned(learned: &Learned, output: Output) -> io::Result<()> {
     }
     output.line("")?;
     output.section("learning ports", &rows, "no learning ports")
+}
+
+fn show_neighbours(neighbours: &Neighbours, output: Output) -> io::Result<()> {
+    let mut rows = output.table(&["PLACE", "ADDRESS", "MAC", "PORT", "STATE", "#AGE"]);
+    for row in &neighbours.neighbours {
+        let place = match (&row.leg_of, &row.switch) {
+            (Some(router), _) => format!("leg of {router}"),
+            (None, Some(switch)) => switch.clone(),
+            (None, None) => "-".to_owned(),
+        };
+        rows.push(vec![
+            text(place),
+            text(&row.address),
+            text(row.mac.as_deref().unwrap_or("-")),
+            text(row.port.as_deref().unwrap_or("-")),
+            text(row.state.name()),
+            text(format!("{} s", row.age_s)),
+        ]);
+    }
+    let title = format!("host {}", neighbours.host);
+    output.section(&title, &rows, "no neighbour was found or asked for")?;
+    output.line(&format!(
+        "{} addresses are declared, and never asked for",
+        neighbours.declared
+    ))
 }
 
 fn show_fdb(fdb: &Fdb, output: Output) -> io::Result<()> {

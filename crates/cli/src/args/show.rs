@@ -43,6 +43,16 @@ Examples:
   overlane show learned --json
   watch -n 1 overlane show learned")]
     Learned(ShowArgs),
+    /// Whom routers found by ARP and neighbour discovery, and who does not answer them
+    #[command(after_help = "\
+Examples:
+  overlane show neighbours
+  overlane show neighbours --json | jq -r '.neighbours[] | select(.state == \"silent\") | .address'
+
+States: reachable (it answered in the last 30 seconds); stale (it did not; packets go there all the same);
+asking (nobody has answered yet); silent (nobody answered three questions; senders are told so).
+What no packet needed for a while is not asked for, and not shown.")]
+    Neighbours(ShowArgs),
     /// Where each MAC address lives: local port, remote or uplink
     #[command(after_help = "\
 Examples:

@@ -8,6 +8,7 @@ use super::routers::Side;
 use super::ways::{Way, Ways};
 use crate::decode::{Draft, PortDraft};
 use crate::diagnostic::Sink;
+use crate::fabric::Neighbours;
 use crate::render::printable;
 use crate::scalar::Spanned;
 use crate::special;
@@ -135,8 +136,20 @@ pub(super) fn end_of_network(address: Spanned<IpAddr>, side: &Side<'_>, sink: &m
     is_end
 }
 
-/// The addresses that somebody has on a switch.
-pub(super) type Stations<'d> = HashSet<(&'d str, IpAddr)>;
+/// Whom routers know on switches.
+pub(super) struct Stations<'d> {
+    /// The addresses that somebody has there.
+    declared: HashSet<(&'d str, IpAddr)>,
+    /// Switches on which routers ask for any other.
+    asked: HashSet<&'d str>,
+}
+
+impl Stations<'_> {
+    /// Whether somebody may have an address.
+    pub(super) fn may_be(&self, switch: &str, addr: IpAddr) -> bool {
+        self.asked.contains(switch) || self.declared.contains(&(switch, addr))
+    }
+}
 
 pub(super) fn stations<'d>(draft: &'d Draft<'_>) -> Stations<'d> {
     let ports = draft
@@ -149,10 +162,16 @@ pub(super) fn stations<'d>(draft: &'d Draft<'_>) -> Stations<'d> {
         let own = interface.addresses.iter();
         own.map(|at| (interface.switch.text, at.value.addr()))
     });
-    ports.chain(interfaces).collect()
+    let is_asked = |at: &Spanned<Neighbours>| at.value == Neighbours::Asked;
+    let switches = draft.switches.iter();
+    let asked = switches.filter(|switch| switch.neighbours.as_ref().is_none_or(is_asked));
+    Stations {
+        declared: ports.chain(interfaces).collect(),
+        asked: asked.map(|switch| switch.name.text).collect(),
+    }
 }
 
-/// A router asks nobody on a switch: it knows whom the fabric declares. Each next hop once.
+/// Where a switch says so, a router asks nobody: it knows whom the fabric declares. Each next hop once.
 fn next_hops(router: &Ways<'_>, stations: &Stations<'_>, sink: &mut Sink) {
     let mut seen = HashSet::new();
     let hops = router.router.routes.iter().flat_map(|route| &route.via);
@@ -164,7 +183,7 @@ fn next_hops(router: &Ways<'_>, stations: &Stations<'_>, sink: &mut Sink) {
             continue;
         }
         let Some(switch) = side.switch else { continue };
-        if stations.contains(&(switch, hop.value)) {
+        if stations.may_be(switch, hop.value) {
             continue;
         }
         let message = format!(
@@ -172,8 +191,8 @@ fn next_hops(router: &Ways<'_>, stations: &Stations<'_>, sink: &mut Sink) {
             printable(switch),
             hop.value
         );
-        let help = "add the address to the port of the next router, or write another: on a switch, a router sends \
-                    only to addresses that the fabric declares (`no_neighbour`)";
+        let help = "add the address to the port of the next router, or write another: with `neighbours: declared`, a \
+                    router sends only to addresses that the fabric declares (`no_neighbour`)";
         sink.warn(hop.at, message, help, None);
     }
 }

@@ -110,18 +110,18 @@ fn inside(
     }
 }
 
-/// A router asks nobody on a switch: it knows whom the fabric declares.
+/// Where a switch says so, a router asks nobody: it knows whom the fabric declares.
 fn station(addr: IpAddr, at: Span, side: &Side<'_>, stations: &Stations<'_>, sink: &mut Sink) {
     let Some(switch) = side.switch else { return };
-    if stations.contains(&(switch, addr)) {
+    if stations.may_be(switch, addr) {
         return;
     }
     let message = format!(
         "no port on switch `{}` has the address {addr}",
         printable(switch)
     );
-    let help = "add the address to the port of the station, or write another: on a switch, a router sends only to \
-                addresses that the fabric declares (`no_neighbour`)";
+    let help = "add the address to the port of the station, or write another: with `neighbours: declared`, a router \
+                sends only to addresses that the fabric declares (`no_neighbour`)";
     sink.warn(at, message, help, None);
 }
 
