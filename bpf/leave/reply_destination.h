@@ -25,8 +25,9 @@ INLINE void send_to_place(struct destination *d, const struct fdb_entry *place)
 }
 
 /*
- * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send it,
- * by the router's leg only over the gateway's host. Says where, in scratch.found. Global: it has a stack of its own.
+ * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send it, to
+ * the router's acting host where only that one sends there. Says where, in scratch.found. Global: it has a stack of its
+ * own.
  */
 __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struct destination *d,
 				  __u32 id)
@@ -43,9 +44,9 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 	kind = find_next_hop(w, r, id);
 	if (!router || (kind != ROUTE_CONNECTED && kind != ROUTE_VIA))
 		return false;
-	if (w->next.switch_id == SWITCH_ID_LEG) {
+	if (is_for_acting_host(w, router, has_ipv4(r))) {
 		i = interface_on(id, d->switch_id);
-		if (!i || !(router->flags & ROUTER_GATEWAY_ELSEWHERE))
+		if (!i)
 			return false;
 		w->found = (struct fdb_entry){ .key = i->key, .remote = router->gateway };
 		return true;

@@ -232,7 +232,7 @@ struct neighbour_key {
 
 #define NEIGHBOUR_ROUTER (1 << 0)    /* may advertise itself as a router */
 #define NEIGHBOUR_INTERFACE (1 << 1) /* a logical router's interface: we are it */
-#define NEIGHBOUR_GATEWAY (1 << 2)   /* and this host is that router's gateway */
+#define NEIGHBOUR_GATEWAY (1 << 2)   /* and this is that router's acting host */
 
 struct neighbour {
 	struct mac mac;

@@ -12,7 +12,7 @@
 #define MAX_NAT_ENDS 8192  /* two of each rule */
 
 /* Map routers: router_id (1..0xffffff) → router. */
-#define ROUTER_GATEWAY_HERE (1 << 0) /* this host is its gateway */
+#define ROUTER_GATEWAY_HERE (1 << 0) /* this is its acting host */
 #define ROUTER_GATEWAY_ELSEWHERE (1 << 1)
 #define ROUTER_NAT (1 << 2)               /* it translates; only where it is the gateway */
 #define ROUTER_NAT_ODD (1 << 3)           /* its nat rules are those of router_id | NAT_RULES_ODD */
@@ -26,7 +26,7 @@ struct router {
 	__u32 flags;
 	__u32 leg_ifindex;   /* 0: no leg, or on another host */
 	__u32 leg_mtu;       /* largest IP packet */
-	struct addr gateway; /* VTEP of the gateway host; zero: here, or none */
+	struct addr gateway; /* VTEP of the acting host; zero: here, or none */
 	struct addr leg_v4;  /* sources of ICMP errors into the physical network; zero: none */
 	struct addr leg_v6;
 	__u32 connections;        /* its share: most translations at a time */

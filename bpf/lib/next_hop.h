@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "fdb.h"
 #include "special.h"
 
 INLINE struct router_interface *interface_on(__u32 router, __u32 switch_id)
@@ -84,4 +85,22 @@ INLINE struct neighbour *find_neighbour(const struct scratch *w, bool ipv4)
 	struct neighbour_key key = { .switch_id = w->next.switch_id, .addr = w->next.addr };
 
 	return ipv4 || !is_mapped_v4(&key.addr) ? bpf_map_lookup_elem(&neighbours, &key) : NULL;
+}
+
+/*
+ * Whether only the router's acting host, elsewhere, sends to scratch.next: by the leg, or onto a VLAN, where nobody else
+ * may show the router's MAC.
+ */
+INLINE bool is_for_acting_host(const struct scratch *w, const struct router *r, bool ipv4)
+{
+	struct fdb_entry *entry;
+	struct neighbour *n;
+
+	if (!(r->flags & ROUTER_GATEWAY_ELSEWHERE))
+		return false;
+	if (!is_on_vlan(w->next.switch_id))
+		return w->next.switch_id == SWITCH_ID_LEG;
+	n = find_neighbour(w, ipv4);
+	entry = n ? fdb_entry_of(w->next.switch_id, n->mac.bytes) : NULL;
+	return !entry || !entry->port.ifindex;
 }

@@ -140,7 +140,7 @@ struct destination {
 	__u8 is_peer;       /* TO_PORT: straight into the other namespace, unless it has a tag */
 	__u8 takes_no_mark; /* TO_PORT, TO_LEG: the device segments what has a tunnel's mark */
 	__u8 for_router;    /* TO_REMOTE: for a router there, */
-	__u8 asks;          /* which has to ask for the next hop */
+	__u8 cuts_udp;      /* which does not send UDP super-packets on */
 	__u8 is_whole;      /* TO_REMOTE: it has its outer header already */
 	__u8 translates;    /* TO_LEG: the router has nat rules */
 	__u8 is_reply;      /* counts nowhere */

@@ -109,8 +109,9 @@ INLINE enum verdict to_own_address(struct __sk_buff *ctx, const struct packet *p
 	return DROP(ROUTER_ADDRESS);
 }
 
-/* Only the gateway host has the leg. It gets the frame as it came here. */
-INLINE enum verdict to_gateway(const struct packet *p, struct destination *d, const struct router *r)
+/* Only the acting host sends to scratch.next. It gets the frame as it came here. */
+INLINE enum verdict to_acting_host(const struct scratch *w, const struct packet *p,
+				   struct destination *d, const struct router *r)
 {
 	struct router_interface *i = interface_on(d->router, d->router_in);
 
@@ -123,6 +124,7 @@ INLINE enum verdict to_gateway(const struct packet *p, struct destination *d, co
 	d->kind = is_on_vlan(d->switch_id) ? TO_VLAN : TO_REMOTE;
 	d->remote = r->gateway;
 	d->for_router = true;
+	d->cuts_udp = w->next.switch_id != SWITCH_ID_LEG;
 	return GO_ON;
 }
 
@@ -140,10 +142,8 @@ INLINE enum verdict into_switch(struct __sk_buff *ctx, struct scratch *w, const 
 		result = find_or_ask(ctx, p, d);
 	if (result != GO_ON)
 		return result;
-	if (d->kind == TO_REMOTE) {
-		d->asks = true;
-		return to_gateway(p, d, r);
-	}
+	if (d->kind == TO_REMOTE) /* which asks */
+		return to_acting_host(w, p, d, r);
 	send_from_router(d, r, i, w->next.switch_id);
 	d->routed++;
 	d->kind = TO_NOWHERE; /* l2_lookup finds the neighbour */
@@ -187,6 +187,10 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
 		return DROP(NOT_CONFIGURED);
+	/* The physical switch floods it: the acting host has it too. */
+	if (r->flags & ROUTER_GATEWAY_ELSEWHERE && is_from_underlay(p) && !d->routed &&
+	    is_on_vlan(d->router_in))
+		return DROP(UNKNOWN_UNICAST);
 	if (!p->l4_offset)
 		return DROP(NOT_ROUTABLE);
 	if (read_ip(ctx, w, p) < 0)
@@ -206,8 +210,8 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 		return refuse(d, TELL_NO_ROUTE, DROP(NO_ROUTE));
 	if (kind == ROUTE_OWN)
 		return to_own_address(ctx, p, d);
-	if (w->next.switch_id == SWITCH_ID_LEG && r->flags & ROUTER_GATEWAY_ELSEWHERE)
-		return to_gateway(p, d, r);
+	if (is_for_acting_host(w, r, has_ipv4(p)))
+		return to_acting_host(w, p, d, r);
 	if (get_ttl(has_ipv4(p), w->ip) <= d->routed + 1)
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (w->next.switch_id == SWITCH_ID_LEG)

@@ -19,7 +19,8 @@ mod routers;
 /// The fabric of a draft in which nothing is missing.
 pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
     let options = draft.tunnel.options.map(|at| at.value).unwrap_or_default();
-    let hosts = draft.hosts.iter().map(|draft| host(draft, options));
+    let hosts = draft.hosts.iter().enumerate();
+    let hosts = hosts.map(|(order, draft)| host(draft, order, options));
     let hosts = hosts.collect::<Option<Vec<_>>>()?;
     let switches = draft
         .switches
@@ -71,7 +72,7 @@ fn tunnel(draft: &TunnelDraft) -> Tunnel {
 }
 
 /// `options`: of a host that says nothing else.
-fn host(draft: &HostDraft<'_>, options: GeneveOptions) -> Option<Host> {
+fn host(draft: &HostDraft<'_>, order: usize, options: GeneveOptions) -> Option<Host> {
     Some(Host {
         name: draft.name.name.clone()?,
         underlay: draft.underlay?.value,
@@ -80,6 +81,7 @@ fn host(draft: &HostDraft<'_>, options: GeneveOptions) -> Option<Host> {
         connections: draft
             .connections
             .map_or(*PortLimits::CONNECTIONS.end(), |at| at.value),
+        order,
         line: draft.name.at.line,
     })
 }

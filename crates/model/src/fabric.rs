@@ -58,6 +58,8 @@ pub struct Host {
     pub options: GeneveOptions,
     /// The most connections at a time, a power of two.
     pub connections: u32,
+    /// Its number among the hosts of the file.
+    pub order: usize,
     /// Where the file declares it.
     pub line: u32,
 }

@@ -285,7 +285,52 @@ fn the_gateway_is_somewhere() {
     assert_eq!(gateway.place, GatewayPlace::Remote(ip("198.18.0.3")));
     assert_eq!(gateway.addresses.len(), 1);
     assert!(gateway.nat.is_empty());
-    assert!(router(&elsewhere, "r2").gateway.is_none());
+}
+
+/// Of a router without `gateway`: the first host of the file, where the router is on a VLAN.
+#[test]
+fn a_router_on_a_vlan_has_an_acting_host() {
+    let acting = |text: &str, name: &str| {
+        let fabric = fabric(text);
+        let router = &fabric.routers()[name];
+        let acting = fabric.acting_host(router)?;
+        for host in fabric.hosts().values() {
+            let tables = fabric.compile(host.name.as_str()).unwrap();
+            let Some(table) = tables.routers.iter().find(|table| table.id == router.id) else {
+                continue;
+            };
+            let gateway = table.gateway.as_ref().unwrap();
+            assert_eq!(gateway.host, acting.name);
+            let elsewhere = (host.name != acting.name).then_some(acting.underlay);
+            assert_eq!(table.acting_elsewhere(), elsewhere);
+            assert_eq!(table.is_gateway_here(), host.name == acting.name);
+        }
+        Some(acting.name.to_string())
+    };
+    let named = |host: &str| Some(host.to_owned());
+    assert_eq!(acting(FABRIC, "r1"), named("h3"));
+    assert_eq!(acting(FABRIC, "r2"), named("h4"));
+    // In the order of the file, also where one line has them all, and whatever their names.
+    let both = "
+version: 1
+hosts: { h9: { underlay: 198.18.0.9, uplink: eth1 }, h2: { underlay: 198.18.0.2, uplink: eth1 }, \
+         h1: { underlay: 198.18.0.1, uplink: eth1 } }
+switches: { lan: { uplink_vlan: 3 }, office: { uplink_vlan: 4 }, blue: { vni: 5 }, red: { vni: 6 } }
+ports:
+  l1: { switch: lan, host: h1, device: l1, mac: '02:00:00:00:00:11' }
+  l2: { switch: lan, host: h2, device: l2, mac: '02:00:00:00:00:12' }
+  b9: { switch: blue, host: h9, device: b9, mac: '02:00:00:00:00:13' }
+routers:
+  r1: { interfaces: { lan: [198.18.1.254/24], red: [198.18.2.254/24] } }
+  r2: { interfaces: { red: [198.18.2.253/24], office: [198.18.3.254/24] } }
+  r3: { interfaces: { blue: [198.18.4.254/24] } }
+";
+    assert_eq!(acting(both, "r1"), named("h2"));
+    // No port of its own: who knows it by the other router.
+    assert_eq!(acting(both, "r2"), named("h2"));
+    assert_eq!(acting(both, "r3"), None);
+    let tables = fabric(both).compile("h9").unwrap();
+    assert!(router(&tables, "r3").gateway.is_none());
 }
 
 /// It is what a translation is asked again by: each value of each rule counts, and nothing else.

@@ -29,8 +29,8 @@ pub(crate) enum Destination<'a> {
         remote: IpAddr,
         /// Of the logical port; 0: not known.
         key: u16,
-        /// The host has to ask for the next hop: no UDP super-packet goes there whole.
-        asks: bool,
+        /// For a router there, which does not send UDP super-packets on.
+        cuts_udp: bool,
     },
     /// Plain, by the uplink, with this tag.
     Vlan(VlanId),
@@ -70,6 +70,14 @@ impl<'f, 'a> Departure<'f, 'a> {
 }
 
 impl Destination<'_> {
+    /// No UDP super-packet goes there whole.
+    pub(crate) fn cutting_udp(mut self) -> Self {
+        if let Self::Remote { cuts_udp, .. } = &mut self {
+            *cuts_udp = true;
+        }
+        self
+    }
+
     /// To another host, in this switch.
     pub(crate) fn elsewhere(switch: SwitchId, remote: IpAddr, key: u16) -> Self {
         match switch {
@@ -78,7 +86,7 @@ impl Destination<'_> {
                 vni,
                 remote,
                 key,
-                asks: false,
+                cuts_udp: false,
             },
         }
     }

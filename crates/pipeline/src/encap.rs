@@ -43,7 +43,7 @@ pub(crate) fn encap(
     frame: &Frame<'_>,
     remote: IpAddr,
     ids: Ids,
-    asks: bool,
+    cuts_udp: bool,
 ) -> Stage<Verdict> {
     let remote = known_remote(cx, remote)?;
     check_super_packet(cx, frame)?;
@@ -57,7 +57,7 @@ pub(crate) fn encap(
         });
     }
     if frame.is_udp_super_packet()
-        && let Some(why) = why_not_whole(cx, frame, remote, ids, asks)
+        && let Some(why) = why_not_whole(cx, frame, remote, ids, cuts_udp)
     {
         return segment(cx, || why);
     }
@@ -85,16 +85,16 @@ fn why_not_whole(
     frame: &Frame<'_>,
     remote: &Remote,
     ids: Ids,
-    asks: bool,
+    cuts_udp: bool,
 ) -> Option<String> {
     let name = &remote.name;
-    if asks {
-        return Some(format!(
-            "host {name} has to ask for the next hop, which no whole UDP super-packet out of a tunnel can"
-        ));
-    }
     if cx.weight.offset > 0 {
         return Some("a UDP super-packet travels whole through one tunnel only".to_owned());
+    }
+    if cuts_udp {
+        return Some(format!(
+            "the router on host {name} neither sends a UDP super-packet out of a tunnel on, nor asks with it"
+        ));
     }
     let at = cx.host.fdb_entry(SwitchId::Vni(ids.vni), frame.destination);
     let is_router = at.is_some_and(|at| matches!(at.place, FdbPlace::Router(_)));

@@ -23,12 +23,9 @@ pub(crate) fn leave(cx: &mut Context<'_>, departure: &Departure<'_, '_>) -> Stag
         Destination::Remote {
             vni,
             remote,
-            key,
-            asks,
-        } => {
-            let dest = key;
-            to_remote(cx, frame, remote, Ids { vni, source, dest }, asks)
-        }
+            key: dest,
+            cuts_udp,
+        } => to_remote(cx, frame, remote, Ids { vni, source, dest }, cuts_udp),
         Destination::Vlan(vlan) => vlan_out::vlan_out(cx, frame, vlan),
         Destination::Leg {
             router,
@@ -74,9 +71,9 @@ fn to_remote(
     frame: &Frame<'_>,
     remote: IpAddr,
     ids: Ids,
-    asks: bool,
+    cuts_udp: bool,
 ) -> Stage<Verdict> {
-    let ended = encap::encap(cx, frame, remote, ids, asks);
+    let ended = encap::encap(cx, frame, remote, ids, cuts_udp);
     let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;
     match verdict {
         Verdict::Segment => {}

@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 
 use overlane_model::{
-    NextHop, Route, RouterInterface, RouterTable, Special, SwitchId, Way, is_end_of, special,
-    special_described,
+    NextHop, Place, Route, RouterInterface, RouterTable, Side, Special, SwitchId, Way, is_end_of,
+    special, special_described,
 };
 
 use crate::flow_hash::remix;
+use crate::host::Host;
 
 /// By the route with the longest prefix, of an address that it forwards to. No next hop: the address is the router's own.
 pub(crate) fn find(
@@ -60,6 +61,25 @@ pub(crate) fn why_refused(addr: IpAddr, route: Option<&Route>) -> String {
             format!("it is the broadcast address{network}")
         }
     }
+}
+
+/// The VTEP of the router's acting host, where only that one sends there, and it is elsewhere: by the leg, or onto a
+/// VLAN, where nobody else may show the router's MAC.
+pub(crate) fn acting_host(host: &Host, router: &RouterTable, next: &NextHop) -> Option<IpAddr> {
+    let acting = router.acting_elsewhere()?;
+    let is_reached = match next.side {
+        Side::Leg => false,
+        Side::Switch(SwitchId::Vni(_)) => true,
+        Side::Switch(switch) => is_here(host, switch, next.addr),
+    };
+    (!is_reached).then_some(acting)
+}
+
+/// Whether a port of this host has the address, by the fabric.
+fn is_here(host: &Host, switch: SwitchId, addr: IpAddr) -> bool {
+    let neighbour = host.neighbour(switch, addr);
+    let entry = neighbour.and_then(|neighbour| host.fdb_entry(switch, neighbour.mac));
+    entry.is_some_and(|entry| matches!(entry.place, Place::Local(_)))
 }
 
 /// The route with the longest prefix, whatever its way.

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use overlane_model::{GatewayPlace, NextHop, Route, RouterTable, Side, SwitchId, Verdict, Way};
+use overlane_model::{NextHop, Route, RouterTable, Side, SwitchId, Verdict, Way};
 use overlane_wire::ethernet;
 
 use crate::context::{Context, Stage};
@@ -37,6 +37,7 @@ pub(crate) fn route<'a>(
         let why = || format!("more than {MAX_ROUTERS} routers one after another");
         return refuse(cx, router, Verdict::TtlExceeded, Answer::TTL_EXCEEDED, why);
     }
+    check_place(cx, at)?;
     let ip = header::routable(cx, at, &departure.frame)?;
     source::check(cx, at, &ip)?;
     if at.has_link_local(ip.destination) {
@@ -50,9 +51,8 @@ pub(crate) fn route<'a>(
     let Some(next) = next else {
         return own::own(cx, at, &departure.frame, &ip);
     };
-    let gateway = router.gateway.as_ref().map(|gateway| &gateway.place);
-    if let (Side::Leg, Some(GatewayPlace::Remote(remote))) = (next.side, gateway) {
-        return to_gateway(cx, departure, at, *remote, "leaves this network");
+    if let Some(remote) = next_hop::acting_host(cx.host, router, &next) {
+        return to_acting_host(cx, departure, at, &next, remote, "sends");
     }
     if header::ttl(&departure.frame) <= 1 {
         let why = || "its TTL ends here";
@@ -65,25 +65,28 @@ pub(crate) fn route<'a>(
     }
 }
 
-/// The gateway host asks for neighbours that nobody declares.
-fn to_asking_host(
-    cx: &mut Context<'_>,
-    departure: &mut Departure<'_, '_>,
-    at: Ingress<'_>,
-    remote: IpAddr,
-) -> Stage {
-    to_gateway(cx, departure, at, remote, "asks for neighbours")?;
-    if let Destination::Remote { asks, .. } = &mut departure.destination {
-        *asks = true;
+/// What comes from a VLAN the physical switch may have flooded: then the acting host has it too.
+fn check_place(cx: &mut Context<'_>, at: Ingress<'_>) -> Stage {
+    let switch = at.switch.map(|switch| switch.id);
+    match (at.router.acting_elsewhere(), switch) {
+        (Some(remote), Some(SwitchId::Vlan(_))) if cx.is_from_underlay() => {
+            cx.end(STAGE, Verdict::UnknownUnicast, || {
+                let name = &at.router.name;
+                let text = format!("only the acting host of router {name} ({remote}) routes what comes from a VLAN");
+                Found::by_router(text, name)
+            })
+        }
+        _ => Stage::Continue(()),
     }
-    Stage::Continue(())
 }
 
-/// It gets the frame as it came here. `does`: what only the gateway host does.
-fn to_gateway(
+/// Only the acting host sends to the next hop, or asks for it. It gets the frame as it came here. `does`: what only
+/// that host does.
+fn to_acting_host(
     cx: &mut Context<'_>,
     departure: &mut Departure<'_, '_>,
     at: Ingress<'_>,
+    next: &NextHop,
     remote: IpAddr,
     does: &str,
 ) -> Stage {
@@ -94,16 +97,22 @@ fn to_gateway(
     };
     if cx.is_from_underlay() {
         return cx.end(STAGE, Verdict::UnknownUnicast, || {
-            let text = "the gateway is elsewhere, and what came from the underlay never goes back";
+            let text =
+                "its acting host is elsewhere, and what came from the underlay never goes back";
             Found::by_router(text.to_owned(), name)
         });
     }
     cx.step(STAGE, || {
-        let text = format!("router {name} {does} at its gateway ({remote})");
+        let to = place(cx.host, next.side);
+        let text = format!("router {name}: {} is {to}, where its acting host ({remote}) {does}", next.addr);
         Found::by_router(text, name)
     });
     let key = interface_key(router, switch.id);
-    departure.destination = Destination::elsewhere(switch.id, remote, key);
+    let destination = Destination::elsewhere(switch.id, remote, key);
+    departure.destination = match next.side {
+        Side::Leg => destination,
+        Side::Switch(_) => destination.cutting_udp(),
+    };
     Stage::Continue(())
 }
 
@@ -163,10 +172,13 @@ fn into_switch<'a>(
     let (side, is_super_packet) = (Side::Switch(id), departure.frame.gso.is_some());
     let found = || found::find(cx, router, side, next_hop, is_super_packet);
     let Some(mac) = declared.or_else(found) else {
-        let gateway = router.gateway.as_ref().map(|gateway| &gateway.place);
-        return match gateway {
-            Some(GatewayPlace::Remote(remote)) => to_asking_host(cx, departure, at, *remote),
-            _ => found::ask(cx, router, side, next_hop),
+        let next = NextHop {
+            addr: next_hop,
+            side,
+        };
+        return match router.acting_elsewhere() {
+            Some(remote) => to_acting_host(cx, departure, at, &next, remote, "asks"),
+            None => found::ask(cx, router, side, next_hop),
         };
     };
     header::forward(departure.frame.to_mut(), router.mac, mac);

@@ -183,20 +183,19 @@ impl<'f> Network<'f> {
                     && (destination.is_group() || port.mac == destination)
             })
         };
-        // Of a router's MAC, the host of its gateway.
-        let is_gateway = |host: &Host| {
+        // Of a router's MAC, its acting host.
+        let acts = |host: &Host| {
             let mut routers = fabric.routers().values();
             routers.any(|router| {
-                let gateway = router.gateway.as_ref();
                 let mut interfaces = router.interfaces.iter();
                 router.mac == destination
-                    && gateway.is_some_and(|gateway| gateway.host == host.name)
                     && interfaces.any(|interface| of_vlan(&interface.switch))
+                    && fabric.acting_host(router) == Some(host)
             })
         };
         let others = fabric.hosts().values().filter(|host| host.name != *from);
         others
-            .filter(|host| has_receiver(host) || is_gateway(host))
+            .filter(|host| has_receiver(host) || acts(host))
             .map(|host| &host.name)
             .collect()
     }

@@ -9,7 +9,7 @@ pub(crate) struct RouterState {
     /// `RouterId::get`.
     pub(crate) id: u32,
     pub(crate) mac: String,
-    /// The host of its gateway.
+    /// Its acting host.
     pub(crate) gateway: Option<String>,
     /// The gateway's device in the physical network, when it is on this host.
     pub(crate) leg: Option<String>,

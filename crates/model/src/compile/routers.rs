@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 
 use crate::fabric::{Fabric, GatewayHost, Host, Interface, Policy, ReversePath, Router};
-use crate::names::Name;
+use crate::names::{DeviceName, Name};
 use crate::prefixes::Prefixes;
 use crate::special;
 use crate::tables::{
     FdbEntry, Gateway, GatewayPlace, Neighbour, NextHop, Place, Route, RouterInterface,
-    RouterTable, Side, SwitchId, Way,
+    RouterTable, Side, SwitchId, Timeouts, Way,
 };
 
 /// The logical switches in **areas**: those that routers join, whatever number of them lies between. A host knows
@@ -23,6 +23,34 @@ pub(super) struct Areas<'f> {
     areas: BTreeMap<&'f Name, usize>,
     /// By host.
     known: BTreeMap<&'f Name, BTreeSet<usize>>,
+}
+
+impl Fabric {
+    /// The host that alone sends by a router's leg, and alone onto VLANs for it: that of its `gateway`. Of a router
+    /// without one, the first of the file that has a port on one of its switches; if none has, the first that knows it.
+    /// `None`: it has neither a `gateway` nor a VLAN, or no host knows it.
+    pub fn acting_host(&self, router: &Router) -> Option<&Host> {
+        if let Some(gateway) = &router.gateway {
+            return self.hosts.get(&gateway.host);
+        }
+        let is_on_vlan = |name: &Name| {
+            let switch = self.switches.get(name);
+            switch.is_some_and(|switch| switch.id.vlan().is_some())
+        };
+        if !switches(router).any(is_on_vlan) {
+            return None;
+        }
+        let own: BTreeSet<&Name> = switches(router).collect();
+        let ports = self.ports.values();
+        let on_own = ports.filter(|port| own.contains(&port.switch));
+        let hosts = on_own.filter_map(|port| self.hosts.get(&port.host));
+        hosts.min_by_key(|host| host.order).or_else(|| {
+            let areas = Areas::new(self);
+            let hosts = self.hosts.values();
+            let knowing = hosts.filter(|host| own.iter().any(|switch| areas.reaches(host, switch)));
+            knowing.min_by_key(|host| host.order)
+        })
+    }
 }
 
 impl<'f> Areas<'f> {
@@ -149,7 +177,7 @@ pub(super) fn table(fabric: &Fabric, host: &Host, router: &Router) -> Option<Rou
         })
     });
     let gateway = match &router.gateway {
-        None => None,
+        None => without_leg(fabric, host, router),
         Some(gateway) => Some(self::gateway(fabric, host, gateway)?),
     };
     Some(RouterTable {
@@ -163,14 +191,32 @@ pub(super) fn table(fabric: &Fabric, host: &Host, router: &Router) -> Option<Rou
     })
 }
 
-fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gateway> {
-    let here = gateway.host == host.name;
-    let place = if here {
-        let leg = gateway.device.clone();
+/// Where a router acts that has no `gateway`.
+fn without_leg(fabric: &Fabric, host: &Host, router: &Router) -> Option<Gateway> {
+    let acting = fabric.acting_host(router)?;
+    Some(Gateway {
+        host: acting.name.clone(),
+        place: place(host, acting, None),
+        addresses: Vec::new(),
+        nat: Vec::new(),
+        drop_untranslated: false,
+        connections: Gateway::CONNECTIONS,
+        timeouts: Timeouts::default(),
+    })
+}
+
+fn place(host: &Host, acting: &Host, leg: Option<DeviceName>) -> GatewayPlace {
+    if acting.name == host.name {
         GatewayPlace::Here { leg }
     } else {
-        GatewayPlace::Remote(fabric.hosts.get(&gateway.host)?.underlay)
-    };
+        GatewayPlace::Remote(acting.underlay)
+    }
+}
+
+fn gateway(fabric: &Fabric, host: &Host, gateway: &GatewayHost) -> Option<Gateway> {
+    let here = gateway.host == host.name;
+    let acting = fabric.hosts.get(&gateway.host)?;
+    let place = place(host, acting, gateway.device.clone());
     Some(Gateway {
         host: gateway.host.clone(),
         place,

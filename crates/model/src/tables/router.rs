@@ -1,5 +1,5 @@
 //! The routers that a host knows: those with an interface on a logical switch of this host, and those
-//! whose gateway it is. `docs/semantics.md`, route and nat, says what the data path does with them.
+//! for which it acts. `docs/semantics.md`, route and nat, says what the data path does with them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -55,12 +55,12 @@ pub struct RouterTable {
     pub routes: Vec<Route>,
     /// A packet's source must be where the packet came from.
     pub reverse_path: bool,
-    /// Where it meets the physical network.
+    /// Where it meets the physical network: by a leg, or by VLANs only.
     pub gateway: Option<Gateway>,
 }
 
 impl RouterTable {
-    /// Whether this host is its gateway.
+    /// Whether this host is its acting one.
     pub fn is_gateway_here(&self) -> bool {
         let gateway = self.gateway.as_ref();
         gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
@@ -78,6 +78,14 @@ impl RouterTable {
         };
         let network = addresses.iter().find(|it| it.contains(&neighbour))?;
         Some(network.addr())
+    }
+
+    /// The VTEP of its acting host, when that is another one.
+    pub fn acting_elsewhere(&self) -> Option<IpAddr> {
+        match self.gateway.as_ref()?.place {
+            GatewayPlace::Remote(vtep) => Some(vtep),
+            GatewayPlace::Here { .. } => None,
+        }
     }
 
     /// Its gateway's device in the physical network, when that is on this host.
@@ -144,10 +152,10 @@ pub enum Side {
     Leg,
 }
 
-/// A router's gateway.
+/// A router's gateway. One with an interface on a VLAN has it also where the fabric file names none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Gateway {
-    /// Its host.
+    /// The router's acting host: alone it sends by the leg, and alone onto VLANs.
     pub host: Name,
     /// Seen from this host.
     pub place: GatewayPlace,

@@ -1,7 +1,7 @@
 //! Where an answer goes: back to the device that the packet came by, from the underlay into the switch, as if the
 //! packet's destination had sent it.
 
-use overlane_model::{GatewayPlace, RouterTable, Side, SwitchTable};
+use overlane_model::{RouterTable, Side, SwitchTable};
 
 use crate::context::{Context, Sender};
 use crate::destination::Destination;
@@ -44,7 +44,7 @@ fn into_switch<'a>(
 }
 
 /// Its receiver is behind a router, which sent the packet here: the answer goes its way back, as `route` would send
-/// it, by the router's leg only over the gateway's host; never by a second router.
+/// it, to the router's acting host where only that one sends there; never by a second router.
 fn behind_router<'a>(
     cx: &Context<'a>,
     switch: &SwitchTable,
@@ -54,12 +54,12 @@ fn behind_router<'a>(
 ) -> Option<ReplyDestination<'a>> {
     let (_, next) = next_hop::find(router, frame.ip?.destination, frame.flow_hash)?;
     let next = next?;
-    let Side::Switch(id) = next.side else {
-        let GatewayPlace::Remote(remote) = router.gateway.as_ref()?.place else {
-            return None;
-        };
+    if let Some(remote) = next_hop::acting_host(cx.host, router, &next) {
         let key = next_hop::interface_key(router, switch.id);
         return Some((sender_key, Destination::elsewhere(switch.id, remote, key)));
+    }
+    let Side::Switch(id) = next.side else {
+        return None;
     };
     let mac = found::known_mac(cx, id, next.addr)?;
     route::readdress(frame, router.mac, mac);
