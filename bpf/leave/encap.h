@@ -171,8 +171,8 @@ INLINE bool takes_whole_udp_of(const struct packet *p, const struct destination 
 	__u32 needed = d->for_router ? ABILITY_ROUTES_WHOLE_UDP : ABILITY_WHOLE_UDP;
 	__u32 *said = bpf_map_lookup_elem(&abilities, &d->remote);
 
-	return said && *said & needed && !d->cuts_udp && d->dest_key && !d->tag.proto && is_plain_l4(p) &&
-	       !p->offset;
+	return said && *said & needed && !d->cuts_udp && d->dest_key && !d->tag.proto &&
+	       is_plain_l4(p) && !p->offset;
 }
 
 INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, const struct remote *r,

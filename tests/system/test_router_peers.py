@@ -9,6 +9,7 @@ import probes
 import traffic
 from capture import Capture, tshark_count
 from logical import (FAR4, FAR6, INSIDE4, LEG4, ROUTER, ROUTER_MAC, SPARE4, Estate, port)
+from net import wait_until
 from overlane import GENEVE, VLAN, VXLAN, show, verdicts
 from peers import access, kernel, ovs
 from probes import PORT_UNREACHABLE, Listener, Talk, ask
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.needs_overlane
 
 #: Open vSwitch's number of its second tunnel.
 OTHER_TUNNEL = 101
+#: Of no machine.
+MARK = "02:00:00:00:ee:ee"
 
 
 def the_router_is_there(guest, segment):
@@ -128,8 +131,7 @@ def test_a_peer_that_sends_no_option_finds_the_router_too(lab):
 
 @pytest.mark.needs(*access.TOOLS)
 def test_machines_of_a_physical_vlan_are_routed(lab, encapsulation):
-    """They stand in no fabric file but by a static route's next hop; the gateway answers them, and every host
-    routes to them."""
+    """The router's acting host answers them, and what other hosts route to them goes by way of that one."""
     estate = Estate(lab, encapsulation, 4, PLAIN, hosts=3, peers=[3])
     near, far = estate.guest("front", 1), estate.guest("front", 2)
     office = estate.switch("office", encapsulation=VLAN)
@@ -144,8 +146,122 @@ def test_machines_of_a_physical_vlan_are_routed(lab, encapsulation):
             traffic.tcp_equal(guest.ns, mine, machine.ns, theirs, size=traffic.MEBIBYTE)
             traffic.tcp_equal(machine.ns, theirs, guest.ns, mine, size=traffic.MEBIBYTE, port=5301)
             assert probes.route_of(machine.ns, mine, source=theirs)[1:] == [mine]
-    counts = verdicts(estate.hosts[1].name)
-    assert counts["from_port", "vlan_out"] > 0, "routed where it enters"
+    acting, other = (verdicts(host.name) for host in estate.hosts[:2])
+    assert acting["from_port", "vlan_out"] > 0 and acting["from_underlay", "vlan_out"] > 0
+    assert other["from_port", "encap"] > 0 and ("from_port", "vlan_out") not in other
+
+
+class PhysicalSwitch:
+    """The bridge of the underlay, as the switch of a VLAN that hosts and a machine share."""
+
+    def __init__(self, lab, estate):
+        self.lab, self.ns = lab, estate.underlay.bridge
+
+    def flush(self):
+        self.ns.run(["bridge", "fdb", "flush", "dev", "br0"])
+
+    def be_a_hub(self):
+        """It forgets every MAC at once: it floods all."""
+        self.ns.ip("link set br0 type bridge ageing_time 0")
+        self.flush()
+
+    def watch(self):
+        """Begins to write down where it sees MACs."""
+        self._log = self.lab.directory / "fdb.txt"
+        with self._log.open("w") as log:
+            self.lab.spawn(self.ns, ["bridge", "monitor", "fdb"], stdout=log)
+        wait_until(self._is_watched, what="the monitor of the bridge")
+
+    def _is_watched(self):
+        """An entry comes and goes: who listens tells of it."""
+        for word in ("add", "del"):
+            self.ns.run(["bridge", "fdb", word, MARK, "dev", "to1", "master"])
+        return MARK in self._log.read_text()
+
+    def places(self, mac):
+        """The ports where it has seen it since it is watched."""
+        lines = [line.split() for line in self._log.read_text().splitlines() if "Deleted" not in line]
+        return {line[line.index("dev") + 1] for line in lines if mac in line}
+
+
+def office_scene(lab, hosts):
+    """Guests of `front` on the first two hosts, of `office` too; on the last one is no Overlane, but a machine of
+    the office's VLAN. The acting host is the first."""
+    estate = Estate(lab, GENEVE, 4, PLAIN, hosts=hosts, peers=[hosts])
+    guests = [estate.guest("front", 1), estate.guest("front", 2)]
+    office = estate.switch("office", encapsulation=VLAN)
+    guests += [estate.guest("office", 1), estate.guest("office", 2)]
+    return estate, guests, office, estate.guest("office", hosts)
+
+
+@pytest.mark.needs(*access.TOOLS)
+def test_the_physical_network_sees_the_router_at_one_place(lab):
+    estate, guests, office, printer = office_scene(lab, 3)
+    estate.apply()
+    switch = PhysicalSwitch(lab, estate)
+    switch.watch()
+    machine = physical(lab, estate, printer, office)
+    for guest in guests:
+        for mine, theirs in zip(guest.addresses, printer.addresses):
+            traffic.ping(machine.ns, mine)
+            traffic.ping(guest.ns, theirs)
+            traffic.tcp_equal(guest.ns, mine, machine.ns, theirs, size=traffic.MEBIBYTE)
+            traffic.tcp_equal(machine.ns, theirs, guest.ns, mine, size=traffic.MEBIBYTE, port=5301)
+            traffic.udp_equal(machine.ns, theirs, guest.ns, mine)
+    near, far, clerk, colleague = guests
+    for here, there in ((near, colleague), (far, clerk), (far, colleague), (near, clerk)):
+        traffic.speak(here, there, size=traffic.MEBIBYTE)
+    assert switch.places(ROUTER_MAC) == {"to1"}
+    assert switch.places(printer.mac) == {"to3"}, "the watch sees what it should"
+
+
+@pytest.mark.needs(*access.TOOLS)
+def test_what_the_physical_switch_floods_arrives_once(lab):
+    estate, guests, office, printer = office_scene(lab, 3)
+    estate.apply()
+    machine = physical(lab, estate, printer, office)
+    PhysicalSwitch(lab, estate).be_a_hub()
+    for number, guest in enumerate(guests[:2]):
+        path = lab.directory / f"{number}.pcap"
+        for mine, theirs in zip(guest.addresses, printer.addresses):
+            traffic.ping(guest.ns, theirs)
+            for to, device, place, address in ((guest.ns, "eth0", machine.ns, mine),
+                                               (machine.ns, "machine", guest.ns, theirs)):
+                with Capture(to, device, path, "icmp or icmp6", direction="in"):
+                    traffic.ping(place, address, count=5)
+                asked = tshark_count(path, "icmp.type == 8 || icmpv6.type == 128")
+                assert asked == 5, (guest.ns.name, address)
+    dropped = verdicts(estate.hosts[1].name)
+    assert dropped["from_underlay", "unknown_unicast"] > 0, "the second host had them too"
+
+
+@pytest.mark.needs(*access.TOOLS)
+def test_guests_keep_the_machine_and_the_gateway_whatever_is_routed_into_the_vlan(lab):
+    """Guests of the first, third and fourth host; the gateway on the second, which acts for the router."""
+    estate = Estate(lab, GENEVE, 4, PLAIN, hosts=5, peers=[5])
+    office = estate.switch("office", encapsulation=VLAN)
+    clerk, near, far = estate.guest("office", 1), estate.guest("front", 3), estate.guest("front", 4)
+    printer = estate.guest("office", 5)
+    outside = estate.gateway(2, [{"source": INSIDE4, "outside": LEG4}])
+    estate.apply()
+    switch = PhysicalSwitch(lab, estate)
+    switch.watch()
+    machine = physical(lab, estate, printer, office)
+    for flushed in (False, True):
+        for router in (near, far):
+            if flushed:
+                switch.flush()
+            # Into the VLAN from a host that is not the gateway's, and out of it from another.
+            for mine, theirs in zip(router.addresses, clerk.addresses):
+                traffic.ping(router.ns, theirs)
+                traffic.ping(clerk.ns, mine)
+            traffic.ping(router.ns, printer.v4)
+            for place in (clerk.ns, machine.ns, router.ns):
+                traffic.ping(place, FAR4)
+            traffic.ping(clerk.ns, printer.v4)
+            traffic.ping(machine.ns, router.v6)
+            traffic.ping(outside.far, clerk.v6)
+    assert switch.places(ROUTER_MAC) == {"to2"}
 
 
 def physical(lab, estate, guest, segment):

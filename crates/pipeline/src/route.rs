@@ -72,7 +72,9 @@ fn check_place(cx: &mut Context<'_>, at: Ingress<'_>) -> Stage {
         (Some(remote), Some(SwitchId::Vlan(_))) if cx.is_from_underlay() => {
             cx.end(STAGE, Verdict::UnknownUnicast, || {
                 let name = &at.router.name;
-                let text = format!("only the acting host of router {name} ({remote}) routes what comes from a VLAN");
+                let text = format!(
+                    "only the acting host of router {name} ({remote}) routes what comes from a VLAN"
+                );
                 Found::by_router(text, name)
             })
         }
@@ -104,7 +106,10 @@ fn to_acting_host(
     }
     cx.step(STAGE, || {
         let to = place(cx.host, next.side);
-        let text = format!("router {name}: {} is {to}, where its acting host ({remote}) {does}", next.addr);
+        let text = format!(
+            "router {name}: {} is {to}, where its acting host ({remote}) {does}",
+            next.addr
+        );
         Found::by_router(text, name)
     });
     let key = interface_key(router, switch.id);

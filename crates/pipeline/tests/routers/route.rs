@@ -110,17 +110,20 @@ fn equal_routes_share_the_flows() {
 }
 
 #[test]
-fn a_vlan_is_a_switch_as_others() {
-    let outcome = host("h1").from("v1", to("198.18.3.2", UDP, &udp(1, 2, b"")));
+fn a_vlan_is_a_switch_as_others_at_the_acting_host() {
+    let acting = FABRIC.replace("gateway: { host: h3,", "gateway: { host: h1,");
+    let outcome = host_of("h1", &acting).from("v1", to("198.18.3.2", UDP, &udp(1, 2, b"")));
     assert_eq!(outcome.verdict, Verdict::VlanOut);
     assert_eq!(sent(&outcome).tag, Some(tag(100, 0)));
+    let elsewhere = host("h1").from("v1", to("198.18.3.2", UDP, &udp(1, 2, b"")));
+    assert_eq!(elsewhere.verdict, Verdict::Encap);
     let large = eth(
         A1,
         R1,
         0x0800,
         &ip4("198.18.1.1", "198.18.3.2", UDP, &[7; 1481]),
     );
-    let outcome = host("h1").from("v1", large);
+    let outcome = host_of("h1", &acting).from("v1", large);
     assert_eq!(sent(&outcome).bytes[34..42], {
         let answer = sent(&outcome).bytes[36..38].to_vec();
         [vec![3, 4], answer, vec![0, 0, 5, 0xdc]].concat()

@@ -81,7 +81,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         router.interfaces.push((0, true, true));
     }
     router.gateway = random.some(75, |random| GatewaySpec {
-        host: if random.percent(85) {
+        host: if random.percent(70) {
             0
         } else {
             random.below(spec.hosts)
