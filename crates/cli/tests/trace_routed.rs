@@ -106,6 +106,37 @@ fn what_leaves_by_a_gateway_says_where() {
 }
 
 #[test]
+fn what_is_for_a_vlan_goes_by_way_of_the_acting_host() {
+    let place = routed();
+    let text = ROUTED.replace(
+        "  h1: {",
+        "  h3: { underlay: 198.18.0.3, uplink: eth1 }\n  h1: {",
+    );
+    let text = text
+        .replace("vni: 1 }", "uplink_vlan: 100 }")
+        .replace("vni: 2 }", "uplink_vlan: 101 }");
+    let third = "  db: { switch: b, host: h2,";
+    let text = text.replace(
+        third,
+        &format!(
+            "  acts: {{ switch: b, host: h3, device: acts, mac: '02:00:00:00:00:03', addresses: [198.18.2.3] }}\n{third}"
+        ),
+    );
+    // Without `gateway` it is the first of the file.
+    let (text, _) = text.split_once("    routes:").unwrap();
+    fs::write(place.folder.path().join("fabric.yaml"), text).unwrap();
+    let traced = place.json("web", "ip4.dst=db tcp.dport=5432");
+    assert_eq!(
+        hooks(&traced["hop"]),
+        [
+            "h1 from_port vlan_out",
+            "h3 from_underlay vlan_out",
+            "h2 from_underlay to_port"
+        ]
+    );
+}
+
+#[test]
 fn from_outside_to_the_leg_of_a_router() {
     let place = routed();
     let from_leg = |packet: &[&str]| {
