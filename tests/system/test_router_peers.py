@@ -6,6 +6,7 @@ import errno
 import pytest
 
 import probes
+import super_packets
 import traffic
 from capture import Capture, tshark_count
 from logical import (FAR4, FAR6, INSIDE4, LEG4, ROUTER, ROUTER_MAC, SPARE4, Estate, port)
@@ -233,6 +234,21 @@ def test_what_the_physical_switch_floods_arrives_once(lab):
                 assert asked == 5, (guest.ns.name, address)
     dropped = verdicts(estate.hosts[1].name)
     assert dropped["from_underlay", "unknown_unicast"] > 0, "the second host had them too"
+
+
+@pytest.mark.needs(*access.TOOLS)
+def test_udp_super_packets_reach_a_machine_by_way_of_the_acting_host(lab):
+    """That one could take them whole, and not send them on: they are cut before."""
+    estate, guests, office, printer = office_scene(lab, 3)
+    estate.apply()
+    machine = physical(lab, estate, printer, office)
+    super_packets.wait_for_greetings(*estate.hosts[:2])
+    for guest in guests[:2]:
+        for mine, theirs in zip(guest.addresses, printer.addresses):
+            super_packets.equal(guest.ns, mine, machine.ns, theirs, rounds=1)
+    assert verdicts(estate.hosts[1].name)["from_port", "segment"] > 0
+    for host in estate.hosts[:2]:
+        assert not [key for key in verdicts(host.name) if "gso_unsupported" in key]
 
 
 @pytest.mark.needs(*access.TOOLS)
