@@ -176,10 +176,18 @@ class Fabric:
         key = keys({**{name: port.get("key") for name, port in ports.items()}, **dict.fromkeys(interfaces)})
         stations = {mac_bytes(port["mac"]): Station(port["host"], key[name]) for name, port in ports.items()}
         for interface, router in interfaces.items():
-            # A router is on every host; what is sent to it through a tunnel goes to its gateway (ROUTE-6).
-            gateway = self.routers[router].get("gateway") or {}
-            stations[self.router_mac(router)] = Station(gateway.get("host"), key[interface])
+            # A router is on every host; what is sent to it through a tunnel goes to its acting host (ROUTE-6).
+            stations[self.router_mac(router)] = Station(self.acting_host(self.routers[router]), key[interface])
         return stations
+
+    def acting_host(self, router):
+        """That of its gateway; else, on a VLAN, the first one that has a port on one of its switches."""
+        if router.get("gateway"):
+            return router["gateway"]["host"]
+        if not self.vlan.keys() & router["interfaces"].keys():
+            return None
+        on_its_switches = {port["host"] for port in self.ports.values() if port["switch"] in router["interfaces"]}
+        return next((host for host in self.vteps if host in on_its_switches), None)
 
     def router_mac(self, name):
         mac = self.routers[name].get("mac")
