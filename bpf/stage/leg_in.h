@@ -104,7 +104,7 @@ INLINE bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
 	is_arp = p->eth.h_proto == bpf_htons(ETH_P_ARP);
 	if ((is_arp || p->eth.h_proto == ETHERTYPE_IPV6) && read_question(ctx, 0, is_arp, &target))
 		return has_leg_address(p, &target);
-	if (ours && (is_arp || p->eth.h_proto == ETHERTYPE_IPV6) &&
+	if (ours && (is_arp || p->eth.h_proto == ETHERTYPE_IPV6) && !gso_size_of(ctx) &&
 	    is_answer_for_router(ctx, p, is_arp))
 		return true;
 	if (p->eth.h_proto == ETHERTYPE_IPV4)

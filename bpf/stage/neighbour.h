@@ -243,7 +243,7 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 	struct heard *h;
 	__u32 router;
 
-	if (!p || !d || !w)
+	if (!p || !d || !w || gso_size_of(ctx))
 		return GO_ON;
 	_Static_assert(HEARD_AT >= FRAME_AT + sizeof(struct nd_frame), "the message has its place");
 	h = (struct heard *)(w->bytes + HEARD_AT);

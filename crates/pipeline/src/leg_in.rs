@@ -56,7 +56,9 @@ pub(crate) fn leg_in<'a>(cx: &mut Context<'a>, device: &DeviceName) -> Stage<Tak
     let question = Question::of(bytes).filter(|asked| has_address(router, asked.target()));
     let is_untagged = cx.entered.tag.is_none();
     let question = question.filter(|_| is_ours || is_group);
-    let answered = || Message::of(bytes).and_then(|message| message.answers());
+    let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
+    let message = || Message::of(bytes).filter(|_| is_single);
+    let answered = || message().and_then(|message| message.answers());
     let is_answer = || answered().is_some_and(|addr| has_address(router, addr));
     let is_taken = is_ours && (is_answer() || is_for_router(router, bytes));
     if !is_untagged || !(question.is_some() || is_taken) {

@@ -221,7 +221,8 @@ pub(crate) fn from_leg(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_
 
 /// What stays with the host tells of neighbours that the router knows.
 pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable) {
-    let is_plain = cx.entered.tag.is_none() && cx.entered.gso.is_none_or(|gso| gso.size == 0);
+    let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
+    let is_plain = is_single && cx.entered.tag.is_none();
     let message = Message::of(&cx.entered.bytes).filter(|_| is_plain);
     if let Some(message) = message.filter(|message| is_station(message.mac)) {
         let _ = note(cx, RouterSide::Leg(router.id), None, &message, 0);

@@ -4,6 +4,7 @@
 
 mod fragments;
 mod heard;
+mod neighbours;
 mod open;
 mod reply;
 
@@ -21,6 +22,7 @@ use crate::layers::{Eth, Layer, Raw, Vxlan};
 use crate::random::Random;
 use crate::values::{Hex, MacText};
 use heard::Heard;
+use neighbours::Question;
 
 /// So many packets are remembered, to be answered.
 const MEMORY: usize = 12;
@@ -35,6 +37,8 @@ pub(super) struct Conversations<'a> {
     state: State,
     heard: Vec<Heard>,
     said: Vec<Arrival>,
+    /// What routers asked.
+    questions: Vec<Question>,
 }
 
 /// Where somebody is.
@@ -55,17 +59,28 @@ enum Place {
 
 impl<'a> Conversations<'a> {
     pub(super) fn new(world: &'a World<'a>, host: Host) -> Self {
-        Self {
+        let mut conversations = Self {
             world,
             host,
             state: new_state(),
             heard: Vec::new(),
             said: Vec::new(),
-        }
+            questions: Vec::new(),
+        };
+        conversations.questions = conversations.questions_by_legs();
+        conversations
     }
 
     /// The next packet of one of them, or of a new one.
     pub(super) fn next(&self, random: &mut Random) -> (Entry, Packet) {
+        let message = match random.below(100) {
+            0..14 => self.answer(random),
+            14..21 => self.volunteer(random),
+            _ => None,
+        };
+        if let Some(message) = message {
+            return message;
+        }
         let heard = match self.heard.last() {
             Some(last) if random.percent(60) => Some(last),
             _ => random.pick(&self.heard),
@@ -100,27 +115,37 @@ impl<'a> Conversations<'a> {
 
     fn listen(&mut self, outcome: &Outcome) {
         // Who answers a flooded frame is told apart by the one who hears it; one is enough.
-        for output in outcome.outputs.iter().take(2) {
-            let found = match output {
-                Output::Port { port, packet } => self
-                    .port(port)
-                    .and_then(|port| Heard::read(Place::Port(port), &packet.bytes)),
-                Output::Underlay {
-                    remote: Some(_),
-                    packet,
-                } => self.in_tunnel(&packet.bytes),
-                Output::Underlay {
-                    remote: None,
-                    packet,
-                } => self.on_vlan(packet),
-                Output::Leg { device, packet, .. } => self
-                    .leg(device)
-                    .and_then(|router| Heard::read(Place::Leg(router), &packet.bytes)),
-                Output::Host { .. } | Output::Segmenter { .. } => None,
+        for (index, output) in outcome.outputs.iter().chain(&outcome.probe).enumerate() {
+            let Some((place, frame)) = self.hears(output) else {
+                continue;
             };
-            if let Some(heard) = found {
+            let question = Question::read(place, frame);
+            if let Some(question) = question.filter(|it| self.is_of_router(it)) {
+                remember(&mut self.questions, question);
+            } else if let Some(heard) = Heard::read(place, frame).filter(|_| index < 2) {
                 remember(&mut self.heard, heard);
             }
+        }
+    }
+
+    /// Who gets a packet, and the frame.
+    fn hears<'p>(&self, output: &'p Output) -> Option<(Place, &'p [u8])> {
+        match output {
+            Output::Port { port, packet } => self
+                .port(port)
+                .map(|port| (Place::Port(port), &packet.bytes[..])),
+            Output::Underlay {
+                remote: Some(_),
+                packet,
+            } => self.in_tunnel(&packet.bytes),
+            Output::Underlay {
+                remote: None,
+                packet,
+            } => self.on_vlan(packet),
+            Output::Leg { device, packet, .. } => self
+                .leg(device)
+                .map(|router| (Place::Leg(router), &packet.bytes[..])),
+            Output::Host { .. } | Output::Segmenter { .. } => None,
         }
     }
 
@@ -135,7 +160,7 @@ impl<'a> Conversations<'a> {
         routers.position(|router| router.leg() == device.as_str())
     }
 
-    fn in_tunnel(&self, bytes: &[u8]) -> Option<Heard> {
+    fn in_tunnel<'p>(&self, bytes: &'p [u8]) -> Option<(Place, &'p [u8])> {
         let spec = self.world.spec;
         let udp_at = 14 + if spec.is_v6 { 40 } else { 20 };
         let vni_at = udp_at + 8 + 4;
@@ -145,7 +170,7 @@ impl<'a> Conversations<'a> {
         let switch =
             switches.position(|switch| !switch.is_vlan && switch.number & 0xff_ffff == vni)?;
         let inner = bytes.get(self.inner_at(bytes)?..)?;
-        Heard::read(self.elsewhere(switch, inner), inner)
+        Some((self.elsewhere(switch, inner), inner))
     }
 
     /// Where the frame begins in a tunnel packet of ours.
@@ -161,11 +186,11 @@ impl<'a> Conversations<'a> {
         Some(tunnel_at + 8 + options)
     }
 
-    fn on_vlan(&self, packet: &Packet) -> Option<Heard> {
+    fn on_vlan<'p>(&self, packet: &'p Packet) -> Option<(Place, &'p [u8])> {
         let vid = u32::from(packet.tag?.tag.vid());
         let mut switches = self.world.spec.switches.iter();
         let switch = switches.position(|switch| switch.is_vlan && switch.number == vid)?;
-        Heard::read(self.elsewhere(switch, &packet.bytes), &packet.bytes)
+        Some((self.elsewhere(switch, &packet.bytes), &packet.bytes))
     }
 
     /// Behind the host of the port that a frame is for.

@@ -60,6 +60,8 @@ pub struct SwitchSpec {
     pub floods: bool,
     /// Carries guests' tags.
     pub is_transparent: bool,
+    /// Its routers reach only declared addresses.
+    pub is_declared: bool,
     /// Drops from ports, and to ports, what no rule allows.
     pub drops: (bool, bool),
     /// Lets packets pass that no connection has a place for.
@@ -247,6 +249,7 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         },
         floods: random.percent(50),
         is_transparent: !is_vlan && random.percent(30),
+        is_declared: random.percent(20),
         drops: (random.percent(10), random.percent(15)),
         allows_when_full: random.percent(20),
         limits: limits(random),
@@ -347,6 +350,9 @@ impl SwitchSpec {
         }
         if self.is_transparent {
             out += ", vlan: transparent";
+        }
+        if self.is_declared {
+            out += ", neighbours: declared";
         }
         let (from, to) = self.drops;
         if from || to || self.allows_when_full || self.non_ip.is_some() {

@@ -82,7 +82,7 @@ impl Conversations<'_> {
     }
 
     /// Routers with a leg at this host.
-    fn legs(&self) -> Vec<usize> {
+    pub(super) fn legs(&self) -> Vec<usize> {
         let routers = &self.world.spec.routers;
         let is_here = |router: &usize| {
             let gateway = routers[*router].gateway.as_ref();
@@ -91,7 +91,7 @@ impl Conversations<'_> {
         (0..routers.len()).filter(is_here).collect()
     }
 
-    fn place(&self, random: &mut Random) -> Option<Place> {
+    pub(super) fn place(&self, random: &mut Random) -> Option<Place> {
         let spec = self.world.spec;
         let ports: Vec<_> = (0..spec.ports.len())
             .filter(|&port| spec.ports[port].host == 0)
@@ -109,7 +109,7 @@ impl Conversations<'_> {
     }
 
     /// MAC, switch and address.
-    fn speaker(
+    pub(super) fn speaker(
         &self,
         random: &mut Random,
         place: Place,
@@ -141,6 +141,11 @@ impl Conversations<'_> {
         let spec = self.world.spec;
         let router = random.pick(&spec.routers);
         let port = random.pick(&spec.ports);
+        if random.percent(10)
+            && let Some(addr) = self.undeclared(random, is_v6)
+        {
+            return addr;
+        }
         match (random.below(100), router, port) {
             (0..50, _, Some(port)) if is_v6 => port.v6().into(),
             (0..50, _, Some(port)) => port.v4().into(),
