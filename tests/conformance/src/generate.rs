@@ -62,11 +62,21 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
     let turn = random.some(if has_rules { 40 } else { 0 }, |random| {
         random.below(length)
     });
+    // What follows at once.
+    let mut next = match random.percent(talkative) {
+        true => conversations.next_hops_answer(random),
+        false => Vec::new(),
+    };
     for index in 0..length {
-        now_ns += pause(random);
-        let talks = random.percent(talkative);
+        if next.is_empty() {
+            now_ns += pause(random);
+        }
+        if random.percent(if world.is_simple() { 0 } else { 1 }) {
+            next = conversations.scan(random);
+        }
+        let talks = !next.is_empty() || random.percent(talkative);
         let (entry, mut packet) = match random.below(100) {
-            _ if talks => conversations.next(random),
+            _ if talks => next.pop().unwrap_or_else(|| conversations.next(random)),
             0..50 => from_port(random, world),
             50..54 => from_segmenter(random, world),
             54..60 => underlay::plain(random, world),

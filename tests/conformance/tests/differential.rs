@@ -27,13 +27,15 @@ const KINDS: usize = 8;
 const ENOUGH: usize = 50_000;
 
 /// What no packet of a test run can meet, and why.
-const OUT_OF_REACH: [(Verdict, &str); 7] = [
+const OUT_OF_REACH: [(Verdict, &str); 9] = [
     (Verdict::UnknownSwitch, "tables of a fabric are complete"),
     (Verdict::UnknownRemote, "tables of a fabric are complete"),
     (Verdict::NotConfigured, "the tables are filled"),
     (Verdict::EncapFailed, "the kernel refused"),
     (Verdict::DecapFailed, "the kernel refused"),
     (Verdict::OuterDevice, "a device of its own"),
+    (Verdict::Probe, "the copy comes out of the segmenter"),
+    (Verdict::NeighbourLimit, "a port has room for a thousand"),
     (
         Verdict::Coalesce,
         "a stream takes many packets, and no time",

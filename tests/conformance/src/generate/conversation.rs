@@ -39,6 +39,8 @@ pub(super) struct Conversations<'a> {
     said: Vec<Arrival>,
     /// What routers asked.
     questions: Vec<Question>,
+    /// As if they had asked for their next hops by the legs.
+    by_legs: Vec<Question>,
 }
 
 /// Where somebody is.
@@ -66,16 +68,18 @@ impl<'a> Conversations<'a> {
             heard: Vec::new(),
             said: Vec::new(),
             questions: Vec::new(),
+            by_legs: Vec::new(),
         };
-        conversations.questions = conversations.questions_by_legs();
+        conversations.by_legs = conversations.questions_by_legs();
         conversations
     }
 
     /// The next packet of one of them, or of a new one.
     pub(super) fn next(&self, random: &mut Random) -> (Entry, Packet) {
         let message = match random.below(100) {
-            0..14 => self.answer(random),
-            14..21 => self.volunteer(random),
+            0..10 => self.answer(random, &self.questions),
+            10..14 => self.answer(random, &self.by_legs),
+            14..18 => self.volunteer(random),
             _ => None,
         };
         if let Some(message) = message {
@@ -115,14 +119,14 @@ impl<'a> Conversations<'a> {
 
     fn listen(&mut self, outcome: &Outcome) {
         // Who answers a flooded frame is told apart by the one who hears it; one is enough.
-        for (index, output) in outcome.outputs.iter().chain(&outcome.probe).enumerate() {
+        for output in outcome.outputs.iter().take(2).chain(&outcome.probe) {
             let Some((place, frame)) = self.hears(output) else {
                 continue;
             };
             let question = Question::read(place, frame);
             if let Some(question) = question.filter(|it| self.is_of_router(it)) {
                 remember(&mut self.questions, question);
-            } else if let Some(heard) = Heard::read(place, frame).filter(|_| index < 2) {
+            } else if let Some(heard) = Heard::read(place, frame) {
                 remember(&mut self.heard, heard);
             }
         }

@@ -8,8 +8,8 @@ use overlane_pipeline::{Entry, Packet};
 use overlane_wire::Mac;
 
 use super::super::stranger;
-use super::{Conversations, OUTSIDER, Place, leg_mac};
-use crate::layers::{Arp, ArpOp, Ip6, Layer, Na, Ns};
+use super::{Conversations, OUTSIDER, Place, leg_mac, open};
+use crate::layers::{Arp, ArpOp, Ip6, Layer, Na, Ns, Udp};
 use crate::random::Random;
 use crate::values::{Hex, MacText};
 
@@ -68,7 +68,7 @@ impl Conversations<'_> {
             let Some(router) = self.world.spec.routers.get(leg) else {
                 continue;
             };
-            for (last, is_v6) in [(8, false), (8, true), (9, false), (9, true)] {
+            for (last, is_v6) in [(8, false), (9, false), (77, false), (8, true), (9, true)] {
                 questions.push(Question {
                     place: Place::Leg(leg),
                     asker: leg_mac(),
@@ -87,10 +87,14 @@ impl Conversations<'_> {
     }
 
     /// Somebody whom a router asked answers, or another.
-    pub(super) fn answer(&self, random: &mut Random) -> Option<(Entry, Packet)> {
-        let question = match self.questions.last() {
-            Some(last) if random.percent(60) => last,
-            _ => random.pick(&self.questions)?,
+    pub(super) fn answer(
+        &self,
+        random: &mut Random,
+        questions: &[Question],
+    ) -> Option<(Entry, Packet)> {
+        let question = match questions.last() {
+            Some(last) if random.percent(40) => last,
+            _ => random.pick(questions)?,
         };
         let Question {
             place,
@@ -107,6 +111,39 @@ impl Conversations<'_> {
             is_answer: true,
         };
         Some(self.say(random, message))
+    }
+
+    /// What lets the gateways of this host send to their next hops.
+    pub(in super::super) fn next_hops_answer(&self, random: &mut Random) -> Vec<(Entry, Packet)> {
+        let questions = self.by_legs.iter();
+        let answers = questions.map(|question| self.answer(random, std::slice::from_ref(question)));
+        answers.flatten().collect()
+    }
+
+    /// One after another, somebody sends to addresses of a network that nobody has.
+    pub(in super::super) fn scan(&self, random: &mut Random) -> Vec<(Entry, Packet)> {
+        let is_v6 = random.percent(40);
+        let network = self.undeclared(random, is_v6);
+        let (Some(place), Some(network)) = (self.place(random), network) else {
+            return Vec::new();
+        };
+        let (mac, switch, source) = self.speaker(random, place, is_v6);
+        let to_mac = switch.map_or_else(|| Some(leg_mac()), |it| self.router_mac(random, it));
+        let targets = (0..13).map(|last| match network {
+            IpAddr::V4(addr) => {
+                let [a, b, c, _] = addr.octets();
+                IpAddr::from([a, b, c, 120 + last])
+            }
+            IpAddr::V6(addr) => IpAddr::V6((u128::from(addr) & !0xff | u128::from(last)).into()),
+        });
+        let mut packets = Vec::new();
+        for target in targets {
+            let udp = Layer::Udp(Udp::default());
+            let body = vec![open::ip(random, source, target), udp];
+            let to_mac = to_mac.unwrap_or(Mac::BROADCAST);
+            packets.push(self.enter(random, place, mac, to_mac, body));
+        }
+        packets
     }
 
     /// What nobody asked for.
