@@ -128,9 +128,71 @@ packets:
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A case with more neighbours at a port than are found there, and a minute later one more (NEIGH-7).
+fn many_neighbours() -> Case {
+    const FOUND: u16 = 1024;
+    let mut text = r#"title: 1 024 neighbours are found at a port, and who is not confirmed for a minute makes room
+rules: [NEIGH-7]
+fabric:
+  version: 1
+  tunnel: { encapsulation: vxlan }
+  hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
+  switches: { blue: { vni: 5001 } }
+  ports:
+    a1: { switch: blue, host: h1, device: a1, mac: "02:00:00:00:00:01" }
+    a2: { switch: blue, host: h1, device: a2, mac: "02:00:00:00:00:02" }
+  routers:
+    r1: { mac: "02:00:00:00:00:fe", interfaces: { blue: [198.19.0.1/16] } }
+packets:
+"#
+    .to_owned();
+    let mut say = |at: f64, port: u8, op: &str, number: u16, verdict: &str| {
+        write!(
+            text,
+            r#"  - at: {at}
+    from: port a{port}
+    packet:
+      - eth: {{ src: "02:00:00:00:00:0{port}", dst: "02:00:00:00:00:fe" }}
+      - arp: {{ op: {op}, spa: 198.19.{}.{}, tpa: 198.19.0.1 }}
+    verdict: {verdict}
+"#,
+            1 + (number >> 8),
+            number & 0xff
+        )
+        .unwrap();
+        if verdict == "answer" {
+            write!(
+                text,
+                r#"    out:
+      - to: port a{port}
+        packet:
+          - eth: {{ src: "02:00:00:00:00:fe", dst: "02:00:00:00:00:0{port}" }}
+          - arp: {{ op: reply, spa: 198.19.0.1, tha: "02:00:00:00:00:0{port}", tpa: 198.19.{}.{} }}
+"#,
+                1 + (number >> 8),
+                number & 0xff
+            )
+            .unwrap();
+        }
+    };
+    for number in 0..FOUND {
+        say(10.0, 1, "reply", number, "to_router");
+    }
+    say(10.0, 1, "reply", FOUND, "neighbour_limit");
+    say(10.0, 1, "request", FOUND, "answer");
+    say(10.0, 1, "reply", FOUND - 1, "to_router");
+    // Who is heard at another port counts there.
+    say(10.0, 2, "reply", 0, "to_router");
+    say(10.0, 1, "reply", FOUND, "to_router");
+    say(70.0, 1, "reply", FOUND + 1, "neighbour_limit");
+    say(71.0, 1, "reply", FOUND + 1, "to_router");
+    Case::parse(Path::new("neighbour/many-neighbours.yaml"), &text)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// Cases that are too long to be written down.
-fn made() -> [Case; 2] {
-    [many_rules(), many_stations()]
+fn made() -> [Case; 3] {
+    [many_rules(), many_stations(), many_neighbours()]
 }
 
 fn report(failures: &[String]) {

@@ -6,12 +6,13 @@ use super::{Case, CaseError, Unreadable};
 use crate::rules::{self, RuleId};
 
 /// The folders, in the order of `docs/semantics.md`, and the headings there that they are named after.
-pub const STAGES: [(&str, &str); 27] = [
+pub const STAGES: [(&str, &str); 28] = [
     ("port", "port"),
     ("parse", "parse"),
     ("port_security", "port_security"),
     ("learn", "learn"),
     ("arp_nd", "arp_nd"),
+    ("neighbour", "neighbour"),
     ("conntrack", "conntrack"),
     ("acl", "acl"),
     ("moved", "A port that moves"),
