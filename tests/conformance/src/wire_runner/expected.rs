@@ -61,49 +61,57 @@ impl Walk<'_> {
         }
         add(&mut into.counters, &outcome.counters);
         for output in &outcome.outputs {
-            match output {
-                Output::Port { port, packet } => {
-                    if let Some(device) = device_of(self.host.tables(), port.as_str()) {
-                        into.put(Place::Guest(device.clone()), packet.segments());
-                    }
-                }
-                Output::Underlay {
-                    remote: None,
-                    packet,
-                } => {
-                    into.put(Place::Wire, packet.segments());
-                }
-                Output::Underlay {
-                    remote: Some(_),
-                    packet,
-                } => {
-                    let tunnel = self.host.tables().tunnel.encapsulation;
-                    if is_received_anew(&outcome, packet, tunnel) {
-                        into.count_anew(packet);
-                    }
-                    into.put(Place::Wire, packet.segments_in(tunnel));
-                }
-                Output::Segmenter { packet } => {
-                    if let Entry::Port(device) = entry {
-                        let back = Entry::Segmenter(device.clone());
-                        for segment in packet.segments() {
-                            self.enter(&back, &segment, into);
-                        }
-                    }
-                }
-                // No host here has a leg.
-                Output::Leg { .. } => {}
-                // Before its protocol handlers the kernel forgets a tag that no device of it stands for.
-                Output::Host { packet } => {
-                    let untagged = Packet {
-                        tag: None,
-                        ..packet.clone()
-                    };
-                    into.put(Place::Host, untagged.segments());
-                }
-            }
+            self.leaves(entry, &outcome, output, into);
+        }
+        if let Some(probe) = &outcome.probe {
+            into.count_probe(packet);
+            self.leaves(entry, &outcome, probe, into);
         }
         outcome
+    }
+
+    fn leaves(&mut self, entry: &Entry, outcome: &Outcome, output: &Output, into: &mut Expected) {
+        match output {
+            Output::Port { port, packet } => {
+                if let Some(device) = device_of(self.host.tables(), port.as_str()) {
+                    into.put(Place::Guest(device.clone()), packet.segments());
+                }
+            }
+            Output::Underlay {
+                remote: None,
+                packet,
+            } => {
+                into.put(Place::Wire, packet.segments());
+            }
+            Output::Underlay {
+                remote: Some(_),
+                packet,
+            } => {
+                let tunnel = self.host.tables().tunnel.encapsulation;
+                if is_received_anew(outcome, packet, tunnel) {
+                    into.count_anew(packet);
+                }
+                into.put(Place::Wire, packet.segments_in(tunnel));
+            }
+            Output::Segmenter { packet } => {
+                if let Entry::Port(device) = entry {
+                    let back = Entry::Segmenter(device.clone());
+                    for segment in packet.segments() {
+                        self.enter(&back, &segment, into);
+                    }
+                }
+            }
+            // No host here has a leg.
+            Output::Leg { .. } => {}
+            // Before its protocol handlers the kernel forgets a tag that no device of it stands for.
+            Output::Host { packet } => {
+                let untagged = Packet {
+                    tag: None,
+                    ..packet.clone()
+                };
+                into.put(Place::Host, untagged.segments());
+            }
+        }
     }
 }
 
@@ -113,12 +121,21 @@ impl Expected {
     }
 
     fn count_anew(&mut self, packet: &Packet) {
+        self.count_behind_segmenter(Verdict::Encap, packet);
+    }
+
+    /// The copy of a packet that becomes a question.
+    fn count_probe(&mut self, packet: &Packet) {
+        self.count_behind_segmenter(Verdict::Probe, packet);
+    }
+
+    fn count_behind_segmenter(&mut self, verdict: Verdict, packet: &Packet) {
         let once = Counter {
             packets: 1,
             segments: 1,
             bytes: packet.bytes.len() as u64,
         };
-        let key = (Hook::FromSegmenter, Verdict::Encap);
+        let key = (Hook::FromSegmenter, verdict);
         plus(self.counters.verdicts.entry(key).or_default(), once);
     }
 }

@@ -25,6 +25,7 @@ use overlane_ebpf::connections;
 use overlane_ebpf::counters::{self, Counters};
 use overlane_ebpf::learned;
 use overlane_ebpf::maps::MapSet;
+use overlane_ebpf::neighbours;
 use overlane_host::{ApplyRequest, RemoveRequest, apply, paths, remove};
 use overlane_model::{DeviceName, Name, Tables};
 use overlane_net::netns::{self, Netns};
@@ -201,9 +202,10 @@ impl World {
         Ok(counters::read(&self.maps)?)
     }
 
-    /// The next case has connections of its own, has learned nothing, and has remotes that have said nothing.
+    /// The next case has connections of its own, has learned and found nothing, and has remotes that have said nothing.
     fn forget(&self) -> Result<(), WireError> {
         learned::forget(&self.maps)?;
+        neighbours::forget(&self.maps)?;
         abilities::forget(&self.maps)?;
         Ok(connections::forget(&self.maps)?)
     }
