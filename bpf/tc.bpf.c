@@ -114,7 +114,8 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	struct settings *s = get_settings();
 	struct outer_view o = {};
 	struct lswitch *sw = NULL;
-	bool in_tunnel, declared = false;
+	enum known_source known = SOURCE_UNKNOWN;
+	bool in_tunnel;
 	enum verdict result;
 
 	if (!s || !p || !d)
@@ -127,12 +128,12 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	if (result == GO_ON && in_tunnel)
 		result = ecn(p, o.tos);
 	if (result == GO_ON)
-		result = origin(p, d, in_tunnel ? &o.source : NULL, &declared);
+		result = origin(p, d, in_tunnel ? &o.source : NULL, &known);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
-	if (!declared)
-		learn_from_underlay(p, sw, &o.source);
+	if (known != SOURCE_DECLARED)
+		learn_from_underlay(p, sw, &o.source, known == SOURCE_FLOATS);
 	result = neighbour(ctx, p, d, sw);
 	if (result == GO_ON)
 		result = arp_nd(ctx, p, d);

@@ -25,6 +25,8 @@
 #define MAX_SWITCHES 16384
 #define MAX_FDB 65536
 #define MAX_NEIGHBOURS 131072
+#define MAX_ALLOWED_ADDRESSES 65536
+#define MAX_ALLOWED_MACS 65536
 #define MAX_REMOTES 1024
 #define MAX_ORIGINS 1048576 /* pairs of switch and remote */
 #define MAX_FLOOD 262144
@@ -117,6 +119,8 @@ struct port_id {
 #define PORT_ASKS_PROTOCOL_TO (1 << 14)
 #define PORT_ASKS_PORTS_FROM (1 << 15) /* or for ports or types */
 #define PORT_ASKS_PORTS_TO (1 << 16)
+#define PORT_ALLOWED_ADDRESSES (1 << 17) /* has some in map allowed_addresses */
+#define PORT_ALLOWED_MACS (1 << 18)      /* has some in map allowed_macs */
 
 struct port {
 	__u32 switch_id;
@@ -162,7 +166,7 @@ struct timeouts {
 /* Map switches: switch_id → switch. */
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
-#define SWITCH_LEARNING (1 << 2)    /* has a learning port, here or elsewhere */
+#define SWITCH_LEARNING (1 << 2)    /* has a learning port or floating MACs, here or elsewhere */
 #define SWITCH_ASKS (1 << 3)        /* routers ask on it for neighbours that no port declares */
 #define MAX_NON_IP 8
 
@@ -183,6 +187,9 @@ struct fdb_key {
 };
 
 #define FDB_ROAMS (1 << 0) /* frames with this source may come from any remote */
+#define FDB_FLOATS                                                                                   \
+	(1                                                                                           \
+	 << 1) /* several ports may have the address: `learned` says where it is; the rest is zero */
 
 struct fdb_entry {
 	struct port_id port; /* on this host; ifindex 0: elsewhere */
@@ -209,15 +216,17 @@ struct learned {
 	__u32 key;          /* of the port; 0: behind a remote that did not say */
 	struct addr remote; /* zero on a VLAN */
 	__u32 router;       /* 0 */
-	__u32 flags;        /* 0 */
+	__u32 flags;        /* FDB_FLOATS, or 0 */
 	__u32 age;          /* seconds it is remembered */
 	__u64 seen;         /* bpf_ktime_get_ns() */
 };
 
 /*
- * Map learning: (switch, key) → how many addresses are learned for a learning port, or with key 0 from the underlay.
- * Switch 0, key 0 is the clock of the whole host. Written by the programs.
+ * Map learning: (switch, key) → how many addresses are learned for a learning port, with key 0 from the underlay, or
+ * with LEARNING_FLOATING of those that float. Switch 0, key 0 is the clock of the whole host. Written by the programs.
  */
+#define LEARNING_FLOATING 0x8000 /* no port's key */
+
 struct learning {
 	__u32 macs;
 	__u32 pad;
@@ -233,6 +242,7 @@ struct neighbour_key {
 #define NEIGHBOUR_ROUTER (1 << 0)    /* may advertise itself as a router */
 #define NEIGHBOUR_INTERFACE (1 << 1) /* a logical router's interface: we are it */
 #define NEIGHBOUR_GATEWAY (1 << 2)   /* and this is that router's acting host */
+#define NEIGHBOUR_FLOATING (1 << 3)  /* several ports may have it: it is nobody's, the rest is zero */
 
 struct neighbour {
 	struct mac mac;
@@ -278,6 +288,25 @@ struct probe {
 	__u32 router;
 	__u32 side;
 	struct addr addr;
+};
+
+/*
+ * Map allowed_addresses (longest prefix): what a port of this host may use beside its own addresses → __u32, 1: a
+ * single address, which floats.
+ */
+struct allowed_address_key {
+	__u32 prefixlen; /* 96 and that of the network (IPv4: 96 more) */
+	__be32 switch_id;
+	__be32 key;
+	__be32 family; /* 4 or 6 */
+	struct addr addr;
+};
+
+/* Map allowed_macs: (switch, key of a port of this host, MAC that it may use beside its own) → __u32, 1. */
+struct allowed_mac_key {
+	__u32 switch_id;
+	struct mac mac;
+	__u16 key;
 };
 
 /* Map flood: (switch, index) → one receiver of a flooded frame. */

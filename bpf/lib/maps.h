@@ -58,12 +58,15 @@ HASH(port_keys, BPF_MAP_TYPE_HASH, struct port_key, struct port_place, MAX_PORTS
 HASH(switches, BPF_MAP_TYPE_HASH, __u32, struct lswitch, MAX_SWITCHES);
 HASH(fdb, BPF_MAP_TYPE_HASH, struct fdb_key, struct fdb_entry, MAX_FDB);
 HASH(neighbours, BPF_MAP_TYPE_HASH, struct neighbour_key, struct neighbour, MAX_NEIGHBOURS);
+HASH(allowed_addresses, BPF_MAP_TYPE_LPM_TRIE, struct allowed_address_key, __u32,
+     MAX_ALLOWED_ADDRESSES);
+HASH(allowed_macs, BPF_MAP_TYPE_HASH, struct allowed_mac_key, __u32, MAX_ALLOWED_MACS);
 HASH(flood, BPF_MAP_TYPE_HASH, struct flood_key, struct flood_member, MAX_FLOOD);
 HASH(remotes, BPF_MAP_TYPE_HASH, struct addr, struct remote, MAX_REMOTES);
 HASH(origins, BPF_MAP_TYPE_HASH, struct origin_key, __u32, MAX_ORIGINS);
 
 HASH(learned, BPF_MAP_TYPE_HASH, struct fdb_key, struct learned, MAX_LEARNED);
-HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + MAX_SWITCHES + 1);
+HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + 2 * MAX_SWITCHES + 1);
 
 HASH(found, BPF_MAP_TYPE_HASH, struct neighbour_key, struct found_neighbour, MAX_FOUND);
 HASH(found_counts, BPF_MAP_TYPE_HASH, struct port_key, struct learning,

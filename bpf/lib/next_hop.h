@@ -79,12 +79,14 @@ INLINE void send_from_router(struct destination *d, const struct router *r,
 	d->source_key = i ? i->key : 0;
 }
 
-/* The MAC of scratch.next in its switch. NULL: nobody knows it. */
+/* The MAC of scratch.next in its switch. NULL: nobody knows it, as where it floats. */
 INLINE struct neighbour *find_neighbour(const struct scratch *w, bool ipv4)
 {
 	struct neighbour_key key = { .switch_id = w->next.switch_id, .addr = w->next.addr };
+	struct neighbour *n;
 
-	return ipv4 || !is_mapped_v4(&key.addr) ? bpf_map_lookup_elem(&neighbours, &key) : NULL;
+	n = ipv4 || !is_mapped_v4(&key.addr) ? bpf_map_lookup_elem(&neighbours, &key) : NULL;
+	return n && !(n->flags & NEIGHBOUR_FLOATING) ? n : NULL;
 }
 
 /*

@@ -34,7 +34,7 @@ INLINE bool find_owner(const struct packet *p, const struct addr *addr, struct d
 	if (p->hook == HOOK_FROM_LEG)
 		return find_owner_on_leg(p, addr, d);
 	n = bpf_map_lookup_elem(&neighbours, &key);
-	if (!n)
+	if (!n || n->flags & NEIGHBOUR_FLOATING)
 		return false;
 	/* A router is asked directly too: nobody else could answer. */
 	if (!is_group(p->eth.h_dest) &&

@@ -11,9 +11,14 @@
 #include "lib/counted.h"
 #include "lib/fdb.h"
 
-/* Who counts an entry: its learning port, or 0: what the switch learned from the underlay. */
+/* There are no more of what floats than the fabric lists. */
+#define NO_LIMIT 0xffffffff
+
+/* Who counts an entry: its learning port; 0: what the switch learned from the underlay; or what floats there. */
 INLINE __u32 owner_of(const struct learned *l)
 {
+	if (l->flags & FDB_FLOATS)
+		return LEARNING_FLOATING;
 	return l->port.ifindex ? l->key : 0;
 }
 
@@ -85,7 +90,8 @@ INLINE bool see_again(const struct fdb_key *key, const struct learned *entry)
 {
 	struct learned *l = bpf_map_lookup_elem(&learned, key);
 
-	if (!l || l->key != entry->key || !same_port(&l->port, &entry->port) ||
+	if (!l || l->key != entry->key || l->flags != entry->flags ||
+	    !same_port(&l->port, &entry->port) ||
 	    __builtin_memcmp(&l->remote, &entry->remote, sizeof(l->remote)))
 		return false;
 	if (entry->seen >= l->seen + SECOND)
@@ -97,13 +103,21 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
 {
 	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
+	struct fdb_entry *known;
+	__u32 limit = port->learn_limit;
 
-	if (!(port->flags & PORT_LEARNING) || same_mac(p->eth.h_source, port->mac.bytes))
+	if (!(port->flags & (PORT_LEARNING | PORT_ALLOWED_MACS)) ||
+	    same_mac(p->eth.h_source, port->mac.bytes))
 		return GO_ON;
-	if (bpf_map_lookup_elem(&fdb, &key))
+	known = bpf_map_lookup_elem(&fdb, &key);
+	if (known && known->flags & FDB_FLOATS && may_use_mac(p, port)) {
+		entry.flags = FDB_FLOATS;
+		limit = NO_LIMIT;
+	} else if (known || !(port->flags & PORT_LEARNING)) {
 		return port->flags & PORT_CHECK_MAC ? DROP(SPOOFED_MAC) : GO_ON;
+	}
 	entry.seen = now_ns();
-	if (see_again(&key, &entry) || learn_new(&key, &entry, port->learn_limit))
+	if (see_again(&key, &entry) || learn_new(&key, &entry, limit))
 		return GO_ON;
 	return DROP(MAC_LIMIT);
 }
@@ -113,14 +127,15 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
  * VLAN there is no remote, its address is zero.
  */
 INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
-				const struct addr *remote)
+				const struct addr *remote, bool floats)
 {
 	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };
 
+	entry.flags = floats ? FDB_FLOATS : 0;
 	if (!(sw->flags & SWITCH_LEARNING))
 		return;
 	entry.seen = now_ns();
 	if (!see_again(&key, &entry))
-		learn_new(&key, &entry, MAX_LEARNED_FROM_UNDERLAY);
+		learn_new(&key, &entry, floats ? NO_LIMIT : MAX_LEARNED_FROM_UNDERLAY);
 }

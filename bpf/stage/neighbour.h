@@ -225,7 +225,10 @@ INLINE enum verdict tell_hosts(const struct packet *p, struct destination *d, __
 
 INLINE bool can_be_found(struct scratch *w, __u32 router, const struct neighbour_key *key)
 {
-	if (!is_leg(key->switch_id) && bpf_map_lookup_elem(&neighbours, key))
+	struct neighbour *n;
+
+	n = is_leg(key->switch_id) ? NULL : bpf_map_lookup_elem(&neighbours, key);
+	if (n && !(n->flags & NEIGHBOUR_FLOATING))
 		return false;
 	return network_of(w, is_mapped_v4(&key->addr), router, key->switch_id, &key->addr);
 }

@@ -16,14 +16,21 @@ INLINE bool may_send_into(__u32 switch_id, const struct addr *remote, bool as_ro
 	return flags && (as_router || *flags & ORIGIN_HAS_PORTS);
 }
 
-/* remote NULL: it came on a VLAN, and nobody knows from where. *declared: the FDB has its source. */
-INLINE enum verdict origin(struct packet *p, struct destination *d, const struct addr *remote,
-			   bool *declared)
-{
-	struct fdb_entry *source = fdb_entry_of(p->switch_id, p->eth.h_source);
+/* What the FDB says of a frame's source. */
+enum known_source { SOURCE_UNKNOWN, SOURCE_FLOATS, SOURCE_DECLARED };
 
-	*declared = source;
+/* remote NULL: it came on a VLAN, and nobody knows from where. */
+INLINE enum verdict origin(struct packet *p, struct destination *d, const struct addr *remote,
+			   enum known_source *known)
+{
+	struct fdb_entry *source = fdb_entry_or_floating(p->switch_id, p->eth.h_source);
+
+	if (source && source->flags & FDB_FLOATS) {
+		*known = SOURCE_FLOATS;
+		source = NULL;
+	}
 	if (source) {
+		*known = SOURCE_DECLARED;
 		p->source_key = d->source_key = source->key;
 		if (source->port.ifindex)
 			return DROP(REMOTE_MAC);

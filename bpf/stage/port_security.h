@@ -19,43 +19,84 @@
 
 enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER };
 
-/* Whose address it is in the fabric. */
-INLINE enum ownership owner(const struct packet *p, const struct addr *addr)
-{
-	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
-	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
-
-	if (!n)
-		return OWNED_BY_NOBODY;
-	return n->key == p->source_key ? OWNED_BY_PORT : OWNED_BY_OTHER;
-}
-
-/* The same for IPv6, where the link-local address of the frame's source is the port's too. */
-INLINE enum ownership owner_v6(const struct packet *p, const struct addr *addr)
-{
-	if (is_link_local_of(p->eth.h_source, addr))
-		return OWNED_BY_PORT;
-	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, addr);
-}
-
-/* Whether an address is the link-local one made from the MAC of another port, or of a router. */
-INLINE bool is_link_local_of_other(const struct packet *p, const struct addr *addr)
+/* The MAC that a link-local address is made from (RFC 4291 appendix A). */
+INLINE bool link_local_mac(const struct addr *addr, struct mac *mac)
 {
 	const __u8 *b = addr->bytes;
-	struct fdb_entry *entry;
-	struct mac mac;
 
 	if (!is_link_local_v6(addr) || b[11] != 0xff || b[12] != 0xfe)
 		return false;
-	mac = (struct mac){ { b[8] ^ 2, b[9], b[10], b[13], b[14], b[15] } };
-	entry = fdb_entry_of(p->switch_id, mac.bytes);
-	return entry && entry->key != p->source_key && is_link_local_of(mac.bytes, addr);
+	*mac = (struct mac){ { b[8] ^ 2, b[9], b[10], b[13], b[14], b[15] } };
+	return is_link_local_of(mac->bytes, addr);
+}
+
+/* Whether an address that is not the port's is the link-local one made from the MAC of others, or of a router. */
+INLINE bool is_link_local_of_other(const struct packet *p, const struct addr *addr)
+{
+	struct fdb_entry *entry;
+	struct mac mac;
+
+	if (!link_local_mac(addr, &mac))
+		return false;
+	entry = fdb_entry_or_floating(p->switch_id, mac.bytes);
+	return entry && entry->key != p->source_key;
+}
+
+/* Whether the port may use an address beside its own. One that floats it must list, a network is not enough. */
+static __noinline bool is_allowed_address(const struct port *port, const struct addr *addr,
+					  bool floats)
+{
+	struct allowed_address_key key = {
+		.prefixlen = 96 + 128,
+		.switch_id = bpf_htonl(port->switch_id),
+		.key = bpf_htonl(port->key),
+		.family = bpf_htonl(is_mapped_v4(addr) ? 4 : 6),
+		.addr = *addr,
+	};
+	__u32 *single = bpf_map_lookup_elem(&allowed_addresses, &key);
+
+	return single && (*single || !floats);
+}
+
+/* Whose address it is in the fabric. What is declared never costs a second look-up, nor what is nobody's anyway. */
+INLINE enum ownership owner(const struct packet *p, const struct port *port, const struct addr *addr)
+{
+	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
+	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
+	enum ownership otherwise = n ? OWNED_BY_OTHER : OWNED_BY_NOBODY;
+
+	if (n && !(n->flags & NEIGHBOUR_FLOATING))
+		return n->key == p->source_key ? OWNED_BY_PORT : OWNED_BY_OTHER;
+	if (!(port->flags & PORT_ALLOWED_ADDRESSES) || (!n && !(port->flags & PORT_CHECK_ADDRESSES)))
+		return otherwise;
+	return is_allowed_address(port, addr, n) && !is_link_local_of_other(p, addr) ? OWNED_BY_PORT :
+										       otherwise;
+}
+
+/* Whether an address is the link-local one made from a MAC of a port that has several. */
+INLINE bool is_link_local_of_port(const struct port *port, const struct addr *addr)
+{
+	struct mac mac;
+
+	if (!(port->flags & PORT_ALLOWED_MACS) || !link_local_mac(addr, &mac))
+		return false;
+	return same_mac(mac.bytes, port->mac.bytes) ||
+	       is_allowed_mac(port->switch_id, port->key, mac.bytes);
+}
+
+/* The same for IPv6, where the link-local address of the frame's source is the port's too. */
+INLINE enum ownership owner_v6(const struct packet *p, const struct port *port,
+			       const struct addr *addr)
+{
+	if (is_link_local_of(p->eth.h_source, addr) || is_link_local_of_port(port, addr))
+		return OWNED_BY_PORT;
+	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, port, addr);
 }
 
 /* Whether an address is another port's or a router's, in neighbour discovery. */
-INLINE bool is_others(const struct packet *p, const struct addr *addr)
+INLINE bool is_others(const struct packet *p, const struct port *port, const struct addr *addr)
 {
-	enum ownership whose = owner_v6(p, addr);
+	enum ownership whose = owner_v6(p, port, addr);
 
 	return whose == OWNED_BY_OTHER ||
 	       (whose == OWNED_BY_NOBODY && is_link_local_of_other(p, addr));
@@ -73,7 +114,7 @@ INLINE bool is_arp_probe(const struct packet *p, const struct port *port, const 
 	struct addr target = mapped_v4(arp->target_ip);
 
 	return arp->operation == bpf_htons(ARP_REQUEST) &&
-	       (!(port->flags & PORT_CHECK_ADDRESSES) || owner(p, &target) != OWNED_BY_NOBODY);
+	       (!(port->flags & PORT_CHECK_ADDRESSES) || owner(p, port, &target) != OWNED_BY_NOBODY);
 }
 
 INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,
@@ -88,7 +129,7 @@ INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, c
 	sender = mapped_v4(arp.sender_ip);
 	if (is_vtep(s, &sender))
 		return DROP(VTEP_ADDRESS);
-	if (arp.sender_ip ? may_claim(port, owner(p, &sender)) : is_arp_probe(p, port, &arp))
+	if (arp.sender_ip ? may_claim(port, owner(p, port, &sender)) : is_arp_probe(p, port, &arp))
 		return GO_ON;
 	return DROP(SPOOFED_ARP);
 }
@@ -136,9 +177,10 @@ INLINE bool is_dhcp_broadcast(struct __sk_buff *ctx, const struct packet *p)
 	       v4_of(&p->flow.dest) == 0xffffffff && is_broadcast(p->eth.h_dest);
 }
 
-INLINE enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p)
+INLINE enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet *p,
+				      const struct port *port)
 {
-	if (owner(p, &p->flow.source) == OWNED_BY_PORT)
+	if (owner(p, port, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
 	return !v4_of(&p->flow.source) && (is_dhcp_broadcast(ctx, p) || is_igmp_report(ctx, p)) ?
 		       GO_ON :
@@ -157,12 +199,13 @@ INLINE bool is_dad(struct __sk_buff *ctx, const struct packet *p)
 	       to[3] == (bpf_htonl(0xff000000) | (*(__u32 *)&target.bytes[12] & bpf_htonl(0xffffff)));
 }
 
-INLINE enum verdict check_ipv6_source(struct __sk_buff *ctx, const struct packet *p)
+INLINE enum verdict check_ipv6_source(struct __sk_buff *ctx, const struct packet *p,
+				      const struct port *port)
 {
 	bool is_proper;
 	__u8 type;
 
-	if (owner_v6(p, &p->flow.source) == OWNED_BY_PORT)
+	if (owner_v6(p, port, &p->flow.source) == OWNED_BY_PORT)
 		return GO_ON;
 	if (!is_zero(&p->flow.source) || p->protocol != IPPROTO_ICMPV6 ||
 	    bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
@@ -245,7 +288,7 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 	if (!fixed)
 		return GO_ON;
 	/* Receivers take the source for whose link-layer address an option says (RFC 4861 section 7.2.3). */
-	if (is_others(p, &p->flow.source))
+	if (is_others(p, port, &p->flow.source))
 		return DROP(SPOOFED_ND);
 	/* A message that is too short ends before its options begin: check_nd_options refuses it. */
 	end = ETH_HLEN + p->ip_len;
@@ -254,13 +297,13 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 			return DROP(SPOOFED_ND);
 		if (type == ND_ADVERTISEMENT && is_vtep(s, &target))
 			return DROP(VTEP_ADDRESS);
-		if (type == ND_ADVERTISEMENT && is_others(p, &target))
+		if (type == ND_ADVERTISEMENT && is_others(p, port, &target))
 			return DROP(SPOOFED_ND);
-		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, &target)))
+		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, port, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
 		if (type == ND_SOLICITATION && port->flags & PORT_CHECK_ADDRESSES &&
-		    is_zero(&p->flow.source) && owner_v6(p, &target) == OWNED_BY_NOBODY)
+		    is_zero(&p->flow.source) && owner_v6(p, port, &target) == OWNED_BY_NOBODY)
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
@@ -297,14 +340,15 @@ __noinline enum verdict port_security(struct __sk_buff *ctx, const struct packet
 		return GO_ON;
 	is_ipv4 = p->eth.h_proto == ETHERTYPE_IPV4;
 	is_ipv6 = p->eth.h_proto == ETHERTYPE_IPV6;
-	if (!(port->flags & PORT_LEARNING) && !same_mac(p->eth.h_source, port->mac.bytes))
+	if (!(port->flags & PORT_LEARNING) && !same_mac(p->eth.h_source, port->mac.bytes) &&
+	    !may_use_mac(p, port))
 		return DROP(SPOOFED_MAC);
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP))
 		return check_arp(ctx, s, p, port);
 	if (port->flags & PORT_CHECK_ADDRESSES && is_ipv4)
-		result = check_ipv4_source(ctx, p);
+		result = check_ipv4_source(ctx, p, port);
 	else if (port->flags & PORT_CHECK_ADDRESSES && is_ipv6)
-		result = check_ipv6_source(ctx, p);
+		result = check_ipv6_source(ctx, p, port);
 	if (result != GO_ON)
 		return result;
 	if (!is_ipv4 && !is_ipv6)

@@ -16,6 +16,8 @@ pub const MAX_PORTS: usize = 16384;
 pub const MAX_SWITCHES: usize = 16384;
 pub const MAX_FDB: usize = 65536;
 pub const MAX_NEIGHBOURS: usize = 131_072;
+pub const MAX_ALLOWED_ADDRESSES: usize = 65536;
+pub const MAX_ALLOWED_MACS: usize = 65536;
 pub const MAX_REMOTES: usize = 1024;
 pub const MAX_ORIGINS: usize = 1 << 20;
 pub const MAX_FLOOD: usize = 262_144;
@@ -56,14 +58,19 @@ pub const PORT_ASKS_PROTOCOL_FROM: u32 = 1 << 13;
 pub const PORT_ASKS_PROTOCOL_TO: u32 = 1 << 14;
 pub const PORT_ASKS_PORTS_FROM: u32 = 1 << 15;
 pub const PORT_ASKS_PORTS_TO: u32 = 1 << 16;
+pub const PORT_ALLOWED_ADDRESSES: u32 = 1 << 17;
+pub const PORT_ALLOWED_MACS: u32 = 1 << 18;
 pub const ABILITY_WHOLE_UDP: u32 = 1 << 0;
 pub const ABILITY_ROUTES_WHOLE_UDP: u32 = 1 << 1;
 pub const ABILITY_DOUBTED: u32 = 1 << 31;
 pub const ORIGIN_HAS_PORTS: u32 = 1 << 0;
 pub const FDB_ROAMS: u32 = 1 << 0;
+pub const FDB_FLOATS: u32 = 1 << 1;
+pub const LEARNING_FLOATING: u32 = 0x8000;
 pub const NEIGHBOUR_ROUTER: u32 = 1 << 0;
 pub const NEIGHBOUR_INTERFACE: u32 = 1 << 1;
 pub const NEIGHBOUR_GATEWAY: u32 = 1 << 2;
+pub const NEIGHBOUR_FLOATING: u32 = 1 << 3;
 pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
@@ -254,6 +261,18 @@ abi! {
         router: u32,
         side: u32,
         addr: Addr,
+    }
+    struct AllowedAddressKey = "allowed_address_key" {
+        prefixlen: u32,
+        switch_id: u32,
+        key: u32,
+        family: u32,
+        addr: Addr,
+    }
+    struct AllowedMacKey = "allowed_mac_key" {
+        switch_id: u32,
+        mac: MacBytes,
+        key: u16,
     }
     struct OriginKey = "origin_key" {
         switch_id: u32,

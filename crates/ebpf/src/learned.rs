@@ -55,7 +55,7 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
 }
 
 /// Forgets what the tables no longer bear: addresses whose switch no longer learns, whose port is gone or
-/// no longer learns, or whose remote is gone; and counts nobody is behind any more. Comes after the tables
+/// no longer learns, that float no longer or at another port, or whose remote is gone; and counts nobody is behind any more. Comes after the tables
 /// are written, so that nothing of it is learned anew.
 pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     let entries = entries(maps)?;
@@ -90,17 +90,31 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     Ok(())
 }
 
-/// Who counts an entry: its learning port, or key 0: what the switch learned from the underlay.
+/// Who counts an entry: its learning port, key 0: what the switch learned from the underlay, or what floats there.
 fn owner(entry: &LearnedEntry) -> abi::PortKey {
     let is_local = entry.value.port.ifindex != 0;
     abi::PortKey {
         switch_id: entry.key.switch_id,
-        key: if is_local { entry.value.key } else { 0 },
+        key: match is_local {
+            _ if floats(entry) => abi::LEARNING_FLOATING,
+            true => entry.value.key,
+            false => 0,
+        },
     }
 }
 
+fn floats(entry: &LearnedEntry) -> bool {
+    entry.value.flags & abi::FDB_FLOATS != 0
+}
+
 fn tables_that_bear(maps: &MapSet) -> Result<Contents, EbpfError> {
-    let tables = [Table::Ports, Table::Switches, Table::Remotes];
+    let tables = [
+        Table::Ports,
+        Table::Switches,
+        Table::Remotes,
+        Table::Fdb,
+        Table::AllowedMacs,
+    ];
     let entries = tables.map(|table| Ok((table, maps.entries(table)?)));
     entries.into_iter().collect()
 }
@@ -108,23 +122,39 @@ fn tables_that_bear(maps: &MapSet) -> Result<Contents, EbpfError> {
 /// Where something can be learned, as the tables say.
 struct Borne {
     switches: BTreeSet<u32>,
+    /// All ports.
     ports: BTreeMap<abi::PortId, abi::PortKey>,
+    /// Those that learn.
     keys: BTreeSet<abi::PortKey>,
+    /// What floats in a switch, and what a port may use of it.
+    floating: BTreeSet<(u32, abi::MacBytes)>,
+    allowed: BTreeSet<(abi::PortKey, abi::MacBytes)>,
     remotes: BTreeSet<abi::Addr>,
 }
 
 impl Borne {
     fn of(contents: &Contents) -> Self {
-        let ports: BTreeMap<_, _> = read::<abi::PortId, abi::Port>(contents, Table::Ports)
-            .filter(|(_, port)| port.flags & abi::PORT_LEARNING != 0)
-            .map(|(id, port)| {
-                let (switch_id, key) = (port.switch_id, port.key.into());
-                (id, abi::PortKey { switch_id, key })
-            })
-            .collect();
+        let ports = || read::<abi::PortId, abi::Port>(contents, Table::Ports);
+        let port_key = |port: &abi::Port| abi::PortKey {
+            switch_id: port.switch_id,
+            key: port.key.into(),
+        };
+        let allowed = read::<abi::AllowedMacKey, u32>(contents, Table::AllowedMacs);
+        let allowed = allowed.map(|(allowed, _)| {
+            let (switch_id, key) = (allowed.switch_id, allowed.key.into());
+            (abi::PortKey { switch_id, key }, allowed.mac)
+        });
         Self {
-            keys: ports.values().copied().collect(),
-            ports,
+            keys: ports()
+                .filter(|(_, port)| port.flags & abi::PORT_LEARNING != 0)
+                .map(|(_, port)| port_key(&port))
+                .collect(),
+            ports: ports().map(|(id, port)| (id, port_key(&port))).collect(),
+            floating: read::<abi::FdbKey, abi::FdbEntry>(contents, Table::Fdb)
+                .filter(|(_, entry)| entry.flags & abi::FDB_FLOATS != 0)
+                .map(|(key, _)| (key.switch_id, key.mac))
+                .collect(),
+            allowed: allowed.collect(),
             switches: read::<u32, abi::Switch>(contents, Table::Switches)
                 .filter(|(_, switch)| switch.flags & abi::SWITCH_LEARNING != 0)
                 .map(|(id, _)| id)
@@ -136,10 +166,17 @@ impl Borne {
     }
 
     fn bears(&self, entry: &LearnedEntry) -> bool {
-        let (switch_id, value) = (entry.key.switch_id, &entry.value);
+        let (switch_id, mac, value) = (entry.key.switch_id, entry.key.mac, &entry.value);
+        let key = value.key;
+        let port = abi::PortKey { switch_id, key };
         self.switches.contains(&switch_id)
+            && floats(entry) == self.floating.contains(&(switch_id, mac))
             && if value.port.ifindex != 0 {
-                self.ports.get(&value.port) == Some(&owner(entry))
+                let is_learned_there = match floats(entry) {
+                    true => self.allowed.contains(&(port, mac)),
+                    false => self.keys.contains(&port),
+                };
+                self.ports.get(&value.port) == Some(&port) && is_learned_there
             } else {
                 switch_id & abi::SWITCH_ID_VLAN != 0 || self.remotes.contains(&value.remote)
             }
@@ -149,7 +186,7 @@ impl Borne {
         match (id.switch_id, id.key) {
             // The clock of the whole host.
             (0, 0) => true,
-            (switch_id, 0) => self.switches.contains(&switch_id),
+            (switch_id, 0 | abi::LEARNING_FLOATING) => self.switches.contains(&switch_id),
             _ => self.keys.contains(&id),
         }
     }

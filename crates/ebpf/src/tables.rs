@@ -104,6 +104,7 @@ pub fn encode_beside(
     ports::ports(tables, devices, &rules, current, &mut contents);
     ports::switches(tables, devices, &mut contents);
     addresses::addresses(tables, devices, &mut contents);
+    addresses::allowed(tables, &mut contents);
     remotes::remotes(tables, current, &mut contents)?;
     remotes::origins(tables, &mut contents);
     routers::routers(tables, devices, current, &mut contents);

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use overlane_wire::PortKey;
+use ipnet::IpNet;
+use overlane_wire::{Mac, PortKey};
 
 use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDraft};
 use crate::fabric::{Allow, Fabric, Host, Port, Switch};
@@ -106,6 +107,11 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
 fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
     let mut addresses: Vec<IpAddr> = draft.addresses.iter().map(|at| at.value).collect();
     addresses.sort();
+    let mut allowed_addresses: Vec<IpNet> =
+        draft.allowed_addresses.iter().map(|at| at.value).collect();
+    allowed_addresses.sort();
+    let mut allowed_macs: Vec<Mac> = draft.allowed_macs.iter().map(|at| at.value).collect();
+    allowed_macs.sort();
     let mut allow: Vec<Allow> = draft.allow.iter().map(|at| at.value).collect();
     allow.sort();
     Some(Port {
@@ -122,6 +128,8 @@ fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
         },
         mac: draft.mac?.value,
         addresses,
+        allowed_addresses,
+        allowed_macs,
         key,
         security: draft.security.map(|at| at.value).unwrap_or_default(),
         allow,

@@ -11,13 +11,14 @@ use thiserror::Error;
 use crate::diagnostic::nearest;
 use crate::fabric::{
     Allow, Fabric, GuestVlan, Host, Limits, Neighbours, NonIp, Port, Router, Security, Switch,
-    UnknownUnicast,
+    UnknownUnicast, single,
 };
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    Encapsulation, FdbEntry, FloodMember, GeneveOptions, Neighbour, Origin, Place, PortLimits,
-    PortSecurity, PortTable, Remote, RouterTable, SwitchTable, Tables,
+    Encapsulation, FdbEntry, FloatingAddress, FloatingMac, FloodMember, GeneveOptions, Learning,
+    Neighbour, Origin, Place, PortLimits, PortSecurity, PortTable, Remote, RouterTable, SwitchId,
+    SwitchTable, Tables,
 };
 use crate::template;
 
@@ -72,6 +73,8 @@ impl Fabric {
             switches: view.switches(),
             fdb: view.fdb(),
             neighbours: view.neighbours(),
+            floating_addresses: view.floating_addresses(),
+            floating_macs: view.floating_macs(),
             remotes: view.remotes(),
             origins: view.origins(),
             routers: view.routers(),
@@ -83,12 +86,19 @@ impl Fabric {
 /// What a port may send, as the data path checks it.
 fn security(port: &Port) -> PortSecurity {
     let check_mac = port.security != Security::Off;
+    let has_addresses = !port.addresses.is_empty() || !port.allowed_addresses.is_empty();
     PortSecurity {
         check_mac,
-        check_addresses: port.security == Security::Strict && !port.addresses.is_empty(),
+        check_addresses: port.security == Security::Strict && has_addresses,
         allow_dhcp_server: port.allow.contains(&Allow::DhcpServer),
         allow_router_advertisement: port.allow.contains(&Allow::RouterAdvertisement),
     }
+}
+
+/// Seconds that the switch remembers what it learns of a port elsewhere; `None`: it learns nothing of it.
+fn learn_age_s(port: &Port) -> Option<u32> {
+    let floats = (!port.allowed_macs.is_empty()).then(Learning::default);
+    Some(port.learning.or(floats)?.age_s)
 }
 
 /// A logical switch, its ports and its routers, by name.
@@ -168,6 +178,8 @@ impl<'f> View<'f> {
                     switch: self.fabric.switches.get(&port.switch)?.id,
                     key: port.key,
                     mac: port.mac,
+                    allowed_addresses: port.allowed_addresses.clone(),
+                    allowed_macs: port.allowed_macs.clone(),
                     security: security(port),
                     learning: port.learning,
                     limits: self.limits(port),
@@ -202,7 +214,7 @@ impl<'f> View<'f> {
                 learn_age_s: members
                     .ports
                     .iter()
-                    .filter_map(|port| Some(port.learning?.age_s))
+                    .filter_map(|port| learn_age_s(port))
                     .max(),
                 non_ip: match &members.switch.firewall.non_ip {
                     NonIp::Allow => Vec::new(),
@@ -315,6 +327,40 @@ impl<'f> View<'f> {
         }
         neighbours.sort_by_key(|neighbour| (neighbour.switch, neighbour.addr));
         neighbours
+    }
+
+    fn floating_addresses(&self) -> Vec<FloatingAddress> {
+        let allowed = |port: &Port| {
+            let networks = port.allowed_addresses.iter();
+            networks.filter_map(|&network| single(network)).collect()
+        };
+        let floating = self.floating(allowed).into_iter();
+        let floating = floating.map(|((switch, addr), ports)| FloatingAddress {
+            switch,
+            addr,
+            ports,
+        });
+        floating.collect()
+    }
+
+    fn floating_macs(&self) -> Vec<FloatingMac> {
+        let floating = self.floating(|port| port.allowed_macs.clone()).into_iter();
+        let floating = floating.map(|((switch, mac), ports)| FloatingMac { switch, mac, ports });
+        floating.collect()
+    }
+
+    /// The ports that have each of what `of` says of a port, by name.
+    fn floating<T: Ord>(&self, of: impl Fn(&Port) -> Vec<T>) -> BTreeMap<(SwitchId, T), Vec<Name>> {
+        let mut floating: BTreeMap<_, Vec<Name>> = BTreeMap::new();
+        for Members { switch, ports, .. } in self.members.values() {
+            for port in ports {
+                for what in of(port) {
+                    let ports = floating.entry((switch.id, what)).or_default();
+                    ports.push(port.name.clone());
+                }
+            }
+        }
+        floating
     }
 
     fn routers(&self) -> Vec<RouterTable> {

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey, Vni};
 
 use crate::diagnostic::{Sink, Span};
@@ -14,11 +15,14 @@ use crate::fabric::{
     Allow, GuestVlan, Limits, Neighbours, Security, SwitchFirewall, UnknownUnicast,
 };
 use crate::names::DeviceName;
+use crate::networks::allowed_addresses;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
 use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, PortLimits, VlanId};
-use crate::values::{address, addresses, device, dscp, permissions, port_range, station, vlan};
+use crate::values::{
+    address, addresses, allowed_macs, device, dscp, permissions, port_range, station, vlan,
+};
 use crate::yaml::{Kind, Node, Value, resolve};
 
 mod firewall;
@@ -85,12 +89,21 @@ pub(crate) struct PortDraft<'n> {
     pub(crate) device: Option<Spanned<DeviceName>>,
     pub(crate) mac: Option<Spanned<Mac>>,
     pub(crate) addresses: Vec<Spanned<IpAddr>>,
+    pub(crate) allowed_addresses: Vec<Spanned<IpNet>>,
+    pub(crate) allowed_macs: Vec<Spanned<Mac>>,
     pub(crate) key: Option<Spanned<PortKey>>,
     pub(crate) tag: TagDraft,
     pub(crate) security: Option<Spanned<Security>>,
     pub(crate) allow: Vec<Spanned<Allow>>,
     pub(crate) learning: Option<Learning>,
     pub(crate) limits: Limits,
+}
+
+impl PortDraft<'_> {
+    /// The fabric knows addresses of it, its own or allowed ones.
+    pub(crate) fn has_addresses(&self) -> bool {
+        !self.addresses.is_empty() || !self.allowed_addresses.is_empty()
+    }
 }
 
 /// The tag of a port on its device.
@@ -142,12 +155,14 @@ const SWITCH: [Key; 8] = [
     optional("limits"),
     optional("timeouts"),
 ];
-const PORT: [Key; 11] = [
+const PORT: [Key; 13] = [
     required("switch", "switch: blue"),
     required("host", "host: h1"),
     required("device", "device: veth0"),
     required("mac", "mac: \"02:00:00:00:00:01\""),
     optional("addresses"),
+    optional("allowed_addresses"),
+    optional("allowed_macs"),
     optional("key"),
     optional("vlan"),
     optional("security"),
@@ -307,6 +322,8 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         device_node,
         mac,
         list,
+        allowed,
+        macs,
         key,
         tag,
         security,
@@ -319,8 +336,10 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         switch: switch.and_then(|node| reference(node, "switch", sink)),
         host: host.and_then(|node| reference(node, "host", sink)),
         device: device_node.and_then(|node| device(node, "`device`", sink)),
-        mac: mac.and_then(|node| station(node, sink)),
+        mac: mac.and_then(|node| station(node, "`mac`", sink)),
         addresses: list.map_or_else(Vec::new, |node| addresses(node, sink)),
+        allowed_addresses: allowed.map_or_else(Vec::new, |node| allowed_addresses(node, sink)),
+        allowed_macs: macs.map_or_else(Vec::new, |node| allowed_macs(node, sink)),
         key: key.and_then(|node| {
             let key = integer(node, "`key`", 1..=u32::from(PortKey::MAX), sink)?;
             Some(Spanned::new(PortKey::try_from(key.value).ok()?, key.at))

@@ -21,6 +21,7 @@ mod router;
 mod switch;
 
 pub use firewall::{Group, Network, Peer, PortSet, Rule};
+pub(crate) use port::single;
 pub use port::{Allow, Port, Security};
 pub(crate) use router::derived_mac;
 pub use router::{GatewayHost, Interface, ReversePath, Router, StaticRoute};

@@ -46,11 +46,11 @@ pub use render::Report;
 pub use schema::schema;
 pub use special::{Special, is_end_of, special, special_described};
 pub use tables::{
-    Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable, FloodMember,
-    Gateway, GatewayPlace, GeneveOptions, Learning, NatKind, NatRule, Neighbour, NextHop, Origin,
-    Place, PortFirewall, PortLimits, PortSecurity, PortTable, Remote, Route, RouterId,
-    RouterInterface, RouterTable, RuleTable, Service, Side, SwitchId, SwitchTable, Tables,
-    Timeouts, Tunnel, VlanError, VlanId, Way,
+    Action, Asks, Attachment, Direction, Dscp, Encapsulation, FdbEntry, FirewallTable,
+    FloatingAddress, FloatingMac, FloodMember, Gateway, GatewayPlace, GeneveOptions, Learning,
+    NatKind, NatRule, Neighbour, NextHop, Origin, Place, PortFirewall, PortLimits, PortSecurity,
+    PortTable, Remote, Route, RouterId, RouterInterface, RouterTable, RuleTable, Service, Side,
+    SwitchId, SwitchTable, Tables, Timeouts, Tunnel, VlanError, VlanId, Way,
 };
 pub use verdict::{Hook, Verdict};
 

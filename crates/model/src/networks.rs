@@ -9,10 +9,11 @@ use ipnet::IpNet;
 use overlane_wire::ip::protocol;
 
 use crate::diagnostic::Sink;
+use crate::fabric::single;
 use crate::render::printable;
 use crate::scalar::{Spanned, text, wrong_type};
 use crate::tables::Service;
-use crate::values::{decimal, range, unicast};
+use crate::values::{decimal, each_once, range, unicast};
 use crate::yaml::{Node, Value};
 
 /// The entries of a list; nothing of what is none, which is reported.
@@ -63,6 +64,21 @@ pub(crate) fn network(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanne
         return None;
     }
     Some(Spanned::new(network, node.at))
+}
+
+/// What a port may use beside its addresses, each once.
+pub(crate) fn allowed_addresses(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpNet>> {
+    let help = "write addresses and networks in brackets: [198.18.100.9, 198.18.200.0/24]";
+    let nodes = list(node, "`allowed_addresses`", help, sink).iter();
+    let entries = nodes.filter_map(|node| {
+        let found = network(node, "an entry of `allowed_addresses`", sink)?;
+        match single(found.value) {
+            Some(addr) => unicast(Spanned::new(addr, found.at), sink).map(|_| found),
+            None => Some(found),
+        }
+    });
+    let entries = entries.collect();
+    each_once(entries, "allowed_addresses", sink)
 }
 
 /// The maps hold IPv4 in this form: the two would be one entry.

@@ -294,6 +294,12 @@ struct LogicalPort {
     /// Its addresses, unique in the switch; ARP and ND for them are answered locally.
     #[schemars(default)]
     addresses: Vec<Address>,
+    /// Addresses and networks that it may use beside its own. Ports of the switch may share a single address.
+    #[schemars(default, extend("uniqueItems" = true))]
+    allowed_addresses: Vec<NetworkText>,
+    /// MACs that it may use beside its own. Ports of the switch may share them.
+    #[schemars(default, extend("uniqueItems" = true))]
+    allowed_macs: Vec<MacText>,
     /// Its number in the switch. Default: derived from its name.
     #[schemars(
         with = "u16",

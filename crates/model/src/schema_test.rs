@@ -67,7 +67,8 @@ fn full() -> Value {
         },
         "ports": { "p": {
             "switch": "s", "host": "h", "device": "d", "mac": "02:00:00:00:00:01",
-            "addresses": ["198.18.100.1", "2001:2::1"], "key": 7, "vlan": 10, "security": "mac",
+            "addresses": ["198.18.100.1", "2001:2::1"],
+            "allowed_addresses": ["198.18.100.9", "2001:2:0:9::/64"], "allowed_macs": ["00:00:5e:00:01:01"], "key": 7, "vlan": 10, "security": "mac",
             "allow": ["dhcp_server"], "learning": { "limit": 2, "age": 60 },
             "limits": { "connections": 1048576, "flood": 1000 },
         } },

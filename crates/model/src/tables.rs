@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey, Vni};
 use thiserror::Error;
 
@@ -46,6 +47,10 @@ pub struct Tables {
     pub fdb: Vec<FdbEntry>,
     /// Whose the addresses of these switches are, by switch and address.
     pub neighbours: Vec<Neighbour>,
+    /// Addresses that ports of these switches share, by switch and address.
+    pub floating_addresses: Vec<FloatingAddress>,
+    /// MACs that ports of these switches share, by switch and MAC.
+    pub floating_macs: Vec<FloatingMac>,
     /// Every other host of the fabric, by name.
     pub remotes: Vec<Remote>,
     /// Which of them may send into which of the switches in tunnels, by switch and address.
@@ -296,6 +301,10 @@ pub struct PortTable {
     pub key: PortKey,
     /// Its MAC.
     pub mac: Mac,
+    /// What it may use beside its addresses, in order.
+    pub allowed_addresses: Vec<IpNet>,
+    /// What it may use beside its MAC, in order.
+    pub allowed_macs: Vec<Mac>,
     /// What it may send.
     pub security: PortSecurity,
     /// Whether and how MACs the fabric does not know are learned behind it.
@@ -307,6 +316,11 @@ pub struct PortTable {
 }
 
 impl PortTable {
+    /// Seconds that a MAC behind it is remembered.
+    pub fn learn_age_s(&self) -> u32 {
+        self.learning.unwrap_or_default().age_s
+    }
+
     /// A hash over its device and MAC. A port that has others is another guest's, and takes over no connection.
     pub fn owner(&self) -> u32 {
         let mut hash = Fnv1a::new();
@@ -417,8 +431,8 @@ pub struct SwitchTable {
     pub vlan_transparent: bool,
     /// Its routers ask for neighbours that no port declares.
     pub asks: bool,
-    /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports,
-    /// here or elsewhere. `None`: it has none, and nothing is learned.
+    /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports and of those
+    /// with floating MACs, here or elsewhere. `None`: it has none, and nothing is learned.
     pub learn_age_s: Option<u32>,
     /// EtherTypes that pass where a port drops what is not IP.
     pub non_ip: Vec<u16>,
@@ -485,6 +499,28 @@ pub struct Neighbour {
     pub router: Option<RouterId>,
     /// Its name in the fabric.
     pub port: Name,
+}
+
+/// An address that several ports may use, one of them at a time. Nobody knows which has it now.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FloatingAddress {
+    /// The logical switch.
+    pub switch: SwitchId,
+    /// The inner address.
+    pub addr: IpAddr,
+    /// The ports, by name.
+    pub ports: Vec<Name>,
+}
+
+/// A MAC that several ports may use, one of them at a time. Which has it now, is learned.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FloatingMac {
+    /// The logical switch.
+    pub switch: SwitchId,
+    /// The inner address.
+    pub mac: Mac,
+    /// The ports, by name.
+    pub ports: Vec<Name>,
 }
 
 /// Another host of the fabric.

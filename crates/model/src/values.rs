@@ -1,6 +1,7 @@
 //! The values of the fabric file that have a form of their own: names of devices, addresses, ranges.
 //! Each reader reports its own mistake and answers `None`, like those of [`scalar`](crate::scalar).
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -51,9 +52,9 @@ fn parsed<T: FromStr>(
 }
 
 /// The MAC of a port or router: one station, not a group of them and not nobody.
-pub(crate) fn station(node: &Node, sink: &mut Sink) -> Option<Spanned<Mac>> {
+pub(crate) fn station(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned<Mac>> {
     let help = "write six hexadecimal octets in quotes, like \"02:00:00:00:00:01\"";
-    let mac: Spanned<Mac> = parsed(node, "`mac`", "a MAC address", help, sink)?;
+    let mac: Spanned<Mac> = parsed(node, what, "a MAC address", help, sink)?;
     let fault = if mac.value.is_broadcast() {
         "is the broadcast address"
     } else if mac.value.is_group() {
@@ -80,6 +81,40 @@ pub(crate) fn addresses(node: &Node, sink: &mut Sink) -> Vec<Spanned<IpAddr>> {
         .iter()
         .filter_map(|node| address(node, "an address", sink))
         .collect()
+}
+
+/// The floating MACs of a port, each once.
+pub(crate) fn allowed_macs(node: &Node, sink: &mut Sink) -> Vec<Spanned<Mac>> {
+    let Value::List(nodes) = &node.value else {
+        let help = "write it in brackets: [\"00:00:5e:00:01:33\"]";
+        wrong_type(node, "`allowed_macs`", "a list", help, sink);
+        return Vec::new();
+    };
+    let macs = nodes.iter();
+    let macs = macs.filter_map(|node| station(node, "an entry of `allowed_macs`", sink));
+    let macs = macs.collect();
+    each_once(macs, "allowed_macs", sink)
+}
+
+/// The entries of a list without those that it has already, which are reported.
+pub(crate) fn each_once<T: Copy + PartialEq + Display>(
+    entries: Vec<Spanned<T>>,
+    list: &str,
+    sink: &mut Sink,
+) -> Vec<Spanned<T>> {
+    let mut kept: Vec<Spanned<T>> = Vec::new();
+    for found in entries {
+        match kept.iter().find(|earlier| earlier.value == found.value) {
+            Some(first) => {
+                let message = format!("`{}` appears twice in `{list}`", found.value);
+                let help = "remove one of the two";
+                let said = format!("`{}` is first here", found.value);
+                sink.conflict(found.at, message, help, (first.at, said));
+            }
+            None => kept.push(found),
+        }
+    }
+    kept
 }
 
 /// An address that one station can have.
@@ -223,20 +258,8 @@ pub(crate) fn permissions(node: &Node, sink: &mut Sink) -> Vec<Spanned<Allow>> {
         wrong_type(node, "`allow`", "a list", &help, sink);
         return Vec::new();
     };
-    let mut list: Vec<Spanned<Allow>> = Vec::new();
-    for node in nodes {
-        let Some(found) = choice(node, "an entry of `allow`", &Allow::ALL, sink) else {
-            continue;
-        };
-        match list.iter().find(|earlier| earlier.value == found.value) {
-            Some(first) => {
-                let message = format!("`{}` appears twice in `allow`", found.value);
-                let help = "remove one of the two";
-                let said = format!("`{}` is first here", found.value);
-                sink.conflict(found.at, message, help, (first.at, said));
-            }
-            None => list.push(found),
-        }
-    }
-    list
+    let entries = nodes.iter();
+    let entries = entries.filter_map(|node| choice(node, "an entry of `allow`", &Allow::ALL, sink));
+    let entries = entries.collect();
+    each_once(entries, "allow", sink)
 }

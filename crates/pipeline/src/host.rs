@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{
-    Attachment, DeviceName, FdbEntry, Neighbour, Origin, PortTable, Remote, RouterId, RouterTable,
-    SwitchId, SwitchTable, Tables, VlanId,
+    Attachment, DeviceName, FdbEntry, FloatingAddress, FloatingMac, Neighbour, Origin, PortTable,
+    Remote, RouterId, RouterTable, SwitchId, SwitchTable, Tables, VlanId,
 };
 use overlane_wire::Mac;
 
@@ -27,6 +27,8 @@ pub struct Host {
     switches: HashMap<SwitchId, usize>,
     fdb: HashMap<(SwitchId, Mac), usize>,
     neighbours: HashMap<(SwitchId, Ipv6Addr), usize>,
+    floating_addresses: HashMap<(SwitchId, Ipv6Addr), usize>,
+    floating_macs: HashMap<(SwitchId, Mac), usize>,
     remotes: HashMap<IpAddr, usize>,
     origins: HashMap<(SwitchId, IpAddr), usize>,
     routers: HashMap<RouterId, usize>,
@@ -58,6 +60,10 @@ impl Host {
             switches: index(&tables.switches, |switch| switch.id),
             fdb: index(&tables.fdb, |entry| (entry.switch, entry.mac)),
             neighbours: index(&tables.neighbours, |n| (n.switch, mapped(n.addr))),
+            floating_addresses: index(&tables.floating_addresses, |it| {
+                (it.switch, mapped(it.addr))
+            }),
+            floating_macs: index(&tables.floating_macs, |it| (it.switch, it.mac)),
             remotes: index(&tables.remotes, |remote| remote.addr),
             origins: index(&tables.origins, |origin| (origin.switch, origin.remote)),
             routers: index(&tables.routers, |router| router.id),
@@ -161,6 +167,22 @@ impl Host {
 
     pub(crate) fn fdb_entry(&self, switch: SwitchId, mac: Mac) -> Option<&FdbEntry> {
         self.tables.fdb.get(*self.fdb.get(&(switch, mac))?)
+    }
+
+    /// An address that several ports may use. It is no neighbour.
+    pub(crate) fn floating_address(
+        &self,
+        switch: SwitchId,
+        addr: IpAddr,
+    ) -> Option<&FloatingAddress> {
+        let index = self.floating_addresses.get(&(switch, mapped(addr)))?;
+        self.tables.floating_addresses.get(*index)
+    }
+
+    /// A MAC that several ports may use. The FDB does not have it.
+    pub(crate) fn floating_mac(&self, switch: SwitchId, mac: Mac) -> Option<&FloatingMac> {
+        let index = self.floating_macs.get(&(switch, mac))?;
+        self.tables.floating_macs.get(*index)
     }
 
     /// Whose an address is. IPv4 in the form `::ffff:a.b.c.d` is nobody's: that is no address on a link.

@@ -2,7 +2,7 @@
 //! ports. The fabric's FDB always comes first, so that no port can take an address the fabric gave away.
 //! From a port between `port_security` and `arp_nd`, from a tunnel between `ecn` and `ids`.
 
-use overlane_model::{SwitchId, SwitchTable, Verdict};
+use overlane_model::{Name, SwitchId, SwitchTable, Verdict};
 use overlane_wire::Mac;
 
 use crate::context::{Context, Stage};
@@ -12,18 +12,29 @@ use crate::port::Source;
 use crate::state::{Learned, LearnedPlace, SECOND_NS, State};
 
 const STAGE: &str = "learn";
+/// There are no more of what floats than the fabric lists.
+const NO_LIMIT: u32 = u32::MAX;
 
 pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> Stage {
     let (port, mac) = (source.port, frame.source);
-    let Some(learning) = port.learning.filter(|_| mac != port.mac) else {
+    if mac == port.mac {
         return Stage::Continue(());
+    }
+    let floats = port.allowed_macs.contains(&mac);
+    let limit = match port.learning {
+        _ if floats => NO_LIMIT,
+        Some(learning) => learning.limit,
+        None => return Stage::Continue(()),
     };
-    if let Some(owner) = cx.host.fdb_entry(port.switch, mac) {
+    if !floats && let Some(owners) = owners(cx, port.switch, mac) {
         if port.security.check_mac {
             return cx.end(STAGE, Verdict::SpoofedMac, || {
-                let owner = &owner.port;
-                let text = format!("{mac} belongs to port {owner}, and is not learned elsewhere");
-                Found::by_port(text, owner)
+                let who = sharers(owners);
+                let text = format!("{mac} belongs to {who}, and is not learned elsewhere");
+                match owners {
+                    [owner, ..] => Found::by_port(text, owner),
+                    [] => text.into(),
+                }
             });
         }
         return Stage::Continue(());
@@ -31,7 +42,8 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
     let entry = Learned {
         place: LearnedPlace::Port(port.attachment.clone()),
         key: port.key.get(),
-        age_s: learning.age_s,
+        floats,
+        age_s: port.learn_age_s(),
         seen_ns: cx.now_ns,
     };
     if cx.state.see_again((port.switch, mac), &entry) {
@@ -40,22 +52,38 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
         });
         return Stage::Continue(());
     }
-    if cx
-        .state
-        .learn_new((port.switch, mac), entry, learning.limit)
-    {
+    if cx.state.learn_new((port.switch, mac), entry, limit) {
         cx.step(STAGE, || {
             Found::by_port(format!("{mac} is at port {} now", port.name), &port.name)
         });
         return Stage::Continue(());
     }
     cx.end(STAGE, Verdict::MacLimit, || {
-        let (name, limit) = (&port.name, learning.limit);
-        let text = format!(
-            "{mac} is new, and port {name} has its limit of {limit} addresses, or the table is full"
-        );
+        let name = &port.name;
+        let text = match floats {
+            true => format!("{mac} is new at port {name}, and the table is full"),
+            false => format!(
+                "{mac} is new, and port {name} has its limit of {limit} addresses, or the table is full"
+            ),
+        };
         Found::by_port(text, name)
     })
+}
+
+/// Who has a MAC by the fabric: one port or router, or those that share it.
+fn owners<'a>(cx: &Context<'a>, switch: SwitchId, mac: Mac) -> Option<&'a [Name]> {
+    let declared = cx.host.fdb_entry(switch, mac);
+    let declared = declared.map(|entry| std::slice::from_ref(&entry.port));
+    declared.or_else(|| Some(cx.host.floating_mac(switch, mac)?.ports.as_slice()))
+}
+
+/// The ports that share an address, in words.
+pub(crate) fn sharers(ports: &[Name]) -> String {
+    let names: Vec<&str> = ports.iter().map(Name::as_str).collect();
+    match names.as_slice() {
+        [name] => format!("port {name}"),
+        names => format!("ports {}", names.join(", ")),
+    }
 }
 
 /// From the underlay nothing is refused: the frame's own host did that. Where the switch has its limit of
@@ -75,13 +103,19 @@ pub(crate) fn from_underlay(
     if cx.host.fdb_entry(switch.id, mac).is_some() {
         return;
     }
+    let floats = cx.host.floating_mac(switch.id, mac).is_some();
     let entry = Learned {
         place: place.clone(),
         key,
+        floats,
         age_s,
         seen_ns: cx.now_ns,
     };
-    let (id, limit) = ((switch.id, mac), State::MAX_LEARNED_FROM_UNDERLAY);
+    let id = (switch.id, mac);
+    let limit = match floats {
+        true => NO_LIMIT,
+        false => State::MAX_LEARNED_FROM_UNDERLAY,
+    };
     if !cx.state.see_again(id, &entry) && cx.state.learn_new(id, entry, limit) {
         cx.step(STAGE, || {
             let where_ = match place {
@@ -103,7 +137,11 @@ pub(crate) fn find<'s>(cx: &'s Context<'_>, switch: &SwitchTable, mac: Mac) -> O
     let holds = !learned.is_old(cx.now_ns)
         && match &learned.place {
             LearnedPlace::Port(at) => cx.host.port_at(at).is_some_and(|port| {
-                port.switch == switch.id && port.key.get() == learned.key && port.learning.is_some()
+                let is_learned_there = match cx.host.floating_mac(switch.id, mac) {
+                    Some(_) => port.allowed_macs.contains(&mac),
+                    None => port.learning.is_some(),
+                };
+                port.switch == switch.id && port.key.get() == learned.key && is_learned_there
             }),
             LearnedPlace::Remote(remote) => cx.host.remote(*remote).is_some(),
             LearnedPlace::Vlan => true,
@@ -117,7 +155,7 @@ impl State {
         let Some(known) = self.learned.get_mut(&id) else {
             return false;
         };
-        if known.key != seen.key || known.place != seen.place {
+        if (known.key, known.floats) != (seen.key, seen.floats) || known.place != seen.place {
             return false;
         }
         if seen.seen_ns >= known.seen_ns.saturating_add(SECOND_NS) {

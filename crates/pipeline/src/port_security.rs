@@ -7,13 +7,15 @@ mod nd;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use overlane_model::{Name, Place, Verdict};
+use ipnet::IpNet;
+use overlane_model::{Name, Place, PortTable, Verdict};
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, arp, ethernet};
+use overlane_wire::{EtherType, Mac, arp, ethernet};
 
 use crate::bytes::{array, be16};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
+use crate::learn::sharers;
 use crate::link_upkeep::{is_igmp_report, is_mld_report};
 use crate::parse::{Frame, Ip};
 use crate::port::Source;
@@ -29,12 +31,14 @@ pub(crate) fn port_security(cx: &mut Context<'_>, source: &Source<'_>, frame: &F
     if !port.security.check_mac {
         return Stage::Continue(());
     }
-    if port.learning.is_none() && frame.source != port.mac {
+    let is_own_mac = frame.source == port.mac || port.allowed_macs.contains(&frame.source);
+    if port.learning.is_none() && !is_own_mac {
         return refuse(cx, source, Verdict::SpoofedMac, || {
-            format!(
-                "the source {} is not {}, the MAC of",
-                frame.source, port.mac
-            )
+            let (found, own) = (frame.source, port.mac);
+            match port.allowed_macs.is_empty() {
+                true => format!("the source {found} is not {own}, the MAC of"),
+                false => format!("the source {found} is not {own}, and none of `allowed_macs` of"),
+            }
         });
     }
     if frame.ethertype == EtherType::ARP {
@@ -80,7 +84,7 @@ fn check_arp(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> St
         return refuse_vtep(cx, source, "ARP speaks for", vtep);
     }
     if sender.is_unspecified() {
-        return check_probe(cx, source, &arp);
+        return check_probe(cx, source, frame, &arp);
     }
     let owner = owner(cx, source, frame, sender);
     if may_claim(source, &owner) {
@@ -91,7 +95,12 @@ fn check_arp(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> St
 }
 
 /// Whether an address is free asks only who may use it: for another's, the answer says that it is taken.
-fn check_probe(cx: &mut Context<'_>, source: &Source<'_>, arp: &arp::View<'_>) -> Stage {
+fn check_probe(
+    cx: &mut Context<'_>,
+    source: &Source<'_>,
+    frame: &Frame<'_>,
+    arp: &arp::View<'_>,
+) -> Stage {
     if arp.operation() != arp::Operation::Request {
         return refuse(
             cx,
@@ -101,10 +110,8 @@ fn check_probe(cx: &mut Context<'_>, source: &Source<'_>, arp: &arp::View<'_>) -
         );
     }
     let target = arp.target();
-    let is_known = cx
-        .host
-        .neighbour(source.port.switch, target.into())
-        .is_some();
+    let owner = owner(cx, source, frame, target.into());
+    let is_known = !matches!(owner, Owner::Nobody);
     if is_known || !source.port.security.check_addresses {
         return Stage::Continue(());
     }
@@ -131,13 +138,14 @@ fn check_snap(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> S
 /// Its addresses; of nobody, what a host sends that has none yet.
 fn is_own_source(cx: &Context<'_>, source: &Source<'_>, frame: &Frame<'_>, ip: &Ip) -> bool {
     match ip.source {
+        addr if matches!(owner(cx, source, frame, addr), Owner::Port) => true,
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
             is_dhcp_clients(frame, ip) || is_igmp_report(frame, ip)
         }
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
             nd::is_detection(frame, ip) || is_mld_report(frame, ip)
         }
-        addr => matches!(owner(cx, source, frame, addr), Owner::Port),
+        _ => false,
     }
 }
 
@@ -161,6 +169,8 @@ enum Owner<'a> {
 enum Other<'a> {
     Port(&'a Name),
     Router(&'a Name),
+    /// It floats among these.
+    Sharers(&'a [Name]),
 }
 
 impl fmt::Display for Other<'_> {
@@ -168,12 +178,13 @@ impl fmt::Display for Other<'_> {
         match self {
             Self::Port(name) => write!(f, "port {name}"),
             Self::Router(name) => write!(f, "router {name}"),
+            Self::Sharers(ports) => f.write_str(&sharers(ports)),
         }
     }
 }
 
 fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpAddr) -> Owner<'a> {
-    if addr == frame.source.link_local() {
+    if addr == frame.source.link_local() || is_link_local_of(source.port, addr) {
         return Owner::Port;
     }
     match cx.host.neighbour(source.port.switch, addr) {
@@ -182,8 +193,31 @@ fn owner<'a>(cx: &Context<'a>, source: &Source<'_>, frame: &Frame<'_>, addr: IpA
             Some(_) => Other::Router(&neighbour.port),
             None => Other::Port(&neighbour.port),
         }),
+        None => floating_owner(cx, source, addr),
+    }
+}
+
+/// Of an address that the fabric gave to nobody for itself: several ports may share it, or the port may use what is
+/// nobody's.
+fn floating_owner<'a>(cx: &Context<'a>, source: &Source<'_>, addr: IpAddr) -> Owner<'a> {
+    if matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
+        return Owner::Nobody;
+    }
+    let allowed = &source.port.allowed_addresses;
+    let is_free = || link_local_owner(cx, source, addr).is_none();
+    match cx.host.floating_address(source.port.switch, addr) {
+        Some(_) if allowed.contains(&IpNet::from(addr)) && is_free() => Owner::Port,
+        Some(floating) => Owner::Other(Other::Sharers(&floating.ports)),
+        None if allowed.iter().any(|it| it.contains(&addr)) && is_free() => Owner::Port,
         None => Owner::Nobody,
     }
+}
+
+/// At a port that has several MACs, the address made from any of them is its own, whichever the frame is from.
+fn is_link_local_of(port: &PortTable, addr: IpAddr) -> bool {
+    let mut allowed = port.allowed_macs.iter();
+    let is_of_allowed = allowed.any(|mac| addr == mac.link_local());
+    is_of_allowed || (!port.allowed_macs.is_empty() && addr == port.mac.link_local())
 }
 
 /// The same in neighbour discovery, where the link-local address made from another's MAC is the other's.
@@ -193,20 +227,31 @@ fn owner_on_link<'a>(
     frame: &Frame<'_>,
     addr: Ipv6Addr,
 ) -> Owner<'a> {
-    let owner = owner(cx, source, frame, addr.into());
-    let [.., a, b, c, _, _, d, e, f] = addr.octets();
-    let mac = overlane_wire::Mac::new([a ^ 2, b, c, d, e, f]);
-    match (owner, cx.host.fdb_entry(source.port.switch, mac)) {
-        (Owner::Nobody, Some(entry))
-            if entry.key != source.port.key && mac.link_local() == addr =>
-        {
-            Owner::Other(match entry.place {
-                Place::Router(_) => Other::Router(&entry.port),
-                _ => Other::Port(&entry.port),
-            })
+    match owner(cx, source, frame, addr.into()) {
+        Owner::Nobody => {
+            let other = link_local_owner(cx, source, addr.into());
+            other.map_or(Owner::Nobody, Owner::Other)
         }
-        (owner, _) => owner,
+        owner => owner,
     }
+}
+
+/// From whose MAC a link-local address is made, if it is another's.
+fn link_local_owner<'a>(cx: &Context<'a>, source: &Source<'_>, addr: IpAddr) -> Option<Other<'a>> {
+    let IpAddr::V6(addr) = addr else { return None };
+    let [.., a, b, c, _, _, d, e, f] = addr.octets();
+    let mac = Mac::new([a ^ 2, b, c, d, e, f]);
+    if mac.link_local() != addr {
+        return None;
+    }
+    if let Some(floating) = cx.host.floating_mac(source.port.switch, mac) {
+        return Some(Other::Sharers(&floating.ports));
+    }
+    let entry = cx.host.fdb_entry(source.port.switch, mac)?;
+    (entry.key != source.port.key).then_some(match entry.place {
+        Place::Router(_) => Other::Router(&entry.port),
+        _ => Other::Port(&entry.port),
+    })
 }
 
 /// Whether the port may speak of an address as its own: never of another's, and of nobody's where the

@@ -70,6 +70,8 @@ pub struct Learned {
     pub place: LearnedPlace,
     /// Key of the port; 0: behind a remote that did not say.
     pub key: u16,
+    /// It is a MAC that several ports may use.
+    pub floats: bool,
     /// Seconds it is remembered.
     pub age_s: u32,
     /// When, with the accuracy of a second.
@@ -92,6 +94,9 @@ impl State {
     pub const MAX_LEARNED: usize = 262_144;
     /// Most of them that one switch learns from the underlay: `MAX_LEARNED_FROM_UNDERLAY`.
     pub const MAX_LEARNED_FROM_UNDERLAY: u32 = 4096;
+
+    /// Under this key, which no port has, count the floating MACs of a switch: `LEARNING_FLOATING`.
+    pub const FLOATING: u16 = 0x8000;
 
     /// Nothing learned, no connection.
     pub fn new() -> Self {
@@ -133,17 +138,21 @@ impl State {
         &self.learned
     }
 
-    /// How many addresses the learning ports have, by switch and key, and with key 0 how many were learned
-    /// from the underlay. Those that nobody has forgotten yet are among them.
+    /// How many addresses the learning ports have, by switch and key, with key 0 how many were learned
+    /// from the underlay, and with [`FLOATING`](Self::FLOATING) how many float. Those that nobody has forgotten yet are among them.
     pub fn counts(&self) -> &BTreeMap<(SwitchId, u16), u32> {
         &self.counts
     }
 }
 
 impl Learned {
-    /// The key of who counts it: its learning port, or 0 for what was learned from the underlay.
+    /// The key of who counts it: its learning port, 0 for what was learned from the underlay, or [`FLOATING`] for
+    /// what floats in the switch.
+    ///
+    /// [`FLOATING`]: State::FLOATING
     pub(crate) fn owner(&self) -> u16 {
         match self.place {
+            _ if self.floats => State::FLOATING,
             LearnedPlace::Port(_) => self.key,
             LearnedPlace::Remote(_) | LearnedPlace::Vlan => 0,
         }

@@ -1,7 +1,8 @@
-//! Where MACs live and whose addresses are, as map entries.
+//! Where MACs live, whose addresses are, and what ports may use beside their own, as map entries.
 
 use std::collections::BTreeSet;
 
+use ipnet::IpNet;
 use overlane_model::{Place, RouterId, Tables};
 
 use super::{Contents, Devices, Table, flags, put};
@@ -37,6 +38,37 @@ pub(super) fn addresses(tables: &Tables, devices: &Devices, contents: &mut Conte
             },
         );
     }
+    for floating in &tables.floating_macs {
+        let key = abi::FdbKey {
+            switch_id: floating.switch.number(),
+            mac: floating.mac.into(),
+            pad: 0,
+        };
+        let value = abi::FdbEntry {
+            port: abi::PortId::default(),
+            key: 0,
+            remote: abi::Addr::default(),
+            router: 0,
+            flags: abi::FDB_FLOATS,
+        };
+        put(contents, Table::Fdb, &key, &value);
+    }
+    neighbours(tables, contents);
+}
+
+fn neighbours(tables: &Tables, contents: &mut Contents) {
+    for floating in &tables.floating_addresses {
+        let key = abi::NeighbourKey {
+            switch_id: floating.switch.number(),
+            addr: floating.addr.into(),
+        };
+        let value = abi::Neighbour {
+            mac: abi::MacBytes::default(),
+            key: 0,
+            flags: abi::NEIGHBOUR_FLOATING,
+        };
+        put(contents, Table::Neighbours, &key, &value);
+    }
     let here = gateways_here(tables);
     for neighbour in &tables.neighbours {
         let router = neighbour.router;
@@ -60,6 +92,41 @@ pub(super) fn addresses(tables: &Tables, devices: &Devices, contents: &mut Conte
             ]),
         };
         put(contents, Table::Neighbours, &key, &value);
+    }
+}
+
+/// What ports of this host may use beside their own.
+pub(super) fn allowed(tables: &Tables, contents: &mut Contents) {
+    for port in &tables.ports {
+        for &network in &port.allowed_addresses {
+            let (family, offset): (u32, u32) = match network {
+                IpNet::V4(_) => (4, 96),
+                IpNet::V6(_) => (6, 0),
+            };
+            let length = u32::from(network.prefix_len());
+            let key = abi::AllowedAddressKey {
+                prefixlen: 96 + offset + length,
+                switch_id: port.switch.number().to_be(),
+                key: u32::from(port.key.get()).to_be(),
+                family: family.to_be(),
+                addr: network.addr().into(),
+            };
+            let is_single = offset + length == 128;
+            put(
+                contents,
+                Table::AllowedAddresses,
+                &key,
+                &u32::from(is_single),
+            );
+        }
+        for &mac in &port.allowed_macs {
+            let key = abi::AllowedMacKey {
+                switch_id: port.switch.number(),
+                mac: mac.into(),
+                key: port.key.get(),
+            };
+            put(contents, Table::AllowedMacs, &key, &1u32);
+        }
     }
 }
 

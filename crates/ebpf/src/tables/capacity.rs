@@ -40,7 +40,8 @@ fn flood_members(tables: &Tables, switch: &SwitchTable) -> usize {
 /// A table, its entries, how many fit, and what in the fabric makes them.
 type Count = (Table, usize, usize, &'static str);
 
-fn ports(tables: &Tables) -> [Count; 8] {
+fn ports(tables: &Tables) -> [Count; 10] {
+    let ports = || tables.ports.iter();
     let switches = tables.switches.iter();
     let flood = switches.map(|switch| flood_members(tables, switch));
     [
@@ -58,15 +59,27 @@ fn ports(tables: &Tables) -> [Count; 8] {
         ),
         (
             Table::Fdb,
-            tables.fdb.len(),
+            tables.fdb.len() + tables.floating_macs.len(),
             abi::MAX_FDB,
             "fewer ports in the switches of this host",
         ),
         (
             Table::Neighbours,
-            tables.neighbours.len(),
+            tables.neighbours.len() + tables.floating_addresses.len(),
             abi::MAX_NEIGHBOURS,
             "fewer addresses on the ports of this host's switches",
+        ),
+        (
+            Table::AllowedAddresses,
+            ports().map(|port| port.allowed_addresses.len()).sum(),
+            abi::MAX_ALLOWED_ADDRESSES,
+            "fewer `allowed_addresses` at the ports of this host",
+        ),
+        (
+            Table::AllowedMacs,
+            ports().map(|port| port.allowed_macs.len()).sum(),
+            abi::MAX_ALLOWED_MACS,
+            "fewer `allowed_macs` at the ports of this host",
         ),
         (
             Table::Flood,

@@ -39,7 +39,7 @@ pub(super) fn ports(
             mac: port.mac.into(),
             flags: port_flags(port, device) | rules.flags(port),
             learn_limit: port.learning.map_or(0, |learning| learning.limit),
-            learn_age: port.learning.map_or(0, |learning| learning.age_s),
+            learn_age: port.learn_age_s(),
             rules_from: rules.set(port, Direction::FromPort),
             rules_to: rules.set(port, Direction::ToPort),
             counters,
@@ -68,6 +68,11 @@ fn port_flags(port: &PortTable, device: PortDevice) -> u32 {
         (security.allow_dhcp_server, abi::PORT_DHCP_SERVER),
         (security.allow_router_advertisement, abi::PORT_ROUTER),
         (port.learning.is_some(), abi::PORT_LEARNING),
+        (
+            !port.allowed_addresses.is_empty(),
+            abi::PORT_ALLOWED_ADDRESSES,
+        ),
+        (!port.allowed_macs.is_empty(), abi::PORT_ALLOWED_MACS),
     ])
 }
 

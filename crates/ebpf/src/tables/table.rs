@@ -48,6 +48,10 @@ pub enum Table {
     Fdb,
     /// (switch, address) → MAC.
     Neighbours,
+    /// Port and network → whether it is one address.
+    AllowedAddresses,
+    /// (switch, key, MAC) → the port may use it.
+    AllowedMacs,
     /// Device and tag → logical port.
     Ports,
     /// What holds for the host.
@@ -56,7 +60,7 @@ pub enum Table {
 
 impl Table {
     /// All, in the order of adding.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Remotes,
         Self::PortKeys,
         Self::PortNumbers,
@@ -78,6 +82,8 @@ impl Table {
         Self::Origins,
         Self::Fdb,
         Self::Neighbours,
+        Self::AllowedAddresses,
+        Self::AllowedMacs,
         Self::Ports,
         Self::Settings,
     ];
@@ -106,6 +112,8 @@ impl Table {
             Self::Origins => "origins",
             Self::Fdb => "fdb",
             Self::Neighbours => "neighbours",
+            Self::AllowedAddresses => "allowed_addresses",
+            Self::AllowedMacs => "allowed_macs",
             Self::Ports => "ports",
             Self::Settings => "settings",
         }
@@ -166,6 +174,8 @@ impl Table {
             Self::Origins => (size_of::<abi::OriginKey>(), WORD),
             Self::Fdb => (size_of::<abi::FdbKey>(), size_of::<abi::FdbEntry>()),
             Self::Neighbours => (size_of::<abi::NeighbourKey>(), size_of::<abi::Neighbour>()),
+            Self::AllowedAddresses => (size_of::<abi::AllowedAddressKey>(), WORD),
+            Self::AllowedMacs => (size_of::<abi::AllowedMacKey>(), WORD),
             Self::Ports => (size_of::<abi::PortId>(), size_of::<abi::Port>()),
             Self::Settings => (WORD, size_of::<abi::Settings>()),
         }

@@ -88,7 +88,8 @@ impl<'d> Names<'d> {
                     .push(name);
             }
             let addresses = port.addresses.iter().map(|at| IpNet::from(at.value));
-            declared.insert(name, addresses.collect());
+            let allowed = port.allowed_addresses.iter().map(|at| at.value);
+            declared.insert(name, addresses.chain(allowed).collect());
         }
         for group in &draft.groups {
             let members = group.ports.iter().map(|port| port.value);

@@ -1,6 +1,7 @@
 //! What only one port or router of a switch can have: MAC, address, key. And how many there can be.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::IpAddr;
 
 use overlane_wire::{Mac, PortKey};
@@ -8,15 +9,15 @@ use overlane_wire::{Mac, PortKey};
 use super::{Claims, quoted};
 use crate::decode::{Draft, InterfaceDraft, RouterDraft};
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::derived_mac;
+use crate::fabric::{derived_mac, single};
 use crate::keys;
 use crate::render::printable;
 
 /// What guests can do that mean to share it.
 const SHARED_MAC: &str = "it must be unique within the switch; when it moves between guests (VRRP), give each port a `mac` \
-    of its own, `security: mac` and `learning: true`, and no port this one";
-const SHARED_ADDRESS: &str = "it must be unique within the switch; when guests share it (VRRP, anycast), give each of their \
-    ports `security: mac`, and take it out of the `addresses` of all";
+    of its own, and write this one into `allowed_macs` of each";
+const SHARED_ADDRESS: &str = "it must be unique within the switch; when guests share it (VRRP, anycast), move it from \
+    `addresses` to `allowed_addresses` at each of their ports";
 
 /// Something that a port or router has in a switch.
 struct Has<'d> {
@@ -73,6 +74,7 @@ pub(super) fn members(draft: &Draft<'_>, sink: &mut Sink) {
             taken(first, has, sink);
         }
     }
+    floating(draft, &claims, sink);
     for router in &draft.routers {
         for interface in router.interfaces.iter() {
             link_local_taken(router, interface, &claims, sink);
@@ -147,6 +149,63 @@ fn taken(first: &Has<'_>, has: &Has<'_>, sink: &mut Sink) {
     sink.conflict(has.at, message, help, place);
 }
 
+/// What ports of a switch share, none of its ports or routers has for itself.
+fn floating(draft: &Draft<'_>, claims: &Claims<(&str, What)>, sink: &mut Sink) {
+    let link_locals = router_link_locals(draft);
+    for port in &draft.ports {
+        let Some(switch) = port.switch else { continue };
+        let switch = switch.value;
+        for network in &port.allowed_addresses {
+            let Some(addr) = single(network.value) else {
+                continue;
+            };
+            let has_it = claims.get(&(switch, What::Address(addr)));
+            let has_it = has_it.or_else(|| link_locals.get(&(switch, addr)).cloned());
+            let help = "write it into `allowed_addresses` only, at each port that may have it, or remove it here";
+            shared_with_owner(addr, network.at, switch, has_it, help, sink);
+        }
+        for mac in &port.allowed_macs {
+            let has_it = claims.get(&(switch, What::Mac(mac.value)));
+            let help = "write another MAC, which no port and no router has as its own `mac`";
+            shared_with_owner(mac.value, mac.at, switch, has_it, help, sink);
+        }
+    }
+}
+
+/// The link-local addresses of routers, by switch.
+fn router_link_locals<'d>(draft: &'d Draft<'_>) -> HashMap<(&'d str, IpAddr), (Span, String)> {
+    let mut all = HashMap::new();
+    for router in &draft.routers {
+        for interface in router.interfaces.iter().filter(|it| has_ipv6(it)) {
+            let (What::Mac(mac) | What::DerivedMac(mac), at) = mac(router) else {
+                continue;
+            };
+            let key = (interface.switch.text, mac.link_local().into());
+            all.insert(key, (at, quoted("router", &router.name)));
+        }
+    }
+    all
+}
+
+fn has_ipv6(interface: &InterfaceDraft<'_>) -> bool {
+    let mut addresses = interface.addresses.iter();
+    addresses.any(|address| address.value.addr().is_ipv6())
+}
+
+fn shared_with_owner(
+    what: impl Display,
+    at: Span,
+    switch: &str,
+    has_it: Option<(Span, String)>,
+    help: &str,
+    sink: &mut Sink,
+) {
+    let Some((place, owner)) = has_it else { return };
+    let switch = printable(switch);
+    let message = format!("{what} cannot float: {owner} has it as its own in switch `{switch}`");
+    sink.conflict(at, message, help, (place, format!("{owner} has it here")));
+}
+
 /// A router has the link-local address made from its MAC, which a port may have been given.
 fn link_local_taken(
     router: &RouterDraft<'_>,
@@ -154,7 +213,7 @@ fn link_local_taken(
     claims: &Claims<(&str, What)>,
     sink: &mut Sink,
 ) {
-    if !(interface.addresses.iter()).any(|address| address.value.addr().is_ipv6()) {
+    if !has_ipv6(interface) {
         return;
     }
     let (what, at) = mac(router);

@@ -28,7 +28,7 @@ fn silent_peers(draft: &Draft<'_>, sink: &mut Sink) {
         let Some(port) = ports.get(name.value) else {
             continue;
         };
-        if port.addresses.is_empty() {
+        if !port.has_addresses() {
             let message = format!(
                 "{} has no addresses to know its packets by",
                 quoted("port", &port.name)
@@ -89,7 +89,7 @@ impl<'d> Loose<'d> {
         let reason = match port.security.map(|security| security.value) {
             Some(Security::Off) => "`security: off`",
             Some(Security::Mac) => "`security: mac`",
-            Some(Security::Strict) | None if port.addresses.is_empty() => "it has no `addresses`",
+            Some(Security::Strict) | None if !port.has_addresses() => "it has no `addresses`",
             Some(Security::Strict) | None => {
                 port.learning?;
                 "it is a learning port"
@@ -109,7 +109,7 @@ fn loose_ports<'d>(draft: &'d Draft<'_>) -> HashMap<Meaning<'d>, Vec<Loose<'d>>>
     let mut sets: HashMap<Meaning<'d>, Vec<Loose<'d>>> = HashMap::new();
     for loose in ports {
         // A port by its own name that has no addresses is an error.
-        if !loose.port.addresses.is_empty() {
+        if loose.port.has_addresses() {
             sets.insert(Meaning::Port(loose.port.name.text), vec![loose]);
         }
         if let Some(switch) = loose.port.switch {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::quoted;
 use crate::decode::Draft;
 use crate::diagnostic::{Sink, Span};
+use crate::fabric::single;
 
 pub(super) fn vteps(draft: &Draft<'_>, sink: &mut Sink) {
     let hosts = draft.hosts.iter().filter_map(|host| {
@@ -26,8 +27,12 @@ pub(super) fn vteps(draft: &Draft<'_>, sink: &mut Sink) {
 
 /// What ports and routers have, and what translations make of addresses.
 fn addresses<'d>(draft: &'d Draft<'_>) -> impl Iterator<Item = (IpAddr, Span)> + 'd {
-    let ports = draft.ports.iter().flat_map(|port| &port.addresses);
-    let ports = ports.map(|addr| (addr.value, addr.at));
+    let ports = draft.ports.iter().flat_map(|port| {
+        let allowed = port.allowed_addresses.iter();
+        let floating = allowed.filter_map(|network| Some((single(network.value)?, network.at)));
+        let own = port.addresses.iter().map(|addr| (addr.value, addr.at));
+        own.chain(floating)
+    });
     let interfaces = draft.routers.iter().flat_map(|router| &router.interfaces);
     let interfaces = interfaces.flat_map(|interface| &interface.addresses);
     let gateways = || {

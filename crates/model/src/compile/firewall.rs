@@ -19,9 +19,9 @@ use crate::tables::{
 struct Set {
     /// Those of this host.
     here: Vec<(SwitchId, PortKey)>,
-    /// The addresses of all of them.
+    /// The addresses of all of them, allowed ones among them.
     addresses: Vec<IpNet>,
-    /// The link-local address made from the MAC of each, with the switch in which it has it.
+    /// The link-local addresses made from the MACs of each, with the switch in which it has them.
     link_locals: Vec<(SwitchId, IpNet)>,
 }
 
@@ -33,11 +33,16 @@ impl Set {
                 if port.host == host.name {
                     set.here.push((switch.id, port.key));
                 }
-                let link_local = IpAddr::from(port.mac.link_local());
-                set.link_locals.push((switch.id, link_local.into()));
+                let macs = [port.mac]
+                    .into_iter()
+                    .chain(port.allowed_macs.iter().copied());
+                let link_locals = macs.map(|mac| IpAddr::from(mac.link_local()).into());
+                set.link_locals
+                    .extend(link_locals.map(|addr| (switch.id, addr)));
             }
             set.addresses
                 .extend(port.addresses.iter().map(|&addr| IpNet::from(addr)));
+            set.addresses.extend(&port.allowed_addresses);
         }
         set
     }

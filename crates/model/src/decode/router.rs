@@ -85,7 +85,7 @@ pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -
         sink.error(node.at, format!("{what} has no interface"), help);
     }
     RouterDraft {
-        mac: mac.and_then(|node| station(node, sink)),
+        mac: mac.and_then(|node| station(node, "`mac`", sink)),
         interfaces: interfaces.map_or_else(Vec::new, |node| {
             named(node, &format!("interfaces of {what}"), interface, sink)
         }),

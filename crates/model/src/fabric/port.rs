@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey};
 
 use super::Limits;
@@ -59,6 +60,11 @@ impl fmt::Display for Allow {
     }
 }
 
+/// The only address in a network, if there is only one.
+pub(crate) fn single(network: IpNet) -> Option<IpAddr> {
+    (network.prefix_len() == network.max_prefix_len()).then(|| network.addr())
+}
+
 /// A logical port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
@@ -74,6 +80,10 @@ pub struct Port {
     pub mac: Mac,
     /// Its addresses, in order.
     pub addresses: Vec<IpAddr>,
+    /// What it may use beside them, in order. A single address is floating: others may be allowed it, too.
+    pub allowed_addresses: Vec<IpNet>,
+    /// Floating MACs, which it may use beside its own, in order: others may be allowed them, too.
+    pub allowed_macs: Vec<Mac>,
     /// Its number in the switch: declared, or derived from its name.
     pub key: PortKey,
     /// How much of what it sends is checked.

@@ -176,11 +176,13 @@ const CHANGES: [Change; 9] = [
     },
     |spec, index| {
         let mut spec = spec.clone();
-        let port = spec.ports.get_mut(index / 4)?;
-        match index % 4 {
+        let port = spec.ports.get_mut(index / 6)?;
+        match index % 6 {
             0 => port.security = "off",
             1 => port.learning = None,
             2 => port.allow.clear(),
+            3 => drop(port.allowed.addresses.pop()),
+            4 => port.allowed.macs.clear(),
             _ => port.address = 0,
         }
         Some(spec)

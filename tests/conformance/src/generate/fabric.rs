@@ -93,6 +93,8 @@ pub struct PortSpec {
     pub address: u8,
     /// Key in the switch.
     pub key: u16,
+    /// What it may use beside its own addresses and MAC.
+    pub allowed: Allowed,
     /// As the file writes it.
     pub security: &'static str,
     /// As the file writes it.
@@ -101,6 +103,45 @@ pub struct PortSpec {
     pub learning: Option<(u32, u32)>,
     /// Its own.
     pub limits: (Option<u32>, Option<u32>),
+}
+
+/// What a port may use beside its own.
+#[derive(Clone, Default, Debug)]
+pub struct Allowed {
+    /// As the file writes them.
+    pub addresses: Vec<String>,
+    /// Of the two that float in its switch.
+    pub macs: Vec<Mac>,
+}
+
+/// One of the two MACs that float in a switch.
+pub(super) fn floating_mac(random: &mut Random, switch: usize) -> Mac {
+    Mac::new([0, 0, 0x5e, 0, random.of([1, 2]), switch as u8])
+}
+
+impl Allowed {
+    fn random(random: &mut Random, switch: usize) -> Self {
+        let net = 100 + switch;
+        let addresses = [
+            format!("198.18.{net}.200"),
+            format!("198.18.{net}.0/24"),
+            format!("198.18.{net}.128/25"),
+            "0.0.0.0/0".to_owned(),
+            format!("2001:2:1:{switch}::c8"),
+            format!("2001:2:1:{switch}::/64"),
+            "fe80::/10".to_owned(),
+            "::/0".to_owned(),
+        ];
+        let addresses = addresses.into_iter().filter(|_| random.percent(25));
+        let mut allowed = Self {
+            addresses: addresses.collect(),
+            macs: Vec::new(),
+        };
+        if random.percent(50) {
+            allowed.macs.push(floating_mac(random, switch));
+        }
+        allowed
+    }
 }
 
 impl FabricSpec {
@@ -303,6 +344,10 @@ fn port(random: &mut Random, spec: &FabricSpec, name: usize, host: usize) -> Por
         } else {
             name as u16 + 1
         },
+        allowed: match random.percent(35) {
+            true => Allowed::random(random, switch),
+            false => Allowed::default(),
+        },
         security: random.of(["strict", "strict", "mac", "off"]),
         allow,
         learning: random.some(35, |random| {
@@ -402,6 +447,14 @@ impl PortSpec {
                 Ipv4Addr::from(self.v4()),
                 Ipv6Addr::from(self.v6())
             );
+        }
+        let addresses: Vec<_> = self.allowed.addresses.iter().collect();
+        if !addresses.is_empty() {
+            let _ = write!(out, ", allowed_addresses: {addresses:?}");
+        }
+        let macs: Vec<_> = self.allowed.macs.iter().map(Mac::to_string).collect();
+        if !macs.is_empty() {
+            let _ = write!(out, ", allowed_macs: {macs:?}");
         }
         if let Some(vlan) = self.vlan {
             let _ = write!(out, ", vlan: {vlan}");

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use overlane_pipeline::Packet;
 use overlane_wire::Mac;
 
-use super::fabric::PortSpec;
+use super::fabric::{PortSpec, floating_mac};
 use super::{World, ipv6, stranger};
 use crate::compose::compose;
 use crate::layers::{Arp, ArpOp, Eth, Icmp, Ip4, Layer, Payload, Raw, Tag, Tcp, Udp};
@@ -15,6 +15,7 @@ use crate::values::{Hex, MacText};
 /// Who speaks to whom.
 pub(super) struct Talk<'a> {
     pub(super) world: &'a World<'a>,
+    pub(super) switch: usize,
     /// The port it comes from, if the fabric knows it.
     pub(super) source: Option<&'a PortSpec>,
     /// The port it is for, if the fabric knows it.
@@ -37,7 +38,9 @@ pub(super) fn frame(
         .filter(|port| source.is_none_or(|source| source.name != port.name));
     let others: Vec<_> = others.copied().collect();
     let destination = random.pick(&others).copied();
+    let has_floating = source.is_some_and(|port| !port.allowed.macs.is_empty());
     let source_mac = match (random.below(100), source) {
+        _ if random.percent(if has_floating { 40 } else { 4 }) => floating_mac(random, switch),
         (0..82, Some(port)) if port.learning.is_none() => port.mac,
         (0..45, Some(port)) => port.mac,
         (82..84, _) => Mac::ZERO,
@@ -47,12 +50,14 @@ pub(super) fn frame(
     };
     let talk = Talk {
         world,
+        switch,
         source,
         destination,
         source_mac,
     };
     let (group, mut layers) = talk.body(random);
     let destination_mac = match random.below(100) {
+        _ if random.percent(6) => floating_mac(random, switch),
         0..70 => group
             .or(destination.map(|port| port.mac))
             .unwrap_or(Mac::BROADCAST),
@@ -120,6 +125,7 @@ impl Talk<'_> {
     pub(super) fn source_v4(&self, random: &mut Random) -> Ipv4Addr {
         let own = self.source.map_or([198, 18, 100, 77], PortSpec::v4);
         match random.below(100) {
+            _ if random.percent(self.shares()) => self.shared_v4(random),
             0..80 => own.into(),
             80..84 => self
                 .destination
@@ -128,6 +134,33 @@ impl Talk<'_> {
             84..90 => [0, 0, 0, 0].into(),
             90..92 => self.vtep_v4(random),
             _ => [198, 18, 100, random.below(9) as u8].into(),
+        }
+    }
+
+    /// How many of a hundred packets have an address that is nobody's own.
+    pub(super) fn shares(&self) -> usize {
+        let is_allowed = |port: &PortSpec| !port.allowed.addresses.is_empty();
+        if self.source.is_some_and(is_allowed) {
+            30
+        } else {
+            4
+        }
+    }
+
+    /// One that floats, or one of the same network that nobody has.
+    pub(super) fn shared_v4(&self, random: &mut Random) -> Ipv4Addr {
+        [198, 18, 100 + self.switch as u8, random.of([200, 200, 150])].into()
+    }
+
+    /// The same; or a link-local address that is made from a floating MAC, or from none.
+    pub(super) fn shared_v6(&self, random: &mut Random) -> Ipv6Addr {
+        let switch = self.switch as u16;
+        match random.below(6) {
+            0 => link_local(floating_mac(random, self.switch)),
+            1 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7),
+            2 => Ipv6Addr::new(0x2001, 2, 1, switch, 0, 0, 0, 0x96),
+            3 => Ipv6Addr::from(self.shared_v4(random).to_ipv6_mapped()),
+            _ => Ipv6Addr::new(0x2001, 2, 1, switch, 0, 0, 0, 0xc8),
         }
     }
 

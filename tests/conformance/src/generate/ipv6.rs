@@ -118,6 +118,7 @@ fn listener(random: &mut Random, talk: &Talk<'_>) -> (Option<Mac>, Vec<Layer>) {
 fn source(random: &mut Random, talk: &Talk<'_>, nd: bool) -> Ipv6Addr {
     let own = talk.source.map_or([0x20; 16], PortSpec::v6);
     match random.below(100) {
+        _ if random.percent(talk.shares()) => talk.shared_v6(random),
         0..62 => own.into(),
         62..80 => link_local(talk.source_mac),
         80..90 if nd => Ipv6Addr::UNSPECIFIED,
@@ -209,6 +210,7 @@ fn target(random: &mut Random, talk: &Talk<'_>, mine: usize) -> Option<Ipv6Addr>
     let own = talk.source.map_or([1; 16], PortSpec::v6);
     let other = talk.destination.map_or([0xff; 16], PortSpec::v6);
     Some(match random.below(100) {
+        _ if random.percent(talk.shares()) => talk.shared_v6(random),
         share if share < mine => own.into(),
         share if share < mine + 10 => link_local(talk.source_mac),
         97..100 => Ipv6Addr::from([0xff; 16]),
