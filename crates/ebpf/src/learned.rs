@@ -303,6 +303,50 @@ mod tests {
     }
 
     #[test]
+    fn what_floats_is_kept_at_ports_that_may_use_it() {
+        let mut contents = contents();
+        let mac = abi::MacBytes::default();
+        let (switch_id, key) = (5001, 8);
+        let allowed = abi::AllowedMacKey {
+            switch_id,
+            mac,
+            key,
+        };
+        let fdb_key = abi::FdbKey {
+            switch_id,
+            mac,
+            pad: 0,
+        };
+        let mut fdb = abi::FdbEntry::read_from_bytes(&[0; size_of::<abi::FdbEntry>()]).unwrap();
+        fdb.flags = abi::FDB_FLOATS;
+        let one = |key: &[u8], value: &[u8]| [(key.to_vec(), value.to_vec())].into();
+        let allowed = one(allowed.as_bytes(), 1u32.as_bytes());
+        contents.insert(Table::AllowedMacs, allowed);
+        contents.insert(Table::Fdb, one(fdb_key.as_bytes(), fdb.as_bytes()));
+        let borne = Borne::of(&contents);
+        let (none, nowhere) = (abi::PortId::default(), abi::Addr::default());
+        let plain = abi::PortId { vlan: 11, ..HERE };
+        let floating = |port, key, remote| {
+            let mut entry = entry(5001, port, key, remote);
+            entry.value.flags = abi::FDB_FLOATS;
+            entry
+        };
+        assert!(borne.bears(&floating(plain, 8, nowhere)));
+        assert!(borne.bears(&floating(none, 0, remote(2))));
+        // Another port, which learns but may not use it; a remote that is gone; and what was learned before it floated.
+        assert!(!borne.bears(&floating(HERE, 7, nowhere)));
+        assert!(!borne.bears(&floating(none, 0, remote(3))));
+        assert!(!borne.bears(&entry(5001, HERE, 7, nowhere)));
+        let count = abi::PortKey {
+            switch_id: 5001,
+            key: abi::LEARNING_FLOATING,
+        };
+        assert_eq!(owner(&floating(plain, 8, nowhere)), count);
+        assert!(borne.counts(count));
+        assert!(!Borne::of(&Contents::new()).bears(&floating(plain, 8, nowhere)));
+    }
+
+    #[test]
     fn counts_go_with_their_owners() {
         let borne = Borne::of(&contents());
         for (switch_id, key, kept) in [

@@ -95,12 +95,6 @@ fn security(port: &Port) -> PortSecurity {
     }
 }
 
-/// Seconds that the switch remembers what it learns of a port elsewhere; `None`: it learns nothing of it.
-fn learn_age_s(port: &Port) -> Option<u32> {
-    let floats = (!port.allowed_macs.is_empty()).then(Learning::default);
-    Some(port.learning.or(floats)?.age_s)
-}
-
 /// A logical switch, its ports and its routers, by name.
 struct Members<'f> {
     switch: &'f Switch,
@@ -214,7 +208,7 @@ impl<'f> View<'f> {
                 learn_age_s: members
                     .ports
                     .iter()
-                    .filter_map(|port| learn_age_s(port))
+                    .filter_map(|port| Learning::age_s(port.learning, &port.allowed_macs))
                     .max(),
                 non_ip: match &members.switch.firewall.non_ip {
                     NonIp::Allow => Vec::new(),

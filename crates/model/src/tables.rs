@@ -316,9 +316,9 @@ pub struct PortTable {
 }
 
 impl PortTable {
-    /// Seconds that a MAC behind it is remembered.
-    pub fn learn_age_s(&self) -> u32 {
-        self.learning.unwrap_or_default().age_s
+    /// Seconds that a MAC behind it is remembered; `None`: none is learned.
+    pub fn learn_age_s(&self) -> Option<u32> {
+        Learning::age_s(self.learning, &self.allowed_macs)
     }
 
     /// A hash over its device and MAC. A port that has others is another guest's, and takes over no connection.
@@ -407,6 +407,12 @@ impl Learning {
     pub const LIMIT_MAX: u32 = 65536;
     /// The longest age: a day.
     pub const AGE_S_MAX: u32 = 86400;
+
+    /// Seconds that a MAC is remembered behind a port that learns, or has floating MACs. `None`: it has neither.
+    pub(crate) fn age_s(learning: Option<Self>, allowed_macs: &[Mac]) -> Option<u32> {
+        let floats = (!allowed_macs.is_empty()).then(Self::default);
+        Some(learning.or(floats)?.age_s)
+    }
 }
 
 impl Default for Learning {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use overlane_model::{
-    CompileError, Dscp, Encapsulation, Fabric, FloodMember, Learning, Place, PortSecurity,
+    CompileError, Dscp, Encapsulation, Fabric, FloodMember, Learning, Name, Place, PortSecurity,
     PortTable, Tables, Tunnel,
 };
 use overlane_wire::PortKey;
@@ -519,4 +519,50 @@ proptest! {
             prop_assert_eq!(port.key, after.ports()[name].key);
         }
     }
+}
+
+#[test]
+fn what_ports_share_floats_in_their_switch() {
+    const FABRIC: &str = "
+version: 1
+hosts: { a: { underlay: 198.18.0.1, uplink: e }, b: { underlay: 198.18.0.2, uplink: e } }
+switches: { blue: { vni: 1 }, red: { vni: 2 } }
+ports:
+  p2: { switch: blue, host: b, device: d, mac: '02:00:00:00:00:02', allowed_addresses: [198.18.1.9], allowed_macs: ['00:00:5e:00:01:01'] }
+  p1: { switch: blue, host: a, device: d, mac: '02:00:00:00:00:01', allowed_addresses: ['2001:2::/64', 198.18.1.9/32], allowed_macs: ['00:00:5e:00:01:01'] }
+  p3: { switch: red, host: b, device: f, mac: '02:00:00:00:00:03', allowed_addresses: [198.18.2.9] }
+";
+    let tables = fabric(FABRIC).compile("a").unwrap();
+    let [port] = tables.ports.as_slice() else {
+        panic!("{:?}", tables.ports);
+    };
+    let allowed: Vec<_> = port
+        .allowed_addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(allowed, ["198.18.1.9/32", "2001:2::/64"]);
+    assert!(port.security.check_addresses);
+    // Of its own switches only; a network is nobody's.
+    let [floating] = tables.floating_addresses.as_slice() else {
+        panic!("{:?}", tables.floating_addresses);
+    };
+    assert_eq!(floating.addr.to_string(), "198.18.1.9");
+    let names: Vec<_> = floating.ports.iter().map(Name::as_str).collect();
+    assert_eq!(names, ["p1", "p2"]);
+    let [floating] = tables.floating_macs.as_slice() else {
+        panic!("{:?}", tables.floating_macs);
+    };
+    assert_eq!(floating.mac.to_string(), "00:00:5e:00:01:01");
+    assert_eq!(floating.ports.len(), 2);
+    assert!(tables.neighbours.is_empty());
+    assert!(tables.fdb.iter().all(|entry| entry.mac != floating.mac));
+    // Where it is, is learned: for the default age.
+    assert_eq!(
+        tables.switches[0].learn_age_s,
+        Some(Learning::default().age_s)
+    );
+    let elsewhere = fabric(FABRIC).compile("b").unwrap();
+    let ages: Vec<_> = elsewhere.switches.iter().map(|s| s.learn_age_s).collect();
+    assert_eq!(ages, [Some(300), None]);
 }

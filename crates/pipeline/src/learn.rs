@@ -43,7 +43,7 @@ pub(crate) fn from_port(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame
         place: LearnedPlace::Port(port.attachment.clone()),
         key: port.key.get(),
         floats,
-        age_s: port.learn_age_s(),
+        age_s: port.learn_age_s().unwrap_or_default(),
         seen_ns: cx.now_ns,
     };
     if cx.state.see_again((port.switch, mac), &entry) {

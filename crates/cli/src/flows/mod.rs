@@ -55,6 +55,9 @@ struct PortRule {
     mac: Option<String>,
     /// `None`: any.
     addresses: Option<Vec<IpAddr>>,
+    /// What it may use beside them, and beside `mac`.
+    allowed_addresses: Vec<String>,
+    allowed_macs: Vec<String>,
     dhcp_server: bool,
     router_advertisement: bool,
     learning: Option<Learning>,
@@ -234,6 +237,8 @@ impl<'a> Collector<'a> {
                     security: port.security.to_string(),
                     mac: rule.check_mac.then(|| table.mac.to_string()),
                     addresses: rule.check_addresses.then(|| port.addresses.clone()),
+                    allowed_addresses: texts(&table.allowed_addresses),
+                    allowed_macs: texts(&table.allowed_macs),
                     dhcp_server: free || rule.allow_dhcp_server,
                     router_advertisement: free || rule.allow_router_advertisement,
                     learning: table.learning.map(|learning| Learning {
@@ -372,6 +377,10 @@ impl<'a> Collector<'a> {
         };
         self.members().filter_map(rule).collect()
     }
+}
+
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
 }
 
 fn vlan(attachment: &Attachment) -> Option<u16> {

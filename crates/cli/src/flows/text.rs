@@ -123,7 +123,7 @@ fn port_security(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> (R
 }
 
 fn also(rule: &PortRule) -> String {
-    let mut also = Vec::new();
+    let mut also = [&rule.allowed_addresses[..], &rule.allowed_macs[..]].concat();
     if rule.dhcp_server {
         also.push("DHCP server".to_owned());
     }

@@ -39,7 +39,7 @@ pub(super) fn ports(
             mac: port.mac.into(),
             flags: port_flags(port, device) | rules.flags(port),
             learn_limit: port.learning.map_or(0, |learning| learning.limit),
-            learn_age: port.learn_age_s(),
+            learn_age: port.learn_age_s().unwrap_or_default(),
             rules_from: rules.set(port, Direction::FromPort),
             rules_to: rules.set(port, Direction::ToPort),
             counters,

@@ -86,6 +86,9 @@ impl<K: IntoBytes + zerocopy::Immutable> IntoBytesKey for K {
 fn every_table_has_the_sizes_of_its_map() {
     let mut all = router::tables();
     all.firewall = firewall::firewall();
+    let port = &mut all.ports[0];
+    port.allowed_addresses = vec!["198.18.200.0/24".parse().unwrap()];
+    port.allowed_macs = vec![Mac::new([0, 0, 0x5e, 0, 1, 1])];
     let contents = encode(&all, &router::devices()).unwrap();
     assert_eq!(contents.len(), Table::ALL.len());
     for (table, entries) in &contents {
@@ -249,6 +252,58 @@ fn addresses_become_numbers() {
     };
     let neighbour: abi::Neighbour = value(&contents, Table::Neighbours, &key);
     assert_eq!((neighbour.mac.bytes[5], neighbour.key), (2, 8));
+}
+
+#[test]
+fn what_ports_share_is_nobodys_and_what_they_may_use_is_theirs() {
+    let allowed = r#"addresses: [198.18.100.1], allowed_addresses: [198.18.100.9, 198.18.200.0/24, "::/0"], allowed_macs: ["00:00:5e:00:01:01"]"#;
+    let fabric = FABRIC.replacen("addresses: [198.18.100.1]", allowed, 1);
+    let fabric = Fabric::parse("fabric.yaml", &fabric).unwrap();
+    let contents = encode(&fabric.compile("h1").unwrap(), &devices()).unwrap();
+    let port: abi::Port = value(&contents, Table::Ports, &port_id(3, 0));
+    let flags = abi::PORT_ALLOWED_ADDRESSES | abi::PORT_ALLOWED_MACS;
+    assert_eq!((port.flags & flags, port.learn_age), (flags, 300));
+    let address = |prefixlen, family: u32, addr: &str| -> u32 {
+        let key = abi::AllowedAddressKey {
+            prefixlen,
+            switch_id: 5001u32.to_be(),
+            key: 7u32.to_be(),
+            family: family.to_be(),
+            addr: addr.parse::<IpAddr>().unwrap().into(),
+        };
+        value(&contents, Table::AllowedAddresses, &key)
+    };
+    // A single address is marked.
+    assert_eq!(address(96 + 128, 4, "198.18.100.9"), 1);
+    assert_eq!(address(96 + 96 + 24, 4, "198.18.200.0"), 0);
+    assert_eq!(address(96, 6, "::"), 0);
+    assert_eq!(contents[&Table::AllowedAddresses].len(), 3);
+    let mac = abi::MacBytes {
+        bytes: [0, 0, 0x5e, 0, 1, 1],
+    };
+    let (switch_id, key) = (5001, 7);
+    let allowed = abi::AllowedMacKey {
+        switch_id,
+        mac,
+        key,
+    };
+    assert_eq!(value::<u32>(&contents, Table::AllowedMacs, &allowed), 1);
+    let key = abi::FdbKey {
+        switch_id,
+        mac,
+        pad: 0,
+    };
+    let entry: abi::FdbEntry = value(&contents, Table::Fdb, &key);
+    assert_eq!((entry.flags, entry.key), (abi::FDB_FLOATS, 0));
+    let key = abi::NeighbourKey {
+        switch_id,
+        addr: IpAddr::from([198, 18, 100, 9]).into(),
+    };
+    let neighbour: abi::Neighbour = value(&contents, Table::Neighbours, &key);
+    assert_eq!(
+        (neighbour.flags, neighbour.key),
+        (abi::NEIGHBOUR_FLOATING, 0)
+    );
 }
 
 #[test]

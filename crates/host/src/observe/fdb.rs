@@ -83,6 +83,10 @@ pub fn fdb(host: &str) -> Result<Fdb, HostError> {
         ) else {
             continue;
         };
+        // Where it is, is learned.
+        if value.flags & abi::FDB_FLOATS != 0 {
+            continue;
+        }
         entries.push((key.switch_id, fdb_row(&state, &key, &value)));
     }
     entries.sort_by(|(id, a), (other, b)| (id, &a.mac).cmp(&(other, &b.mac)));

@@ -56,7 +56,9 @@ pub struct LearnedRow {
     pub on_underlay: OnUnderlay,
     /// The address.
     pub mac: String,
-    /// The learning port, when it is on this host.
+    /// Ports share it: it is in the `allowed_macs` of each.
+    pub floating: bool,
+    /// The port, when it is on this host.
     pub port: Option<String>,
     /// Key of the logical port behind it; none when its host did not say.
     pub key: Option<u32>,
@@ -73,28 +75,27 @@ pub struct LearnedRow {
 pub fn learned(host: &str) -> Result<Learned, HostError> {
     let state = state_of(host)?;
     let set = super::maps(&state)?;
-    let ports = learning_ports(&set.entries(Table::Ports)?);
+    let ports = ports_of(&set.entries(Table::Ports)?);
     let counts = maps::counts(&set)?;
     let entries = maps::entries(&set)?;
     Ok(Learned {
         host: host.to_owned(),
         ports: ports
             .values()
+            .filter(|port| port.flags & abi::PORT_LEARNING != 0)
             .filter_map(|port| learning_port(&state, port, &counts))
             .collect(),
         entries: rows(&state, &ports, &entries, Clock::now()?.monotonic_ns),
     })
 }
 
-/// Learning ports as the kernel has them, by place.
-fn learning_ports(entries: &Entries) -> BTreeMap<abi::PortId, abi::Port> {
+/// Ports as the kernel has them, by place.
+fn ports_of(entries: &Entries) -> BTreeMap<abi::PortId, abi::Port> {
     let read = |(key, value): (&Vec<u8>, &Vec<u8>)| {
         let key = abi::PortId::read_from_bytes(key).ok()?;
         Some((key, abi::Port::read_from_bytes(value).ok()?))
     };
-    let all = entries.iter().filter_map(read);
-    all.filter(|(_, port)| port.flags & abi::PORT_LEARNING != 0)
-        .collect()
+    entries.iter().filter_map(read).collect()
 }
 
 fn learning_port(
@@ -142,10 +143,12 @@ fn row(
         return None;
     }
     let switch_id = key.switch_id;
+    let floating = value.flags & abi::FDB_FLOATS != 0;
     let mut row = LearnedRow {
         switch: switch_name(state, switch_id),
         on_underlay: OnUnderlay::of(switch_id),
         mac: Mac::from(key.mac).to_string(),
+        floating,
         port: None,
         key: Some(value.key).filter(|&key| key != 0),
         place: remote_place(state, value.remote),
@@ -154,7 +157,11 @@ fn row(
     };
     if value.port.ifindex != 0 {
         let at = ports.get(&value.port)?;
-        if (at.switch_id, u32::from(at.key)) != (switch_id, value.key) {
+        let learns = match floating {
+            true => abi::PORT_ALLOWED_MACS,
+            false => abi::PORT_LEARNING,
+        };
+        if (at.switch_id, u32::from(at.key)) != (switch_id, value.key) || at.flags & learns == 0 {
             return None;
         }
         let named = port_by_key(state, switch_id, value.key);
@@ -269,7 +276,7 @@ ports:
         assert_eq!(
             shown[0],
             serde_json::json!({
-                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:01", "port": "lab",
+                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:01", "floating": false, "port": "lab",
                 "key": 7, "place": "local", "device": "lab0", "vlan": 10, "seen_s": 10, "age_s": 60,
             })
         );
@@ -277,11 +284,29 @@ ports:
         assert_eq!(
             shown[1],
             serde_json::json!({
-                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:02", "port": null,
+                "switch": "blue", "vni": 5001, "uplink_vlan": null, "mac": "06:00:00:00:00:02", "floating": false, "port": null,
                 "key": 8, "place": "remote", "remote": "h2", "address": "198.18.0.2", "seen_s": 60, "age_s": 60,
             })
         );
         assert_eq!((rows[2].key, rows.len()), (None, 3));
+    }
+
+    #[test]
+    fn a_floating_mac_is_shown_at_a_port_that_has_some() {
+        let mut floating = entry(1, PORT, 7, "::", 990);
+        floating.value.flags = abi::FDB_FLOATS;
+        let shown = |flags| {
+            let port = abi::Port { flags, ..port() };
+            rows(
+                &state(),
+                &[(PORT, port)].into(),
+                &[floating],
+                1000 * SECOND_NS,
+            )
+        };
+        let found = shown(abi::PORT_ALLOWED_MACS);
+        assert!(found[0].floating && found[0].port.as_deref() == Some("lab"));
+        assert!(shown(abi::PORT_LEARNING).is_empty());
     }
 
     #[test]

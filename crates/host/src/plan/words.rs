@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Entry, Fresh, Plan, Step, Target};
 use crate::current::Current;
+use crate::observe::port_by_key;
 use crate::report::{Change, ChangeKind};
 use crate::state::{PortState, State, SwitchState, switch_words};
 
@@ -280,6 +281,28 @@ fn addresses(should: &State, is: Option<&State>, plan: &Plan, lines: &mut Vec<Ch
     };
     table(plan, Table::Fdb, "FDB entries", &fdb, lines);
     table(plan, Table::Neighbours, "neighbours", &neighbour, lines);
+    let port = |id: u32, key: u32| {
+        let of = |state: &State| port_by_key(state, id, key).map(|port| port.name.clone());
+        let name = of(should).or_else(|| of(is?));
+        name.unwrap_or_else(|| format!("{key} of switch {}", switch(id)))
+    };
+    let allowed = |entry: &Entry| {
+        let key = abi::AllowedAddressKey::read_from_bytes(&entry.key).ok()?;
+        let addr = std::net::IpAddr::from(key.addr);
+        let before = 96 + if addr.is_ipv4() { 96 } else { 0 };
+        let length = key.prefixlen.checked_sub(before)?;
+        let port = port(u32::from_be(key.switch_id), u32::from_be(key.key));
+        Some(format!("allowed address {addr}/{length} of port {port}"))
+    };
+    let allowed_mac = |entry: &Entry| {
+        let key = abi::AllowedMacKey::read_from_bytes(&entry.key).ok()?;
+        let mac = overlane_wire::Mac::from(key.mac);
+        let port = port(key.switch_id, key.key.into());
+        Some(format!("allowed MAC {mac} of port {port}"))
+    };
+    let (addresses, macs) = (Table::AllowedAddresses, Table::AllowedMacs);
+    table(plan, addresses, "allowed addresses", &allowed, lines);
+    table(plan, macs, "allowed MACs", &allowed_mac, lines);
 }
 
 fn table(
