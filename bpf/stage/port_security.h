@@ -17,7 +17,13 @@
 #define ND_SOURCE_MAC 1
 #define ND_MAX_OPTIONS 16
 
-enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER };
+/* Sharers: an address that floats among other ports. */
+enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER, OWNED_BY_SHARERS };
+
+INLINE bool is_taken(enum ownership whose)
+{
+	return whose == OWNED_BY_OTHER || whose == OWNED_BY_SHARERS;
+}
 
 /* The MAC that a link-local address is made from (RFC 4291 appendix A). */
 INLINE bool link_local_mac(const struct addr *addr, struct mac *mac)
@@ -63,7 +69,7 @@ INLINE enum ownership owner(const struct packet *p, const struct port *port, con
 {
 	struct neighbour_key key = { .switch_id = p->switch_id, .addr = *addr };
 	struct neighbour *n = bpf_map_lookup_elem(&neighbours, &key);
-	enum ownership otherwise = n ? OWNED_BY_OTHER : OWNED_BY_NOBODY;
+	enum ownership otherwise = n ? OWNED_BY_SHARERS : OWNED_BY_NOBODY;
 
 	if (n && !(n->flags & NEIGHBOUR_FLOATING))
 		return n->key == p->source_key ? OWNED_BY_PORT : OWNED_BY_OTHER;
@@ -98,23 +104,31 @@ INLINE bool is_others(const struct packet *p, const struct port *port, const str
 {
 	enum ownership whose = owner_v6(p, port, addr);
 
-	return whose == OWNED_BY_OTHER ||
-	       (whose == OWNED_BY_NOBODY && is_link_local_of_other(p, addr));
+	return is_taken(whose) || (whose == OWNED_BY_NOBODY && is_link_local_of_other(p, addr));
 }
 
 /* Whether a port may speak of an address as its own. */
 INLINE bool may_claim(const struct port *port, enum ownership whose)
 {
-	return port->flags & PORT_CHECK_ADDRESSES ? whose == OWNED_BY_PORT : whose != OWNED_BY_OTHER;
+	return port->flags & PORT_CHECK_ADDRESSES ? whose == OWNED_BY_PORT : !is_taken(whose);
 }
 
-/* Whoever asks from nowhere probes for an address that somebody here has (RFC 5227). */
+/*
+ * Whether a port may ask from nowhere for an address: for what one port has, an answer defends it. A new owner of what
+ * floats would take it for a conflict.
+ */
+INLINE bool may_probe(const struct port *port, enum ownership whose)
+{
+	return whose != OWNED_BY_SHARERS &&
+	       (!(port->flags & PORT_CHECK_ADDRESSES) || whose != OWNED_BY_NOBODY);
+}
+
+/* Whoever asks from nowhere probes for an address (RFC 5227). */
 INLINE bool is_arp_probe(const struct packet *p, const struct port *port, const struct arp_ipv4 *arp)
 {
 	struct addr target = mapped_v4(arp->target_ip);
 
-	return arp->operation == bpf_htons(ARP_REQUEST) &&
-	       (!(port->flags & PORT_CHECK_ADDRESSES) || owner(p, port, &target) != OWNED_BY_NOBODY);
+	return arp->operation == bpf_htons(ARP_REQUEST) && may_probe(port, owner(p, port, &target));
 }
 
 INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,
@@ -302,8 +316,8 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, port, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
-		if (type == ND_SOLICITATION && port->flags & PORT_CHECK_ADDRESSES &&
-		    is_zero(&p->flow.source) && owner_v6(p, port, &target) == OWNED_BY_NOBODY)
+		if (type == ND_SOLICITATION && is_zero(&p->flow.source) &&
+		    !may_probe(port, owner_v6(p, port, &target)))
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);

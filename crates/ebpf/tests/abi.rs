@@ -243,7 +243,6 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("remote_counters", 1 + abi::MAX_REMOTES),
         ("verdict_counters", abi::HOOK_COUNT * abi::VERDICT_SLOTS),
         ("learned", abi::MAX_LEARNED),
-        ("learning", abi::MAX_PORTS + abi::MAX_SWITCHES + 1),
         ("found", abi::MAX_FOUND),
         (
             "found_counts",

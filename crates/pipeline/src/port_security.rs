@@ -111,13 +111,11 @@ fn check_probe(
     }
     let target = arp.target();
     let owner = owner(cx, source, frame, target.into());
-    let is_known = !matches!(owner, Owner::Nobody);
-    if is_known || !source.port.security.check_addresses {
+    if may_probe(source, &owner) {
         return Stage::Continue(());
     }
-    refuse(cx, source, Verdict::SpoofedArp, || {
-        format!("ARP probes for {target}, which is no address of")
-    })
+    let what = "ARP probes for";
+    refuse_claim(cx, source, Verdict::SpoofedArp, what, target.into(), &owner)
 }
 
 /// Behind a length: Ethernet's types in another coat (RFC 1042, IEEE 802.1H), which some stacks take off.
@@ -260,6 +258,16 @@ fn may_claim(source: &Source<'_>, owner: &Owner<'_>) -> bool {
     match owner {
         Owner::Port => true,
         Owner::Other(_) => false,
+        Owner::Nobody => !source.port.security.check_addresses,
+    }
+}
+
+/// Whether the port may ask from nowhere for an address. For what one port has, an answer from here defends it; a new
+/// owner of what floats would take the question for a conflict.
+fn may_probe(source: &Source<'_>, owner: &Owner<'_>) -> bool {
+    match owner {
+        Owner::Other(Other::Sharers(_)) => false,
+        Owner::Port | Owner::Other(_) => true,
         Owner::Nobody => !source.port.security.check_addresses,
     }
 }

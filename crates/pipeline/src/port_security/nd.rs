@@ -10,7 +10,7 @@ use overlane_wire::nd::{
 };
 use overlane_wire::{Mac, ethernet};
 
-use super::{Owner, may_claim, owner, owner_on_link, refuse, refuse_claim, refuse_vtep};
+use super::{Owner, may_claim, may_probe, owner, owner_on_link, refuse, refuse_claim, refuse_vtep};
 use crate::ask::solicited_node;
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
@@ -154,10 +154,7 @@ fn check_target(
     };
     let is_fine = match ip.source {
         _ if is_advertisement => may_claim(source, &owner),
-        // For an address that the fabric knows, the answer from here says that it is taken.
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) if source.port.security.check_addresses => {
-            !matches!(owner, Owner::Nobody)
-        }
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => may_probe(source, &owner),
         _ => true,
     };
     if is_fine {
