@@ -159,7 +159,7 @@ impl Talk<'_> {
             0 => link_local(floating_mac(random, self.switch)),
             1 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7),
             2 => Ipv6Addr::new(0x2001, 2, 1, switch, 0, 0, 0, 0x96),
-            3 => Ipv6Addr::from(self.shared_v4(random).to_ipv6_mapped()),
+            3 => self.shared_v4(random).to_ipv6_mapped(),
             _ => Ipv6Addr::new(0x2001, 2, 1, switch, 0, 0, 0, 0xc8),
         }
     }
