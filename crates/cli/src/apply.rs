@@ -4,9 +4,9 @@
 use overlane_host::{ApplyRequest, Holder, HostError, Report, UnfitDevice, UsedAs};
 
 use crate::args::Apply;
-use crate::check;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::{announce, check};
 
 pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     // First of all: on an old kernel nothing else is worth mending.
@@ -29,6 +29,9 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     })
     .inspect_err(|error| say_missing(error.missing_besides()))?;
     say_missing(&report.missing);
+    if let Some(announcements) = &report.announcements {
+        announce::start(announcements, output);
+    }
     for note in &report.notes {
         output.note(note.to_string());
     }
@@ -62,6 +65,7 @@ pub(crate) fn wait_note(output: Output, host: &str, holder: &Holder) {
 /// One line per difference, then how it went.
 fn describe(report: &Report) -> String {
     let mut lines: Vec<String> = report.changes.iter().map(ToString::to_string).collect();
+    lines.extend(announce::line(&report.announced));
     let host = &report.host;
     lines.push(match (report.changes.len(), report.dry_run) {
         (0, _) => format!("host {host}: nothing differs"),

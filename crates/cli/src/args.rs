@@ -46,6 +46,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Check(Check),
     Apply(Apply),
+    Announce(Announce),
     Remove(Remove),
     Show(Show),
     Connections(Connections),
@@ -114,6 +115,29 @@ pub(crate) struct Apply {
     /// Change nothing when the device of a port or of a gateway's leg is missing
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Announce what this host answers for in the physical network.
+///
+/// Each address three times, a second apart, by ARP and neighbour discovery, so that neighbours and switches
+/// forget where it was. `apply` does it by itself for what is new. A device that is down is waited for, up to a minute.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane announce                          when one host is applied on this machine
+  overlane announce --host h1                for example when its leg was down, from a hook of ifup
+
+Addresses of legs and of translations, addresses of guests on VLANs, and those of the routers that
+this host answers for there. Exit codes: 0 done, also where a device stays down; 1 failed.")]
+pub(crate) struct Announce {
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
+    /// What a run of `apply` left to announce
+    #[arg(long, hide = true, requires = "host")]
+    pub(crate) rest: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,9 +16,12 @@ use overlane_model::Tables;
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
 
+use crate::announce::{self, Rest};
+use crate::answers::answers;
 use crate::current::Current;
 use crate::detours::Detour;
 use crate::execute::{Executor, clean_up};
+use crate::groups::{self, Groups};
 use crate::journal::Journal;
 use crate::legs::legs;
 use crate::lock::Lock;
@@ -27,7 +30,10 @@ use crate::plan::{Plan, Step, Target, plan};
 use crate::preflight::Resolved;
 use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, DeviceState, NetnsId, State};
-use crate::{Holder, HostError, Note, Report, capture, devices, greeting, guard, hooks, preflight};
+use crate::{
+    Announced, ChangeKind, Holder, HostError, Note, Report, capture, devices, greeting, guard,
+    hooks, preflight,
+};
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
@@ -154,6 +160,7 @@ impl Job<'_> {
         let contents = encode_beside(tables, &with_ours, &current.contents)?;
         let netns_id = state::netns_id()?;
         let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
+        let groups = decide_groups(tables, &resolved, &current, netns_id, &netlink)?;
         let target = Target {
             tables,
             resolved: &resolved,
@@ -161,8 +168,14 @@ impl Job<'_> {
             data_path: &data_path,
             netns_id,
             promiscuous: &promiscuous,
+            groups: &groups,
         };
         let plan = plan(&target, &current);
+        let end = self.end_state(&target, &current);
+        // Another namespace has other neighbours.
+        let before = current.state.as_ref();
+        let here = before.filter(|before| before.netns_id == netns_id);
+        let due = announce::due(host, here, &end.answers)?;
 
         let mut notes = resolved.notes.clone();
         notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
@@ -180,7 +193,9 @@ impl Job<'_> {
             dry_run: self.dry_run,
             changes: plan.changes.clone(),
             missing: resolved.missing.clone(),
+            announced: Announced::of(due.new()),
             notes,
+            announcements: None,
         };
         if self.dry_run {
             forget_refused(&mut report, &plan, current.state.as_ref(), tables);
@@ -190,12 +205,11 @@ impl Job<'_> {
         if let Some(maps) = &current.maps {
             capture::recover_in(host, maps)?;
         }
-        let end = self.end_state(&target, &current);
         if !plan.steps.is_empty()
             || !plan.cleanups.is_empty()
             || current.state.as_ref() != Some(&end)
         {
-            self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
+            self.execute(&target, &current, &plan, &netlink, end, due, &mut report)?;
         }
         greet(&target, &mut report.notes);
         Ok(report)
@@ -208,6 +222,7 @@ impl Job<'_> {
         plan: &Plan,
         netlink: &Netlink,
         end: State,
+        due: Rest,
         report: &mut Report,
     ) -> Result<(), HostError> {
         // The verifier speaks before anything is changed.
@@ -238,10 +253,18 @@ impl Job<'_> {
             return Err(executor.journal.roll_back(cause));
         }
         let refused = executor.state.gro_refused.is_some();
+        let joined = target.groups.join.intersection(&executor.state.groups);
+        let joined = groups::words(ChangeKind::Add, joined);
         let unguarded = std::mem::take(&mut executor.state.guard_refused);
         executor.journal.commit();
+        announce(due, netlink, report);
         if refused {
             report.changes.retain(|change| !change.what.contains(GRO));
+        }
+        let wanted = groups::words(ChangeKind::Add, &target.groups.join);
+        if joined != wanted {
+            report.changes.retain(|change| !wanted.contains(change));
+            report.changes.extend(joined);
         }
         guard::forget_refused(&report.host, plan.guard(), &unguarded, &mut report.changes);
         report.notes.extend(guard::note(&unguarded));
@@ -274,6 +297,8 @@ impl Job<'_> {
         state.map_signature = target.data_path.signature().to_owned();
         state.neighbours = target.resolved.next_hops.clone();
         state.promiscuous = target.promiscuous.ours.clone();
+        state.groups = target.groups.ours.clone();
+        state.answers = answers(target.tables, &target.resolved.links);
         let devices = target
             .tables
             .ports
@@ -303,6 +328,23 @@ impl Job<'_> {
     }
 }
 
+/// All is applied already: what cannot be announced is no reason to fail.
+fn announce(due: Rest, netlink: &Netlink, report: &mut Report) {
+    match announce::begin(&report.host, due, netlink) {
+        Ok((down, left)) => {
+            report.announcements = left;
+            let waits = (!down.is_empty()).then(|| Note::AnnouncementWaits {
+                devices: down.into_iter().collect(),
+                seconds: announce::PATIENCE.as_secs(),
+            });
+            report.notes.extend(waits);
+        }
+        Err(error) => report.notes.push(Note::NotAnnounced {
+            reason: error.to_string(),
+        }),
+    }
+}
+
 /// Devices that we made promiscuous in another namespace are not those with the same names here.
 fn decide_promiscuous(
     tables: &Tables,
@@ -317,6 +359,25 @@ fn decide_promiscuous(
         tables,
         resolved.uplink_promiscuous,
         &before.unwrap_or_default(),
+    )
+}
+
+/// Nor are groups that we joined there joined here.
+fn decide_groups(
+    tables: &Tables,
+    resolved: &Resolved,
+    current: &Current,
+    netns_id: NetnsId,
+    netlink: &Netlink,
+) -> Result<Groups, HostError> {
+    let before = current.state.as_ref();
+    let before = before.filter(|state| state.netns_id == netns_id);
+    let before = before.map(|state| state.groups.clone());
+    groups::decide(
+        tables,
+        &resolved.links,
+        &before.unwrap_or_default(),
+        netlink,
     )
 }
 

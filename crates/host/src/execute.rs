@@ -14,6 +14,7 @@ use overlane_net::{NetError, Netlink, nftables};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::detours::{self, Detour};
+use crate::groups::Group;
 use crate::journal::Journal;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
@@ -60,6 +61,7 @@ impl<'a> Executor<'a> {
             remotes: Vec::new(),
             rules: Vec::new(),
             routers: Vec::new(),
+            answers: BTreeSet::new(),
             tunnel_port: 0,
             ..self.state.clone()
         });
@@ -72,6 +74,7 @@ impl<'a> Executor<'a> {
             .extend(self.state.neighbours.iter().cloned());
         mark.promiscuous
             .extend(self.state.promiscuous.iter().cloned());
+        mark.groups.extend(self.state.groups.iter().cloned());
         self.journal.push(move || match old {
             Some(old) => state::write_file(&path, &old),
             None => remove_if_there(&path),
@@ -92,6 +95,7 @@ impl<'a> Executor<'a> {
                 Step::RaiseGro => self.raise_gro()?,
                 Step::Promiscuous { device, on } => self.promiscuous(device, *on)?,
                 Step::Manage(next_hop) => self.manage(next_hop)?,
+                Step::Join(group) => self.join(group, notes)?,
                 Step::ForgetConnections(ports) => self.forget_connections(ports)?,
                 Step::PickUpConnections(ports) => self.pick_up_connections(ports)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
@@ -111,6 +115,7 @@ impl<'a> Executor<'a> {
                 Step::Detach(name) => self.detach(name)?,
                 Step::Delete { table, entries } => self.delete(*table, entries)?,
                 Step::Release(next_hop) => self.release(next_hop)?,
+                Step::Leave(group) => self.leave(group)?,
             }
         }
         Ok(())
@@ -272,6 +277,37 @@ impl<'a> Executor<'a> {
             Ok(()) => self.journal.push(move || {
                 unless_gone(netlink.manage_neighbour(&next_hop.device, next_hop.address))
             }),
+            // The device, or the entry, is gone already.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// A machine without IPv6 goes without; a note says so.
+    fn join(&mut self, group: &'a Group, notes: &mut Vec<Note>) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        match group.join(netlink) {
+            Ok(()) => self.journal.push(move || unless_gone(group.leave(netlink))),
+            Err(error) if error.is_not_found() => return Err(error.into()),
+            Err(error) => {
+                self.state.groups.remove(group);
+                notes.push(Note::NoGroup {
+                    device: group.device.clone(),
+                    address: group.of,
+                    reason: error.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, group: &'a Group) -> Result<(), HostError> {
+        self.journal.before()?;
+        let netlink = self.netlink;
+        match group.leave(netlink) {
+            Ok(()) => self.journal.push(move || unless_gone(group.join(netlink))),
             // The device, or the entry, is gone already.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),

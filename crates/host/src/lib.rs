@@ -15,6 +15,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod announce;
+mod answers;
 mod apply;
 pub mod capture;
 mod clock;
@@ -26,6 +28,7 @@ mod error;
 mod execute;
 pub mod forget;
 mod greeting;
+mod groups;
 pub mod guard;
 pub mod handover;
 mod hooks;
@@ -50,5 +53,5 @@ pub use apply::{ApplyRequest, Testing, apply};
 pub use error::{HostError, UnfitDevice, UsedAs};
 pub use lock::Holder;
 pub use remove::{RemoveRequest, remove};
-pub use report::{Change, ChangeKind, Note, Removal, Report};
+pub use report::{Announced, Change, ChangeKind, Note, Removal, Report};
 pub use state::{AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host};

@@ -497,7 +497,7 @@ pub(crate) fn maps(state: &State) -> Result<MapSet, HostError> {
 }
 
 /// Looks at the host's namespace; none when it is gone.
-fn in_namespace<T: Send>(
+pub(crate) fn in_namespace<T: Send>(
     state: &State,
     look: impl FnOnce(&Netlink) -> Result<T, HostError> + Send,
 ) -> Result<Option<T>, HostError> {

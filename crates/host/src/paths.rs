@@ -73,6 +73,21 @@ pub fn log_lock(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.log"))
 }
 
+/// What a run of `apply` left to announce; no two runs have the same number.
+pub fn announcements(host: &str, number: u32) -> PathBuf {
+    Path::new(RUN).join(format!("{}{number}", announcements_of(host)))
+}
+
+/// Whether a file of this name is one of them.
+pub(crate) fn is_announcements_of(host: &str, name: &str) -> bool {
+    let number = name.strip_prefix(&announcements_of(host));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+fn announcements_of(host: &str) -> String {
+    format!("{host}.announce.")
+}
+
 /// The BPF file system refuses dots in names (kernel/bpf/inode.c, `bpf_lookup`); `%` escapes them and itself.
 fn pin_name(name: &str) -> String {
     name.replace('%', "%25").replace('.', "%2e")

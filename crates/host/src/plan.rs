@@ -14,6 +14,7 @@ use overlane_model::Tables;
 
 use crate::current::Current;
 use crate::detours::Detour;
+use crate::groups::{Group, Groups};
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::preflight::Resolved;
@@ -48,6 +49,8 @@ pub(crate) enum Step {
     Promiscuous { device: String, on: bool },
     /// Let the kernel keep a neighbour resolved.
     Manage(NextHop),
+    /// Let the kernel join a multicast group.
+    Join(Group),
     /// Forget what is left of connections under the keys of ports (switch and key) that have come to this host.
     ForgetConnections(BTreeSet<(u32, u16)>),
     /// Packets of these ports have passed without their firewalls.
@@ -80,6 +83,8 @@ pub(crate) enum Step {
     Delete { table: Table, entries: Vec<Entry> },
     /// Stop keeping a neighbour resolved.
     Release(NextHop),
+    /// Leave a multicast group.
+    Leave(Group),
 }
 
 impl Plan {
@@ -140,6 +145,7 @@ pub(crate) struct Target<'a> {
     pub(crate) data_path: &'a DataPath<'a>,
     pub(crate) netns_id: NetnsId,
     pub(crate) promiscuous: &'a Promiscuous,
+    pub(crate) groups: &'a Groups,
 }
 
 /// Compares and decides.
@@ -259,6 +265,8 @@ fn put_aside(current: &Current, plan: &mut Plan, names: &[&str]) {
 fn plan_neighbours(target: &Target<'_>, plan: &mut Plan) {
     plan.steps
         .extend(target.resolved.unmanaged.iter().cloned().map(Step::Manage));
+    let groups = &target.groups.join;
+    plan.steps.extend(groups.iter().cloned().map(Step::Join));
 }
 
 fn plan_maps(target: &Target<'_>, current: &Current, plan: &mut Plan) {
@@ -397,6 +405,8 @@ fn plan_deletions(
     for next_hop in ours.difference(&target.resolved.next_hops) {
         plan.steps.push(Step::Release(next_hop.clone()));
     }
+    let groups = &target.groups.leave;
+    plan.steps.extend(groups.iter().cloned().map(Step::Leave));
     let off = target.promiscuous.switch_off.iter();
     plan.steps.extend(off.map(|device| Step::Promiscuous {
         device: device.clone(),

@@ -10,8 +10,9 @@ use overlane_net::netns::{self, Netns};
 use overlane_net::{NetError, Netlink};
 
 use crate::lock::Lock;
+use crate::report::ChangeKind;
 use crate::state::{self, State};
-use crate::{Holder, HostError, Removal, current, detours, guard, paths};
+use crate::{Holder, HostError, Removal, announce, current, detours, groups, guard, paths};
 
 /// What to remove.
 pub struct RemoveRequest<'a> {
@@ -47,6 +48,7 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
         return Ok(removal);
     }
     let lock = Lock::acquire(host, request.on_wait)?;
+    announce::end(host)?;
     // A state file that makes no sense must not keep the host on the machine.
     let state = State::read(host).unwrap_or(None);
     if let Some(state) = &state {
@@ -149,6 +151,14 @@ fn remove_devices(host: &str, state: Option<&State>) -> Result<Vec<String>, Host
             removed.push(format!("promiscuous mode of {device}"));
         }
     }
+    let mut left = Vec::new();
+    for group in state.iter().flat_map(|state| &state.groups) {
+        if gone_or(group.leave(&netlink))? {
+            left.push(group);
+        }
+    }
+    let left = groups::words(ChangeKind::Remove, left);
+    removed.extend(left.into_iter().map(|change| change.what));
     // Without a state file the devices may be another host's that is applied here.
     let here = state::netns_id()?;
     if state.is_none()

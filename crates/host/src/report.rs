@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::announce::Announcements;
+use crate::answers::Answer;
 use crate::detours::Detour;
 use crate::error::UnfitDevice;
 use crate::paths;
@@ -20,8 +22,24 @@ pub struct Report {
     pub changes: Vec<Change>,
     /// Devices of ports and of legs that are not there. The fabric is applied without them.
     pub missing: Vec<UnfitDevice>,
+    /// What the physical network is told of: addresses that are answered for here, and were not before.
+    pub announced: Vec<Announced>,
     /// What works but deserves a look.
     pub notes: Vec<Note>,
+    /// Announcements that are left to be made: [`Announcements::start`] has them made.
+    #[serde(skip)]
+    pub announcements: Option<Announcements>,
+}
+
+/// What is announced by one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Announced {
+    /// The device.
+    pub device: String,
+    /// The VLAN on it.
+    pub vlan: Option<u16>,
+    /// Addresses; of a guest without any, its MAC.
+    pub addresses: Vec<String>,
 }
 
 /// The outcome of [`crate::remove()`].
@@ -127,6 +145,27 @@ pub enum Note {
         /// It makes the kernel coalesce received tunnel packets, as the helper device would.
         coalesces: bool,
     },
+    /// The kernel does not join the multicast group of an address, where neighbour solicitations for it go.
+    NoGroup {
+        /// The device.
+        device: String,
+        /// The address.
+        address: IpAddr,
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// Devices are down, so that what they, or the guests behind them, have to announce has to wait.
+    AnnouncementWaits {
+        /// The devices.
+        devices: Vec<String>,
+        /// How long they are waited for.
+        seconds: u64,
+    },
+    /// Something could not be announced.
+    NotAnnounced {
+        /// Why.
+        reason: String,
+    },
     /// A program of somebody else sees the packets of a device before ours does.
     EarlierProgram {
         /// The device.
@@ -175,6 +214,46 @@ impl Change {
         Self {
             kind: ChangeKind::Remove,
             what: what.into(),
+        }
+    }
+}
+
+impl Announced {
+    /// Up to so many addresses are listed, more are counted.
+    const LISTED_MAX: usize = 8;
+
+    /// By device and VLAN.
+    pub(crate) fn of<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for answer in answers {
+            let (device, vlan) = (&answer.device, answer.vlan);
+            match all.last_mut() {
+                Some(last) if (&last.device, last.vlan) == (device, vlan) => {
+                    last.addresses.push(answer.to_string());
+                }
+                _ => all.push(Self {
+                    device: device.clone(),
+                    vlan,
+                    addresses: vec![answer.to_string()],
+                }),
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Announced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.addresses[..] {
+            addresses if addresses.len() > Self::LISTED_MAX => {
+                write!(f, "{} addresses", addresses.len())?;
+            }
+            addresses => f.write_str(&addresses.join(", "))?,
+        }
+        write!(f, " by {}", self.device)?;
+        match self.vlan {
+            Some(vlan) => write!(f, " (VLAN {vlan})"),
+            None => Ok(()),
         }
     }
 }
@@ -258,6 +337,31 @@ impl fmt::Display for Note {
                     "received tunnel packets are not coalesced, and everything works, with a lower receive rate"
                 })
             }
+            Self::NoGroup {
+                device,
+                address,
+                reason,
+            } => write!(
+                f,
+                "the multicast group of {address} is not joined on {device}: {reason}; where the device or a switch filters \
+                 multicast, nobody finds the address"
+            ),
+            Self::AnnouncementWaits { devices, seconds } => write!(
+                f,
+                "down: {}; announcements that need {} are made when it is up, within {seconds} seconds; later, run \
+                 `overlane announce`",
+                devices.join(", "),
+                if devices.len() == 1 {
+                    "it"
+                } else {
+                    "one of them"
+                }
+            ),
+            Self::NotAnnounced { reason } => write!(
+                f,
+                "not all is announced ({reason}): the physical network may remember where addresses were; run \
+                 `overlane announce`"
+            ),
             Self::EarlierProgram {
                 device,
                 program,

@@ -14,6 +14,8 @@ use overlane_model::{SwitchId, Tables, Timeouts, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
+use crate::answers::Answer;
+use crate::groups::Group;
 use crate::guard::Refused;
 use crate::{HostError, paths};
 
@@ -66,6 +68,12 @@ pub(crate) struct State {
     /// Devices that we made promiscuous.
     #[serde(default)]
     pub(crate) promiscuous: BTreeSet<String>,
+    /// Multicast groups that we joined.
+    #[serde(default)]
+    pub(crate) groups: BTreeSet<Group>,
+    /// What is answered for here, in the physical network.
+    #[serde(default)]
+    pub(crate) answers: BTreeSet<Answer>,
     /// Devices of ports and of legs that were not there.
     #[serde(default)]
     pub(crate) missing: BTreeSet<String>,
@@ -252,6 +260,8 @@ impl State {
             guard_refused: Refused::new(),
             neighbours: BTreeSet::new(),
             promiscuous: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            answers: BTreeSet::new(),
             missing: BTreeSet::new(),
             devices: BTreeMap::new(),
             ports: tables.ports.iter().map(port_state).collect(),

@@ -1,4 +1,4 @@
-//! Namespaces, links, addresses, routes, neighbours, device settings and tables of nftables, synchronously.
+//! Namespaces, links, addresses, routes, neighbours, device settings, frames and tables of nftables, synchronously.
 //!
 //! This crate is the only place that speaks to the kernel's network configuration. `host` uses it to
 //! lay tables onto a machine, `lab` to build topologies. It knows nothing of overlays.
@@ -27,6 +27,8 @@ pub mod neighbour;
 mod netlink;
 pub mod netns;
 pub mod nftables;
+pub mod packet;
+pub mod process;
 pub mod route;
 #[expect(
     unsafe_code,
@@ -42,4 +44,5 @@ pub use error::{NetError, Place, RejectedFeature, Rejection};
 pub use link::{Link, LinkStats};
 pub use neighbour::{NeighbourState, Nud};
 pub use netlink::Netlink;
+pub use packet::PacketSocket;
 pub use route::RouteTo;

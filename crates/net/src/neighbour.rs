@@ -117,6 +117,43 @@ impl Netlink {
         .map(drop)
     }
 
+    /// Lists an address as one that the kernel may answer for on this device (`NTF_PROXY`). It answers only where
+    /// `proxy_ndp` says so; of an IPv6 address it joins the solicited-node group in any case: the device takes
+    /// solicitations in, and switches hear of the group by MLD.
+    pub fn add_proxy(&self, name: &str, addr: IpAddr) -> Result<(), NetError> {
+        let message = RouteNetlinkMessage::NewNeighbour(self.proxy_message(name, addr)?);
+        self.call(
+            format!("add the proxy neighbour {addr}"),
+            Some(name),
+            message,
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Takes it off the list, and leaves the group.
+    pub fn delete_proxy(&self, name: &str, addr: IpAddr) -> Result<(), NetError> {
+        let message = RouteNetlinkMessage::DelNeighbour(self.proxy_message(name, addr)?);
+        self.call(
+            format!("delete the proxy neighbour {addr}"),
+            Some(name),
+            message,
+            0,
+        )
+        .map(drop)
+    }
+
+    /// Whether the address is on that list. A missing device is an error.
+    pub fn has_proxy(&self, name: &str, addr: IpAddr) -> Result<bool, NetError> {
+        let message = RouteNetlinkMessage::GetNeighbour(self.proxy_message(name, addr)?);
+        let operation = format!("find the proxy neighbour {addr}");
+        match self.call(operation, Some(name), message, 0) {
+            Ok(replies) => Ok(!replies.is_empty()),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Forgets a neighbour.
     pub fn delete_neighbour(&self, name: &str, addr: IpAddr) -> Result<(), NetError> {
         let message = RouteNetlinkMessage::DelNeighbour(self.neighbour_message(name, addr)?);
@@ -157,6 +194,12 @@ impl Netlink {
         let operation = format!("add an FDB entry towards {dst}");
         self.call(operation, Some(name), message, NLM_F_CREATE | flags)
             .map(drop)
+    }
+
+    fn proxy_message(&self, name: &str, addr: IpAddr) -> Result<NeighbourMessage, NetError> {
+        let mut message = self.neighbour_message(name, addr)?;
+        message.header.flags = NeighbourFlags::Proxy;
+        Ok(message)
     }
 
     fn neighbour_message(&self, name: &str, addr: IpAddr) -> Result<NeighbourMessage, NetError> {

@@ -1,5 +1,5 @@
-//! The system calls without a safe wrapper: the ethtool and TUN ioctls, the cookie of a namespace, and the
-//! hook between fork and exec that moves a child into a namespace. Nothing above this file is unsafe.
+//! The system calls without a safe wrapper: the ethtool and TUN ioctls, the cookie of a namespace, the device of a
+//! packet socket, and what happens between fork and exec. Nothing above this file is unsafe.
 
 use std::fs::File;
 use std::io;
@@ -45,6 +45,33 @@ pub(crate) fn enter_before_exec(command: &mut Command, netns: Arc<File>) {
     unsafe {
         command.pre_exec(move || setns(&*netns, CloneFlags::CLONE_NEWNET).map_err(io::Error::from));
     }
+}
+
+/// Lets `command` leave the session of its parent just before it executes, and keep none of its files but the three
+/// that the command names.
+pub(crate) fn detach_before_exec(command: &mut Command) {
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it
+    // makes two system calls and neither allocates nor locks. No file is closed before the program is executed.
+    unsafe {
+        command.pre_exec(|| {
+            nix::unistd::setsid()?;
+            let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+            let code = libc::close_range(3, libc::c_uint::MAX, flags);
+            Ok(Errno::result(code).map(drop)?)
+        });
+    }
+}
+
+/// Binds a packet socket to a device. It is given no frames: it asks for no protocol.
+pub(crate) fn bind_packet(socket: &impl AsRawFd, ifindex: u32) -> Result<(), Errno> {
+    // SAFETY: sockaddr_ll is a plain C structure of integers and an array, for all of which zero is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_ifindex = ifindex as libc::c_int;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads the address on this stack frame, whose length is given.
+    let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    Errno::result(code).map(drop)
 }
 
 /// `SO_NETNS_COOKIE` (net/core/sock.c): the number of the namespace that a socket belongs to.

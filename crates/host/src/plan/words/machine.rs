@@ -9,8 +9,8 @@ use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER};
 use crate::plan::words::presence;
 use crate::plan::{Cleanup, Fresh, Plan, Step, Target};
-use crate::report::Change;
-use crate::{detours, guard};
+use crate::report::{Change, ChangeKind};
+use crate::{detours, groups, guard};
 
 /// Settings, devices and programs.
 pub(super) fn machine(
@@ -82,6 +82,8 @@ pub(super) fn machine(
             _ => {}
         }
     }
+    lines.extend(groups::words(ChangeKind::Add, &target.groups.join));
+    lines.extend(groups::words(ChangeKind::Remove, &target.groups.leave));
     if is.is_some_and(|is| is.uplink != uplink) {
         lines.extend(is.map(|is| Change::remove(format!("uplink {}", is.uplink))));
     }

@@ -1,0 +1,319 @@
+//! Announcements: whoever remembers an address with another MAC, or a MAC behind another port, hears of what this host
+//! answers for now. `apply` announces what is new, once, when the data path has switched. Two more rounds follow, and
+//! so do devices that come up a little later: by a process that outlives `apply` and that a file in `/run/overlane`
+//! tells what is left. It ends when that is done, or when the file is gone: the next `apply` that changes something
+//! takes it away, and `remove` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use overlane_net::{Netlink, PacketSocket, process};
+use serde::{Deserialize, Serialize};
+
+use crate::answers::Answer;
+use crate::observe::{in_namespace, state_of};
+use crate::report::{Announced, Change};
+use crate::state::{self, State};
+use crate::{HostError, current, groups, paths};
+
+/// MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 section 10).
+const ROUNDS: u8 = 3;
+/// RETRANS_TIMER.
+const BETWEEN_ROUNDS: Duration = Duration::from_secs(1);
+/// How long a device that is down is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// What is left to do when `apply` ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rest {
+    /// Announced once.
+    told: BTreeSet<Answer>,
+    /// Not announced: a device is down.
+    waiting: BTreeSet<Answer>,
+}
+
+impl Rest {
+    /// What was not announced yet.
+    pub(crate) const fn new(&self) -> &BTreeSet<Answer> {
+        &self.waiting
+    }
+}
+
+/// The announcements that are left, for a process of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcements {
+    host: String,
+    file: PathBuf,
+}
+
+impl Announcements {
+    /// Starts that process: this program, called by the name of the host and the number of the file.
+    pub fn start(&self) -> io::Result<()> {
+        let program = std::env::current_exe()?;
+        let number = self.file.extension().unwrap_or_default().to_string_lossy();
+        let words = ["announce", "--host", &self.host, "--rest", &number];
+        process::detach(&program, &words)
+    }
+}
+
+/// What is to be announced: what is new, and of what an earlier run has left what is still answered for.
+pub(crate) fn due(
+    host: &str,
+    before: Option<&State>,
+    now: &BTreeSet<Answer>,
+) -> Result<Rest, HostError> {
+    let known = before.map(|before| &before.answers);
+    let mut due = Rest {
+        waiting: now
+            .iter()
+            .filter(|answer| known.is_none_or(|known| !known.contains(answer)))
+            .cloned()
+            .collect(),
+        told: BTreeSet::new(),
+    };
+    for file in files(host)? {
+        let Some(rest) = read(&file) else { continue };
+        due.waiting.extend(rest.waiting.intersection(now).cloned());
+        due.told.extend(rest.told.intersection(now).cloned());
+    }
+    due.told.retain(|answer| !due.waiting.contains(answer));
+    Ok(due)
+}
+
+/// The first round, from a thread in the host's namespace. What is left goes into a file, in place of an earlier one.
+pub(crate) fn begin(
+    host: &str,
+    due: Rest,
+    netlink: &Netlink,
+) -> Result<(BTreeSet<String>, Option<Announcements>), HostError> {
+    end(host)?;
+    let (sent, down) = send(&due.waiting, netlink);
+    let mut rest = due;
+    rest.waiting.retain(|answer| !sent.contains(answer));
+    rest.told.extend(sent);
+    if rest == Rest::default() {
+        return Ok((down, None));
+    }
+    let file = paths::announcements(host, std::process::id());
+    let text = serde_json::to_vec(&rest).map_err(|source| HostError::State {
+        path: file.clone(),
+        source,
+    })?;
+    state::write_file(&file, &text)?;
+    let host = host.to_owned();
+    Ok((down, Some(Announcements { host, file })))
+}
+
+/// Ends the processes that still announce for a host.
+pub(crate) fn end(host: &str) -> Result<(), HostError> {
+    for file in files(host)? {
+        let _ = fs::remove_file(file);
+    }
+    Ok(())
+}
+
+fn files(host: &str) -> Result<Vec<PathBuf>, HostError> {
+    let names = current::names(Path::new(paths::RUN))?.into_iter();
+    let ours = names.filter(|name| paths::is_announcements_of(host, name));
+    Ok(ours.map(|name| Path::new(paths::RUN).join(name)).collect())
+}
+
+/// None: it is gone, or half written.
+fn read(file: &Path) -> Option<Rest> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+/// What [`all`] is about to do.
+#[derive(Debug)]
+pub struct All {
+    /// What is announced.
+    pub announced: Vec<Announced>,
+    /// What had to be made anew: multicast groups that a device had forgotten.
+    pub changes: Vec<Change>,
+    run: Run,
+}
+
+/// Announces all that a host answers for: [`All::run`] does it.
+pub fn all(host: &str) -> Result<All, HostError> {
+    let changes = groups::join_again(host)?;
+    let state = state_of(host)?;
+    let now = Instant::now();
+    let turns = state.answers.iter().map(|answer| Turn::new(answer, now));
+    Ok(All {
+        announced: Announced::of(&state.answers),
+        changes,
+        run: Run {
+            host: host.to_owned(),
+            turns: turns.collect(),
+            watched: Watched::open(paths::state(host)),
+        },
+    })
+}
+
+impl All {
+    /// Three rounds. Returns the devices that were down all the time.
+    pub fn run(self) -> Result<BTreeSet<String>, HostError> {
+        self.run.run()
+    }
+}
+
+/// What `apply` left to a process of its own.
+pub fn rest(host: &str, number: u32) -> Result<(), HostError> {
+    let file = paths::announcements(host, number);
+    let watched = Watched::open(file.clone());
+    let Some(rest) = read(&file) else {
+        return Ok(());
+    };
+    let now = Instant::now();
+    let told = rest.told.iter().map(|answer| Turn {
+        left: ROUNDS - 1,
+        at: now + BETWEEN_ROUNDS,
+        ..Turn::new(answer, now)
+    });
+    let waiting = rest.waiting.iter().map(|answer| Turn::new(answer, now));
+    let run = Run {
+        host: host.to_owned(),
+        turns: told.chain(waiting).collect(),
+        watched,
+    };
+    let done = run.run();
+    // It has a number that no other run's has.
+    let _ = fs::remove_file(file);
+    done.map(drop)
+}
+
+/// A file that says by its being there that there is work to do.
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Watched {
+    fn open(path: PathBuf) -> Self {
+        let identity = Self::identity(&path);
+        Self { path, identity }
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
+    fn is_there(&self) -> bool {
+        self.identity.is_some() && Self::identity(&self.path) == self.identity
+    }
+}
+
+/// An answer and its rounds.
+#[derive(Debug)]
+struct Turn {
+    answer: Answer,
+    left: u8,
+    at: Instant,
+}
+
+impl Turn {
+    fn new(answer: &Answer, at: Instant) -> Self {
+        Self {
+            answer: answer.clone(),
+            left: ROUNDS,
+            at,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Run {
+    host: String,
+    turns: Vec<Turn>,
+    watched: Watched,
+}
+
+impl Run {
+    fn run(mut self) -> Result<BTreeSet<String>, HostError> {
+        let end = Instant::now() + PATIENCE;
+        let mut down = BTreeSet::new();
+        while !self.turns.is_empty() && self.watched.is_there() {
+            let now = Instant::now();
+            let is_due = self.turns.iter().any(|turn| turn.at <= now);
+            if is_due && !self.round(now, &mut down)? {
+                break;
+            }
+            if now >= end {
+                return Ok(down);
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(BTreeSet::new())
+    }
+
+    /// Announces what is due; whether there is anything left to do it for. While `apply` works nobody knows what
+    /// holds.
+    fn round(&mut self, now: Instant, down: &mut BTreeSet<String>) -> Result<bool, HostError> {
+        let Some(state) = State::read(&self.host)? else {
+            return Ok(false);
+        };
+        if state.in_progress {
+            return Ok(true);
+        }
+        self.turns
+            .retain(|turn| state.answers.contains(&turn.answer));
+        let due = self.turns.iter().filter(|turn| turn.at <= now);
+        let due = due.map(|turn| turn.answer.clone()).collect();
+        let Some((sent, still_down)) = in_namespace(&state, |netlink| Ok(send(&due, netlink)))?
+        else {
+            return Ok(false);
+        };
+        *down = still_down;
+        for turn in &mut self.turns {
+            if sent.contains(&turn.answer) {
+                turn.left -= 1;
+                turn.at = now + BETWEEN_ROUNDS;
+            }
+        }
+        self.turns.retain(|turn| turn.left > 0);
+        Ok(true)
+    }
+}
+
+/// Sends the frame of each answer whose devices have a carrier. Returns what was sent, and the devices that are down.
+fn send(answers: &BTreeSet<Answer>, netlink: &Netlink) -> (BTreeSet<Answer>, BTreeSet<String>) {
+    let names: BTreeSet<&str> = answers.iter().flat_map(Answer::devices).collect();
+    let links = names.into_iter().filter_map(|name| netlink.link(name).ok());
+    let up: BTreeMap<String, _> = links
+        .filter(|link| link.carrier)
+        .map(|link| (link.name.clone(), link))
+        .collect();
+    let (mut sent, mut down) = (BTreeSet::new(), BTreeSet::new());
+    let mut sockets = BTreeMap::new();
+    for answer in answers {
+        let is_down = |name: &&str| !up.contains_key(*name);
+        let missing = answer.devices().find(is_down);
+        if let Some(device) = missing {
+            down.insert(device.to_owned());
+            continue;
+        }
+        let socket = sockets.entry(answer.device.as_str()).or_insert_with(|| {
+            let link = up.get(&answer.device)?;
+            PacketSocket::open(link).ok()
+        });
+        let frame = answer.frame();
+        let done = socket
+            .as_ref()
+            .zip(frame)
+            .map(|(it, frame)| it.send(&frame));
+        match done {
+            Some(Ok(())) => drop(sent.insert(answer.clone())),
+            // It went down, or away, in between.
+            _ => drop(down.insert(answer.device.clone())),
+        }
+    }
+    (sent, down)
+}

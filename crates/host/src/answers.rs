@@ -1,0 +1,230 @@
+//! What this host answers for in the physical network, with which MAC, and the frames that say so: ARP announcements
+//! (RFC 5227 section 2.3) and unsolicited neighbour advertisements (RFC 4861 section 7.2.6). Who hears one replaces
+//! what it knew of the address, and each switch on the way learns where the MAC is now.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use overlane_model::{RouterTable, Tables, VlanId};
+use overlane_net::Link;
+use overlane_wire::ethernet::{self, Tag, Tags};
+use overlane_wire::ipv6_extension::Extensions;
+use overlane_wire::nd::{self, Message};
+use overlane_wire::nd_option::{NdOption, Options};
+use overlane_wire::{Ecn, Emit as _, EtherType, Mac, VlanTag, arp, ipv6};
+use serde::{Deserialize, Serialize};
+
+use crate::legs::legs;
+
+/// RFC 903.
+const RARP: u16 = 0x8035;
+const REVERSE_REQUEST: u16 = 3;
+const ICMPV6: u8 = 58;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_NODES_MAC: Mac = Mac::new([0x33, 0x33, 0, 0, 0, 1]);
+
+/// An address that is answered for here, and how its frames leave.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// A leg, or the uplink.
+    pub(crate) device: String,
+    /// The VLAN on the uplink of the switch that it is in.
+    pub(crate) vlan: Option<u16>,
+    /// None: a guest of which the fabric knows no address. Only its MAC is announced.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) mac: String,
+    pub(crate) is_router: bool,
+    /// The guest's device. While that has no carrier, there is no guest.
+    pub(crate) port: Option<String>,
+}
+
+impl Answer {
+    /// What has to be up.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.device), self.port.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
+
+    /// The frame that says so. None of a MAC that makes no sense.
+    pub(crate) fn frame(&self) -> Option<Vec<u8>> {
+        let mac = self.mac.parse().ok()?;
+        let vlan = self.vlan.map(|vlan| VlanTag::new(vlan, 0, false));
+        let tag = vlan
+            .transpose()
+            .ok()?
+            .map(|tag| Tag::of(EtherType::VLAN, tag.tci()));
+        let tags = tag.flatten().map(|tag| Tags::new(&[tag]));
+        let header = ethernet::Header {
+            destination: Mac::BROADCAST,
+            source: mac,
+            tags: tags.transpose().ok()?.unwrap_or(Tags::NONE),
+            ethertype: EtherType::ARP,
+        };
+        Some(match self.address {
+            Some(IpAddr::V4(address)) => arp_announcement(header, address),
+            Some(IpAddr::V6(address)) => advertisement(header, address, self.is_router)?,
+            None => reverse_request(header),
+        })
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => fmt::Display::fmt(&address, f),
+            None => f.write_str(&self.mac),
+        }
+    }
+}
+
+/// A request for an address by who has it.
+fn arp_announcement(header: ethernet::Header, address: Ipv4Addr) -> Vec<u8> {
+    let packet = arp::Header {
+        operation: arp::Operation::Request,
+        sender_mac: header.source,
+        sender: address,
+        target_mac: Mac::ZERO,
+        target: address,
+    };
+    [header.to_bytes(), packet.to_bytes()].concat()
+}
+
+fn advertisement(header: ethernet::Header, address: Ipv6Addr, is_router: bool) -> Option<Vec<u8>> {
+    let header = ethernet::Header {
+        destination: ALL_NODES_MAC,
+        ethertype: EtherType::IPV6,
+        ..header
+    };
+    let option = NdOption::TargetLinkLayer(header.source).to_bytes();
+    let message = nd::Header {
+        message: Message::NeighbourAdvertisement {
+            router: is_router,
+            solicited: false,
+            replace: true,
+            target: address,
+        },
+        checksum: 0,
+        options: Options::new(&option).ok()?,
+    };
+    let message = message.with_checksum(address, ALL_NODES).to_bytes();
+    let ip = ipv6::Header {
+        dscp: 0,
+        ecn: Ecn::NotEct,
+        flow_label: 0,
+        payload_len: u16::try_from(message.len()).ok()?,
+        hop_limit: 255,
+        source: address,
+        destination: ALL_NODES,
+        extensions: Extensions::none(ICMPV6),
+    };
+    Some([header.to_bytes(), ip.to_bytes(), message].concat())
+}
+
+/// What QEMU sends of a machine that has migrated: it says where a MAC is, and nothing else.
+fn reverse_request(header: ethernet::Header) -> Vec<u8> {
+    let header = ethernet::Header {
+        ethertype: EtherType(RARP),
+        ..header
+    };
+    let packet = arp::Header {
+        operation: arp::Operation::Other(REVERSE_REQUEST),
+        sender_mac: header.source,
+        sender: Ipv4Addr::UNSPECIFIED,
+        target_mac: header.source,
+        target: Ipv4Addr::UNSPECIFIED,
+    };
+    [header.to_bytes(), packet.to_bytes()].concat()
+}
+
+/// All that this host answers for, by the devices that are there.
+pub(crate) fn answers(tables: &Tables, links: &[Link]) -> BTreeSet<Answer> {
+    let mut answers = BTreeSet::new();
+    for (router, device) in legs(tables) {
+        let link = links.iter().find(|link| link.name == device.as_str());
+        answers.extend(link.into_iter().flat_map(|link| on_leg(router, link)));
+    }
+    let routers = tables.routers.iter();
+    let here = routers.filter(|router| router.is_gateway_here());
+    answers.extend(here.flat_map(|router| on_vlans(tables, router)));
+    answers.extend(of_ports(tables, links));
+    answers
+}
+
+/// The router's addresses on the leg, and those that it translates to.
+pub(crate) fn leg_addresses(router: &RouterTable) -> BTreeSet<IpAddr> {
+    let mut addresses = BTreeSet::new();
+    if let Some(gateway) = &router.gateway {
+        addresses.extend(gateway.addresses.iter().map(|address| address.addr()));
+        addresses.extend(gateway.nat.iter().map(|rule| rule.kind.outside()));
+    }
+    addresses
+}
+
+fn on_leg(router: &RouterTable, link: &Link) -> impl Iterator<Item = Answer> {
+    let (device, mac) = (link.name.clone(), Mac::new(link.mac).to_string());
+    leg_addresses(router)
+        .into_iter()
+        .map(move |address| Answer {
+            device: device.clone(),
+            vlan: None,
+            address: Some(address),
+            mac: mac.clone(),
+            is_router: true,
+            port: None,
+        })
+}
+
+/// A gateway's host answers on VLANs for the interfaces of its router (ARP-9 of docs/semantics.md).
+fn on_vlans(tables: &Tables, router: &RouterTable) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for interface in &router.interfaces {
+        let Some(vlan) = interface.switch.vlan() else {
+            continue;
+        };
+        let own = interface.addresses.iter().map(|address| address.addr());
+        let addresses = own.chain(interface.link_local.map(IpAddr::V6));
+        answers.extend(addresses.map(|address| Answer {
+            device: tables.uplink.to_string(),
+            vlan: Some(vlan.get()),
+            address: Some(address),
+            mac: router.mac.to_string(),
+            is_router: true,
+            port: None,
+        }));
+    }
+    answers
+}
+
+/// Guests of this host on VLANs: the physical network has learned where they are.
+fn of_ports(tables: &Tables, links: &[Link]) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    let on_vlan = tables.ports.iter();
+    let on_vlan = on_vlan.filter_map(|port| Some((port, port.switch.vlan().map(VlanId::get)?)));
+    for (port, vlan) in on_vlan {
+        let device = port.attachment.device.as_str();
+        if !links.iter().any(|link| link.name == device) {
+            continue;
+        }
+        let answer = |address, is_router| Answer {
+            device: tables.uplink.to_string(),
+            vlan: Some(vlan),
+            address,
+            mac: port.mac.to_string(),
+            is_router,
+            port: Some(device.to_owned()),
+        };
+        let own = tables.neighbours.iter();
+        let mut own = own
+            .filter(|own| (own.switch, own.key) == (port.switch, port.key) && own.router.is_none())
+            .map(|own| answer(Some(own.addr), own.is_router))
+            .peekable();
+        if own.peek().is_none() {
+            answers.push(answer(None, false));
+        }
+        answers.extend(own);
+    }
+    answers
+}
