@@ -40,7 +40,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// What was not announced yet.
-    pub(crate) const fn new(&self) -> &BTreeSet<Answer> {
+    pub(crate) const fn untold(&self) -> &BTreeSet<Answer> {
         &self.waiting
     }
 }

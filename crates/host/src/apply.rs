@@ -161,6 +161,11 @@ impl Job<'_> {
         let netns_id = state::netns_id()?;
         let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
         let groups = decide_groups(tables, &resolved, &current, netns_id, &netlink)?;
+        let answers = answers(tables, &resolved.links);
+        // Another namespace has other neighbours.
+        let before = current.state.as_ref();
+        let here = before.filter(|before| before.netns_id == netns_id);
+        let due = announce::due(host, here, &answers)?;
         let target = Target {
             tables,
             resolved: &resolved,
@@ -169,13 +174,10 @@ impl Job<'_> {
             netns_id,
             promiscuous: &promiscuous,
             groups: &groups,
+            answers: &answers,
+            due: &due,
         };
         let plan = plan(&target, &current);
-        let end = self.end_state(&target, &current);
-        // Another namespace has other neighbours.
-        let before = current.state.as_ref();
-        let here = before.filter(|before| before.netns_id == netns_id);
-        let due = announce::due(host, here, &end.answers)?;
 
         let mut notes = resolved.notes.clone();
         notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
@@ -193,7 +195,7 @@ impl Job<'_> {
             dry_run: self.dry_run,
             changes: plan.changes.clone(),
             missing: resolved.missing.clone(),
-            announced: Announced::of(due.new()),
+            announced: Announced::of(due.untold()),
             notes,
             announcements: None,
         };
@@ -205,11 +207,12 @@ impl Job<'_> {
         if let Some(maps) = &current.maps {
             capture::recover_in(host, maps)?;
         }
+        let end = self.end_state(&target, &current);
         if !plan.steps.is_empty()
             || !plan.cleanups.is_empty()
             || current.state.as_ref() != Some(&end)
         {
-            self.execute(&target, &current, &plan, &netlink, end, due, &mut report)?;
+            self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
         greet(&target, &mut report.notes);
         Ok(report)
@@ -222,7 +225,6 @@ impl Job<'_> {
         plan: &Plan,
         netlink: &Netlink,
         end: State,
-        due: Rest,
         report: &mut Report,
     ) -> Result<(), HostError> {
         // The verifier speaks before anything is changed.
@@ -257,7 +259,7 @@ impl Job<'_> {
         let joined = groups::words(ChangeKind::Add, joined);
         let unguarded = std::mem::take(&mut executor.state.guard_refused);
         executor.journal.commit();
-        announce(due, netlink, report);
+        announce(target.due, netlink, report);
         if refused {
             report.changes.retain(|change| !change.what.contains(GRO));
         }
@@ -298,7 +300,7 @@ impl Job<'_> {
         state.neighbours = target.resolved.next_hops.clone();
         state.promiscuous = target.promiscuous.ours.clone();
         state.groups = target.groups.ours.clone();
-        state.answers = answers(target.tables, &target.resolved.links);
+        state.answers = target.answers.clone();
         let devices = target
             .tables
             .ports
@@ -329,8 +331,8 @@ impl Job<'_> {
 }
 
 /// All is applied already: what cannot be announced is no reason to fail.
-fn announce(due: Rest, netlink: &Netlink, report: &mut Report) {
-    match announce::begin(&report.host, due, netlink) {
+fn announce(due: &Rest, netlink: &Netlink, report: &mut Report) {
+    match announce::begin(&report.host, due.clone(), netlink) {
         Ok((down, left)) => {
             report.announcements = left;
             let waits = (!down.is_empty()).then(|| Note::AnnouncementWaits {

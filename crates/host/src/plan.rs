@@ -12,6 +12,8 @@ use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{DataPath, Program};
 use overlane_model::Tables;
 
+use crate::announce::Rest;
+use crate::answers::Answer;
 use crate::current::Current;
 use crate::detours::Detour;
 use crate::groups::{Group, Groups};
@@ -146,6 +148,9 @@ pub(crate) struct Target<'a> {
     pub(crate) netns_id: NetnsId,
     pub(crate) promiscuous: &'a Promiscuous,
     pub(crate) groups: &'a Groups,
+    pub(crate) answers: &'a BTreeSet<Answer>,
+    /// What is to be announced once all is done.
+    pub(crate) due: &'a Rest,
 }
 
 /// Compares and decides.
