@@ -96,6 +96,7 @@ def snapshot(ns, host):
         "tables": tables(host),
         "state": state_files(host),
         "neighbours": neighbours(ns),
+        "proxies": ns.json("neigh show proxy"),
         "nftables": nftables(ns),
     }
 

@@ -68,13 +68,8 @@ pub(crate) fn due(
     before: Option<&State>,
     now: &BTreeSet<Answer>,
 ) -> Result<Rest, HostError> {
-    let known = before.map(|before| &before.answers);
     let mut due = Rest {
-        waiting: now
-            .iter()
-            .filter(|answer| known.is_none_or(|known| !known.contains(answer)))
-            .cloned()
-            .collect(),
+        waiting: new(before.map(|before| &before.answers), now),
         told: BTreeSet::new(),
     };
     for file in files(host)? {
@@ -84,6 +79,11 @@ pub(crate) fn due(
     }
     due.told.retain(|answer| !due.waiting.contains(answer));
     Ok(due)
+}
+
+fn new(before: Option<&BTreeSet<Answer>>, now: &BTreeSet<Answer>) -> BTreeSet<Answer> {
+    let is_new = |answer: &&Answer| before.is_none_or(|before| !before.contains(answer));
+    now.iter().filter(is_new).cloned().collect()
 }
 
 /// The first round, from a thread in the host's namespace. What is left goes into a file, in place of an earlier one.
@@ -316,4 +316,47 @@ fn send(answers: &BTreeSet<Answer>, netlink: &Netlink) -> (BTreeSet<Answer>, BTr
         }
     }
     (sent, down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(device: &str, mac: &str) -> Answer {
+        Answer {
+            device: device.into(),
+            vlan: None,
+            address: Some([198, 19, 0, 2].into()),
+            mac: mac.into(),
+            is_router: true,
+            port: None,
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_another_one_by_now_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h1.announce.7");
+        assert!(!Watched::open(path.clone()).is_there());
+        state::write_file(&path, b"{}").unwrap();
+        let watched = Watched::open(path.clone());
+        assert!(watched.is_there());
+        state::write_file(&path, b"{}").unwrap();
+        assert!(!watched.is_there());
+    }
+
+    #[test]
+    fn an_address_is_due_where_its_mac_or_its_device_is_new() {
+        let (first, second) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let now = BTreeSet::from([answer("phys0", first), answer("phys1", first)]);
+        let due = |before: &[Answer]| {
+            let before = before.iter().cloned().collect();
+            new(Some(&before), &now).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(new(None, &now), now);
+        assert_eq!(due(&[answer("phys0", first)]), [answer("phys1", first)]);
+        let other = [answer("phys0", second), answer("phys1", first)];
+        assert_eq!(due(&other), [answer("phys0", first)]);
+        assert!(due(&Vec::from_iter(now.clone())).is_empty());
+    }
 }

@@ -228,3 +228,117 @@ fn of_ports(tables: &Tables, links: &[Link]) -> Vec<Answer> {
     }
     answers
 }
+
+#[cfg(test)]
+mod tests {
+    use overlane_model::Fabric;
+
+    use super::*;
+
+    const FABRIC: &str = "version: 1
+hosts:
+  h1: { underlay: 198.18.0.1, uplink: eth1 }
+  h2: { underlay: 198.18.0.2, uplink: eth1 }
+switches:
+  office: { uplink_vlan: 100 }
+  blue: { vni: 5001 }
+ports:
+  pc: { switch: office, host: h1, device: pc, mac: '02:00:00:00:00:01', addresses: [198.18.1.1, '2001:2:0:1::1'] }
+  box: { switch: office, host: h1, device: box, mac: '02:00:00:00:00:02' }
+  far: { switch: office, host: h2, device: far, mac: '02:00:00:00:00:03', addresses: [198.18.1.3] }
+  gone: { switch: office, host: h1, device: gone, mac: '02:00:00:00:00:04', addresses: [198.18.1.4] }
+  web: { switch: blue, host: h1, device: web, mac: '02:00:00:00:00:05', addresses: [198.18.2.1] }
+routers:
+  core:
+    mac: '02:00:00:00:00:fe'
+    interfaces: { office: [198.18.1.254/24, '2001:2:0:1::fe/64'], blue: [198.18.2.254/24] }
+    gateway:
+      host: h1
+      device: phys0
+      addresses: [198.19.0.2/24]
+      nat: [{ source: 198.18.2.0/24, outside: 198.19.0.2 }, { one_to_one: 198.18.2.1, outside: 198.19.0.9 }]
+";
+
+    fn found(host: &str, devices: &[&str]) -> Vec<String> {
+        let tables = Fabric::parse("f", FABRIC).unwrap().compile(host).unwrap();
+        let links: Vec<_> = devices.iter().map(|name| link(name)).collect();
+        let answers = answers(&tables, &links).into_iter();
+        let words = |it: Answer| {
+            let vlan = it.vlan.map_or(String::new(), |vlan| format!(" {vlan}"));
+            let router = if it.is_router { " router" } else { "" };
+            format!("{}{vlan} {it} {}{router}", it.device, it.mac)
+        };
+        answers.map(words).collect()
+    }
+
+    fn link(name: &str) -> Link {
+        Link {
+            name: name.to_owned(),
+            mac: [2, 0, 0, 0, 9, 9],
+            ..Link::default()
+        }
+    }
+
+    #[test]
+    fn a_host_answers_for_its_leg_its_guests_on_vlans_and_there_for_the_router() {
+        let all = found("h1", &["eth1", "pc", "box", "web", "phys0"]);
+        let on_vlan = [
+            "eth1 100 02:00:00:00:00:02 02:00:00:00:00:02",
+            "eth1 100 198.18.1.1 02:00:00:00:00:01",
+            "eth1 100 198.18.1.254 02:00:00:00:00:fe router",
+            "eth1 100 2001:2:0:1::1 02:00:00:00:00:01",
+            "eth1 100 2001:2:0:1::fe 02:00:00:00:00:fe router",
+            "eth1 100 fe80::ff:fe00:fe 02:00:00:00:00:fe router",
+        ];
+        let on_leg = [
+            "phys0 198.19.0.2 02:00:00:00:09:09 router",
+            "phys0 198.19.0.9 02:00:00:00:09:09 router",
+        ];
+        assert_eq!(all, [&on_vlan[..], &on_leg].concat());
+        assert_eq!(found("h1", &["eth1", "pc", "box", "web"]), on_vlan);
+        // Nothing of the router elsewhere, nor of what the device is missing for.
+        let elsewhere = found("h2", &["eth1", "far"]);
+        assert_eq!(elsewhere, ["eth1 100 198.18.1.3 02:00:00:00:00:03"]);
+        assert!(found("h2", &["eth1"]).is_empty());
+    }
+
+    #[test]
+    fn golden_frames() {
+        let answer = |address: Option<&str>, vlan| Answer {
+            device: String::new(),
+            vlan,
+            address: address.map(|address| address.parse().unwrap()),
+            mac: "02:00:00:00:00:01".into(),
+            is_router: true,
+            port: None,
+        };
+        let (mac, all) = ([2, 0, 0, 0, 0, 1], [0xff; 6]);
+        let arp = answer(Some("198.18.1.1"), None).frame().unwrap();
+        let address = [198, 18, 1, 1];
+        let about = |operation| [8, 6, 0, 1, 8, 0, 6, 4, 0, operation];
+        let expected = [&all[..], &mac, &about(1), &mac, &address, &[0; 6], &address];
+        assert_eq!(arp, expected.concat());
+        let mut tagged = all.to_vec();
+        tagged.extend(mac);
+        tagged.extend([0x81, 0, 0, 100, 0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
+        tagged.extend([&mac[..], &[0; 4], &mac, &[0; 4]].concat());
+        assert_eq!(answer(None, Some(100)).frame().unwrap(), tagged);
+
+        let advertisement = answer(Some("2001:2::1"), None).frame().unwrap();
+        let source = "2001:2::1".parse::<Ipv6Addr>().unwrap();
+        let begin = [0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x86, 0xdd];
+        assert_eq!(advertisement[..14], begin);
+        assert_eq!(advertisement[14..22], [0x60, 0, 0, 0, 0, 32, 58, 255]);
+        let view = nd::View::new_checked(&advertisement[54..]).unwrap();
+        assert!(view.checksum_is_right(source, ALL_NODES));
+        let said = Message::NeighbourAdvertisement {
+            router: true,
+            solicited: false,
+            replace: true,
+            target: source,
+        };
+        assert_eq!(view.message(), said);
+        let option = NdOption::TargetLinkLayer(Mac::new(mac));
+        assert_eq!(view.options().iter().collect::<Vec<_>>(), [option]);
+    }
+}

@@ -103,6 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_host_has_its_own_announcements() {
+        let name = |host, number| {
+            let path = announcements(host, number);
+            path.file_name().unwrap().to_string_lossy().into_owned()
+        };
+        assert!(is_announcements_of("h1", &name("h1", 7)));
+        assert!(!is_announcements_of("h1", &name("h1.announce", 7)));
+        assert!(!is_announcements_of("h1", "h1.announce.new"));
+        assert!(!is_announcements_of("h1", "h1.json"));
+    }
+
+    #[test]
     fn no_dot_reaches_the_bpf_file_system() {
         assert_eq!(link(Program::FromPort, "eth0.100"), "from_port-eth0%2e100");
         assert_ne!(

@@ -99,10 +99,10 @@ fn rules_and_routers_stay_as_they_were() {
     };
     let world = World::new(1);
     world.netlink(1).add_veth("phys0", "phys1", None).unwrap();
-    let fabric = |rules: &str, routes: &str, nat: &str| {
+    let fabric = |rules: &str, routes: &str, addresses: &str, nat: &str| {
         format!(
             "{}rules:\n{rules}routers:\n  r1:\n    interfaces: {{ blue: [198.18.100.254/24] }}\n    \
-             routes: [{routes}]\n    gateway: {{ host: {}, device: phys0, addresses: [198.19.0.2/24], nat: [{nat}] }}\n",
+             routes: [{routes}]\n    gateway: {{ host: {}, device: phys0, addresses: [{addresses}], nat: [{nat}] }}\n",
             world.fabric("geneve", 6081, ""),
             world.host(1)
         )
@@ -111,12 +111,20 @@ fn rules_and_routers_stay_as_they_were() {
         "  pings: { ports: [web1], direction: to_port, action: allow, services: [icmp/8] }\n";
     let others = "  others: { ports: [web1], direction: to_port, action: drop, priority: 2000, services: [tcp/80-89] }\n";
     let source = "{ source: 198.18.100.0/24, outside: 198.19.0.2 }";
-    let first = fabric(pings, "{ to: 0.0.0.0/0, via: 198.19.0.1 }", source);
+    // Groups to join and to leave.
+    let addresses = "198.19.0.2/24, '2001:2::2/64'";
+    let first = fabric(
+        pings,
+        "{ to: 0.0.0.0/0, via: 198.19.0.1 }",
+        addresses,
+        source,
+    );
     world.apply_with(&first, 1, false, quickly).unwrap();
     let one = "{ one_to_one: 198.18.100.1, outside: 198.19.0.9 }, ";
     let second = fabric(
         &format!("{others}{pings}"),
         "{ to: 0.0.0.0/0, via: [198.19.0.1, 198.19.0.7] }",
+        "198.19.0.2/24, '2001:2::3/64'",
         &format!("{one}{source}"),
     );
     let operations = fail_everywhere(&world, &second, &object);

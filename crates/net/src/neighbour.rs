@@ -126,7 +126,7 @@ impl Netlink {
             format!("add the proxy neighbour {addr}"),
             Some(name),
             message,
-            NLM_F_CREATE | NLM_F_EXCL,
+            NLM_F_CREATE,
         )
         .map(drop)
     }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use common::{TestNetns, cable, link};
-use overlane_net::{Netlink, Nud};
+use overlane_net::{Netlink, Nud, PacketSocket};
 use serde_json::Value;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -184,6 +184,56 @@ fn managed_neighbours_resolve_by_themselves() {
         // Asking for the same again is no error.
         netlink.manage_neighbour("eth0", ip(address)).unwrap();
     }
+}
+
+#[test]
+fn a_proxy_neighbour_joins_its_group_until_it_is_deleted() {
+    need_root!();
+    let (a, _b) = addressed_cable();
+    let netlink = a.netlink();
+    let address = ip("2001:2::7:1234");
+    let is_joined = |netns: &TestNetns| {
+        let groups = netns.output("ip", &["maddr", "show", "dev", "eth0"]);
+        groups.contains("ff02::1:ff07:1234") && groups.contains("33:33:ff:07:12:34")
+    };
+    // Also where the kernel has no IPv6 address: the device's filter is the same.
+    for off in ["0", "1"] {
+        a.output(
+            "sysctl",
+            &["-w", &format!("net.ipv6.conf.eth0.disable_ipv6={off}")],
+        );
+        assert!(!netlink.has_proxy("eth0", address).unwrap());
+        netlink.add_proxy("eth0", address).unwrap();
+        assert!(netlink.has_proxy("eth0", address).unwrap() && is_joined(&a));
+        // Asking for the same again is no error, and one deletion is enough.
+        netlink.add_proxy("eth0", address).unwrap();
+        netlink.delete_proxy("eth0", address).unwrap();
+        assert!(!netlink.has_proxy("eth0", address).unwrap() && !is_joined(&a));
+        let again = netlink.delete_proxy("eth0", address).unwrap_err();
+        assert!(again.is_not_found(), "{again}");
+    }
+    assert!(
+        netlink
+            .has_proxy("eth9", address)
+            .unwrap_err()
+            .is_not_found()
+    );
+}
+
+#[test]
+fn a_frame_leaves_as_it_is() {
+    need_root!();
+    let (a, b) = addressed_cable();
+    let netlink = b.netlink();
+    let before = link(&netlink, "eth0").stats.rx_bytes;
+    let frame = [&[0xff; 6][..], &MAC, &[0x88, 0xb5], &[0; 986]].concat();
+    let socket =
+        a.0.run(|| PacketSocket::open(&link(&Netlink::new().unwrap(), "eth0")));
+    let socket = socket.unwrap().unwrap();
+    socket.send(&frame).unwrap();
+    assert!(link(&netlink, "eth0").stats.rx_bytes >= before + 1000);
+    a.netlink().set_down("eth0").unwrap();
+    assert!(socket.send(&frame).is_err());
 }
 
 /// The neighbour's MAC once the kernel has it; `None` after two seconds without.

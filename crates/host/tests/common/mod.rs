@@ -311,7 +311,7 @@ pub fn changes(report: &Report) -> Vec<String> {
 }
 
 /// Everything `apply` may touch, as text: pins, links with program and device, maps' contents (not
-/// what is counted), devices with all settings, managed neighbours, state and lock.
+/// what is counted), devices with all settings, managed and proxy neighbours, state and lock.
 pub fn snapshot(world: &World, n: usize) -> String {
     let netns = world.ns(n);
     let mut text = String::new();
@@ -330,6 +330,7 @@ pub fn snapshot(world: &World, n: usize) -> String {
         // Of a neighbour entry, not how fresh it is.
         "ip neigh show dev eth1 | sed -e 's/lladdr.*\\(managed\\)/\\1/' -e 's/ [A-Z]* *$//' | grep managed",
     ]));
+    run(netns.command("ip").args(["neigh", "show", "proxy"]));
     let pins = paths::pins(&world.host(n));
     run(Command::new("find").arg(&pins).args(["-printf", "%P %y\n"]));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
