@@ -1,5 +1,6 @@
 """The program under test, through its public command line only."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -42,6 +43,17 @@ def apply(fabric, host, netns, *words, **options):
 
 def remove(host, netns, **options):
     return overlane("remove", "--host", host, "--netns", netns, **options)
+
+
+def announcers(host):
+    """Processes that announce for a host what `apply` left to them."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if words[1:4] == ["announce", "--host", host]:
+                found.append(process)
+    return found
 
 
 def show(what, host, *words, program=None):

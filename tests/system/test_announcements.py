@@ -19,17 +19,15 @@ import traffic
 from frames import BROADCAST, ETH_P_ALL, PacketSocket
 from logical import (INSIDE6, LEG, LEG4, LEG6, OUTSIDE4, OUTSIDE6, ROUTER, ROUTER_MAC, SPARE4, SPARE6, Estate)
 from net import run, veth, wait_until
-from overlane import GENEVE, STATE, VLAN, overlane, remove
+from overlane import GENEVE, STATE, VLAN, announcers, overlane, remove
 from spoofed import link_local
-from topology import UPLINK, UPLINK_VLAN, Scene, apply_host
+from topology import UPLINK, UPLINK_VLAN, Scene, apply_host, wait_for_announcements
 
 pytestmark = pytest.mark.needs_overlane
 
 ETH_P_RARP = 0x8035
 HOUR_MS = 3_600_000
 LEG_MACS = {1: "02:00:5e:00:02:11", 2: "02:00:5e:00:02:12"}
-#: Three rounds, a second apart, and a bit.
-ROUNDS_S = 2.6
 
 
 class Physical:
@@ -113,26 +111,10 @@ def announcements(frames):
     return found
 
 
-def heard(sock, seconds=ROUNDS_S):
-    """The announcements of so many seconds."""
-    frames, until = [], time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        frame = sock.receive(left)
-        frames += [] if frame is None else [frame]
-    return announcements(frames)
-
-
-def announcers(host):
-    """Processes that announce for a host."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if words[1:4] == ["announce", "--host", host.name]:
-            found.append(process)
-    return found
+def heard(sock, host):
+    """The announcements until there are no more."""
+    wait_for_announcements(host)
+    return announcements(sock.receive_all())
 
 
 def left_files(host):
@@ -173,22 +155,20 @@ def test_the_gateway_moves_and_its_peers_lose_a_second_at_most(lab, capsys):
     estate.apply()
     traffic.ping(physical.up, LEG4)
     traffic.ping(physical.up, LEG6)
-    time.sleep(ROUNDS_S)
+    wait_for_announcements(estate.hosts[0])
     gateway(estate, 2)
     with PacketSocket(physical.up, "eth0", ETH_P_ALL) as sock:
         with Pings(physical.up, LEG4) as four, Pings(physical.up, LEG6) as six:
             estate.apply(estate.hosts[1], estate.hosts[0])
             assert physical.knows(LEG4) == physical.knows(LEG6) == LEG_MACS[2]
-            counted = heard(sock)
+            counted = heard(sock, estate.hosts[1])
     with capsys.disabled():
         print(f"\nthe gateway moved: lost {four.lost_s} s of IPv4, {six.lost_s} s of IPv6 "
               f"({four.answered} and {six.answered} answers)")
     assert four.lost_s <= 1 and six.lost_s <= 1
     assert four.answered > 20 and six.answered > 20
     assert counted == of_leg(2, LEG4, LEG6)
-    for host in estate.hosts:
-        wait_until(lambda: not announcers(host), what="the announcing to end")
-        assert left_files(host) == []
+    assert [left_files(host) for host in estate.hosts] == [[], []]
 
 
 def test_a_new_outside_address_is_told_and_the_others_are_not(lab):
@@ -199,7 +179,7 @@ def test_a_new_outside_address_is_told_and_the_others_are_not(lab):
     for address in (SPARE4, SPARE6):
         traffic.ping(physical.up, address)
     estate.apply()
-    time.sleep(ROUNDS_S)
+    wait_for_announcements(estate.hosts[0])
     former.ip("link set eth0 down")
     gateway(estate, 1, [{"one_to_one": guest.v4, "outside": SPARE4}, {"one_to_one": guest.v6, "outside": SPARE6}])
     with PacketSocket(physical.up, "eth0", ETH_P_ALL) as sock:
@@ -210,14 +190,14 @@ def test_a_new_outside_address_is_told_and_the_others_are_not(lab):
         for address in (SPARE4, SPARE6):
             assert physical.knows(address) == LEG_MACS[1]
             traffic.ping(physical.up, address)
-        counted = heard(sock)
+        counted = heard(sock, estate.hosts[0])
         assert f"announces {SPARE4}, {SPARE6} by {LEG}" in done.stdout
         assert took < 1.5, "apply, and who reads what it says, wait for no announcement"
         assert counted == of_leg(1, SPARE4, SPARE6)
         # The same again: nothing is new.
         done = apply_host(lab, path, estate.hosts[0])
-        assert "announces" not in done.stdout and announcers(estate.hosts[0]) == []
-        assert heard(sock, 1.2) == {}
+        assert "announces" not in done.stdout and announcers(estate.hosts[0].name) == []
+        assert announcements(sock.receive_all(1.2)) == {}
 
 
 def fdb(scene, mac):
@@ -235,7 +215,6 @@ def test_a_silent_guest_moves_on_a_vlan_and_the_switch_knows_at_once(lab, declar
     entry["addresses"] = list(guest.addresses) if declared else []
     scene.apply()
     assert fdb(scene, guest.mac) == ["to1"] and fdb(scene, other.mac) == ["to2"]
-    time.sleep(ROUNDS_S)
     moved = lab.namespace("moved", ipv6=False)
     veth(scene.hosts[1].ns, guest.device, moved, "eth0")
     entry["host"] = scene.hosts[1].name
@@ -247,7 +226,7 @@ def test_a_silent_guest_moves_on_a_vlan_and_the_switch_knows_at_once(lab, declar
         assert fdb(scene, guest.mac) == ["to1"]
         moved.ip("link set eth0 up")
         wait_until(lambda: fdb(scene, guest.mac) == ["to2"], 2, what="the switch to learn")
-        counted = heard(sock)
+        counted = heard(sock, scene.hosts[1])
     scene.apply(scene.hosts[0])
     expected = {("arp", guest.v4, guest.mac, UPLINK_VLAN): 3, ("host", guest.v6, guest.mac, UPLINK_VLAN): 3}
     assert counted == (expected if declared else {("rarp", None, guest.mac, UPLINK_VLAN): 3})
@@ -260,12 +239,13 @@ def test_a_router_that_begins_to_answer_on_a_vlan_says_so(lab):
     estate.guest("front", 2)
     estate.stand_in(1)
     estate.apply()
-    time.sleep(ROUNDS_S)
+    for host in estate.hosts:
+        wait_for_announcements(host)
     estate.stand_in(2)
     vlan, (v4, v6) = estate.vlan("front"), estate.segments["front"].router
     with PacketSocket(estate.hosts[0].ns, UPLINK, ETH_P_ALL) as sock:
         estate.apply(estate.hosts[1])
-        counted = heard(sock)
+        counted = heard(sock, estate.hosts[1])
     assert counted == {("arp", v4, ROUTER_MAC, vlan): 3, ("router", v6, ROUTER_MAC, vlan): 3,
                        ("router", "fe80::ff:fe00:fefe", ROUTER_MAC, vlan): 3}
     traffic.ping(guest.ns, v4)
@@ -311,7 +291,7 @@ def test_a_switch_that_listens_to_mld_hears_of_the_groups(lab):
     done = apply_host(lab, written(estate), estate.hosts[0])
     assert f"- multicast group of {SPARE6} on {LEG}" in done.stdout
     wait_until(lambda: "ff02::1:ff00:10" not in snooped(), what="the group to be left")
-    wait_until(lambda: not announcers(estate.hosts[0]), what="all to be said")
+    wait_for_announcements(estate.hosts[0])
     # Who takes the leg down makes the kernel forget; who brings it up can have all made good.
     estate.hosts[0].ns.ip(f"link set {LEG} down", f"link set {LEG} up")
     assert estate.hosts[0].ns.json("neigh show proxy") == []
@@ -319,7 +299,7 @@ def test_a_switch_that_listens_to_mld_hears_of_the_groups(lab):
         done = overlane("announce", "--host", estate.hosts[0].name)
         assert f"+ multicast group of {LEG6} on {LEG}" in done.stdout
         assert f"announces {LEG4}, {LEG6} by {LEG}" in done.stdout
-        assert heard(sock, 0.3) == of_leg(1, LEG4, LEG6)
+        assert announcements(sock.receive_all()) == of_leg(1, LEG4, LEG6)
     assert [row["dst"] for row in estate.hosts[0].ns.json("neigh show proxy")] == [LEG6]
 
 
@@ -331,11 +311,10 @@ def test_a_leg_that_comes_up_later_is_announced_then(lab):
     with PacketSocket(physical.up, "eth0", ETH_P_ALL) as sock:
         done = apply_host(lab, written(estate), host)
         assert f"down: {LEG}; announcements that need it are made when it is up, within 60 seconds" in done.stderr
-        assert len(announcers(host)) == 1
-        assert heard(sock, 1) == {}
+        assert len(announcers(host.name)) == 1
+        assert announcements(sock.receive_all(1)) == {}
         host.ns.ip(f"link set {LEG} up")
-        assert heard(sock) == of_leg(1, LEG4, LEG6)
-    wait_until(lambda: not announcers(host), 1, what="the announcing to end")
+        assert heard(sock, host) == of_leg(1, LEG4, LEG6)
     assert left_files(host) == []
 
 
@@ -346,26 +325,26 @@ def test_remove_and_the_next_apply_end_what_still_announces(lab):
     host.ns.ip(f"link set {LEG} down")
     path = written(estate)
     apply_host(lab, path, host)
-    (first,) = announcers(host)
+    (first,) = announcers(host.name)
     for stream in range(3):
         assert (first / "fd" / str(stream)).resolve() == Path("/dev/null")
     # Nothing differs: it goes on.
     apply_host(lab, path, host)
-    assert announcers(host) == [first]
+    assert announcers(host.name) == [first]
     # The next one carries on what is still to be said, and what is new.
     gateway(estate, 1, [{"one_to_one": guest.v4, "outside": SPARE4}])
     apply_host(lab, written(estate), host)
-    wait_until(lambda: first not in announcers(host), 1, what="the first to end")
-    assert len(announcers(host)) == 1
+    wait_until(lambda: first not in announcers(host.name), 1, what="the first to end")
+    assert len(announcers(host.name)) == 1
     with PacketSocket(physical.up, "eth0", ETH_P_ALL) as sock:
         host.ns.ip(f"link set {LEG} up")
-        assert heard(sock) == of_leg(1, LEG4, LEG6, SPARE4)
+        assert heard(sock, host) == of_leg(1, LEG4, LEG6, SPARE4)
     host.ns.ip(f"link set {LEG} down")
     gateway(estate, 1)
     apply_host(lab, written(estate), host)
     gateway(estate, 1, [{"one_to_one": guest.v4, "outside": SPARE4}])
     apply_host(lab, written(estate), host)
-    assert len(announcers(host)) == 1
+    assert len(announcers(host.name)) == 1
     remove(host.name, host.netns)
-    wait_until(lambda: not announcers(host), 1, what="it to end with the host")
+    wait_until(lambda: not announcers(host.name), 1, what="it to end with the host")
     assert left_files(host) == []

@@ -9,8 +9,8 @@ offload on; only the wire mode changes the uplinks.
 import itertools
 from dataclasses import dataclass, field
 
-from net import Lab, Namespace, veth
-from overlane import OVERHEAD, VLAN, Fabric, apply, remove
+from net import Lab, Namespace, veth, wait_until
+from overlane import OVERHEAD, VLAN, Fabric, announcers, apply, remove
 
 UPLINK = "uplink"
 #: The VLAN of the switch `blue` where it is one.
@@ -197,7 +197,15 @@ class Scene:
             if host.number in self.peers:
                 continue
             apply_host(self.lab, path, host, *words)
+        if self.encapsulation == VLAN:
+            for host in hosts or self.hosts:
+                wait_for_announcements(host)
         return self
+
+
+def wait_for_announcements(host):
+    """Until a host says nothing any more that a test could count."""
+    wait_until(lambda: not announcers(host.name), what=f"{host.name} to announce all")
 
 
 def apply_host(lab, path, host, *words, **options):
