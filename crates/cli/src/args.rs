@@ -136,7 +136,7 @@ pub(crate) struct Announce {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// What a run of `apply` left to announce
-    #[arg(long, hide = true, requires = "host")]
+    #[arg(long, hide = true)]
     pub(crate) rest: Option<u32>,
     /// Print JSON
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! The solicited-node groups of the IPv6 addresses on legs. Questions about an address go to its group, and whatever is
 //! between the asker and our program may keep groups back that nobody has joined: a macvlan, a network card, a switch
-//! that listens to MLD. The host has none of these addresses, so it joins for them: each is a proxy neighbour of the leg.
-//! The kernel joins the group of such an entry and answers MLD for it. Our program answers before the kernel looks.
+//! that listens to MLD. The host has none of these addresses, so it joins for them: each is a proxy neighbour of the
+//! leg. The kernel joins the group of such an entry and answers MLD for it. Our program answers before the kernel looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
