@@ -196,8 +196,9 @@ fn the_examples_in_the_tree_are_right() {
     let mut checked = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let example = entry.unwrap().path();
-        if example.extension().is_some_and(|ending| ending == "yaml") {
-            let output = run(&["check", path(&example)]);
+        let name = path(&example);
+        if name.ends_with(".yaml") && !name.ends_with(".statements.yaml") {
+            let output = run(&["check", name]);
             assert_eq!((code(&output), err(&output)), (0, ""));
             checked += 1;
         }

@@ -21,6 +21,7 @@ pub mod pcap;
 pub mod random;
 pub mod reference;
 pub mod rules;
+pub mod statements;
 pub mod test_runner;
 pub mod values;
 pub mod wire_runner;
