@@ -147,6 +147,8 @@ def test_the_router_serves_nothing_and_says_so(lab, estate):
 
 
 def test_no_route_and_no_neighbour_are_told(lab, estate):
+    """At once where the router asks nobody; where it does, test_found_neighbours.py."""
+    estate.fabric.data["switches"]["data"]["neighbours"] = "declared"
     estate.apply()
     near = estate.guests[0]
     data = estate.segments["data"]
@@ -285,16 +287,6 @@ def test_equal_cost_routes_share_flows_and_keep_each_on_its_way(lab):
     assert sum(map(len, seen)) == 3 * 64
     assert all(seen) and not set(seen[0]) & set(seen[1]), "both ways are used, no flow takes both"
     assert all(flows.count(each) % 3 == 0 for flows in seen for each in flows)
-
-
-def test_a_learned_station_behind_a_port_is_no_neighbour(lab):
-    """The router knows declared addresses only: it does not ask."""
-    estate = Estate(lab)
-    near = estate.guest("front", 1)
-    hidden = estate.guest("data", 1)
-    estate.fabric.data["ports"][port(hidden)]["addresses"] = []
-    estate.apply()
-    assert ask(near.ns, hidden.v4).what == NO_NEIGHBOUR[4]
 
 
 def test_a_guests_tag_does_not_cross_the_router(lab):
