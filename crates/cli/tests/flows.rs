@@ -135,7 +135,8 @@ fn flows_for_programs() {
         blue["port_security"][2],
         json!({
             "port": "b1", "host": "h2", "device": "b1", "vlan": null, "security": "strict",
-            "mac": "02:00:00:00:00:03", "addresses": ["198.18.100.3"], "dhcp_server": false,
+            "mac": "02:00:00:00:00:03", "addresses": ["198.18.100.3"], "allowed_addresses": [],
+            "allowed_macs": [], "dhcp_server": false,
             "router_advertisement": true, "learning": null, "line": 14,
         })
     );
