@@ -98,26 +98,38 @@ fn advertisement(header: ethernet::Header, address: Ipv6Addr, is_router: bool) -
         ethertype: EtherType::IPV6,
         ..header
     };
-    let option = NdOption::TargetLinkLayer(header.source).to_bytes();
+    let message = Message::NeighbourAdvertisement {
+        router: is_router,
+        solicited: false,
+        replace: true,
+        target: address,
+    };
+    let option = NdOption::TargetLinkLayer(header.source);
+    nd_frame(&header, (address, ALL_NODES), message, option)
+}
+
+/// A message of neighbour discovery with one option.
+pub(crate) fn nd_frame(
+    header: &ethernet::Header,
+    (source, destination): (Ipv6Addr, Ipv6Addr),
+    message: Message,
+    option: NdOption,
+) -> Option<Vec<u8>> {
+    let option = option.to_bytes();
     let message = nd::Header {
-        message: Message::NeighbourAdvertisement {
-            router: is_router,
-            solicited: false,
-            replace: true,
-            target: address,
-        },
+        message,
         checksum: 0,
         options: Options::new(&option).ok()?,
     };
-    let message = message.with_checksum(address, ALL_NODES).to_bytes();
+    let message = message.with_checksum(source, destination).to_bytes();
     let ip = ipv6::Header {
         dscp: 0,
         ecn: Ecn::NotEct,
         flow_label: 0,
         payload_len: u16::try_from(message.len()).ok()?,
         hop_limit: 255,
-        source: address,
-        destination: ALL_NODES,
+        source,
+        destination,
         extensions: Extensions::none(ICMPV6),
     };
     Some([header.to_bytes(), ip.to_bytes(), message].concat())

@@ -32,7 +32,7 @@ use crate::promiscuous::{self, Promiscuous};
 use crate::state::{self, DeviceState, NetnsId, State};
 use crate::{
     Announced, ChangeKind, Holder, HostError, Note, Report, capture, devices, greeting, guard,
-    hooks, preflight,
+    hooks, preflight, questions,
 };
 
 /// What to apply, and how.
@@ -214,6 +214,7 @@ impl Job<'_> {
         {
             self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
+        questions::ask(target.tables, &netlink);
         greet(&target, &mut report.notes);
         Ok(report)
     }

@@ -41,6 +41,7 @@ pub mod paths;
 mod plan;
 mod preflight;
 mod promiscuous;
+mod questions;
 pub mod rates;
 mod remove;
 mod report;
