@@ -24,10 +24,22 @@ INLINE void send_to_place(struct destination *d, const struct fdb_entry *place)
 	}
 }
 
+/* As it is, to the router's acting host. Says where, in scratch.found. */
+INLINE bool find_acting_host(struct scratch *w, const struct destination *d, const struct router *router,
+			 __u32 id)
+{
+	struct router_interface *i = interface_on(id, d->switch_id);
+
+	if (!i || !(router->flags & ROUTER_GATEWAY_ELSEWHERE))
+		return false;
+	w->found = (struct fdb_entry){ .key = i->key, .remote = router->gateway };
+	return true;
+}
+
 /*
  * Its receiver is behind a router, which sent the packet here: the answer goes its way back, as route would send it, to
- * the router's acting host where only that one sends there. Says where, in scratch.found. Global: it has a stack of its
- * own.
+ * the router's acting host where only that one sends there, or has to ask. Says where, in scratch.found. Global: it has
+ * a stack of its own.
  */
 __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struct destination *d,
 				  __u32 id)
@@ -44,23 +56,20 @@ __noinline int find_behind_router(struct __sk_buff *ctx, struct packet *r, struc
 	kind = find_next_hop(w, r, id);
 	if (!router || (kind != ROUTE_CONNECTED && kind != ROUTE_VIA))
 		return false;
-	if (is_for_acting_host(w, router, has_ipv4(r))) {
-		i = interface_on(id, d->switch_id);
-		if (!i)
-			return false;
-		w->found = (struct fdb_entry){ .key = i->key, .remote = router->gateway };
-		return true;
-	}
+	if (is_for_acting_host(w, router, has_ipv4(r)))
+		return find_acting_host(w, d, router, id);
 	i = interface_on(id, w->next.switch_id);
 	sw = bpf_map_lookup_elem(&switches, &w->next.switch_id);
-	if (!i || !sw || !know_neighbour(w, has_ipv4(r), d->eth.h_dest))
+	if (!i || !sw)
 		return false;
+	if (!know_neighbour(w, has_ipv4(r), d->eth.h_dest))
+		return sw->flags & SWITCH_ASKS && find_acting_host(w, d, router, id);
 	send_from_router(d, router, i, w->next.switch_id);
 	if (bpf_skb_store_bytes(ctx, 0, &d->eth, ETH_HLEN, 0) < 0)
 		return false;
 	w->found = (struct fdb_entry){};
 	return find_mac(d->switch_id, d->eth.h_dest, sw, &w->found) ? !w->found.router :
-								       is_on_vlan(d->switch_id);
+								      is_on_vlan(d->switch_id);
 }
 
 /* l2_lookup of the answer in the switch that the packet came from. Who is not found leaves it TO_NOWHERE. */

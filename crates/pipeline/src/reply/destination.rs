@@ -44,7 +44,7 @@ fn into_switch<'a>(
 }
 
 /// Its receiver is behind a router, which sent the packet here: the answer goes its way back, as `route` would send
-/// it, to the router's acting host where only that one sends there; never by a second router.
+/// it, to the router's acting host where only that one sends there, or has to ask; never by a second router.
 fn behind_router<'a>(
     cx: &Context<'a>,
     switch: &SwitchTable,
@@ -54,16 +54,23 @@ fn behind_router<'a>(
 ) -> Option<ReplyDestination<'a>> {
     let (_, next) = next_hop::find(router, frame.ip?.destination, frame.flow_hash)?;
     let next = next?;
-    if let Some(remote) = next_hop::acting_host(cx.host, router, &next) {
+    let to_acting_host = |remote| {
         let key = next_hop::interface_key(router, switch.id);
-        return Some((sender_key, Destination::elsewhere(switch.id, remote, key)));
+        Some((sender_key, Destination::elsewhere(switch.id, remote, key)))
+    };
+    if let Some(remote) = next_hop::acting_host(cx.host, router, &next) {
+        return to_acting_host(remote);
     }
     let Side::Switch(id) = next.side else {
         return None;
     };
-    let mac = found::known_mac(cx, id, next.addr)?;
+    let there = cx.host.switch(id)?;
+    let Some(mac) = found::known_mac(cx, id, next.addr) else {
+        let acting = router.acting_elsewhere().filter(|_| there.asks)?;
+        return to_acting_host(acting);
+    };
     route::readdress(frame, router.mac, mac);
-    match l2_lookup::receiver(cx, cx.host.switch(id)?, mac)? {
+    match l2_lookup::receiver(cx, there, mac)? {
         Destination::Router(_) => None,
         there => Some((next_hop::interface_key(router, id), there)),
     }
