@@ -200,8 +200,8 @@ INLINE bool may_flood(const struct packet *p, __u32 members)
 	if (p->hook != HOOK_FROM_PORT)
 		return true;
 	port = bpf_map_lookup_elem(&ports, &p->source);
-	return port && is_within_limit(&limit, members * p->segments, port->flood,
-				       SECOND / 10, now_ns());
+	return port &&
+	       is_within_limit(&limit, members * p->segments, port->flood, SECOND / 10, now_ns());
 }
 
 /*

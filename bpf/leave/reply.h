@@ -7,10 +7,10 @@
  */
 #pragma once
 
+#include "ask.h"
 #include "lib/hiding.h"
 #include "lib/limit.h"
 #include "lib/original.h"
-#include "ask.h"
 #include "reply_bytes.h"
 #include "reply_destination.h"
 

@@ -25,8 +25,8 @@ INLINE void send_to_place(struct destination *d, const struct fdb_entry *place)
 }
 
 /* As it is, to the router's acting host. Says where, in scratch.found. */
-INLINE bool find_acting_host(struct scratch *w, const struct destination *d, const struct router *router,
-			 __u32 id)
+INLINE bool find_acting_host(struct scratch *w, const struct destination *d,
+			     const struct router *router, __u32 id)
 {
 	struct router_interface *i = interface_on(id, d->switch_id);
 

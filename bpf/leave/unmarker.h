@@ -146,7 +146,7 @@ __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const st
 	p->wrapped = len;
 	ctx->tc_index = DETOUR | how;
 	ctx->priority = how & DETOUR_TO_LEG ? d->port.ifindex :
-			d->tag.proto	    ? tag_in_word(&d->tag) :
+			d->tag.proto        ? tag_in_word(&d->tag) :
 					      0;
 	/* GRO joins nothing that differs in it: the frames of two ports, or of two tags, may be alike. */
 	bpf_set_hash(ctx, number << 16 ^ ctx->priority);

@@ -70,7 +70,7 @@ struct route {
 	__be32 host_mask;    /* of a connected IPv4 network with more than two addresses */
 	__u32 names_special; /* 1: it lies inside a block of special addresses (special.h) */
 	__u32 is_outside; /* 1: ROUTE_OWN, and a nat rule of the router has it as its outside address */
-	struct addr own;  /* of a connected network: the router's address in it */
+	struct addr own; /* of a connected network: the router's address in it */
 };
 
 #define SWITCH_ID_LEG 0

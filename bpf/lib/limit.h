@@ -8,9 +8,7 @@
 INLINE struct limit_key limit_of_sender(struct __sk_buff *ctx, const struct packet *p,
 					enum limit what)
 {
-	struct limit_key limit = { .switch_id = p->switch_id,
-				   .key = p->source_key,
-				   .limit = what };
+	struct limit_key limit = { .switch_id = p->switch_id, .key = p->source_key, .limit = what };
 	__u32 device = device_of_hook(ctx), *router;
 
 	if (p->hook == HOOK_FROM_LEG) {

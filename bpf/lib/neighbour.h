@@ -74,8 +74,8 @@ INLINE bool is_nd_message(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
 	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN &&
-	       (f->nd.type == ND_SOLICITATION || f->nd.type == ND_ADVERTISEMENT) &&
-	       f->nd.code == 0 && f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
+	       (f->nd.type == ND_SOLICITATION || f->nd.type == ND_ADVERTISEMENT) && f->nd.code == 0 &&
+	       f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
 }
 
 INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)

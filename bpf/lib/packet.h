@@ -157,10 +157,10 @@ struct destination {
 	__u32 tell_rest;    /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES: where the greeting is */
 	struct translation translation;
 
-	struct port_id port;     /* TO_PORT; TO_LEG: the device */
-	__u32 counters;          /* of that port */
-	struct addr remote;      /* TO_REMOTE: its VTEP */
-	__u32 nat_version;       /* TO_LEG: of the router's nat rules */
+	struct port_id port; /* TO_PORT; TO_LEG: the device */
+	__u32 counters;      /* of that port */
+	struct addr remote;  /* TO_REMOTE: its VTEP */
+	__u32 nat_version;   /* TO_LEG: of the router's nat rules */
 	struct ethhdr eth __attribute__((aligned(8)));
 	struct tag tag;
 	struct mac owner;   /* TELL_OWNER: whose address it is, */

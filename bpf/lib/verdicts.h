@@ -9,16 +9,16 @@
 
 /* V(number, NAME): the packet goes on. */
 #define OVL_VERDICTS_PASS(V)                                                                         \
-	V(0, TO_HOST)  /* not ours: left to the host's own stack */                                  \
-	V(1, TO_PORT)  /* unicast, delivered to one local port */                                    \
-	V(2, ENCAP)    /* unicast, sent to one remote */                                             \
-	V(3, FLOOD)    /* copied to every member of the flood list */                                \
-	V(4, ANSWER)   /* an ARP request or neighbour solicitation, answered here */                 \
-	V(5, SEGMENT)  /* a super-packet that cannot travel whole: its segments come back */         \
-	V(6, VLAN_OUT) /* unicast, sent to the uplink with the VLAN tag of its switch */             \
-	V(7, LEG_OUT)  /* routed into the physical network by the gateway's leg */                   \
-	V(8, GREETING) /* a remote says what it can take, and is answered if it asked */             \
-	V(9, COALESCE) /* a segment of a stream: it comes back joined with others */                 \
+	V(0, TO_HOST)    /* not ours: left to the host's own stack */                                \
+	V(1, TO_PORT)    /* unicast, delivered to one local port */                                  \
+	V(2, ENCAP)      /* unicast, sent to one remote */                                           \
+	V(3, FLOOD)      /* copied to every member of the flood list */                              \
+	V(4, ANSWER)     /* an ARP request or neighbour solicitation, answered here */               \
+	V(5, SEGMENT)    /* a super-packet that cannot travel whole: its segments come back */       \
+	V(6, VLAN_OUT)   /* unicast, sent to the uplink with the VLAN tag of its switch */           \
+	V(7, LEG_OUT)    /* routed into the physical network by the gateway's leg */                 \
+	V(8, GREETING)   /* a remote says what it can take, and is answered if it asked */           \
+	V(9, COALESCE)   /* a segment of a stream: it comes back joined with others */               \
 	V(10, TO_ROUTER) /* an ARP reply or neighbour advertisement to a router, which noted it */   \
 	V(11, PROBE)     /* the copy of a packet, become a question to the neighbour it went to */
 
@@ -72,7 +72,7 @@
 	V(63, CONNECTIONS_FULL)   /* no place for a new connection */                                \
 	V(64, NOT_ROUTABLE)       /* to a router, but not to be routed */                            \
 	V(65, NO_ROUTE)           /* the router has no route (IP_OUTNOROUTES) */                     \
-	V(66, NO_NEIGHBOUR)       /* nobody has the next hop's address, or answers (NEIGH_FAILED) */               \
+	V(66, NO_NEIGHBOUR)       /* nobody has the next hop's address, or answers (NEIGH_FAILED) */ \
 	V(67, TTL_EXCEEDED)       /* the last router it may pass */                                  \
 	V(68, ROUTER_ADDRESS)     /* to a router itself, which only answers echo */                  \
 	V(69, NAT_EXHAUSTED)      /* no free outside port */                                         \

@@ -51,7 +51,8 @@ INLINE bool read_mac_option(struct __sk_buff *ctx, struct nd_frame *f, __u32 at,
 	       f->nd.option_type == type && f->nd.option_len == 1;
 }
 
-INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_frame *f, struct heard *h)
+INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_frame *f,
+		    struct heard *h)
 {
 	bool has_mac;
 
@@ -204,8 +205,8 @@ INLINE bool note(const struct neighbour_key *key, const struct heard *h, __u32 p
 		}
 		return true;
 	}
-	entry.confirmed = confirms ? now :
-			  same	   ? f->confirmed :
+	entry.confirmed = confirms             ? now :
+			  same                 ? f->confirmed :
 			  now > REACHABLE_TIME ? now - REACHABLE_TIME :
 						 0;
 	return note_new(key, &entry, now);

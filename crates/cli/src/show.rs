@@ -6,8 +6,8 @@ mod firewall;
 use std::io;
 
 use overlane_host::observe::{
-    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, Neighbours, OtherDevice, PortState,
-    Ports, Remotes, Routes, SuperPackets, Switches,
+    self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, Neighbours, OtherDevice,
+    PortState, Ports, Remotes, Routes, SuperPackets, Switches,
 };
 
 use overlane_host::UsedAs;

@@ -7,9 +7,9 @@ use overlane_model::{DeviceName, RouterTable, Tables};
 use overlane_net::Netlink;
 use overlane_wire::Mac;
 
+use crate::Note;
 use crate::error::{UnfitDevice, UsedAs};
 use crate::preflight::{Links, takes_mark};
-use crate::Note;
 
 /// The routers whose gateway with a leg is this host, and the legs.
 pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {

@@ -207,7 +207,10 @@ fn switches_and_flood_lists_become_numbers() {
         (base.flood_members, base.flags, base.learn_age),
         (1, abi::SWITCH_ASKS, 0)
     );
-    assert_eq!(switch(5002).flags, abi::SWITCH_TRANSPARENT | abi::SWITCH_ASKS);
+    assert_eq!(
+        switch(5002).flags,
+        abi::SWITCH_TRANSPARENT | abi::SWITCH_ASKS
+    );
     let default = abi::Timeouts::from(overlane_model::Timeouts::default());
     assert_eq!(switch(5002).timeouts, default);
     let member = |switch_id, index| -> abi::FloodMember {
