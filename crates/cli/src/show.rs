@@ -367,7 +367,7 @@ fn show_neighbours(neighbours: &Neighbours, output: Output) -> io::Result<()> {
     }
     let title = format!("host {}", neighbours.host);
     output.section(&title, &rows, "no neighbour was found or asked for")?;
-    output.line(&format!(
+    output.line(format!(
         "{} addresses are declared, and never asked for",
         neighbours.declared
     ))

@@ -89,7 +89,7 @@ pub fn neighbours(host: &str) -> Result<Neighbours, HostError> {
         .chain(asked)
         .filter_map(|(key, entry)| row(&state, &key, &entry, now))
         .collect();
-    rows.sort_by(|one, other| order(one).cmp(&order(other)));
+    rows.sort_by_key(order);
     Ok(Neighbours {
         host: host.to_owned(),
         declared: set.entries(Table::Neighbours)?.len(),
