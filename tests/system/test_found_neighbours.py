@@ -1,6 +1,7 @@
 """Neighbours that a router finds: real stacks at addresses that no port declares, and what a router does when they
 move, fall silent or are too many. The first packet to one of them is lost by design: it becomes the question."""
 
+import errno
 import threading
 import time
 
@@ -126,9 +127,13 @@ def test_a_machine_on_a_vlan_that_no_port_declares_is_reached(lab):
     physical.access(printer.device, estate.vlan("office"), printer.mac, printer.addresses)
     for address, via in zip(("198.18.96.0/19", "2001:2:0:60::/59"), office.router):
         physical.ns.ip(f"route add {address} via {via} dev {printer.device}")
+    # A guest with a firewall, on the host that does not ask: the printer is told what it rejects.
+    estate.rule("no-ssh", [guests[1]], "to_port", "reject", services=["tcp/22"])
     estate.apply()
     for guest in guests:
         speak(guest, printer)
+    for address in guests[1].addresses:
+        assert probes.connect_error(physical.ns, address, 22) == errno.ECONNREFUSED
 
 
 def announce(guest, address):
