@@ -11,6 +11,7 @@ the machine behind the one outside stands for the rest of the world.
 
 from dataclasses import dataclass
 
+import traffic
 from net import Namespace, veth
 from overlane import GENEVE, VLAN, Fabric, show
 from spoofed import link_local
@@ -143,6 +144,10 @@ class Estate:
         for host in hosts or self.hosts:
             if host.number not in self.peers:
                 apply_host(self.lab, path, host)
+        if self.outside:
+            # The first packet to a next hop is lost; who asks for the leg is known from then on.
+            for address in (LEG4, LEG6):
+                traffic.pings(self.outside.ns, address, timeout=0.5)
         return self
 
     def write(self):

@@ -316,6 +316,7 @@ def test_a_strict_physical_router_answers_the_leg(lab):
         outside.ns.sysctl(f"net.ipv4.conf.{device}.rp_filter", 1)
         outside.ns.sysctl(f"net.ipv4.conf.{device}.arp_ignore", 2)
     leg_mac = gateway.ns.mac(LEG)
+    estate.outside = None  # nobody speaks to the leg before the router asks
     with PacketSocket(outside.ns, "eth0", ETH_P_ALL) as heard:
         estate.apply()
         for far, mine in ((FAR4, guest.v4), (FAR6, guest.v6)):
