@@ -222,9 +222,8 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
     netlink.add_veth("phys0", "phys1", None).unwrap();
     let report = world.apply(&text, 1).unwrap();
     let lines = changes(&report);
-    for line in ["+ leg phys0 of router r1", "+ next hop 198.19.0.1 on phys0"] {
-        assert!(lines.contains(&line.to_owned()), "{lines:?}");
-    }
+    let line = "+ leg phys0 of router r1".to_owned();
+    assert!(lines.contains(&line), "{lines:?}");
     assert!(
         lines.iter().any(|line| line.starts_with("+ router r1 (")),
         "{lines:?}"
@@ -286,6 +285,4 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
     // Without the gateway nothing of the leg stays.
     world.apply(&world.fabric("geneve", 6081, ""), 1).unwrap();
     assert!(!snapshot(&world, 1).contains("phys0\","), "links and state");
-    let known = netlink.neighbour("phys0", [198, 19, 0, 1].into()).unwrap();
-    assert!(known.is_none_or(|known| !known.managed));
 }

@@ -16,7 +16,7 @@ const MANUAL: &str = include_str!("../../../docs/counters.md");
 const ENTERED: [Hook; 3] = [FromPort, FromUnderlay, FromLeg];
 
 /// The kernel, or tables that are not complete: no case has these.
-const OUT_OF_REACH: [Verdict; 7] = [
+const OUT_OF_REACH: [Verdict; 8] = [
     Verdict::Coalesce,
     Verdict::UnknownSwitch,
     Verdict::EncapFailed,
@@ -24,6 +24,8 @@ const OUT_OF_REACH: [Verdict; 7] = [
     Verdict::DecapFailed,
     Verdict::NotConfigured,
     Verdict::ConnectionsFull,
+    // After 1 024 stations at one port: a test of the reference executor, and random packets.
+    Verdict::NeighbourLimit,
 ];
 
 /// To a port that is just being removed.

@@ -117,7 +117,16 @@ fn dropped(counters: &Counters) -> u64 {
 /// Each race has all CPUs.
 static RACE: Mutex<()> = Mutex::new(());
 
-/// A gateway that knows nothing yet. `None`: it cannot be here.
+/// What the next hop of the leg asks for, so that the gateway knows it: who has 198.19.0.2?
+fn question_of_the_next_hop() -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame.extend([2, 0, 0, 0, 0, 9, 198, 19, 0, 9]);
+    frame.extend([0, 0, 0, 0, 0, 0, 198, 19, 0, 2]);
+    frame
+}
+
+/// A gateway that knows nothing yet but its next hop. `None`: it cannot be here.
 fn gateway(load: fn() -> Result<TestRunner, EbpfError>) -> Option<TestRunner> {
     if let Some(obstacle) = obstacle() {
         say(&format!("SKIPPED races on the eBPF programs: {obstacle}"));
@@ -131,6 +140,9 @@ fn gateway(load: fn() -> Result<TestRunner, EbpfError>) -> Option<TestRunner> {
     let mut kernel = load().unwrap();
     let tables = fabric.compile("h1").unwrap();
     kernel.set_host(&tables, Machine::default()).unwrap();
+    let leg = Entry::Leg("phys0".parse().unwrap());
+    let lists = [vec![question_of_the_next_hop()]];
+    kernel.race(SECOND, &leg, &lists, &nothing).unwrap();
     Some(kernel)
 }
 
