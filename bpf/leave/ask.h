@@ -104,30 +104,9 @@ INLINE __u32 write_solicitation(struct scratch *w, const struct addr *target, co
 	return sizeof(*f);
 }
 
-/* Where a question goes: everywhere on the side, or to where the neighbour's MAC is. */
-INLINE void find_asked(struct scratch *w, const struct asking *a, __u32 side, bool to_all)
-{
-	struct destination *d = &w->reply_to;
-	struct lswitch *sw = bpf_map_lookup_elem(&switches, &side);
-	struct packet *r = &w->reply;
-
-	clear_destination(d);
-	d->is_reply = true;
-	d->switch_id = side;
-	d->source_key = a->key;
-	leave_as_it_came(d, r);
-	d->port = (struct port_id){ .ifindex = a->ifindex };
-	if (a->ifindex)
-		d->kind = TO_SENDER;
-	else if (to_all)
-		d->kind = TO_FLOOD;
-	else if (sw)
-		send_to_place(d, find_mac(side, r->eth.h_dest, sw, &w->found) ? &w->found : NULL);
-}
-
 /*
- * The skb becomes the question for scratch.next, from scratch.asker: scratch.reply, which goes to scratch.reply_to.
- * mac: of the neighbour that is asked again; NULL: all are asked. Says whether it did.
+ * The skb becomes the question for scratch.next, from scratch.asker: scratch.reply. mac: of the neighbour that is asked
+ * again; NULL: all are asked. Says whether it did.
  */
 static __noinline bool become_question(struct __sk_buff *ctx, const struct packet *p, __u32 router,
 				       const struct mac *mac)
@@ -154,7 +133,38 @@ static __noinline bool become_question(struct __sk_buff *ctx, const struct packe
 		return false;
 	w->reply.len = w->reply.segment_len = len;
 	hash_flow(s, &w->reply);
-	find_asked(w, &a, side, !mac);
+	return true;
+}
+
+/* Where a question goes: everywhere on the side, or to where the neighbour's MAC is. It has a stack of its own. */
+static __noinline bool find_asked(__u32 router, bool to_all)
+{
+	struct scratch *w = get_scratch();
+	struct destination *d;
+	struct lswitch *sw;
+	struct packet *r;
+	struct asking a;
+
+	if (!w)
+		return false;
+	d = &w->reply_to;
+	r = &w->reply;
+	if (!find_asker(router, r->switch_id, &a))
+		return false;
+	clear_destination(d);
+	d->is_reply = true;
+	d->switch_id = r->switch_id;
+	d->source_key = a.key;
+	leave_as_it_came(d, r);
+	d->port = (struct port_id){ .ifindex = a.ifindex };
+	sw = bpf_map_lookup_elem(&switches, &r->switch_id);
+	if (a.ifindex)
+		d->kind = TO_SENDER;
+	else if (to_all)
+		d->kind = TO_FLOOD;
+	else if (sw)
+		send_to_place(d, find_mac(d->switch_id, d->eth.h_dest, sw, &w->found) ? &w->found :
+											NULL);
 	return true;
 }
 
@@ -168,7 +178,7 @@ INLINE bool ask_all(struct __sk_buff *ctx, struct scratch *w, const struct packe
 
 	if (before && before->tries < MOST_TRIES)
 		now.tries = before->tries + 1;
-	if (!become_question(ctx, p, router, NULL))
+	if (!become_question(ctx, p, router, NULL) || !find_asked(router, true))
 		return false;
 	bpf_map_update_elem(&asked, &key, &now, BPF_ANY);
 	return true;
@@ -201,5 +211,5 @@ __noinline int end_probe(struct __sk_buff *ctx, struct packet *p, __u32 number)
 	w->next.switch_id = network->switch_id;
 	p->gso_size = 0;
 	p->flow.protocol = 0;
-	return become_question(ctx, p, router, &mac);
+	return become_question(ctx, p, router, &mac) && find_asked(router, false);
 }
