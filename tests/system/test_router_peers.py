@@ -172,6 +172,8 @@ class PhysicalSwitch:
         with self._log.open("w") as log:
             self.lab.spawn(self.ns, ["bridge", "monitor", "fdb"], stdout=log)
         wait_until(self._is_watched, what="the monitor of the bridge")
+        # What it has seen before is seen anew.
+        self.flush()
 
     def _is_watched(self):
         """An entry comes and goes: who listens tells of it."""

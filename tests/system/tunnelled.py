@@ -119,10 +119,17 @@ class Tunnels:
             return greeting_sent_back(fabric, step.frame)
         named = left.to.removeprefix("underlay").strip() or None
         inner = left.frame[self._outer_length(fabric, named):]
+        if step.verdict in ("resolving", "to_router"):
+            # A router's question (NEIGH-12), or an answer for its other hosts (NEIGH-8): as flooded frames.
+            switch, key = asker(fabric, inner) if step.verdict == "resolving" else (packet.switch, packet.key)
+            remote = named or next(iter(set(fabric.vteps) - {self._host}))
+            return outer.outer_header(fabric, self._host, remote, fabric.vni[switch], (key, FLOOD_KEY),
+                                      outer.flow_hash(inner), inner)
         # From the underlay nothing but an answer goes back there, unless it is routed: that has this verdict. An
         # answer's hash is its own (REPLY-4), any other is of the packet as it came.
         is_answer = step.entrance == "underlay" and step.verdict != "encap"
-        switch, source_key = origin(fabric, packet, inner, is_answer)
+        switch, source_key = origin(fabric, packet, inner, is_answer, lambda switch, mac: self._station(
+            fabric, step.at, switch, mac))
         station = self._station(fabric, step.at, switch, inner[:6])
         remote = station.host if station else named
         assert named in (None, remote), f"the frame is for {remote} and leaves to {named}"
@@ -141,8 +148,20 @@ class Tunnels:
         return fabric.stations[switch].get(mac) or self._learned.behind(fabric, at, switch, mac)
 
 
-def origin(fabric, packet, inner, is_answer):
-    """The switch that a frame leaves in, and the key of its source there (ENCAP-15, ROUTE-12, REPLY-4 and 5)."""
+def asker(fabric, question):
+    """The switch in whose network a router has the address that it asks from, and the key of its interface there."""
+    is_arp = outer.ethertype(question) == 0x0806
+    sender = ipaddress.ip_address(question[28:32] if is_arp else question[22:38])
+    [(switch, mac)] = [(switch, fabric.router_mac(name)) for name, router in fabric.routers.items()
+                       for switch, addresses in router["interfaces"].items()
+                       if sender in [ipaddress.ip_interface(address).ip for address in addresses]]
+    assert question[6:12] == mac, "a router asks from its own MAC"
+    return switch, fabric.stations[switch][mac].key
+
+
+def origin(fabric, packet, inner, is_answer, station):
+    """The switch that a frame leaves in, and the key of its source there (ENCAP-15, ROUTE-12, REPLY-4 and 5).
+    station: who has a MAC in a switch, found neighbours among them."""
     destination, source = inner[:6], inner[6:12]
     if is_answer:
         # It has the MAC that the packet came from: a router's, which routes the answer.
@@ -150,7 +169,8 @@ def origin(fabric, packet, inner, is_answer):
     else:
         routed = not packet.switch or destination != packet.frame[:6]
     if routed:
-        ways = [name for name, stations in fabric.stations.items() if source in stations and destination in stations]
+        ways = [name for name, stations in fabric.stations.items()
+                if source in stations and station(name, destination)]
         assert source in fabric.router_macs() and len(ways) == 1, f"routed into {ways}"
         return ways[0], fabric.stations[ways[0]][source].key
     if is_answer:
