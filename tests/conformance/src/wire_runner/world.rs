@@ -155,7 +155,7 @@ impl World {
         let maps = MapSet::open(&folder, data_path.layouts())?;
         let maps = maps.ok_or_else(|| io_error("open the maps")(io::ErrorKind::NotFound.into()))?;
         let uplink = netlink.link(tables.uplink.as_str())?;
-        Ok(Self {
+        let world = Self {
             cleanup,
             tables: tables.clone(),
             tap,
@@ -169,7 +169,14 @@ impl World {
             maps,
             host,
             outside,
-        })
+        };
+        world.drop_announcements()?;
+        Ok(world)
+    }
+
+    /// What `apply` has announced is no packet of a case.
+    fn drop_announcements(&self) -> Result<(), WireError> {
+        self.receive(Duration::ZERO, &mut BTreeMap::new())
     }
 
     /// Whether [other tables](Self::change) can be applied to this host.
@@ -194,7 +201,7 @@ impl World {
             self.segmenter = Segmenter::open(&self.host, segmenter)?;
         }
         self.tables = tables.clone();
-        Ok(())
+        self.drop_announcements()
     }
 
     /// Everything that was counted.
