@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use overlane_model::{RouterTable, Side, Tables, Way};
 use overlane_net::{Netlink, PacketSocket};
 use overlane_wire::ethernet::{self, Tags};
-use overlane_wire::nd::Message;
+use overlane_wire::nd::{self, Message};
 use overlane_wire::nd_option::NdOption;
 use overlane_wire::{Emit as _, EtherType, Mac, arp};
 
@@ -68,15 +68,12 @@ fn request(header: &ethernet::Header, own: Ipv4Addr, target: Ipv4Addr) -> Vec<u8
 }
 
 fn solicitation(header: ethernet::Header, own: Ipv6Addr, target: Ipv6Addr) -> Option<Vec<u8>> {
-    let [.., x, y, z] = target.octets();
+    let group = nd::solicited_node(target);
     let header = ethernet::Header {
-        destination: Mac::new([0x33, 0x33, 0xff, x, y, z]),
+        destination: Mac::of_ipv6_group(group),
         ethertype: EtherType::IPV6,
         ..header
     };
-    // The solicited-node group (RFC 4291 section 2.7.1).
-    let [y, z] = [u16::from_be_bytes([0xff, x]), u16::from_be_bytes([y, z])];
-    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, y, z);
     let message = Message::NeighbourSolicitation { target };
     let option = NdOption::SourceLinkLayer(header.source);
     nd_frame(&header, (own, group), message, option)

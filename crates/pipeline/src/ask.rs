@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use overlane_model::{RouterTable, Side, SwitchTable};
 use overlane_wire::checksum::Sum;
 use overlane_wire::ip::protocol;
-use overlane_wire::nd::NEIGHBOUR_SOLICITATION;
+use overlane_wire::nd::{NEIGHBOUR_SOLICITATION, solicited_node};
 use overlane_wire::{Emit, EtherType, Mac, arp};
 
 use crate::bytes::put16;
@@ -117,7 +117,7 @@ impl<'a> Request<'a> {
         let group = solicited_node(target);
         let (to, destination) = match self.to {
             Some(to) => (to, target),
-            None => (group_mac(group), group),
+            None => (Mac::of_ipv6_group(group), group),
         };
         let mut message = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
         message.extend(target.octets());
@@ -147,16 +147,4 @@ fn ethernet(to: Mac, from: Mac, kind: EtherType) -> Vec<u8> {
     bytes.extend(from.bytes());
     bytes.extend(kind.get().to_be_bytes());
     bytes
-}
-
-/// The group of everybody whose address may be this one (RFC 4291 section 2.7.1).
-pub(crate) fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
-    let [.., a, b, c] = addr.octets();
-    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
-}
-
-/// RFC 2464 section 7.
-fn group_mac(group: Ipv6Addr) -> Mac {
-    let [.., a, b, c, d] = group.octets();
-    Mac::new([0x33, 0x33, a, b, c, d])
 }

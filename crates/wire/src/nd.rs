@@ -308,6 +308,12 @@ fn sum(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> crate::checksu
     )
 }
 
+/// The group of everybody whose address may be this one (RFC 4291 section 2.7.1).
+pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., high, low] = address.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | high & 0xff, low)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,6 +41,12 @@ pub enum ValueError {
 pub struct Mac([u8; 6]);
 
 impl Mac {
+    /// Of an IPv6 multicast group (RFC 2464 section 7).
+    pub const fn of_ipv6_group(group: Ipv6Addr) -> Self {
+        let [.., a, b, c, d] = group.octets();
+        Self::new([0x33, 0x33, a, b, c, d])
+    }
+
     /// ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
     /// 00:00:00:00:00:00, which names no station.

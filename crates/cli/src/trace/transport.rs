@@ -144,7 +144,7 @@ impl Build<'_> {
         Ok(match kind {
             nd::ROUTER_SOLICITATION => Some(ALL_ROUTERS),
             nd::ROUTER_ADVERTISEMENT | nd::NEIGHBOUR_ADVERTISEMENT => Some(ALL_NODES),
-            nd::NEIGHBOUR_SOLICITATION => Some(solicited_node(self.solicited()?)),
+            nd::NEIGHBOUR_SOLICITATION => Some(nd::solicited_node(self.solicited()?)),
             _ => None,
         })
     }
@@ -226,12 +226,6 @@ impl Build<'_> {
     }
 }
 
-/// RFC 4291 section 2.7.1.
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
-    let [.., high, low] = address.segments();
-    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | high & 0xff, low)
-}
-
 /// The MAC of a group (RFC 1112 section 6.4, RFC 2464 section 7) or of everybody.
 pub(super) fn group_mac(address: IpAddr) -> Option<Mac> {
     match address {
@@ -240,10 +234,7 @@ pub(super) fn group_mac(address: IpAddr) -> Option<Mac> {
             let [_, b, c, d] = address.octets();
             Some(Mac::new([0x01, 0x00, 0x5e, b & 0x7f, c, d]))
         }
-        IpAddr::V6(address) if address.is_multicast() => {
-            let [.., a, b, c, d] = address.octets();
-            Some(Mac::new([0x33, 0x33, a, b, c, d]))
-        }
+        IpAddr::V6(address) if address.is_multicast() => Some(Mac::of_ipv6_group(address)),
         _ => None,
     }
 }
@@ -261,7 +252,7 @@ mod tests {
             address("fe80::ff:fe00:1")
         );
         assert_eq!(
-            solicited_node(address("2001:2::12:3456")),
+            nd::solicited_node(address("2001:2::12:3456")),
             address("ff02::1:ff12:3456")
         );
         for (group, expected) in [

@@ -7,11 +7,11 @@ use overlane_model::Verdict;
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{
     NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
+    solicited_node,
 };
 use overlane_wire::{Mac, ethernet};
 
 use super::{Owner, may_claim, may_probe, owner, owner_on_link, refuse, refuse_claim, refuse_vtep};
-use crate::ask::solicited_node;
 use crate::bytes::{array, byte};
 use crate::context::{Context, Stage};
 use crate::parse::{Frame, Ip, least_transport_len};
