@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerocopy::{FromBytes, IntoBytes};
-
 use crate::EbpfError;
 use crate::abi;
+use crate::counted;
 use crate::maps::MapSet;
 use crate::tables::{Contents, Table, read};
 
@@ -24,28 +23,15 @@ pub struct LearnedEntry {
 
 /// All learned addresses, old ones among them, in no order. One that comes or goes meanwhile may be missed.
 pub fn entries(maps: &MapSet) -> Result<Vec<LearnedEntry>, EbpfError> {
-    let mut entries = Vec::new();
-    maps.walk(LEARNED, |key, value| {
-        let key = abi::FdbKey::read_from_bytes(key);
-        let value = abi::Learned::read_from_bytes(value);
-        if let (Ok(key), Ok(value)) = (key, value) {
-            entries.push(LearnedEntry { key, value });
-        }
-    })?;
-    Ok(entries)
+    let entries = maps.all(LEARNED)?.into_iter();
+    Ok(entries
+        .map(|(key, value)| LearnedEntry { key, value })
+        .collect())
 }
 
 /// How much each learning port has learned.
 pub fn counts(maps: &MapSet) -> Result<BTreeMap<abi::PortKey, abi::Learning>, EbpfError> {
-    let mut counts = BTreeMap::new();
-    maps.walk(LEARNING, |key, value| {
-        let key = abi::PortKey::read_from_bytes(key);
-        let value = abi::Learning::read_from_bytes(value);
-        if let (Ok(key), Ok(value)) = (key, value) {
-            counts.insert(key, value);
-        }
-    })?;
-    Ok(counts)
+    Ok(maps.all(LEARNING)?.into_iter().collect())
 }
 
 /// Forgets all of it, for tests.
@@ -64,30 +50,18 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
         return Ok(());
     }
     let borne = Borne::of(&tables_that_bear(maps)?);
-    let (kept, stale): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| borne.bears(entry));
-    let map = maps.map(LEARNED)?;
-    for entry in &stale {
-        map.delete(entry.key.as_bytes())
-            .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", LEARNED))?;
-    }
-    let map = maps.map(LEARNING)?;
-    let touched: BTreeSet<_> = stale.iter().map(owner).collect();
-    let mut left: BTreeMap<_, u32> = BTreeMap::new();
-    for entry in &kept {
-        *left.entry(owner(entry)).or_default() += 1;
-    }
-    for (key, count) in counts(maps)? {
-        if !borne.counts(key) {
-            map.delete(key.as_bytes())
-                .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", LEARNING))?;
-        } else if touched.contains(&key) {
-            // What a program learns at this moment may be missing: its next sweep counts anew.
-            let macs = left.get(&key).copied().unwrap_or_default();
-            map.put(key.as_bytes(), abi::Learning { macs, ..count }.as_bytes())
-                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", LEARNING))?;
-        }
-    }
-    Ok(())
+    let (kept, stale): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| borne.bears(entry));
+    let owned = |entries: Vec<&LearnedEntry>| -> Vec<_> {
+        let entries = entries.into_iter();
+        entries.map(|entry| (entry.key, owner(entry))).collect()
+    };
+    counted::forget(
+        maps,
+        [LEARNED, LEARNING],
+        &owned(kept),
+        &owned(stale),
+        |id| borne.counts(id),
+    )
 }
 
 /// Who counts an entry: its learning port, key 0: what the switch learned from the underlay, or what floats there.
@@ -194,6 +168,8 @@ impl Borne {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::{FromBytes as _, IntoBytes as _};
+
     use super::*;
 
     const HERE: abi::PortId = abi::PortId {

@@ -12,6 +12,7 @@ pub mod abi;
 pub mod abilities;
 pub mod classifier;
 pub mod connections;
+mod counted;
 pub mod counters;
 mod error;
 pub mod events;

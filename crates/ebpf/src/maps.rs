@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use aya::maps::{Map, MapData, MapError, RingBuf};
+use zerocopy::FromBytes;
 
 use crate::sys::{self, RawMap};
 use crate::tables::{Contents, Entries, Table};
@@ -131,6 +132,20 @@ impl MapSet {
                 .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))?;
         }
         Ok(())
+    }
+
+    /// Every entry of a map, in no order. One that comes or goes meanwhile may be missed.
+    pub(crate) fn all<K: FromBytes, V: FromBytes>(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(K, V)>, EbpfError> {
+        let mut entries = Vec::new();
+        self.walk(name, |key, value| {
+            if let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) {
+                entries.push((key, value));
+            }
+        })?;
+        Ok(entries)
     }
 
     /// Shows all entries of a hash map that programs may write meanwhile.

@@ -1,12 +1,11 @@
 //! The neighbours that routers found: the maps `found`, `found_counts` and `asked`. They change while they are read,
 //! for the programs write them; here they are only made to forget what the tables no longer bear ([`prune`]).
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use std::collections::BTreeSet;
 
 use crate::EbpfError;
 use crate::abi::{self, firewall::ZONE_ROUTER, router::Router};
+use crate::counted;
 use crate::maps::MapSet;
 use crate::tables::{Contents, Table, read};
 
@@ -19,27 +18,17 @@ pub type Entries<V> = Vec<(abi::NeighbourKey, V)>;
 
 /// All neighbours that were found. One that comes or goes meanwhile may be missed.
 pub fn found(maps: &MapSet) -> Result<Entries<abi::FoundNeighbour>, EbpfError> {
-    all(maps, FOUND)
+    maps.all(FOUND)
 }
 
 /// How many count for whom, by side and port key.
 pub fn counts(maps: &MapSet) -> Result<Vec<(abi::PortKey, abi::Learning)>, EbpfError> {
-    all(maps, FOUND_COUNTS)
+    maps.all(FOUND_COUNTS)
 }
 
 /// The addresses that were asked for and did not answer.
 pub fn asked(maps: &MapSet) -> Result<Entries<abi::Asked>, EbpfError> {
-    all(maps, ASKED)
-}
-
-fn all<K: FromBytes, V: FromBytes>(maps: &MapSet, name: &str) -> Result<Vec<(K, V)>, EbpfError> {
-    let mut entries = Vec::new();
-    maps.walk(name, |key, value| {
-        if let (Ok(key), Ok(value)) = (K::read_from_bytes(key), V::read_from_bytes(value)) {
-            entries.push((key, value));
-        }
-    })?;
-    Ok(entries)
+    maps.all(ASKED)
 }
 
 /// Forgets all of it, for tests.
@@ -52,8 +41,8 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
 /// Forgets neighbours on sides where no router asks any more, or behind ports that are gone; and counts nobody is
 /// behind any more. Comes after the tables are written, so that nothing of it is found anew.
 pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
-    let (entries, counts) = (found(maps)?, counts(maps)?);
-    if entries.is_empty() && counts.is_empty() {
+    let entries = found(maps)?;
+    if entries.is_empty() && counts(maps)?.is_empty() {
         return Ok(());
     }
     let borne = Borne::of(&tables_that_bear(maps)?);
@@ -61,37 +50,10 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
         .iter()
         .map(|(key, entry)| (*key, owner(key, entry)))
         .partition(|(_, owner)| borne.bears(*owner));
-    for (key, _) in &stale {
-        delete(maps, FOUND, key)?;
-    }
-    let touched: BTreeSet<_> = stale.iter().map(|(_, owner)| *owner).collect();
-    let mut left: BTreeMap<_, u32> = BTreeMap::new();
-    for (_, owner) in kept {
-        *left.entry(owner).or_default() += 1;
-    }
-    for (key, count) in counts {
-        let is_clock = (key.switch_id, key.key) == (0, 0);
-        if !is_clock && !borne.bears(key) {
-            delete(maps, FOUND_COUNTS, &key)?;
-        } else if touched.contains(&key) {
-            // What a program finds at this moment may be missing: its next sweep counts anew.
-            let macs = left.get(&key).copied().unwrap_or_default();
-            let map = maps.map(FOUND_COUNTS)?;
-            map.put(key.as_bytes(), abi::Learning { macs, ..count }.as_bytes())
-                .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", FOUND_COUNTS))?;
-        }
-    }
-    Ok(())
-}
-
-fn delete<K: IntoBytes + Immutable>(
-    maps: &MapSet,
-    name: &'static str,
-    key: &K,
-) -> Result<(), EbpfError> {
-    let map = maps.map(name)?;
-    map.delete(key.as_bytes())
-        .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", name))
+    let is_clock = |id: abi::PortKey| (id.switch_id, id.key) == (0, 0);
+    counted::forget(maps, [FOUND, FOUND_COUNTS], &kept, &stale, |id| {
+        is_clock(id) || borne.bears(id)
+    })
 }
 
 /// Who counts an entry: a port, or key 0: the underlay of a switch, or a leg.
@@ -137,6 +99,8 @@ impl Borne {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::{FromBytes as _, IntoBytes as _};
+
     use super::*;
 
     fn contents() -> Contents {
