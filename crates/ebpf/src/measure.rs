@@ -5,10 +5,14 @@
 //! once: the kernel's own repetition would encapsulate the same packet again and again.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use overlane_model::RouterId;
+use overlane_wire::Mac;
+use zerocopy::IntoBytes as _;
 
 use crate::tables::{Contents, Table};
-use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, sys};
-use zerocopy::IntoBytes as _;
+use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, neighbours, sys};
 
 /// The device that a run happens on.
 pub const IFINDEX: u32 = 1;
@@ -37,6 +41,16 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    /// A machine behind a router's leg has answered the router, and goes on to.
+    pub fn found_behind_leg(
+        &self,
+        router: RouterId,
+        addr: IpAddr,
+        mac: Mac,
+    ) -> Result<(), EbpfError> {
+        neighbours::insert_behind_leg(&self.loaded.maps, router, addr, mac)
     }
 
     /// Switches capturing of all packets (to nobody) on or off.

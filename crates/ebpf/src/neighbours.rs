@@ -2,6 +2,11 @@
 //! for the programs write them; here they are only made to forget what the tables no longer bear ([`prune`]).
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use overlane_model::RouterId;
+use overlane_wire::Mac;
+use zerocopy::IntoBytes as _;
 
 use crate::EbpfError;
 use crate::abi::{self, firewall::ZONE_ROUTER, router::Router};
@@ -29,6 +34,29 @@ pub fn counts(maps: &MapSet) -> Result<Vec<(abi::PortKey, abi::Learning)>, EbpfE
 /// The addresses that were asked for and did not answer.
 pub fn asked(maps: &MapSet) -> Result<Entries<abi::Asked>, EbpfError> {
     maps.all(ASKED)
+}
+
+/// A machine behind a router's leg that never grows stale, for measurements.
+pub fn insert_behind_leg(
+    maps: &MapSet,
+    router: RouterId,
+    addr: IpAddr,
+    mac: Mac,
+) -> Result<(), EbpfError> {
+    let key = abi::NeighbourKey {
+        switch_id: ZONE_ROUTER | router.get(),
+        addr: addr.into(),
+    };
+    let entry = abi::FoundNeighbour {
+        mac: mac.into(),
+        key: 0,
+        confirmed: u64::MAX / 2,
+        asked: 0,
+        tries: 0,
+        pad: 0,
+    };
+    let put = maps.map(FOUND)?.put(key.as_bytes(), entry.as_bytes());
+    put.map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", FOUND))
 }
 
 /// Forgets all of it, for tests.

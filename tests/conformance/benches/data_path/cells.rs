@@ -21,6 +21,8 @@ const LEG: LegDevice = LegDevice {
     mtu: MTU,
     takes_no_mark: false,
 };
+/// In the physical network.
+const OUTSIDE_MAC: Mac = Mac::new([2, 0, 0, 0xff, 0, 3]);
 const PAYLOAD: usize = 64;
 
 /// One way of a packet.
@@ -212,6 +214,10 @@ fn filled(name: &str, bench: Bench, text: &str, cells: impl Fn(&Tables) -> Vec<C
     let tables = tables(text);
     let contents = encode(&tables, &devices(&tables)).expect("the tables fit");
     bench.fill(&contents).expect("the maps take them");
+    for router in tables.routers.iter().filter(|router| router.leg().is_some()) {
+        let found = bench.found_behind_leg(router.id, logical::OUTSIDE.into(), OUTSIDE_MAC);
+        found.expect("the map takes it");
+    }
     let cells = cells(&tables);
     check(&tables, &cells);
     Loaded {
@@ -225,6 +231,8 @@ fn filled(name: &str, bench: Bench, text: &str, cells: impl Fn(&Tables) -> Vec<C
 fn check(tables: &Tables, cells: &[Cell]) {
     let leg = "leg0".parse().expect("a device");
     let host = Host::new(tables.clone(), MTU).with_leg(&leg, LEG.mac, LEG.mtu);
+    let mut state = State::default();
+    host.run(&mut state, 0, &Entry::Leg(leg), &Packet::new(outside_answers()));
     for cell in cells {
         let entry = match cell.program {
             Program::FromUnderlay => Entry::Underlay,
@@ -233,7 +241,7 @@ fn check(tables: &Tables, cells: &[Cell]) {
         };
         let packet = Packet::new(cell.packet());
         let verdict = host
-            .decide(&mut State::default(), 0, &entry, &packet)
+            .decide(&mut state.clone(), 0, &entry, &packet)
             .verdict;
         assert_eq!(
             verdict.is_drop(),
@@ -346,6 +354,17 @@ fn arp_request() -> Vec<u8> {
     bytes.extend(ip(1));
     bytes.extend([0; 6]);
     bytes.extend(ip(3));
+    bytes
+}
+
+/// The machine in the physical network tells the gateway its MAC.
+fn outside_answers() -> Vec<u8> {
+    let mut bytes = [*LEG.mac.bytes(), *OUTSIDE_MAC.bytes()].concat();
+    bytes.extend([0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 2]);
+    bytes.extend(OUTSIDE_MAC.bytes());
+    bytes.extend(logical::OUTSIDE);
+    bytes.extend(LEG.mac.bytes());
+    bytes.extend(logical::LEG);
     bytes
 }
 

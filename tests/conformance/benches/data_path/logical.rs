@@ -20,8 +20,9 @@ const ROUTER_MAC: &str = "02:00:00:ff:00:01";
 /// Where the packets of every cell go: a port of the other host, in the same switch or in another.
 const NEAR: [u8; 4] = [198, 19, 0, 3];
 const FAR: [u8; 4] = [198, 18, 200, 2];
-/// In the physical network.
-const OUTSIDE: [u8; 4] = [198, 18, 250, 9];
+/// Of the gateway, and of a machine in the physical network.
+pub(crate) const LEG: [u8; 4] = [198, 18, 250, 1];
+pub(crate) const OUTSIDE: [u8; 4] = [198, 18, 250, 9];
 /// Of the packets of every cell.
 const PORT: u16 = 5001;
 
