@@ -112,9 +112,12 @@ def announcements(frames):
 
 
 def heard(sock, host):
-    """The announcements until there are no more."""
+    """The announcements until there are no more, whatever else goes on."""
     wait_for_announcements(host)
-    return announcements(sock.receive_all())
+    end, frames = time.monotonic() + 0.3, []
+    while (frame := sock.receive(max(0, end - time.monotonic()))) is not None:
+        frames.append(frame)
+    return announcements(frames)
 
 
 def left_files(host):

@@ -157,14 +157,14 @@ def test_transactions_through_a_bottleneck_are_sockperfs(lab, kind, headers, wor
 
 
 @pytest.mark.needs("iperf3", "taskset", "ss")
-def test_paced_datagrams_arrive_at_the_rate_that_iperf3s_do(lab):
+def test_paced_datagrams_keep_the_rate_that_iperf3s_do(lab):
     wire = Wire(lab, prefixes=pinned(first=True))
     tools = Tools(wire)
 
     def iperf3():
         end = tools.iperf3(1, "--udp", "--bitrate", "16M", "--length", "1000")["sum"]
-        # A server that waits for a processor overflows its socket, and iperf3 asks for no larger one than is allowed.
-        return (end["packets"] - end["lost_packets"]) / end["seconds"]
+        # What was sent: its server has a small socket, which overflows while it waits for a processor.
+        return end["packets"] / end["seconds"]
 
     def ours():
         driver, server = wire.run(udp(1000, 2000.0), seconds=0.7)
