@@ -36,6 +36,10 @@ fn main() {
         .map_or_else(record::new_folder, |at| {
             PathBuf::from(arguments.get(at + 1).expect("--out DIR"))
         });
+    if !cells::measures() {
+        cells::load_all();
+        return;
+    }
     if let Err(error) = Bench::load(true) {
         println!("SKIPPED: the data path cannot be loaded here: {error}");
         return;
