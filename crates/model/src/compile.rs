@@ -203,7 +203,7 @@ impl<'f> View<'f> {
                 name: members.switch.name.clone(),
                 id: members.switch.id,
                 flood_unknown: members.switch.unknown_unicast == UnknownUnicast::Flood,
-                asks: members.switch.neighbours == Neighbours::Asked,
+                asks: !members.routers.is_empty() && members.switch.neighbours == Neighbours::Asked,
                 vlan_transparent: members.switch.guest_vlan == GuestVlan::Transparent,
                 learn_age_s: members
                     .ports

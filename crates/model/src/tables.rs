@@ -435,7 +435,7 @@ pub struct SwitchTable {
     pub flood_unknown: bool,
     /// Carry VLAN tags of guests, instead of refusing them.
     pub vlan_transparent: bool,
-    /// Its routers ask for neighbours that no port declares.
+    /// It has routers, and they ask for neighbours that no port declares.
     pub asks: bool,
     /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports and of those
     /// with floating MACs, here or elsewhere. `None`: it has none, and nothing is learned.
