@@ -129,40 +129,57 @@ INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, str
 
 #define QUOTED_MOST 20 /* bytes of a quoted transport header, with the checksum of TCP */
 
-/* What an ICMP error quotes, before and after; in scratch.bytes. */
+/* What an ICMP error quotes, before and after, and where its marks are in the transport header; in scratch.bytes. */
 struct quoted_bytes {
 	__u8 ip[40];
 	__u8 new_ip[40];
 	__u8 l4[QUOTED_MOST];
 	__u8 new_l4[QUOTED_MOST];
+	__u32 checksum; /* 0: none */
+	__u32 port;
+	__u32 peer_port;
 };
+
+/* Where the marks are. Global: what it says is unknown to the verifier, which would else go every way on for each. */
+__noinline int find_quoted_marks(const struct l4 *l4, __u32 ipv4, __u32 source)
+{
+	struct scratch *w = get_scratch();
+	struct quoted_bytes *q;
+
+	if (!l4 || !w)
+		return 0;
+	q = (struct quoted_bytes *)w->bytes;
+	q->checksum = checksum_offset(l4->protocol, ipv4);
+	q->port = port_offset(l4, source);
+	q->peer_port = port_offset(l4, !source);
+	return 0;
+}
 
 /* Ports and checksum of the quoted transport header; len bytes of it are there. */
 INLINE void rewrite_quoted_l4(struct quoted_bytes *q, const struct translation *to,
-			      const struct l4 *l4, bool ipv4, bool source, __u32 len, __u32 diff)
+			      const struct l4 *l4, bool ipv4, __u32 len, __u32 diff)
 {
-	__u32 offset = checksum_offset(l4->protocol, ipv4), port_at = port_offset(l4, source),
-	      peer_at = port_offset(l4, !source);
+	__u32 checksum = q->checksum, port = q->port & 6, peer_port = q->peer_port & 6;
 	__u16 sum;
 
 	if (has_mark(l4))
-		*(__u16 *)(q->new_l4 + port_at) = to->port;
+		*(__u16 *)(q->new_l4 + port) = to->port;
 	if (to->moves_peer)
-		*(__u16 *)(q->new_l4 + peer_at) = to->peer_port;
-	if (!offset || offset + 2 > len)
+		*(__u16 *)(q->new_l4 + peer_port) = to->peer_port;
+	if (!checksum || checksum + 2 > len)
 		return;
-	sum = *(__u16 *)(q->l4 + (offset & 31));
+	sum = *(__u16 *)(q->l4 + (checksum & 31));
 	if (l4->protocol == IPPROTO_UDP && !sum)
 		return;
 	if (!(ipv4 && l4->protocol == IPPROTO_ICMP))
 		sum = csum_add_diff(sum, diff);
 	if (has_mark(l4))
-		sum = csum_update(sum, *(__u16 *)(q->l4 + port_at), to->port);
+		sum = csum_update(sum, *(__u16 *)(q->l4 + port), to->port);
 	if (to->moves_peer)
-		sum = csum_update(sum, *(__u16 *)(q->l4 + peer_at), to->peer_port);
+		sum = csum_update(sum, *(__u16 *)(q->l4 + peer_port), to->peer_port);
 	if (l4->protocol == IPPROTO_UDP && !sum)
 		sum = 0xffff;
-	*(__u16 *)(q->new_l4 + (offset & 31)) = sum;
+	*(__u16 *)(q->new_l4 + (checksum & 31)) = sum;
 }
 
 /* The packet that an ICMP error quotes: it went the other way, so its other end is the one. */
@@ -193,20 +210,29 @@ INLINE long rewrite_quoted(struct __sk_buff *ctx, struct scratch *w, const struc
 	if (len < QUOTED_L4_LEN || bpf_skb_load_bytes(ctx, l4_at, q->l4, len) < 0)
 		return -1;
 	__builtin_memcpy(q->new_l4, q->l4, sizeof(q->l4));
-	rewrite_quoted_l4(q, to, l4, ipv4, source, len, diff);
+	find_quoted_marks(l4, ipv4, source);
+	rewrite_quoted_l4(q, to, l4, ipv4, len, diff);
 	*sum = bpf_csum_diff((__be32 *)q->l4, sizeof(q->l4), (__be32 *)q->new_l4, sizeof(q->l4),
 			     *sum);
 	return bpf_skb_store_bytes(ctx, l4_at, q->new_l4, len, 0);
 }
 
-/* An ICMP error: its own end, what it quotes, and its checksum over that. */
-INLINE enum verdict rewrite_error(struct __sk_buff *ctx, struct scratch *w, struct packet *p,
-				  const struct translation *to, const struct tracking *t)
+/* An ICMP error: its own end, what it quotes, and its checksum over that. Global: few packets are that. */
+__noinline enum verdict rewrite_error(struct __sk_buff *ctx, struct packet *p,
+				      const struct translation *to)
 {
-	bool source = to->end == TRANSLATE_SOURCE;
-	struct addr *addr = source ? &p->flow.source : &p->flow.dest;
-	__u32 checksum = p->l4_offset + 2, diff = address_diff(addr, &to->teller), sum = 0;
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	__u32 checksum, diff, sum = 0;
+	struct addr *addr;
+	bool source;
 
+	if (!p || !to || !t || !w)
+		return DROP(NOT_CONFIGURED);
+	source = to->end == TRANSLATE_SOURCE;
+	addr = source ? &p->flow.source : &p->flow.dest;
+	checksum = p->l4_offset + 2;
+	diff = address_diff(addr, &to->teller);
 	if (rewrite_quoted(ctx, w, &t->quote, to, &t->quoted, &sum) < 0 ||
 	    bpf_l4_csum_replace(ctx, checksum, 0, sum, 0) < 0)
 		return DROP(NAT_UNSUPPORTED);
@@ -230,7 +256,7 @@ __noinline enum verdict rewrite(struct __sk_buff *ctx, struct packet *p, struct 
 	if (!p || !d || !w || !t)
 		return DROP(NOT_CONFIGURED);
 	if (d->translation.end && d->translation.is_error)
-		result = rewrite_error(ctx, w, p, &d->translation, t);
+		result = rewrite_error(ctx, p, &d->translation);
 	else if (d->translation.end)
 		result = rewrite_packet(ctx, w, p, &d->translation, &t->l4);
 	if (result != GO_ON)

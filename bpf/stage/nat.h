@@ -349,14 +349,23 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 
 #define NAT_WAITS 64 /* looks, while another CPU begins the connection: some microseconds */
 
+/* For bpf_loop(): the verifier looks at it once, and not at every look. */
+static long look_again(__u32 number __attribute__((unused)), bool *has_begun)
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+
+	*has_begun = t && w && join_from_leg(w, t);
+	return *has_begun;
+}
+
 /* The same of one that another CPU begins. */
 INLINE struct connection *await_from_leg(struct scratch *w, struct tracking *t)
 {
-	struct connection *c = NULL;
+	bool has_begun = false;
 
-	for (int i = 0; i < NAT_WAITS && !c; i++)
-		c = join_from_leg(w, t);
-	return c;
+	bpf_loop(NAT_WAITS, look_again, &has_begun, 0);
+	return has_begun ? join_from_leg(w, t) : NULL;
 }
 
 /* The same for an ICMP error and the packet that it quotes. */

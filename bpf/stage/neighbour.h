@@ -150,8 +150,7 @@ INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 key, __u64
 }
 
 /* Writes one that is new, has another MAC, or is heard from another port. False: there is no room. */
-static __noinline bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry,
-				__u64 now)
+INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry, __u64 now)
 {
 	struct found_neighbour *former = bpf_map_lookup_elem(&found, key);
 	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
@@ -184,15 +183,18 @@ static __noinline bool note_new(const struct neighbour_key *key, const struct fo
 	return true;
 }
 
-/* Of one that was found before, or (is_new) can be. False: there is no room for it. */
-INLINE bool note(const struct neighbour_key *key, const struct heard *h, __u32 port_key, bool is_new,
-		 bool confirms)
+/* Of one that was found before, or (is_new) can be. False: there is no room for it. Global, for the verifier's sake. */
+__noinline int note(const struct neighbour_key *key, const struct heard *h, __u32 port_key,
+		    __u32 is_new, __u32 confirms)
 {
-	struct found_neighbour *f = bpf_map_lookup_elem(&found, key);
-	struct found_neighbour entry = { .mac = h->mac, .key = port_key };
+	struct found_neighbour *f, entry = { .key = port_key };
 	__u64 now = coarse_now_ns();
 	bool same;
 
+	if (!key || !h)
+		return false;
+	entry.mac = h->mac;
+	f = bpf_map_lookup_elem(&found, key);
 	if (!f && !is_new)
 		return true;
 	same = f && same_mac(f->mac.bytes, h->mac.bytes);
@@ -265,7 +267,7 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 	key.switch_id = on_leg ? side_of(d->router, SWITCH_ID_LEG) : p->switch_id;
 	key.addr = h->addr;
 	is_new = router && can_be_found(w, router, &key);
-	if (!is_believed(p, key.switch_id, h) || !(is_new || bpf_map_lookup_elem(&found, &key)))
+	if (!(is_new || bpf_map_lookup_elem(&found, &key)) || !is_believed(p, key.switch_id, h))
 		return router && h->answers ? VERDICT_TO_ROUTER : GO_ON;
 	if (!note(&key, h, p->source.ifindex && !on_leg ? p->source_key : 0, is_new,
 		  router && h->confirms))

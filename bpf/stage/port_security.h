@@ -99,10 +99,19 @@ INLINE enum ownership owner_v6(const struct packet *p, const struct port *port,
 	return is_mapped_v4(addr) ? OWNED_BY_NOBODY : owner(p, port, addr);
 }
 
+/* Of an address that neighbour discovery speaks of. Global: few packets are that. */
+__noinline enum ownership owner_in_nd(const struct packet *p, const struct port *port,
+				      const struct addr *addr)
+{
+	if (!p || !port || !addr)
+		return OWNED_BY_OTHER;
+	return owner_v6(p, port, addr);
+}
+
 /* Whether an address is another port's or a router's, in neighbour discovery. */
 INLINE bool is_others(const struct packet *p, const struct port *port, const struct addr *addr)
 {
-	enum ownership whose = owner_v6(p, port, addr);
+	enum ownership whose = owner_in_nd(p, port, addr);
 
 	return is_taken(whose) || (whose == OWNED_BY_NOBODY && is_link_local_of_other(p, addr));
 }
@@ -313,11 +322,11 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 			return DROP(VTEP_ADDRESS);
 		if (type == ND_ADVERTISEMENT && is_others(p, port, &target))
 			return DROP(SPOOFED_ND);
-		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_v6(p, port, &target)))
+		if (type == ND_ADVERTISEMENT && !may_claim(port, owner_in_nd(p, port, &target)))
 			return DROP(SPOOFED_ND);
 		/* Duplicate address detection; about one the fabric knows arp_nd tells the truth. */
 		if (type == ND_SOLICITATION && is_zero(&p->flow.source) &&
-		    !may_probe(port, owner_v6(p, port, &target)))
+		    !may_probe(port, owner_in_nd(p, port, &target)))
 			return DROP(SPOOFED_ND);
 	}
 	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
