@@ -215,22 +215,18 @@ INLINE bool write_abilities(struct __sk_buff *ctx, struct scratch *w, const stru
 /*
  * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
  * change_tail refuses it. Its front goes, and comes back as long as it should be. So ends a checksum that a device
- * should fill in, if its place is in what goes; of a TCP or UDP packet too short for that nobody can tell whether it
- * has one, and its sender is told nothing.
+ * should fill in; the sender of what may keep it is told nothing.
  */
 INLINE long resize_marked(struct __sk_buff *ctx, const struct packet *p, __u32 len)
 {
-	const __u32 least = ETH_HLEN + 20; /* adjust_room leaves an IPv4 header */
-	__u32 cut = ctx->len - least;
+	__u32 cut = ctx->len - LEAST_FRAME;
 
-	if (p->gso_size || ctx->len <= least || cut > 0xfff || len < least)
-		return -1;
-	if ((p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) && !p->fragment &&
-	    ctx->len <= p->l4_offset + least && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0)
+	if (p->gso_size || ctx->len <= LEAST_FRAME || cut > 0xfff || len < LEAST_FRAME ||
+	    may_keep_checksum(ctx, p, ctx->len))
 		return -1;
 	if (bpf_skb_adjust_room(ctx, -(int)cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_DECAP_L3_IPV4) < 0)
 		return -1;
-	return bpf_skb_adjust_room(ctx, len - least, BPF_ADJ_ROOM_MAC, 0);
+	return bpf_skb_adjust_room(ctx, len - LEAST_FRAME, BPF_ADJ_ROOM_MAC, 0);
 }
 
 /* The frame of the answer takes the place of the skb's, and none of its offloads. */

@@ -74,18 +74,23 @@ INLINE enum verdict ask(struct __sk_buff *ctx, struct scratch *w, const struct p
 	return refuse(d, TELL_ASK, DROP(RESOLVING));
 }
 
-/* Nobody confirmed it for long: whether it is still used, and whether a copy of this packet asks it. */
-INLINE bool is_still_used(const struct packet *p, struct destination *d,
-			  const struct neighbour_key *key, const struct found_neighbour *f, __u64 now)
+/* Whether nobody has the MAC in a switch: a question to it alone would reach nobody. sw NULL: on a leg. */
+INLINE bool is_nowhere(struct scratch *w, const struct lswitch *sw, __u32 side, const struct mac *mac)
 {
-	bool may_ask = !f->tries || now >= f->asked + SECOND;
+	return sw && !is_on_vlan(side) && !find_mac(side, mac->bytes, sw, &w->found);
+}
 
-	if (f->tries < MOST_TRIES) {
+/* Nobody confirmed it for long: whether it is still used, and whether a copy of this packet asks it. */
+INLINE bool is_still_used(struct scratch *w, const struct packet *p, struct destination *d,
+			  const struct lswitch *sw, const struct neighbour_key *key,
+			  const struct found_neighbour *f, __u64 now)
+{
+	bool may_ask = now >= f->asked + SECOND;
+
+	if (!is_nowhere(w, sw, key->switch_id, &f->mac) && (f->tries < MOST_TRIES || !may_ask)) {
 		d->probes = may_ask && !p->gso_size;
 		return true;
 	}
-	if (!may_ask)
-		return true;
 	if (bpf_map_delete_elem(&found, key) == 0)
 		uncount(&found_counts, key->switch_id, f->key);
 	return false;
@@ -102,7 +107,7 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 	struct neighbour_key key = {};
 	struct found_neighbour f, *found_one;
 	__u64 now = coarse_now_ns();
-	struct lswitch *sw;
+	struct lswitch *sw = NULL;
 	struct router *r;
 
 	if (!p || !d || !w)
@@ -120,7 +125,7 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 	found_one = bpf_map_lookup_elem(&found, &key);
 	if (found_one) {
 		f = *found_one; /* the kernel gives the memory of a deleted entry to a new one */
-		if (now < f.confirmed + REACHABLE_TIME || is_still_used(p, d, &key, &f, now)) {
+		if (now < f.confirmed + REACHABLE_TIME || is_still_used(w, p, d, sw, &key, &f, now)) {
 			__builtin_memcpy(d->eth.h_dest, f.mac.bytes, ETH_ALEN);
 			return GO_ON;
 		}

@@ -48,6 +48,18 @@ struct tcp_header {
 
 #define CHUNK 512 /* bpf_csum_diff() takes no more */
 
+#define LEAST_FRAME (ETH_HLEN + 20) /* bpf_skb_adjust_room() leaves an IPv4 header */
+
+/*
+ * Whether a frame of this length may keep a checksum that a device should fill in, when all but LEAST_FRAME is cut off
+ * its front: then its place stays. Of a TCP or UDP packet so short nobody can tell whether it has one.
+ */
+INLINE bool may_keep_checksum(struct __sk_buff *ctx, const struct packet *p, __u32 len)
+{
+	return (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP) && !p->fragment &&
+	       len <= p->l4_offset + LEAST_FRAME && bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) < 0;
+}
+
 /* How a new connection looks for its place (places.h). */
 struct place_search {
 	__u32 hash;   /* of its key */

@@ -245,6 +245,26 @@ def test_one_way_traffic_loses_nothing_while_its_neighbour_is_probed(lab):
     assert refusal.what == NO_NEIGHBOUR[4]
 
 
+@pytest.mark.thorough
+def test_a_next_hop_that_changes_its_mac_is_found_again(lab):
+    """It says nothing, and only small packets out of a tunnel go to it: one of them has to ask."""
+    estate = Estate(lab, GENEVE, 4)
+    guest = estate.guest("front", 2)
+    outside = estate.gateway(1, [{"source": INSIDE4, "outside": LEG4}])
+    estate.apply()
+    is_found(guest.ns, FAR4)
+    leg_mac = estate.hosts[0].ns.mac(LEG)
+    # It knows the leg, and has nothing to ask.
+    outside.ns.ip("link set eth0 address 02:00:5e:00:02:09",
+                  f"neigh replace {LEG4} lladdr {leg_mac} dev eth0 nud permanent")
+    assert not traffic.pings(guest.ns, FAR4, timeout=0.3)
+    began = time.monotonic()
+    wait_until(lambda: traffic.pings(guest.ns, FAR4, timeout=0.3), timeout=60, what="the next hop's new MAC")
+    print(f"found again after {time.monotonic() - began:.1f} s")
+    counted = verdicts(estate.hosts[0].name)
+    assert counted["from_segmenter", "probe"] == 3, "three questions by unicast"
+
+
 def test_a_scan_keeps_nobody_from_finding_a_neighbour(lab):
     """65 000 addresses in ten seconds: of them a few are asked for, and another guest's new neighbour at once."""
     estate = Estate(lab, GENEVE, 4)

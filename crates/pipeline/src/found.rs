@@ -13,8 +13,8 @@ use crate::explain::Found;
 use crate::limit::Limited;
 use crate::next_hop::{is_refused, longest};
 use crate::reply::{self, Answer};
-use crate::route;
 use crate::state::{SECOND_NS, State};
+use crate::{l2_lookup, route};
 
 const STAGE: &str = "route";
 /// RFC 4861 section 10.
@@ -120,11 +120,13 @@ pub(crate) fn find<'a>(
         });
         return Some(mac);
     }
-    let may_ask = known.tries == 0 || now_ns >= known.asked_ns.saturating_add(SECOND_NS);
-    if known.tries >= MOST_TRIES && may_ask {
+    let may_ask = now_ns >= known.asked_ns.saturating_add(SECOND_NS);
+    let is_silent = known.tries >= MOST_TRIES && may_ask;
+    if is_silent || is_nowhere(cx, side, mac) {
         cx.state.forget_neighbour(&id);
-        explain(cx, router, || {
-            format!("{addr} does not answer any more at {mac}, and is forgotten")
+        explain(cx, router, || match is_silent {
+            true => format!("{addr} does not answer any more at {mac}, and is forgotten"),
+            false => format!("{addr} had {mac}, which nobody has now, and is forgotten"),
         });
         return None;
     }
@@ -145,14 +147,22 @@ pub(crate) fn find<'a>(
     Some(mac)
 }
 
+/// Whether nobody has the MAC there: a question to it alone would reach nobody.
+fn is_nowhere(cx: &Context<'_>, side: Side, mac: Mac) -> bool {
+    let Side::Switch(id) = side else {
+        return false;
+    };
+    let switch = cx.host.switch(id);
+    switch.is_some_and(|switch| l2_lookup::receiver(cx, switch, mac).is_none())
+}
+
 /// The MAC of a next hop that is known now.
 pub(crate) fn known_mac(cx: &Context<'_>, switch: SwitchId, addr: IpAddr) -> Option<Mac> {
     if let Some(declared) = cx.host.neighbour(switch, addr) {
         return Some(declared.mac);
     }
-    let asks = cx.host.switch(switch).is_some_and(|switch| switch.asks);
     let found = cx.state.found.get(&(RouterSide::Switch(switch), addr));
-    found.filter(|_| asks).map(|found| found.mac)
+    found.map(|found| found.mac)
 }
 
 /// The packet becomes a question to everybody on the side, unless one was lately.
