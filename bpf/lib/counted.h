@@ -43,9 +43,23 @@ INLINE bool may_sweep(void *counts, __u64 now)
 	       __sync_val_compare_and_swap(&clock->next_sweep, next, now + SECOND) == next;
 }
 
+/* A walk over a whole table. */
 struct sweep {
 	__u64 now;
-	__u32 switch_id; /* for whom it sweeps, */
-	__u32 key;
-	__u32 number; /* and how many entries it has */
+	struct port_key asking; /* for whom it sweeps, */
+	__u32 number;           /* and how many entries it has */
 };
+
+/* An entry on the walk, whose key begins with its switch: forgets it, or counts it for who is asking. */
+INLINE long sweep_entry(struct sweep *s, void *map, void *counts, const void *id, __u32 key,
+			bool is_old)
+{
+	__u32 switch_id = *(const __u32 *)id;
+	bool mine = switch_id == s->asking.switch_id && key == s->asking.key;
+
+	if (!is_old)
+		s->number += mine;
+	else if (bpf_map_delete_elem(map, id) == 0 && !mine)
+		uncount(counts, switch_id, key);
+	return 0;
+}

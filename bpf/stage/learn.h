@@ -24,25 +24,16 @@ INLINE __u32 owner_of(const struct learned *l)
 
 static long forget_if_old(void *map, const void *id, void *value, void *context)
 {
-	const struct fdb_key *key = id;
 	const struct learned *l = value;
 	struct sweep *s = context;
-	__u32 owner = owner_of(l);
-	bool mine = key->switch_id == s->switch_id && owner == s->key;
 
-	if (!is_old(l, s->now)) {
-		s->number += mine;
-		return 0;
-	}
-	if (bpf_map_delete_elem(map, id) == 0 && !mine)
-		uncount(&learning, key->switch_id, owner);
-	return 0;
+	return sweep_entry(s, map, &learning, id, owner_of(l), is_old(l, s->now));
 }
 
 /* Forgets what is old, everywhere. The count for the asking owner replaces one that two CPUs may have made wrong. */
 INLINE void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
 {
-	struct sweep s = { .now = now, .switch_id = switch_id, .key = key };
+	struct sweep s = { .now = now, .asking = { .switch_id = switch_id, .key = key } };
 
 	if (!may_sweep(&learning, now))
 		return;

@@ -19,10 +19,9 @@
 struct heard {
 	struct addr addr; /* somebody has this address, */
 	struct mac mac;   /* at this MAC */
-	__u16 answers;    /* an ARP reply or an advertisement */
+	__u16 answers;    /* an ARP reply or an advertisement; else a question for target */
 	__u16 confirms;   /* if it is to a router: somebody was asked */
 	__u16 overrides;  /* another MAC */
-	__u16 asks;       /* target: */
 	struct addr target;
 };
 
@@ -33,12 +32,11 @@ INLINE bool hear_arp(struct __sk_buff *ctx, __u32 at, struct heard *h)
 	if (load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp))
 		return false;
 	h->answers = h->confirms = arp.operation == bpf_htons(ARP_REPLY);
-	h->asks = arp.operation == bpf_htons(ARP_REQUEST);
 	h->overrides = true;
 	h->addr = mapped_v4(arp.sender_ip);
 	h->target = mapped_v4(arp.target_ip);
 	__builtin_memcpy(h->mac.bytes, arp.sender_mac, ETH_ALEN);
-	return h->answers || h->asks;
+	return h->answers || arp.operation == bpf_htons(ARP_REQUEST);
 }
 
 /* The first option, if it says a MAC in the way that is looked for. */
@@ -59,7 +57,6 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 	if (!is_nd_message(ctx, f, p->offset))
 		return false;
 	h->answers = f->nd.type == ND_ADVERTISEMENT;
-	h->asks = !h->answers;
 	has_mac = read_mac_option(ctx, f, p->offset, h->answers ? ND_TARGET_MAC : ND_SOURCE_MAC);
 	if (has_mac)
 		__builtin_memcpy(h->mac.bytes, f->nd.option_mac, ETH_ALEN);
@@ -67,7 +64,7 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 		__builtin_memcpy(h->mac.bytes, p->eth.h_source, ETH_ALEN);
 	h->target = f->nd.target;
 	h->confirms = h->answers && f->nd.flags & ND_SOLICITED;
-	h->overrides = h->asks || f->nd.flags & ND_OVERRIDE;
+	h->overrides = !h->answers || f->nd.flags & ND_OVERRIDE;
 	if (h->answers)
 		h->addr = f->nd.target;
 	else
@@ -124,24 +121,15 @@ INLINE __u32 router_of(const struct packet *p, const struct destination *d, cons
 
 static long forget_if_unconfirmed(void *map, const void *id, void *value, void *context)
 {
-	const struct neighbour_key *key = id;
 	const struct found_neighbour *f = value;
 	struct sweep *s = context;
-	bool mine = key->switch_id == s->switch_id && f->key == s->key;
-	__u32 owner = f->key;
 
-	if (s->now <= f->confirmed + FORGET_TIME) {
-		s->number += mine;
-		return 0;
-	}
-	if (bpf_map_delete_elem(map, id) == 0 && !mine)
-		uncount(&found_counts, key->switch_id, owner);
-	return 0;
+	return sweep_entry(s, map, &found_counts, id, f->key, s->now > f->confirmed + FORGET_TIME);
 }
 
 INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 key, __u64 now)
 {
-	struct sweep s = { .now = now, .switch_id = side, .key = key };
+	struct sweep s = { .now = now, .asking = { .switch_id = side, .key = key } };
 
 	if (!may_sweep(&found_counts, now))
 		return;
@@ -149,36 +137,45 @@ INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 key, __u64
 	of->macs = s.number;
 }
 
-/* Writes one that is new, has another MAC, or is heard from another port. False: there is no room. */
-INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry, __u64 now)
+/* Writes an entry and counts it; its former port no longer does. 0, or negative: there is no room. */
+INLINE long write_note(const struct neighbour_key *key, const struct found_neighbour *entry,
+		       struct learning *of)
 {
 	struct found_neighbour *former = bpf_map_lookup_elem(&found, key);
-	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
-	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND, former_key;
-	bool counts;
-	long failed;
+	__u32 former_key = former ? former->key : 0;
+	bool counts = !former || former_key != entry->key;
+	long failed = bpf_map_update_elem(&found, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
 
-	if (!of)
-		return false;
-	former_key = former ? former->key : 0;
-	counts = !former || former_key != entry->key;
-	if (counts && of->macs >= limit)
-		forget_unconfirmed(of, key->switch_id, entry->key, now);
-	if (counts && of->macs >= limit)
-		return false;
-	failed = bpf_map_update_elem(&found, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
 	if (failed == -EEXIST || failed == -ENOENT)
-		return true; /* another CPU was first, and counted */
-	if (failed) {
-		forget_unconfirmed(of, key->switch_id, entry->key, now);
-		failed = bpf_map_update_elem(&found, key, entry, BPF_ANY);
-	}
+		return 0; /* another CPU was first, and counted */
 	if (failed)
-		return false;
+		return failed;
 	if (counts)
 		__sync_fetch_and_add(&of->macs, 1);
 	if (counts && former)
 		uncount(&found_counts, key->switch_id, former_key);
+	return 0;
+}
+
+/* One that is new, has another MAC, is heard from another port or confirmed. False: there is no room. */
+INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry, __u64 now)
+{
+	struct found_neighbour *f = bpf_map_lookup_elem(&found, key);
+	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
+	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND;
+	bool counts = !f || f->key != entry->key;
+
+	if (!of)
+		return false;
+	if (counts && of->macs >= limit)
+		forget_unconfirmed(of, key->switch_id, entry->key, now);
+	if (counts && of->macs >= limit)
+		return false;
+	if (write_note(key, entry, of) < 0) {
+		forget_unconfirmed(of, key->switch_id, entry->key, now);
+		if (write_note(key, entry, of) < 0)
+			return false;
+	}
 	bpf_map_delete_elem(&asked, key);
 	return true;
 }
@@ -200,13 +197,9 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 	same = f && same_mac(f->mac.bytes, h->mac.bytes);
 	if (f && !same && !h->overrides)
 		return true;
-	if (same && f->key == port_key) {
-		if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
-			f->confirmed = now;
-			f->tries = 0;
-		}
+	/* Written at most once a second, but at once where it was asked. */
+	if (same && f->key == port_key && !(confirms && (f->tries || now >= f->confirmed + SECOND)))
 		return true;
-	}
 	entry.confirmed = confirms             ? now :
 			  same                 ? f->confirmed :
 			  now > REACHABLE_TIME ? now - REACHABLE_TIME :

@@ -131,6 +131,7 @@ packets:
 /// A case with more neighbours at a port than are found there, and a minute later one more (NEIGH-7).
 fn many_neighbours() -> Case {
     const FOUND: u16 = 1024;
+    const MOVES: u16 = 2000;
     let mut text = r#"title: 1 024 neighbours are found at a port, and who is not confirmed for a minute makes room
 rules: [NEIGH-7]
 fabric:
@@ -175,6 +176,7 @@ packets:
             .unwrap();
         }
     };
+    say(10.0, 2, "reply", MOVES, "to_router");
     for number in 0..FOUND {
         say(10.0, 1, "reply", number, "to_router");
     }
@@ -185,7 +187,25 @@ packets:
     say(10.0, 2, "reply", 0, "to_router");
     say(10.0, 1, "reply", FOUND, "to_router");
     say(70.0, 1, "reply", FOUND + 1, "neighbour_limit");
+    // It is forgotten among the others that make room for it, and noted anew.
+    say(71.0, 1, "reply", MOVES, "to_router");
     say(71.0, 1, "reply", FOUND + 1, "to_router");
+    text.push_str(
+        r#"  - at: 71
+    from: port a2
+    packet:
+      - eth: { src: "02:00:00:00:00:02", dst: "02:00:00:00:00:fe" }
+      - ip4: { src: 198.19.0.2, dst: 198.19.8.208 }
+      - udp: {}
+    verdict: to_port
+    out:
+      - to: port a1
+        packet:
+          - eth: { src: "02:00:00:00:00:fe", dst: "02:00:00:00:00:01" }
+          - ip4: { src: 198.19.0.2, dst: 198.19.8.208, ttl: 63 }
+          - udp: {}
+"#,
+    );
     Case::parse(Path::new("neighbour/many-neighbours.yaml"), &text)
         .unwrap_or_else(|error| panic!("{error}"))
 }
