@@ -102,7 +102,7 @@ fn route_entry(
             entry.kind = abi::ROUTE_CONNECTED;
             entry.switch_id = side(*there);
             entry.host_mask = host_mask(route.to);
-            let own = router.address_beside(*there, route.to.addr());
+            let own = router.address_in(*there, route.to);
             entry.own = own.map_or_else(Addr::default, Into::into);
         }
         Way::Via(hops) => {

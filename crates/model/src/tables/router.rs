@@ -1,6 +1,7 @@
 //! The routers that a host knows: those with an interface on a logical switch of this host, and those
 //! for which it acts. `docs/semantics.md`, route and nat, says what the data path does with them.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -66,18 +67,31 @@ impl RouterTable {
         gateway.is_some_and(|gateway| matches!(gateway.place, GatewayPlace::Here { .. }))
     }
 
-    /// Its own address in the network of a neighbour on one of its sides, the first in the file. `None`: the
+    /// Its own address in the longest network of a neighbour on one of its sides, the first in the file. `None`: the
     /// address is in no network there.
     pub fn address_beside(&self, side: Side, neighbour: IpAddr) -> Option<IpAddr> {
+        let around = self.addresses_on(side).iter();
+        let around = around.filter(|it| it.contains(&neighbour));
+        let longest = around.min_by_key(|it| Reverse(it.prefix_len()));
+        longest.map(IpNet::addr)
+    }
+
+    /// Its own address in one of its networks on a side, the first in the file.
+    pub fn address_in(&self, side: Side, network: IpNet) -> Option<IpAddr> {
+        let mut addresses = self.addresses_on(side).iter();
+        let own = addresses.find(|it| it.trunc() == network);
+        own.map(IpNet::addr)
+    }
+
+    fn addresses_on(&self, side: Side) -> &[IpNet] {
         let addresses = match side {
             Side::Switch(id) => {
-                let interface = self.interfaces.iter().find(|it| it.switch == id)?;
-                &interface.addresses
+                let interface = self.interfaces.iter().find(|it| it.switch == id);
+                interface.map(|interface| &interface.addresses)
             }
-            Side::Leg => &self.gateway.as_ref()?.addresses,
+            Side::Leg => self.gateway.as_ref().map(|gateway| &gateway.addresses),
         };
-        let network = addresses.iter().find(|it| it.contains(&neighbour))?;
-        Some(network.addr())
+        addresses.map_or(&[], Vec::as_slice)
     }
 
     /// The VTEP of its acting host, when that is another one.
