@@ -69,12 +69,11 @@ impl Tables {
         let of_switch = self.origins.iter().skip(first);
         let of_switch = of_switch.take_while(|it| it.switch == switch.id);
         let is_geneve = self.tunnel.encapsulation == Encapsulation::Geneve;
-        let routes = |addr: IpAddr| {
-            let mut remotes = self.remotes.iter();
-            !is_geneve || remotes.any(|remote| remote.addr == addr && remote.names_ports)
-        };
+        let peers = self.remotes.iter();
+        let peers = peers.filter(|remote| is_geneve && !remote.names_ports);
+        let peers: Vec<IpAddr> = peers.map(|remote| remote.addr).collect();
         of_switch
-            .filter(|it| switch.asks && !it.has_ports && routes(it.remote))
+            .filter(|it| switch.asks && !it.has_ports && !peers.contains(&it.remote))
             .map(|it| it.remote)
             .collect()
     }

@@ -8,7 +8,12 @@ use crate::tables::Table;
 
 /// Whether all tables fit; needs no device, so it can be the first check of all.
 pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
-    let all = ports(tables).into_iter().chain(routers(tables));
+    let switches = tables.switches.iter();
+    let flood: Vec<_> = switches
+        .map(|switch| (switch.id, flood_members(tables, switch)))
+        .collect();
+    let in_all = flood.iter().map(|(_, count)| count).sum();
+    let all = ports(tables, in_all).into_iter().chain(routers(tables));
     for (table, count, limit, shrink) in all {
         if count > limit {
             return Err(EbpfError::TooMany {
@@ -19,11 +24,11 @@ pub fn check_capacity(tables: &Tables) -> Result<(), EbpfError> {
             });
         }
     }
-    for switch in &tables.switches {
-        let (count, limit) = (flood_members(tables, switch), abi::MAX_FLOOD_MEMBERS);
+    for (switch, count) in flood {
+        let limit = abi::MAX_FLOOD_MEMBERS;
         if count > limit {
             return Err(EbpfError::FloodList {
-                switch: switch.id,
+                switch,
                 count,
                 limit,
             });
@@ -40,10 +45,8 @@ fn flood_members(tables: &Tables, switch: &SwitchTable) -> usize {
 /// A table, its entries, how many fit, and what in the fabric makes them.
 type Count = (Table, usize, usize, &'static str);
 
-fn ports(tables: &Tables) -> [Count; 10] {
+fn ports(tables: &Tables, flood_members: usize) -> [Count; 10] {
     let ports = || tables.ports.iter();
-    let switches = tables.switches.iter();
-    let flood = switches.map(|switch| flood_members(tables, switch));
     [
         (
             Table::Ports,
@@ -83,7 +86,7 @@ fn ports(tables: &Tables) -> [Count; 10] {
         ),
         (
             Table::Flood,
-            flood.sum(),
+            flood_members,
             abi::MAX_FLOOD,
             "fewer ports on this host, or fewer hosts per switch",
         ),
