@@ -180,8 +180,7 @@ def _outside(lab, host, make_leg):
     near, far = lab.namespace("o"), lab.namespace("w")
     make_leg(host.ns, LEG, near, "eth0")
     veth(near, "eth1", far, "eth0")
-    # The kernel of the gateway host solicits neighbours on the leg; over IPv6 it needs an address for that.
-    host.ns.ip(f"link set {LEG} address 02:00:5e:00:02:02 up", f"address add fe80::2/64 dev {LEG} nodad")
+    host.ns.ip(f"link set {LEG} address 02:00:5e:00:02:02 up")
     near.sysctl("net.ipv4.ip_forward", 1)
     near.sysctl("net.ipv6.conf.all.forwarding", 1)
     near.ip("link set eth0 address 02:00:5e:00:02:01 up", "link set eth1 up",

@@ -14,7 +14,8 @@ use overlane_wire::{Emit as _, EtherType, Mac, arp};
 use crate::answers::nd_frame;
 use crate::legs::legs;
 
-/// Best effort: what is not asked now is asked by the first packet.
+/// At each run, also where nothing has changed: a next hop may have been away, or got another MAC. Best effort: what is
+/// not asked now is asked by the first packet.
 pub(crate) fn ask(tables: &Tables, netlink: &Netlink) {
     for (router, device) in legs(tables) {
         let link = netlink.link(device.as_str()).ok();
