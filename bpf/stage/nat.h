@@ -350,22 +350,19 @@ INLINE struct connection *join_from_leg(struct scratch *w, struct tracking *t)
 #define NAT_WAITS 64 /* looks, while another CPU begins the connection: some microseconds */
 
 /* For bpf_loop(): the verifier looks at it once, and not at every look. */
-static long look_again(__u32 number __attribute__((unused)), bool *has_begun)
+static long look_again(__u32 number __attribute__((unused)), void *none __attribute__((unused)))
 {
 	struct tracking *t = get_tracking();
 	struct scratch *w = get_scratch();
 
-	*has_begun = t && w && join_from_leg(w, t);
-	return *has_begun;
+	return !t || !w || join_from_leg(w, t);
 }
 
 /* The same of one that another CPU begins. */
 INLINE struct connection *await_from_leg(struct scratch *w, struct tracking *t)
 {
-	bool has_begun = false;
-
-	bpf_loop(NAT_WAITS, look_again, &has_begun, 0);
-	return has_begun ? join_from_leg(w, t) : NULL;
+	bpf_loop(NAT_WAITS, look_again, NULL, 0);
+	return join_from_leg(w, t);
 }
 
 /* The same for an ICMP error and the packet that it quotes. */
