@@ -46,6 +46,7 @@ fn flows_for_people() {
 const BLUE: &str = "\
 switch blue: VNI 5001 (fabric.yaml:8)
 VLAN tags of guests: dropped (vlan_tag)
+neighbours: asked (routers ask for addresses that no port declares)
 
 port_security: what each port may send
 

@@ -15,7 +15,7 @@ use crate::explain::{Found, Steps};
 use crate::limit::Limited;
 use crate::reply::Answer;
 use crate::state::LimitOf;
-use crate::{Counter, Counters, Host, LogRecord, Outcome, Output, Packet, State};
+use crate::{Counter, Counters, Host, LogRecord, NeighbourId, Outcome, Output, Packet, State};
 
 /// Goes on with a value, or ends with a verdict; the `?` of a stage is a drop or an answer.
 pub(crate) type Stage<T = ()> = ControlFlow<Verdict, T>;
@@ -48,6 +48,8 @@ pub(crate) struct Context<'a> {
     pub(crate) answer: Option<Answer>,
     /// What the neighbour that it goes to is asked.
     pub(crate) probe: Option<Request<'a>>,
+    /// Whose answer it lacks, or whom the probe asks.
+    pub(crate) asked: Option<NeighbourId>,
     outputs: Vec<Output>,
     /// What the probe became.
     probed: Option<Output>,
@@ -108,6 +110,7 @@ impl<'a> Context<'a> {
             begun: None,
             answer: None,
             probe: None,
+            asked: None,
             outputs: Vec::new(),
             probed: None,
             counters: Counters::default(),
@@ -127,6 +130,7 @@ impl<'a> Context<'a> {
             verdict,
             outputs: self.outputs,
             probe: self.probed,
+            asked: self.asked,
             counters: self.counters,
             log: self.log,
             steps: self.steps.into_vec(),

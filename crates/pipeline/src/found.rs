@@ -179,6 +179,7 @@ pub(crate) fn ask<'a, T>(
         let why = || format!("nobody {} can have {addr}", place());
         return refuse(cx, router, Verdict::NoNeighbour, why);
     }
+    cx.asked = Some(id);
     let (mut tries, mut since_ns) = (0, u64::MAX);
     if let Some(asked) = cx.state.asked.get(&id) {
         (tries, since_ns) = (asked.tries, now_ns.saturating_sub(asked.at_ns));
@@ -220,6 +221,7 @@ pub(crate) fn ask<'a, T>(
 pub(crate) fn probe<'a>(cx: &mut Context<'a>, probe: &Request<'a>) {
     let id = (RouterSide::of(probe.router, probe.side), probe.addr);
     let now_ns = cx.now_ns;
+    cx.asked = Some(id);
     cx.state.ask_again(&id, now_ns);
     cx.as_probe(|cx| {
         let _ = probe.send(cx);
@@ -265,6 +267,18 @@ impl State {
     /// Most addresses that are asked for and remembered: `MAX_ASKED`. The longest unused is forgotten for one more,
     /// which the reference executor never has.
     pub const MAX_ASKED: usize = 16_384;
+
+    /// A neighbour answers a router (NEIGH-6), without a packet that says so. `key`: of its port on this host, else 0.
+    /// False where there is no room for one more (NEIGH-7).
+    pub fn neighbour_answers(&mut self, id: NeighbourId, mac: Mac, key: u16, now_ns: u64) -> bool {
+        let note = Note {
+            mac,
+            key,
+            replaces: true,
+            confirms: true,
+        };
+        self.note(id, &note, now_ns)
+    }
 
     /// False where there is no room for one more.
     pub(crate) fn note(&mut self, id: NeighbourId, note: &Note, now_ns: u64) -> bool {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use overlane_model::{DeviceName, Hook, Name, Verdict};
 
-use crate::{LogRecord, Packet};
+use crate::{LogRecord, NeighbourId, Packet};
 
 /// What became of one packet at one hook.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub struct Outcome {
     pub outputs: Vec<Output>,
     /// What a copy of it became: a question to the neighbour that it goes to. It left behind the segmenter.
     pub probe: Option<Output>,
+    /// The neighbour whose answer it lacks (`resolving`, `no_neighbour`), or that the probe asks.
+    pub asked: Option<NeighbourId>,
     /// What was counted.
     pub counters: Counters,
     /// What rules of the firewall wrote into the log.

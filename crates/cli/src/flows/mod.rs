@@ -7,8 +7,9 @@ mod text;
 use std::net::IpAddr;
 
 use overlane_model::{
-    Attachment, CompileError, Dscp, Encapsulation, Fabric, FloodMember, GuestVlan, Name, Place,
-    Port, PortTable, Security, Switch, SwitchId, Tables, UnknownUnicast,
+    Attachment, CompileError, Dscp, Encapsulation, Fabric, FloodMember, GatewayHost, GuestVlan,
+    Interface, Name, Neighbours, Place, Port, PortTable, Router, Security, Switch, SwitchId,
+    Tables, UnknownUnicast,
 };
 use serde::Serialize;
 
@@ -30,11 +31,14 @@ pub(crate) struct SwitchFlows {
     guest_vlan: &'static str,
     /// Where unicast to nobody goes: `drop`, `flood` or `vlan_out`.
     unknown_unicast: &'static str,
+    /// `asked` or `declared`: whom routers reach here.
+    neighbours: String,
     /// Whether addresses are learned, and for how many seconds from remotes.
     learn_age_s: Option<u32>,
     port_security: Vec<PortRule>,
     arp_nd: Vec<Answer>,
     l2_lookup: Vec<Forward>,
+    route: Vec<SideRule>,
     flood: Vec<FloodRule>,
     /// Of a switch with a VNI.
     encap: Vec<EncapRule>,
@@ -88,6 +92,23 @@ struct Forward {
     host: String,
     device: String,
     vlan: Option<u16>,
+    line: u32,
+}
+
+/// What a router of the switch does, on each of its sides, with addresses that nobody declares.
+#[derive(Serialize)]
+struct SideRule {
+    router: String,
+    /// The side: a switch,
+    switch: Option<String>,
+    /// or the leg of its gateway.
+    leg: Option<String>,
+    /// Its own addresses there, with the networks whose addresses it may ask for.
+    networks: Vec<String>,
+    /// `asked` or `dropped`.
+    undeclared: &'static str,
+    /// Who asks; `None`: each host for itself, or nobody.
+    asks: Option<String>,
     line: u32,
 }
 
@@ -196,10 +217,12 @@ impl<'a> Collector<'a> {
                 (UnknownUnicast::Drop, SwitchId::Vni(_)) => "drop",
                 (UnknownUnicast::Drop, SwitchId::Vlan(_)) => "vlan_out",
             },
+            neighbours: self.switch.neighbours.to_string(),
             learn_age_s: tables.find_map(|table| table.learn_age_s),
             port_security: self.port_security(),
             arp_nd: self.arp_nd(),
             l2_lookup: self.l2_lookup(),
+            route: self.route(),
             flood: self.flood(),
             encap: self.encap(),
             vlan_out: self.vlan_out(),
@@ -296,6 +319,48 @@ impl<'a> Collector<'a> {
         }
         entries.sort_by(|one, other| one.mac.cmp(&other.mac));
         entries
+    }
+
+    /// All sides of each router that has an interface on the switch: what is for it may leave by any of them.
+    fn route(&self) -> Vec<SideRule> {
+        let routers = self.fabric.routers().values();
+        let of_switch = routers.filter(|router| {
+            let mut interfaces = router.interfaces.iter();
+            interfaces.any(|interface| interface.switch == self.switch.name)
+        });
+        of_switch.flat_map(|router| self.sides(router)).collect()
+    }
+
+    fn sides(&self, router: &Router) -> Vec<SideRule> {
+        let acting = self.fabric.acting_host(router);
+        let asker = || acting.map(|host| host.name.to_string());
+        let on_switch = |interface: &Interface| {
+            let switch = self.fabric.switches().get(&interface.switch);
+            let asks = switch.is_some_and(|switch| switch.neighbours == Neighbours::Asked);
+            SideRule {
+                router: router.name.to_string(),
+                switch: Some(interface.switch.to_string()),
+                leg: None,
+                networks: texts(&interface.addresses),
+                undeclared: if asks { "asked" } else { "dropped" },
+                asks: asker().filter(|_| asks),
+                line: interface.line,
+            }
+        };
+        let on_leg = |gateway: &GatewayHost| {
+            Some(SideRule {
+                router: router.name.to_string(),
+                switch: None,
+                leg: Some(gateway.device.as_ref()?.to_string()),
+                networks: texts(&gateway.addresses),
+                undeclared: "asked",
+                asks: asker(),
+                line: gateway.line,
+            })
+        };
+        let switches = router.interfaces.iter().map(on_switch);
+        let leg = router.gateway.as_ref().and_then(on_leg);
+        switches.chain(leg).collect()
     }
 
     fn flood(&self) -> Vec<FloodRule> {

@@ -7,6 +7,8 @@ use super::{EncapRule, PortRule, SwitchFlows};
 use crate::output::{Output, Rows, text};
 use crate::places::Places;
 
+const ROUTE: &str = "route: addresses that nobody declares, on each side of the routers";
+
 pub(crate) fn show(
     places: &Places<'_>,
     switches: &[SwitchFlows],
@@ -36,9 +38,19 @@ fn show_switch(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> io::
         "transparent" => "carried with the frame",
         _ => "dropped (vlan_tag)",
     };
-    output.line(format!("VLAN tags of guests: {tags}\n"))?;
+    output.line(format!("VLAN tags of guests: {tags}"))?;
+    let neighbours = match flows.neighbours.as_str() {
+        "declared" => "declared (routers reach only addresses that ports declare)",
+        _ => "asked (routers ask for addresses that no port declares)",
+    };
+    output.line(format!("neighbours: {neighbours}\n"))?;
     if flows.port_security.is_empty() {
-        return output.line("no ports");
+        output.line("no ports")?;
+        if !flows.route.is_empty() {
+            output.line("")?;
+            output.section(ROUTE, &route(places, flows, output), "none")?;
+        }
+        return Ok(());
     }
     let (rows, notes) = port_security(places, flows, output);
     stage(
@@ -56,6 +68,10 @@ fn show_switch(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> io::
     )?;
     let (rows, notes) = l2_lookup(places, flows, output);
     stage(output, "l2_lookup: where frames go", &rows, notes)?;
+    if !flows.route.is_empty() {
+        let rows = route(places, flows, output);
+        stage(output, ROUTE, &rows, Vec::new())?;
+    }
     let (rows, notes) = flood(flows, output);
     stage(output, "flood: who gets a copy", &rows, notes)?;
     if flows.uplink_vlan.is_some() {
@@ -186,6 +202,30 @@ fn l2_lookup(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> (Rows,
     }
     notes.push(format!("Any other address: {unknown}."));
     (rows, notes)
+}
+
+fn route(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> Rows {
+    let mut rows = output.table(&["ROUTER", "SIDE", "IN NETWORKS OF", "WHAT HAPPENS", "LINE"]);
+    for rule in &flows.route {
+        let side = match (&rule.switch, &rule.leg) {
+            (Some(switch), _) => format!("switch {switch}"),
+            (None, Some(leg)) => format!("leg {leg}"),
+            (None, None) => String::new(),
+        };
+        let what = match (rule.undeclared, &rule.asks) {
+            ("dropped", _) => "dropped (no_neighbour)".to_owned(),
+            (_, Some(host)) => format!("host {host} asks"),
+            (_, None) => "each host asks".to_owned(),
+        };
+        rows.push(vec![
+            text(&rule.router),
+            text(side),
+            text(rule.networks.join(", ")),
+            text(what),
+            text(places.line(rule.line)),
+        ]);
+    }
+    rows
 }
 
 fn flood(flows: &SwitchFlows, output: Output) -> (Rows, Vec<String>) {

@@ -1,10 +1,14 @@
 //! A trace for programs. Names of hooks, stages and verdicts are those of docs/semantics.md; a line is
 //! one of the fabric file.
 
+use std::net::IpAddr;
+
+use overlane_model::Name;
 use overlane_pipeline::{Entry, Output, Step};
 use serde::Serialize;
 
 use super::describe::{self, Seen};
+use super::neighbour::Assumed;
 use super::walk::Hop;
 use crate::places::{Places, Thing};
 
@@ -52,8 +56,22 @@ struct Node {
     drop: bool,
     /// Segments that fared the same; this is the first.
     count: usize,
+    /// Neighbours that a router asked for first, and whose answers are taken for granted.
+    assumed: Vec<Answered>,
     steps: Vec<Found>,
+    /// What nobody said of a neighbour, where the packet ends at the question.
+    not_known: Option<String>,
     outputs: Vec<Left>,
+}
+
+#[derive(Serialize)]
+struct Answered {
+    address: IpAddr,
+    mac: String,
+    /// Whose MAC it is; none: it is made up.
+    port: Option<String>,
+    /// What the router did first.
+    question: Option<Found>,
 }
 
 #[derive(Serialize)]
@@ -128,15 +146,26 @@ fn node(places: &Places<'_>, hop: &Hop) -> Node {
         verdict: hop.outcome.verdict.name(),
         drop: hop.outcome.verdict.is_drop(),
         count: hop.count,
+        assumed: hop.assumed.iter().map(|it| answered(places, it)).collect(),
         steps: hop
             .outcome
             .steps
             .iter()
             .map(|step| found(places, step))
             .collect(),
+        not_known: hop.not_known.clone(),
         outputs: outputs
             .map(|(output, then)| left(places, output, then))
             .collect(),
+    }
+}
+
+fn answered(places: &Places<'_>, assumed: &Assumed) -> Answered {
+    Answered {
+        address: assumed.addr,
+        mac: assumed.mac.to_string(),
+        port: assumed.port.as_ref().map(Name::to_string),
+        question: assumed.question.as_ref().map(|step| found(places, step)),
     }
 }
 

@@ -10,6 +10,7 @@ mod expression;
 pub(crate) mod fields;
 mod json;
 mod machine;
+mod neighbour;
 mod pcap;
 mod render;
 mod stations;

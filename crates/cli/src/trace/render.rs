@@ -2,9 +2,10 @@
 //! became of the packet and why.
 
 use overlane_model::Verdict;
-use overlane_pipeline::{Outcome, Output, Step};
+use overlane_pipeline::{By, Outcome, Output, Step};
 
 use super::describe::{self, Seen};
+use super::neighbour::Assumed;
 use super::walk::Hop;
 use crate::places::Places;
 
@@ -16,6 +17,9 @@ pub(crate) fn trace(places: &Places<'_>, hop: &Hop) -> String {
     let sent = describe::packet(places.fabric, &hop.packet);
     let mut text = String::new();
     write_hop(&mut text, places, hop, &sent);
+    if let Some(not_known) = &hop.end().not_known {
+        text.push_str(&format!("\nnot known: {not_known}\n"));
+    }
     text
 }
 
@@ -69,6 +73,12 @@ fn write_hop(text: &mut String, places: &Places<'_>, hop: &Hop, sent: &Seen) {
         count => format!(", the first of {count} segments that fare the same"),
     };
     text.push_str(&format!("\nhost {}, {hook}{alike}\n", hop.host));
+    for assumed in &hop.assumed {
+        if let Some(question) = &assumed.question {
+            row(text, "asks first", &sentence(places, question));
+        }
+        row(text, "assumed", &answer(places, assumed));
+    }
     for step in &hop.outcome.steps {
         row(text, step.stage, &sentence(places, step));
     }
@@ -95,6 +105,19 @@ fn sentence(places: &Places<'_>, step: &Step) -> String {
         Some(by) => format!("{} ({})", step.found, places.place(&places.thing(by))),
         None => step.found.clone(),
     }
+}
+
+/// An answer that the trace takes for granted.
+fn answer(places: &Places<'_>, assumed: &Assumed) -> String {
+    let Assumed { addr, mac, .. } = assumed;
+    let whose = match &assumed.port {
+        Some(port) => {
+            let thing = places.thing(&By::Port(port.clone()));
+            format!("the MAC of port {port} ({})", places.place(&thing))
+        }
+        None => "a made-up MAC".to_owned(),
+    };
+    format!("{addr} answers with {mac}, {whose}")
 }
 
 /// Something that left a hook. A frame that is as the sender sent it is not written out again.

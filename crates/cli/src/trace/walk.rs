@@ -1,20 +1,28 @@
 //! The way of a packet through the whole fabric: what the reference executor says at the first hook, and
 //! then, for everything that leaves it, at the next one. Remote hosts are compiled from the same file.
-//! Decides nothing itself; [`render`](super::render) and [`json`](super::json) show it.
+//! Decides nothing itself, but takes it for granted that neighbours answer the routers that ask for them;
+//! [`render`](super::render) and [`json`](super::json) show it.
 
 use std::collections::{BTreeMap, btree_map};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use overlane_model::{CompileError, DeviceName, Fabric, Host, Name, SwitchId, Verdict, VlanId};
-use overlane_pipeline::{self as pipeline, Entry, Outcome, Output, Packet, State, Step};
+use overlane_pipeline::{
+    self as pipeline, Entry, NeighbourId, Outcome, Output, Packet, RouterSide, State, Step,
+};
 use overlane_wire::Mac;
+
+use super::neighbour::{Answerer, Assumed};
 
 /// More hooks than any packet meets: the port, the segmenter, the other host.
 const MOST_HOPS: u32 = 8;
 
 /// The stage that tells the sender of a dropped packet.
 const ANSWER: &str = "answer";
+
+/// NEIGH-7.
+const FULL: &str = "it is one neighbour more than may be found there.";
 
 /// Of a leg; the file does not say it.
 const ETHERNET_MTU: u32 = 1500;
@@ -34,12 +42,30 @@ pub(crate) struct Network<'f> {
     hosts: BTreeMap<Name, (pipeline::Host, State)>,
 }
 
+/// What became of a packet at one hook.
+struct Fate {
+    outcome: Outcome,
+    assumed: Vec<Assumed>,
+    not_known: Option<String>,
+}
+
+/// Who answered before answers again.
+fn answer_probe(state: &mut State, id: NeighbourId, now_ns: u64) {
+    if let Some(known) = state.found().get(&id).copied() {
+        state.neighbour_answers(id, known.mac, known.key, now_ns);
+    }
+}
+
 /// A packet at one hook, and what became of it there and behind.
 pub(crate) struct Hop {
     pub(crate) host: Name,
     pub(crate) entry: Entry,
     pub(crate) packet: Packet,
     pub(crate) outcome: Outcome,
+    /// For whom a router asked first, and the answers that were taken for granted.
+    pub(crate) assumed: Vec<Assumed>,
+    /// Where no answer was taken for granted: what is not known, and what helps.
+    pub(crate) not_known: Option<String>,
     /// For each output of the outcome, what became of it.
     pub(crate) then: Vec<Vec<Self>>,
     /// Packets that fared the same: segments.
@@ -74,19 +100,12 @@ impl<'f> Network<'f> {
         packet: Packet,
         hops: u32,
     ) -> Result<Hop, CompileError> {
-        let (host, state) = match self.hosts.entry(name.clone()) {
-            btree_map::Entry::Occupied(known) => known.into_mut(),
-            btree_map::Entry::Vacant(new) => {
-                let tables = self.fabric.compile(name.as_str())?;
-                let host = pipeline::Host::new(tables, self.underlay_mtu);
-                let host = legs(self.fabric, name).fold(host, |host, (device, mac)| {
-                    host.with_leg(device, mac, ETHERNET_MTU)
-                });
-                new.insert((host, State::new()))
-            }
-        };
         let now_ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        let outcome = host.run(state, now_ns, &entry, &packet);
+        let Fate {
+            outcome,
+            assumed,
+            not_known,
+        } = self.decide(name, now_ns, &entry, &packet)?;
         let mut then = Vec::new();
         for output in &outcome.outputs {
             then.push(match hops.checked_sub(1) {
@@ -99,9 +118,87 @@ impl<'f> Network<'f> {
             entry,
             packet,
             outcome,
+            assumed,
+            not_known,
             then,
             count: 1,
         })
+    }
+
+    /// What becomes of a packet at one hook. Where a router asks first, it comes once more behind the answer; that it
+    /// came before leaves nothing.
+    fn decide(
+        &mut self,
+        name: &Name,
+        now_ns: u64,
+        entry: &Entry,
+        packet: &Packet,
+    ) -> Result<Fate, CompileError> {
+        let fabric = self.fabric;
+        let mut assumed = Vec::new();
+        let (outcome, not_known) = loop {
+            let (host, state) = self.host(name)?;
+            let may_ask = !host.tables().routers.is_empty();
+            let before = may_ask.then(|| state.clone());
+            let outcome = host.run(state, now_ns, entry, packet);
+            let (Some(id), Some(before)) = (outcome.asked, before) else {
+                break (outcome, None);
+            };
+            if !matches!(outcome.verdict, Verdict::Resolving | Verdict::NoNeighbour) {
+                answer_probe(state, id, now_ns);
+                break (outcome, None);
+            }
+            let answerer = match Answerer::of(fabric, id) {
+                Ok(answerer) => answerer,
+                Err(why) => break (outcome, Some(why)),
+            };
+            *state = before;
+            if !self.hear(name, id, answerer, now_ns) {
+                break (outcome, Some(format!("whether {} answers: {FULL}", id.1)));
+            }
+            assumed.push(Assumed {
+                question: outcome.steps.into_iter().next_back(),
+                addr: id.1,
+                mac: answerer.mac(),
+                port: answerer.port().map(|port| port.name.clone()),
+            });
+        };
+        Ok(Fate {
+            outcome,
+            assumed,
+            not_known,
+        })
+    }
+
+    /// Hosts hear an answer (NEIGH-8). False where the one that asks has no room for it.
+    fn hear(&mut self, asks: &Name, id: NeighbourId, answerer: Answerer<'_>, now_ns: u64) -> bool {
+        let port = answerer.port();
+        let is_for_all = port.is_some() && matches!(id.0, RouterSide::Switch(SwitchId::Vni(_)));
+        let mut has_room = false;
+        for (name, (_, state)) in &mut self.hosts {
+            if name == asks || is_for_all {
+                let here = port.filter(|port| port.host == *name);
+                let key = here.map_or(0, |port| port.key.get());
+                let is_noted = state.neighbour_answers(id, answerer.mac(), key, now_ns);
+                has_room |= is_noted && name == asks;
+            }
+        }
+        has_room
+    }
+
+    /// A host by its name, with its state.
+    fn host(&mut self, name: &Name) -> Result<&mut (pipeline::Host, State), CompileError> {
+        match self.hosts.entry(name.clone()) {
+            btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
+            btree_map::Entry::Vacant(new) => {
+                let tables = self.fabric.compile(name.as_str())?;
+                let host = pipeline::Host::new(tables, self.underlay_mtu);
+                let host = legs(self.fabric, name).fold(host, |host, (device, mac)| {
+                    host.with_leg(device, mac, ETHERNET_MTU)
+                });
+                Ok(new.insert((host, State::new())))
+            }
+        }
     }
 
     /// Where an output enters next.

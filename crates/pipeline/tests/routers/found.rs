@@ -123,6 +123,34 @@ fn who_is_silent_is_asked_again_and_forgotten() {
     assert_eq!(outputs(&mut h1, later + 1), 1);
 }
 
+#[test]
+fn an_outcome_says_who_is_asked() {
+    let mut h1 = host_of("h1", FABRIC);
+    let station = (side(), STATION.parse().unwrap());
+    let mut asked = |ns| {
+        h1.now_ns = ns;
+        h1.from("v1", to(STATION, UDP, b"12345678")).asked
+    };
+    // Asked, asked a moment ago, asked for the third time, silent.
+    for ns in [0, 1, SECOND, 2 * SECOND, 3 * SECOND] {
+        assert_eq!(asked(ns), Some(station), "{ns}");
+    }
+    // An answer that no packet brings.
+    let now_ns = h1.now_ns;
+    let mac: Mac = SB.parse().unwrap();
+    assert!(h1.state.neighbour_answers(station, mac, 2, now_ns));
+    assert_eq!(counts(&h1.state), [0, 1]);
+    let mut asked = |ns| {
+        h1.now_ns = ns;
+        let outcome = h1.from("v1", to(STATION, UDP, b"12345678"));
+        assert_eq!(outcome.verdict, ToPort);
+        outcome.asked
+    };
+    assert_eq!(asked(now_ns + 30 * SECOND - 1), None);
+    assert_eq!(asked(now_ns + 30 * SECOND), Some(station), "by the probe");
+    assert_eq!(asked(now_ns + 30 * SECOND + 1), None);
+}
+
 /// A note of the same says nothing new within a second.
 #[test]
 fn a_confirmation_is_written_once_a_second() {
