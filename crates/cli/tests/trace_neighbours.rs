@@ -130,10 +130,15 @@ fn on_a_switch_the_first_port_that_may_have_the_address_answers() {
     assert_eq!(dropped["result"]["verdict"], "firewall_drop");
 }
 
+/// The same without gateway and VLAN.
+fn without_gateway() -> Place {
+    let (text, _) = ROUTED.split_once("    routes:").unwrap();
+    routed(&text.replace(", v: [198.18.4.254/24]", ""))
+}
+
 #[test]
 fn without_a_gateway_the_host_of_the_sender_asks() {
-    let (text, _) = ROUTED.split_once("    routes:").unwrap();
-    let place = routed(&text.replace(", v: [198.18.4.254/24]", ""));
+    let place = without_gateway();
     let way = ["h1 from_port encap", "h2 from_underlay to_port"];
     let answer = json!(["h1", "198.18.2.9", "02:00:00:00:00:02", "vip2"]);
     reaches(&place, "198.18.2.9", &way, &answer);
@@ -227,25 +232,27 @@ fn with_declared_neighbours_nobody_is_asked() {
     );
 }
 
-/// Each packet of a capture from port `web`, a quarter of a minute apart: way, and how many answers were taken for
-/// granted.
-fn captured(place: &Place, packet: &str, number: u32) -> Vec<(Vec<String>, usize)> {
+/// What port `web` sends.
+fn frame(place: &Place, packet: &str) -> Vec<u8> {
     let traced = place.json("web", packet);
     let hex = traced["packet"]["hex"].as_str().unwrap();
     let pairs = hex.as_bytes().chunks(2);
-    let frame: Vec<u8> = pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect();
-    let length = u32::try_from(frame.len()).unwrap();
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+/// Each packet of a capture from port `web`, so many seconds apart: its way, and how many answers were taken for granted.
+fn captured(place: &Place, frames: &[Vec<u8>], seconds: u32) -> Vec<(Vec<String>, usize)> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         file.extend(word.to_le_bytes());
     }
-    for packet in 0..number {
-        for word in [packet * 15, 0, length, length] {
+    for (number, frame) in (0_u32..).zip(frames) {
+        let length = u32::try_from(frame.len()).unwrap();
+        for word in [number * seconds, 0, length, length] {
             file.extend(word.to_le_bytes());
         }
-        file.extend(&frame);
+        file.extend(frame);
     }
     fs::write(place.folder.path().join("web.pcap"), file).unwrap();
     let arguments = [
@@ -274,19 +281,37 @@ fn captured(place: &Place, packet: &str, number: u32) -> Vec<(Vec<String>, usize
 fn in_a_capture_a_neighbour_is_asked_once_and_stays_known() {
     let place = routed(ROUTED);
     let by_gateway = ["h1 from_port encap", "h2 from_underlay leg_out"];
-    for (index, (way, answers)) in captured(&place, "ip4.dst=198.19.9.1", 12)
-        .iter()
-        .enumerate()
-    {
+    let frames = vec![frame(&place, "ip4.dst=198.19.9.1"); 12];
+    for (index, (way, answers)) in captured(&place, &frames, 15).iter().enumerate() {
         assert_eq!(way, &by_gateway, "packet {index}");
         assert_eq!(*answers, usize::from(index == 0), "packet {index}");
     }
     // Every host of the switch hears a port's answer.
-    let all = captured(&place, "ip4.dst=198.18.2.70 tcp.dport=80", 3);
+    let frames = vec![frame(&place, "ip4.dst=198.18.2.70 tcp.dport=80"); 3];
+    let all = captured(&place, &frames, 15);
     let ways: Vec<usize> = all.iter().map(|(way, _)| way.len()).collect();
     assert_eq!(ways, [3, 2, 2], "{all:?}");
     let answers: Vec<usize> = all.iter().map(|(_, answers)| *answers).collect();
     assert_eq!(answers, [1, 0, 0]);
+}
+
+#[test]
+fn in_a_capture_of_many_connections_neighbours_are_asked_too() {
+    let place = without_gateway();
+    let datagram = frame(&place, "ip4.dst=198.18.3.1 udp.dport=9");
+    let of_port = |port: u16| {
+        let mut datagram = datagram.clone();
+        datagram[34..36].copy_from_slice(&port.to_be_bytes());
+        // UDP over IPv4 goes without a checksum.
+        datagram[40..42].fill(0);
+        datagram
+    };
+    let mut frames: Vec<_> = (1..1100).map(of_port).collect();
+    frames.push(frame(&place, "ip4.dst=198.18.2.9 tcp.dport=80"));
+    let all = captured(&place, &frames, 0);
+    let (way, answers) = all.last().unwrap();
+    assert_eq!(way, &["h1 from_port encap", "h2 from_underlay to_port"]);
+    assert_eq!(*answers, 1);
 }
 
 #[test]

@@ -21,6 +21,9 @@ const MOST_HOPS: u32 = 8;
 /// The stage that tells the sender of a dropped packet.
 const ANSWER: &str = "answer";
 
+/// A state with more connections is not copied before each packet: that would take ever longer.
+const MOST_COPIED: usize = 1024;
+
 /// NEIGH-7.
 const FULL: &str = "it is one neighbour more than may be found there.";
 
@@ -125,8 +128,8 @@ impl<'f> Network<'f> {
         })
     }
 
-    /// What becomes of a packet at one hook. Where a router asks first, it comes once more behind the answer; that it
-    /// came before leaves nothing.
+    /// What becomes of a packet at one hook. Where a router asks first, it comes once more behind the answer, and that
+    /// it came before leaves nothing; in a large state it is a packet that was sent again.
     fn decide(
         &mut self,
         name: &Name,
@@ -139,9 +142,10 @@ impl<'f> Network<'f> {
         let (outcome, not_known) = loop {
             let (host, state) = self.host(name)?;
             let may_ask = !host.tables().routers.is_empty();
-            let before = may_ask.then(|| state.clone());
+            let is_small = state.connections().len() <= MOST_COPIED;
+            let before = (may_ask && is_small).then(|| state.clone());
             let outcome = host.run(state, now_ns, entry, packet);
-            let (Some(id), Some(before)) = (outcome.asked, before) else {
+            let Some(id) = outcome.asked else {
                 break (outcome, None);
             };
             if !matches!(outcome.verdict, Verdict::Resolving | Verdict::NoNeighbour) {
@@ -152,7 +156,9 @@ impl<'f> Network<'f> {
                 Ok(answerer) => answerer,
                 Err(why) => break (outcome, Some(why)),
             };
-            *state = before;
+            if let Some(before) = before {
+                *state = before;
+            }
             if !self.hear(name, id, answerer, now_ns) {
                 break (outcome, Some(format!("whether {} answers: {FULL}", id.1)));
             }
