@@ -315,6 +315,39 @@ fn in_a_capture_of_many_connections_neighbours_are_asked_too() {
 }
 
 #[test]
+fn where_there_is_no_room_for_one_more_it_ends_at_the_question() {
+    let place = routed(&ROUTED.replace("198.19.0.2/24", "198.19.0.2/16"));
+    let datagram = frame(&place, "ip4.dst=198.19.16.0 udp.dport=9");
+    let sum = u16::from_be_bytes([datagram[24], datagram[25]]);
+    let to_station = |number: u16| {
+        let mut datagram = datagram.clone();
+        let [high, low] = (0x1000 + number).to_be_bytes();
+        datagram[32..34].copy_from_slice(&[high, low]);
+        // What the address grows, the checksum of the header falls (RFC 1624).
+        let (less, borrows) = sum.overflowing_sub(number);
+        datagram[24..26].copy_from_slice(&(less - u16::from(borrows)).to_be_bytes());
+        datagram[40..42].fill(0);
+        datagram
+    };
+    // A leg has 4096 neighbours.
+    let frames: Vec<_> = (0..=4096).map(to_station).collect();
+    let all = captured(&place, &frames, 0);
+    let last = |way: &[String]| way.last().unwrap().clone();
+    let (ends, answers): (Vec<String>, Vec<usize>) = all
+        .iter()
+        .map(|(way, answers)| (last(way), *answers))
+        .unzip();
+    assert!(
+        ends[..4096]
+            .iter()
+            .all(|end| end == "h2 from_underlay leg_out")
+    );
+    assert_eq!(ends[4096], "h2 from_underlay resolving");
+    assert_eq!(answers.iter().sum::<usize>(), 4096);
+    assert_eq!(answers[4096], 0);
+}
+
+#[test]
 fn flows_say_what_routers_do_with_addresses_that_nobody_declares() {
     let place = routed(ROUTED);
     let output = place.run(&["flows", "fabric.yaml", "c"]);

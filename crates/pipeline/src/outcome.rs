@@ -18,7 +18,7 @@ pub struct Outcome {
     pub outputs: Vec<Output>,
     /// What a copy of it became: a question to the neighbour that it goes to. It left behind the segmenter.
     pub probe: Option<Output>,
-    /// The neighbour whose answer it lacks (`resolving`, `no_neighbour`), or that the probe asks.
+    /// The neighbour whose answer it lacks (`resolving`, `no_neighbour`, `ask_limit`), or that the probe asks.
     pub asked: Option<NeighbourId>,
     /// What was counted.
     pub counters: Counters,
