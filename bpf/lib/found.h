@@ -74,26 +74,24 @@ INLINE enum verdict ask(struct __sk_buff *ctx, struct scratch *w, const struct p
 	return refuse(d, TELL_ASK, DROP(RESOLVING));
 }
 
-/* Whether nobody has the MAC in a switch: a question to it alone would reach nobody. sw NULL: on a leg. */
+/* Whether nobody has the MAC in a switch, and a routed packet is not flooded. sw NULL: on a leg. */
 INLINE bool is_nowhere(struct scratch *w, const struct lswitch *sw, __u32 side, const struct mac *mac)
 {
 	return sw && !is_on_vlan(side) && !find_mac(side, mac->bytes, sw, &w->found);
 }
 
-/* Nobody confirmed it for long: whether it is still used, and whether a copy of this packet asks it. */
-INLINE bool is_still_used(struct scratch *w, const struct packet *p, struct destination *d,
-			  const struct lswitch *sw, const struct neighbour_key *key,
+/* Whether a found neighbour is used. If nobody confirmed it for long, whether a copy of this packet asks it. */
+INLINE bool is_still_used(const struct packet *p, struct destination *d,
 			  const struct found_neighbour *f, __u64 now)
 {
 	bool may_ask = now >= f->asked + SECOND;
 
-	if (!is_nowhere(w, sw, key->switch_id, &f->mac) && (f->tries < MOST_TRIES || !may_ask)) {
-		d->probes = may_ask && !p->gso_size;
+	if (now < f->confirmed + REACHABLE_TIME)
 		return true;
-	}
-	if (bpf_map_delete_elem(&found, key) == 0)
-		uncount(&found_counts, key->switch_id, f->key);
-	return false;
+	if (f->tries >= MOST_TRIES)
+		return !may_ask;
+	d->probes = may_ask && !p->gso_size;
+	return true;
 }
 
 /*
@@ -125,10 +123,12 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 	found_one = bpf_map_lookup_elem(&found, &key);
 	if (found_one) {
 		f = *found_one; /* the kernel gives the memory of a deleted entry to a new one */
-		if (now < f.confirmed + REACHABLE_TIME || is_still_used(w, p, d, sw, &key, &f, now)) {
+		if (!is_nowhere(w, sw, key.switch_id, &f.mac) && is_still_used(p, d, &f, now)) {
 			__builtin_memcpy(d->eth.h_dest, f.mac.bytes, ETH_ALEN);
 			return GO_ON;
 		}
+		if (bpf_map_delete_elem(&found, &key) == 0)
+			uncount(&found_counts, key.switch_id, f.key);
 	}
 	if (!is_leg(key.switch_id) && r->flags & ROUTER_GATEWAY_ELSEWHERE) {
 		d->kind = TO_REMOTE;

@@ -265,6 +265,23 @@ def test_a_next_hop_that_changes_its_mac_is_found_again(lab):
     assert counted["from_segmenter", "probe"] == 3, "three questions by unicast"
 
 
+def test_a_listener_is_found_again_when_its_mac_was_forgotten(lab):
+    """Who says nothing is no longer learned. The router asks anew then, and does not drop for ever."""
+    estate = Estate(lab, GENEVE, 4)
+    near = estate.guest("front", 1)
+    station = undeclared(estate, estate.guest("data", 2, learning={"age": 1}))
+    estate.fabric.data["ports"][port(station)]["mac"] = guest_mac(NUMBER)
+    estate.apply()
+    for mine, theirs in zip(near.addresses, station.addresses):
+        is_found(near.ns, theirs)
+        with traffic.PacedUdp(near.ns, mine, station.ns, theirs, rate_pps=50) as stream:
+            time.sleep(6)
+            stream.finish()
+            lost = len(stream.lost())
+            print(f"{theirs}: {lost} of {stream.sent} lost")
+            assert stream.sent > 200 and lost < stream.sent / 4
+
+
 def test_a_scan_keeps_nobody_from_finding_a_neighbour(lab):
     """65 000 addresses in ten seconds: of them a few are asked for, and another guest's new neighbour at once."""
     estate = Estate(lab, GENEVE, 4)

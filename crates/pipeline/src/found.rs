@@ -114,6 +114,13 @@ pub(crate) fn find<'a>(
     let id = (RouterSide::of(router, side), addr);
     let known = cx.state.found.get(&id).copied()?;
     let (now_ns, mac) = (cx.now_ns, known.mac);
+    if is_nowhere(cx, side, mac) {
+        cx.state.forget_neighbour(&id);
+        explain(cx, router, || {
+            format!("{addr} answered with MAC {mac}, which nobody has now, and is forgotten")
+        });
+        return None;
+    }
     if now_ns < known.confirmed_ns.saturating_add(REACHABLE_NS) {
         explain(cx, router, || {
             format!("{addr} answered with MAC {mac} (found)")
@@ -121,12 +128,10 @@ pub(crate) fn find<'a>(
         return Some(mac);
     }
     let may_ask = now_ns >= known.asked_ns.saturating_add(SECOND_NS);
-    let is_silent = known.tries >= MOST_TRIES && may_ask;
-    if is_silent || is_nowhere(cx, side, mac) {
+    if known.tries >= MOST_TRIES && may_ask {
         cx.state.forget_neighbour(&id);
-        explain(cx, router, || match is_silent {
-            true => format!("{addr} does not answer any more at {mac}, and is forgotten"),
-            false => format!("{addr} had {mac}, which nobody has now, and is forgotten"),
+        explain(cx, router, || {
+            format!("{addr} does not answer any more at {mac}, and is forgotten")
         });
         return None;
     }
@@ -147,7 +152,7 @@ pub(crate) fn find<'a>(
     Some(mac)
 }
 
-/// Whether nobody has the MAC there: a question to it alone would reach nobody.
+/// Whether nobody has the MAC there (NEIGH-16).
 fn is_nowhere(cx: &Context<'_>, side: Side, mac: Mac) -> bool {
     let Side::Switch(id) = side else {
         return false;
