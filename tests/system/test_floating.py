@@ -2,6 +2,12 @@
 
     master ┤ h1 │ ═══ │ h2 ├ backup
     client ┤    │     │    ├ thief
+
+Through a router: `far`, on another switch, and `beside`, on the switch of the two.
+
+       far ┤    │     │    │
+    beside ┤ h1 │ ═══ │ h2 ├ backup
+    master ┤    │     │    │
 """
 
 import re
@@ -12,11 +18,12 @@ from scapy.layers.l2 import ARP, Ether
 
 import traffic
 from frames import BROADCAST, PacketSocket
+from logical import Estate, port
 from net import PATIENCE, wait_until
 from overlane import GENEVE, VLAN, VXLAN, difference, port_counters, show, verdicts
 from peers import keepalived
 from peers.keepalived import Keepalived
-from topology import Scene
+from topology import Scene, wait_for_announcements
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs(*keepalived.TOOLS)]
 
@@ -25,6 +32,21 @@ FLOATING = {4: "198.18.100.200", 6: "2001:2:0:64::c8"}
 LINK_LOCAL = "fe80::c8"
 #: Seconds between two pings, and for how long they may go unanswered when the master stops.
 PAUSE, MOST_LOST = 0.05, 3.0
+
+
+def sharing(addresses, mac):
+    """What ports say that share addresses, and a MAC if there is one."""
+    return {"allowed_addresses": addresses} | ({"allowed_macs": [mac]} if mac else {})
+
+
+def wait_for_master(node, address):
+    wait_until(lambda: node.has(address), 15 * PATIENCE, what=f"{node.guest.ns.name} to become master")
+
+
+def answerer(client, address):
+    """The MAC at which a client of the switch finds the floating address."""
+    (entry,) = client.ns.json(f"neigh show {address} dev eth0")
+    return entry["lladdr"]
 
 
 class Cluster:
@@ -36,10 +58,7 @@ class Cluster:
         shared = [self.address] if family == 4 else [LINK_LOCAL, self.address]
         master, self.client, backup, self.thief = self.scene.guests
         for guest in (master, backup):
-            port = self.scene.fabric.data["ports"][f"port{guest.number}"]
-            port["allowed_addresses"] = shared
-            if virtual_mac:
-                port["allowed_macs"] = [self.mac]
+            self.scene.fabric.data["ports"][port(guest)].update(sharing(shared, self.mac))
         for guest in self.scene.guests:
             guest.ns.ip("link set eth0 down", "link set eth0 addrgenmode eui64 up",
                         f"address replace {guest.v6}/64 dev eth0 nodad")
@@ -48,12 +67,10 @@ class Cluster:
         self.backup = Keepalived(lab, backup, shared, 100, virtual_mac)
 
     def wait_for(self, node):
-        wait_until(lambda: node.has(self.address), 15 * PATIENCE, what=f"{node.guest.ns.name} to become master")
+        wait_for_master(node, self.address)
 
     def answerer(self):
-        """The MAC at which the client finds the floating address."""
-        (entry,) = self.client.ns.json(f"neigh show {self.address} dev eth0")
-        return entry["lladdr"]
+        return answerer(self.client, self.address)
 
     def spoofed(self):
         reasons = ("spoofed_mac", "spoofed_ip", "spoofed_arp", "spoofed_nd")
@@ -145,3 +162,79 @@ def test_a_thief_gets_neither_address_nor_mac(lab, encapsulation, virtual_mac):
     assert port_counters(host, f"port{thief.number}")["dropped"]["packets"] == len(frames)
     assert cluster.answerer() == there
     traffic.ping(cluster.client.ns, cluster.address)
+
+
+class RoutedCluster:
+    """Master and backup with `security: strict` behind a router; one client beside the master, one on another switch."""
+
+    def __init__(self, lab, encapsulation, family, virtual_mac):
+        self.estate = Estate(lab, encapsulation)
+        self.mac = keepalived.MACS[family] if virtual_mac else None
+        self.address = self.estate.segments["data"].host(200)[family == 6]
+        shared = [self.address] if family == 4 else [LINK_LOCAL, self.address]
+        self.far, self.beside = self.estate.guest("front", 1), self.estate.guest("data", 1)
+        nodes = [self.estate.guest("data", host, **sharing(shared, self.mac)) for host in (1, 2)]
+        self.estate.apply()
+        for host in self.estate.hosts:
+            wait_for_announcements(host)
+        self.master, self.backup = (Keepalived(lab, guest, shared, priority, virtual_mac)
+                                    for guest, priority in zip(nodes, (150, 100)))
+
+    def passes_to(self, node, change):
+        """The address passes to a node by `change`. What each client loses is printed; through the router no more is
+        lost than on the switch, but what one more question takes, twice."""
+        clients = {"on the switch": self.beside, "through the router": self.far}
+        processes = {way: pinging(client, self.address, 6) for way, client in clients.items()}
+        time.sleep(1)
+        change()
+        counts = {way: lost(process) for way, process in processes.items()}
+        assert node.has(self.address)
+        for way, (sent, missing) in counts.items():
+            print(f"to {node.guest.ns.name} {way}: {missing} of {sent} pings lost, {missing * PAUSE:.2f} s")
+        (_, switched), (sent, routed) = counts.values()
+        assert sent > 50 and routed <= 2 * (switched + 1 / PAUSE), counts
+
+    def is_owned_by(self, node):
+        """The clients reach the node, and the hosts that send there for the router say so. With a virtual MAC, the
+        guest's stack still asks for its router from its own one (arp_announce), and the hosts note that."""
+        guest = node.guest
+        for client in (self.beside, self.far):
+            traffic.ping(client.ns, self.address)
+        assert answerer(self.beside, self.address) == (self.mac or guest.mac)
+        hosts = self.estate.hosts if self.estate.encapsulation != VLAN else self.estate.hosts[:1]
+        for host in hosts:
+            (row,) = [row for row in show("neighbours", host.name)["neighbours"] if row["address"] == self.address]
+            assert row["mac"] in (self.mac, guest.mac), row
+            assert row["port"] == (port(guest) if guest.host is host else None), row
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("virtual_mac", [False, True], ids=["own mac", "virtual mac"])
+def test_the_address_moves_behind_a_router(lab, encapsulation, family, virtual_mac):
+    """The master's keepalived is killed: its machine has the address too, and still speaks with it until keepalived
+    comes back. Then the whole machine falls silent."""
+    cluster = RoutedCluster(lab, encapsulation, family, virtual_mac)
+    master, backup = cluster.master, cluster.backup
+    master.start()
+    wait_for_master(master, cluster.address)
+    backup.start()
+    wait_until(lambda: traffic.pings(cluster.far.ns, cluster.address, timeout=0.3), what="the router to find the master")
+    cluster.is_owned_by(master)
+
+    def is_killed():
+        master.kill()
+        wait_for_master(backup, cluster.address)
+
+    def comes_back():
+        master.start()
+        wait_until(lambda: not backup.has(cluster.address), 15 * PATIENCE, what="the backup to give the address back")
+
+    def falls_silent():
+        master.guest.ns.ip("link set eth0 down")
+        wait_for_master(backup, cluster.address)
+
+    cluster.passes_to(backup, is_killed)
+    cluster.passes_to(master, comes_back)
+    cluster.is_owned_by(master)
+    cluster.passes_to(backup, falls_silent)
+    cluster.is_owned_by(backup)

@@ -1,6 +1,10 @@
 """keepalived (VRRP, RFC 5798) in guests: the one with the highest priority has the floating address."""
 
-from net import stop
+import os
+import signal
+from pathlib import Path
+
+from net import stop, wait_until
 
 TOOLS = ("keepalived",)
 #: Number of the virtual router; its MACs end in it (RFC 5798 section 7.3).
@@ -55,6 +59,15 @@ class Keepalived:
     def stop(self):
         """It says so to the others, and gives the address back."""
         stop(self.process)
+
+    def kill(self):
+        """As a crash does: it says nothing to anybody, and its addresses stay. Its child may not tidy up meanwhile."""
+        child = int((self.path / "vrrp-pid").read_text())
+        os.kill(child, signal.SIGSTOP)
+        self.process.kill()
+        os.kill(child, signal.SIGKILL)
+        self.process.wait()
+        wait_until(lambda: not Path(f"/proc/{child}").exists(), what="keepalived to end")
 
     def has(self, address):
         """Whether the guest has the address now."""
