@@ -235,6 +235,7 @@ abi! {
         pad: u32,
         next_sweep: u64,
     }
+    #[derive(PartialOrd, Ord)]
     struct NeighbourKey = "neighbour_key" {
         switch_id: u32,
         addr: Addr,

@@ -66,8 +66,8 @@ pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
     maps.clear(ASKED)
 }
 
-/// Forgets neighbours on sides where no router asks any more, or behind ports that are gone; and counts nobody is
-/// behind any more. Comes after the tables are written, so that nothing of it is found anew.
+/// Forgets neighbours on sides where no router asks any more, behind ports that are gone, or that are declared now;
+/// and counts nobody is behind any more. Comes after the tables are written, so that nothing of it is found anew.
 pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     let entries = found(maps)?;
     if entries.is_empty() && counts(maps)?.is_empty() {
@@ -77,7 +77,7 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     let (kept, stale): (Vec<_>, Vec<_>) = entries
         .iter()
         .map(|(key, entry)| (*key, owner(key, entry)))
-        .partition(|(_, owner)| borne.bears(*owner));
+        .partition(|(key, owner)| borne.bears(*owner) && !borne.declared.contains(key));
     let is_clock = |id: abi::PortKey| (id.switch_id, id.key) == (0, 0);
     counted::forget(maps, [FOUND, FOUND_COUNTS], &kept, &stale, |id| {
         is_clock(id) || borne.bears(id)
@@ -93,13 +93,31 @@ fn owner(key: &abi::NeighbourKey, entry: &abi::FoundNeighbour) -> abi::PortKey {
 }
 
 fn tables_that_bear(maps: &MapSet) -> Result<Contents, EbpfError> {
-    let tables = [Table::PortKeys, Table::Switches, Table::Routers];
+    let tables = [
+        Table::Neighbours,
+        Table::PortKeys,
+        Table::Switches,
+        Table::Routers,
+    ];
     let entries = tables.map(|table| Ok((table, maps.entries(table)?)));
     entries.into_iter().collect()
 }
 
-/// Where something can be found, as the tables say.
+/// Addresses of the tables that no router asks for: none that floats.
+pub fn declared(maps: &MapSet) -> Result<usize, EbpfError> {
+    let entries = maps.entries(Table::Neighbours)?;
+    Ok(declared_in(&Contents::from([(Table::Neighbours, entries)])).count())
+}
+
+fn declared_in(contents: &Contents) -> impl Iterator<Item = abi::NeighbourKey> {
+    read::<abi::NeighbourKey, abi::Neighbour>(contents, Table::Neighbours)
+        .filter(|(_, neighbour)| neighbour.flags & abi::NEIGHBOUR_FLOATING == 0)
+        .map(|(key, _)| key)
+}
+
+/// Where something can be found, as the tables say, and what cannot.
 struct Borne {
+    declared: BTreeSet<abi::NeighbourKey>,
     sides: BTreeSet<u32>,
     ports: BTreeSet<abi::PortKey>,
 }
@@ -113,6 +131,7 @@ impl Borne {
             .filter(|(_, router)| router.leg_ifindex != 0)
             .map(|(id, _)| ZONE_ROUTER | id);
         Self {
+            declared: declared_in(contents).collect(),
             sides: switches.chain(legs).collect(),
             ports: read::<abi::PortKey, abi::PortPlace>(contents, Table::PortKeys)
                 .map(|(key, _)| key)
@@ -165,10 +184,36 @@ mod tests {
                     .into(),
             ),
             (
+                Table::Neighbours,
+                [(1, 0), (2, abi::NEIGHBOUR_FLOATING)]
+                    .map(|(last, flags)| {
+                        let bytes = [0; size_of::<abi::Neighbour>()];
+                        let neighbour = abi::Neighbour::read_from_bytes(&bytes).unwrap();
+                        let neighbour = abi::Neighbour { flags, ..neighbour };
+                        let key = neighbour_key(last);
+                        (key.as_bytes().to_vec(), neighbour.as_bytes().to_vec())
+                    })
+                    .into(),
+            ),
+            (
                 Table::PortKeys,
                 [(bytes(port.as_bytes()), bytes(place.as_bytes()))].into(),
             ),
         ])
+    }
+
+    fn neighbour_key(last: u8) -> abi::NeighbourKey {
+        let addr = IpAddr::from([198, 18, 0, last]);
+        abi::NeighbourKey {
+            switch_id: 5001,
+            addr: addr.into(),
+        }
+    }
+
+    #[test]
+    fn who_floats_is_not_declared() {
+        let declared = declared_in(&contents()).collect::<Vec<_>>();
+        assert_eq!(declared, [neighbour_key(1)]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use overlane_ebpf::abi::{self, firewall::ZONE_ROUTER};
 use overlane_ebpf::neighbours as maps;
-use overlane_ebpf::tables::Table;
 use overlane_wire::Mac;
 use serde::Serialize;
 
@@ -92,7 +91,7 @@ pub fn neighbours(host: &str) -> Result<Neighbours, HostError> {
     rows.sort_by_key(order);
     Ok(Neighbours {
         host: host.to_owned(),
-        declared: set.entries(Table::Neighbours)?.len(),
+        declared: maps::declared(&set)?,
         neighbours: rows,
     })
 }
