@@ -49,12 +49,19 @@ INLINE bool read_mac_option(struct __sk_buff *ctx, struct nd_frame *f, __u32 at,
 	       f->nd.option_type == type && f->nd.option_len == 1;
 }
 
+/* RFC 4861 section 7.1.2 refuses it. */
+INLINE bool is_solicited_by_group(const struct nd_frame *f)
+{
+	return f->nd.type == ND_ADVERTISEMENT && f->nd.flags & ND_SOLICITED &&
+	       f->ip.daddr.in6_u.u6_addr8[0] == 0xff;
+}
+
 INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_frame *f,
 		    struct heard *h)
 {
 	bool has_mac;
 
-	if (!is_nd_message(ctx, f, p->offset))
+	if (!is_nd_message(ctx, f, p->offset) || is_solicited_by_group(f))
 		return false;
 	h->answers = f->nd.type == ND_ADVERTISEMENT;
 	has_mac = read_mac_option(ctx, f, p->offset, h->answers ? ND_TARGET_MAC : ND_SOURCE_MAC);

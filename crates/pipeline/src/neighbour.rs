@@ -97,7 +97,10 @@ impl Message {
             _ => None,
         };
         let source = array::<16>(frame, IP_AT + 8).map(Ipv6Addr::from)?;
-        let to = array::<16>(frame, IP_AT + 24).map(Ipv6Addr::from)?.into();
+        let to = array::<16>(frame, IP_AT + 24).map(Ipv6Addr::from)?;
+        let is_solicited = flags & SOLICITED != 0;
+        let is_refused = is_solicited && to.is_multicast();
+        let to = to.into();
         match kind {
             NEIGHBOUR_SOLICITATION if !source.is_unspecified() => Some(Self {
                 kind: Kind::Solicitation,
@@ -107,13 +110,13 @@ impl Message {
                 replaces: true,
                 confirms: false,
             }),
-            NEIGHBOUR_ADVERTISEMENT => Some(Self {
+            NEIGHBOUR_ADVERTISEMENT if !is_refused => Some(Self {
                 kind: Kind::Advertisement,
                 addr: target.into(),
                 mac: mac(TARGET_MAC).or_else(|| array(frame, 6).map(Mac::new))?,
                 to,
                 replaces: flags & OVERRIDE != 0,
-                confirms: flags & SOLICITED != 0,
+                confirms: is_solicited,
             }),
             _ => None,
         }
