@@ -152,6 +152,10 @@ impl<'f> Network<'f> {
                 answer_probe(state, id, now_ns);
                 break (outcome, None);
             }
+            // Once each: else a fault of ours would never end.
+            if assumed.iter().any(|it: &Assumed| it.addr == id.1) {
+                break (outcome, None);
+            }
             let answerer = match Answerer::of(fabric, id) {
                 Ok(answerer) => answerer,
                 Err(why) => break (outcome, Some(why)),
