@@ -95,7 +95,7 @@ INLINE bool is_still_used(const struct packet *p, struct destination *d,
 }
 
 /*
- * The MAC of the neighbour scratch.next that nobody declares, into d->eth. Else TO_REMOTE: the host of the gateway has
+ * The MAC of the neighbour scratch.next that nobody declares, into d->eth. Else TO_REMOTE: the acting host has
  * to ask; or what becomes of the packet. Global: few packets are for somebody that nobody declares.
  */
 __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *p,

@@ -259,7 +259,7 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 		       hear_nd(ctx, p, (struct nd_frame *)(w->bytes + FRAME_AT), h)))
 		return GO_ON;
 	router = is_ours ? router_of(p, d, h) : 0;
-	/* Of the hosts on a VLAN only the router's gateway hears the answers to it. */
+	/* Of the hosts on a VLAN only the router's acting host hears the answers to it. */
 	if (router && h->answers && is_from_underlay(p) && is_on_vlan(p->switch_id) &&
 	    !is_gateway_here(router))
 		return GO_ON;

@@ -189,7 +189,7 @@ fn on_leg(router: &RouterTable, link: &Link) -> impl Iterator<Item = Answer> {
         })
 }
 
-/// A gateway's host answers on VLANs for the interfaces of its router (ARP-9 of docs/semantics.md).
+/// A router's acting host answers on VLANs for its interfaces (ARP-9 of docs/semantics.md).
 fn on_vlans(tables: &Tables, router: &RouterTable) -> Vec<Answer> {
     let mut answers = Vec::new();
     for interface in &router.interfaces {

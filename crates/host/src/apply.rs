@@ -178,6 +178,12 @@ impl Job<'_> {
             due: &due,
         };
         let plan = plan(&target, &current);
+        let end = self.end_state(&target, &current);
+        let differs = !plan.steps.is_empty()
+            || !plan.cleanups.is_empty()
+            || current.state.as_ref() != Some(&end);
+        // Where nothing differs, an earlier run goes on with what it has left.
+        let announced = differs.then(|| Announced::of(due.untold()));
 
         let mut notes = resolved.notes.clone();
         notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
@@ -195,7 +201,7 @@ impl Job<'_> {
             dry_run: self.dry_run,
             changes: plan.changes.clone(),
             missing: resolved.missing.clone(),
-            announced: Announced::of(due.untold()),
+            announced: announced.unwrap_or_default(),
             notes,
             announcements: None,
         };
@@ -207,11 +213,7 @@ impl Job<'_> {
         if let Some(maps) = &current.maps {
             capture::recover_in(host, maps)?;
         }
-        let end = self.end_state(&target, &current);
-        if !plan.steps.is_empty()
-            || !plan.cleanups.is_empty()
-            || current.state.as_ref() != Some(&end)
-        {
+        if differs {
             self.execute(&target, &current, &plan, &netlink, end, &mut report)?;
         }
         questions::ask(target.tables, &netlink);

@@ -113,7 +113,7 @@ pub(crate) fn asked<'a>(
     let is_answered = match cx.source_port() {
         // Who owns an address hears nothing about it.
         Some(port) => neighbour.key != port.key,
-        // Who does not route by itself asks a router whose gateway is here.
+        // Who does not route by itself asks a router at its acting host.
         None => {
             let router = neighbour.router.and_then(|id| cx.host.router(id));
             router.is_some_and(RouterTable::is_gateway_here)

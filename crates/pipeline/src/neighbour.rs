@@ -193,7 +193,7 @@ fn on_switch<'a>(
             asked.and_then(|(_, owner)| cx.host.router(owner.router?))
         }
     };
-    // Of the hosts on a VLAN only the router's gateway hears the answers to it.
+    // Of the hosts on a VLAN only the router's acting host hears the answers to it.
     let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_)) && cx.source_port().is_none();
     if message.is_answer() && is_on_vlan && router.is_some_and(|router| !router.is_gateway_here()) {
         return Stage::Continue(None);

@@ -130,7 +130,7 @@ pub(super) fn allowed(tables: &Tables, contents: &mut Contents) {
     }
 }
 
-/// The routers whose gateway this host is.
+/// The routers for which this host acts.
 fn gateways_here(tables: &Tables) -> BTreeSet<RouterId> {
     let here = tables
         .routers
