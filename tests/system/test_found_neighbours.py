@@ -17,7 +17,7 @@ import traffic
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, patch
 from logical import FAR4, FAR6, INSIDE4, LEG, LEG4, LEG6, OUTSIDE4, ROUTER_MAC, Estate, give_addresses, port
 from net import PATIENCE, veth, wait_until
-from overlane import GENEVE, VLAN, difference, verdicts
+from overlane import GENEVE, VLAN, difference, show, verdicts
 from peers import access
 from probes import NO_NEIGHBOUR, ask
 from spoofed import ALL_NODES, ALL_NODES_MAC, link_local
@@ -339,6 +339,26 @@ def test_where_only_declared_neighbours_are_nobody_is_asked(lab):
     # A station that speaks to the router is not noted there either.
     traffic.ping(hidden.ns, data.router[0])
     assert ask(near.ns, hidden.v4).what == NO_NEIGHBOUR[4]
+
+
+def test_who_is_declared_now_is_no_longer_found(lab):
+    estate = Estate(lab, GENEVE, 4)
+    near = estate.guest("front", 1)
+    far = undeclared(estate, estate.guest("data", 2))
+    estate.apply()
+
+    def found():
+        rows = [row for host in estate.hosts for row in show("neighbours", host.name)["neighbours"]]
+        return sorted({row["address"] for row in rows})
+
+    for address in far.addresses:
+        is_found(near.ns, address)
+    assert found() == sorted(far.addresses)
+    estate.fabric.data["ports"][port(far)]["addresses"] = list(far.addresses)
+    estate.apply()
+    assert found() == []
+    for address in far.addresses:
+        traffic.ping(near.ns, address)
 
 
 def test_a_strict_physical_router_answers_the_leg(lab):
