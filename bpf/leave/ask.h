@@ -191,8 +191,10 @@ __noinline int end_probe(struct __sk_buff *ctx, struct packet *p, __u32 number)
 	struct neighbour_key key = {};
 	struct found_neighbour *f;
 	struct route *network;
+	struct router *r;
 	struct probe *probe;
 	struct mac mac;
+	bool to_all;
 	__u32 router;
 
 	probe = bpf_map_lookup_elem(&probes, &number);
@@ -203,13 +205,15 @@ __noinline int end_probe(struct __sk_buff *ctx, struct packet *p, __u32 number)
 	key.addr = probe->addr;
 	network = network_of(w, is_mapped_v4(&key.addr), router, key.switch_id, &key.addr);
 	f = bpf_map_lookup_elem(&found, &key);
-	if (!network || !f)
+	r = bpf_map_lookup_elem(&routers, &router);
+	if (!network || !f || !r)
 		return false;
 	mac = f->mac;
+	to_all = f->tries >= MOST_TRIES && !(r->flags & ROUTER_GATEWAY_ELSEWHERE);
 	w->asker = network->own;
 	w->next.addr = key.addr;
 	w->next.switch_id = network->switch_id;
 	p->gso_size = 0;
 	p->flow.protocol = 0;
-	return become_question(ctx, p, router, &mac) && find_asked(router, false);
+	return become_question(ctx, p, router, to_all ? NULL : &mac) && find_asked(router, to_all);
 }

@@ -238,3 +238,23 @@ def test_the_address_moves_behind_a_router(lab, encapsulation, family, virtual_m
     cluster.is_owned_by(master)
     cluster.passes_to(backup, falls_silent)
     cluster.is_owned_by(backup)
+
+
+def test_a_master_that_asks_by_its_own_mac_loses_nothing(lab):
+    """Its stack asks for the router in the name of the address, from the MAC of eth0. There nobody answers for the
+    address (keepalived sets arp_ignore), so the router asks everybody, and packets go on meanwhile."""
+    cluster = RoutedCluster(lab, GENEVE, 4, virtual_mac=True)
+    cluster.master.start()
+    wait_for_master(cluster.master, cluster.address)
+    wait_until(lambda: traffic.pings(cluster.far.ns, cluster.address, timeout=0.3), what="the router to find the master")
+    time.sleep(1.5 * PATIENCE)  # keepalived's second gratuitous ARP
+    machine, (router, _) = cluster.master.guest, cluster.estate.segments["data"].router
+    question = Ether(src=machine.mac, dst=BROADCAST) / ARP(hwsrc=machine.mac, psrc=cluster.address, pdst=router)
+    host = cluster.estate.hosts[0].name
+    before = verdicts(host)
+    with PacketSocket(machine.ns, "eth0") as out:
+        out.send(bytes(question))
+    sent, missing = lost(pinging(cluster.far, cluster.address, 8))
+    rose = difference(before, verdicts(host))
+    assert rose["from_segmenter", "probe"] >= 3 and ("from_port", "resolving") not in rose, rose
+    assert missing == 0, f"{missing} of {sent} lost"

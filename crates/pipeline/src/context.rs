@@ -52,7 +52,7 @@ pub(crate) struct Context<'a> {
     pub(crate) asked: Option<NeighbourId>,
     outputs: Vec<Output>,
     /// What the probe became.
-    probed: Option<Output>,
+    probed: Vec<Output>,
     counters: Counters,
     log: Vec<LogRecord>,
     steps: Steps,
@@ -112,7 +112,7 @@ impl<'a> Context<'a> {
             probe: None,
             asked: None,
             outputs: Vec::new(),
-            probed: None,
+            probed: Vec::new(),
             counters: Counters::default(),
             log: Vec::new(),
             steps: Steps::new(explain),
@@ -185,7 +185,7 @@ impl<'a> Context<'a> {
     pub(crate) fn as_probe(&mut self, act: impl FnOnce(&mut Self)) {
         let outputs = mem::take(&mut self.outputs);
         act(self);
-        self.probed = mem::replace(&mut self.outputs, outputs).pop();
+        self.probed = mem::replace(&mut self.outputs, outputs);
     }
 
     pub(crate) fn send(&mut self, output: Output) {

@@ -137,7 +137,9 @@ pub(crate) fn find<'a>(
     }
     let is_asked = may_ask && !is_super_packet;
     if is_asked {
-        let to = Some(mac);
+        let is_last = known.tries + 1 == MOST_TRIES;
+        let asks_all = is_last && router.acting_elsewhere().is_none();
+        let to = (!asks_all).then_some(mac);
         cx.probe = Some(Request {
             router,
             side,

@@ -16,8 +16,9 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// What left, in the order of leaving.
     pub outputs: Vec<Output>,
-    /// What a copy of it became: a question to the neighbour that it goes to. It left behind the segmenter.
-    pub probe: Option<Output>,
+    /// What a copy of it became: a question to the neighbour that it goes to, or to everybody about it. It left behind
+    /// the segmenter.
+    pub probe: Vec<Output>,
     /// The neighbour whose answer it lacks (`resolving`, `no_neighbour`, `ask_limit`), or that the probe asks.
     pub asked: Option<NeighbourId>,
     /// What was counted.

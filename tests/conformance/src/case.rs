@@ -140,8 +140,8 @@ pub struct Step {
     pub verdict: Verdict,
     /// All that leaves, in order.
     pub out: Vec<Left>,
-    /// What a copy of it becomes: a question to the neighbour that it goes to.
-    pub probe: Option<Left>,
+    /// What a copy of it becomes: a question to the neighbour that it goes to, or to everybody about it.
+    pub probe: Vec<Left>,
     /// Packets that must be counted, besides the verdict.
     pub counts: BTreeMap<Counted, Count>,
     /// Rules that must have written a record of it, in order, where the case says.

@@ -41,7 +41,7 @@ pub fn with_case(step: &Step, outcome: &Outcome) -> Vec<String> {
             step.out.len()
         ));
     }
-    found.extend(probe_otherwise(step.probe.as_ref(), outcome.probe.as_ref()));
+    found.extend(probe_otherwise(&step.probe, &outcome.probe));
     for (index, (expected, output)) in step.out.iter().zip(&outcome.outputs).enumerate() {
         let packet = packet_of(output);
         if !goes_to(output, &expected.to) {
@@ -63,22 +63,33 @@ pub fn with_case(step: &Step, outcome: &Outcome) -> Vec<String> {
     found
 }
 
-fn probe_otherwise(expected: Option<&Left>, probe: Option<&Output>) -> Vec<String> {
-    match (expected, probe) {
-        (None, None) => Vec::new(),
-        (Some(expected), Some(probe)) if expected.is(probe) => Vec::new(),
-        (expected, probe) => {
-            let [expected, probe] = [
-                expected.map(|left| (left.to.to_string(), &left.packet)),
-                probe.map(|output| (place(output), packet_of(output))),
-            ]
-            .map(|left| {
-                left.map_or("  nothing".into(), |(to, packet)| {
-                    format!("  to {to}\n{}", text(&dissect(packet), "    "))
-                })
-            });
-            vec![format!("a copy becomes\n{probe}\nand not\n{expected}")]
-        }
+fn probe_otherwise(expected: &[Left], probe: &[Output]) -> Vec<String> {
+    let is_same = expected.len() == probe.len();
+    if is_same
+        && expected
+            .iter()
+            .zip(probe)
+            .all(|(left, output)| left.is(output))
+    {
+        return Vec::new();
+    }
+    let expected = expected
+        .iter()
+        .map(|left| (left.to.to_string(), &left.packet));
+    let probe = probe
+        .iter()
+        .map(|output| (place(output), packet_of(output)));
+    let [expected, probe] = [expected.collect(), probe.collect()].map(all_text);
+    vec![format!("a copy becomes\n{probe}\nand not\n{expected}")]
+}
+
+fn all_text(left: Vec<(String, &Packet)>) -> String {
+    let texts = left
+        .iter()
+        .map(|(to, packet)| format!("  to {to}\n{}", text(&dissect(packet), "    ")));
+    match left.is_empty() {
+        true => "  nothing".into(),
+        false => texts.collect(),
     }
 }
 
@@ -150,7 +161,7 @@ pub fn with_reference(
         found.push(format!("action: {action:?}, eBPF {:?}", observed.action));
     }
     let mut left = &observed.left[..];
-    if outcome.probe.is_some() {
+    if !outcome.probe.is_empty() {
         // What becomes of the copy is for the hook behind the segmenter.
         match left.split_first() {
             Some((copy, rest)) if copy.is_copy && copy.device == Device::Segmenter => left = rest,
@@ -217,9 +228,12 @@ pub fn outcome_text(outcome: &Outcome) -> String {
         out += &format!("      - to: {}\n        packet:\n", place(output));
         out += &text(&dissect(packet_of(output)), "          ");
     }
-    if let Some(probe) = &outcome.probe {
-        out += &format!("    probe:\n      to: {}\n      packet:\n", place(probe));
-        out += &text(&dissect(packet_of(probe)), "        ");
+    if !outcome.probe.is_empty() {
+        out += "    probe:\n";
+    }
+    for probe in &outcome.probe {
+        out += &format!("      - to: {}\n        packet:\n", place(probe));
+        out += &text(&dissect(packet_of(probe)), "          ");
     }
     out
 }

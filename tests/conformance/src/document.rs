@@ -54,7 +54,7 @@ pub(crate) struct Packet {
     pub(crate) verdict: String,
     pub(crate) out: Option<Vec<Spanned<Left>>>,
     /// What a copy of it became.
-    pub(crate) probe: Option<Spanned<Left>>,
+    pub(crate) probe: Option<Vec<Spanned<Left>>>,
     pub(crate) counters: Option<BTreeMap<String, Count>>,
     pub(crate) log: Option<Vec<String>>,
 }

@@ -101,7 +101,7 @@ fn who_is_silent_is_asked_again_and_forgotten() {
     let outputs = |h1: &mut One, ns| {
         h1.now_ns = ns;
         let outcome = h1.from("v1", to(STATION, UDP, b"12345678"));
-        outcome.outputs.len() + usize::from(outcome.probe.is_some())
+        outcome.outputs.len() + usize::from(!outcome.probe.is_empty())
     };
     let stale = 30 * SECOND;
     assert_eq!(outputs(&mut h1, stale - 1), 1);

@@ -46,8 +46,10 @@ impl Reader<'_> {
                 )));
             }
         };
-        let probe = packet.probe.as_ref();
-        let probe = probe.map(|left| self.left(left.referenced.line(), &left.value, &entered));
+        let probe = packet.probe.iter().flatten();
+        let probe = probe
+            .map(|left| self.left(left.referenced.line(), &left.value, &entered))
+            .collect::<Result<_, _>>()?;
         let counts = packet.counters.iter().flatten();
         let log = packet.log.as_ref();
         let log = log.map(|rules| rules.iter().map(|rule| self.rule(rule)).collect());
@@ -60,7 +62,7 @@ impl Reader<'_> {
             packet: entered,
             verdict,
             out,
-            probe: probe.transpose()?,
+            probe,
             counts: counts
                 .map(|(what, count)| Ok((self.counted(what)?, *count)))
                 .collect::<Result<_, _>>()

@@ -119,7 +119,7 @@ impl<'a> Conversations<'a> {
 
     fn listen(&mut self, outcome: &Outcome) {
         // Who answers a flooded frame is told apart by the one who hears it; one is enough.
-        for output in outcome.outputs.iter().take(2).chain(&outcome.probe) {
+        for output in outcome.outputs.iter().take(2).chain(outcome.probe.first()) {
             let Some((place, frame)) = self.hears(output) else {
                 continue;
             };

@@ -63,8 +63,10 @@ impl Walk<'_> {
         for output in &outcome.outputs {
             self.leaves(entry, &outcome, output, into);
         }
-        if let Some(probe) = &outcome.probe {
+        if !outcome.probe.is_empty() {
             into.count_probe(packet);
+        }
+        for probe in &outcome.probe {
             self.leaves(entry, &outcome, probe, into);
         }
         outcome
