@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import yaml
@@ -66,9 +67,9 @@ def counters(host, program=None):
 
 
 def verdicts(host, field="packets", program=None):
-    """{(hook, verdict): packets}, the zero ones left out."""
-    return {(row["hook"], row["verdict"]): row[field]
-            for row in counters(host, program)["verdicts"] if row[field]}
+    """{(hook, verdict): packets}, the zero ones left out; one that is asked for and not there is zero."""
+    return Counter({(row["hook"], row["verdict"]): row[field]
+                    for row in counters(host, program)["verdicts"] if row[field]})
 
 
 def difference(before, after):

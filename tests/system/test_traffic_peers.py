@@ -132,7 +132,8 @@ def rate_of_transactions(wire, seconds, work):
 @pytest.mark.parametrize("instances", [1, 4])
 def test_goodput_through_a_bottleneck_is_iperf3s(lab, instances):
     wire = Wire(lab, prefixes=pinned(first=True))
-    wire.limit("100mbit", burst=8000)
+    # So slow, and with so much saved up (16 ms), that waiting for a CPU beside other tests does not count.
+    wire.limit("4mbit", burst=8000)
     tools = Tools(wire)
 
     def iperf3():
@@ -140,7 +141,7 @@ def test_goodput_through_a_bottleneck_is_iperf3s(lab, instances):
         return tools.iperf3(1, "--parallel", str(instances))["sum_received"]["bits_per_second"]
 
     # Of each 1514 bytes on the wire 1448 are payload, with time stamps in the header (RFC 7323).
-    agree(lambda: goodput(wire, 0.5, *tcp_stream(instances)), iperf3, 100e6 * 1448 / 1514)
+    agree(lambda: goodput(wire, 0.5, *tcp_stream(instances)), iperf3, 4e6 * 1448 / 1514)
 
 
 @pytest.mark.needs("sockperf", "tc", "taskset", "ss")
