@@ -164,13 +164,13 @@ INLINE long write_note(const struct neighbour_key *key, const struct found_neigh
 	return 0;
 }
 
-/* One that is new, has another MAC, is heard from another port or confirmed. False: there is no room. */
-INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry, __u64 now)
+/* One that is new, has another MAC, or is heard from another port. False: there is no room. */
+INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry,
+		     const struct found_neighbour *former, __u64 now)
 {
-	struct found_neighbour *f = bpf_map_lookup_elem(&found, key);
 	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
 	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND;
-	bool counts = !f || f->key != entry->key;
+	bool counts = !former || former->key != entry->key;
 
 	if (!of)
 		return false;
@@ -204,14 +204,19 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 	same = f && same_mac(f->mac.bytes, h->mac.bytes);
 	if (f && !same && !h->overrides)
 		return true;
-	/* Written at most once a second, but at once where it was asked. */
-	if (same && f->key == port_key && !(confirms && (f->tries || now >= f->confirmed + SECOND)))
+	if (same && f->key == port_key) {
+		/* In place: a new entry would give the memory of this one, which others read, to another. */
+		if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
+			f->confirmed = now;
+			f->tries = 0;
+		}
 		return true;
+	}
 	entry.confirmed = confirms             ? now :
 			  same                 ? f->confirmed :
 			  now > REACHABLE_TIME ? now - REACHABLE_TIME :
 						 0;
-	return note_new(key, &entry, now);
+	return note_new(key, &entry, f, now);
 }
 
 /* From a port, an answer to a router is for all of its hosts. */

@@ -294,11 +294,13 @@ impl State {
         if known.is_some() && same.is_none() && !note.replaces {
             return true;
         }
-        if let Some(same) = same.filter(|same| same.key == note.key) {
+        if let Some(mut same) = same.filter(|same| same.key == note.key) {
             let is_older = now_ns >= same.confirmed_ns.saturating_add(SECOND_NS);
-            if !note.confirms || !(is_older || same.tries != 0) {
-                return true;
+            if note.confirms && (is_older || same.tries != 0) {
+                (same.confirmed_ns, same.tries) = (now_ns, 0);
+                self.found.insert(id, same);
             }
+            return true;
         }
         let stale_ns = now_ns.saturating_sub(REACHABLE_NS);
         let confirmed_ns = match note.confirms {
