@@ -99,22 +99,20 @@ impl Message {
         let source = array::<16>(frame, IP_AT + 8).map(Ipv6Addr::from)?;
         let to = array::<16>(frame, IP_AT + 24).map(Ipv6Addr::from)?;
         let is_solicited = flags & SOLICITED != 0;
-        let is_refused = is_solicited && to.is_multicast();
-        let to = to.into();
         match kind {
             NEIGHBOUR_SOLICITATION if !source.is_unspecified() => Some(Self {
                 kind: Kind::Solicitation,
                 addr: source.into(),
                 mac: mac(SOURCE_MAC)?,
-                to,
+                to: to.into(),
                 replaces: true,
                 confirms: false,
             }),
-            NEIGHBOUR_ADVERTISEMENT if !is_refused => Some(Self {
+            NEIGHBOUR_ADVERTISEMENT if !(is_solicited && to.is_multicast()) => Some(Self {
                 kind: Kind::Advertisement,
                 addr: target.into(),
                 mac: mac(TARGET_MAC).or_else(|| array(frame, 6).map(Mac::new))?,
-                to,
+                to: to.into(),
                 replaces: flags & OVERRIDE != 0,
                 confirms: is_solicited,
             }),
