@@ -42,12 +42,6 @@ routers:
     gateway: { host: h2, device: phys0, addresses: [198.19.0.2/24, "2001:2:0:9::2/64"] }
 "#;
 
-fn routed(text: &str) -> Place {
-    let place = Place::new("geneve");
-    fs::write(place.folder.path().join("fabric.yaml"), text).unwrap();
-    place
-}
-
 /// All hooks that a packet meets.
 fn all(hop: &Value) -> Vec<&Value> {
     let outputs = hop["outputs"].as_array().unwrap().iter();
@@ -82,7 +76,7 @@ fn reaches(place: &Place, to: &str, way: &[&str], answer: &Value) {
 
 #[test]
 fn behind_a_leg_somebody_answers() {
-    let place = routed(ROUTED);
+    let place = Place::of(ROUTED);
     let way = ["h1 from_port encap", "h2 from_underlay leg_out"];
     for (to, neighbour, mac) in [
         ("198.19.9.1", "198.19.0.1", "02:ff:c6:13:00:01"),
@@ -107,7 +101,7 @@ host h2, from_underlay
 
 #[test]
 fn on_a_switch_the_first_port_that_may_have_the_address_answers() {
-    let place = routed(ROUTED);
+    let place = Place::of(ROUTED);
     let to_vip2 = ["h1 from_port encap", "h2 from_underlay to_port"];
     let to_vip1 = [
         "h1 from_port encap",
@@ -133,7 +127,7 @@ fn on_a_switch_the_first_port_that_may_have_the_address_answers() {
 /// The same without gateway and VLAN.
 fn without_gateway() -> Place {
     let (text, _) = ROUTED.split_once("    routes:").unwrap();
-    routed(&text.replace(", v: [198.18.4.254/24]", ""))
+    Place::of(&text.replace(", v: [198.18.4.254/24]", ""))
 }
 
 #[test]
@@ -151,7 +145,7 @@ fn without_a_gateway_the_host_of_the_sender_asks() {
 
 #[test]
 fn on_a_vlan_somebody_answers_unless_a_port_may_have_the_address() {
-    let place = routed(ROUTED);
+    let place = Place::of(ROUTED);
     let out = ["h1 from_port encap", "h2 from_underlay vlan_out"];
     // Port `lan` has the MAC that would be made up first.
     let outside = json!(["h2", "198.18.4.9", "02:ff:c6:12:04:0a", null]);
@@ -179,7 +173,7 @@ fn where_nobody_can_be_named_it_ends_at_the_question() {
         assert!(!text.contains("assumed"), "{text}");
     };
     ends(
-        &routed(ROUTED),
+        &Place::of(ROUTED),
         "who has 198.18.2.20: no port of switch b may use it. Add it to `addresses` or `allowed_addresses` of its port.",
     );
     // Each of them may have any address.
@@ -206,7 +200,7 @@ fn where_nobody_can_be_named_it_ends_at_the_question() {
         (4, "ports x0, x1, x2 and 1 more"),
     ] {
         let sentence = format!("who has 198.18.2.20: {names} {end}");
-        ends(&routed(&with(&free[..number])), &sentence);
+        ends(&Place::of(&with(&free[..number])), &sentence);
     }
     // The help helps.
     let text = with(&free).replace(
@@ -219,12 +213,12 @@ fn where_nobody_can_be_named_it_ends_at_the_question() {
         "h3 from_underlay to_port",
     ];
     let answer = json!(["h2", "198.18.2.20", "02:00:00:00:01:00", "x0"]);
-    reaches(&routed(&text), "198.18.2.20", &way, &answer);
+    reaches(&Place::of(&text), "198.18.2.20", &way, &answer);
 }
 
 #[test]
 fn with_declared_neighbours_nobody_is_asked() {
-    let traced = routed(ROUTED).json("web", "ip4.dst=198.18.3.9 tcp.dport=80");
+    let traced = Place::of(ROUTED).json("web", "ip4.dst=198.18.3.9 tcp.dport=80");
     assert_eq!(traced["result"]["verdict"], "no_neighbour");
     assert_eq!(
         (&traced["hop"]["assumed"], &traced["hop"]["not_known"]),
@@ -279,7 +273,7 @@ fn captured(place: &Place, frames: &[Vec<u8>], seconds: u32) -> Vec<(Vec<String>
 
 #[test]
 fn in_a_capture_a_neighbour_is_asked_once_and_stays_known() {
-    let place = routed(ROUTED);
+    let place = Place::of(ROUTED);
     let by_gateway = ["h1 from_port encap", "h2 from_underlay leg_out"];
     let frames = vec![frame(&place, "ip4.dst=198.19.9.1"); 12];
     for (index, (way, answers)) in captured(&place, &frames, 15).iter().enumerate() {
@@ -316,7 +310,7 @@ fn in_a_capture_of_many_connections_neighbours_are_asked_too() {
 
 #[test]
 fn where_there_is_no_room_for_one_more_it_ends_at_the_question() {
-    let place = routed(&ROUTED.replace("198.19.0.2/24", "198.19.0.2/16"));
+    let place = Place::of(&ROUTED.replace("198.19.0.2/24", "198.19.0.2/16"));
     let datagram = frame(&place, "ip4.dst=198.19.16.0 udp.dport=9");
     let sum = u16::from_be_bytes([datagram[24], datagram[25]]);
     let to_station = |number: u16| {
@@ -349,7 +343,7 @@ fn where_there_is_no_room_for_one_more_it_ends_at_the_question() {
 
 #[test]
 fn flows_say_what_routers_do_with_addresses_that_nobody_declares() {
-    let place = routed(ROUTED);
+    let place = Place::of(ROUTED);
     let output = place.run(&["flows", "fabric.yaml", "c"]);
     let table = "
 route: addresses that nobody declares, on each side of the routers
@@ -389,7 +383,7 @@ core    leg phys0  198.19.0.2/24, 2001:2:0:9::2/64     host h2 asks            f
         "v: { uplink_vlan: 100 }",
         "v: { uplink_vlan: 100 }\n  e: { vni: 5 }",
     );
-    let place = routed(&text.replace("v: [198.18.4.254/24]", "e: [198.18.5.254/24]"));
+    let place = Place::of(&text.replace("v: [198.18.4.254/24]", "e: [198.18.5.254/24]"));
     let output = place.run(&["flows", "fabric.yaml", "e"]);
     let end = out(&output).split_once("\nno ports\n\nroute: ").unwrap().1;
     let side = "core    switch e  198.18.5.254/24";

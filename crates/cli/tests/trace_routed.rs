@@ -7,8 +7,6 @@ mod place;
 #[path = "place/traced.rs"]
 mod traced;
 
-use std::fs;
-
 use serde_json::json;
 
 use place::{Place, code, err, out};
@@ -35,15 +33,9 @@ routers:
     gateway: { host: h2, device: phys0, addresses: [198.19.0.2/24] }
 "#;
 
-fn routed() -> Place {
-    let place = Place::new("geneve");
-    fs::write(place.folder.path().join("fabric.yaml"), ROUTED).unwrap();
-    place
-}
-
 #[test]
 fn a_rule_is_named_with_its_line() {
-    let place = routed();
+    let place = Place::of(ROUTED);
     let dropped = place.json("web", "ip4.dst=db tcp.dport=80");
     let result = &dropped["result"];
     assert_eq!(result["verdict"], "firewall_drop");
@@ -66,7 +58,7 @@ fn a_rule_is_named_with_its_line() {
 
 #[test]
 fn what_is_elsewhere_goes_to_the_router_of_the_switch() {
-    let place = routed();
+    let place = Place::of(ROUTED);
     let traced = place.json("web", "ip4.dst=db tcp.dport=5432");
     assert_eq!(
         hooks(&traced["hop"]),
@@ -86,7 +78,7 @@ fn what_is_elsewhere_goes_to_the_router_of_the_switch() {
 
 #[test]
 fn what_leaves_by_a_gateway_says_where() {
-    let place = routed();
+    let place = Place::of(ROUTED);
     let traced = place.json("web", "ip4.dst=198.19.9.1");
     assert_eq!(
         hooks(&traced["hop"]),
@@ -108,7 +100,6 @@ fn what_leaves_by_a_gateway_says_where() {
 
 #[test]
 fn what_is_for_a_vlan_goes_by_way_of_the_acting_host() {
-    let place = routed();
     let text = ROUTED.replace(
         "  h1: {",
         "  h3: { underlay: 198.18.0.3, uplink: eth1 }\n  h1: {",
@@ -125,8 +116,7 @@ fn what_is_for_a_vlan_goes_by_way_of_the_acting_host() {
     );
     // Without `gateway` it is the first of the file.
     let (text, _) = text.split_once("    routes:").unwrap();
-    fs::write(place.folder.path().join("fabric.yaml"), text).unwrap();
-    let traced = place.json("web", "ip4.dst=db tcp.dport=5432");
+    let traced = Place::of(text).json("web", "ip4.dst=db tcp.dport=5432");
     assert_eq!(
         hooks(&traced["hop"]),
         [
@@ -139,7 +129,7 @@ fn what_is_for_a_vlan_goes_by_way_of_the_acting_host() {
 
 #[test]
 fn from_outside_to_the_leg_of_a_router() {
-    let place = routed();
+    let place = Place::of(ROUTED);
     let from_leg = |packet: &[&str]| {
         let arguments = [&["trace", "fabric.yaml", "--from-leg"], packet].concat();
         place.run(&arguments)

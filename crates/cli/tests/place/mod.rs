@@ -1,6 +1,6 @@
 //! A folder with a fabric in it, for the tests of `trace` and `flows`.
 
-#![allow(unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test uses its part
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -34,9 +34,12 @@ pub struct Place {
 
 impl Place {
     pub fn new(encapsulation: &str) -> Self {
+        Self::of(&FABRIC.replace("ENCAPSULATION", encapsulation))
+    }
+
+    pub fn of(fabric: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let text = FABRIC.replace("ENCAPSULATION", encapsulation);
-        fs::write(folder.path().join("fabric.yaml"), text).unwrap();
+        fs::write(folder.path().join("fabric.yaml"), fabric).unwrap();
         Self { folder }
     }
 
