@@ -262,7 +262,7 @@ def test_a_next_hop_that_changes_its_mac_is_found_again(lab):
     wait_until(lambda: traffic.pings(guest.ns, FAR4, timeout=0.3), timeout=60, what="the next hop's new MAC")
     print(f"found again after {time.monotonic() - began:.1f} s")
     counted = verdicts(estate.hosts[0].name)
-    assert counted["from_segmenter", "probe"] == 3, "three questions by unicast"
+    assert counted["from_segmenter", "probe"] == 3, "the third asks everybody"
 
 
 def test_a_listener_is_found_again_when_its_mac_was_forgotten(lab):
