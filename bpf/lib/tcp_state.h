@@ -17,6 +17,7 @@
 #define TCP_ACK 0x10
 #define TCP_MAX_SCALE 14       /* RFC 7323 section 2.3 */
 #define TCP_MAX_WINDOW 65535   /* without scale */
+#define ADVANCE_TRIES 4        /* each is lost to a CPU that has advanced it */
 #define TCP_MIN_ACK_SPAN 66000 /* acknowledgements this old are good: the kernel's MAXACKWINCONST */
 
 /* One packet; of a super-packet all of it. */
@@ -35,14 +36,28 @@ INLINE bool opens(const struct tcp_segment *t)
 	return (t->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 }
 
-INLINE __u32 later(__u32 a, __u32 b)
-{
-	return (__s32)(a - b) > 0 ? a : b;
-}
-
 INLINE bool is_after(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) > 0;
+}
+
+/*
+ * *newest becomes `value` if that is later, whatever other CPUs make of it meanwhile; whether it did. Where the older
+ * one stayed, all that acknowledges the newer would be refused.
+ */
+INLINE bool advance(__u32 *newest, __u32 value)
+{
+	int tries;
+
+	for (tries = 0; tries < ADVANCE_TRIES; tries++) {
+		__u32 seen = *(volatile __u32 *)newest;
+
+		if (!is_after(value, seen))
+			return false;
+		if (__sync_val_compare_and_swap(newest, seen, value) == seen)
+			return true;
+	}
+	return false;
 }
 
 /* An end that had not been seen before this packet. */
@@ -129,7 +144,8 @@ INLINE bool tcp_end_closed(const struct tcp_end *end)
 
 /*
  * What a packet that fits changes. The two directions run on different CPUs at the same moment, so each member has one
- * direction that writes it: s.max_end and s.acked are r's to write once s was seen, and the other way round.
+ * direction that writes it: s.max_end and s.acked are r's to write once s was seen, and the other way round. Packets of
+ * one direction run on several, too: what they all advance goes only forward.
  */
 INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_segment *t, bool missed)
 {
@@ -155,12 +171,15 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 	window = tcp_window(s, r, t);
 	if (!window)
 		window = 1;
-	if (window > s->max_window)
-		s->max_window = window;
+	advance(&s->max_window, window);
 	if (is_after(t->seq_end, s->end)) {
-		if (!tcp_end_closed(s)) {
-			s->end = t->seq_end;
-			s->flags = (s->flags & ~TCP_END_FIN) | (t->flags & TCP_FIN ? TCP_END_FIN : 0);
+		bool had_fin = s->flags & TCP_END_FIN;
+
+		if (!tcp_end_closed(s) && advance(&s->end, t->seq_end)) {
+			if (t->flags & TCP_FIN)
+				s->flags |= TCP_END_FIN;
+			else if (had_fin)
+				s->flags &= ~TCP_END_FIN;
 		}
 	} else if (t->flags & TCP_FIN && t->seq_end == s->end && is_after(s->end, s->acked)) {
 		s->flags |=
@@ -168,8 +187,13 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 	}
 	if (!(t->flags & TCP_ACK))
 		return;
-	r->max_end = r_seen ? later(t->ack + window, r->max_end) : t->ack + window;
-	r->acked = r_seen ? later(t->ack, r->acked) : t->ack;
+	if (r_seen) {
+		advance(&r->max_end, t->ack + window);
+		advance(&r->acked, t->ack);
+	} else {
+		r->max_end = t->ack + window;
+		r->acked = t->ack;
+	}
 }
 
 /* An end whose SYN nobody has answered: whether this is the answer. */

@@ -1,5 +1,5 @@
-//! Translations that begin on two CPUs at the same moment, or are forgotten then: no two live ones have one outside end,
-//! and each is found from outside.
+//! Connections whose packets come on two CPUs at the same moment. Translations that begin then, or are forgotten: no two
+//! live ones have one outside end, and each is found from outside. What both ends said: the newest stays.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -258,4 +258,90 @@ fn what_a_packet_is_at_work_with_is_left_to_it() {
     // Nobody is at work with them any more, and their connections are gone.
     assert_eq!(kernel.forget_translations().unwrap(), 0);
     assert_eq!(kernel.translations().unwrap(), BTreeMap::new());
+}
+
+/// Of TCP between the guest and a peer outside, with one peer's port for each connection; `to` as in [`datagram`].
+fn segment(from_guest: bool, port: u16, flags: u8, seq: u32, ack: u32, payload: usize) -> Vec<u8> {
+    let (guest, outside, peer) = ([198, 18, 100, 9], [198, 19, 0, 2], [198, 19, 1, 1]);
+    let (source, destination) = if from_guest {
+        (guest, peer)
+    } else {
+        (peer, outside)
+    };
+    let ports = if from_guest { (port, 80) } else { (80, port) };
+    let length = 20 + payload as u16;
+    let mut frame = datagram(
+        if from_guest { ROUTER } else { LEG },
+        (source, ports.0),
+        (destination, ports.1),
+    );
+    frame.truncate(38);
+    frame[16..18].copy_from_slice(&(20 + length).to_be_bytes());
+    frame[23] = 6;
+    frame[24..26].fill(0);
+    let sum = overlane_wire::checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
+    frame.extend([0x50, flags]);
+    frame.extend(WINDOW.to_be_bytes());
+    frame.extend([0; 4]);
+    frame.resize(frame.len() + payload, 0);
+    let pseudo = [&source[..], &destination, &[0, 6], &length.to_be_bytes()].concat();
+    let sum = overlane_wire::checksum::checksum(&[&pseudo, &frame[34..]].concat());
+    frame[50..52].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+const WINDOW: u16 = 60_000;
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// One CPU has the newest segment of each connection among old ones, the other one what was sent and acknowledged before
+/// it, byte after byte. A connection that forgot the newest would refuse what the peer acknowledges.
+#[test]
+fn the_newest_that_an_end_said_stays() {
+    const CONNECTIONS: u16 = 4000;
+    const BYTES: u32 = 100;
+    let _alone = RACE.lock();
+    let Some(kernel) = gateway(TestRunner::with_all_room) else {
+        return;
+    };
+    let ports = || 1024..1024 + CONNECTIONS;
+    let of_each = |from_guest: bool, flags, seq, ack, payload| {
+        let segments = ports().map(|port| segment(from_guest, port, flags, seq, ack, payload));
+        vec![segments.collect::<Vec<_>>()]
+    };
+    let leg = Entry::Leg("phys0".parse().unwrap());
+    let vm = Entry::Port("vm".parse().unwrap());
+    for (entry, list) in [
+        (&vm, of_each(true, SYN, 999, 0, 0)),
+        (&leg, of_each(false, SYN | ACK, 4999, 1000, 0)),
+        (&vm, of_each(true, ACK, 1000, 5000, 0)),
+        (&leg, of_each(false, ACK, 5000, 1000, 1000)),
+    ] {
+        kernel.race(SECOND, entry, &list, &nothing).unwrap();
+    }
+    let newest = |port| segment(true, port, ACK, 1000, 5000 + 2 * BYTES, 2 * BYTES as usize);
+    let old = |port| segment(true, port, ACK, 1000, 5000, 0);
+    let growing = |port, by| segment(true, port, ACK, 1000 + by, 5000 + by, 1);
+    let half = BYTES / 2;
+    let lists = [ports().flat_map(|port| {
+        (0..BYTES).map(move |at| if at == half { newest(port) } else { old(port) })
+    })];
+    let first = lists.into_iter().flatten().collect::<Vec<_>>();
+    let second = ports().flat_map(|port| (0..BYTES).map(move |by| growing(port, by)));
+    race(&kernel, SECOND, &[first, second.collect()], nothing);
+    let mut forgot = 0;
+    let connections = kernel.connections().unwrap();
+    assert_eq!(connections.len(), usize::from(CONNECTIONS));
+    for entry in connections {
+        let (guest, peer) = (entry.value.local, entry.value.peer);
+        let newest = (
+            1000 + 2 * BYTES,
+            5000 + 2 * BYTES,
+            5000 + 2 * BYTES + u32::from(WINDOW),
+        );
+        forgot += usize::from((guest.end, peer.acked, peer.max_end) != newest);
+    }
+    assert_eq!(forgot, 0, "of {CONNECTIONS} connections");
 }
