@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import net  # noqa: E402
 from modules import kernel_has  # noqa: E402
-from overlane import GENEVE, VXLAN, binary, overlane  # noqa: E402
+from overlane import GENEVE, STATE, VXLAN, binary, overlane  # noqa: E402
 from topology import WIRES  # noqa: E402
 
 pytest_plugins = ["selection"]
@@ -27,7 +27,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
-    config.addinivalue_line("markers", "overloads: sends more than the machine carries, so it runs alone on it")
+    config.addinivalue_line("markers", "alone: has the machine to itself: it overloads it, or compares rates")
     config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of modules.py")
 
 
@@ -83,10 +83,13 @@ def locked(name, kind=fcntl.LOCK_EX):
 
 @pytest.fixture(autouse=True)
 def share_of_the_machine(request):
-    """What overloads a CPU fills its packet queue (net.core.netdev_max_backlog), and the kernel has one for all
-    namespaces: frames of a test beside it would be lost. So it runs alone, whichever run it belongs to. Who waits
-    to be alone holds the gate, so that nobody else begins."""
-    alone = request.node.get_closest_marker("overloads")
+    """Who is marked `alone` runs alone, whichever run it belongs to.
+
+    What overloads a CPU fills its packet queue (net.core.netdev_max_backlog), and the kernel has one for all
+    namespaces: frames of a test beside it would be lost. What compares rates would compare how long each waits.
+    Who waits to be alone holds the gate, so that nobody else begins.
+    """
+    alone = request.node.get_closest_marker("alone")
     with locked("gate") as gate, locked("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
         fcntl.flock(gate, fcntl.LOCK_UN)
         request.node.softnet_dropped = softnet_dropped()
@@ -95,11 +98,16 @@ def share_of_the_machine(request):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failure says whether the machine lost packets meanwhile."""
+    """A failure says what became of the packets, and whether the machine lost some meanwhile."""
     report = (yield).get_result()
     before = getattr(item, "softnet_dropped", None)
-    if report.failed and before is not None and (dropped := softnet_dropped() - before):
+    if not report.failed or before is None:
+        return
+    if dropped := softnet_dropped() - before:
         report.sections.append(("packets dropped meanwhile", f"{dropped} at full packet queues of the CPUs"))
+    for host in sorted(path.stem for path in STATE.glob(f"{net.RUN_ID}x*.json")):
+        shown = overlane("show", "counters", "--host", host, expect=None)
+        report.sections.append((f"what became of packets on {host}", shown.stdout or shown.stderr))
 
 
 def softnet_dropped():

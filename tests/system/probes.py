@@ -168,6 +168,7 @@ class Talk:
 
     def __init__(self, client_ns, server_ns, server, port=5205, target=None, source=None, source_port=0):
         target = target or (server, port)
+        self.namespaces = {"client": client_ns, "server": server_ns}
         with Listener(server_ns, server, port) as listener:
             with client_ns.entered():
                 self.near = socket.socket(traffic.socket_family(target[0]), socket.SOCK_STREAM)
@@ -222,4 +223,9 @@ class Talk:
         for sock in (self.near, self.far):
             sock.settimeout(timeout)
         traffic.exchange(self.near, self.far, size, timeout, errors)
-        assert not errors, errors
+        assert not errors, "\n".join([*errors, *self.states()])
+
+    def states(self):
+        """What the kernels know of the connection: what waits, timers, what came again."""
+        for end, ns in self.namespaces.items():
+            yield f"{end}:\n{ns.run(['ss', '-tnmoi', 'state', 'all']).stdout}"

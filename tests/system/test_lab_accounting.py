@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.needs_overlane, pytest.mark.usefixtures("only_one_lab"
 NAMED = re.compile(r"^(guest|host|underlay|cpu)\S* .+\S$")
 
 
-@pytest.mark.overloads
+@pytest.mark.alone
 @pytest.mark.parametrize("backends", [("bridge", "overlane-vxlan"), ("kernel-vxlan", "overlane-geneve")],
                          ids=" ".join)
 def test_in_every_overloaded_cell_sent_is_received_and_named_losses(tmp_path, backends):

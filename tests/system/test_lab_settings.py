@@ -29,7 +29,7 @@ def mean(cell, quantity):
     return cell["figures"][quantity]["mean"]
 
 
-@pytest.mark.overloads
+@pytest.mark.alone
 @pytest.mark.parametrize("backend", ["kernel-vxlan", "overlane-geneve"])
 def test_every_test_over_three_hosts_two_pairs_and_ipv6_inside_and_outside(tmp_path, backend):
     """Options of the command line, in place of what the study says."""
@@ -94,7 +94,7 @@ def test_networks_are_set_alike_and_each_at_its_best_besides(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.overloads
+@pytest.mark.alone
 def test_no_network_cuts_a_message_that_crosses_the_wire_whole(tmp_path):
     """A tunnel's device with GRO put them out of order, and TCP cut them: 3.8 packets for each transaction in place of 2."""
     study = write_study(tmp_path, ["kernel-vxlan", "overlane-vxlan"], [group("tcp_rr", 16384, instances=[64])], samples=2)
@@ -120,7 +120,7 @@ def test_one_host_is_a_network_too_and_a_network_is_measured_against_itself(tmp_
         assert each["verdict"] != "not_comparable" and 0 < each["p"] <= 1
 
 
-@pytest.mark.overloads
+@pytest.mark.alone
 def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
     study = write_study(tmp_path, ["bridge", "overlane-vlan", "overlane-geneve"], [
         group("frame_stream", 256, vnis=[1, 64], rate_pps=[RATE], networks=["overlane-geneve"]),
@@ -141,7 +141,7 @@ def test_frames_rotate_over_the_networks_of_a_trunk(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.overloads
+@pytest.mark.alone
 def test_a_search_brackets_the_rate_that_it_finds(tmp_path):
     study = write_study(tmp_path, ["bridge"], [group("udp_stream", 1450, search="brief")])
     data = all_measured(run_study(study, tmp_path / "result", timeout=240), 1)

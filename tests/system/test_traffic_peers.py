@@ -2,8 +2,8 @@
 
 How fast a tool is depends on what else the machine does, so the tools are held against each other where
 neither of them is the limit: a bottleneck (tc-tbf) that is the same for all, or a rate that both are asked
-for. Each has to say of it what is true, within 5 %. Their own speeds are compared only on request, on a
-machine that does nothing else: OVERLANE_SPEED=1.
+for. Each has to say of it what is true, within 5 %; beside other tests both would say how long they waited for a
+processor. Their own speeds are compared only on request, on a machine that does nothing else: OVERLANE_SPEED=1.
 """
 
 import json
@@ -129,10 +129,11 @@ def rate_of_transactions(wire, seconds, work):
 
 @pytest.mark.needs("iperf3", "tc", "taskset", "ss")
 @REACHES
+@pytest.mark.alone
 @pytest.mark.parametrize("instances", [1, 4])
 def test_goodput_through_a_bottleneck_is_iperf3s(lab, instances):
     wire = Wire(lab, prefixes=pinned(first=True))
-    # So slow, and with so much saved up (16 ms), that waiting for a CPU beside other tests does not count.
+    # So slow, and with so much saved up (16 ms), that waiting for a CPU does not count.
     wire.limit("4mbit", burst=8000)
     tools = Tools(wire)
 
@@ -146,11 +147,12 @@ def test_goodput_through_a_bottleneck_is_iperf3s(lab, instances):
 
 @pytest.mark.needs("sockperf", "tc", "taskset", "ss")
 @REACHES
+@pytest.mark.alone
 @pytest.mark.parametrize("kind, headers, words", [("tcp_rr", 66, ("--tcp",)), ("udp_rr", 42, ())], ids=["tcp", "udp"])
 def test_transactions_through_a_bottleneck_are_sockperfs(lab, kind, headers, words):
     """A request has 64 bytes and its headers: so many of them a second let the bottleneck through, and no more."""
     wire = Wire(lab, prefixes=pinned(first=True))
-    # So slow that waiting for a CPU beside other tests does not count: what was not sent meanwhile may be sent then.
+    # So slow that waiting for a CPU does not count: what was not sent meanwhile may be sent then.
     wire.limit("400kbit", burst=4000)
     tools = Tools(wire)
     agree(lambda: rate_of_transactions(wire, 0.8, transactions(kind)), lambda: tools.sockperf(1, 64, *words),
@@ -158,6 +160,7 @@ def test_transactions_through_a_bottleneck_are_sockperfs(lab, kind, headers, wor
 
 
 @pytest.mark.needs("iperf3", "taskset", "ss")
+@pytest.mark.alone
 def test_paced_datagrams_keep_the_rate_that_iperf3s_do(lab):
     wire = Wire(lab, prefixes=pinned(first=True))
     tools = Tools(wire)
