@@ -15,6 +15,7 @@ use overlane_ebpf::abi::firewall::ConnectionKey;
 use overlane_ebpf::connections::ConnectionEntry;
 use overlane_model::Fabric;
 use overlane_pipeline::{Counters, Entry};
+use overlane_wire::checksum::{Sum, checksum};
 
 const SECOND: u64 = 1_000_000_000;
 /// Of one CPU, in one race.
@@ -49,16 +50,23 @@ const ROUTER: u8 = 0xfe;
 /// and of that of its leg's device.
 const LEG: u8 = 0xfd;
 
+/// An IPv4 packet in its frame.
+fn packet(to: u8, source: [u8; 4], destination: [u8; 4], protocol: u8, message: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, 2, 8, 0];
+    let [high, low] = (20 + message.len() as u16).to_be_bytes();
+    frame.extend([0x45, 0, high, low, 0, 0, 0, 0, 64, protocol, 0, 0]);
+    frame.extend([source, destination].concat());
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(message);
+    frame
+}
+
 /// A datagram without a checksum.
 fn datagram(to: u8, source: ([u8; 4], u16), destination: ([u8; 4], u16)) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
-    frame.extend([source.0, destination.0].concat());
-    frame.extend([source.1.to_be_bytes(), destination.1.to_be_bytes()].concat());
-    frame.extend([0, 8, 0, 0]);
-    let sum = overlane_wire::checksum::checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame
+    let ports = [source.1.to_be_bytes(), destination.1.to_be_bytes()];
+    let message = [&ports.concat()[..], &[0, 8, 0, 0]].concat();
+    packet(to, source.0, destination.0, 17, &message)
 }
 
 /// One packet of each of so many flows of a guest, from the same ports to the same peers whoever it is.
@@ -260,36 +268,23 @@ fn what_a_packet_is_at_work_with_is_left_to_it() {
     assert_eq!(kernel.translations().unwrap(), BTreeMap::new());
 }
 
-/// Of TCP between the guest and a peer outside, with one peer's port for each connection; `to` as in [`datagram`].
+/// TCP between the guest and a peer outside; `port` is the guest's, and its outside one.
 fn segment(from_guest: bool, port: u16, flags: u8, seq: u32, ack: u32, payload: usize) -> Vec<u8> {
     let (guest, outside, peer) = ([198, 18, 100, 9], [198, 19, 0, 2], [198, 19, 1, 1]);
-    let (source, destination) = if from_guest {
-        (guest, peer)
+    let (to, source, destination, ports) = if from_guest {
+        (ROUTER, guest, peer, [port, 80])
     } else {
-        (peer, outside)
+        (LEG, peer, outside, [80, port])
     };
-    let ports = if from_guest { (port, 80) } else { (80, port) };
-    let length = 20 + payload as u16;
-    let mut frame = datagram(
-        if from_guest { ROUTER } else { LEG },
-        (source, ports.0),
-        (destination, ports.1),
-    );
-    frame.truncate(38);
-    frame[16..18].copy_from_slice(&(20 + length).to_be_bytes());
-    frame[23] = 6;
-    frame[24..26].fill(0);
-    let sum = overlane_wire::checksum::checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
-    frame.extend([0x50, flags]);
-    frame.extend(WINDOW.to_be_bytes());
-    frame.extend([0; 4]);
-    frame.resize(frame.len() + payload, 0);
-    let pseudo = [&source[..], &destination, &[0, 6], &length.to_be_bytes()].concat();
-    let sum = overlane_wire::checksum::checksum(&[&pseudo, &frame[34..]].concat());
-    frame[50..52].copy_from_slice(&sum.to_be_bytes());
-    frame
+    let mut message = ports.map(u16::to_be_bytes).concat();
+    message.extend([seq, ack].map(u32::to_be_bytes).concat());
+    message.extend([0x50, flags]);
+    message.extend(WINDOW.to_be_bytes());
+    message.resize(20 + payload, 0);
+    let sum = Sum::new().pseudo_header(source.into(), destination.into(), 6, message.len());
+    let sum = sum.bytes(&message).finish();
+    message[16..18].copy_from_slice(&sum.to_be_bytes());
+    packet(to, source, destination, 6, &message)
 }
 
 const WINDOW: u16 = 60_000;
@@ -324,13 +319,14 @@ fn the_newest_that_an_end_said_stays() {
     let newest = |port| segment(true, port, ACK, 1000, 5000 + 2 * BYTES, 2 * BYTES as usize);
     let old = |port| segment(true, port, ACK, 1000, 5000, 0);
     let growing = |port, by| segment(true, port, ACK, 1000 + by, 5000 + by, 1);
-    let half = BYTES / 2;
-    let lists = [ports().flat_map(|port| {
-        (0..BYTES).map(move |at| if at == half { newest(port) } else { old(port) })
-    })];
-    let first = lists.into_iter().flatten().collect::<Vec<_>>();
+    let of_newest = |port, at| match at == BYTES / 2 {
+        true => newest(port),
+        false => old(port),
+    };
+    let first = ports().flat_map(|port| (0..BYTES).map(move |at| of_newest(port, at)));
     let second = ports().flat_map(|port| (0..BYTES).map(move |by| growing(port, by)));
-    race(&kernel, SECOND, &[first, second.collect()], nothing);
+    let lists = [first.collect(), second.collect()];
+    race(&kernel, SECOND, &lists, nothing);
     let mut forgot = 0;
     let connections = kernel.connections().unwrap();
     assert_eq!(connections.len(), usize::from(CONNECTIONS));
