@@ -168,6 +168,8 @@ struct timeouts {
 #define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
 #define SWITCH_LEARNING (1 << 2)    /* has a learning port or floating MACs, here or elsewhere */
 #define SWITCH_ASKS (1 << 3)        /* routers ask on it for neighbours that no port declares */
+#define SWITCH_TELLS_TOO_BIG (1 << 4) /* who sends what does not fit */
+#define SWITCH_MSS_CLAMP (1 << 5)     /* TCP that crosses the underlay gets an MSS that fits */
 #define MAX_NON_IP 8
 
 struct lswitch {
@@ -340,6 +342,16 @@ struct remote {
 #define ABILITY_DOUBTED (1u << 31)        /* by `apply`: not said again yet */
 
 /*
+ * Map path_mtus (array): number of a remote's counters → the largest outer IP packet that gets there, where that is
+ * less than the uplink's MTU. Written by the programs (path_mtu.h), and by `overlane mtu --watch`.
+ */
+struct path_mtu {
+	__u32 mtu;       /* 0: none is known */
+	__u32 until;     /* bpf_ktime_get_ns(), in seconds: then it is forgotten */
+	struct addr hop; /* who said so; zero: probes found it */
+};
+
+/*
  * Map flow_ways (array): UDP source port of the tunnel, which is the flow's hash → which way its packets take, so that
  * none overtakes another. Times are in units of 2^20 ns and wrap. Written by the programs.
  */
@@ -365,7 +377,10 @@ struct counter {
 struct port_counters {
 	struct counter from_port;
 	struct counter to_port;
-	struct counter dropped; /* of what came from the port */
+	struct counter dropped; /* of what came from the port, */
+	struct counter untold;  /* and of that what its guest was not told of: it had been told enough */
+	__u64 longest;          /* bytes of the longest IP packet that came from it, segments counted, */
+	__u64 longest_segment;  /* and of the longest segment of a super-packet */
 };
 
 /* Map remote_counters (per CPU): number → counters of one remote, likewise. */

@@ -19,6 +19,7 @@
 #define ROUTER_LEG_TAKES_NO_MARK (1 << 4) /* as PORT_TAKES_NO_MARK, of the leg's device */
 #define ROUTER_REVERSE_PATH (1 << 5)      /* a packet's source must be where the packet came from */
 #define ROUTER_NAT_ALL (1 << 6)           /* what no nat rule translates is dropped */
+#define ROUTER_MSS_CLAMP (1 << 7)         /* TCP that it routes gets an MSS that fits */
 
 struct router {
 	struct mac mac;

@@ -98,6 +98,7 @@ HASH(translations, BPF_MAP_TYPE_HASH, struct connection_key, struct translation_
 ARRAY(connection_places, BPF_MAP_TYPE_ARRAY, struct connection_place, MAX_CONNECTIONS);
 HASH(fragments, BPF_MAP_TYPE_HASH, struct fragment_place, struct first_fragment, MAX_FRAGMENTS);
 HASH(abilities, BPF_MAP_TYPE_HASH, struct addr, __u32, MAX_REMOTES);
+ARRAY(path_mtus, BPF_MAP_TYPE_ARRAY, struct path_mtu, 1 + MAX_REMOTES);
 ARRAY(flow_ways, BPF_MAP_TYPE_ARRAY, struct flow_way, MAX_FLOW_WAYS);
 LRU(limits, struct limit_key, struct limit_state, MAX_LIMITS);
 

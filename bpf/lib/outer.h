@@ -95,3 +95,25 @@ struct greeting {
 	__u8 abilities; /* ABILITY_* */
 	__u8 pad[2];
 } __attribute__((packed));
+
+/*
+ * Probes of a size are greetings too, and say nothing of abilities: does a tunnel packet of this length get there, and
+ * one of that length back? `overlane mtu` sends them and reads the answers; the data path only answers. Lengths are
+ * those of whole outer IP packets.
+ */
+#define GREETING_PROBE 3
+#define GREETING_PROBE_ANSWER 4
+
+struct size_probe {
+	struct ethhdr eth;
+	__be32 magic;
+	__u8 kind;
+	__u8 pad;
+	__be16 answer_len; /* wanted of the answer; it is never shorter than a probe can be */
+	__be32 id;         /* of who asks, comes back */
+	__be16 came_len;   /* answer: of the probe, as it came */
+	__be16 uplink_mtu; /* answer: of who answers, */
+	__be16 path_mtu;   /* and what that knows of the way back: 0, nothing; */
+	__be16 pad2;
+	struct addr hop; /* who told it, by ICMP */
+} __attribute__((packed));

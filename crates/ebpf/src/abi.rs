@@ -75,6 +75,8 @@ pub const SWITCH_FLOOD_UNKNOWN: u32 = 1 << 0;
 pub const SWITCH_TRANSPARENT: u32 = 1 << 1;
 pub const SWITCH_LEARNING: u32 = 1 << 2;
 pub const SWITCH_ASKS: u32 = 1 << 3;
+pub const SWITCH_TELLS_TOO_BIG: u32 = 1 << 4;
+pub const SWITCH_MSS_CLAMP: u32 = 1 << 5;
 pub const MAX_NON_IP: usize = 8;
 
 pub const CAPTURE_OFF: u32 = 0;
@@ -294,6 +296,12 @@ abi! {
         header: [u8; MAX_TEMPLATE],
     }
     #[derive(Default)]
+    struct PathMtu = "path_mtu" {
+        mtu: u32,
+        until: u32,
+        hop: Addr,
+    }
+    #[derive(Default)]
     struct FlowWay = "flow_way" {
         unmarked: u32,
         coalesced: u32,
@@ -311,6 +319,9 @@ abi! {
         from_port: Counter,
         to_port: Counter,
         dropped: Counter,
+        untold: Counter,
+        longest: u64,
+        longest_segment: u64,
     }
     #[derive(Default)]
     struct RemoteCounters = "remote_counters" {
@@ -425,12 +436,15 @@ impl Counter {
 }
 
 impl PortCounters {
-    /// The sum of two.
-    pub const fn plus(self, other: Self) -> Self {
+    /// The sum of two; of what is the longest, the longer one.
+    pub fn plus(self, other: Self) -> Self {
         Self {
             from_port: self.from_port.plus(other.from_port),
             to_port: self.to_port.plus(other.to_port),
             dropped: self.dropped.plus(other.dropped),
+            untold: self.untold.plus(other.untold),
+            longest: self.longest.max(other.longest),
+            longest_segment: self.longest_segment.max(other.longest_segment),
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum Counted {
     Ports,
     /// Remotes.
     Remotes,
+    /// Path MTUs of remotes: no counters, but they go where those go.
+    PathMtus,
     /// Rules.
     Rules,
 }
@@ -31,13 +33,14 @@ pub type Moves = Vec<(Option<u32>, u32)>;
 
 impl Counted {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Ports, Self::Remotes, Self::Rules];
+    pub(crate) const ALL: [Self; 4] = [Self::Ports, Self::Remotes, Self::PathMtus, Self::Rules];
 
     /// The map's name.
     pub(crate) const fn map(self) -> &'static str {
         match self {
             Self::Ports => "port_counters",
             Self::Remotes => "remote_counters",
+            Self::PathMtus => "path_mtus",
             Self::Rules => "rule_counters",
         }
     }
@@ -47,6 +50,7 @@ impl Counted {
         match self {
             Self::Ports => size_of::<abi::PortCounters>(),
             Self::Remotes => size_of::<abi::RemoteCounters>(),
+            Self::PathMtus => size_of::<abi::PathMtu>(),
             Self::Rules => size_of::<Counter>(),
         }
     }
@@ -58,7 +62,7 @@ impl Counted {
             Self::Ports => tables::port_numbers(contents)
                 .map(|(key, number)| (key.as_bytes().to_vec(), number))
                 .collect(),
-            Self::Remotes => tables::remote_numbers(contents)
+            Self::Remotes | Self::PathMtus => tables::remote_numbers(contents)
                 .map(|(addr, number)| (addr.as_bytes().to_vec(), number))
                 .collect(),
             Self::Rules => BTreeMap::new(),
@@ -142,7 +146,10 @@ pub fn move_to(
 ) -> Result<(), EbpfError> {
     let map = new.map(what.map())?;
     let form = |map: &RawMap| (map.layout.kind, map.layout.key_size, map.stride);
-    let same_form = form(old.map(what.map())?) == form(map);
+    // A build from before the map has none.
+    let same_form = old
+        .map(what.map())
+        .is_ok_and(|old| form(old) == form(map));
     let mut values = Vec::new();
     for (from, to) in moves {
         let value = match from.filter(|_| same_form) {
@@ -164,7 +171,7 @@ pub fn move_to(
 /// lost to the counters, not to the network.
 pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
     let (before, after) = (numbered(old)?, numbered(new)?);
-    for what in [Counted::Ports, Counted::Remotes] {
+    for what in [Counted::Ports, Counted::Remotes, Counted::PathMtus] {
         move_to(what, old, new, &what.moves(&before, &after))?;
     }
     let (old, new) = (old.map(VERDICT_COUNTERS)?, new.map(VERDICT_COUNTERS)?);

@@ -253,6 +253,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("learning", abi::MAX_PORTS + 2 * abi::MAX_SWITCHES + 1),
         ("abilities", abi::MAX_REMOTES),
         ("flow_ways", abi::MAX_FLOW_WAYS),
+        ("path_mtus", 1 + abi::MAX_REMOTES),
         ("capture", 1),
         ("events", abi::EVENT_BYTES),
         // The programs' own.
@@ -351,6 +352,7 @@ fn constants_of_the_header() {
         ("MAX_NON_IP", abi::MAX_NON_IP as u32),
         ("ROUTER_REVERSE_PATH", router::ROUTER_REVERSE_PATH),
         ("ROUTER_NAT_ALL", router::ROUTER_NAT_ALL),
+        ("ROUTER_MSS_CLAMP", router::ROUTER_MSS_CLAMP),
         ("ROUTE_SIDES", router::ROUTE_SIDES),
         ("FRAGMENT_PLACES", firewall::FRAGMENT_PLACES as u32),
         (
@@ -372,6 +374,8 @@ fn constants_of_the_header() {
         ("SWITCH_TRANSPARENT", abi::SWITCH_TRANSPARENT),
         ("SWITCH_LEARNING", abi::SWITCH_LEARNING),
         ("SWITCH_ASKS", abi::SWITCH_ASKS),
+        ("SWITCH_TELLS_TOO_BIG", abi::SWITCH_TELLS_TOO_BIG),
+        ("SWITCH_MSS_CLAMP", abi::SWITCH_MSS_CLAMP),
         ("MAX_FOUND_AT_PORT", abi::MAX_FOUND_AT_PORT as u32),
         ("MAX_FOUND_BEHIND", abi::MAX_FOUND_BEHIND as u32),
         ("SWITCH_ID_VLAN", abi::SWITCH_ID_VLAN),

@@ -97,6 +97,8 @@ fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
         neighbours: draft.neighbours.map(|at| at.value).unwrap_or_default(),
+        path_mtu_discovery: draft.path_mtu_discovery.is_none_or(|at| at.value),
+        mss_clamp: draft.mss_clamp.is_some_and(|at| at.value),
         firewall: draft.firewall.clone(),
         limits: draft.limits,
         timeouts: draft.timeouts.whole(),

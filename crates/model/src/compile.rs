@@ -205,6 +205,8 @@ impl<'f> View<'f> {
                 flood_unknown: members.switch.unknown_unicast == UnknownUnicast::Flood,
                 asks: !members.routers.is_empty() && members.switch.neighbours == Neighbours::Asked,
                 vlan_transparent: members.switch.guest_vlan == GuestVlan::Transparent,
+                path_mtu_discovery: members.switch.path_mtu_discovery,
+                mss_clamp: members.switch.mss_clamp,
                 learn_age_s: members
                     .ports
                     .iter()

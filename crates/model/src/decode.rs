@@ -76,6 +76,8 @@ pub(crate) struct SwitchDraft<'n> {
     pub(crate) unknown_unicast: Option<Spanned<UnknownUnicast>>,
     pub(crate) guest_vlan: Option<Spanned<GuestVlan>>,
     pub(crate) neighbours: Option<Spanned<Neighbours>>,
+    pub(crate) path_mtu_discovery: Option<Spanned<bool>>,
+    pub(crate) mss_clamp: Option<Spanned<bool>>,
     pub(crate) firewall: SwitchFirewall,
     pub(crate) limits: Limits,
     pub(crate) timeouts: TimeoutsDraft,
@@ -145,12 +147,14 @@ const HOST: [Key; 4] = [
     optional("connections"),
 ];
 /// Of the first two a switch has one.
-const SWITCH: [Key; 8] = [
+const SWITCH: [Key; 10] = [
     optional("vni"),
     optional("uplink_vlan"),
     optional("unknown_unicast"),
     optional("vlan"),
     optional("neighbours"),
+    optional("path_mtu_discovery"),
+    optional("mss_clamp"),
     optional("firewall"),
     optional("limits"),
     optional("timeouts"),
@@ -270,6 +274,8 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         unknown_unicast,
         guest_vlan,
         neighbours,
+        path_mtu_discovery,
+        mss_clamp,
         policies,
         limits,
         times,
@@ -304,6 +310,9 @@ fn decode_switch<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Sw
         guest_vlan: guest_vlan.and_then(|node| choice(node, "`vlan`", &GuestVlan::ALL, sink)),
         neighbours: neighbours
             .and_then(|node| choice(node, "`neighbours`", &Neighbours::ALL, sink)),
+        path_mtu_discovery: path_mtu_discovery
+            .and_then(|node| boolean(node, "`path_mtu_discovery`", sink)),
+        mss_clamp: mss_clamp.and_then(|node| boolean(node, "`mss_clamp`", sink)),
         firewall: policies.map_or_else(SwitchFirewall::default, |node| {
             firewall::switch(node, &what, sink)
         }),

@@ -122,6 +122,10 @@ enum DscpWord {
     Copy,
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn source_ports() -> String {
     let ports = Tunnel::SOURCE_PORTS;
     format!("{}-{}", ports.start(), ports.end())
@@ -213,6 +217,12 @@ struct LogicalSwitch {
     /// Whom routers reach on it: who answers when asked, too, or only addresses that ports declare.
     #[schemars(default)]
     neighbours: Neighbours,
+    /// Whether the sender of a packet that is too large is told so, by ICMP.
+    #[schemars(default = "yes")]
+    path_mtu_discovery: bool,
+    /// Whether the MSS of TCP that crosses the underlay is lowered to what fits.
+    #[schemars(default)]
+    mss_clamp: bool,
     /// What its ports do with packets that no rule matches.
     #[schemars(default)]
     firewall: Firewall,

@@ -57,6 +57,7 @@ fn full() -> Value {
             "s": {
                 "vni": 5001, "unknown_unicast": "flood", "vlan": "refuse", "neighbours": "declared",
                 "firewall": { "from_port": "allow", "to_port": "drop", "when_full": "allow", "non_ip": [35020] },
+                "path_mtu_discovery": false, "mss_clamp": true,
                 "limits": { "connections": 9, "flood": 10 },
                 "timeouts": {
                     "tcp_opening": 300, "tcp_established": 7440, "tcp_closing": 240, "tcp_closed": 240,
@@ -83,6 +84,7 @@ fn full() -> Value {
             "interfaces": { "s": ["198.18.100.254/24"] },
             "routes": [{ "to": "198.18.200.0/24", "via": ["198.18.100.2", "198.18.100.3"] }],
             "reverse_path": "off",
+            "mss_clamp": true,
             "gateway": {
                 "untranslated": "drop", "connections": 7, "host": "h", "device": "phys0", "addresses": ["198.19.0.2/24"],
                 "timeouts": {

@@ -436,6 +436,10 @@ pub struct SwitchTable {
     pub vlan_transparent: bool,
     /// It has routers, and they ask for neighbours that no port declares.
     pub asks: bool,
+    /// The sender of a packet that is too large is told so.
+    pub path_mtu_discovery: bool,
+    /// TCP that crosses the underlay is told a segment size that fits.
+    pub mss_clamp: bool,
     /// Seconds a MAC learned from a remote is remembered: the longest of the switch's learning ports and of those
     /// with floating MACs, here or elsewhere. `None`: it has none, and nothing is learned.
     pub learn_age_s: Option<u32>,

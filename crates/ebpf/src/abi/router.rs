@@ -23,6 +23,7 @@ pub const ROUTER_NAT_ODD: u32 = 1 << 3;
 pub const ROUTER_LEG_TAKES_NO_MARK: u32 = 1 << 4;
 pub const ROUTER_REVERSE_PATH: u32 = 1 << 5;
 pub const ROUTER_NAT_ALL: u32 = 1 << 6;
+pub const ROUTER_MSS_CLAMP: u32 = 1 << 7;
 pub const NAT_RULES_ODD: u32 = 1 << 24;
 pub const SWITCH_ID_LEG: u32 = 0;
 

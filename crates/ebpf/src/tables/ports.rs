@@ -97,6 +97,8 @@ pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Conten
                 (switch.vlan_transparent, abi::SWITCH_TRANSPARENT),
                 (switch.learn_age_s.is_some(), abi::SWITCH_LEARNING),
                 (switch.asks, abi::SWITCH_ASKS),
+                (switch.path_mtu_discovery, abi::SWITCH_TELLS_TOO_BIG),
+                (switch.mss_clamp, abi::SWITCH_MSS_CLAMP),
             ]),
             learn_age: switch.learn_age_s.unwrap_or_default(),
             non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),

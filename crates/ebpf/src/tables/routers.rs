@@ -38,7 +38,10 @@ pub(super) fn routers(
             gateway_entries(router, gateway, devices, &mut entry, contents);
             nat::nat(router, gateway, current, &nat_lists, &mut entry, contents);
         }
-        entry.flags |= flags([(router.reverse_path, abi::ROUTER_REVERSE_PATH)]);
+        entry.flags |= flags([
+            (router.reverse_path, abi::ROUTER_REVERSE_PATH),
+            (router.mss_clamp, abi::ROUTER_MSS_CLAMP),
+        ]);
         put(contents, Table::Routers, &router.id.get(), &entry);
     }
 }

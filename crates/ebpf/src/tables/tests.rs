@@ -197,18 +197,25 @@ fn counters_keep_their_numbers_and_what_is_new_takes_none_of_them() {
 fn switches_and_flood_lists_become_numbers() {
     let mut tables = tables();
     for switch in &mut tables.switches {
-        switch.asks = switch.id.number() == 5001;
+        let is_blue = switch.id.number() == 5001;
+        (switch.asks, switch.mss_clamp) = (is_blue, is_blue);
+        switch.path_mtu_discovery = !is_blue;
     }
     let contents = encode(&tables, &devices()).unwrap();
     let switch = |id: u32| value::<abi::Switch>(&contents, Table::Switches, &id);
     let blue = switch(5001);
     assert_eq!((blue.flood_members, blue.learn_age), (3, 60));
-    let expected = abi::SWITCH_FLOOD_UNKNOWN | abi::SWITCH_LEARNING | abi::SWITCH_ASKS;
+    let expected = abi::SWITCH_FLOOD_UNKNOWN
+        | abi::SWITCH_LEARNING
+        | abi::SWITCH_ASKS
+        | abi::SWITCH_MSS_CLAMP;
     assert_eq!((blue.flags, blue.flood_routers), (expected, 0));
     // No remote among the receivers: the programs send one copy to the uplink.
     let base = switch(BASE);
-    assert_eq!((base.flood_members, base.flags, base.learn_age), (1, 0, 0));
-    assert_eq!(switch(5002).flags, abi::SWITCH_TRANSPARENT);
+    assert_eq!((base.flood_members, base.learn_age), (1, 0));
+    assert_eq!(base.flags, abi::SWITCH_TELLS_TOO_BIG);
+    let transparent = abi::SWITCH_TRANSPARENT | abi::SWITCH_TELLS_TOO_BIG;
+    assert_eq!(switch(5002).flags, transparent);
     let default = abi::Timeouts::from(overlane_model::Timeouts::default());
     assert_eq!(switch(5002).timeouts, default);
     let member = |switch_id, index| -> abi::FloodMember {

@@ -27,6 +27,7 @@ pub(super) fn moves(target: &Target<'_>, current: &Current) -> BTreeMap<Counted,
         (Counted::Rules, rules),
         other(Counted::Ports),
         other(Counted::Remotes),
+        other(Counted::PathMtus),
     ]);
     for moves in moves.values_mut() {
         moves.retain(|(old, new)| *old != Some(*new));
@@ -50,7 +51,10 @@ pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh
     discard_leftovers(target, current, plan);
     forget_connections(target, current, plan);
     pick_up_connections(target, current, plan);
-    plan_moves(&[Counted::Ports, Counted::Remotes], plan);
+    plan_moves(
+        &[Counted::Ports, Counted::Remotes, Counted::PathMtus],
+        plan,
+    );
     let none = Entries::new();
     let sent_into = [
         SEGMENTER,

@@ -51,6 +51,7 @@ fn router(
         interfaces,
         routes,
         reverse_path: draft.reverse_path,
+        mss_clamp: draft.mss_clamp,
         gateway,
         line: draft.name.at.line,
     })

@@ -187,6 +187,7 @@ pub(super) fn table(fabric: &Fabric, host: &Host, router: &Router) -> Option<Rou
         interfaces: interfaces.collect::<Option<_>>()?,
         routes: routes(fabric, router)?,
         reverse_path: router.reverse_path == ReversePath::Strict,
+        mss_clamp: router.mss_clamp,
         gateway,
     })
 }

@@ -13,7 +13,7 @@ use crate::names::DeviceName;
 use crate::networks::{filled, interface_address, list, network};
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
-use crate::scalar::{Spanned, choice};
+use crate::scalar::{Spanned, boolean, choice};
 use crate::values::{address, device, station};
 use crate::yaml::{Node, Value};
 
@@ -24,6 +24,7 @@ pub(crate) struct RouterDraft<'n> {
     pub(crate) interfaces: Vec<InterfaceDraft<'n>>,
     pub(crate) routes: Vec<RouteDraft>,
     pub(crate) reverse_path: ReversePath,
+    pub(crate) mss_clamp: bool,
     pub(crate) gateway: Option<GatewayDraft<'n>>,
 }
 
@@ -53,11 +54,12 @@ pub(crate) struct GatewayDraft<'n> {
     pub(crate) at: Span,
 }
 
-pub(super) const ROUTER: [Key; 5] = [
+pub(super) const ROUTER: [Key; 6] = [
     optional("mac"),
     required("interfaces", "interfaces: { blue: [198.18.1.254/24] }"),
     optional("routes"),
     optional("reverse_path"),
+    optional("mss_clamp"),
     optional("gateway"),
 ];
 pub(super) const ROUTE: [Key; 2] = [
@@ -76,7 +78,7 @@ pub(super) const GATEWAY: [Key; 7] = [
 
 pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
     let what = format!("router `{}`", printable(name.text));
-    let [mac, interfaces, routes, reverse_path, gateway_node] =
+    let [mac, interfaces, routes, reverse_path, mss_clamp, gateway_node] =
         record(node, name.at, &what, &ROUTER, sink);
     if let Some(node) =
         interfaces.filter(|node| matches!(&node.value, Value::Mapping(list) if list.is_empty()))
@@ -97,6 +99,9 @@ pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -
         reverse_path: reverse_path
             .and_then(|node| choice(node, "`reverse_path`", &ReversePath::ALL, sink))
             .map_or_else(ReversePath::default, |found| found.value),
+        mss_clamp: mss_clamp
+            .and_then(|node| boolean(node, "`mss_clamp`", sink))
+            .is_some_and(|found| found.value),
         gateway: gateway_node.map(|node| gateway(node, &what, sink)),
         name,
     }

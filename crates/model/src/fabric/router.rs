@@ -25,6 +25,8 @@ pub struct Router {
     pub routes: Vec<StaticRoute>,
     /// Whether a packet's source must be where the packet came from.
     pub reverse_path: ReversePath,
+    /// Whether TCP that it routes is told a segment size that fits.
+    pub mss_clamp: bool,
     /// Where it meets the physical network.
     pub gateway: Option<GatewayHost>,
     /// Where the file declares it.

@@ -18,6 +18,10 @@ pub struct Switch {
     pub guest_vlan: GuestVlan,
     /// Whom routers reach on it.
     pub neighbours: Neighbours,
+    /// Whether the sender of a packet that is too large is told so.
+    pub path_mtu_discovery: bool,
+    /// Whether TCP that crosses the underlay is told a segment size that fits.
+    pub mss_clamp: bool,
     /// What its ports do with packets that no rule matches.
     pub firewall: SwitchFirewall,
     /// How much of what all share each of its ports may have.

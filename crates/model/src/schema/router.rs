@@ -28,6 +28,9 @@ pub(super) struct Router {
     /// What it asks of a packet's source.
     #[schemars(default = "strict")]
     reverse_path: ReversePath,
+    /// Whether the MSS of TCP that it routes is lowered to what fits.
+    #[schemars(default)]
+    mss_clamp: bool,
     /// Where it meets the physical network.
     #[schemars(with = "Gateway", default, skip_serializing_if = "Option::is_none")]
     gateway: Option<Gateway>,

@@ -56,6 +56,8 @@ pub struct RouterTable {
     pub routes: Vec<Route>,
     /// A packet's source must be where the packet came from.
     pub reverse_path: bool,
+    /// TCP that it routes is told a segment size that fits.
+    pub mss_clamp: bool,
     /// Where it meets the physical network: by a leg, or by VLANs only.
     pub gateway: Option<Gateway>,
 }

@@ -107,6 +107,7 @@ pub(super) fn tables() -> Tables {
             route("2001:2:1::/48", via(&["2001:2::9"])),
         ],
         reverse_path: true,
+        mss_clamp: true,
         gateway: Some(Gateway {
             host: overlane_model::Name::new("h1").unwrap(),
             place: GatewayPlace::Here {
@@ -189,6 +190,7 @@ fn a_gateway_here_has_its_leg_and_nat() {
             | abi_router::ROUTER_NAT
             | abi_router::ROUTER_NAT_ALL
             | abi_router::ROUTER_REVERSE_PATH
+            | abi_router::ROUTER_MSS_CLAMP
             | abi_router::ROUTER_LEG_TAKES_NO_MARK
     );
     assert_eq!(
@@ -239,7 +241,9 @@ fn a_gateway_elsewhere_is_its_vtep() {
     gateway.nat.clear();
     let contents = encode(&tables, &devices()).unwrap();
     let router = router(&contents);
-    let flags = abi_router::ROUTER_GATEWAY_ELSEWHERE | abi_router::ROUTER_REVERSE_PATH;
+    let flags = abi_router::ROUTER_GATEWAY_ELSEWHERE
+        | abi_router::ROUTER_REVERSE_PATH
+        | abi_router::ROUTER_MSS_CLAMP;
     assert_eq!(router.flags, flags);
     assert_eq!(IpAddr::from(router.gateway), vtep);
     assert_eq!(router.leg_ifindex, 0);
@@ -278,6 +282,7 @@ fn other_nat_rules_are_written_beside_those_in_use() {
         | abi_router::ROUTER_NAT_ALL
         | abi_router::ROUTER_NAT_ODD
         | abi_router::ROUTER_REVERSE_PATH
+        | abi_router::ROUTER_MSS_CLAMP
         | abi_router::ROUTER_LEG_TAKES_NO_MARK;
     assert_eq!(router(&second).flags, expected);
     assert_eq!(second[&Table::NatRules].len(), 2);
