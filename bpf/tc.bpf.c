@@ -9,6 +9,7 @@
 #include "stage/port.h"
 #include "stage/coalesce.h"
 #include "stage/vtep_check.h"
+#include "stage/path_mtu.h"
 #include "stage/tunnel.h"
 #include "stage/greeting.h"
 #include "stage/vlan_in.h"
@@ -68,9 +69,11 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	result = port(p, d, device, &at, &sw);
 	if (result != GO_ON || !at || !sw)
 		return result;
+	d->tells_too_big = !!(sw->flags & SWITCH_TELLS_TOO_BIG);
+	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
 	result = parse(ctx, p, sw);
 	if (p->hook == HOOK_FROM_PORT)
-		count_port(p, p->source_counters, PORT_FROM);
+		count_from_port(p);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
@@ -99,6 +102,8 @@ INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *
 
 	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
 	result = vtep_check(ctx, o);
+	if (result == VERDICT_TO_HOST)
+		learn_path_mtu(ctx);
 	if (result != GO_ON)
 		return result;
 	p->sender_counters = o->counters;
@@ -124,6 +129,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	result = in_tunnel ? tunnel_stages(ctx, s, p, d, &o, &sw) : vlan_in(p, d, &sw);
 	if (result != GO_ON || !sw)
 		return result;
+	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
 	result = parse(ctx, p, sw);
 	if (result == GO_ON && in_tunnel)
 		result = ecn(p, o.tos);
@@ -206,6 +212,8 @@ __noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, s
 			break;
 		sw = bpf_map_lookup_elem(&switches, &d->switch_id);
 		result = sw ? l2_lookup(p, d, sw) : DROP(UNKNOWN_SWITCH);
+		if (sw && sw->flags & SWITCH_MSS_CLAMP)
+			d->clamps_mss = true;
 	}
 	if (result == GO_ON && d->kind == TO_ROUTER)
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));

@@ -17,8 +17,9 @@
 #include <linux/errno.h>
 
 #include "lib/counters.h"
-#include "lib/ip.h"
+#include "lib/path_mtu.h"
 #include "lib/tell.h"
+#include "mss.h"
 #include "segmenter.h"
 
 #define OUTER_MAX_LEN 65535
@@ -178,7 +179,7 @@ INLINE bool takes_whole_udp_of(const struct packet *p, const struct destination 
 INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, const struct remote *r,
 			     struct packet *p, struct destination *d)
 {
-	__u32 overhead = r->header_len - ETH_HLEN + tag_len(d);
+	__u32 overhead = r->header_len - ETH_HLEN + tag_len(d), headers = overhead + ETH_HLEN, mtu;
 	struct scratch *w = get_scratch();
 	enum verdict result;
 	__u64 flags;
@@ -191,12 +192,15 @@ INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, co
 	/* Of a tunnel of the guest's own only the first header is known: its segments are measured. */
 	if (p->gso_size && p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP)
 		return segment(ctx, s, p);
-	if (overhead + p->segment_len > s->underlay_mtu)
-		return too_big(d, s->underlay_mtu - overhead - ETH_HLEN);
+	mtu = path_mtu_of(s, r->counters, p, headers);
+	if (overhead + p->segment_len > mtu)
+		return too_big(d, mtu > headers ? mtu - headers : 0);
 	if (overhead + p->len > OUTER_MAX_LEN || (is_whole_udp(p) && !takes_whole_udp_of(p, d)))
 		return segment(ctx, s, p);
 	flags = (d->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
 		(s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+	if (d->clamps_mss && mtu > headers)
+		clamp_mss(ctx, p, mtu - headers);
 	fill_outer(&w->outer, s, r, p, d, d->dest_key);
 	if (!p->l4_offset)
 		return encap_by_head(ctx, s, w, r, p, d);

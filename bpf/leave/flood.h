@@ -74,15 +74,12 @@ __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 	return 1;
 }
 
-INLINE enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
-			       __u32 header_len)
+INLINE enum verdict flood_room(struct __sk_buff *ctx, struct scratch *w, __u32 header_len)
 {
 	const struct destination *d = flooded_to(w);
 	__u32 tag = tag_len(d);
 	__u32 more = header_len - w->room;
 
-	if (header_len - ETH_HLEN + tag + flooded_packet(w)->len > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
 	/* Shorter than the one before: `apply` is just changing it. */
 	if (header_len < w->room)
 		return DROP(ENCAP_FAILED);
@@ -100,10 +97,14 @@ INLINE enum verdict flood_room(struct __sk_buff *ctx, const struct settings *s, 
 INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
 				   const struct remote *r)
 {
+	__u32 headers = r->header_len + tag_len(flooded_to(w));
 	enum verdict result = GO_ON;
 
+	if (headers - ETH_HLEN + flooded_packet(w)->len >
+	    path_mtu_of(s, r->counters, flooded_packet(w), headers))
+		return DROP(PKT_TOO_BIG);
 	if (r->header_len != w->room)
-		result = flood_room(ctx, s, w, r->header_len);
+		result = flood_room(ctx, w, r->header_len);
 	if (result != GO_ON)
 		return result;
 	fill_outer(&w->outer, s, r, flooded_packet(w), flooded_to(w), GENEVE_FLOOD_GROUP);
@@ -111,7 +112,23 @@ INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings 
 	return result == GO_ON ? retype_copy(ctx, s) : result;
 }
 
-/* Returns 0 when the frame is too large for this remote, and so for those after it: none counts it. */
+/*
+ * Whether the uplink does not take the copy for this remote, and so none for those after it. The sender is told where no
+ * copy has left.
+ */
+INLINE bool is_too_big_for_uplink(const struct settings *s, struct scratch *w, const struct remote *r)
+{
+	__u32 headers = r->header_len + tag_len(flooded_to(w));
+
+	if (headers - ETH_HLEN + flooded_packet(w)->len <= s->underlay_mtu)
+		return false;
+	w->dropped = DROP(PKT_TOO_BIG);
+	if (!w->room)
+		too_big(flooded_to(w), s->underlay_mtu > headers ? s->underlay_mtu - headers : 0);
+	return true;
+}
+
+/* Returns 0 when the frame is too large for this remote's header: none of the rest counts it. */
 __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 {
 	struct scratch *w = get_scratch();
@@ -123,11 +140,11 @@ __noinline int flood_to_remote(struct __sk_buff *ctx, __u32 index)
 	if (!m || !s || m->port.ifindex)
 		return 1;
 	r = bpf_map_lookup_elem(&remotes, &m->remote);
+	if (r && is_too_big_for_uplink(s, w, r))
+		return 0;
 	result = r ? copy_to_remote(ctx, s, w, r) : DROP(UNKNOWN_REMOTE);
 	if (result != GO_ON)
 		w->dropped = result;
-	if (result == DROP(PKT_TOO_BIG))
-		return 0;
 	if (r && !w->floods_reply)
 		count_remote(&w->packet, r->counters, result == GO_ON ? REMOTE_TO : REMOTE_DROPPED);
 	return 1;
@@ -180,10 +197,10 @@ __noinline enum verdict flood_remotes(struct __sk_buff *ctx)
 
 /* The one copy of a switch on a VLAN for everybody behind the uplink. */
 INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
-			       const struct packet *p, const struct destination *d)
+			       const struct packet *p, struct destination *d)
 {
 	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
-		return DROP(PKT_TOO_BIG);
+		return too_big(d, s->underlay_mtu);
 	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0 || send_copy(ctx, s->uplink_ifindex))
 		return DROP(ENCAP_FAILED);
 	return GO_ON;
@@ -209,7 +226,7 @@ INLINE bool may_flood(const struct packet *p, __u32 members)
  * get a copy: the sender replicated to every other host. The skb itself ends here: what travels are the copies.
  */
 INLINE enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-				const struct destination *d)
+				struct destination *d)
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &d->switch_id);
 	bool on_vlan = is_on_vlan(d->switch_id), to_uplink = d->is_reply || !is_from_underlay(p);

@@ -2,6 +2,7 @@
 /* A routed packet leaves by the gateway's leg, into the physical network. Part of leave; its other end is leg_in. */
 #pragma once
 
+#include "mss.h"
 #include "rewrite.h"
 #include "send.h"
 #include "unmarker.h"
@@ -10,6 +11,13 @@ INLINE enum verdict send_by_leg(struct __sk_buff *ctx, struct packet *p, const s
 {
 	return send_out(ctx, p, d->port.ifindex, (struct tag){}) < 0 ? DROP(ENCAP_FAILED) :
 								       VERDICT_LEG_OUT;
+}
+
+INLINE __u32 mtu_of_leg(__u32 router)
+{
+	struct router *r = bpf_map_lookup_elem(&routers, &router);
+
+	return r ? r->leg_mtu : 0;
 }
 
 INLINE enum verdict leg_out(struct __sk_buff *ctx, struct packet *p, struct destination *d)
@@ -22,6 +30,8 @@ INLINE enum verdict leg_out(struct __sk_buff *ctx, struct packet *p, struct dest
 	result = rewrite(ctx, p, d);
 	if (result != GO_ON)
 		return result;
+	if (d->clamps_mss)
+		clamp_mss(ctx, p, mtu_of_leg(d->router));
 	return detours && !test_mode ?
 		       unmark(ctx, p, d, 0, DETOUR_TO_LEG | check_of_leg(d->port.ifindex)) :
 		       send_by_leg(ctx, p, d);

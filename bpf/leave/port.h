@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/counters.h"
+#include "mss.h"
 #include "rewrite.h"
 #include "send.h"
 #include "unmarker.h"
@@ -34,6 +35,8 @@ INLINE enum verdict deliver(struct __sk_buff *ctx, struct packet *p, struct dest
 		result = rewrite(ctx, p, d);
 	if (result != GO_ON)
 		return result;
+	if (d->clamps_mss)
+		clamp_mss(ctx, p, 0);
 	if (detours && !test_mode)
 		result = unmark(ctx, p, d, d->counters, how_to_port(d));
 	else

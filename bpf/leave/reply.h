@@ -8,10 +8,12 @@
 #pragma once
 
 #include "ask.h"
+#include "lib/counters.h"
 #include "lib/hiding.h"
 #include "lib/limit.h"
 #include "lib/original.h"
 #include "reply_bytes.h"
+#include "reply_greeting.h"
 #include "reply_destination.h"
 
 #define ANSWER_LIMIT 100 /* in a tenth of a second */
@@ -97,16 +99,19 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 
 	if (!p->l4_offset || !is_between_two_hosts(p) || is_error_or_reset(ctx, p))
 		return false;
-	/* A router speaks for itself; a firewall and a reset in the destination's name. */
-	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED)
+	/* A router speaks for itself; a firewall, a switch and a reset in the destination's name. */
+	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED || !d->router)
 		from = p->flow.dest;
 	else if (!router_address(ctx, p, d, &from))
 		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
 		return false;
 	sender = limit_of_sender(ctx, p, LIMIT_ANSWERS);
-	if (!is_within_limit(&sender, 1, ANSWER_LIMIT, SECOND / 10, now_ns()))
+	if (!is_within_limit(&sender, 1, ANSWER_LIMIT, SECOND / 10, now_ns())) {
+		if (p->source_counters)
+			count_port(p, p->source_counters, PORT_UNTOLD);
 		return false;
+	}
 	begin_reply(&w->reply, p, &from);
 	len = d->tell == TELL_RESET ? write_reset(w, p, &tcp) : write_error(ctx, w, p, d);
 	if (!len || replace_frame(ctx, p, w->bytes + FRAME_AT, len) < 0)
@@ -132,6 +137,8 @@ __noinline int reply(struct __sk_buff *ctx, struct packet *p, const struct desti
 		return false;
 	if (d->tell == TELL_ABILITIES)
 		return write_abilities(ctx, w, d);
+	if (d->tell == TELL_SIZE)
+		return write_size(ctx, w, d);
 	if (d->tell == TELL_OWNER)
 		written = p->l4_offset ? write_advertisement(ctx, w, p, d) :
 					 write_arp_reply(ctx, w, p, d);

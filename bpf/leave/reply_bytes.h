@@ -173,44 +173,9 @@ INLINE bool write_advertisement(struct __sk_buff *ctx, struct scratch *w, const 
 	return true;
 }
 
-INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, const struct addr *sender)
-{
-	/* The sums of both stay: that of the IPv4 header too. */
-	if (s->family == 4)
-		return bpf_skb_store_bytes(ctx, ETH_HLEN + 12, &s->vtep.bytes[12], 4, 0) ||
-		       bpf_skb_store_bytes(ctx, ETH_HLEN + 16, &sender->bytes[12], 4, 0);
-	return bpf_skb_store_bytes(ctx, ETH_HLEN + 8, &s->vtep, 16, 0) ||
-	       bpf_skb_store_bytes(ctx, ETH_HLEN + 24, sender, 16, 0);
-}
-
-/* With our abilities. d->tell_rest: where the greeting is, behind a tunnel header without options. */
-INLINE bool write_abilities(struct __sk_buff *ctx, struct scratch *w, const struct destination *d)
-{
-	const struct ethhdr eth = { .h_proto = ctx->protocol };
-	struct settings *s = get_settings();
-	const __be16 no_csum = 0;
-	__u32 at = d->tell_rest;
-	__u8 said[2] = { GREETING_ANSWER, 0 };
-
-	if (!s)
-		return false;
-	if (takes_whole_udp(s))
-		said[1] = ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP;
-	if (bpf_skb_store_bytes(ctx, 0, &eth, sizeof(eth), 0) < 0 ||
-	    swap_addresses(ctx, s, &d->remote) ||
-	    bpf_skb_store_bytes(ctx, at - sizeof(struct vxlan_header) - 2, &no_csum, sizeof(no_csum),
-				0) ||
-	    bpf_skb_store_bytes(ctx, at + offsetof(struct greeting, kind), said, sizeof(said), 0))
-		return false;
-	w->reply = (struct packet){ .action = TCX_DROP };
-	w->reply_to = (struct destination){ .kind = TO_REMOTE, .is_whole = true, .is_reply = true };
-	return true;
-}
-
 #define QUOTE_V4 548 /* what makes it as long as every host takes at least: 576, 1280 */
 #define QUOTE_V6 1232
 #define REPLY_MOST (ETH_HLEN + 40 + ICMP_LEN + QUOTE_V6)
-#define CSUM_CHUNK 512 /* of bpf_csum_diff() */
 
 /*
  * The length of an skb that came out of a tunnel and keeps the kernel's mark of one, as it does on virtual wires:
@@ -289,22 +254,6 @@ INLINE __u32 pseudo_sum(struct packet *r, __u32 len)
 		return bpf_csum_diff(NULL, 0, r->flow.words, 2 * sizeof(struct addr), sum);
 	sum = bpf_csum_diff(NULL, 0, &r->flow.words[3], sizeof(__be32), sum);
 	return bpf_csum_diff(NULL, 0, &r->flow.words[7], sizeof(__be32), sum);
-}
-
-/* Goes on with a message, behind which there are zeros. */
-INLINE __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
-{
-	for (__u32 i = 0; i < 3; i++) {
-		__u32 n = len - i * CSUM_CHUNK;
-
-		if (len <= i * CSUM_CHUNK)
-			break;
-		if (n > CSUM_CHUNK)
-			n = CSUM_CHUNK;
-		n = (n + 3) & ~3u;
-		sum = bpf_csum_diff(NULL, 0, (void *)(message + i * CSUM_CHUNK), n, sum);
-	}
-	return sum;
 }
 
 /* ipv4: a constant in each call. Returns the length of the frame; 0: it failed. */

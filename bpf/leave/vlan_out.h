@@ -7,6 +7,7 @@
 
 #include "lib/tell.h"
 #include "lib/vlan.h"
+#include "mss.h"
 #include "rewrite.h"
 #include "segmenter.h"
 #include "send.h"
@@ -34,6 +35,8 @@ INLINE enum verdict vlan_out(struct __sk_buff *ctx, const struct settings *s, st
 		result = rewrite(ctx, p, d);
 	if (result != GO_ON)
 		return result;
+	if (d->clamps_mss)
+		clamp_mss(ctx, p, s->underlay_mtu);
 	return send_out(ctx, p, s->uplink_ifindex, tag_of_vlan(d->switch_id)) < 0 ?
 		       DROP(ENCAP_FAILED) :
 		       VERDICT_VLAN_OUT;

@@ -27,11 +27,26 @@ INLINE void count_verdict(const struct packet *p, __u32 verdict)
 }
 
 /* In the order of struct port_counters. */
-enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED };
+enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED, PORT_UNTOLD };
 
 INLINE void count_port(const struct packet *p, __u32 number, enum port_count which)
 {
 	count(&port_counters, number, which, p);
+}
+
+/* What comes from a port, parsed; also how long its packets are, for `overlane mtu`. */
+INLINE void count_from_port(const struct packet *p)
+{
+	struct port_counters *of =
+		(struct port_counters *)count(&port_counters, p->source_counters, PORT_FROM, p);
+	__u64 len = p->segment_len - ETH_HLEN;
+
+	if (!of || !p->l4_offset)
+		return;
+	if (len > of->longest)
+		of->longest = len;
+	if (p->gso_size && len > of->longest_segment)
+		of->longest_segment = len;
 }
 
 /* In the order of struct remote_counters. */

@@ -22,6 +22,24 @@ INLINE __u16 csum_ipv4_header(const void *header)
 	return csum_fold(sum);
 }
 
+#define CSUM_CHUNK 512 /* of bpf_csum_diff() */
+
+/* Goes on with a message, behind which there are zeros. */
+INLINE __u32 message_sum(__u8 *message, __u32 len, __u32 sum)
+{
+	for (__u32 i = 0; i < 3; i++) {
+		__u32 n = len - i * CSUM_CHUNK;
+
+		if (len <= i * CSUM_CHUNK)
+			break;
+		if (n > CSUM_CHUNK)
+			n = CSUM_CHUNK;
+		n = (n + 3) & ~3u;
+		sum = bpf_csum_diff(NULL, 0, (void *)(message + i * CSUM_CHUNK), n, sum);
+	}
+	return sum;
+}
+
 /*
  * Flow hash: Bob Jenkins' lookup3 over ten little-endian words: source address (4), destination address (4), ports
  * (source in the low half, both in wire order), protocol. Ours and not bpf_get_hash_recalc(), which is not a function

@@ -12,6 +12,7 @@
 #define ETHERTYPE_IPV4 bpf_htons(ETH_P_IP)
 #define ETHERTYPE_IPV6 bpf_htons(ETH_P_IPV6)
 
+#define IP_DONT_FRAGMENT 0x4000
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_FRAGMENT_OFFSET 0x1fff
 #define IPV6_FRAGMENT_OFFSET 0xfff8

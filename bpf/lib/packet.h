@@ -148,13 +148,15 @@ struct destination {
 	__u8 to_routers;    /* TO_FLOOD: also to hosts that only route into the switch, */
 	__u8 to_hosts_only; /* and to no port: it is for the routers */
 	__u8 routed;        /* by so many routers: its TTL is that much less */
+	__u8 tells_too_big; /* its switch tells who sends what does not fit */
+	__u8 clamps_mss;    /* a switch or a router on its way does */
 	__u16 dest_key;     /* logical port it goes to; 0: unknown, or several */
 	__u16 source_key;   /* as what it goes there: from this port, */
 	__u32 switch_id;    /* in this switch */
 	__u32 router;       /* TO_ROUTER; else the last router it came to; 0: none */
 	__u32 router_in;    /* on this switch; SWITCH_ID_LEG: by the leg */
 	__u32 tell;         /* what its sender is told: enum tell */
-	__u32 tell_rest;    /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES: where the greeting is */
+	__u32 tell_rest; /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES, TELL_SIZE: where the question is */
 	struct translation translation;
 
 	struct port_id port; /* TO_PORT; TO_LEG: the device */

@@ -14,6 +14,7 @@ enum tell {
 	TELL_OWNER = 3,     /* whose address it asks for, by ARP or ND */
 	TELL_ABILITIES = 4, /* to a greeting */
 	TELL_ASK = 5,       /* nothing: the packet becomes the question for the next hop's MAC */
+	TELL_SIZE = 6,      /* to a probe of a size */
 	TELL_NO_ROUTE = ICMP_ERROR(3, 0, 1, 0),
 	TELL_NO_NEIGHBOUR = ICMP_ERROR(3, 1, 1, 3),
 	TELL_NO_PORT = ICMP_ERROR(3, 3, 1, 4),
@@ -28,10 +29,10 @@ INLINE enum verdict refuse(struct destination *d, enum tell tell, enum verdict r
 	return reason;
 }
 
-/* Only a router says so. mtu: of the largest IP packet that would pass. */
+/* A router says so; and a switch, of what came from its ports. mtu: of the largest IP packet that would pass. */
 INLINE enum verdict too_big(struct destination *d, __u32 mtu)
 {
-	if (d->router) {
+	if (d->router || d->tells_too_big) {
 		d->tell = TELL_TOO_BIG;
 		d->tell_rest = mtu < 0xffff ? mtu : 0xffff;
 	}

@@ -187,6 +187,8 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r)
 		return DROP(NOT_CONFIGURED);
+	if (r->flags & ROUTER_MSS_CLAMP)
+		d->clamps_mss = true;
 	/* The physical switch floods it: the acting host has it too. */
 	if (r->flags & ROUTER_GATEWAY_ELSEWHERE && is_from_underlay(p) && !d->routed &&
 	    is_on_vlan(d->router_in))

@@ -174,6 +174,7 @@ const ENUMS: &[Enum] = &[
             ("LIMIT_LOG", firewall::LIMIT_LOG as u32),
             ("LIMIT_FLOOD", firewall::LIMIT_FLOOD as u32),
             ("LIMIT_ASKS", firewall::LIMIT_ASKS as u32),
+            ("LIMIT_SIZES", firewall::LIMIT_SIZES as u32),
         ],
     ),
 ];
