@@ -465,11 +465,14 @@ fn show_counters(counters: &Counters, output: Output) -> io::Result<()> {
 
     let mut rows = output.table(&["PORT", "SWITCH", "", "#PACKETS", "#SEGMENTS", "#BYTES"]);
     for port in &counters.ports {
-        let ways = [
+        let mut ways = vec![
             ("from port", &port.from_port),
             ("to port", &port.to_port),
             ("dropped", &port.dropped),
         ];
+        if port.untold.packets > 0 {
+            ways.push(("not told of", &port.untold));
+        }
         for (way, count) in ways {
             let mut cells = vec![text(&port.port), text(&port.switch), text(way)];
             cells.extend(count_cells(count));

@@ -101,6 +101,12 @@ pub struct PortCount {
     pub to_port: Count,
     /// Came from the port and was dropped.
     pub dropped: Count,
+    /// Of that, what its guest was not told of, because it had been told enough.
+    pub untold: Count,
+    /// Bytes of the longest IP packet that came from it, segments counted; 0: none came.
+    pub longest: u64,
+    /// Bytes of the longest segment of a super-packet, as an IP packet.
+    pub longest_segment: u64,
 }
 
 /// Counters of one remote.
@@ -307,6 +313,9 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
             from_port: count.from_port.into(),
             to_port: count.to_port.into(),
             dropped: count.dropped.into(),
+            untold: count.untold.into(),
+            longest: count.longest,
+            longest_segment: count.longest_segment,
         }
     };
     let remote = |remote: &state::RemoteState| {

@@ -324,6 +324,9 @@ mod tests {
             from_port,
             to_port: count(3),
             dropped,
+            untold: count(0),
+            longest: 1442,
+            longest_segment: 0,
         }
     }
 
