@@ -166,6 +166,23 @@ pub fn move_to(
     Ok(())
 }
 
+/// Forgets what was said of the paths to remotes, for tests.
+pub(crate) fn forget_path_mtus(maps: &MapSet) -> Result<(), EbpfError> {
+    let name = Counted::PathMtus.map();
+    let mut known = Vec::new();
+    maps.walk(name, |key, value| {
+        if value.iter().any(|byte| *byte != 0) {
+            known.push(key.to_vec());
+        }
+    })?;
+    let map = maps.map(name)?;
+    for key in known {
+        map.put(&key, &vec![0; map.stride])
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", name))?;
+    }
+    Ok(())
+}
+
 /// Takes the counters of `old` over into `new`, which is empty but for the entries of the tables: of verdicts,
 /// and of ports and remotes that are in both. What the old programs count between this and their replacement is
 /// lost to the counters, not to the network.

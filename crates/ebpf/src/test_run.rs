@@ -160,11 +160,12 @@ impl TestRun {
         Ok(())
     }
 
-    /// Forgets what the programs learned, their connections, and how much they sent and wrote.
+    /// Forgets what the programs learned, of paths too, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
         learned::forget(&self.loaded.maps)?;
         neighbours::forget(&self.loaded.maps)?;
         abilities::forget(&self.loaded.maps)?;
+        counters::forget_path_mtus(&self.loaded.maps)?;
         connections::forget(&self.loaded.maps)
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Context<'a> {
     pub(crate) remote: Option<IpAddr>,
     /// The last router that it came to.
     pub(crate) router: Option<Ingress<'a>>,
+    /// A switch that it has been in, or a router, says so.
+    pub(crate) clamps_mss: bool,
     /// So many routers of this host have sent it on.
     pub(crate) routed: usize,
     /// On its way in from the leg, by `nat`, to another address.
@@ -105,6 +107,7 @@ impl<'a> Context<'a> {
             claims_key: false,
             remote: None,
             router: None,
+            clamps_mss: false,
             routed: 0,
             is_readdressed: false,
             begun: None,
@@ -166,19 +169,28 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Only a router says so. `mtu`: of the largest IP packet that would pass.
+    /// Where it came from; its switch may clamp.
+    pub(crate) fn came_from(&mut self, sender: Sender<'a>, switch: &SwitchTable) {
+        self.sender = Some(sender);
+        self.clamps_mss = switch.mss_clamp;
+    }
+
+    /// A router says so; and a switch, of what came from its ports. `mtu`: of the largest IP packet that would pass.
     pub(crate) fn tell_too_big(&mut self, mtu: usize) {
-        if self.router.is_some() {
+        let switch = |port: &PortTable| self.host.switch(port.switch);
+        let switch = self.source_port().and_then(switch);
+        if self.router.is_some() || switch.is_some_and(|switch| switch.path_mtu_discovery) {
             self.answer = Some(Answer::too_big(mtu));
         }
     }
 
-    /// What leaves is an answer: it counts nowhere, and nothing is said about it.
+    /// What leaves is an answer: it counts nowhere, nothing is said about it, and nobody is told of it.
     pub(crate) fn in_silence(&mut self, act: impl FnOnce(&mut Self)) {
         let counters = mem::take(&mut self.counters);
         let steps = mem::replace(&mut self.steps, Steps::new(false));
+        let answer = self.answer.take();
         act(self);
-        (self.counters, self.steps) = (counters, steps);
+        (self.counters, self.steps, self.answer) = (counters, steps, answer);
     }
 
     /// What leaves is the question that a copy of the packet became.
@@ -200,6 +212,14 @@ impl<'a> Context<'a> {
     pub(crate) fn count_to_port(&mut self, port: &PortTable) {
         let counter = self.counter();
         add(&mut self.counters.to_port, &port.name, counter);
+    }
+
+    /// Of what its sender is not told: it has been told enough.
+    pub(crate) fn count_untold(&mut self) {
+        if let Some(port) = self.source_port() {
+            let counter = self.counter();
+            add(&mut self.counters.port_untold, &port.name, counter);
+        }
     }
 
     /// For the port, or the remote, that the packet came from.

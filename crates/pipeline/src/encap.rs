@@ -21,6 +21,7 @@ use crate::explain::Found;
 use crate::flow_hash::source_port;
 use crate::greeting;
 use crate::parse::Frame;
+use crate::path_mtu::{self, Largest};
 use crate::segmenter::segment;
 use crate::{Output, Packet};
 
@@ -47,7 +48,11 @@ pub(crate) fn encap(
 ) -> Stage<Verdict> {
     let remote = known_remote(cx, remote)?;
     check_super_packet(cx, frame)?;
-    check_mtu(cx, STAGE, remote, frame, frame.segment_len)?;
+    let largest = path_mtu::largest(cx, remote.addr, frame, headers_len(remote, frame));
+    if let Some(refused) = too_big(largest, remote, frame, frame.segment_len) {
+        cx.tell_too_big(refused.room);
+        return refused.end(cx, STAGE);
+    }
     let outer_len = ip_len(remote, frame, frame.len());
     if outer_len > OUTER_MAX_LEN {
         return segment(cx, || {
@@ -152,26 +157,56 @@ pub(crate) fn known_remote<'a>(cx: &mut Context<'a>, remote: IpAddr) -> Stage<&'
     }
 }
 
-/// Nothing is ever fragmented.
-pub(crate) fn check_mtu(
-    cx: &mut Context<'_>,
-    stage: &'static str,
-    remote: &Remote,
+/// Nothing is ever fragmented. `None`: it takes an outer packet around `len` bytes of the frame.
+pub(crate) fn too_big<'a>(
+    largest: Largest,
+    remote: &'a Remote,
     frame: &Frame<'_>,
     len: usize,
-) -> Stage {
-    let (outer_len, mtu) = (ip_len(remote, frame, len), cx.host.underlay_mtu());
-    if outer_len <= mtu as usize {
-        return Stage::Continue(());
-    }
-    let room = (mtu as usize).saturating_sub(outer_len - (len - ethernet::LEN));
-    cx.tell_too_big(room);
-    cx.end(stage, Verdict::PktTooBig, || {
-        Found::by_tunnel(format!(
-            "the outer packet would have {outer_len} bytes, and the underlay's MTU is {mtu}: \
-             {room} is the largest MTU of a guest"
-        ))
+) -> Option<TooBig<'a>> {
+    let outer_len = ip_len(remote, frame, len);
+    let room = largest.mtu.saturating_sub(headers_len(remote, frame));
+    (outer_len > largest.mtu).then_some(TooBig {
+        remote,
+        outer_len,
+        largest,
+        room,
     })
+}
+
+/// Before the IP header of the frame: the outer headers, and the inner Ethernet header.
+pub(crate) fn headers_len(remote: &Remote, frame: &Frame<'_>) -> usize {
+    remote.header.len() + frame.tag_len()
+}
+
+/// A packet that does not reach its remote.
+pub(crate) struct TooBig<'a> {
+    remote: &'a Remote,
+    outer_len: usize,
+    largest: Largest,
+    /// For an IP packet of a guest.
+    pub(crate) room: usize,
+}
+
+impl TooBig<'_> {
+    pub(crate) fn end<T>(&self, cx: &mut Context<'_>, stage: &'static str) -> Stage<T> {
+        cx.end(stage, Verdict::PktTooBig, || {
+            let (outer_len, room, Largest { mtu, hop }) =
+                (self.outer_len, self.room, &self.largest);
+            let Some(hop) = hop else {
+                return Found::by_tunnel(format!(
+                    "the outer packet would have {outer_len} bytes, and the underlay's MTU is {mtu}: \
+                     {room} is the largest MTU of a guest"
+                ));
+            };
+            let name = &self.remote.name;
+            let text = format!(
+                "the outer packet would have {outer_len} bytes, and {hop} said that the path to host {name} \
+                 takes less: {room} is the largest IP packet of a guest there"
+            );
+            Found::by_host(text, name)
+        })
+    }
 }
 
 /// Of the outer packet around `len` bytes of the frame.

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Direction, FloodMember, Hook, SwitchId, SwitchTable, Verdict};
+use overlane_model::{Direction, FloodMember, Hook, Remote, SwitchId, SwitchTable, Verdict};
 
 use crate::context::{Context, RemoteCount, Stage};
 use crate::encap::{self, Ids};
@@ -15,7 +15,7 @@ use crate::neighbour::is_for_routers;
 use crate::parse::Frame;
 use crate::segmenter::segment;
 use crate::state::LimitOf;
-use crate::{acl, leave, vlan_out};
+use crate::{acl, leave, path_mtu, vlan_out};
 
 const STAGE: &str = "flood";
 /// Destination key of a flooded frame.
@@ -147,8 +147,8 @@ fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> us
     copies
 }
 
-/// The outer headers come in the order of their length, so what is too large for one is too large for
-/// those after it, and none of them counts it.
+/// The outer headers come in the order of their length, so what the uplink does not take for one it does not take for
+/// those after it, and none of them counts it. Then the sender is told, if no copy has left.
 fn to_remotes(
     cx: &mut Context<'_>,
     frame: &Frame<'_>,
@@ -162,12 +162,23 @@ fn to_remotes(
     let dest = GROUP_KEY;
     let (mut copies, mut last_reason) = (0, None);
     for remote in remotes {
-        match copy(cx, frame, remote, Ids { vni, source, dest }) {
+        let known = encap::known_remote(cx, remote);
+        if let ControlFlow::Continue(known) = known
+            && let Some(refused) =
+                encap::too_big(path_mtu::of_uplink(cx), known, frame, frame.len())
+        {
+            if copies == 0 {
+                cx.tell_too_big(refused.room);
+            }
+            return refused.end(cx, STAGE);
+        }
+        let ended = match known {
+            ControlFlow::Continue(known) => copy(cx, frame, known, Ids { vni, source, dest }),
+            ControlFlow::Break(reason) => ControlFlow::Break(reason),
+        };
+        match ended {
             ControlFlow::Continue(()) => copies += 1,
             ControlFlow::Break(reason) => last_reason = Some(reason),
-        }
-        if last_reason == Some(Verdict::PktTooBig) {
-            break;
         }
     }
     match last_reason {
@@ -176,11 +187,16 @@ fn to_remotes(
     }
 }
 
-fn copy(cx: &mut Context<'_>, frame: &Frame<'_>, remote: IpAddr, ids: Ids) -> Stage {
-    let known = encap::known_remote(cx, remote)?;
-    encap::check_mtu(cx, STAGE, known, frame, frame.len())?;
-    encap::send(cx, frame, known, ids);
-    cx.count_remote(RemoteCount::To, remote);
+/// What only the path to this remote does not take, this remote alone counts, and nobody is told.
+fn copy(cx: &mut Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids) -> Stage {
+    let headers = encap::headers_len(remote, frame);
+    let largest = path_mtu::largest(cx, remote.addr, frame, headers);
+    if let Some(refused) = encap::too_big(largest, remote, frame, frame.len()) {
+        cx.count_remote(RemoteCount::Dropped, remote.addr);
+        return refused.end(cx, STAGE);
+    }
+    encap::send(cx, frame, remote, ids);
+    cx.count_remote(RemoteCount::To, remote.addr);
     Stage::Continue(())
 }
 

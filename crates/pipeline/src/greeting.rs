@@ -3,6 +3,8 @@
 //! ```text
 //! | outer | VXLAN or Geneve: 8, VNI 0 | Ethernet: 14, type 0x88b5 | "OVL" 1 | kind: 1 | abilities: 1 | 0 0 |
 //! ```
+//!
+//! Probes of a size (`size_probe`) are kinds of their own.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -16,6 +18,8 @@ use crate::explain::Found;
 use crate::vtep_check::Outer;
 use crate::{Output, Packet};
 
+mod size_probe;
+
 const STAGE: &str = "greeting";
 /// Of the tunnel header, without options.
 const HEADER_LEN: usize = 8;
@@ -24,6 +28,8 @@ const TYPE: [u8; 2] = [0x88, 0xb5];
 const MAGIC: [u8; 4] = *b"OVL\x01";
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;
+const SIZE_PROBE: u8 = 3;
+const SIZE_ANSWER: u8 = 4;
 /// A host that takes UDP super-packets whole says so of its ports and of its routers.
 pub(crate) const WHOLE_UDP: u8 = 1;
 pub(crate) const ROUTES_WHOLE_UDP: u8 = 2;
@@ -37,6 +43,20 @@ pub(crate) fn greeting(cx: &mut Context<'_>, outer: &Outer<'_>) -> Option<Verdic
         return None;
     }
     let remote = outer.remote;
+    match kind {
+        SIZE_PROBE => {
+            size_probe::answer(cx, outer);
+            return Some(Verdict::Greeting);
+        }
+        SIZE_ANSWER => {
+            cx.step(STAGE, || {
+                let name = &remote.name;
+                Found::by_host(format!("host {name} answers a probe of a size"), name)
+            });
+            return Some(Verdict::Greeting);
+        }
+        _ => {}
+    }
     let takes = abilities & WHOLE_UDP != 0;
     cx.state.abilities.insert(remote.addr, abilities);
     cx.step(STAGE, || {
@@ -65,6 +85,10 @@ fn answer(cx: &mut Context<'_>, outer: &Outer<'_>, kind_at: usize) {
     write(&mut bytes, destination, outer.remote.addr);
     put(&mut bytes, outer.tunnel_at.saturating_sub(2), &[0, 0]);
     put(&mut bytes, kind_at, &[ANSWER, abilities]);
+    output(cx, outer, bytes);
+}
+
+fn output(cx: &mut Context<'_>, outer: &Outer<'_>, bytes: Vec<u8>) {
     cx.send(Output::Underlay {
         remote: Some(outer.remote.addr),
         packet: Packet {

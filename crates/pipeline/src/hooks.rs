@@ -17,8 +17,8 @@ use crate::state::LearnedPlace;
 use crate::tunnel::Tunnel;
 use crate::vtep_check::Outer;
 use crate::{
-    Entry, Output, acl, arp_nd, decap, ecn, found, ids, l2_lookup, learn, leave, leg_in, nat,
-    neighbour, origin, parse, port, port_security, route, tunnel, vlan_in, vtep_check,
+    Entry, Output, acl, arp_nd, decap, ecn, found, ids, l2_lookup, learn, leave, leg_in, mss, nat,
+    neighbour, origin, parse, path_mtu, port, port_security, route, tunnel, vlan_in, vtep_check,
 };
 
 /// Where a packet that enters there is seen.
@@ -51,7 +51,7 @@ pub(crate) fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
 /// Hooks `from_port` and `from_segmenter`.
 fn from_port(cx: &mut Context<'_>, device: &DeviceName) -> Stage<Verdict> {
     let source = port::port(cx, device)?;
-    cx.sender = Some(Sender::Port(source.port));
+    cx.came_from(Sender::Port(source.port), source.switch);
     let parsed = parse::parse(cx, Some(source.switch), &cx.entered.bytes, source.guest_tag);
     // The segments of a super-packet were counted with it.
     if cx.hook == Hook::FromPort {
@@ -82,7 +82,7 @@ fn from_port_stages<'a>(
 /// Hook `from_underlay`, of a frame with a tag.
 fn from_vlan(cx: &mut Context<'_>, tag: Tag) -> Stage<Verdict> {
     let switch = vlan_in::vlan_in(cx, tag)?;
-    cx.sender = Some(Sender::Underlay(switch));
+    cx.came_from(Sender::Underlay(switch), switch);
     let frame = parse::parse(cx, Some(switch), &cx.entered.bytes, None)?;
     let key = origin::from_vlan(cx, switch, &frame)?;
     cx.source_key = key;
@@ -104,10 +104,18 @@ fn from_vlan_stages<'a>(
 
 /// Hook `from_underlay`, of any other.
 fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
-    let outer = vtep_check::vtep_check(cx)?;
+    let outer = match vtep_check::vtep_check(cx) {
+        ControlFlow::Continue(outer) => outer,
+        ControlFlow::Break(verdict) => {
+            if verdict == Verdict::ToHost {
+                path_mtu::path_mtu(cx);
+            }
+            return Stage::Break(verdict);
+        }
+    };
     cx.remote = Some(outer.remote.addr);
     let tunnel = tunnel::tunnel(cx, &outer)?;
-    cx.sender = Some(Sender::Underlay(tunnel.switch));
+    cx.came_from(Sender::Underlay(tunnel.switch), tunnel.switch);
     cx.weight.offset = tunnel.inner_at;
     let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
     let mut frame = parse::parse(cx, Some(tunnel.switch), inner.unwrap_or_default(), None)?;
@@ -203,5 +211,6 @@ fn go_on<'a>(cx: &mut Context<'a>, mut departure: Departure<'_, 'a>) -> Stage<Ve
     if let Some(probe) = cx.probe.take() {
         found::probe(cx, &probe);
     }
+    mss::mss(cx, &mut departure);
     leave::leave(cx, &departure)
 }

@@ -14,17 +14,20 @@ pub(crate) enum Limited {
     Flood,
     /// Questions of routers for neighbours.
     Asks,
+    /// Answers to probes of a size.
+    Sizes,
 }
 
 impl Limited {
     pub(crate) const ANSWERS: u32 = 100;
     pub(crate) const LOG: u32 = 100;
     pub(crate) const ASKS: u32 = 10;
+    pub(crate) const SIZES: u32 = 200;
 
     /// The window of time that it is counted in.
     const fn window_ns(self) -> u64 {
         match self {
-            Self::Answers | Self::Flood | Self::Asks => SECOND_NS / 10,
+            Self::Answers | Self::Flood | Self::Asks | Self::Sizes => SECOND_NS / 10,
             Self::Log => SECOND_NS,
         }
     }

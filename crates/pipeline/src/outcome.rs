@@ -91,6 +91,8 @@ pub struct Counters {
     pub to_port: BTreeMap<Name, Counter>,
     /// By port: dropped of what came from it.
     pub port_dropped: BTreeMap<Name, Counter>,
+    /// By port: of that, what its guest was not told of, because it had been told enough.
+    pub port_untold: BTreeMap<Name, Counter>,
     /// By VTEP: sent to it.
     pub to_remote: BTreeMap<IpAddr, Counter>,
     /// By VTEP: from it.

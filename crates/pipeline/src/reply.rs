@@ -135,15 +135,17 @@ fn router_address(cx: &Context<'_>, is_v4: bool) -> Option<IpAddr> {
 /// Nothing where about such a packet nobody is told, or too many were.
 fn refusal(cx: &mut Context<'_>, about: &Frame<'_>, answer: &Answer) -> Option<Vec<u8>> {
     let ip = about.ip.filter(|ip| bytes::may_be_answered(about, ip))?;
-    // A router speaks for itself; a firewall and a reset in the destination's name.
+    // A router speaks for itself; a firewall, a switch and a reset in the destination's name.
     let from = match *answer {
         Answer::Reset | Answer::PROHIBITED => ip.destination,
+        _ if cx.router.is_none() => ip.destination,
         _ => router_address(cx, ip.source.is_ipv4())?,
     };
     if *answer == Answer::Reset {
         bytes::tcp(about, &ip)?;
     }
     if !cx.allows(who(cx)?, Limited::Answers, 1, Limited::ANSWERS) {
+        cx.count_untold();
         cx.step(
             "answer",
             || "no answer: its sender has caused enough of them",

@@ -33,6 +33,7 @@ pub(crate) fn route<'a>(
 ) -> Stage {
     let router = at.router;
     cx.router = Some(at);
+    cx.clamps_mss |= router.mss_clamp;
     if cx.routed == MAX_ROUTERS {
         let why = || format!("more than {MAX_ROUTERS} routers one after another");
         return refuse(cx, router, Verdict::TtlExceeded, Answer::TTL_EXCEEDED, why);
@@ -189,6 +190,7 @@ fn into_switch<'a>(
     header::forward(departure.frame.to_mut(), router.mac, mac);
     cx.routed += 1;
     departure.source_key = interface_key(router, id);
+    cx.clamps_mss |= switch.mss_clamp;
     departure.destination = l2_lookup::l2_lookup(cx, switch, mac)?;
     Stage::Continue(())
 }

@@ -1,7 +1,7 @@
 //! What the data path itself has written: addresses learned and neighbours found, and who counts how many; connections
-//! and their places; fragments; what happens at most so often; what remotes can take. The maps `learned`, `learning`,
-//! `found`, `found_counts`, `asked`, `connections`, `translations`, `connection_places`, `fragments`, `limits` and
-//! `abilities` of `bpf/lib/abi*.h`.
+//! and their places; fragments; what happens at most so often; what remotes can take, and the paths to them. The maps `learned`, `learning`,
+//! `found`, `found_counts`, `asked`, `connections`, `translations`, `connection_places`, `fragments`, `limits`,
+//! `abilities` and `path_mtus` of `bpf/lib/abi*.h`.
 //! Everything else is in the tables.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use overlane_wire::Mac;
 use crate::conntrack::{Connection, ConnectionKey, Fragments, Places, Zone};
 use crate::found::{Asked, FoundNeighbour, NeighbourId, RouterSide};
 use crate::limit::{Limit, Limited};
+use crate::path_mtu::PathMtu;
 
 /// State of one host's data path, from packet to packet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -41,6 +42,8 @@ pub struct State {
     pub(crate) fragments: Fragments,
     /// The remotes that said they take UDP super-packets whole, or do not.
     pub(crate) abilities: BTreeMap<IpAddr, u8>,
+    /// By remote: what is said of the path to it. Old ones are among them.
+    pub(crate) path_mtus: BTreeMap<IpAddr, PathMtu>,
 }
 
 /// Whose packets cause what happens at most so often.

@@ -145,10 +145,14 @@ fn the_underlay_mtu_to_the_byte() {
         let outcome = net.from("v1", frame(B1, largest + 1));
         assert_eq!(outcome.verdict, PktTooBig);
         assert_eq!(outcome.counters.remote_dropped.len(), 1);
-        let step = &outcome.steps.last().unwrap().found;
-        assert!(
-            step.contains(&format!("{} is the largest MTU", largest - 14)),
-            "{step}"
+        let room = format!("{} is the largest MTU", largest - 14);
+        let [.., encap, answer] = &outcome.steps[..] else {
+            panic!("no answer");
+        };
+        assert!(encap.found.contains(&room), "{}", encap.found);
+        assert_eq!(
+            answer.found,
+            "198.18.100.1 is told by 198.18.100.3: ICMP 3/4"
         );
         // Ports of this host have no such limit.
         assert_eq!(net.verdict("v1", frame(A2, largest + 1)), ToPort);

@@ -355,6 +355,7 @@ fn counted(what: &Counted, count: &Count, counters: &Counters) -> Vec<String> {
             packets(counters.from_port.get(port)),
             packets(counters.to_port.get(port)),
             packets(counters.port_dropped.get(port)),
+            packets(counters.port_untold.get(port)),
             0,
         ],
         Counted::Remote(remote) => [
@@ -362,13 +363,15 @@ fn counted(what: &Counted, count: &Count, counters: &Counters) -> Vec<String> {
             packets(counters.to_remote.get(remote)),
             packets(counters.remote_dropped.get(remote)),
             0,
+            0,
         ],
-        Counted::Rule(rule) => [0, 0, 0, packets(counters.rules.get(rule))],
+        Counted::Rule(rule) => [0, 0, 0, 0, packets(counters.rules.get(rule))],
     };
     let wanted = [
         ("from", count.from),
         ("to", count.to),
         ("dropped", count.dropped),
+        ("untold", count.untold),
         ("packets", count.packets),
     ];
     let wrong = wanted
@@ -398,6 +401,12 @@ pub fn counters(reference: &Counters, ebpf: &Counters) -> Vec<String> {
         "dropped of port",
         &reference.port_dropped,
         &ebpf.port_dropped,
+        &mut found,
+    );
+    map(
+        "untold of port",
+        &reference.port_untold,
+        &ebpf.port_untold,
         &mut found,
     );
     map(

@@ -37,6 +37,12 @@ pub fn added(tables: &Tables, before: &MapCounters, after: &MapCounters) -> Coun
             old.dropped,
             new.dropped,
         );
+        put(
+            &mut added.port_untold,
+            port.name.clone(),
+            old.untold,
+            new.untold,
+        );
     }
     for (&remote, new) in &after.remotes {
         let old = before.remotes.get(&remote).copied().unwrap_or_default();
@@ -75,6 +81,7 @@ pub fn add(into: &mut Counters, more: &Counters) {
     each(&mut into.from_port, &more.from_port);
     each(&mut into.to_port, &more.to_port);
     each(&mut into.port_dropped, &more.port_dropped);
+    each(&mut into.port_untold, &more.port_untold);
     each(&mut into.to_remote, &more.to_remote);
     each(&mut into.from_remote, &more.from_remote);
     each(&mut into.remote_dropped, &more.remote_dropped);

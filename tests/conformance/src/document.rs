@@ -77,6 +77,8 @@ pub struct Count {
     pub to: Option<u64>,
     /// Dropped.
     pub dropped: Option<u64>,
+    /// Dropped, and the port was not told: it had been told enough.
+    pub untold: Option<u64>,
     /// That the rule let pass or stopped.
     pub packets: Option<u64>,
 }
