@@ -6,8 +6,10 @@ mod fabric;
 mod firewall;
 mod guest;
 mod ipv6;
+mod path;
 mod routing;
 mod super_packet;
+mod tcp_options;
 mod underlay;
 
 pub use fabric::{FabricSpec, PortSpec, SwitchSpec};
@@ -76,6 +78,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
         }
         let talks = !next.is_empty() || random.percent(talkative);
         let (entry, mut packet) = match random.below(100) {
+            _ if random.percent(3) => path::error(random, world),
             _ if talks => next.pop().unwrap_or_else(|| conversations.next(random)),
             0..50 => from_port(random, world),
             50..54 => from_segmenter(random, world),
@@ -110,7 +113,7 @@ fn pause(random: &mut Random) -> u64 {
         5 | 6 => random.below(4_000_000_000) as u64,
         7 => 300 * SECOND + random.below(3) as u64 - 1,
         8 => {
-            let seconds = random.of([10, 10, 30, 30, 60, 120, 240, 300, 432_000]);
+            let seconds = random.of([10, 10, 30, 30, 60, 120, 240, 300, 600, 600, 432_000]);
             seconds * SECOND + random.below(3) as u64 - 1
         }
         9 => SECOND / 10 + random.below(3) as u64 - 1,

@@ -1,5 +1,6 @@
 //! UDP and TCP.
 
+use overlane_wire::checksum::update;
 use overlane_wire::tcp_option::Options;
 use overlane_wire::{Emit, geneve, tcp, udp, vxlan};
 
@@ -27,6 +28,8 @@ pub(super) fn udp(udp: &Udp, place: &Place<'_>) -> Vec<u8> {
     }
     .to_bytes()
 }
+
+const NOP: u8 = 1;
 
 const LETTERS: [(char, u8); 8] = [
     ('C', 0x80),
@@ -61,6 +64,9 @@ pub(super) fn tcp(tcp: &Tcp, place: &Place<'_>) -> Result<Vec<u8>, String> {
     if options.len() > 40 || !options.len().is_multiple_of(4) {
         return Err("options must be a multiple of 4 bytes, at most 40".into());
     }
+    // Broken ones are written over good ones.
+    let no_options = vec![NOP; options.len()];
+    let is_good = Options::new(&options).is_ok();
     let header = tcp::Header {
         source: tcp.src.unwrap_or(0),
         destination: tcp.dst.unwrap_or(0),
@@ -70,7 +76,8 @@ pub(super) fn tcp(tcp: &Tcp, place: &Place<'_>) -> Result<Vec<u8>, String> {
         window: tcp.window.unwrap_or(0xffff),
         checksum: tcp.checksum.unwrap_or(0),
         urgent: tcp.urgent.unwrap_or(0),
-        options: Options::new(&options).map_err(|error| error.to_string())?,
+        options: Options::new(if is_good { &options } else { &no_options })
+            .map_err(|error| error.to_string())?,
     };
     let header = match (place.addresses(), tcp.checksum) {
         (Some((source, destination)), None) => {
@@ -79,6 +86,17 @@ pub(super) fn tcp(tcp: &Tcp, place: &Place<'_>) -> Result<Vec<u8>, String> {
         _ => header,
     };
     let mut bytes = header.to_bytes();
+    if !is_good {
+        bytes[tcp::LEN..].copy_from_slice(&options);
+    }
+    if tcp.checksum.is_none() {
+        let (words, _) = options.as_chunks::<2>();
+        let sum = u16::from_be_bytes([bytes[16], bytes[17]]);
+        let sum = words.iter().filter(|_| !is_good).fold(sum, |sum, word| {
+            update(sum, u16::from_be_bytes([NOP; 2]), u16::from_be_bytes(*word))
+        });
+        bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+    }
     if let Some(offset) = tcp.data_offset {
         bytes[12] = offset << 4;
     }

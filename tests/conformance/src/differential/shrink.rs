@@ -230,6 +230,19 @@ const CHANGES: [Change; 9] = [
                 .iter_mut()
                 .filter_map(|router| router.gateway.as_mut())
                 .for_each(|gateway| gateway.timeouts = None),
+            14 => spec
+                .switches
+                .iter_mut()
+                .for_each(|switch| switch.clamps = false),
+            15 => spec
+                .switches
+                .iter_mut()
+                .for_each(|switch| switch.is_silent = false),
+            16 => spec
+                .routers
+                .iter_mut()
+                .for_each(|router| router.clamps = false),
+            17 => spec.leg_mtu = 1500,
             _ => return None,
         }
         Some(spec)

@@ -9,7 +9,7 @@ use overlane_wire::Mac;
 
 use super::firewall::{self, RuleSpec};
 use super::routing::{self, RouterSpec};
-use crate::case::Machine;
+use crate::case::{LegDevice, Machine};
 use crate::differential::SECRET;
 use crate::random::Random;
 
@@ -35,6 +35,8 @@ pub struct FabricSpec {
     pub hosts: usize,
     /// Largest outer IP packet of the first host's uplink.
     pub underlay_mtu: u32,
+    /// The same of its gateways' legs.
+    pub leg_mtu: u32,
     /// Another device of the first host has the tunnel's port.
     pub port_shared: bool,
     /// The first host can take the tunnel's mark off a UDP super-packet.
@@ -62,6 +64,10 @@ pub struct SwitchSpec {
     pub is_transparent: bool,
     /// Its routers reach only declared addresses.
     pub is_declared: bool,
+    /// Tells nobody what is too big.
+    pub is_silent: bool,
+    /// Lowers the MSS of TCP.
+    pub clamps: bool,
     /// Drops from ports, and to ports, what no rule allows.
     pub drops: (bool, bool),
     /// Lets packets pass that no connection has a place for.
@@ -172,6 +178,7 @@ impl FabricSpec {
             port_shared: random.percent(25),
             whole_udp: random.percent(80),
             underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
+            leg_mtu: random.of([1500, 1500, 1500, 1300]),
             switches,
             ports: Vec::new(),
             routers: Vec::new(),
@@ -265,7 +272,10 @@ impl FabricSpec {
             port_shared: self.port_shared,
             whole_udp: self.whole_udp,
             secret: SECRET,
-            ..Machine::default()
+            leg: LegDevice {
+                mtu: self.leg_mtu,
+                ..LegDevice::default()
+            },
         }
     }
 
@@ -291,6 +301,8 @@ fn switch(random: &mut Random, index: usize) -> SwitchSpec {
         floods: random.percent(50),
         is_transparent: !is_vlan && random.percent(30),
         is_declared: random.percent(20),
+        is_silent: random.percent(20),
+        clamps: random.percent(30),
         drops: (random.percent(10), random.percent(15)),
         allows_when_full: random.percent(20),
         limits: limits(random),
@@ -398,6 +410,12 @@ impl SwitchSpec {
         }
         if self.is_declared {
             out += ", neighbours: declared";
+        }
+        if self.is_silent {
+            out += ", path_mtu_discovery: false";
+        }
+        if self.clamps {
+            out += ", mss_clamp: true";
         }
         let (from, to) = self.drops;
         if from || to || self.allows_when_full || self.non_ip.is_some() {

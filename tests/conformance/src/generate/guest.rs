@@ -6,7 +6,7 @@ use overlane_pipeline::Packet;
 use overlane_wire::Mac;
 
 use super::fabric::{PortSpec, floating_mac};
-use super::{World, ipv6, stranger};
+use super::{World, ipv6, stranger, tcp_options};
 use crate::compose::compose;
 use crate::layers::{Arp, ArpOp, Eth, Icmp, Ip4, Layer, Payload, Raw, Tag, Tcp, Udp};
 use crate::random::Random;
@@ -321,7 +321,10 @@ pub(super) fn udp<const N: usize>(random: &mut Random, ports: [(u16, u16); N]) -
 
 /// A segment.
 pub(super) fn tcp(random: &mut Random) -> Tcp {
+    let is_syn = random.percent(30);
     Tcp {
+        flags: is_syn.then(|| random.of(["S", "S", "SA", "SEC"]).to_owned()),
+        options: random.some(if is_syn { 80 } else { 10 }, tcp_options::of_syn),
         src: Some(random.number() as u16),
         dst: Some(random.of([22, 80, 443])),
         seq: Some(random.number() as u32),

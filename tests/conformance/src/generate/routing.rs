@@ -20,6 +20,8 @@ pub struct RouterSpec {
     pub routes: Vec<(&'static str, Vec<IpAddr>)>,
     /// It forwards from anywhere but its own addresses.
     pub is_loose: bool,
+    /// Lowers the MSS of TCP.
+    pub clamps: bool,
     /// Where it meets the physical network.
     pub gateway: Option<GatewaySpec>,
 }
@@ -69,6 +71,7 @@ fn router(random: &mut Random, spec: &FabricSpec, name: usize) -> RouterSpec {
         interfaces: Vec::new(),
         routes: Vec::new(),
         is_loose: random.percent(25),
+        clamps: random.percent(30),
         gateway: None,
     };
     for switch in 0..spec.switches.len() {
@@ -327,6 +330,9 @@ impl RouterSpec {
         }
         if self.is_loose {
             out += "    reverse_path: \"off\"\n";
+        }
+        if self.clamps {
+            out += "    mss_clamp: true\n";
         }
         if let Some(gateway) = &self.gateway {
             let _ = writeln!(out, "    gateway:\n      host: h{}", gateway.host + 1);

@@ -5,7 +5,7 @@ use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag as BesideTag;
 use overlane_wire::{Mac, VlanTag};
 
-use super::{World, guest};
+use super::{World, guest, path};
 use crate::compose::compose;
 use crate::layers::{
     Eth, Ext6, Ext6Kind, Geneve, GeneveOption, Ip4, Ip6, Layer, Ovn, Raw, Udp, Vxlan,
@@ -127,12 +127,16 @@ fn greeting(random: &mut Random, world: &World<'_>, mut layers: Vec<Layer>) -> P
     });
     let mut bytes = vec![1, 0x80, 0xc2, 0, 0, 0x0f, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
     bytes.extend(*b"OVL\x01");
-    bytes.extend([
-        random.of([1, 1, 2, 2, 0, 255]),
-        random.of([3, 3, 1, 0]),
-        0,
-        0,
-    ]);
+    if random.percent(50) {
+        bytes.extend(path::size_probe(random, world));
+    } else {
+        bytes.extend([
+            random.of([1, 1, 2, 2, 0, 255]),
+            random.of([3, 3, 1, 0]),
+            0,
+            0,
+        ]);
+    }
     if random.percent(15) {
         let at = random.below(bytes.len());
         bytes[at] ^= 1;

@@ -8,6 +8,7 @@ use overlane_wire::Mac;
 use overlane_wire::checksum::Sum;
 use overlane_wire::ip::protocol;
 
+use super::super::tcp_options;
 use super::heard::Heard;
 use super::{Conversations, OUTSIDER, Place, leg_mac};
 use crate::layers::{Arp, Ext6, Ext6Kind, Icmp, Ip4, Ip6, Layer, Ns, Payload, Raw, Tcp, Udp};
@@ -374,19 +375,6 @@ pub(super) fn set_protocol(body: &mut [Layer], protocol: u8) {
     }
 }
 
-/// Window scale and others, in order or not.
-pub(super) fn syn_options(random: &mut Random) -> Hex {
-    let scale = random.of([0, 3, 7, 14, 15]);
-    Hex(match random.below(6) {
-        0 => Vec::new(),
-        1 => vec![2, 4, 5, 0xb4],
-        2 => vec![2, 4, 5, 0xb4, 1, 3, 3, scale],
-        3 => vec![3, 3, scale, 0],
-        4 => vec![1, 3, 4, scale, 0, 3, 3, 1],
-        _ => vec![1, 3, 3, scale],
-    })
-}
-
 /// Mostly openings of TCP, UDP and ICMP.
 fn transport(random: &mut Random, body: &mut Vec<Layer>, is_v6: bool) {
     let source = random.of([1000, 1000, 1000, 1001, 2000, 5000]);
@@ -405,7 +393,7 @@ fn transport(random: &mut Random, body: &mut Vec<Layer>, is_v6: bool) {
             seq: Some(random.of([0, 100, 0xffff_fffe])),
             ack: random.some(20, |_| 7),
             window: random.some(40, |random| random.of([0, 1, 1000])),
-            options: random.some(50, syn_options),
+            options: random.some(50, tcp_options::of_syn),
             data_offset: random.some(2, |random| random.below(16) as u8),
             ..Tcp::default()
         })),

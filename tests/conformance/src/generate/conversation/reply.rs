@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ip::protocol;
 
+use super::super::tcp_options;
 use super::heard::Heard;
 use super::{Conversations, OUTSIDER, Place, leg_mac, open};
 use crate::layers::{Icmp, Layer, Payload, Raw, Tcp, Udp};
@@ -228,7 +229,7 @@ fn tcp(random: &mut Random, heard: &Heard) -> Vec<Layer> {
         seq: Some(seq),
         ack: next.contains('A').then_some(ack),
         window: Some(random.of([0, 1, 1000, 65_535, 65_535])),
-        options: next.contains('S').then(|| open::syn_options(random)),
+        options: next.contains('S').then(|| tcp_options::of_syn(random)),
         ..Tcp::default()
     };
     let mut layers = vec![Layer::Tcp(tcp)];
