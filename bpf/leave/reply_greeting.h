@@ -96,18 +96,22 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 	const struct path_mtu *known;
 	struct settings *s = get_settings();
 	__u32 at = d->tell_rest, len;
+	struct udphdr udp;
 	struct remote *r;
 
 	r = bpf_map_lookup_elem(&remotes, &d->remote);
 	if (!s || !r || at != ETH_HLEN + least_probe(s) - sizeof(*q) ||
-	    bpf_skb_load_bytes(ctx, at, q, sizeof(*q)) < 0)
+	    bpf_skb_load_bytes(ctx, at, q, sizeof(*q)) < 0 ||
+	    bpf_skb_load_bytes(ctx, at - sizeof(struct vxlan_header) - sizeof(udp), &udp, sizeof(udp)) < 0)
 		return false;
 	limit.switch_id = ZONE_REMOTE | r->counters;
 	if (!is_within_limit(&limit, 1, MOST_SIZES, SECOND / 10, now_ns()))
 		return false;
 	known = known_path_mtu(r->counters);
 	q->kind = GREETING_PROBE_ANSWER;
-	q->came_len = bpf_htons(ctx->len - ETH_HLEN);
+	/* Padding may follow. */
+	q->came_len = bpf_htons(at - ETH_HLEN - sizeof(struct vxlan_header) - sizeof(udp) +
+				bpf_ntohs(udp.len));
 	q->uplink_mtu = bpf_htons(s->underlay_mtu < 0xffff ? s->underlay_mtu : 0xffff);
 	q->path_mtu = known ? bpf_htons(known->mtu) : 0;
 	q->hop = known ? known->hop : (struct addr){};
