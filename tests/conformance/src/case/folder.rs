@@ -6,7 +6,7 @@ use super::{Case, CaseError, Unreadable};
 use crate::rules::{self, RuleId};
 
 /// The folders, in the order of `docs/semantics.md`, and the headings there that they are named after.
-pub const STAGES: [(&str, &str); 28] = [
+pub const STAGES: [(&str, &str); 30] = [
     ("port", "port"),
     ("parse", "parse"),
     ("port_security", "port_security"),
@@ -24,10 +24,12 @@ pub const STAGES: [(&str, &str); 28] = [
     ("leg_out", "leg_out"),
     ("vlan_out", "vlan_out"),
     ("vlan_in", "vlan_in"),
+    ("mss", "mss"),
     ("encap", "encap"),
     ("flood", "flood"),
     ("coalesce", "coalesce"),
     ("vtep_check", "vtep_check"),
+    ("path_mtu", "path_mtu"),
     ("tunnel", "tunnel"),
     ("greeting", "greeting"),
     ("ecn", "ecn"),
