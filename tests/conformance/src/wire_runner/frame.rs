@@ -205,6 +205,11 @@ pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// Puts the sum of the pseudo header where a guest's super-packet has its checksum.
+pub(super) fn leave_checksum(bytes: &mut [u8], gso: Gso) {
+    super_packet(bytes, gso, None);
+}
+
 /// Describes a super-packet, and puts the sum of the pseudo header where its checksum is to be, as a guest's
 /// kernel does.
 fn super_packet(bytes: &mut [u8], gso: Gso, tunnel: Option<Encapsulation>) -> Option<Header> {
