@@ -4,6 +4,7 @@
 
 mod connections;
 mod lab;
+mod mtu;
 mod program;
 mod show;
 
@@ -17,6 +18,7 @@ pub(crate) use connections::{
     Connections, ConnectionsExport, ConnectionsForget, ConnectionsImport, ConnectionsWhat,
 };
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
+pub(crate) use mtu::Mtu;
 pub(crate) use program::{Completions, Man, Schema, Version};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
 
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Top(Top),
     Trace(Trace),
     Flows(Flows),
+    Mtu(Mtu),
     Schema(Schema),
     Completions(Completions),
     Man(Man),

@@ -1,5 +1,5 @@
 //! Everything that ends a command early, how it is said, and with which exit code: 1 the operation
-//! failed, 2 wrong usage, or a wrong fabric, study or connections file.
+//! failed, 2 wrong usage, or a wrong fabric, study or connections file, 3 `overlane mtu` found something wrong.
 
 use std::error::Error;
 use std::io;
@@ -68,6 +68,9 @@ pub(crate) enum Failure {
     /// The command ran and its answer, already printed, is no.
     #[error("no")]
     Negative,
+    /// The command ran and found mistakes, already printed.
+    #[error("mistakes were found")]
+    Findings,
 }
 
 impl From<AnalysisError> for Failure {
@@ -93,7 +96,7 @@ impl Failure {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
-            Self::Reported | Self::Negative => {}
+            Self::Reported | Self::Negative | Self::Findings => {}
             Self::Fabric(errors) => output.err_raw(errors.render(output.colour_err())),
             other => output.error(
                 chain(other),
@@ -113,6 +116,7 @@ impl Failure {
             | Self::Input { .. }
             | Self::NoTerminal
             | Self::Reported => 2,
+            Self::Findings => 3,
             Self::Analysis(error) if is_wrong_request(error) => 2,
             Self::Host(HostError::OtherPort { .. }) => 2,
             Self::Host(_)

@@ -16,6 +16,7 @@ mod flows;
 mod lab;
 mod log;
 mod man;
+mod mtu;
 mod output;
 mod places;
 mod protocol;
@@ -58,6 +59,7 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Top(args) => top::run(args, output),
         Command::Trace(args) => trace::run(args, output),
         Command::Flows(args) => flows::run(args, output),
+        Command::Mtu(args) => mtu::run(args, output),
         Command::Schema(_) => schema::run(output),
         Command::Completions(args) => completions::run(args, output),
         Command::Man(args) => man::run(args, output),

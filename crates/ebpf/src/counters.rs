@@ -147,9 +147,7 @@ pub fn move_to(
     let map = new.map(what.map())?;
     let form = |map: &RawMap| (map.layout.kind, map.layout.key_size, map.stride);
     // A build from before the map has none.
-    let same_form = old
-        .map(what.map())
-        .is_ok_and(|old| form(old) == form(map));
+    let same_form = old.map(what.map()).is_ok_and(|old| form(old) == form(map));
     let mut values = Vec::new();
     for (from, to) in moves {
         let value = match from.filter(|_| same_form) {

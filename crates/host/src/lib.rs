@@ -35,6 +35,7 @@ mod hooks;
 mod journal;
 mod legs;
 mod lock;
+pub mod mtu;
 pub mod observe;
 mod own_addresses;
 pub mod paths;

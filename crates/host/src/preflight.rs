@@ -7,7 +7,7 @@ use std::path::Path;
 
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
-use overlane_model::{DeviceName, Encapsulation, PortTable, SwitchId, Tables};
+use overlane_model::{DeviceName, Encapsulation, PortTable, Tables, mtu};
 use overlane_net::{Link, Netlink, Nud, ethtool};
 
 use crate::coalescing::{self, Coalescing};
@@ -17,16 +17,6 @@ use crate::legs;
 use crate::own_addresses::{self, HostAddress};
 use crate::state::{self, NextHop, State};
 use crate::{HostError, Note, paths};
-
-/// Inner packets below this size cannot carry IPv4 everywhere (RFC 791: every host takes 576 bytes).
-const INNER_MTU_MIN: u32 = 576;
-/// IPv6 needs this of every link (RFC 8200 section 5).
-const IPV6_MTU_MIN: u32 = 1280;
-const ETHERNET: u32 = 14;
-/// Of a guest in a transparent switch, which travels inside.
-const TAG: u32 = 4;
-/// Longest IP packet.
-const IP_MAX: u32 = 65535;
 
 /// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
 const REALTIME: &str = "/sys/kernel/realtime";
@@ -114,17 +104,16 @@ pub(crate) fn resolve(
         .collect();
     let mut missing = Vec::new();
     let uplink = links.get(tables.uplink.as_str());
-    let overhead = overhead(tables);
     let mut devices = Devices::default();
     let mut notes = Vec::new();
-    let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(IP_MAX));
+    let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(mtu::IP_MOST));
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
     notes.extend(ports_down(tables, &links));
     notes.extend(port_masters(&devices.ports, &links));
     notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
-        notes.extend(port_mtus(tables, &links, underlay_mtu, overhead));
+        notes.extend(port_mtus(tables, &links, underlay_mtu));
     }
     let namespace = netns.map(str::to_owned);
     let Some(uplink) = uplink.filter(|_| missing.is_empty() || !is_strict) else {
@@ -148,7 +137,7 @@ pub(crate) fn resolve(
     let own = own_addresses::all()?;
     own_addresses::check(tables, &own, namespace.as_deref())?;
     check_address(tables, &own, namespace)?;
-    check_mtu(tables, uplink.mtu, overhead)?;
+    check_mtu(tables, uplink.mtu)?;
     devices.uplink_ifindex = uplink.index;
     devices.underlay_mtu = underlay_mtu;
     let coalescing = coalescing::decide(tables, &links, netlink)?;
@@ -321,11 +310,11 @@ fn port_masters(ports: &BTreeMap<DeviceName, PortDevice>, links: &Links<'_>) -> 
 }
 
 /// Ports whose devices take more than fits into the underlay.
-fn port_mtus(tables: &Tables, links: &Links<'_>, underlay_mtu: u32, overhead: u32) -> Vec<Note> {
+fn port_mtus(tables: &Tables, links: &Links<'_>, underlay_mtu: u32) -> Vec<Note> {
     let note = |port: &PortTable| {
         let device = port.attachment.device.as_str();
         let mtu = links.get(device)?.mtu;
-        let fits = fits(tables, port, underlay_mtu, overhead);
+        let fits = tables.largest_packet(port, underlay_mtu);
         (mtu > fits).then(|| Note::PortMtu {
             port: port.name.to_string(),
             mtu,
@@ -333,32 +322,6 @@ fn port_mtus(tables: &Tables, links: &Links<'_>, underlay_mtu: u32, overhead: u3
         })
     };
     tables.ports.iter().filter_map(note).collect()
-}
-
-/// Largest packet of a port that fits into the underlay.
-fn fits(tables: &Tables, port: &PortTable, underlay_mtu: u32, overhead: u32) -> u32 {
-    let switch = tables
-        .switches
-        .iter()
-        .find(|switch| switch.id == port.switch);
-    let tag = switch
-        .filter(|switch| switch.vlan_transparent)
-        .map_or(0, |_| TAG);
-    match port.switch {
-        SwitchId::Vlan(_) => underlay_mtu,
-        SwitchId::Vni(_) => underlay_mtu.saturating_sub(overhead + ETHERNET + tag),
-    }
-}
-
-/// Outer headers on the underlay, without Ethernet.
-fn overhead(tables: &Tables) -> u32 {
-    tables
-        .remotes
-        .iter()
-        .map(|remote| remote.header.len() as u32)
-        .max()
-        .unwrap_or(0)
-        .saturating_sub(ETHERNET)
 }
 
 fn check_address(
@@ -378,13 +341,8 @@ fn check_address(
     })
 }
 
-fn check_mtu(tables: &Tables, mtu: u32, overhead: u32) -> Result<(), HostError> {
-    let of_family = if tables.vtep.is_ipv6() {
-        IPV6_MTU_MIN
-    } else {
-        0
-    };
-    let needs = of_family.max(overhead + ETHERNET + INNER_MTU_MIN);
+fn check_mtu(tables: &Tables, mtu: u32) -> Result<(), HostError> {
+    let needs = mtu::least_uplink(tables.longest_header(), tables.vtep.is_ipv6());
     if mtu >= needs {
         return Ok(());
     }

@@ -15,6 +15,7 @@ mod fabric;
 mod keys;
 mod meaning;
 mod moved;
+pub mod mtu;
 mod names;
 mod networks;
 mod prefixes;

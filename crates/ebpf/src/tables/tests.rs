@@ -205,10 +205,8 @@ fn switches_and_flood_lists_become_numbers() {
     let switch = |id: u32| value::<abi::Switch>(&contents, Table::Switches, &id);
     let blue = switch(5001);
     assert_eq!((blue.flood_members, blue.learn_age), (3, 60));
-    let expected = abi::SWITCH_FLOOD_UNKNOWN
-        | abi::SWITCH_LEARNING
-        | abi::SWITCH_ASKS
-        | abi::SWITCH_MSS_CLAMP;
+    let expected =
+        abi::SWITCH_FLOOD_UNKNOWN | abi::SWITCH_LEARNING | abi::SWITCH_ASKS | abi::SWITCH_MSS_CLAMP;
     assert_eq!((blue.flags, blue.flood_routers), (expected, 0));
     // No remote among the receivers: the programs send one copy to the uplink.
     let base = switch(BASE);

@@ -51,10 +51,7 @@ pub(super) fn plan_entries(target: &Target<'_>, current: &Current, fresh: &Fresh
     discard_leftovers(target, current, plan);
     forget_connections(target, current, plan);
     pick_up_connections(target, current, plan);
-    plan_moves(
-        &[Counted::Ports, Counted::Remotes, Counted::PathMtus],
-        plan,
-    );
+    plan_moves(&[Counted::Ports, Counted::Remotes, Counted::PathMtus], plan);
     let none = Entries::new();
     let sent_into = [
         SEGMENTER,

@@ -78,8 +78,14 @@ pub(super) const GATEWAY: [Key; 7] = [
 
 pub(super) fn router<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> RouterDraft<'n> {
     let what = format!("router `{}`", printable(name.text));
-    let [mac, interfaces, routes, reverse_path, mss_clamp, gateway_node] =
-        record(node, name.at, &what, &ROUTER, sink);
+    let [
+        mac,
+        interfaces,
+        routes,
+        reverse_path,
+        mss_clamp,
+        gateway_node,
+    ] = record(node, name.at, &what, &ROUTER, sink);
     if let Some(node) =
         interfaces.filter(|node| matches!(&node.value, Value::Mapping(list) if list.is_empty()))
     {

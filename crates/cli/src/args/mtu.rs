@@ -1,0 +1,44 @@
+//! The command line of `overlane mtu`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Show which MTU each place needs, and where one is wrong.
+///
+/// Reads the fabric file, the devices and routes of this machine, and what the data path has seen. Changes nothing.
+/// Without a host of the file on this machine it shows the arithmetic alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane mtu fabric.yaml                   the hosts of the file that are applied on this machine
+  overlane mtu fabric.yaml --underlay-mtu 9000   what fits, if the uplinks had this MTU
+  overlane mtu fabric.yaml --host h1         this machine is to become h1
+  overlane mtu fabric.yaml --json > h1.json  for programs, and for --with on another host
+  overlane mtu fabric.yaml --with h1.json    both ends together
+
+Exit codes: 0 nothing is wrong, 1 failed, 2 wrong usage or wrong file, 3 something is set wrongly.")]
+pub(crate) struct Mtu {
+    /// The fabric file (YAML), or - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Look at this machine as this host of the fabric; several, if several are applied here
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    /// Network namespace of the host's devices, if the host is not applied
+    #[arg(long, value_name = "NS")]
+    pub(crate) netns: Option<String>,
+    /// MTU of the uplinks to reckon with, in place of what they have
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(68..=65535)
+    )]
+    pub(crate) underlay_mtu: Option<u32>,
+    /// What `--json` printed on another host
+    #[arg(long = "with", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) others: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
