@@ -22,6 +22,7 @@ pub mod maps;
 pub mod measure;
 pub mod neighbours;
 pub mod object;
+pub mod path_mtus;
 pub mod preflight;
 pub mod rule_log;
 #[expect(unsafe_code, reason = "bpf(2) commands that aya does not offer")]

@@ -54,6 +54,8 @@ pub struct Link {
     pub tx_queues: u32,
     /// Queues that receive.
     pub rx_queues: u32,
+    /// Of a VLAN device and others that are made on a device of this namespace: that one's index.
+    pub lower: Option<u32>,
     /// The bridge or other master it belongs to.
     pub master: Option<u32>,
     /// Largest super-packet the device is given, IPv6 and others.
@@ -352,6 +354,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
     if matches!(link.kind.as_deref(), Some("veth" | "netkit")) {
         link.peer_index = lower;
     } else {
+        link.lower = lower.filter(|index| !link.peer_in_other_netns && *index != 0);
         link.peer_in_other_netns = false;
         link.peer_netns = None;
     }

@@ -22,6 +22,8 @@ pub struct RouteTo {
     pub gateway: Option<IpAddr>,
     /// Path MTU, where the route has one of its own.
     pub mtu: Option<u32>,
+    /// The kernel was told that MTU, and forgets it again; else the route was made with it.
+    pub mtu_learned: bool,
 }
 
 impl Netlink {
@@ -110,6 +112,7 @@ fn route_of(message: RouteNetlinkMessage) -> Option<RouteTo> {
         oif: 0,
         gateway: None,
         mtu: None,
+        mtu_learned: false,
     };
     for attribute in message.attributes {
         match attribute {
@@ -118,6 +121,7 @@ fn route_of(message: RouteNetlinkMessage) -> Option<RouteTo> {
             | RouteAttribute::Via(RouteVia::Inet(gateway)) => route.gateway = Some(gateway.into()),
             RouteAttribute::Gateway(RouteAddress::Inet6(gateway))
             | RouteAttribute::Via(RouteVia::Inet6(gateway)) => route.gateway = Some(gateway.into()),
+            RouteAttribute::CacheInfo(info) => route.mtu_learned = info.expires != 0,
             RouteAttribute::Metrics(metrics) => {
                 route.mtu = metrics.iter().find_map(|metric| match metric {
                     RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
