@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -156,13 +157,13 @@ pub struct SwitchRoom {
     pub switch: Name,
     /// What it is on the underlay.
     pub id: SwitchId,
-    /// Guests' tags travel inside.
+    /// Guests' tags travel inside, in that tunnel too.
     pub tagged: bool,
-    /// The longest header of its tunnels; none on a VLAN, and where all its packets stay on one host.
+    /// The header of the tunnel that leaves least; none on a VLAN, and where all its packets stay on one host.
     pub header: Option<Header>,
     /// The largest MTU of its guests; `None`: the underlay carries none of its packets.
     pub guest_mtu: Option<u32>,
-    /// Between which hosts this is so; none on a VLAN of one host.
+    /// Between which hosts that tunnel is.
     pub smallest: Option<(Name, Name)>,
 }
 
@@ -247,7 +248,8 @@ fn tunnel_room(
         smallest: None,
     };
     // Tags stay in their switch; routers take none.
-    let has_tag = |from: &Name, to: &Name| of.tagged && own.contains(from) && own.contains(to);
+    let has_tag =
+        |from: &Name, to: &Name| is_tagged(switch) && own.contains(from) && own.contains(to);
     for (from, to) in pairs(hosts) {
         let is_own = own.contains(from) || own.contains(to);
         let Some(host) = fabric.hosts().get(to).filter(|_| is_own) else {
@@ -256,9 +258,9 @@ fn tunnel_room(
         let header = Header::to(fabric, host);
         let mtu = uplink(from).min(uplink(to));
         let fits = room(mtu, header.bytes, has_tag(from, to));
-        of.header = of.header.max(Some(header));
         if of.guest_mtu.is_none_or(|smallest| fits < smallest) {
-            of.guest_mtu = Some(fits);
+            (of.guest_mtu, of.header) = (Some(fits), Some(header));
+            of.tagged = has_tag(from, to);
             of.smallest = Some((from.clone(), to.clone()));
         }
     }
@@ -334,6 +336,14 @@ fn pairs<'f>(hosts: &BTreeSet<&'f Name>) -> impl Iterator<Item = (&'f Name, &'f 
 
 fn is_tagged(switch: &Switch) -> bool {
     switch.guest_vlan == GuestVlan::Transparent
+}
+
+/// Whether an address makes its guest need [`IPV6_LEAST`]. Every guest has link-local ones.
+pub const fn is_routed_ipv6(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct HostFacts {
     /// Its name in the fabric.
     pub host: String,
+    /// The network namespace of its devices; none: the machine's own, or the one of this process.
+    #[serde(default)]
+    pub netns: Option<String>,
     /// Its uplink; none when there is no such device.
     pub uplink: Option<DeviceFacts>,
     /// What lies below the uplink, each device once: what a VLAN device or a tunnel is made on, and the members of
@@ -42,7 +45,6 @@ pub struct HostFacts {
 
 /// A device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DeviceFacts {
     /// Its name.
     pub device: String,
@@ -51,6 +53,9 @@ pub struct DeviceFacts {
     /// That of its other end, of a veth or netkit whose other end can be seen.
     #[serde(default)]
     pub peer_mtu: Option<u32>,
+    /// What `apply` found, which the data path goes by; none: the host is not applied, or the device is another one.
+    #[serde(default)]
+    pub mtu_at_apply: Option<u32>,
 }
 
 /// A device below the uplink.
@@ -69,7 +74,6 @@ pub struct BelowFacts {
 
 /// A port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PortFacts {
     /// Its name in the fabric.
     pub port: String,
@@ -90,14 +94,12 @@ pub struct PortFacts {
 
 /// A leg of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LegFacts {
     /// The router.
     pub router: String,
     /// The leg's device.
-    pub device: String,
-    /// Largest packet that it takes.
-    pub mtu: u32,
+    #[serde(flatten)]
+    pub device: DeviceFacts,
 }
 
 /// The way to a remote.

@@ -1,4 +1,10 @@
 //! What fits through the underlay, and where a machine is set otherwise: `overlane mtu`. The arithmetic itself is the
 //! model's (`overlane_model::mtu`).
+//!
+//! [`gather`] looks at this machine, [`audit()`] judges what was found, of one host or of several.
 
+pub mod audit;
 pub mod facts;
+pub mod gather;
+
+pub use audit::audit;
