@@ -122,6 +122,27 @@ impl Output {
         Rows::new(columns, self.colour_out, self.terminal)
     }
 
+    /// A text behind `label`. On a terminal it continues below, as far to the right, where the line ends.
+    pub(crate) fn wrapped(self, label: &str, text: &str) -> String {
+        let indent = label.chars().count();
+        let width = self.terminal.map_or(usize::MAX, usize::from);
+        let (mut out, mut column) = (label.to_owned(), indent);
+        for word in text.split(' ') {
+            let length = word.chars().count();
+            if column > indent && column + 1 + length > width {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                column = indent;
+            } else if column > indent {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            column += length;
+        }
+        out
+    }
+
     /// A heading and its table, or what to say when the table has no rows.
     pub(crate) fn section(self, heading: &str, rows: &Rows, empty: &str) -> io::Result<()> {
         let body = if rows.is_empty() {
@@ -186,6 +207,26 @@ mod tests {
             rows.render(),
             "port  packets\n─────────────\nweb1    1 234\nb           5"
         );
+    }
+
+    #[test]
+    fn a_long_text_continues_below_on_a_terminal() {
+        let text = "set the MTU inside the guest";
+        assert_eq!(
+            Output::plain().wrapped("help: ", text),
+            format!("help: {text}")
+        );
+        let narrow = Output {
+            terminal: Some(20),
+            ..Output::plain()
+        };
+        let expected = "help: set the MTU\n      inside the\n      guest";
+        assert_eq!(narrow.wrapped("help: ", text), expected);
+        let none = Output {
+            terminal: Some(1),
+            ..Output::plain()
+        };
+        assert_eq!(none.wrapped("", "a b"), "a\nb");
     }
 
     #[test]

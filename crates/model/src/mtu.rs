@@ -105,8 +105,8 @@ impl Wrapping {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Vxlan => "VXLAN",
-            Self::Geneve => "Geneve, options: ovn",
-            Self::GenevePlain => "Geneve, options: none",
+            Self::Geneve => "Geneve",
+            Self::GenevePlain => "plain Geneve",
         }
     }
 }
