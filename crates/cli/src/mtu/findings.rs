@@ -8,7 +8,11 @@ use overlane_host::mtu::facts::HostFacts;
 use crate::output::Output;
 
 pub(super) fn show(hosts: &[HostFacts], findings: &[Finding], output: Output) -> io::Result<()> {
-    output.line("\nFINDINGS\n")?;
+    output.line(if findings.is_empty() {
+        ""
+    } else {
+        "\nFINDINGS\n"
+    })?;
     for finding in findings {
         let whose = finding.host.as_ref();
         let whose = whose.map(|host| format!(" of {host}")).unwrap_or_default();
@@ -21,9 +25,8 @@ pub(super) fn show(hosts: &[HostFacts], findings: &[Finding], output: Output) ->
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
     let (wrong, wasteful) = (count(Severity::Wrong), count(Severity::Wasteful));
     if hosts.is_empty() {
-        return output.line(
-            "no host was looked at: none of the file is applied on this machine, and --host names none",
-        );
+        let none = "no host was looked at: none of the file is applied on this machine, and --host names none";
+        return output.line(output.wrapped("", none));
     }
     let missing: usize = hosts.iter().map(|host| host.missing.len()).sum();
     let (with_what, unseen) = match missing {
