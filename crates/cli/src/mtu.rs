@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
     } else {
         sizes.show(output)?;
         for host in &facts[..here] {
-            machine::show(&fabric, host, output)?;
+            machine::show(&fabric, host, &sizes, output)?;
         }
         findings::show(&facts, &findings, output)?;
     }

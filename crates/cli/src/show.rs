@@ -262,8 +262,10 @@ fn show_switches(switches: &Switches, output: Output) -> io::Result<()> {
         "SWITCH",
         "UNDERLAY",
         "#PORTS HERE",
-        "UNKNOWN UNICAST",
+        "UNKNOWN",
         "GUESTS' TAGS",
+        "TOO LARGE",
+        "MSS",
         "LEARNING",
     ];
     let mut rows = output.table(&columns);
@@ -286,6 +288,12 @@ fn show_switches(switches: &Switches, output: Output) -> io::Result<()> {
             } else {
                 "refuse"
             }),
+            text(if switch.path_mtu_discovery {
+                "told"
+            } else {
+                "drop"
+            }),
+            text(if switch.mss_clamp { "clamp" } else { "-" }),
             text(learning),
         ]);
     }

@@ -47,6 +47,8 @@ const BLUE: &str = "\
 switch blue: VNI 5001 (fabric.yaml:8)
 VLAN tags of guests: dropped (vlan_tag)
 neighbours: asked (routers ask for addresses that no port declares)
+packets that are too large: the sender is told (path_mtu_discovery)
+MSS of TCP: left alone
 
 port_security: what each port may send
 

@@ -149,6 +149,11 @@ pub(crate) struct SwitchState {
     pub(crate) flood_unknown: bool,
     #[serde(default)]
     pub(crate) vlan_transparent: bool,
+    /// None: written by a version that told nobody on switches.
+    #[serde(default)]
+    pub(crate) path_mtu_discovery: Option<bool>,
+    #[serde(default)]
+    pub(crate) mss_clamp: bool,
     #[serde(default)]
     pub(crate) learn_age_s: Option<u32>,
     /// None: written by a version that had none.
@@ -388,6 +393,8 @@ fn switch_state(switch: &overlane_model::SwitchTable) -> SwitchState {
         id: switch.id.number(),
         flood_unknown: switch.flood_unknown,
         vlan_transparent: switch.vlan_transparent,
+        path_mtu_discovery: Some(switch.path_mtu_discovery),
+        mss_clamp: switch.mss_clamp,
         learn_age_s: switch.learn_age_s,
         timeouts: Some(switch.timeouts),
     }
@@ -433,6 +440,8 @@ mod tests {
             id: 5001,
             flood_unknown: true,
             vlan_transparent: false,
+            path_mtu_discovery: None,
+            mss_clamp: false,
             learn_age_s: None,
             timeouts: None,
         };

@@ -33,6 +33,10 @@ pub(crate) struct SwitchFlows {
     unknown_unicast: &'static str,
     /// `asked` or `declared`: whom routers reach here.
     neighbours: String,
+    /// Whether the sender of a packet that is too large is told so.
+    path_mtu_discovery: bool,
+    /// Whether the MSS of TCP that crosses the underlay is lowered to what fits.
+    mss_clamp: bool,
     /// Whether addresses are learned, and for how many seconds from remotes.
     learn_age_s: Option<u32>,
     port_security: Vec<PortRule>,
@@ -218,6 +222,8 @@ impl<'a> Collector<'a> {
                 (UnknownUnicast::Drop, SwitchId::Vlan(_)) => "vlan_out",
             },
             neighbours: self.switch.neighbours.to_string(),
+            path_mtu_discovery: self.switch.path_mtu_discovery,
+            mss_clamp: self.switch.mss_clamp,
             learn_age_s: tables.find_map(|table| table.learn_age_s),
             port_security: self.port_security(),
             arp_nd: self.arp_nd(),

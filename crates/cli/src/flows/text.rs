@@ -43,7 +43,17 @@ fn show_switch(places: &Places<'_>, flows: &SwitchFlows, output: Output) -> io::
         "declared" => "declared (routers reach only addresses that ports declare)",
         _ => "asked (routers ask for addresses that no port declares)",
     };
-    output.line(format!("neighbours: {neighbours}\n"))?;
+    output.line(format!("neighbours: {neighbours}"))?;
+    let too_large = match flows.path_mtu_discovery {
+        true => "the sender is told (path_mtu_discovery)",
+        false => "dropped, and nobody is told",
+    };
+    output.line(format!("packets that are too large: {too_large}"))?;
+    let mss = match flows.mss_clamp {
+        true => "lowered to what fits (mss_clamp)",
+        false => "left alone",
+    };
+    output.line(format!("MSS of TCP: {mss}\n"))?;
     if flows.port_security.is_empty() {
         output.line("no ports")?;
         if !flows.route.is_empty() {

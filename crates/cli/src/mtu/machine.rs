@@ -6,25 +6,39 @@ use std::io;
 use overlane_host::mtu::facts::{DeviceFacts, HostFacts};
 use overlane_model::Fabric;
 
+use super::sizes::Sizes;
 use crate::output::{Output, number, text};
 
-pub(super) fn show(fabric: &Fabric, host: &HostFacts, output: Output) -> io::Result<()> {
+pub(super) fn show(
+    fabric: &Fabric,
+    host: &HostFacts,
+    sizes: &Sizes,
+    output: Output,
+) -> io::Result<()> {
     output.line("")?;
-    let columns = ["DEVICE", "USED AS", "#MTU", "#OTHER END", "#LONGEST PACKET"];
+    let columns = [
+        "DEVICE",
+        "USED AS",
+        "#MTU",
+        "#OTHER END",
+        "#FITS",
+        "#LONGEST PACKET",
+    ];
     let mut rows = output.table(&columns);
     let or_dash = |value: Option<u32>| value.map_or("-".to_owned(), |it| it.to_string());
-    let mut push = |device: &DeviceFacts, used_as: String, longest: Option<u64>| {
+    let mut push = |device: &DeviceFacts, used_as: String, fits, longest: Option<u64>| {
         let longest = longest.filter(|longest| *longest != 0);
         rows.push(vec![
             text(&device.device),
             text(used_as),
             text(device.mtu),
             text(or_dash(device.peer_mtu)),
+            text(or_dash(fits)),
             longest.map_or_else(|| text("-"), number),
         ]);
     };
     if let Some(uplink) = &host.uplink {
-        push(uplink, "uplink".to_owned(), None);
+        push(uplink, "uplink".to_owned(), None, None);
     }
     for below in &host.below {
         let device = DeviceFacts {
@@ -32,16 +46,16 @@ pub(super) fn show(fabric: &Fabric, host: &HostFacts, output: Output) -> io::Res
             mtu: below.mtu,
             ..DeviceFacts::default()
         };
-        push(&device, format!("below {}", below.above), None);
+        push(&device, format!("below {}", below.above), None, None);
     }
     for leg in &host.legs {
-        push(&leg.device, format!("leg of {}", leg.router), None);
+        push(&leg.device, format!("leg of {}", leg.router), None, None);
     }
     for port in &host.ports {
         let declared = fabric.ports().get(port.port.as_str());
         let switch = declared.map_or("?", |port| port.switch.as_str());
         let used_as = format!("port {} of {switch}", port.port);
-        push(&port.device, used_as, port.longest);
+        push(&port.device, used_as, sizes.guest_mtu(switch), port.longest);
     }
     output.section(&format!("DEVICES OF {}", host.host), &rows, "none")?;
     show_paths(host, output)?;

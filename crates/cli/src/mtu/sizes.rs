@@ -116,6 +116,12 @@ impl Sizes {
         }
     }
 
+    /// The largest MTU of a switch's guests; none: whatever they like.
+    pub(super) fn guest_mtu(&self, switch: &str) -> Option<u32> {
+        let mut switches = self.switches.iter();
+        switches.find(|it| it.switch == switch)?.guest_mtu
+    }
+
     pub(super) fn show(&self, output: Output) -> io::Result<()> {
         self.show_tunnels(output)?;
         output.line("")?;

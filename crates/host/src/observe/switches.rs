@@ -28,6 +28,10 @@ pub struct SwitchRow {
     pub flood_unknown: bool,
     /// VLAN tags of guests are carried, not refused.
     pub vlan_transparent: bool,
+    /// The sender of a packet that is too large is told so.
+    pub path_mtu_discovery: bool,
+    /// The MSS of TCP that crosses the underlay is lowered to what fits.
+    pub mss_clamp: bool,
     /// Seconds a MAC learned from another host is remembered; none: nothing is learned.
     pub learn_age_s: Option<u32>,
 }
@@ -46,6 +50,8 @@ pub fn switches(host: &str) -> Result<Switches, HostError> {
             ports: ports.map(|port| port.name.clone()).collect(),
             flood_unknown: switch.flood_unknown,
             vlan_transparent: switch.vlan_transparent,
+            path_mtu_discovery: switch.path_mtu_discovery.unwrap_or_default(),
+            mss_clamp: switch.mss_clamp,
             learn_age_s: switch.learn_age_s,
         }
     };

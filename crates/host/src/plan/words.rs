@@ -208,6 +208,21 @@ fn switch_differences(old: &SwitchState, new: &SwitchState) -> Vec<String> {
         };
         differences.push(format!("VLAN tags of guests {tags}"));
     }
+    if old.path_mtu_discovery.unwrap_or_default() != new.path_mtu_discovery.unwrap_or_default() {
+        let are_told = match new.path_mtu_discovery {
+            Some(true) => "told",
+            _ => "not told",
+        };
+        differences.push(format!("senders of too large packets are {are_told}"));
+    }
+    if old.mss_clamp != new.mss_clamp {
+        let mss = if new.mss_clamp {
+            "clamped"
+        } else {
+            "left alone"
+        };
+        differences.push(format!("MSS of TCP {mss}"));
+    }
     if old.learn_age_s != new.learn_age_s {
         differences.push(match new.learn_age_s {
             Some(age_s) => format!("learned addresses kept for {age_s} s"),
