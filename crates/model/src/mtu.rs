@@ -85,6 +85,7 @@ pub struct Header {
     /// 4 or 6: the IP version of the underlay.
     pub ip_version: u8,
     /// Bytes around a guest's IP packet, without its own tag.
+    #[serde(rename = "header_bytes")]
     pub bytes: u32,
 }
 
@@ -210,7 +211,11 @@ pub fn directions(fabric: &Fabric) -> Vec<Direction> {
             direction.routers.extend(routers);
         }
     }
-    all.into_values().collect()
+    let by_name = |mut direction: Direction| {
+        direction.switches.sort();
+        direction
+    };
+    all.into_values().map(by_name).collect()
 }
 
 /// What fits into each switch, by name, where the uplink of a host has the MTU that `uplink` says.
