@@ -14,6 +14,7 @@ mod key;
 mod migration;
 pub mod rounds;
 mod sample;
+mod sizes;
 mod tuning;
 mod warning;
 mod workload;
@@ -31,6 +32,7 @@ pub use footing::{Asymmetry, Cause};
 pub use key::{CellKey, Family, FarEnd, GroupKey, GuestKind, MtuClass, Setting};
 pub use migration::{Flow, Migration, Moved};
 pub use sample::{Accounting, Bound, Interval, Latency, Memory, Sample, SearchRecord, TcpSummary};
+pub use sizes::PathSizes;
 pub use tuning::Tuning;
 pub use warning::{Finding, Warning};
 pub use workload::{Moving, Test, Workload};
@@ -101,6 +103,10 @@ pub struct Cell {
     /// Where it stands on another footing than other networks may.
     #[serde(default)]
     pub asymmetries: Vec<Asymmetry>,
+    /// The MTUs of its path and what headers took of them, as they were read and captured; null without an underlay,
+    /// and in older records.
+    #[serde(default)]
+    pub path_sizes: Option<PathSizes>,
     /// Every sample, the discarded ones among them, in the order of time. In the result folder they stand in
     /// `samples.ndjson`, not in `run.json`.
     #[serde(skip)]
@@ -118,6 +124,7 @@ impl Cell {
             proof_detail,
             notes,
             asymmetries: Vec::new(),
+            path_sizes: None,
             samples,
         }
     }

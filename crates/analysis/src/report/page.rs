@@ -10,7 +10,7 @@ use crate::report::glossary::VIRTUAL;
 use crate::report::names::Names;
 use crate::report::sections::{
     accounting, answers, cells, charts, comparisons, cpus, footing, heat, host, latency, published,
-    searches, unmeasured,
+    searches, sizes, unmeasured,
 };
 use crate::report::views;
 
@@ -53,6 +53,7 @@ impl Page {
             section("charts", "Figures and what they cost", charts::figures(r)),
             section("latency", "Latency", latency::blocks(r)),
             section("underlay", "Packets on the underlay", charts::underlay(r)),
+            section("mtu", "MTU audit", sizes::blocks(r)),
             section("cpus", "What the CPUs did", cpus::blocks(r)),
             section(
                 "accounting",

@@ -3,7 +3,7 @@
 use super::block::{Block, Chart, Row, Section};
 use super::page::Page;
 use super::*;
-use crate::record::{GuestKind, Run};
+use crate::record::{GuestKind, PathSizes, Run};
 use crate::results::{Metric, fixture};
 
 /// Every fixture with its page.
@@ -401,6 +401,49 @@ fn features_are_answered_by_name_and_have_their_six_lines() {
     assert!(page.contains("overlane-vxlan, routing against overlane-vxlan, as it comes"));
     // A row of the matrix with a feature is held against the row without.
     assert!(page.contains("against the same as it comes</"), "heat");
+}
+
+/// The table's rows between its heading and the next section.
+fn mtu_audit(md: &str) -> Vec<&str> {
+    let audit = md.split("MTU audit").last().unwrap_or_default();
+    let rows = audit.lines().skip_while(|line| !line.starts_with('|'));
+    rows.take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .collect()
+}
+
+#[test]
+fn the_networks_own_mtus_are_audited() {
+    let mut run = fixture::run();
+    let md = markdown(&Analysis::of(&run));
+    let rows = mtu_audit(&md);
+    for row in [
+        "| bridge | 9000 | 0 | 9000 | 9000 | fits, to the byte |",
+        "| overlane-vxlan | 9000 | 50 | 8950 | 8900 | fits, 50 bytes to spare |",
+        "| overlane-geneve | 9000 | 58 | 8942 | 8900 | fits, 42 bytes to spare |",
+    ] {
+        let plain = |text: &str| text.replace(' ', "");
+        let found = rows.iter().any(|found| plain(found) == plain(row));
+        assert!(found, "{row} of\n{}", rows.join("\n"));
+    }
+    assert!(!rows.iter().any(|row| row.contains("direct")));
+    // What is wrong is said.
+    for cell in &mut run.cells {
+        cell.path_sizes = cell.path_sizes.map(|sizes| PathSizes {
+            underlay_mtu: 1500,
+            ..sizes
+        });
+    }
+    let md = markdown(&Analysis::of(&run));
+    let rows = mtu_audit(&md).join("\n");
+    assert!(rows.contains("too large by 58 bytes"), "{rows}");
+    // Older records have no such sizes.
+    for cell in &mut run.cells {
+        cell.path_sizes = None;
+    }
+    let page = html(&Analysis::of(&run));
+    assert!(!page.contains("MTU audit"));
+    check_markup("without sizes", &page);
 }
 
 #[test]

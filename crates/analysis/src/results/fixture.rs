@@ -11,7 +11,7 @@ mod studies;
 
 use crate::record::{
     Asymmetry, BackendName, Bound, Cell, CellKey, CellStatus, Encapsulation, Feature, GroupKey,
-    GuestKind, Moving, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
+    GuestKind, Moving, PathSizes, Reference, Run, SCHEMA, Setting, Tuning, Warning, Workload,
 };
 use crate::study::{GroupAxes, Matrix, Study};
 use std::collections::BTreeSet;
@@ -240,6 +240,23 @@ fn spread<T: Copy>(groups: &mut Vec<GroupKey>, values: &[T], set: impl Fn(&mut G
     *groups = groups.iter().flat_map(each).collect();
 }
 
+/// As the laboratory builds the networks; Overlane's Geneve has OVN's option.
+fn path_sizes(key: CellKey) -> Option<PathSizes> {
+    let setting = key.group.setting;
+    let header_bytes = match (key.backend.is_overlay(), key.backend) {
+        (false, BackendName::Direct) => return None,
+        (false, _) => 0,
+        (true, BackendName::OverlaneGeneve) => 58,
+        (true, _) => 50,
+    };
+    Some(PathSizes {
+        underlay_mtu: setting.mtu_class.underlay_mtu(),
+        header_bytes,
+        guest_mtu: key.mtu(),
+        between_mtu: Some(key.mtu()),
+    })
+}
+
 fn build(study: &str) -> Run {
     let study: Study = serde_saphyr::from_str(study).unwrap();
     let matrix = study.quick.clone();
@@ -257,6 +274,7 @@ fn build(study: &str) -> Run {
             ),
             notes: Vec::new(),
             asymmetries: Vec::new(),
+            path_sizes: path_sizes(key),
             samples: rounds
                 .map(|round| samples::sample(place as u64, key, round))
                 .collect(),

@@ -12,8 +12,8 @@ use super::compare::{Axis, Question, resolution_percent};
 use super::cpu_split::CpuSplits;
 use super::metric::Metric;
 use crate::record::{
-    Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, Reference, Sample,
-    Warning,
+    Accounting, Asymmetry, Bound, CellKey, CellStatus, Environment, GroupKey, PathSizes, Reference,
+    Sample, Warning,
 };
 use crate::report::Answer;
 use crate::search::GoalResult;
@@ -61,6 +61,14 @@ struct AsymmetryEntry {
 }
 
 #[derive(Debug, Serialize)]
+struct SizesEntry {
+    #[serde(flatten)]
+    sizes: PathSizes,
+    largest_guest_mtu: u32,
+    verdict: String,
+}
+
+#[derive(Debug, Serialize)]
 struct CellEntry<'a> {
     name: String,
     #[serde(flatten)]
@@ -72,6 +80,7 @@ struct CellEntry<'a> {
     proof: &'a str,
     notes: &'a [String],
     asymmetries: Vec<AsymmetryEntry>,
+    path_sizes: Option<SizesEntry>,
     samples: usize,
     figures: Figures<'a>,
     bound: Bound,
@@ -189,6 +198,7 @@ impl<'a> CellEntry<'a> {
             proof: &cell.proof_detail,
             notes: &cell.notes,
             asymmetries: cell.asymmetries.iter().map(AsymmetryEntry::of).collect(),
+            path_sizes: cell.path_sizes.map(SizesEntry::of),
             samples: figures.samples(),
             figures: Figures(figures),
             bound: figures.bound,
@@ -201,6 +211,16 @@ impl<'a> CellEntry<'a> {
             accounting: figures.accounting.as_ref(),
             searches: figures.searches().map(search).collect(),
             cpu_split: figures.cpu_split.as_ref(),
+        }
+    }
+}
+
+impl SizesEntry {
+    fn of(sizes: PathSizes) -> Self {
+        Self {
+            sizes,
+            largest_guest_mtu: sizes.largest_guest_mtu(),
+            verdict: sizes.agreement().words(),
         }
     }
 }

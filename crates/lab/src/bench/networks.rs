@@ -93,10 +93,11 @@ impl Bench<'_> {
                 }
                 None => Load::Traffic(Agents::start(self.session, &topology)?),
             };
-            Ok((proof, asymmetries, load))
+            let sizes = topology.sizes(&hops, proof.around);
+            Ok((proof, asymmetries, sizes, load))
         });
         match built {
-            Ok((proof, asymmetries, load)) => {
+            Ok((proof, asymmetries, sizes, load)) => {
                 let mut notes = backend.notes();
                 if let (Load::Machines(_), Some(images)) = (&load, &self.images) {
                     notes.push(images.words());
@@ -109,6 +110,7 @@ impl Bench<'_> {
                 {
                     cell.notes.clone_from(&notes);
                     cell.asymmetries.clone_from(&asymmetries);
+                    cell.path_sizes = sizes;
                     cell.path_proof = proof.holds;
                     cell.proof_detail.clone_from(&proof.detail);
                 }

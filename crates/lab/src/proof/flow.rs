@@ -38,6 +38,8 @@ pub(super) struct Counts {
     ovn: Option<(u16, u16)>,
     /// Some packet in a tunnel had an outer UDP checksum.
     pub(super) outer_checksum: Option<bool>,
+    /// The most that a tunnel took of the underlay's MTU; none: no packet was seen.
+    pub(super) around: Option<u32>,
 }
 
 impl Flow {
@@ -89,6 +91,7 @@ impl Flow {
         if let Some(Tunnel::Geneve { ovn, .. }) = frame.tunnel {
             self.counts.ovn = self.counts.ovn.or(ovn);
         }
+        self.counts.around = self.counts.around.max(Some(frame.around));
         let known = self.counts.outer_checksum;
         self.counts.outer_checksum = super::either(known, frame.outer_checksum);
         match (self.has_form(expected, frame, there), there) {

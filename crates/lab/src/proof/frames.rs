@@ -25,6 +25,8 @@ pub(crate) struct Frame {
     pub(crate) tunnel: Option<Tunnel>,
     /// The UDP header around a tunnel has a checksum (RFC 768: 0 is none).
     pub(crate) outer_checksum: Option<bool>,
+    /// Bytes from the outer IP header to the guest's: what the tunnel takes of the underlay's MTU. 0 without one.
+    pub(crate) around: u32,
     /// The VLAN of a tag that the guest's frame has within the tunnel.
     pub(crate) inner_vlan: Option<u16>,
     /// The addresses of the innermost IP header.
@@ -55,11 +57,19 @@ pub(crate) fn read(frame: &[u8]) -> Option<Frame> {
         GENEVE_PORT => read_geneve(outer.payload.get(8..)?)?,
         _ => return Some(outer.framed(vlan, None, None)),
     };
+    let inner_at = frame.len() - inner.len();
     let (inner_vlan, inner) = Packet::of_ethernet(inner)?;
+    let headers = inner_at + ip_at(inner_vlan) - ip_at(vlan);
     Some(Frame {
+        around: u32::try_from(headers).unwrap_or(u32::MAX),
         outer_checksum: Some(word(outer.payload, 6)? != 0),
         ..inner.framed(vlan, Some(tunnel), inner_vlan)
     })
+}
+
+/// Where the IP header is in an Ethernet frame.
+const fn ip_at(vlan: Option<u16>) -> usize {
+    if vlan.is_some() { 18 } else { 14 }
 }
 
 /// Flags (I = 0x08), 3 reserved bytes, VNI, 1 reserved byte.
@@ -161,6 +171,7 @@ impl<'a> Packet<'a> {
             vlan,
             tunnel,
             outer_checksum: None,
+            around: 0,
             inner_vlan,
             source: self.source,
             destination: self.destination,
@@ -249,6 +260,11 @@ pub(crate) mod tests {
             vlan,
             tunnel,
             outer_checksum: tunnel.map(|_| false),
+            around: match tunnel {
+                None => 0,
+                Some(Tunnel::Vxlan { .. } | Tunnel::Geneve { ovn: None, .. }) => 50,
+                Some(Tunnel::Geneve { ovn: Some(_), .. }) => 58,
+            },
             inner_vlan: None,
             source: A,
             destination: B,
@@ -298,6 +314,8 @@ pub(crate) mod tests {
         let inner = ip(A, B, 6, &[]);
         let frame = read(&tunnelled(4789, &VXLAN, &tagged(3, &inner))).unwrap();
         assert_eq!((frame.vlan, frame.inner_vlan), (None, Some(3)));
+        // The tag travels inside, and takes its bytes.
+        assert_eq!(frame.around, 54);
     }
 
     #[test]
@@ -305,11 +323,15 @@ pub(crate) mod tests {
         let address = |last| IpAddr::from([0x2001, 2, 0, 0x100, 0, 0, 0, last]);
         let inner = ip(address(1), address(2), 17, &[0x27, 0x11, 0, 9, 0, 8, 0, 0]);
         let outer = |last| IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, last]);
-        for bytes in [
-            tunnelled(4789, &VXLAN, &inner),
-            tunnelled_between(outer(1), outer(2), 4789, &VXLAN, &inner),
+        for (bytes, around) in [
+            (tunnelled(4789, &VXLAN, &inner), 50),
+            (
+                tunnelled_between(outer(1), outer(2), 4789, &VXLAN, &inner),
+                70,
+            ),
         ] {
             let frame = read(&bytes).unwrap();
+            assert_eq!(frame.around, around);
             assert_eq!(
                 (frame.source, frame.destination, frame.udp_source),
                 (address(1), address(2), Some(10_001))

@@ -46,6 +46,8 @@ pub(crate) struct Proof {
     pub(crate) detail: String,
     /// Some packet in a tunnel had an outer UDP checksum; `None` without a tunnel.
     pub(crate) outer_checksum: Option<bool>,
+    /// The most that headers took of the underlay's MTU, as it was captured; none without an underlay.
+    pub(crate) around: Option<u32>,
 }
 
 /// Sends between the guests of every pair and looks at the wires meanwhile.
@@ -112,6 +114,7 @@ impl Proof {
             holds: self.holds && other.holds,
             detail: format!("{} | {}", self.detail, other.detail),
             outer_checksum: either(self.outer_checksum, other.outer_checksum),
+            around: self.around.max(other.around),
         }
     }
 }
@@ -181,6 +184,7 @@ fn prove_without_underlay(session: &Session, topology: &Topology) -> Result<Proo
         holds: bytes > 0 && bytes >= least,
         detail,
         outer_checksum: None,
+        around: None,
     })
 }
 
@@ -213,6 +217,7 @@ fn judge(place: &str, expected: Expected, flows: &[Flow]) -> Proof {
         holds,
         detail,
         outer_checksum,
+        around: flows.iter().filter_map(|flow| flow.counts.around).max(),
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn prove(
             "of {sent} packets that no rule admits (protocol {PROTOCOL}) the firewall dropped {seen}"
         ),
         outer_checksum: None,
+        around: None,
     })
 }
 

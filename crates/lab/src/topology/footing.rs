@@ -3,7 +3,7 @@
 
 use super::{Topology, UPLINK};
 use crate::error::LabError;
-use overlane_analysis::record::{Asymmetry, Encapsulation, Hop};
+use overlane_analysis::record::{Asymmetry, Encapsulation, Hop, PathSizes};
 
 /// What it is, and `None` where nothing is joined in a tunnel's stead.
 fn tunnel_kind(encapsulation: Encapsulation) -> Option<&'static str> {
@@ -37,6 +37,31 @@ impl Topology {
         add(self.guests_segment(hops), Asymmetry::NoSegmentationOffload);
         add(joins == Some(false), Asymmetry::NoReceiveOffload);
         Ok(found)
+    }
+
+    /// The MTUs of the path, and what was captured to be around the guests' packets; `None` without an underlay.
+    pub(crate) fn sizes(&self, hops: &[Hop], around: Option<u32>) -> Option<PathSizes> {
+        let is_guests = |hop: &Hop| self.guests().any(|it| it.node.place == hop.place);
+        let is_underlay = |hop: &Hop| {
+            let mut hosts = self.hosts.iter();
+            !is_guests(hop) && (hop.device == UPLINK || hosts.all(|it| it.place != hop.place))
+        };
+        // Machines move over cables of their own.
+        let links: Vec<String> = self.links().collect();
+        let between = hops
+            .iter()
+            .filter(|hop| !is_guests(hop) && !is_underlay(hop) && !links.contains(&hop.device));
+        let guests = hops.iter().filter(|hop| is_guests(hop));
+        Some(PathSizes {
+            underlay_mtu: hops
+                .iter()
+                .filter(|hop| is_underlay(hop))
+                .map(|it| it.mtu)
+                .min()?,
+            header_bytes: around?,
+            guest_mtu: guests.map(|hop| hop.mtu).max()?,
+            between_mtu: between.map(|hop| hop.mtu).min(),
+        })
     }
 
     /// The wire segments, and the kernel has nothing that would join the segments of such packets.

@@ -13,4 +13,5 @@ pub(super) mod latency;
 pub(super) mod published;
 pub(super) mod questions;
 pub(super) mod searches;
+pub(super) mod sizes;
 pub(super) mod unmeasured;
