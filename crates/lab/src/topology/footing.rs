@@ -5,6 +5,9 @@ use super::{Topology, UPLINK};
 use crate::error::LabError;
 use overlane_analysis::record::{Asymmetry, Encapsulation, Hop, PathSizes};
 
+/// Keeps the tunnel's port registered (docs/fabric.md).
+const GRO: &str = "ovl-gro";
+
 /// What it is, and `None` where nothing is joined in a tunnel's stead.
 fn tunnel_kind(encapsulation: Encapsulation) -> Option<&'static str> {
     match encapsulation {
@@ -46,11 +49,14 @@ impl Topology {
             let mut hosts = self.hosts.iter();
             !is_guests(hop) && (hop.device == UPLINK || hosts.all(|it| it.place != hop.place))
         };
-        // Machines move over cables of their own.
+        // Machines move over cables of their own, and Overlane's GRO device carries no packet.
         let links: Vec<String> = self.links().collect();
-        let between = hops
-            .iter()
-            .filter(|hop| !is_guests(hop) && !is_underlay(hop) && !links.contains(&hop.device));
+        let between = hops.iter().filter(|hop| {
+            !is_guests(hop)
+                && !is_underlay(hop)
+                && !links.contains(&hop.device)
+                && hop.device != GRO
+        });
         let guests = hops.iter().filter(|hop| is_guests(hop));
         Some(PathSizes {
             underlay_mtu: hops

@@ -7,7 +7,7 @@ use crate::backends;
 use crate::proof;
 use crate::session::Session;
 use nix::unistd::geteuid;
-use overlane_analysis::record::{Asymmetry, Family, Feature, MtuClass, Tuning, footing};
+use overlane_analysis::record::{Asymmetry, Family, Feature, MtuClass, PathSizes, Tuning, footing};
 use overlane_analysis::study::possible;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard};
@@ -59,21 +59,22 @@ fn prove_all(setting: Setting) {
     assert_eq!(session.end(), Vec::<String>::new());
 }
 
-/// The devices of a network, and where it stands on another footing.
+/// The devices of a network, where it stands on another footing, outer checksums, and the sizes of its path.
 fn footing(
     session: &Session,
     name: BackendName,
     setting: Setting,
-) -> (Vec<Hop>, Vec<Asymmetry>, Option<bool>) {
+) -> (Vec<Hop>, Vec<Asymmetry>, Option<bool>, Option<PathSizes>) {
     let topology = Topology::build(session, name, 0, setting).unwrap();
     let mut backend = backends::new(name);
     backend.build(session, &topology).unwrap();
     let proof = proof::prove(session, &topology, backend.as_ref()).unwrap();
     let hops = topology.hops().unwrap();
     let asymmetries = topology.asymmetries(&hops, proof.outer_checksum).unwrap();
+    let sizes = topology.sizes(&hops, proof.around);
     backend.tear_down(session, &topology).unwrap();
     topology.delete();
-    (hops, asymmetries, proof.outer_checksum)
+    (hops, asymmetries, proof.outer_checksum, sizes)
 }
 
 /// Read back from the devices and from the packets.
@@ -94,7 +95,14 @@ fn networks_are_set_alike() {
             eprintln!("left out: {name}: {reason}");
             continue;
         }
-        let (hops, asymmetries, outer_checksum) = footing(&session, name, setting);
+        let (hops, asymmetries, outer_checksum, sizes) = footing(&session, name, setting);
+        let expected = PathSizes {
+            underlay_mtu: 1600,
+            header_bytes: if name.is_overlay() { 50 } else { 0 },
+            guest_mtu: 1500,
+            between_mtu: Some(1500),
+        };
+        assert_eq!(sizes, Some(expected), "{name}");
         let tunnels = hops.iter().filter_map(|hop| hop.outer_checksum);
         assert_eq!(tunnels.reduce(|a, b| a || b), outer_checksum, "{name}");
         assert_ne!(outer_checksum, Some(true), "{name}");
