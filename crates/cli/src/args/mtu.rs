@@ -26,7 +26,7 @@ pub(crate) struct Mtu {
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
     /// Network namespace of the host's devices, if the host is not applied
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", requires = "hosts")]
     pub(crate) netns: Option<String>,
     /// MTU of the uplinks to reckon with, in place of what they have
     #[arg(

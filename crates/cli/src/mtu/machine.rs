@@ -58,6 +58,11 @@ pub(super) fn show(
         push(&port.device, used_as, sizes.guest_mtu(switch), port.longest);
     }
     output.section(&format!("DEVICES OF {}", host.host), &rows, "none")?;
+    if let Some(packets) = host.pkt_too_big.filter(|packets| *packets != 0) {
+        output.line(format!(
+            "\nToo large since apply: {packets} packets (pkt_too_big)."
+        ))?;
+    }
     show_paths(host, output)?;
     for missing in &host.missing {
         output.line(format!("\nnot seen: {}: {}", missing.what, missing.why))?;

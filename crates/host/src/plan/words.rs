@@ -382,3 +382,46 @@ fn by_name<T>(items: Option<&[T]>, name: fn(&T) -> &String) -> BTreeMap<&str, &T
         .map(|item| (name(item).as_str(), item))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch() -> SwitchState {
+        SwitchState {
+            name: "blue".to_owned(),
+            id: 5001,
+            flood_unknown: false,
+            vlan_transparent: false,
+            path_mtu_discovery: Some(true),
+            mss_clamp: false,
+            learn_age_s: None,
+            timeouts: None,
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_too_large_packets_is_told() {
+        let silent = SwitchState {
+            path_mtu_discovery: Some(false),
+            mss_clamp: true,
+            ..switch()
+        };
+        let (not_told, clamped) = (
+            "senders of too large packets are not told",
+            "MSS of TCP clamped",
+        );
+        assert_eq!(switch_differences(&switch(), &silent), [not_told, clamped]);
+        let (told, left_alone) = (
+            "senders of too large packets are told",
+            "MSS of TCP left alone",
+        );
+        assert_eq!(switch_differences(&silent, &switch()), [told, left_alone]);
+        // A version that told nobody wrote the state.
+        let earlier = SwitchState {
+            path_mtu_discovery: None,
+            ..switch()
+        };
+        assert_eq!(switch_differences(&earlier, &switch()), [told]);
+    }
+}

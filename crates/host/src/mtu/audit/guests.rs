@@ -99,9 +99,10 @@ fn too_large(
     for ((host, mtu), guests) in alike {
         let names: Vec<&str> = guests.iter().map(|it| it.port.port.as_str()).collect();
         let names = listed(&names);
-        let so = match (room.header, switch.path_mtu_discovery) {
-            (None, _) | (_, true) => "each sender of more is told so".to_owned(),
-            (Some(_), false) => "larger packets are lost, and nobody is told".to_owned(),
+        let so = if switch.path_mtu_discovery {
+            "each sender of more is told so"
+        } else {
+            "larger packets are lost, and nobody is told"
         };
         findings.push(Finding {
             place: Place::Guests,
@@ -161,7 +162,7 @@ fn remedy(switch: &Switch, room: &SwitchRoom, fits: u32, mtu: u32, guests: &[Gue
             mtu::frame(needs, false)
         );
     }
-    if !switch.path_mtu_discovery && room.header.is_some() {
+    if !switch.path_mtu_discovery {
         remedy += &format!(
             "; `path_mtu_discovery: true` at switch {} tells the guests",
             switch.name
