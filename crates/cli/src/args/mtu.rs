@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 #[command(after_help = "\
 Examples:
   overlane mtu fabric.yaml                   the hosts of the file that are applied on this machine
-  overlane mtu fabric.yaml --underlay-mtu 9000   what fits, if the uplinks had this MTU
+  overlane mtu fabric.yaml --underlay-mtu 9000   what fits, and which uplink is set otherwise
   overlane mtu fabric.yaml --host h1         this machine is to become h1
   overlane mtu fabric.yaml --json > h1.json  for programs, and for --with on another host
   overlane mtu fabric.yaml --with h1.json    both ends together
@@ -28,7 +28,7 @@ pub(crate) struct Mtu {
     /// Network namespace of the host's devices, if the host is not applied
     #[arg(long, value_name = "NS", requires = "hosts")]
     pub(crate) netns: Option<String>,
-    /// MTU of the uplinks to reckon with, in place of what they have
+    /// What the physical network carries, if you know: sizes are reckoned with it, uplinks compared with it
     #[arg(
         long,
         value_name = "BYTES",
