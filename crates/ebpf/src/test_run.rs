@@ -7,6 +7,7 @@
 //! helpers it is a long one.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{io, thread};
 
@@ -22,7 +23,7 @@ use crate::events::Events;
 use crate::learned::{self, LearnedEntry};
 use crate::rule_log::RuleLog;
 use crate::tables::{Contents, Table};
-use crate::{DataPath, EbpfError, Loaded, Program, abi, abilities, neighbours, sys};
+use crate::{DataPath, EbpfError, Loaded, Program, abi, abilities, neighbours, path_mtus, sys};
 
 /// Shortest packet the kernel runs: an Ethernet header and one byte.
 pub const MIN_LEN: usize = 15;
@@ -221,6 +222,11 @@ impl TestRun {
         let rules = self.written.get(&Table::Rules).into_iter().flatten();
         let numbers = rules.filter_map(|(key, _)| u32::read_from_bytes(key).ok());
         counters::rules(&self.loaded.maps, numbers)
+    }
+
+    /// What was said of the paths to remotes.
+    pub fn path_mtus(&self) -> Result<BTreeMap<IpAddr, abi::PathMtu>, EbpfError> {
+        path_mtus::all(&self.loaded.maps)
     }
 
     /// What the programs have learned.

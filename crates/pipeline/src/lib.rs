@@ -66,4 +66,5 @@ pub use found::{Asked, FoundNeighbour, NeighbourId, RouterSide};
 pub use host::Host;
 pub use outcome::{By, Counter, Counters, Outcome, Output, Step};
 pub use packet::{Entry, Gso, GsoKind, Packet};
+pub use path_mtu::PathMtu;
 pub use state::{Learned, LearnedPlace, State};

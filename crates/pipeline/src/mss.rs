@@ -28,7 +28,11 @@ struct Mss {
 
 pub(crate) fn mss(cx: &mut Context<'_>, departure: &mut Departure<'_, '_>) {
     let frame = &departure.frame;
-    let clamps = cx.clamps_mss || clamps_there(cx, &departure.destination);
+    let clamps = match departure.destination {
+        // Several get it, each by a way of its own.
+        Destination::Flood(_) | Destination::Hosts(_) => false,
+        _ => cx.clamps_mss || clamps_there(cx, &departure.destination),
+    };
     let Some(mss) = find(frame).filter(|_| clamps) else {
         return;
     };

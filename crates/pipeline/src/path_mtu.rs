@@ -43,12 +43,13 @@ const VXLAN_FLAGS: u8 = 0x08;
 
 /// What somebody on the way to a remote said. The map `path_mtus` of `bpf/lib/abi.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PathMtu {
+pub struct PathMtu {
     /// Of the largest outer IP packet that gets there.
-    pub(crate) mtu: u32,
-    /// On the clock of packets: then it is forgotten.
-    pub(crate) until_s: u64,
-    pub(crate) hop: IpAddr,
+    pub mtu: u32,
+    /// On the clock of packets, in seconds: then it is forgotten.
+    pub until_s: u64,
+    /// Who.
+    pub hop: IpAddr,
 }
 
 /// The largest outer IP packet for a remote.

@@ -141,6 +141,11 @@ impl State {
         &self.learned
     }
 
+    /// What was said of the path to each remote, old entries included.
+    pub fn path_mtus(&self) -> &BTreeMap<IpAddr, PathMtu> {
+        &self.path_mtus
+    }
+
     /// How many addresses the learning ports have, by switch and key, with key 0 how many were learned
     /// from the underlay, and with [`FLOATING`](Self::FLOATING) how many float. Those that nobody has forgotten yet are among them.
     pub fn counts(&self) -> &BTreeMap<(SwitchId, u16), u32> {

@@ -157,11 +157,19 @@ fn on_both(
     let mut found = compare::counters(&ours, &theirs);
     found.extend(learned(now, &state, kernel)?);
     found.extend(neighbours::differences(&state, kernel)?);
+    found.extend(path_mtus(&state, kernel)?);
     let both = [Some(tables), turned.as_ref()];
     let both: Vec<_> = both.into_iter().flatten().collect();
     found.extend(connections::differences(&both, &state, kernel)?);
     met.connections_of(&state);
     Ok(difference(arrivals.len(), found))
+}
+
+/// What they know of the paths to remotes.
+fn path_mtus(state: &State, kernel: &TestRunner) -> Result<Option<String>, EbpfError> {
+    let (ours, theirs) = (state.path_mtus(), kernel.path_mtus()?);
+    let differ = *ours != theirs;
+    Ok(differ.then(|| format!("path MTUs: reference {ours:?}, eBPF {theirs:?}")))
 }
 
 /// The tables after the rules have [turned](FabricSpec::turned).

@@ -78,7 +78,10 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
         }
         let talks = !next.is_empty() || random.percent(talkative);
         let (entry, mut packet) = match random.below(100) {
-            _ if random.percent(3) => path::error(random, world),
+            _ if random.percent(3) => {
+                next.extend((0..4).filter_map(|_| path::large(random, world)));
+                path::error(random, world)
+            }
             _ if talks => next.pop().unwrap_or_else(|| conversations.next(random)),
             0..50 => from_port(random, world),
             50..54 => from_segmenter(random, world),

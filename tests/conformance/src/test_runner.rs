@@ -2,6 +2,7 @@
 //! ([`TestRun`]). Says what became of each in the words of the reference executor.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use overlane_ebpf::abi::firewall::ConnectionKey;
 use overlane_ebpf::abi::{Asked, FoundNeighbour};
@@ -14,7 +15,7 @@ use overlane_ebpf::test_run::{self, Action, Beside, Sent, TestRun};
 use overlane_ebpf::{DataPath, EbpfError, Program, preflight};
 use overlane_host::handover;
 use overlane_model::{DeviceName, GatewayPlace, Name, PortLimits, Tables, Verdict};
-use overlane_pipeline::{Counters, Entry, Outcome, Packet};
+use overlane_pipeline::{Counters, Entry, Outcome, Packet, PathMtu};
 
 use crate::case::{Case, LegDevice, Machine, Moved};
 use crate::compare;
@@ -280,6 +281,20 @@ impl TestRunner {
     /// Forgets what was learned.
     pub fn forget(&self) -> Result<(), EbpfError> {
         self.kernel.forget()
+    }
+
+    /// What was said of the paths to remotes: by whom, and until when.
+    pub fn path_mtus(&self) -> Result<BTreeMap<IpAddr, PathMtu>, EbpfError> {
+        let all = self.kernel.path_mtus()?.into_iter();
+        let ours = all.map(|(remote, known)| {
+            let known = PathMtu {
+                mtu: known.mtu,
+                until_s: known.until.into(),
+                hop: known.hop.into(),
+            };
+            (remote, known)
+        });
+        Ok(ours.collect())
     }
 
     /// What is learned now.

@@ -1,11 +1,13 @@
 //! What the underlay says of its MTU: errors about tunnel packets that this host may have sent, or could not have sent;
 //! and probes of a size.
 
+use overlane_model::DeviceName;
 use overlane_pipeline::{Entry, Packet};
-use overlane_wire::Mac;
 use overlane_wire::checksum::{Sum, checksum};
+use overlane_wire::ethernet::Tag;
+use overlane_wire::{Mac, VlanTag};
 
-use super::World;
+use super::{PortSpec, World};
 use crate::compose::compose;
 use crate::layers::{Eth, Geneve, Icmp, Ip4, Ip6, Layer, Payload, Udp, Vxlan};
 use crate::random::Random;
@@ -72,6 +74,62 @@ pub(super) fn error(random: &mut Random, world: &World<'_>) -> (Entry, Packet) {
         shorten(random, &mut packet.bytes, header);
     }
     (Entry::Underlay, packet)
+}
+
+/// From a port of the first host, to one of another, or to everybody: as large as fits somewhere, or nearly.
+pub(super) fn large(random: &mut Random, world: &World<'_>) -> Option<(Entry, Packet)> {
+    let ports = &world.spec.ports;
+    let here: Vec<_> = ports.iter().filter(|port| port.host == 0).collect();
+    let from = *random.pick(&here)?;
+    let is_elsewhere = |port: &&PortSpec| port.host != 0 && port.switch == from.switch;
+    let elsewhere: Vec<_> = ports.iter().filter(is_elsewhere).collect();
+    let to = *random.pick(&elsewhere)?;
+    let is_v6 = random.percent(40);
+    let header = if is_v6 { 40 } else { 20 };
+    let size = match random.below(6) {
+        0 => 576 + random.below(3) - 1,
+        1 => 1280 + random.below(3) - 1,
+        2..4 => 1500 - random.below(150),
+        _ => world.border(random, 14),
+    };
+    let mut layers = vec![Layer::Eth(Eth {
+        src: Some(MacText(from.mac)),
+        dst: Some(MacText(match random.below(10) {
+            0 => Mac::BROADCAST,
+            1 => Mac::new([6, 0, 0, 0, 0, 99]),
+            _ => to.mac,
+        })),
+        kind: None,
+    })];
+    layers.push(if is_v6 {
+        Layer::Ip6(Ip6 {
+            src: Some(from.v6().into()),
+            dst: Some(to.v6().into()),
+            ..Ip6::default()
+        })
+    } else {
+        Layer::Ip4(Ip4 {
+            src: Some(from.v4().into()),
+            dst: Some(to.v4().into()),
+            ..Ip4::default()
+        })
+    });
+    layers.push(Layer::Udp(Udp {
+        src: Some(1000),
+        dst: Some(80),
+        ..Udp::default()
+    }));
+    layers.push(Layer::Payload(Payload {
+        size: Some(size.saturating_sub(header + 8)),
+        ..Payload::default()
+    }));
+    let mut packet = compose(&layers).unwrap_or_else(|_| Packet::new(vec![0; 60]));
+    packet.tag = from.vlan.map(|vlan| Tag {
+        service: false,
+        tag: VlanTag::from_tci(vlan),
+    });
+    let device = DeviceName::new(&from.device).ok()?;
+    Some((Entry::Port(device), packet))
 }
 
 /// From and to hosts by their numbers; what is wrong counts from `first`.
