@@ -9,12 +9,14 @@ mod ipv6;
 mod path;
 mod routing;
 mod super_packet;
+mod switch;
 mod tcp_options;
 mod underlay;
 
-pub use fabric::{FabricSpec, PortSpec, SwitchSpec};
+pub use fabric::{FabricSpec, PortSpec};
 pub use firewall::RuleSpec;
 pub use routing::{GatewaySpec, RouterSpec};
+pub use switch::SwitchSpec;
 
 use overlane_model::{DeviceName, Tables};
 use overlane_pipeline::{Entry, Packet};
