@@ -7,7 +7,7 @@ use std::io;
 
 use overlane_host::observe::{
     self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, Neighbours, OtherDevice,
-    PortState, Ports, Remotes, Routes, SuperPackets, Switches,
+    PathMtuRow, PortState, Ports, Remotes, Routes, SuperPackets, Switches,
 };
 
 use overlane_host::UsedAs;
@@ -429,6 +429,7 @@ fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {
         "NEIGHBOUR",
         "DEVICE",
         "UDP GSO",
+        "PATH MTU",
     ]);
     for remote in &remotes.remotes {
         let next_hop = remote
@@ -448,9 +449,24 @@ fn show_remotes(remotes: &Remotes, output: Output) -> io::Result<()> {
             } else {
                 "segments"
             }),
+            text(path_mtu(remote.path_mtu.as_ref())),
         ]);
     }
     output.section(&format!("host {}", remotes.host), &rows, "no remotes")
+}
+
+/// `1400, said by 198.18.0.254 12 s ago`
+fn path_mtu(known: Option<&PathMtuRow>) -> String {
+    let Some(PathMtuRow {
+        mtu, hop, age_s, ..
+    }) = known
+    else {
+        return "-".to_owned();
+    };
+    match hop {
+        Some(hop) => format!("{mtu}, said by {hop} {age_s} s ago"),
+        None => format!("{mtu}, found by probes {age_s} s ago"),
+    }
 }
 
 fn show_counters(counters: &Counters, output: Output) -> io::Result<()> {

@@ -27,6 +27,11 @@ impl Clock {
         })
     }
 
+    /// The programs' clock in seconds, as entries have it that last for long.
+    pub(crate) const fn monotonic_s(&self) -> u32 {
+        (self.monotonic_ns / 1_000_000_000) as u32
+    }
+
     /// When that was, in ns since 1970 (UTC).
     pub(crate) const fn unix_ns(&self, monotonic_ns: u64) -> u64 {
         self.unix_ns

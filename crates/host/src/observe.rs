@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use overlane_ebpf::abi::{self, Counter};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
-use overlane_ebpf::{DataPath, Program, abilities};
+use overlane_ebpf::{DataPath, Program};
 use overlane_model::{Hook, SwitchId, Verdict, VlanId};
 use overlane_net::{Link, Netlink};
 use overlane_wire::Vni;
@@ -25,6 +25,7 @@ mod fdb;
 mod guard;
 mod learned;
 mod neighbours;
+mod remotes;
 mod routes;
 mod rules;
 mod switches;
@@ -40,6 +41,7 @@ pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
 pub use neighbours::{NeighbourRow, NeighbourState, Neighbours, neighbours};
+pub use remotes::{PathMtuRow, RemoteRow, Remotes, remotes};
 pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};
 pub use rules::{RuleRow, Rules, rules};
 pub use switches::{SwitchRow, Switches, switches};
@@ -222,32 +224,6 @@ pub struct OnUnderlay {
     pub vni: Option<u32>,
     /// Its VLAN on the uplink.
     pub uplink_vlan: Option<u16>,
-}
-
-/// `show remotes`.
-#[derive(Debug, Clone, Serialize)]
-pub struct Remotes {
-    /// The host.
-    pub host: String,
-    /// Every remote.
-    pub remotes: Vec<RemoteRow>,
-}
-
-/// One remote and how it is reached.
-#[derive(Debug, Clone, Serialize)]
-pub struct RemoteRow {
-    /// The remote's name.
-    pub remote: String,
-    /// Its VTEP.
-    pub address: IpAddr,
-    /// The neighbour packets are handed to; none without a route.
-    pub next_hop: Option<IpAddr>,
-    /// State of that neighbour in the kernel: `reachable`, `stale`, … or `none`.
-    pub neighbour: String,
-    /// The uplink.
-    pub device: String,
-    /// It takes UDP super-packets whole, as it said when it was asked.
-    pub takes_whole_udp: bool,
 }
 
 impl Counters {
@@ -454,37 +430,6 @@ fn super_packets(state: &State) -> Result<BTreeMap<(u32, u32), SuperPackets>, Ho
         .collect())
 }
 
-/// Looks at the remotes of `host`.
-pub fn remotes(host: &str) -> Result<Remotes, HostError> {
-    let state = state_of(host)?;
-    let whole_udp = match maps(&state) {
-        Err(HostError::OtherVersion(_)) => Vec::new(),
-        other => abilities::take_whole_udp(&other?)?,
-    };
-    let rows = in_namespace(&state, |netlink| {
-        state
-            .remotes
-            .iter()
-            .map(|remote| remote_row(&state, remote, netlink))
-            .collect::<Result<Vec<_>, _>>()
-    })?;
-    let gone = || {
-        state
-            .remotes
-            .iter()
-            .map(|remote| unreachable_row(&state, remote))
-            .collect()
-    };
-    let mut remotes = rows.unwrap_or_else(gone);
-    for remote in &mut remotes {
-        remote.takes_whole_udp = whole_udp.contains(&remote.address);
-    }
-    Ok(Remotes {
-        host: host.to_owned(),
-        remotes,
-    })
-}
-
 /// True when the last `apply` of `host` did not come to its end: `show` should say so.
 pub fn interrupted(host: &str) -> Result<bool, HostError> {
     Ok(state_of(host)?.in_progress)
@@ -542,35 +487,4 @@ fn remote_name(state: &State, address: IpAddr) -> Option<String> {
         .iter()
         .find(|remote| remote.address == address);
     remote.map(|remote| remote.name.clone())
-}
-
-fn remote_row(
-    state: &State,
-    remote: &state::RemoteState,
-    netlink: &Netlink,
-) -> Result<RemoteRow, HostError> {
-    let mut row = unreachable_row(state, remote);
-    let Ok(uplink) = netlink.link(&state.uplink) else {
-        return Ok(row);
-    };
-    let route = netlink.route_to(remote.address, None);
-    if let Some(route) = route.ok().filter(|route| route.oif == uplink.index) {
-        let next_hop = route.gateway.unwrap_or(remote.address);
-        row.next_hop = Some(next_hop);
-        if let Some(neighbour) = netlink.neighbour(&state.uplink, next_hop)? {
-            row.neighbour = neighbour.state.name().to_owned();
-        }
-    }
-    Ok(row)
-}
-
-fn unreachable_row(state: &State, remote: &state::RemoteState) -> RemoteRow {
-    RemoteRow {
-        remote: remote.name.clone(),
-        address: remote.address,
-        next_hop: None,
-        neighbour: "none".to_owned(),
-        device: state.uplink.clone(),
-        takes_whole_udp: false,
-    }
 }
