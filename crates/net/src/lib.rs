@@ -20,6 +20,7 @@
 
 pub mod address;
 mod create;
+pub mod datagram;
 mod error;
 pub mod ethtool;
 pub mod link;
@@ -44,5 +45,5 @@ pub use error::{NetError, Place, RejectedFeature, Rejection};
 pub use link::{Link, LinkStats};
 pub use neighbour::{NeighbourState, Nud};
 pub use netlink::Netlink;
-pub use packet::PacketSocket;
+pub use packet::{Instruction, PacketReader, PacketSocket};
 pub use route::RouteTo;

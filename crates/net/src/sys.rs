@@ -1,5 +1,5 @@
-//! The system calls without a safe wrapper: the ethtool and TUN ioctls, the cookie of a namespace, the device of a
-//! packet socket, and what happens between fork and exec. Nothing above this file is unsafe.
+//! The system calls without a safe wrapper: the ethtool and TUN ioctls, the cookie of a namespace, device and
+//! filter of a packet socket, options of sockets, and what happens between fork and exec. Nothing above this file is unsafe.
 
 use std::fs::File;
 use std::io;
@@ -62,15 +62,59 @@ pub(crate) fn detach_before_exec(command: &mut Command) {
     }
 }
 
-/// Binds a packet socket to a device. It is given no frames: it asks for no protocol.
-pub(crate) fn bind_packet(socket: &impl AsRawFd, ifindex: u32) -> Result<(), Errno> {
+/// Binds a packet socket to a device. It is given frames of this protocol (`ETH_P_`); with 0 it is given none.
+pub(crate) fn bind_packet(socket: &impl AsRawFd, ifindex: u32, protocol: u16) -> Result<(), Errno> {
     // SAFETY: sockaddr_ll is a plain C structure of integers and an array, for all of which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
     address.sll_ifindex = ifindex as libc::c_int;
+    address.sll_protocol = protocol.to_be();
     let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the kernel reads the address on this stack frame, whose length is given.
     let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    Errno::result(code).map(drop)
+}
+
+/// `SO_ATTACH_FILTER`: the kernel drops what the program of classic BPF does not want. It refuses a wrong program.
+pub(crate) fn attach_filter(
+    socket: &impl AsRawFd,
+    program: &mut [libc::sock_filter],
+) -> Result<(), Errno> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| Errno::EINVAL)?,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies `len` instructions of the slice, which outlives the call, and the structure itself.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    Errno::result(code).map(drop)
+}
+
+/// A socket option whose value is an int.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
+    let len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel reads one int from this stack frame, whose size is given.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            len,
+        )
+    };
     Errno::result(code).map(drop)
 }
 
