@@ -3,6 +3,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use overlane_ebpf::abi;
 use overlane_model::{Encapsulation, Tables};
 
 /// What is sent is not acknowledged, and a packet may be lost.
@@ -10,7 +11,7 @@ const TIMES: usize = 2;
 const VXLAN: [u8; 8] = [0x08, 0, 0, 0, 0, 0, 0, 0];
 const GENEVE: [u8; 8] = [0, 0, 0x65, 0x58, 0, 0, 0, 0];
 /// No bridge forwards this group address. The source is a local one.
-const ETHERNET: [u8; 14] = [
+pub(crate) const ETHERNET: [u8; 14] = [
     0x01, 0x80, 0xc2, 0, 0, 0x0f, 0x02, 0, 0, 0, 0, 0x01, 0x88, 0xb5,
 ];
 const ASK: u8 = 1;
@@ -35,11 +36,19 @@ pub(crate) fn ask(tables: &Tables, takes_whole_udp: bool) {
     }
 }
 
+/// The tunnel header, by the data path's number of the encapsulation.
+pub(crate) const fn header(encapsulation: u8) -> [u8; 8] {
+    match encapsulation {
+        abi::ENCAPSULATION_VXLAN => VXLAN,
+        _ => GENEVE,
+    }
+}
+
 fn greeting(encapsulation: Encapsulation, takes_whole_udp: bool) -> Vec<u8> {
-    let header = match encapsulation {
-        Encapsulation::Vxlan => VXLAN,
-        Encapsulation::Geneve => GENEVE,
-    };
+    let header = header(match encapsulation {
+        Encapsulation::Vxlan => abi::ENCAPSULATION_VXLAN,
+        Encapsulation::Geneve => abi::ENCAPSULATION_GENEVE,
+    });
     let abilities = if takes_whole_udp { WHOLE_UDP } else { 0 };
     let says = [b'O', b'V', b'L', 1, ASK, abilities, 0, 0];
     [&header[..], &ETHERNET, &says].concat()
