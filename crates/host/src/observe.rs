@@ -41,6 +41,7 @@ pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
 pub use neighbours::{NeighbourRow, NeighbourState, Neighbours, neighbours};
+pub(crate) use remotes::PATH_MTU_SECONDS;
 pub use remotes::{PathMtuRow, RemoteRow, Remotes, remotes};
 pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};
 pub use rules::{RuleRow, Rules, rules};

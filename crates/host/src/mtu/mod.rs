@@ -2,11 +2,12 @@
 //! model's (`overlane_model::mtu`).
 //!
 //! [`gather`] looks at this machine, [`audit()`] judges what was found, of one host or of several. [`probe`] tries what
-//! really gets through.
+//! really gets through, and [`watch`] goes on trying.
 
 pub mod audit;
 pub mod facts;
 pub mod gather;
 pub mod probe;
+pub mod watch;
 
 pub use audit::audit;
