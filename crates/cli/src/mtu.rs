@@ -3,7 +3,9 @@
 
 mod findings;
 mod machine;
+mod probe;
 mod sizes;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,6 +16,7 @@ use overlane_host::mtu::audit;
 use overlane_host::mtu::audit::{Finding, Severity};
 use overlane_host::mtu::facts::HostFacts;
 use overlane_host::mtu::gather;
+use overlane_host::mtu::probe::Probed;
 use overlane_model::{CompileError, Fabric, Host};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +35,8 @@ struct Answer<'a> {
     #[serde(flatten)]
     sizes: &'a Sizes,
     hosts: &'a [HostFacts],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<&'a [Probed]>,
     findings: &'a [Finding],
 }
 
@@ -44,6 +49,9 @@ struct Elsewhere {
 pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
     let fabric = check::load(&args.file)?;
     check::warn(&fabric, output);
+    if args.watch {
+        return watch::run(args, &fabric, output);
+    }
     let mut facts = Vec::new();
     for host in hosts(&fabric, &args.hosts)? {
         facts.push(gather::facts(&fabric, host, args.netns.as_deref())?);
@@ -58,18 +66,31 @@ pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
             }
         }
     }
+    let probed = match args.probe {
+        true => Some(probe::probe(&fabric, &args.hosts)?),
+        false => None,
+    };
     let sizes = Sizes::of(&fabric, &facts, args.underlay_mtu);
-    let findings = audit(&fabric, &facts, args.underlay_mtu);
+    let judged = probe::without_old(&facts, probed.as_deref().unwrap_or_default());
+    let mut findings = audit(&fabric, &judged, args.underlay_mtu);
+    if let Some(probed) = &probed {
+        findings.extend(overlane_host::mtu::probe::findings(probed));
+        findings.sort_by_key(|finding| (finding.severity, finding.place));
+    }
     if args.json {
         output.json(&Answer {
             sizes: &sizes,
             hosts: &facts,
+            probes: probed.as_deref(),
             findings: &findings,
         })?;
     } else {
         sizes.show(output)?;
         for host in &facts[..here] {
             machine::show(&fabric, host, &sizes, output)?;
+        }
+        if let Some(probed) = &probed {
+            probe::show(probed, output)?;
         }
         findings::show(&facts, &findings, output)?;
     }

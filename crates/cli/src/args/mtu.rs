@@ -7,6 +7,8 @@ use clap::{Args, ValueHint};
 /// Show which MTU each place needs, and where one is wrong.
 ///
 /// Reads the fabric file, the devices and routes of this machine, and what the data path has seen. Changes nothing.
+/// With --probe it tries which packets really get from host to host, and back. With --watch it goes on trying, and
+/// tells the data path of this host what fits.
 /// Without a host of the file on this machine it shows the arithmetic alone.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -16,6 +18,8 @@ Examples:
   overlane mtu fabric.yaml --host h1         this machine is to become h1
   overlane mtu fabric.yaml --json > h1.json  for programs, and for --with on another host
   overlane mtu fabric.yaml --with h1.json    both ends together
+  overlane mtu fabric.yaml --probe           what really gets through, both ways
+  overlane mtu fabric.yaml --watch --host h1 finds what vanishes because it is too large, until Ctrl-C
 
 Exit codes: 0 nothing is wrong, 1 failed, 2 wrong usage or wrong file, 3 something is set wrongly.")]
 pub(crate) struct Mtu {
@@ -38,7 +42,22 @@ pub(crate) struct Mtu {
     /// What `--json` printed on another host
     #[arg(long = "with", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) others: Vec<PathBuf>,
-    /// Print JSON
+    /// Try which sizes get to each remote and back; the host must be applied here
+    #[arg(long, conflicts_with_all = ["underlay_mtu", "netns", "watch"])]
+    pub(crate) probe: bool,
+    /// Find packets that vanish on the way because they are too large, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["underlay_mtu", "netns", "others"])]
+    pub(crate) watch: bool,
+    /// Seconds from one look to the next
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 2.0,
+        value_parser = super::interval,
+        requires = "watch"
+    )]
+    pub(crate) interval: f64,
+    /// Print JSON; with --watch a line for each change
     #[arg(long)]
     pub(crate) json: bool,
 }
