@@ -158,14 +158,15 @@ class Scene:
     `guests` is the number of guests per host; all are ports of the switch `blue`, VNI 5001 (with the
     encapsulation `vlan`: VLAN 100 on the uplinks). `port` holds options of every port.
     `declared=False` keeps the guests' addresses out of the fabric: they find each other by ARP and ND.
+    `underlay` is another one than that of `Underlay`, with as many hosts.
     Hosts in `peers` (numbers) get their guests from someone else: they stand in the fabric only.
     """
 
     def __init__(self, lab, encapsulation, family=4, wire=WHOLE, guests=(1, 1), mtu=1500,
                  peers=(), tunnel=None, switch=None, guest_options=None, bridge=None, declared=True,
-                 port=None):
+                 port=None, underlay=None):
         self.lab, self.encapsulation, self.family = lab, encapsulation, family
-        self.underlay = Underlay(lab, len(guests), family, wire, mtu, bridge)
+        self.underlay = underlay or Underlay(lab, len(guests), family, wire, mtu, bridge)
         self.hosts = self.underlay.hosts
         self.peers = set(peers)
         self.declared = declared
