@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+import socket
 import struct
 import tempfile
 import time
@@ -14,6 +15,7 @@ import traffic
 from net import run, veth
 from overlane import GENEVE, PINS, VXLAN, binary, overlane
 from test_apply_errors import NO_CAPABILITIES
+from test_mtu import UDP_SEGMENT
 from topology import UPLINK, Scene, guest_mtu
 
 pytestmark = pytest.mark.needs_overlane
@@ -187,6 +189,31 @@ def test_a_path_mtu_that_the_data_path_knows(scene):
         audit.only("physical_switches", f"path to {two.name}", "198.18.0.99 said so", "behind 198.18.0.99 carry 1500")
         text = overlane("mtu", scene.lab.directory / "fabric.yaml", "--host", one.name, expect=WRONG).stdout
         assert "198.18.0.99" in text and f"PATHS OF {one.name}" in text
+
+
+def test_what_guests_have_sent(scene):
+    near, far = scene.guests
+
+    def port():
+        host = Audit(scene, hosts=scene.hosts[:1], expect=None).all["hosts"][0]
+        return host["ports"][0], host["pkt_too_big"]
+
+    seen, too_big = port()
+    assert seen["longest"] < 200 and too_big == 0, "at most what IPv6 says by itself"
+    traffic.ping(near.ns, far.v4, size=972)
+    assert port()[0]["longest"] == 1000
+    with traffic.udp_socket(far.ns, far.v4, 5300) as into, traffic.udp_socket(near.ns, near.v4) as out:
+        out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1172)
+        out.sendto(traffic.payload(20 * 1172, 1172), (far.v4, 5300))
+        assert len(into.recv(65535)) == 1172
+    seen, too_big = port()
+    assert (seen["longest"], seen["longest_segment"], too_big) == (1200, 1200, 0)
+    near.ns.ip("link set eth0 mtu 1500")
+    assert traffic.pings(near.ns, far.v4, size=1472, timeout=0.3) == 0
+    seen, too_big = port()
+    assert (seen["longest"], seen["longest_segment"], too_big) == (1500, 1200, 1)
+    text = overlane("mtu", scene.lab.directory / "fabric.yaml", expect=WRONG).stdout
+    assert "Too large since apply: 1 packets (pkt_too_big)." in text
 
 
 def test_legs_and_helpers(lab):
