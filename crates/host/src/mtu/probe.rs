@@ -39,8 +39,7 @@ pub use findings::findings;
 pub use round::{Answer, FLOWS, Probe, Way};
 pub(in crate::mtu) use search::COMMON;
 pub use search::{Found, Inquiry, Limits, Outcome, Search};
-use talk::Talk;
-pub(in crate::mtu) use talk::Told;
+use talk::{Talk, Told};
 
 /// What probes of one host found out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -17,7 +17,7 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{path_mtus, preflight};
 use serde::Serialize;
 
-use super::probe::{self, COMMON, Check, Checked, Outcome, Prober, Told};
+use super::probe::{self, COMMON, Check, Checked, Outcome, Prober};
 use crate::HostError;
 use crate::clock::Clock;
 use crate::observe::{self, PATH_MTU_SECONDS};
@@ -153,7 +153,7 @@ impl Watch {
         let prober = &self.view.prober;
         let check = |way: &Way| (way.address, way.check(prober.least()));
         let checked = prober.ask(ways.iter().map(check).collect(), stop)?;
-        let mut search = Vec::new();
+        let (mut events, mut search) = (Vec::new(), Vec::new());
         for (way, told) in ways.iter().zip(checked) {
             let Some(checked) = told.outcome else {
                 continue;
@@ -163,25 +163,16 @@ impl Watch {
             match way.decide(&checked, is_due) {
                 Decision::Nothing => {}
                 Decision::Refresh => self.view.set(way.address, way.current().into())?,
-                Decision::Forget => search.push((*way, true)),
-                Decision::Search => search.push((*way, false)),
+                Decision::Forget => events.extend(self.view.take(way, way.uplink_mtu, None)?),
+                Decision::Search => search.push(*way),
             }
         }
-        let mut events = Vec::new();
-        let addresses: Vec<IpAddr> = (search.iter())
-            .filter(|(_, is_whole)| !is_whole)
-            .map(|(way, _)| way.address)
-            .collect();
-        let mut found = prober.search(&addresses, false, stop)?.into_iter();
-        for (way, is_whole) in search {
-            let mtu = if is_whole {
-                Some((way.uplink_mtu, None))
-            } else {
-                found.next().as_ref().and_then(searched_mtu)
-            };
+        let addresses: Vec<IpAddr> = search.iter().map(|way| way.address).collect();
+        let found = prober.search(&addresses, false, stop)?;
+        for (way, told) in search.iter().zip(found) {
             self.searched.insert(way.address, Instant::now());
-            if let Some((mtu, hop)) = mtu {
-                events.extend(self.view.take(&way, mtu, hop)?);
+            if let Some(Outcome::Heard { there, .. }) = told.outcome {
+                events.extend(self.view.take(way, there.mtu, there.hop)?);
             }
         }
         Ok(Step::Events(events))
@@ -201,14 +192,6 @@ impl Watch {
                 Err(errno) => return Err(HostError::system("wait for signals")(errno)),
             }
         }
-    }
-}
-
-/// What a search found; none: the remote did not answer, or the search was ended.
-fn searched_mtu(told: &Told<Outcome>) -> Option<(u16, Option<IpAddr>)> {
-    match told.outcome {
-        Some(Outcome::Heard { there, .. }) => Some((there.mtu, there.hop)),
-        _ => None,
     }
 }
 
