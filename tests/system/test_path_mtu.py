@@ -275,7 +275,9 @@ def test_one_small_path_of_several_is_found(lab, encapsulation):
 def test_probes_pass_by_what_the_kernel_believes(lab, encapsulation):
     """Once told, a kernel does not send longer packets by itself; a link that is better again is found all the same."""
     way = Way(lab, encapsulation, mid=SMALL)
-    way.probe()
+    (row,) = rows(way.probe(way.hosts[0])).values()
+    assert row["there"] == {"mtu": SMALL, "hop": way.underlay.hop(1)}
+    assert row["back"] == {"mtu": SMALL, "hop": way.underlay.hop(2)}
     way.underlay.carry("mid", WHOLE_MTU)
     assert says(way.probe(expect=0)) == []
 

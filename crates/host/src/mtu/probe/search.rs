@@ -190,10 +190,14 @@ impl Search {
             let sizes = side.sizes(lossy);
             sizes.into_iter().map(|size| (way, size)).collect()
         };
-        let sizes: Vec<_> = self.sides.iter_mut().flat_map(sizes).collect();
+        let mut sizes: Vec<_> = self.sides.iter_mut().flat_map(sizes).collect();
         self.rounds += 1;
         if sizes.is_empty() || self.rounds > ROUNDS {
             return Some(self.outcome());
+        }
+        if self.limits.both {
+            // Its answer always comes, and says what the other was told of the long ones before.
+            sizes.push((Way::There, self.limits.least));
         }
         self.round = Round::new(&sizes, &self.flows);
         None

@@ -41,6 +41,8 @@ struct Path {
     /// Packets lost by chance, of 100 each way.
     loss: u64,
     is_silent: bool,
+    /// Packets overtake each other.
+    reorders: bool,
 }
 
 impl Path {
@@ -52,6 +54,7 @@ impl Path {
             icmp: false,
             loss: 0,
             is_silent: false,
+            reorders: true,
         }
     }
 
@@ -65,8 +68,15 @@ impl Path {
         let mut search = Search::new(limits, random.next() as u32);
         let mut known_back = None;
         for tries in 1..2000 {
-            let probes = search.probes();
-            assert!(probes.len() <= 2 * 8 * FLOWS, "{} at once", probes.len());
+            let mut probes = search.probes();
+            if self.reorders {
+                probes.sort_by_cached_key(|_| random.next());
+            }
+            assert!(
+                probes.len() <= (2 * 8 + 1) * FLOWS,
+                "{} at once",
+                probes.len()
+            );
             for probe in probes {
                 self.carry(&probe, &mut search, &mut known_back, random);
             }
@@ -159,6 +169,17 @@ fn a_common_size_with_icmp_is_known_after_a_few_tries() {
         let (outcome, tries) = path.search(false, &mut random);
         assert_eq!(outcome, path.expected(false));
         assert!(tries <= 3, "{mtu}: {tries}");
+    }
+}
+
+#[test]
+fn who_told_the_other_is_known_though_no_long_answer_comes_after_that() {
+    let mut random = Random(10);
+    for mtu in [1280, 1400, 1450, 1476, 1492] {
+        let mut path = Path::of(1500, mtu, mtu);
+        (path.icmp, path.reorders) = (true, false);
+        let (outcome, _) = path.search(true, &mut random);
+        assert_eq!(outcome, path.expected(true));
     }
 }
 
