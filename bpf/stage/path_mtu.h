@@ -113,7 +113,10 @@ INLINE bool is_our_tunnel(const struct settings *s, const __u8 *tunnel)
 	return !vni || bpf_map_lookup_elem(&switches, &vni);
 }
 
-/* Whether we could have sent what the message quotes, which has its UDP header behind `ip_len` bytes. */
+/*
+ * Whether we could have sent what the message quotes, which has its UDP header behind `ip_len` bytes. On a virtual wire
+ * that is a super-packet, longer than any MTU.
+ */
 INLINE bool could_be_ours(const struct settings *s, const __u8 *message, const struct mtu_error *e,
 			  __u32 ip_len)
 {
@@ -122,7 +125,7 @@ INLINE bool could_be_ours(const struct settings *s, const __u8 *message, const s
 
 	if (udp->dest != bpf_htons(s->tunnel_port) || source < s->source_port_min ||
 	    source > s->source_port_max || bpf_ntohs(udp->len) + ip_len != e->quoted_len ||
-	    e->quoted_len > s->underlay_mtu || e->quoted_len <= e->mtu)
+	    e->quoted_len <= e->mtu || e->mtu >= s->underlay_mtu)
 		return false;
 	return e->len < ERROR_LEN + ip_len + sizeof(*udp) + 8 || is_our_tunnel(s, (const __u8 *)(udp + 1));
 }

@@ -235,7 +235,7 @@ fn quoted_6(bytes: &[u8], vtep: Ipv6Addr) -> Option<Quoted<'_>> {
     })
 }
 
-/// A tunnel packet that the uplink took, and that did not fit there.
+/// A tunnel packet that did not fit there; on a virtual wire a super-packet, longer than any MTU.
 fn could_be_ours(cx: &Context<'_>, quoted: &Quoted<'_>, mtu: u32) -> bool {
     let tables = cx.host.tables();
     let Some([s0, s1, d0, d1, l0, l1, _, _]) = array::<{ udp::LEN }>(quoted.udp, 0) else {
@@ -246,7 +246,7 @@ fn could_be_ours(cx: &Context<'_>, quoted: &Quoted<'_>, mtu: u32) -> bool {
         && u16::from_be_bytes([d0, d1]) == tables.tunnel.port;
     let has_len = usize::from(u16::from_be_bytes([l0, l1])) == quoted.udp_len
         && quoted.len > mtu as usize
-        && quoted.len <= cx.host.underlay_mtu() as usize;
+        && mtu < cx.host.underlay_mtu();
     let tunnel = array(quoted.udp, udp::LEN);
     has_ports && has_len && tunnel.is_none_or(|header| is_our_tunnel(cx, tables, header))
 }
