@@ -73,7 +73,7 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
 	result = parse(ctx, p, sw);
 	if (p->hook == HOOK_FROM_PORT)
-		count_from_port(p);
+		count_from_port(p, result == GO_ON);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
@@ -102,7 +102,7 @@ INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *
 
 	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
 	result = vtep_check(ctx, o);
-	if (result == VERDICT_TO_HOST)
+	if (result == VERDICT_TO_HOST && o->is_icmp)
 		learn_path_mtu(ctx);
 	if (result != GO_ON)
 		return result;

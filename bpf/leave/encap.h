@@ -192,7 +192,10 @@ INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, co
 	/* Of a tunnel of the guest's own only the first header is known: its segments are measured. */
 	if (p->gso_size && p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP)
 		return segment(ctx, s, p);
-	mtu = path_mtu_of(s, r->counters, p, headers);
+	/* What is short fits everywhere. */
+	mtu = overhead + p->segment_len <= LEAST_MTU_V4 && !d->clamps_mss ?
+		      s->underlay_mtu :
+		      path_mtu_of(s, r->counters, p, headers);
 	if (overhead + p->segment_len > mtu)
 		return too_big(d, mtu > headers ? mtu - headers : 0);
 	if (overhead + p->len > OUTER_MAX_LEN || (is_whole_udp(p) && !takes_whole_udp_of(p, d)))

@@ -78,7 +78,8 @@ __noinline int clamp_mss(struct __sk_buff *ctx, const struct packet *p, __u32 mt
 	struct tcp_header tcp;
 	__u16 old, new;
 
-	if (!p || !s || !w || p->protocol != IPPROTO_TCP || p->fragment || p->gso_size)
+	if (!p || !s || !w || !p->l4_offset || p->protocol != IPPROTO_TCP || p->fragment ||
+	    p->gso_size)
 		return 0;
 	at = p->l4_offset;
 	if (at + sizeof(tcp) > ETH_HLEN + p->ip_len ||

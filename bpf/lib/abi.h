@@ -375,12 +375,12 @@ struct counter {
  * exists; a new one's counters begin at zero.
  */
 struct port_counters {
+	__u64 longest;         /* bytes of the longest IP packet that came from it, segments counted, */
+	__u64 longest_segment; /* and of the longest segment of a super-packet */
 	struct counter from_port;
 	struct counter to_port;
 	struct counter dropped; /* of what came from the port, */
 	struct counter untold;  /* and of that what its guest was not told of: it had been told enough */
-	__u64 longest;          /* bytes of the longest IP packet that came from it, segments counted, */
-	__u64 longest_segment;  /* and of the longest segment of a super-packet */
 };
 
 /* Map remote_counters (per CPU): number → counters of one remote, likewise. */

@@ -4,17 +4,20 @@
 
 #include "packet.h"
 
+INLINE void add(struct counter *c, const struct packet *p)
+{
+	c->packets++;
+	c->segments += p->segments;
+	c->bytes += p->len;
+}
+
 /* One of the counters that an entry consists of. */
 INLINE struct counter *count(void *map, __u32 number, __u32 which, const struct packet *p)
 {
 	struct counter *c = bpf_map_lookup_elem(map, &number);
 
-	if (!c)
-		return NULL;
-	c += which;
-	c->packets++;
-	c->segments += p->segments;
-	c->bytes += p->len;
+	if (c)
+		add(c + which, p);
 	return c;
 }
 
@@ -29,23 +32,33 @@ INLINE void count_verdict(const struct packet *p, __u32 verdict)
 /* In the order of struct port_counters. */
 enum port_count { PORT_FROM, PORT_TO, PORT_DROPPED, PORT_UNTOLD };
 
-INLINE void count_port(const struct packet *p, __u32 number, enum port_count which)
+INLINE struct port_counters *counters_of_port(__u32 number)
 {
-	count(&port_counters, number, which, p);
+	return bpf_map_lookup_elem(&port_counters, &number);
 }
 
-/* What comes from a port, parsed; also how long its packets are, for `overlane mtu`. */
-INLINE void count_from_port(const struct packet *p)
+INLINE void count_port(const struct packet *p, __u32 number, enum port_count which)
 {
-	struct port_counters *of =
-		(struct port_counters *)count(&port_counters, p->source_counters, PORT_FROM, p);
+	struct port_counters *of = counters_of_port(number);
+
+	if (of)
+		add(&of->from_port + which, p);
+}
+
+/* What comes from a port; and how long its IP packets are, for `overlane mtu`. */
+INLINE void count_from_port(const struct packet *p, bool is_parsed)
+{
+	struct port_counters *of = counters_of_port(p->source_counters);
 	__u64 len = p->segment_len - ETH_HLEN;
 
-	if (!of || !p->l4_offset)
+	if (!of)
+		return;
+	add(&of->from_port, p);
+	if (!is_parsed || !p->l4_offset || len <= of->longest_segment)
 		return;
 	if (len > of->longest)
 		of->longest = len;
-	if (p->gso_size && len > of->longest_segment)
+	if (p->gso_size)
 		of->longest_segment = len;
 }
 

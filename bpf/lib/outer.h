@@ -21,6 +21,7 @@ struct outer_view {
 	__be16 source_port;
 	__be16 port; /* of the tunnel, that it must have */
 	__u8 tos;
+	__u8 is_icmp; /* it is no tunnel packet, and may be an error about one */
 };
 
 #define VXLAN_FLAG_VNI 0x08

@@ -39,6 +39,7 @@ INLINE enum verdict check_ipv4(struct __sk_buff *ctx, const struct settings *s, 
 	header_len = ip.ihl * 4;
 	o->source = mapped_v4(ip.saddr);
 	o->tos = ip.tos;
+	o->is_icmp = ip.protocol == IPPROTO_ICMP;
 	if (ip.version != 4 || header_len < sizeof(ip) || ip.protocol != IPPROTO_UDP ||
 	    ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET) ||
 	    __builtin_memcmp(&ip.daddr, &s->vtep.bytes[12], sizeof(ip.daddr)))
@@ -66,6 +67,7 @@ INLINE enum verdict check_ipv6(struct __sk_buff *ctx, const struct settings *s, 
 		return VERDICT_TO_HOST;
 	__builtin_memcpy(&o->source, &ip.saddr, sizeof(o->source));
 	o->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
+	o->is_icmp = ip.nexthdr == IPPROTO_ICMPV6;
 	if (ip.version != 6 || __builtin_memcmp(&ip.daddr, &s->vtep, sizeof(ip.daddr)))
 		return VERDICT_TO_HOST;
 	if (ip.nexthdr == IPPROTO_FRAGMENT) {

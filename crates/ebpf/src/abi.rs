@@ -316,12 +316,12 @@ abi! {
     }
     #[derive(Default)]
     struct PortCounters = "port_counters" {
+        longest: u64,
+        longest_segment: u64,
         from_port: Counter,
         to_port: Counter,
         dropped: Counter,
         untold: Counter,
-        longest: u64,
-        longest_segment: u64,
     }
     #[derive(Default)]
     struct RemoteCounters = "remote_counters" {
