@@ -13,8 +13,8 @@
 #include "lib/limit.h"
 #include "lib/original.h"
 #include "reply_bytes.h"
-#include "reply_greeting.h"
 #include "reply_destination.h"
+#include "reply_greeting.h"
 
 #define ANSWER_LIMIT 100 /* in a tenth of a second */
 

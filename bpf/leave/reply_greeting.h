@@ -102,7 +102,8 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 	r = bpf_map_lookup_elem(&remotes, &d->remote);
 	if (!s || !r || at != ETH_HLEN + least_probe(s) - sizeof(*q) ||
 	    bpf_skb_load_bytes(ctx, at, q, sizeof(*q)) < 0 ||
-	    bpf_skb_load_bytes(ctx, at - sizeof(struct vxlan_header) - sizeof(udp), &udp, sizeof(udp)) < 0)
+	    bpf_skb_load_bytes(ctx, at - sizeof(struct vxlan_header) - sizeof(udp), &udp,
+			       sizeof(udp)) < 0)
 		return false;
 	limit.switch_id = ZONE_REMOTE | r->counters;
 	if (!is_within_limit(&limit, 1, MOST_SIZES, SECOND / 10, now_ns()))

@@ -165,9 +165,9 @@ struct timeouts {
 
 /* Map switches: switch_id → switch. */
 #define SWITCH_FLOOD_UNKNOWN (1 << 0)
-#define SWITCH_TRANSPARENT (1 << 1) /* carries VLAN tags of guests */
-#define SWITCH_LEARNING (1 << 2)    /* has a learning port or floating MACs, here or elsewhere */
-#define SWITCH_ASKS (1 << 3)        /* routers ask on it for neighbours that no port declares */
+#define SWITCH_TRANSPARENT (1 << 1)   /* carries VLAN tags of guests */
+#define SWITCH_LEARNING (1 << 2)      /* has a learning port or floating MACs, here or elsewhere */
+#define SWITCH_ASKS (1 << 3)          /* routers ask on it for neighbours that no port declares */
 #define SWITCH_TELLS_TOO_BIG (1 << 4) /* who sends what does not fit */
 #define SWITCH_MSS_CLAMP (1 << 5)     /* TCP that crosses the underlay gets an MSS that fits */
 #define MAX_NON_IP 8
@@ -375,12 +375,13 @@ struct counter {
  * exists; a new one's counters begin at zero.
  */
 struct port_counters {
-	__u64 longest;         /* bytes of the longest IP packet that came from it, segments counted, */
+	__u64 longest; /* bytes of the longest IP packet that came from it, segments counted, */
 	__u64 longest_segment; /* and of the longest segment of a super-packet */
 	struct counter from_port;
 	struct counter to_port;
 	struct counter dropped; /* of what came from the port, */
-	struct counter untold;  /* and of that what its guest was not told of: it had been told enough */
+	struct counter
+		untold; /* and of that what its guest was not told of: it had been told enough */
 };
 
 /* Map remote_counters (per CPU): number → counters of one remote, likewise. */

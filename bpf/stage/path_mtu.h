@@ -127,7 +127,8 @@ INLINE bool could_be_ours(const struct settings *s, const __u8 *message, const s
 	    source > s->source_port_max || bpf_ntohs(udp->len) + ip_len != e->quoted_len ||
 	    e->quoted_len <= e->mtu || e->mtu >= s->underlay_mtu)
 		return false;
-	return e->len < ERROR_LEN + ip_len + sizeof(*udp) + 8 || is_our_tunnel(s, (const __u8 *)(udp + 1));
+	return e->len < ERROR_LEN + ip_len + sizeof(*udp) + 8 ||
+	       is_our_tunnel(s, (const __u8 *)(udp + 1));
 }
 
 /* A lower one stays while it counts. Both halves are one word: nobody sees the MTU of one error and the age of another. */
