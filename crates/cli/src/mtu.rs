@@ -42,6 +42,7 @@ struct Answer<'a> {
 
 /// What is read of that on another host.
 #[derive(Deserialize)]
+#[serde(expecting = "a map with the key `hosts`")]
 struct Elsewhere {
     hosts: Vec<HostFacts>,
 }
@@ -58,8 +59,7 @@ pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
     }
     let here = facts.len();
     for file in &args.others {
-        for host in elsewhere(file)? {
-            find(&fabric, &host.host)?;
+        for host in elsewhere(file, &fabric)? {
             // What is looked at now is newer than what was written down.
             if facts.iter().all(|known| known.host != host.host) {
                 facts.push(host);
@@ -124,11 +124,12 @@ fn find<'f>(fabric: &'f Fabric, name: &str) -> Result<&'f Host, Failure> {
     })
 }
 
-fn elsewhere(file: &Path) -> Result<Vec<HostFacts>, Failure> {
+fn elsewhere(file: &Path, fabric: &Fabric) -> Result<Vec<HostFacts>, Failure> {
     let input = |source| Failure::Input {
         name: file.display().to_string(),
         source,
     };
+    let wrong = |text| input(io::Error::new(io::ErrorKind::InvalidData, text));
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(input)?;
     opened
@@ -136,9 +137,12 @@ fn elsewhere(file: &Path) -> Result<Vec<HostFacts>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(input)?;
     let read: Result<Elsewhere, _> = serde_json::from_slice(&bytes);
-    let other = |error| {
-        let text = format!("not what `overlane mtu --json` prints: {error}");
-        input(io::Error::new(io::ErrorKind::InvalidData, text))
-    };
-    Ok(read.map_err(other)?.hosts)
+    let other = |error| wrong(format!("not what `overlane mtu --json` prints: {error}"));
+    let hosts = read.map_err(other)?.hosts;
+    for host in &hosts {
+        find(fabric, &host.host).map_err(|error| wrong(format!("of another fabric: {error}")))?;
+        host.check()
+            .map_err(|error| wrong(format!("host {}: {error}", host.host)))?;
+    }
+    Ok(hosts)
 }

@@ -154,6 +154,43 @@ and set the uplinks to it
     assert!(out(&output).contains(finding), "{}", out(&output));
 }
 
+/// It ends up in messages, and in commands that somebody copies.
+#[test]
+fn what_no_machine_has_is_refused() {
+    let place = Place::of(FABRIC);
+    let device = |device: &str, mtu: u32| json!({ "device": device, "mtu": mtu });
+    for (host, said) in [
+        (
+            json!({ "uplink": device("eth1", u32::MAX) }),
+            "no MTU is 4294967295",
+        ),
+        (
+            json!({ "uplink": device("\u{1b}[2J", 1500) }),
+            r#""\u{1b}[2J" is no name of a device or namespace"#,
+        ),
+        (
+            json!({ "uplink": device("eth1;halt", 1500) }),
+            r#""eth1;halt" is no name of a device or namespace"#,
+        ),
+        (
+            json!({ "uplink": null, "netns": "a\nwrong: b" }),
+            r#""a\nwrong: b" is no name of a device or namespace"#,
+        ),
+        (
+            json!({ "uplink": null, "path_mtus": [{ "remote": "\n", "mtu": 1400 }] }),
+            r#""\n" is no name of a fabric"#,
+        ),
+    ] {
+        let mut host = host;
+        host["host"] = "mtu-h2".into();
+        let file = place.folder.path().join("h2.json");
+        fs::write(file, json!({ "hosts": [host] }).to_string()).unwrap();
+        let output = place.run(&["mtu", "fabric.yaml", "--with", "h2.json"]);
+        let expected = format!("error: cannot read h2.json: host mtu-h2: {said}\n");
+        assert_eq!((code(&output), err(&output)), (2, expected.as_str()));
+    }
+}
+
 #[test]
 fn a_host_without_devices_says_what_is_missing() {
     let place = Place::of(FABRIC);
@@ -190,7 +227,7 @@ fn what_is_asked_wrongly() {
         (
             &["--with", "odd.json"],
             2,
-            "the fabric has no host `mtu-h9`",
+            "cannot read odd.json: of another fabric: the fabric has no host `mtu-h9`",
         ),
         (
             &["--with", "fabric.yaml"],

@@ -3,7 +3,11 @@
 
 use std::net::IpAddr;
 
+use overlane_model::Name;
 use serde::{Deserialize, Serialize};
+
+/// The kernel has no larger MTU.
+const MOST_MTU: u32 = i32::MAX.cast_unsigned();
 
 /// What is known of one host of the fabric.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +45,58 @@ pub struct HostFacts {
     /// What could not be looked at.
     #[serde(default)]
     pub missing: Vec<Missing>,
+}
+
+impl HostFacts {
+    /// Facts that somebody else wrote down end up in messages, and in commands to copy. Says what no machine has.
+    pub fn check(&self) -> Result<(), String> {
+        let ports = self.ports.iter().map(|port| &port.device);
+        let legs = self.legs.iter().map(|leg| &leg.device);
+        let devices: Vec<_> = self
+            .uplink
+            .iter()
+            .chain(ports)
+            .chain(legs)
+            .chain(&self.helpers)
+            .collect();
+        let below = self.below.iter();
+        let words = devices.iter().map(|it| &it.device);
+        let words = words
+            .chain(&self.netns)
+            .chain(self.routes.iter().filter_map(|it| it.device.as_ref()));
+        let words = words.chain(
+            below
+                .clone()
+                .flat_map(|it| [&it.device, &it.above, &it.kind]),
+        );
+        if let Some(word) = words.into_iter().find(|word| !is_word(word)) {
+            return Err(format!("{word:?} is no name of a device or namespace"));
+        }
+        let names = self.ports.iter().map(|port| &port.port);
+        let names = names.chain(self.legs.iter().map(|leg| &leg.router));
+        let names = names.chain(self.routes.iter().map(|route| &route.remote));
+        let mut names = names.chain(self.path_mtus.iter().map(|it| &it.remote));
+        if let Some(name) = names.find(|name| Name::new(name).is_err()) {
+            return Err(format!("{name:?} is no name of a fabric"));
+        }
+        let mtus = devices
+            .iter()
+            .flat_map(|it| [Some(it.mtu), it.peer_mtu, it.mtu_at_apply]);
+        let mtus = mtus.chain(below.map(|it| Some(it.mtu)));
+        let mtus = mtus.chain(self.routes.iter().map(|route| route.mtu));
+        let mut mtus = mtus
+            .chain(self.path_mtus.iter().map(|it| Some(it.mtu)))
+            .flatten();
+        mtus.find(|mtu| *mtu > MOST_MTU)
+            .map_or(Ok(()), |mtu| Err(format!("no MTU is {mtu}")))
+    }
+}
+
+/// One word, to a shell too.
+fn is_word(text: &str) -> bool {
+    let special =
+        |c: char| c.is_whitespace() || c.is_control() || "/;&|<>()$`\\\"'*?[]#~!{}".contains(c);
+    !text.is_empty() && !text.starts_with('-') && !text.contains(special)
 }
 
 /// A device.
