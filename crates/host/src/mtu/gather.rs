@@ -2,6 +2,7 @@
 //! worth knowing all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 
 use overlane_ebpf::{counters, path_mtus, preflight};
 use overlane_model::{Fabric, Host, Verdict};
@@ -62,9 +63,18 @@ pub fn facts(fabric: &Fabric, host: &Host, netns: Option<&str>) -> Result<HostFa
 impl HostFacts {
     fn misses(&mut self, what: &str, error: &HostError) {
         let help = error.help().map(|help| format!(" ({help})"));
+        let mut why = error.to_string();
+        let mut behind = error.source();
+        while let Some(cause) = behind {
+            let cause_text = cause.to_string();
+            if !why.contains(&cause_text) {
+                why = format!("{why}: {cause_text}");
+            }
+            behind = cause.source();
+        }
         self.missing.push(Missing {
             what: what.to_owned(),
-            why: format!("{error}{}", help.unwrap_or_default()),
+            why: why + &help.unwrap_or_default(),
         });
     }
 }
