@@ -11,8 +11,9 @@ from scapy.utils import RawPcapReader
 from net import PATIENCE, run, stop
 
 
-#: Header checksums are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
-PREFERENCES = ("-o", "ip.check_checksum:TRUE", "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
+#: Checksums of IPv4 headers and TCP are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
+PREFERENCES = ("-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE",
+               "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
 
 
 class Capture:
