@@ -241,6 +241,11 @@ fn what_is_asked_wrongly() {
         ),
         (&["--underlay-mtu", "67"], 2, "67 is not in 68..=65535"),
         (
+            &["--watch", "--interval", "301"],
+            2,
+            "a number of seconds from 0.1 to 300",
+        ),
+        (
             &["--host", "mtu-h1", "--netns", "mtu-nowhere"],
             1,
             "no network namespace mtu-nowhere",

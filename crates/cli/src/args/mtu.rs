@@ -53,11 +53,19 @@ pub(crate) struct Mtu {
         long,
         value_name = "SECONDS",
         default_value_t = 2.0,
-        value_parser = super::interval,
+        value_parser = interval,
         requires = "watch"
     )]
     pub(crate) interval: f64,
     /// Print JSON; with --watch a line for each change
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Longer, and the data path would forget what was found before the next look, which tells it again.
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=300.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 300".to_owned()),
+    }
 }
