@@ -11,7 +11,7 @@
 #include "lib/path_mtu.h"
 #include "lib/tell.h"
 
-#define MOST_SIZES 200 /* answers to probes of one remote in a tenth of a second */
+#define MOST_SIZES 520000 /* bytes of answers to probes of one remote in a tenth of a second */
 
 INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, const struct addr *sender)
 {
@@ -106,7 +106,10 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 			       sizeof(udp)) < 0)
 		return false;
 	limit.switch_id = ZONE_REMOTE | r->counters;
-	if (!is_within_limit(&limit, 1, MOST_SIZES, SECOND / 10, now_ns()))
+	len = bpf_ntohs(q->answer_len);
+	if (len < least_probe(s) || len > s->underlay_mtu)
+		len = least_probe(s);
+	if (!is_within_limit(&limit, len, MOST_SIZES, SECOND / 10, now_ns()))
 		return false;
 	known = known_path_mtu(r->counters);
 	q->kind = GREETING_PROBE_ANSWER;
@@ -118,9 +121,6 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 	q->hop = known ? known->hop : (struct addr){};
 	q->pad = 0;
 	q->pad2 = 0;
-	len = bpf_ntohs(q->answer_len);
-	if (len < least_probe(s) || len > s->underlay_mtu)
-		len = least_probe(s);
 	/* Shorter first: behind the answer there are zeros. */
 	if (bpf_skb_change_tail(ctx, at + sizeof(*q), 0) < 0 ||
 	    bpf_skb_change_tail(ctx, ETH_HLEN + len, 0) < 0 ||

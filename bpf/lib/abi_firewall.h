@@ -209,7 +209,7 @@ enum limit {
 	LIMIT_LOG = 1,     /* 100 in 1 s */
 	LIMIT_FLOOD = 2,   /* its port's `flood` in 100 ms */
 	LIMIT_ASKS = 3,    /* 10 in 100 ms */
-	LIMIT_SIZES = 4,   /* a remote's probes: 200 in 100 ms */
+	LIMIT_SIZES = 4,   /* bytes of answers to a remote's probes: 520 000 in 100 ms */
 };
 
 struct limit_key {

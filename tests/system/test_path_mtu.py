@@ -13,7 +13,7 @@ from live import Live
 from net import wait_until
 from overlane import OVERHEAD, VXLAN, overlane, remove, show
 from probes import Talk, path_mtu
-from topology import WHOLE, Scene
+from topology import UPLINK, WHOLE, Scene
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("nft")]
 
@@ -316,6 +316,30 @@ def test_uplinks_that_are_not_alike_are_named(lab, encapsulation, family):
     assert row["uplink_mtu"] == SMALL
     assert (row["there"]["mtu"], row["back"]["mtu"]) == (SMALL, SMALL)
     assert any(f"has MTU {WHOLE_MTU}, and that of {way.hosts[1].name} {SMALL}" in line for line in says(report))
+
+
+def test_a_watch_waits_for_its_uplink(lab):
+    """It says so once, and ends as it should; the audit calls it wrong."""
+    way = Way(lab)
+    host = way.hosts[0]
+    with way.watch() as watch:
+        host.ns.ip(f"link delete {UPLINK}")
+        wait_until(lambda: "or its address, is gone" in watch.errors(), what="the watch to say so")
+        done = overlane("mtu", way.file, "--host", host.name, "--json", expect=FINDINGS)
+        assert any("gone since apply" in line for line in says(json.loads(done.stdout)))
+        time.sleep(1)
+        assert watch.errors().count("is gone") == 1
+
+
+def test_another_file_than_the_applied_one_is_noted(lab):
+    """Ways are tried as they are applied."""
+    way = Way(lab)
+    text = way.file.read_text()
+    assert text.count("198.18.2.1") >= 1
+    other = lab.directory / "other.yaml"
+    other.write_text(text.replace("198.18.2.1", "198.18.2.77"))
+    done = overlane("mtu", other, "--probe", "--host", way.hosts[0].name)
+    assert "is applied with another file" in done.stderr and "198.18.2.77" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["--probe", "--watch"])

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
         }
     }
     let probed = match args.probe {
-        true => Some(probe::probe(&fabric, &args.hosts)?),
+        true => Some(probe::probe(&fabric, &args.hosts, output)?),
         false => None,
     };
     let sizes = Sizes::of(&fabric, &facts, args.underlay_mtu);

@@ -35,12 +35,12 @@ pub const fn room(underlay_mtu: u32, header: u32, tagged: bool) -> u32 {
 
 /// The MTU that the underlay needs for a guest's packet of this size.
 pub const fn underlay_for(guest_mtu: u32, header: u32, tagged: bool) -> u32 {
-    guest_mtu + header + if tagged { TAG } else { 0 }
+    guest_mtu.saturating_add(header + if tagged { TAG } else { 0 })
 }
 
 /// The frame that physical switches must carry for an IP packet of this size.
 pub const fn frame(ip_packet: u32, tagged: bool) -> u32 {
-    ip_packet + ETHERNET + if tagged { TAG } else { 0 } + FCS
+    ip_packet.saturating_add(ETHERNET + if tagged { TAG } else { 0 } + FCS)
 }
 
 /// The least MTU of an uplink: guests need [`IPV4_LEAST`], and the underlay's own family has its least.

@@ -22,7 +22,8 @@ impl Limited {
     pub(crate) const ANSWERS: u32 = 100;
     pub(crate) const LOG: u32 = 100;
     pub(crate) const ASKS: u32 = 10;
-    pub(crate) const SIZES: u32 = 200;
+    /// Bytes.
+    pub(crate) const SIZES: u32 = 520_000;
 
     /// The window of time that it is counted in.
     const fn window_ns(self) -> u64 {

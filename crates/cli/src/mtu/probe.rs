@@ -1,7 +1,8 @@
 //! `overlane mtu FILE --probe`: what really gets from host to host, and back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 
 use comfy_table::Cell;
 use overlane_host::HostError;
@@ -13,11 +14,53 @@ use crate::failure::Failure;
 use crate::output::{Output, number, state, text};
 
 /// Probes from the hosts that were named, or from those of the file that are applied on this machine.
-pub(super) fn probe(fabric: &Fabric, named: &[String]) -> Result<Vec<Probed>, Failure> {
+pub(super) fn probe(
+    fabric: &Fabric,
+    named: &[String],
+    output: Output,
+) -> Result<Vec<Probed>, Failure> {
     let names = hosts(fabric, named)?;
     let probed: Result<Vec<Probed>, HostError> =
         names.iter().map(|name| probe::probe(name)).collect();
-    Ok(probed?)
+    let probed = probed?;
+    for host in &probed {
+        let remotes = host.remotes.iter();
+        let remotes: Vec<_> = remotes.map(|it| (it.remote.clone(), it.address)).collect();
+        note_other_file(fabric, &host.host, &remotes, output);
+    }
+    Ok(probed)
+}
+
+/// Ways are tried as they are applied: where that is not what the file says, both are named.
+pub(super) fn note_other_file(
+    fabric: &Fabric,
+    host: &str,
+    applied: &[(String, IpAddr)],
+    output: Output,
+) {
+    let Ok(tables) = fabric.compile(host) else {
+        return;
+    };
+    let declared = tables.remotes.iter();
+    let declared: BTreeMap<&str, IpAddr> = declared.map(|it| (it.name.as_str(), it.addr)).collect();
+    let applied: BTreeMap<&str, IpAddr> = applied
+        .iter()
+        .map(|(name, addr)| (name.as_str(), *addr))
+        .collect();
+    let names: BTreeSet<&str> = declared.keys().chain(applied.keys()).copied().collect();
+    let differs = |name: &&str| declared.get(name) != applied.get(name);
+    if let Some(name) = names.into_iter().find(differs) {
+        let words = |known: &BTreeMap<&str, IpAddr>| {
+            known
+                .get(name)
+                .map_or("none".to_owned(), ToString::to_string)
+        };
+        let (is, says) = (words(&applied), words(&declared));
+        output.note(format!(
+            "host {host} is applied with another file: its remote {name} is {is}, and here it is {says}; the ways \
+             that are applied are tried"
+        ));
+    }
 }
 
 /// What the audit is to judge: where probes found what gets through, what had been heard of that way before is old.

@@ -19,7 +19,9 @@ pub(super) fn run(args: &Mtu, fabric: &Fabric, output: Output) -> Result<(), Fai
         _ => return Err(HostError::SeveralApplied(names).into()),
     };
     let mut watch = Watch::open(&host, Duration::from_secs_f64(args.interval))?;
-    let remotes = match watch.remotes() {
+    let remotes = watch.remotes();
+    super::probe::note_other_file(fabric, &host, &remotes, output);
+    let remotes = match remotes.len() {
         1 => "1 remote".to_owned(),
         count => format!("{count} remotes"),
     };
@@ -29,6 +31,9 @@ pub(super) fn run(args: &Mtu, fabric: &Fabric, output: Output) -> Result<(), Fai
     let end = loop {
         match watch.step()? {
             Step::End(end) => break end,
+            Step::NoUplink(uplink) => output.note(format!(
+                "the uplink {uplink} of host {host}, or its address, is gone; the watch goes on when it is back"
+            )),
             Step::Events(events) => events
                 .iter()
                 .try_for_each(|event| print(event, args.json))?,

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use overlane_model::Name;
 use serde::{Deserialize, Serialize};
 
+/// What is missing where the uplink is.
+pub(crate) const UPLINK: &str = "the uplink";
 /// The kernel has no larger MTU.
 const MOST_MTU: u32 = i32::MAX.cast_unsigned();
 
@@ -20,6 +22,9 @@ pub struct HostFacts {
     pub netns: Option<String>,
     /// Its uplink; none when there is no such device.
     pub uplink: Option<DeviceFacts>,
+    /// The name of the uplink that `apply` found; none: the host is not applied, or nobody may see it.
+    #[serde(default)]
+    pub applied_uplink: Option<String>,
     /// What lies below the uplink, each device once: what a VLAN device or a tunnel is made on, and the members of
     /// a bond or bridge.
     #[serde(default)]
@@ -63,6 +68,7 @@ impl HostFacts {
         let words = devices.iter().map(|it| &it.device);
         let words = words
             .chain(&self.netns)
+            .chain(&self.applied_uplink)
             .chain(self.routes.iter().filter_map(|it| it.device.as_ref()));
         let words = words.chain(
             below

@@ -11,6 +11,7 @@ use overlane_net::{Link, Netlink};
 
 use super::facts::{
     BelowFacts, DeviceFacts, HostFacts, LegFacts, Missing, PathMtuFacts, PortFacts, RouteFacts,
+    UPLINK,
 };
 use crate::clock::Clock;
 use crate::state::State;
@@ -34,6 +35,7 @@ pub fn facts(fabric: &Fabric, host: &Host, netns: Option<&str>) -> Result<HostFa
             None
         }
     };
+    facts.applied_uplink = state.as_ref().map(|state| state.uplink.clone());
     if let Some(netns) = namespace(state.as_ref(), netns, &mut facts)? {
         let look = || -> Result<HostFacts, HostError> {
             let mut facts = facts.clone();
@@ -159,7 +161,7 @@ fn devices(
             facts.below = below(link, &links, &of_ports);
         }
         None => {
-            let used_as = "the uplink".to_owned();
+            let used_as = UPLINK.to_owned();
             facts.missing.push(lacks(host.uplink.as_str(), used_as));
         }
     }

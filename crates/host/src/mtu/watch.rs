@@ -75,8 +75,17 @@ pub enum End {
 pub enum Step {
     /// These changes, maybe none.
     Events(Vec<Event>),
+    /// There is no uplink, or it lacks the host's address: the first interval that finds it so says it.
+    NoUplink(String),
     /// The end.
     End(End),
+}
+
+/// The host as an interval finds it.
+enum Renewed {
+    There,
+    NoUplink,
+    HostGone,
 }
 
 /// Watches the ways of one host.
@@ -87,6 +96,7 @@ pub struct Watch {
     interval: Duration,
     next: Instant,
     searched: BTreeMap<IpAddr, Instant>,
+    has_uplink: bool,
 }
 
 /// The host as it was applied last.
@@ -131,12 +141,14 @@ impl Watch {
             interval,
             next: Instant::now(),
             searched: BTreeMap::new(),
+            has_uplink: true,
         })
     }
 
-    /// How many remotes the host has.
-    pub fn remotes(&self) -> usize {
-        self.view.state.remotes.len()
+    /// The host's remotes, as they are applied: names and tunnel end points.
+    pub fn remotes(&self) -> Vec<(String, IpAddr)> {
+        let remotes = self.view.state.remotes.iter();
+        remotes.map(|it| (it.name.clone(), it.address)).collect()
     }
 
     /// Waits for the next interval, and looks at all ways.
@@ -145,8 +157,16 @@ impl Watch {
             return Ok(Step::End(End::Signal));
         }
         self.next = Instant::now() + self.interval;
-        if !self.view.renew()? {
-            return Ok(Step::End(End::HostGone));
+        let had_uplink = self.has_uplink;
+        let renewed = self.view.renew()?;
+        self.has_uplink = !matches!(renewed, Renewed::NoUplink);
+        match renewed {
+            Renewed::There => {}
+            Renewed::NoUplink if had_uplink => {
+                return Ok(Step::NoUplink(self.view.state.uplink.clone()));
+            }
+            Renewed::NoUplink => return Ok(Step::Events(Vec::new())),
+            Renewed::HostGone => return Ok(Step::End(End::HostGone)),
         }
         let ways = self.view.ways()?;
         let stop = Some(self.signals.as_fd());
@@ -195,6 +215,12 @@ impl Watch {
     }
 }
 
+/// The uplink is there again, and nobody has given it its address yet.
+fn is_without_address(error: &HostError) -> bool {
+    let missing = Errno::EADDRNOTAVAIL as i32;
+    matches!(error, HostError::Net(error) if error.errno() == Some(missing))
+}
+
 impl View {
     fn open(state: State) -> Result<Self, HostError> {
         let maps = observe::maps(&state)?;
@@ -209,10 +235,10 @@ impl View {
         })
     }
 
-    /// Takes over what an `apply` has changed. False: this host is not there any more, or not for this version.
-    fn renew(&mut self) -> Result<bool, HostError> {
+    /// Takes over what an `apply` has changed. Of a host that is gone, or not for this version, nothing is left.
+    fn renew(&mut self) -> Result<Renewed, HostError> {
         let Some(state) = State::read(&self.state.host)? else {
-            return Ok(false);
+            return Ok(Renewed::HostGone);
         };
         let uplink =
             observe::in_namespace(&state, |netlink| Ok(netlink.link(&state.uplink)?.index));
@@ -220,19 +246,23 @@ impl View {
         let settings = probe::settings(&self.maps);
         let is_same = is_same && settings.is_ok_and(|settings| settings == self.settings);
         if is_same && state == self.state {
-            return Ok(true);
+            return Ok(Renewed::There);
         }
         // An `apply` is at work, or the uplink is being made anew: what there was is looked at once more.
         if state.in_progress {
-            return Ok(true);
+            return Ok(Renewed::There);
         }
         match Self::open(state) {
             Ok(view) => *self = view,
-            Err(HostError::OtherVersion(_) | HostError::NoNamespace(_)) => return Ok(false),
-            Err(error) if error.is_device_gone() => {}
+            Err(HostError::OtherVersion(_) | HostError::NoNamespace(_)) => {
+                return Ok(Renewed::HostGone);
+            }
+            Err(error) if error.is_device_gone() || is_without_address(&error) => {
+                return Ok(Renewed::NoUplink);
+            }
             Err(error) => return Err(error),
         }
-        Ok(true)
+        Ok(Renewed::There)
     }
 
     fn ways(&self) -> Result<Vec<Way>, HostError> {

@@ -41,16 +41,15 @@ pub(super) fn answer(cx: &mut Context<'_>, outer: &Outer<'_>) {
             || "a probe of a size that is not whole, or has IP options",
         );
     };
-    if !cx.allows(
+    let bytes = packet(cx, outer, message);
+    let (of, weight) = (
         LimitOf::Remote(remote.addr),
-        Limited::Sizes,
-        1,
-        Limited::SIZES,
-    ) {
+        (bytes.len() - ethernet::LEN) as u32,
+    );
+    if !cx.allows(of, Limited::Sizes, weight, Limited::SIZES) {
         let why = || "no answer: its sender has caused enough of them";
         return cx.step(STAGE, why);
     }
-    let bytes = packet(cx, outer, message);
     cx.step(STAGE, || {
         let (name, came) = (&remote.name, outer.end - ethernet::LEN);
         let len = bytes.len() - ethernet::LEN;

@@ -3,12 +3,13 @@
 use overlane_model::mtu::{self, IPV4_LEAST, IPV6_LEAST};
 
 use super::{Finding, Place, Severity, View, listed};
-use crate::mtu::facts::{DeviceFacts, HostFacts, PathMtuFacts, RouteFacts};
+use crate::mtu::facts::{DeviceFacts, HostFacts, PathMtuFacts, RouteFacts, UPLINK};
 
 /// Each uplink by itself, and all of them together.
 pub(super) fn uplinks(view: &View<'_>, findings: &mut Vec<Finding>) {
     for host in view.hosts.values() {
         let Some(uplink) = &host.uplink else {
+            findings.extend(gone(host));
             continue;
         };
         findings.extend(below(host, uplink));
@@ -17,6 +18,23 @@ pub(super) fn uplinks(view: &View<'_>, findings: &mut Vec<Finding>) {
         findings.extend(stated(host, uplink, view.underlay));
     }
     findings.extend(unlike(view));
+}
+
+/// The host was applied, and its devices can be seen: all but this one.
+fn gone(host: &HostFacts) -> Option<Finding> {
+    let uplink = host.applied_uplink.as_ref()?;
+    let is_seen = host.missing.iter().any(|missing| missing.what == UPLINK);
+    is_seen.then(|| Finding {
+        place: Place::Vtep,
+        severity: Severity::Wrong,
+        host: Some(host.host.clone()),
+        what: uplink.clone(),
+        says: format!("the uplink {uplink} is gone since apply: nothing gets to other hosts"),
+        remedy: format!(
+            "bring {uplink} back, then overlane apply FILE --host {}",
+            host.host
+        ),
+    })
 }
 
 /// A VLAN device, bond or bridge hands its packets on, and nothing tells it that they are too large.

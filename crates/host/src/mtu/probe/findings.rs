@@ -2,6 +2,7 @@
 
 use overlane_model::mtu;
 
+use super::search::LONGEST_ANSWER;
 use super::{FLOWS, Probed, ProbedRemote, ProbedWay};
 use crate::mtu::audit::{Finding, Place, Severity};
 
@@ -60,7 +61,9 @@ fn of_remote(host: &Probed, remote: &ProbedRemote) -> Vec<Finding> {
     }
     findings.extend(narrow(here, there, way, host.uplink_mtu));
     if let Some(back) = remote.back {
-        findings.extend(narrow(there, here, back, uplink_mtu.into()));
+        if back.mtu < LONGEST_ANSWER {
+            findings.extend(narrow(there, here, back, uplink_mtu.into()));
+        }
         findings.extend(asymmetric(host, remote, way, back, uplink_mtu));
     }
     findings
@@ -129,7 +132,7 @@ fn asymmetric(
     back: ProbedWay,
     uplink_mtu: u16,
 ) -> Option<Finding> {
-    let both = u32::from(uplink_mtu).min(host.uplink_mtu);
+    let both = u32::from(uplink_mtu.min(LONGEST_ANSWER)).min(host.uplink_mtu);
     if u32::from(way.mtu).min(both) == u32::from(back.mtu).min(both) {
         return None;
     }

@@ -41,6 +41,9 @@ pub trait Inquiry {
     fn end_try(&mut self) -> Option<Self::Outcome>;
 }
 
+/// The longest answer that the data path can write: the kernel makes no packet longer there (`SKB_MAX_ALLOC`).
+pub(super) const LONGEST_ANSWER: u16 = 16_000;
+
 /// What a search is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -165,7 +168,7 @@ impl Search {
         self.flows = flows;
         let uplink_mtu = self.uplink_mtu;
         if let Some(back) = self.side(Way::Back) {
-            back.most = uplink_mtu.max(back.low);
+            back.most = uplink_mtu.min(LONGEST_ANSWER).max(back.low);
         }
         self.step = Step::Narrow;
         self.next_round()

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::search::LONGEST_ANSWER;
 use super::*;
 
 const LEAST: u16 = 86;
@@ -143,7 +144,7 @@ impl Path {
         Outcome::Heard {
             flows: FLOWS,
             there: found(self.uplinks[0], self.there, HOP),
-            back: both.then(|| found(self.uplinks[1], self.back, FAR_HOP)),
+            back: both.then(|| found(self.uplinks[1].min(LONGEST_ANSWER), self.back, FAR_HOP)),
             uplink_mtu: self.uplinks[1],
         }
     }
