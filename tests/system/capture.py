@@ -11,9 +11,10 @@ from scapy.utils import RawPcapReader
 from net import PATIENCE, run, stop
 
 
-#: Checksums of IPv4 headers and TCP are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
-PREFERENCES = ("-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE",
-               "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
+#: Header checksums are verified; a zero UDP checksum over IPv6 is what the fabric asked for.
+PREFERENCES = ("-o", "ip.check_checksum:TRUE", "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
+#: So the status of a TCP checksum can be a field. It is no error everywhere: a device may have yet to fill it in.
+TCP_CHECKSUMS = ("-o", "tcp.check_checksum:TRUE")
 
 
 class Capture:
@@ -61,7 +62,7 @@ class Capture:
 def tshark_fields(path, fields, decode_as=(), display=""):
     """[{field: value}] of a capture; of a field that occurs twice, the outer one."""
     command = ["tshark", "-n", "-r", path, "-T", "fields", "-E", "separator=\t",
-               "-E", "occurrence=f", *PREFERENCES]
+               "-E", "occurrence=f", *PREFERENCES, *TCP_CHECKSUMS]
     for rule in decode_as:
         command += ["-d", rule]
     if display:

@@ -27,6 +27,7 @@ TAGS = (0x8100, 0x88A8)
 WITH_PORTS = (6, 17, 132)
 #: Hop-by-hop, routing, destination options.
 EXTENSIONS = (0, 43, 60)
+FRAGMENT = 44
 MOST_EXTENSIONS = 6
 
 
@@ -88,10 +89,15 @@ def ip4_flow(packet):
 
 def ip6_flow(packet):
     following, at, skipped = packet[6], 40, 0
-    while following in EXTENSIONS and skipped < MOST_EXTENSIONS:
-        following, at, skipped = packet[at], at + (packet[at + 1] + 1) * 8, skipped + 1
-    # Of a fragment the number is that of the fragment header, which PARSE-14 does not skip.
+    while skipped < MOST_EXTENSIONS and (following in EXTENSIONS or is_atomic(following, packet[at:])):
+        length = 8 if following == FRAGMENT else (packet[at + 1] + 1) * 8
+        following, at, skipped = packet[at], at + length, skipped + 1
+    # Of a fragment the number is that of the fragment header (PARSE-12); an atomic one is none (PARSE-15).
     return packet[8:40] + ports_of(following, packet[at:]) + struct.pack("<I", following)
+
+
+def is_atomic(number, header):
+    return number == FRAGMENT and int.from_bytes(header[2:4], "big") & 0xFFF9 == 0
 
 
 def ports_of(protocol, segment):

@@ -6,7 +6,8 @@ import struct
 from dataclasses import dataclass
 
 from scapy.contrib.geneve import GENEVE as Geneve
-from scapy.layers.inet import UDP
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.layers.vxlan import VXLAN as Vxlan
 from scapy.packet import Raw
@@ -116,7 +117,8 @@ class Tunnels:
         if outer.ethertype(left.frame) == outer.TAGS[0]:
             return None  # on a VLAN; the test misses it if the case has an outer header there
         if step.verdict == "greeting":
-            return greeting_sent_back(fabric, step.frame)
+            build = size_told if is_size(fabric, left.frame) else greeting_sent_back
+            return build(fabric, step.frame, left.frame)
         named = left.to.removeprefix("underlay").strip() or None
         inner = left.frame[self._outer_length(fabric, named):]
         if step.verdict in ("resolving", "to_router"):
@@ -178,7 +180,30 @@ def origin(fabric, packet, inner, is_answer, station):
     return packet.switch, packet.key
 
 
-def greeting_sent_back(fabric, frame):
+#: Where the kind of a greeting stands behind the tunnel header, and that of an answer about a size.
+KIND_AT, SIZE_ANSWER = 18, 4
+
+
+def without_options(fabric):
+    """Bytes before the frame in a tunnel packet of a greeting."""
+    return 14 + (20 if fabric.family == 4 else 40) + 16
+
+
+def is_size(fabric, frame):
+    return frame[without_options(fabric) + KIND_AT] == SIZE_ANSWER
+
+
+def size_told(fabric, frame, left):
+    """A header as of encap, but for the probe's source port and tunnel header (GREET-6)."""
+    came, tunnel = Ether(frame).payload, Vxlan if fabric.encapsulation == VXLAN else Geneve
+    ends = {"src": came.dst, "dst": came.src}
+    ip = IP(**ends, ttl=64, flags="DF", id=0) if fabric.family == 4 else IPv6(**ends, hlim=64)
+    at = without_options(fabric)
+    udp = UDP(sport=came[UDP].sport, dport=fabric.port, chksum=0)
+    return outer.cut(Ether(src=outer.NO_MAC, dst=outer.NO_MAC) / ip / udp / tunnel(frame[at - 8:at]) / Raw(left[at:]))
+
+
+def greeting_sent_back(fabric, frame, _):
     """The layers of the same packet with the addresses exchanged and UDP checksum 0 (GREET-4)."""
     answer = Ether(frame)
     ip = answer.payload
