@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -221,7 +222,10 @@ impl Unpinned {
 
     /// Pins everything where it was.
     pub fn restore(self) -> Result<(), EbpfError> {
-        fs::create_dir_all(&self.dir).map_err(EbpfError::path("mkdir", &self.dir))?;
+        // Others could pin something of theirs in it.
+        let mut folder = fs::DirBuilder::new();
+        let made = folder.recursive(true).mode(0o700).create(&self.dir);
+        made.map_err(EbpfError::path("mkdir", &self.dir))?;
         for (path, fd) in self.objects {
             sys::pin(fd.as_fd(), &path).map_err(EbpfError::path("BPF_OBJ_PIN", &path))?;
         }

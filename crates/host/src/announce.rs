@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::answers::Answer;
 use crate::observe::{in_namespace, state_of};
 use crate::report::{Announced, Change};
-use crate::state::{self, State};
-use crate::{HostError, current, groups, paths};
+use crate::state::State;
+use crate::{HostError, current, files, groups, paths};
 
 /// MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 section 10).
 const ROUNDS: u8 = 3;
@@ -105,7 +105,7 @@ pub(crate) fn begin(
         path: file.clone(),
         source,
     })?;
-    state::write_file(&file, &text)?;
+    files::write(&file, &text)?;
     let host = host.to_owned();
     Ok((down, Some(Announcements { host, file })))
 }
@@ -113,7 +113,14 @@ pub(crate) fn begin(
 /// Ends the processes that still announce for a host.
 pub(crate) fn end(host: &str) -> Result<(), HostError> {
     for file in files(host)? {
-        let _ = fs::remove_file(file);
+        files::remove(&file)?;
+    }
+    // Left by one that could not be written; the name before `.new` was shorter once.
+    for name in current::names(Path::new(paths::RUN))? {
+        let of = name.strip_suffix(".new").unwrap_or_default();
+        if paths::is_announcements_of(host, of) || of == paths::announcements_of(host) {
+            files::remove(&Path::new(paths::RUN).join(name))?;
+        }
     }
     Ok(())
 }
@@ -126,7 +133,7 @@ fn files(host: &str) -> Result<Vec<PathBuf>, HostError> {
 
 /// None: it is gone, or half written.
 fn read(file: &Path) -> Option<Rest> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+    serde_json::from_slice(&files::read(file).ok()??).ok()
 }
 
 /// What [`all`] is about to do.
@@ -202,7 +209,7 @@ impl Watched {
     }
 
     fn identity(path: &Path) -> Option<(u64, u64)> {
-        let metadata = fs::metadata(path).ok()?;
+        let metadata = fs::symlink_metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))
     }
 
@@ -338,10 +345,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h1.announce.7");
         assert!(!Watched::open(path.clone()).is_there());
-        state::write_file(&path, b"{}").unwrap();
+        files::write(&path, b"{}").unwrap();
         let watched = Watched::open(path.clone());
         assert!(watched.is_there());
-        state::write_file(&path, b"{}").unwrap();
+        files::write(&path, b"{}").unwrap();
         assert!(!watched.is_there());
     }
 

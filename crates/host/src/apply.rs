@@ -1,7 +1,6 @@
 //! `apply`: makes this machine carry the tables of one host, changing only what differs.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread;
@@ -21,18 +20,17 @@ use crate::answers::answers;
 use crate::current::Current;
 use crate::detours::Detour;
 use crate::execute::{Executor, clean_up};
-use crate::groups::{self, Groups};
+use crate::groups;
 use crate::journal::Journal;
 use crate::legs::legs;
 use crate::lock::Lock;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Plan, Step, Target, plan};
-use crate::preflight::Resolved;
-use crate::promiscuous::{self, Promiscuous};
-use crate::state::{self, DeviceState, NetnsId, State};
+use crate::record::Record;
+use crate::state::{self, DeviceState, State};
 use crate::{
-    Announced, ChangeKind, Holder, HostError, Note, Report, capture, devices, greeting, guard,
-    hooks, preflight, questions,
+    Announced, ChangeKind, Holder, HostError, Note, Report, capture, devices, files, greeting,
+    guard, hooks, preflight, promiscuous, questions,
 };
 
 /// What to apply, and how.
@@ -96,7 +94,7 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
     };
     let host = tables.host.as_str();
     // A dry run of a host that never was applied must not leave even a lock file.
-    let lock = if request.dry_run && !paths::lock(host).exists() {
+    let lock = if request.dry_run && !files::is_there(&paths::lock(host)) {
         None
     } else {
         Some(Lock::acquire(host, request.on_wait)?)
@@ -113,7 +111,7 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
         Err(error) if error.is_device_gone() => run(),
         other => other,
     };
-    if let Some(lock) = lock.filter(|_| !paths::state(host).exists()) {
+    if let Some(lock) = lock.filter(|_| !files::is_there(&paths::state(host))) {
         lock.remove_file();
     }
     result
@@ -138,7 +136,7 @@ impl Job<'_> {
             Some(object) => DataPath::new(object)?,
             None => DataPath::embedded()?,
         };
-        preflight::namespace(host, State::read(host)?.as_ref())?;
+        preflight::namespace(host)?;
         let mut resolved = preflight::resolve(tables, &netlink, self.netns, self.strict)?;
         let current = Current::read(host, &data_path, &netlink)?;
         resolved.devices.secret = current.secret();
@@ -159,8 +157,11 @@ impl Job<'_> {
         }
         let contents = encode_beside(tables, &with_ours, &current.contents)?;
         let netns_id = state::netns_id()?;
-        let promiscuous = decide_promiscuous(tables, &resolved, &current, netns_id);
-        let groups = decide_groups(tables, &resolved, &current, netns_id, &netlink)?;
+        // Of another namespace nothing is ours here.
+        let ours = current.ours_in(netns_id);
+        let is_on = resolved.uplink_promiscuous;
+        let promiscuous = promiscuous::decide(tables, is_on, &ours.promiscuous);
+        let groups = groups::decide(tables, &resolved.links, &ours.groups, &netlink)?;
         let answers = answers(tables, &resolved.links);
         // Another namespace has other neighbours.
         let before = current.state.as_ref();
@@ -181,7 +182,8 @@ impl Job<'_> {
         let end = self.end_state(&target, &current);
         let differs = !plan.steps.is_empty()
             || !plan.cleanups.is_empty()
-            || current.state.as_ref() != Some(&end);
+            || current.state.as_ref() != Some(&end)
+            || !Record::of(&end).is_in(current.record.as_ref());
         // Where nothing differs, an earlier run goes on with what it has left.
         let announced = differs.then(|| Announced::of(due.untold()));
 
@@ -350,42 +352,6 @@ fn announce(due: &Rest, netlink: &Netlink, report: &mut Report) {
     }
 }
 
-/// Devices that we made promiscuous in another namespace are not those with the same names here.
-fn decide_promiscuous(
-    tables: &Tables,
-    resolved: &Resolved,
-    current: &Current,
-    netns_id: NetnsId,
-) -> Promiscuous {
-    let before = current.state.as_ref();
-    let before = before.filter(|state| state.netns_id == netns_id);
-    let before = before.map(|state| state.promiscuous.clone());
-    promiscuous::decide(
-        tables,
-        resolved.uplink_promiscuous,
-        &before.unwrap_or_default(),
-    )
-}
-
-/// Nor are groups that we joined there joined here.
-fn decide_groups(
-    tables: &Tables,
-    resolved: &Resolved,
-    current: &Current,
-    netns_id: NetnsId,
-    netlink: &Netlink,
-) -> Result<Groups, HostError> {
-    let before = current.state.as_ref();
-    let before = before.filter(|state| state.netns_id == netns_id);
-    let before = before.map(|state| state.groups.clone());
-    groups::decide(
-        tables,
-        &resolved.links,
-        &before.unwrap_or_default(),
-        netlink,
-    )
-}
-
 fn untested_kernel() -> Result<Option<Note>, HostError> {
     let running = overlane_ebpf::preflight::untested_kernel()?;
     Ok(running.map(|running| Note::KernelUntested {
@@ -415,7 +381,7 @@ fn load(target: &Target<'_>, plan: &Plan) -> Result<Loaded, HostError> {
             for (program, held) in running {
                 loaded.take_in(program, held);
             }
-            let _ = fs::remove_file(log);
+            let _ = files::remove(&log);
             Ok(loaded)
         }
         Err(cause) => Err(with_log(cause, log)),
@@ -464,12 +430,12 @@ fn unmarks(target: &Target<'_>) -> Result<bool, HostError> {
 /// What the verifier said goes into a file. Without one, on a full disk, the error still has its reason.
 fn with_log(cause: EbpfError, log: PathBuf) -> HostError {
     if let EbpfError::Refused { log: text, .. } = &cause {
-        match fs::write(&log, text) {
+        match files::write(&log, text.as_bytes()) {
             Ok(()) => {
                 let cause = Box::new(cause);
                 return HostError::Refused { cause, log };
             }
-            Err(_) => drop(fs::remove_file(&log)),
+            Err(_) => drop(files::remove(&log)),
         }
     }
     cause.into()

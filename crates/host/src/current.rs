@@ -14,13 +14,16 @@ use overlane_net::{Link, Netlink, netns};
 use zerocopy::FromBytes as _;
 
 use crate::detours::Detour;
-use crate::state::State;
-use crate::{HostError, detours, guard, paths};
+use crate::record::{Ours, Record};
+use crate::state::{NetnsId, State};
+use crate::{HostError, detours, files, guard, paths};
 
 /// A look at the machine.
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) state: Option<State>,
+    /// What is ours by the record, which outlives the state file.
+    pub(crate) record: Option<Record>,
     /// The pinned set, if it fits the data path to apply.
     pub(crate) maps: Option<MapSet>,
     /// Its entries; empty without it.
@@ -44,6 +47,7 @@ impl Current {
         data_path: &DataPath<'_>,
         netlink: &Netlink,
     ) -> Result<Self, HostError> {
+        files::check_pins(host)?;
         let own = paths::map_set(host, data_path.signature());
         let maps = if own.exists() {
             MapSet::open(&own, data_path.layouts())?
@@ -56,6 +60,7 @@ impl Current {
         }
         Ok(Self {
             state: State::read(host)?,
+            record: Record::read(host)?,
             contents: maps
                 .as_ref()
                 .map(MapSet::contents)
@@ -68,6 +73,11 @@ impl Current {
             guard: guard::read(host)?,
             unmarker_namespace: netns::exists(&detours::namespace_of(host)),
         })
+    }
+
+    /// What is ours in this namespace.
+    pub(crate) fn ours_in(&self, here: NetnsId) -> Ours {
+        Record::ours_in(here, self.record.as_ref(), self.state.as_ref())
     }
 
     /// What the data path here chooses with what nobody outside may foresee; a new one where there is none.
@@ -93,6 +103,7 @@ pub(crate) fn map_sets(host: &str) -> Result<Vec<PathBuf>, HostError> {
 
 /// Pinned links of a host.
 pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, HostError> {
+    files::check_pins(host)?;
     let folder = paths::links(host);
     let mut links = BTreeMap::new();
     for name in names(&folder)? {

@@ -11,7 +11,7 @@ use overlane_net::NetError;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::Holder;
+use crate::{Distrust, Holder};
 
 /// Any failure of this crate.
 #[derive(Debug, Error)]
@@ -37,7 +37,7 @@ pub enum HostError {
     )]
     Realtime,
     /// Another process works on the same host.
-    #[error("host {host} is locked by process {} ({})", holder.pid, holder.command)]
+    #[error("host {host} is locked by {holder}")]
     Locked {
         /// The host.
         host: String,
@@ -45,7 +45,7 @@ pub enum HostError {
         holder: Holder,
     },
     /// Another process captures packets of the same host.
-    #[error("packets of host {host} are being captured by process {} ({})", holder.pid, holder.command)]
+    #[error("packets of host {host} are being captured by {holder}")]
     Capturing {
         /// The host.
         host: String,
@@ -53,7 +53,7 @@ pub enum HostError {
         holder: Holder,
     },
     /// Another process reads the log of the host's rules.
-    #[error("{} reads the log of host {host} already", holder.command)]
+    #[error("the log of host {host} is being read by {holder}")]
     ReadingLog {
         /// The host.
         host: String,
@@ -140,6 +140,12 @@ pub enum HostError {
         /// Its answer.
         #[source]
         source: io::Error,
+    },
+    /// The clock of this process may be another one than that of the data path.
+    #[error("the offsets of this time namespace cannot be understood: {text:?}")]
+    TimeNamespace {
+        /// What the kernel says.
+        text: String,
     },
     /// There is no such namespace.
     #[error("no network namespace {0}")]
@@ -229,6 +235,22 @@ pub enum HostError {
         /// The kernel's answer.
         #[source]
         source: io::Error,
+    },
+    /// All is gone that could be found, and nothing says whether there was more.
+    #[error("host {host} is removed, but for what nothing tells of any more: {}", things.join(", "))]
+    LeftUnknown {
+        /// The host.
+        host: String,
+        /// What may be left.
+        things: Vec<String>,
+    },
+    /// A file or a folder that somebody else may have filled.
+    #[error("{} is not used: {why}", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: Distrust,
     },
     /// The state file makes no sense.
     #[error("{} cannot be understood", path.display())]
@@ -386,6 +408,28 @@ fn take_off(leftovers: &[Leftover]) -> String {
     )
 }
 
+fn wait_for(holder: &Holder, rule: &str) -> String {
+    match holder {
+        Holder::Process { pid, .. } => {
+            format!("{rule}wait until process {pid} is done, or end it (`kill {pid}`)")
+        }
+        Holder::Unseen => {
+            format!("{rule}try again; if it stays so, look for it outside of this container")
+        }
+    }
+}
+
+/// How what is not ours alone becomes fit for use.
+fn mend(path: &Path, why: Distrust) -> String {
+    let path = path.display();
+    match why {
+        Distrust::Writable(_) => format!(
+            "look whether all in it is root's and yours; then `chmod 700 {path}`, or take it away, and try again; nothing was changed"
+        ),
+        _ => format!("look who made it, take {path} away, and try again; nothing was changed"),
+    }
+}
+
 impl HostError {
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -394,6 +438,11 @@ impl HostError {
             path,
             source,
         }
+    }
+
+    /// A file, or the folder in which it should be, is not there.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
     pub(crate) fn system(operation: &'static str) -> impl FnOnce(nix::errno::Errno) -> Self {
@@ -413,12 +462,13 @@ impl HostError {
             Self::Ebpf(error) => return error.help(),
             Self::Refused { cause, .. } => return cause.help(),
             Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
-            Self::Locked { holder, .. } => format!("wait until process {} is done, or end it", holder.pid),
-            Self::Capturing { holder, .. } => {
-                format!("one capture at a time: end process {} first, or wait for it", holder.pid)
-            }
-            Self::ReadingLog { holder, .. } => {
-                format!("one reader at a time: end process {} first, or wait for it", holder.pid)
+            Self::Locked { holder, .. } => wait_for(holder, ""),
+            Self::Capturing { holder, .. } => wait_for(holder, "one capture at a time: "),
+            Self::ReadingLog { holder, .. } => wait_for(holder, "one reader at a time: "),
+            Self::TimeNamespace { .. } => "run it outside of the time namespace".into(),
+            Self::NotOurs { path, why } => mend(path, *why),
+            Self::LeftUnknown { .. } => {
+                "look with `ip -d link` and `ip neighbour`, and take back what nobody else needs; a reboot takes back all".into()
             }
             Self::NoPortOrRouter { known, .. } if known.is_empty() => "it has none".into(),
             Self::NoPortOrRouter { known, .. } => format!("there are {}", known.join(", ")),

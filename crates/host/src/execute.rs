@@ -18,8 +18,9 @@ use crate::groups::Group;
 use crate::journal::Journal;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
-use crate::state::{self, NextHop, State};
-use crate::{HostError, Note, devices, guard};
+use crate::record::Record;
+use crate::state::{NextHop, State};
+use crate::{HostError, Note, devices, files, guard};
 
 /// What the steps work with.
 pub(crate) struct Executor<'a> {
@@ -44,14 +45,25 @@ impl<'a> Executor<'a> {
     ) -> Result<(), HostError> {
         let host = self.state.host.clone();
         for folder in [paths::pins(&host), paths::links(&host)] {
-            if !folder.exists() {
+            if !files::is_there(&folder) {
                 self.journal.before()?;
-                make_folder(&folder)?;
+                files::host_folder(&folder)?;
                 self.journal.push(move || remove_folder(&folder));
             }
         }
+        let end = Record::of(&self.state);
+        let old = Record::read(&host)?;
+        let ours = Record::ours_in(end.netns_id, old.as_ref(), before);
+        self.journal.before()?;
+        let undone = host.clone();
+        self.journal.push(move || match old {
+            Some(old) => old.write(&undone),
+            None => Record::remove(&undone),
+        });
+        let ours = ours.and(&end.ours);
+        Record { ours, ..end }.write(&host)?;
         let path = paths::state(&host);
-        let old = fs::read(&path).ok();
+        let old = files::read(&path)?;
         self.journal.before()?;
         let mut mark = before.cloned().unwrap_or_else(|| State {
             netns: self.state.netns.clone(),
@@ -76,8 +88,8 @@ impl<'a> Executor<'a> {
             .extend(self.state.promiscuous.iter().cloned());
         mark.groups.extend(self.state.groups.iter().cloned());
         self.journal.push(move || match old {
-            Some(old) => state::write_file(&path, &old),
-            None => remove_if_there(&path),
+            Some(old) => files::write(&path, &old),
+            None => files::remove(&path).map(drop),
         });
         mark.write()
     }
@@ -133,7 +145,9 @@ impl<'a> Executor<'a> {
     pub(crate) fn finish(&mut self) -> Result<(), HostError> {
         self.journal.before()?;
         // The undo of `begin` restores the file.
-        self.state.write()
+        self.state.write()?;
+        self.journal.before()?;
+        Record::of(&self.state).write(&self.state.host)
     }
 
     /// A kernel without nftables goes without; a note says what that leaves open.
@@ -401,7 +415,7 @@ impl<'a> Executor<'a> {
 
     fn pin_maps(&mut self, folder: &'a Path) -> Result<(), HostError> {
         self.journal.before()?;
-        fs::create_dir(folder).map_err(HostError::file("create", folder))?;
+        files::pin_folder(folder)?;
         self.journal
             .push(move || unpin_folder(folder).map(drop).map_err(Into::into));
         self.journal.before()?;
@@ -567,34 +581,9 @@ fn put_back(maps: &MapSet, table: Table, key: &[u8], old: Option<&[u8]>) -> Resu
     }
 }
 
-/// With the folder that all hosts of the machine share: another host's `apply` may make it, or its
-/// `remove` take it away, at the same moment.
-fn make_folder(folder: &Path) -> Result<(), HostError> {
-    const TRIES: usize = 16;
-    let mut made = fs::create_dir_all(folder);
-    for _ in 1..TRIES {
-        match &made {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                made = fs::create_dir_all(folder);
-            }
-            _ => break,
-        }
-    }
-    made.map_err(HostError::file("create", folder))
-}
-
 fn remove_folder(folder: &Path) -> Result<(), HostError> {
     fs::remove_dir(folder).map_err(HostError::file("remove", folder))?;
     // The shared one goes with its last host.
     let _ = fs::remove_dir(paths::PINS);
     Ok(())
-}
-
-fn remove_if_there(path: &Path) -> Result<(), HostError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(HostError::file("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
 }

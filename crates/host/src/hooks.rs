@@ -151,7 +151,7 @@ fn pinned_by(link_id: u32) -> Result<Option<String>, HostError> {
             let link = BpfLink::open(&folder.join(name))?;
             let info = link.map(|link| link.info()).transpose()?.flatten();
             if info.is_some_and(|info| info.id == link_id) {
-                return Ok(Some(paths::host_of(&host)));
+                return Ok(Some(paths::unpin_name(&host)));
             }
         }
     }

@@ -26,6 +26,7 @@ pub mod detours;
 mod devices;
 mod error;
 mod execute;
+mod files;
 pub mod forget;
 mod greeting;
 mod groups;
@@ -39,11 +40,13 @@ pub mod mtu;
 pub mod observe;
 mod own_addresses;
 pub mod paths;
+mod place;
 mod plan;
 mod preflight;
 mod promiscuous;
 mod questions;
 pub mod rates;
+mod record;
 mod remove;
 mod report;
 pub mod rule_log;
@@ -53,7 +56,11 @@ mod wait;
 
 pub use apply::{ApplyRequest, Testing, apply};
 pub use error::{HostError, UnfitDevice, UsedAs};
+pub use files::Distrust;
 pub use lock::Holder;
+pub use overlane_net::netns::is_name as is_netns_name;
 pub use remove::{RemoveRequest, remove};
 pub use report::{Announced, Change, ChangeKind, Note, Removal, Report};
-pub use state::{AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host};
+pub use state::{
+    AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host, only_known_host,
+};

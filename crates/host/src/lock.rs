@@ -1,14 +1,15 @@
-//! One process at a time works on a host. The lock file names its holder, for whoever has to wait.
+//! One process at a time works on a host. Who has to wait is told whom for: the process that holds the file open and
+//! locked, as the kernel says. What nobody holds any more names nobody.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::fmt;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::{HostError, paths};
+use crate::{HostError, files, paths};
 
 /// How long a second process waits for the first.
 const WAIT: Duration = Duration::from_secs(30);
@@ -16,11 +17,25 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Process id; 0 when it is not known yet.
-    pub pid: u32,
-    /// Its command line.
-    pub command: String,
+pub enum Holder {
+    /// A process that runs.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its command line.
+        command: String,
+    },
+    /// No process that can be seen from here: it has just ended, or lives in another namespace of processes.
+    Unseen,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { pid, command } => write!(f, "process {pid} ({command})"),
+            Self::Unseen => f.write_str("a process that cannot be seen from here"),
+        }
+    }
 }
 
 /// The lock on one host, held until dropped.
@@ -78,15 +93,16 @@ impl Lock {
             if let Some(lock) = Self::attempt(&path)? {
                 return Ok(lock);
             }
-            let holder = holder(&path);
-            if started.elapsed() >= wait {
+            let waited = started.elapsed();
+            if waited >= wait {
                 return Err(HostError::Locked {
                     host: host.to_owned(),
-                    holder,
+                    holder: holder(&path),
                 });
             }
-            if !told && holder.pid != 0 {
-                on_wait(&holder);
+            // One that is just ending is nobody to wait for.
+            if !told && waited >= POLL {
+                on_wait(&holder(&path));
                 told = true;
             }
             std::thread::sleep(POLL);
@@ -94,32 +110,19 @@ impl Lock {
     }
 
     fn attempt(path: &Path) -> Result<Option<Self>, HostError> {
-        let folder = Path::new(paths::RUN);
-        fs::create_dir_all(folder).map_err(HostError::file("create", folder))?;
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
-        let file = match opened {
+        files::run_folder()?;
+        let file = match files::open_lock(path) {
             // `remove` of the last host took the folder away in between.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(HostError::file("open", path))?,
+            Err(error) if error.is_missing_file() => return Ok(None),
+            other => other?,
         };
-        let Ok(mut file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
             return Ok(None);
         };
         // Whoever held it before may have removed the file: then this is a lock on nothing.
         if !is_at(&file, path) {
             return Ok(None);
         }
-        let write = HostError::file("write", path);
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{} {}", std::process::id(), command_line()));
-        written.map_err(write)?;
         Ok(Some(Self {
             file,
             path: path.to_owned(),
@@ -138,33 +141,53 @@ impl Lock {
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(there)) => open.dev() == there.dev() && open.ino() == there.ino(),
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(there)) => identity(&open) == identity(&there),
         _ => false,
     }
 }
 
-fn holder(path: &Path) -> Holder {
-    let mut text = String::new();
-    if let Ok(mut file) = File::open(path) {
-        let _ = file.read_to_string(&mut text);
-    }
-    let (pid, command) = text.trim_end().split_once(' ').unwrap_or_default();
-    Holder {
-        pid: pid.parse().unwrap_or(0),
-        command: command.to_owned(),
-    }
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
-fn command_line() -> String {
-    std::env::args_os()
-        .map(|arg| arg.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
+/// The process that has this file open, and the lock by it.
+fn holder(path: &Path) -> Holder {
+    let holds = |pid: &u32| {
+        let wanted = fs::symlink_metadata(path).ok()?;
+        has_locked(*pid, identity(&wanted)).then_some(())
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pid = pids.find(|pid| holds(pid).is_some());
+    pid.map_or(Holder::Unseen, |pid| Holder::Process {
+        pid,
+        command: command_of(pid),
+    })
+}
+
+fn has_locked(pid: u32, wanted: (u64, u64)) -> bool {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten();
+    open.flatten().any(|descriptor| {
+        let is_it = fs::metadata(descriptor.path()).is_ok_and(|it| identity(&it) == wanted);
+        // A line for each lock that was taken by this very descriptor (fs/locks.c, `show_fd_locks`).
+        let about = || process.join("fdinfo").join(descriptor.file_name());
+        is_it && fs::read_to_string(about()).is_ok_and(|text| text.contains("FLOCK"))
+    })
+}
+
+fn command_of(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words);
+    words.trim_end_matches('\0').replace('\0', " ")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -180,15 +203,31 @@ mod tests {
         }
         let host = format!("lock-test-{}", std::process::id());
         let first = Lock::acquire(&host, &|_| panic!("nobody else holds it")).unwrap();
-        let told = std::cell::Cell::new(0);
-        let error =
-            Lock::acquire_within(&host, &|holder| told.set(holder.pid), POLL * 2).unwrap_err();
-        assert_eq!(told.get(), std::process::id());
-        assert!(
-            matches!(error, HostError::Locked { holder, .. } if holder.pid == std::process::id())
-        );
+        let told = RefCell::new(Vec::new());
+        let tell = |holder: &Holder| told.borrow_mut().push(holder.clone());
+        let error = Lock::acquire_within(&host, &tell, POLL * 3).unwrap_err();
+        let is_me = |holder: &Holder| matches!(holder, Holder::Process { pid, .. } if *pid == std::process::id());
+        let told = told.into_inner();
+        assert!(told.len() == 1 && told.iter().all(is_me), "{told:?}");
+        assert!(matches!(error, HostError::Locked { holder, .. } if is_me(&holder)));
         first.remove_file();
         Lock::acquire(&host, &|_| ()).unwrap().remove_file();
         assert!(!paths::lock(&host).exists());
+    }
+
+    #[test]
+    fn a_file_that_is_only_open_or_that_nobody_holds_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h1.lock");
+        // What an earlier version wrote there.
+        fs::write(&path, "1 a process that ended long ago").unwrap();
+        let open = File::open(&path).unwrap();
+        assert_eq!(holder(&path), Holder::Unseen);
+        let locked = Flock::lock(open, FlockArg::LockExclusiveNonblock).unwrap();
+        let pid = std::process::id();
+        assert!(matches!(holder(&path), Holder::Process { pid: found, .. } if found == pid));
+        drop(locked);
+        assert_eq!(holder(&path), Holder::Unseen);
+        assert_eq!(holder(&folder.path().join("none")), Holder::Unseen);
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::FromBytes;
 use crate::error::UsedAs;
 pub use crate::state::Lost;
 use crate::state::{self, State};
-use crate::{HostError, current, hooks, paths};
+use crate::{HostError, current, files, hooks, paths};
 
 mod connections;
 mod devices;
@@ -448,6 +448,7 @@ pub(crate) fn maps(state: &State) -> Result<MapSet, HostError> {
     if state.map_signature != data_path.signature() {
         return Err(other_version());
     }
+    files::check_pins(&state.host)?;
     MapSet::open(&folder, data_path.layouts())?.ok_or_else(other_version)
 }
 

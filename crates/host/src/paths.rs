@@ -36,6 +36,11 @@ pub fn links(host: &str) -> PathBuf {
     pins(host).join("links")
 }
 
+/// Folder of the record of one host.
+pub(crate) fn record(host: &str) -> PathBuf {
+    pins(host).join("ours")
+}
+
 /// Folder of one pinned map set.
 pub fn map_set(host: &str, signature: &str) -> PathBuf {
     pins(host).join(format!("{MAP_SET}{signature}"))
@@ -75,27 +80,29 @@ pub fn log_lock(host: &str) -> PathBuf {
 
 /// What a run of `apply` left to announce; no two runs have the same number.
 pub fn announcements(host: &str, number: u32) -> PathBuf {
-    Path::new(RUN).join(format!("{}{number}", announcements_of(host)))
+    Path::new(RUN).join(format!("{}.{number}", announcements_of(host)))
 }
 
 /// Whether a file of this name is one of them.
 pub(crate) fn is_announcements_of(host: &str, name: &str) -> bool {
     let number = name.strip_prefix(&announcements_of(host));
+    let number = number.and_then(|number| number.strip_prefix('.'));
     number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-fn announcements_of(host: &str) -> String {
-    format!("{host}.announce.")
+/// What their names begin with, without the number.
+pub(crate) fn announcements_of(host: &str) -> String {
+    format!("{host}.announce")
 }
 
 /// The BPF file system refuses dots in names (kernel/bpf/inode.c, `bpf_lookup`); `%` escapes them and itself.
-fn pin_name(name: &str) -> String {
+pub(crate) fn pin_name(name: &str) -> String {
     name.replace('%', "%25").replace('.', "%2e")
 }
 
-/// The host whose pins are in the folder of this name.
-pub(crate) fn host_of(folder: &str) -> String {
-    folder.replace("%2e", ".").replace("%25", "%")
+/// What became this name. The folder of a host's pins is called after the host.
+pub(crate) fn unpin_name(name: &str) -> String {
+    name.replace("%2e", ".").replace("%25", "%")
 }
 
 #[cfg(test)]
@@ -121,7 +128,7 @@ mod tests {
             link(Program::FromPort, "a.b"),
             link(Program::FromPort, "a%2eb")
         );
-        assert_eq!(host_of("h1%2eexample"), "h1.example");
+        assert_eq!(unpin_name("h1%2eexample"), "h1.example");
         assert_eq!(
             pins("h1.example"),
             Path::new("/sys/fs/bpf/overlane/h1%2eexample")

@@ -402,11 +402,7 @@ fn plan_deletions(
         plan.steps.push(Step::Detach(name.clone()));
     }
     entries::plan_deletions(target, current, plan);
-    let ours = current
-        .state
-        .as_ref()
-        .map(|state| state.neighbours.clone())
-        .unwrap_or_default();
+    let ours = current.ours_in(target.netns_id).neighbours;
     for next_hop in ours.difference(&target.resolved.next_hops) {
         plan.steps.push(Step::Release(next_hop.clone()));
     }

@@ -15,7 +15,8 @@ use crate::detours::Detour;
 use crate::error::{UnfitDevice, UsedAs};
 use crate::legs;
 use crate::own_addresses::{self, HostAddress};
-use crate::state::{self, NextHop, State};
+use crate::place::Place;
+use crate::state::{self, NextHop};
 use crate::{HostError, Note, paths};
 
 /// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
@@ -72,15 +73,17 @@ fn check_preemption(realtime: &str, version: &str) -> Result<(), HostError> {
 
 /// The namespace of this thread is not in the way of, and not in use by, another applied host; and this
 /// host is not applied in another one that still exists.
-pub(crate) fn namespace(host: &str, own: Option<&State>) -> Result<(), HostError> {
+pub(crate) fn namespace(host: &str) -> Result<(), HostError> {
     let here = state::netns_id()?;
-    if let Some(state) = own.filter(|state| state.netns_id != here && state.lives_elsewhere()) {
+    if let Some(place) = Place::of(host)?.filter(|place| place.netns_id != here)
+        && place.netns_id.is_alive(place.netns.as_deref())
+    {
         return Err(HostError::AppliedElsewhere {
             host: host.to_owned(),
-            namespace: state.netns.clone(),
+            namespace: place.netns,
         });
     }
-    match state::all()?
+    match Place::all()?
         .into_iter()
         .find(|other| other.host != host && other.netns_id == here)
     {

@@ -2,17 +2,19 @@
 //! the namespace, devices, pins or the state file may be gone already.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use overlane_ebpf::links::unpin;
-use overlane_ebpf::{maps, preflight};
+use overlane_ebpf::{Program, maps, preflight};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{NetError, Netlink};
 
 use crate::lock::Lock;
+use crate::place::Place;
+use crate::record::Record;
 use crate::report::ChangeKind;
 use crate::state::{self, State};
-use crate::{Holder, HostError, Removal, announce, current, detours, groups, guard, paths};
+use crate::{Holder, HostError, Removal, announce, current, detours, files, groups, guard, paths};
 
 /// What to remove.
 pub struct RemoveRequest<'a> {
@@ -36,22 +38,35 @@ impl<'a> RemoveRequest<'a> {
 }
 
 /// Takes away the host's links, maps, devices, managed neighbours and state. Works when the namespace
-/// or some devices are gone already.
+/// or some devices are gone already, and whatever became of the state file.
 pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     preflight::check_rights()?;
     let host = request.host;
-    let mut removal = Removal {
-        host: host.to_owned(),
-        removed: Vec::new(),
-    };
     if request.netns.is_none() && !is_known(host) {
-        return Ok(removal);
+        return Ok(Removal {
+            host: host.to_owned(),
+            removed: Vec::new(),
+        });
     }
     let lock = Lock::acquire(host, request.on_wait)?;
+    let removal = remove_locked(request);
+    if ![paths::state(host), paths::pins(host)]
+        .iter()
+        .any(|path| files::is_there(path))
+    {
+        lock.remove_file();
+    }
+    removal
+}
+
+fn remove_locked(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
+    let host = request.host;
+    let mut removed = Vec::new();
+    files::check_pins(host)?;
+    let known = Known::read(host)?;
+    let netns = known.namespace(request.netns)?;
     announce::end(host)?;
-    // A state file that makes no sense must not keep the host on the machine.
-    let state = State::read(host).unwrap_or(None);
-    if let Some(state) = &state {
+    if let Some(state) = &known.state {
         // A killed removal is an interrupted one: `show` warns, the next one goes on.
         State {
             in_progress: true,
@@ -59,80 +74,169 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
         }
         .write()?;
     }
-    remove_pins(host, &mut removal.removed)?;
-    if let Some(netns) = namespace(request.netns, state.as_ref())? {
-        let removed = netns.run(|| remove_devices(host, state.as_ref()))??;
-        removal.removed.extend(removed);
+    let links = remove_pins(host, &mut removed)?;
+    if let Some(netns) = netns {
+        removed.extend(netns.run(|| remove_devices(host, &known))??);
         let guard = netns.run(|| guard::remove(host))??;
-        removal.removed.extend(guard);
+        removed.extend(guard);
     }
     let inside = detours::namespace_of(host);
     if netns::exists(&inside) {
         netns::delete(&inside)?;
-        removal.removed.push(format!("namespace {inside}"));
+        removed.push(format!("namespace {inside}"));
     }
-    let path = paths::state(host);
-    if path.exists() {
-        fs::remove_file(&path).map_err(HostError::file("remove", &path))?;
-        removal.removed.push(format!("state {}", path.display()));
+    remove_files(host, &mut removed)?;
+    let unclear = known.unclear(&links);
+    if !unclear.is_empty() {
+        return Err(HostError::LeftUnknown {
+            host: host.to_owned(),
+            things: unclear,
+        });
     }
-    // Left by a capture that was killed; one that runs ends by itself.
-    let _ = fs::remove_file(paths::capture_lock(host));
-    let _ = fs::remove_file(paths::log_lock(host));
-    let _ = fs::remove_file(paths::verifier_log(host));
-    lock.remove_file();
-    Ok(removal)
+    Ok(Removal {
+        host: host.to_owned(),
+        removed,
+    })
+}
+
+/// What is known of a host.
+struct Known {
+    state: Option<State>,
+    /// There is a state file of no use.
+    is_broken: bool,
+    record: Option<Record>,
+    place: Option<Place>,
+}
+
+impl Known {
+    /// A state file that makes no sense must not keep the host on the machine.
+    fn read(host: &str) -> Result<Self, HostError> {
+        let (state, is_broken) = match State::read(host) {
+            Err(HostError::State { .. }) => (None, true),
+            other => (other?, false),
+        };
+        let record = Record::read(host)?;
+        let by_state = state.as_ref().map(Place::by_state);
+        let place = match by_state {
+            None => Place::by_record(host, record.as_ref())?,
+            known => known,
+        };
+        Ok(Self {
+            state,
+            is_broken,
+            record,
+            place,
+        })
+    }
+
+    /// Where the devices are: where `apply` was, if that still exists, else where the user says.
+    fn namespace(&self, asked: Option<&str>) -> Result<Option<Netns>, HostError> {
+        let known = match &self.place {
+            Some(place) => place.namespace()?,
+            None if asked.is_none() => Some(Netns::current()?),
+            None => None,
+        };
+        match (known, asked) {
+            (None, Some(name)) if netns::exists(name) => Ok(Some(Netns::open(name)?)),
+            (None, Some(name)) => Err(HostError::NoNamespace(name.to_owned())),
+            (known, _) => Ok(known),
+        }
+    }
+
+    /// What may be left, since nothing says what `apply` switched on, or not in words of this version.
+    fn unclear(&self, links: &[String]) -> Vec<String> {
+        let record = self.record.iter();
+        let mut things: Vec<String> = record.flat_map(|it| it.unclear.iter().cloned()).collect();
+        let nobody_knows = self.state.is_none() && self.record.is_none();
+        if !nobody_knows || !(self.is_broken || !links.is_empty()) {
+            return things;
+        }
+        let devices = |program: Program| {
+            let prefix = paths::link(program, "");
+            let names = links
+                .iter()
+                .filter_map(move |link| link.strip_prefix(&prefix));
+            names.map(paths::unpin_name).collect::<Vec<_>>()
+        };
+        let uplinks = devices(Program::FromUnderlay);
+        for uplink in &uplinks {
+            things.push(format!("promiscuous mode of {uplink}"));
+            things.push(format!("managed neighbours on {uplink}"));
+        }
+        let legs = devices(Program::FromLeg).into_iter();
+        things.extend(legs.map(|leg| format!("multicast groups of addresses on {leg}")));
+        if uplinks.is_empty() {
+            things.push("promiscuous mode and managed neighbours of its uplink".to_owned());
+        }
+        things
+    }
+}
+
+/// Files beside the state, and what an attempt to write one left. The name before `.new` was shorter once.
+fn other_files(host: &str) -> Vec<PathBuf> {
+    let state = paths::state(host);
+    vec![
+        files::unfinished(&state),
+        state.with_extension("new"),
+        paths::verifier_log(host),
+        files::unfinished(&paths::verifier_log(host)),
+        // Left by a capture that was killed; one that runs ends by itself.
+        paths::capture_lock(host),
+        paths::log_lock(host),
+    ]
 }
 
 fn is_known(host: &str) -> bool {
-    let known = [
-        paths::state(host),
-        paths::lock(host),
-        paths::pins(host),
-        paths::verifier_log(host),
-    ];
-    known.iter().any(|path| path.exists()) || netns::exists(&detours::namespace_of(host))
+    let mut known = other_files(host);
+    known.extend([paths::state(host), paths::lock(host), paths::pins(host)]);
+    known.iter().any(|path| files::is_there(path)) || netns::exists(&detours::namespace_of(host))
 }
 
-/// Links first: with the last of them the data path stops, and the maps are nobody's.
-fn remove_pins(host: &str, removed: &mut Vec<String>) -> Result<(), HostError> {
+/// Links first: with the last of them the data path stops, and the maps are nobody's. Returns the names of the links.
+fn remove_pins(host: &str, removed: &mut Vec<String>) -> Result<Vec<String>, HostError> {
     let folder = paths::links(host);
-    for name in current::links(host)?.into_keys() {
-        unpin(&folder.join(&name))?;
+    let links: Vec<String> = current::links(host)?.into_keys().collect();
+    for name in &links {
+        unpin(&folder.join(name))?;
         removed.push(format!("link {name}"));
     }
     for set in current::map_sets(host)? {
         maps::unpin_folder(&set)?;
         removed.push(format!("maps {}", set.display()));
     }
-    for folder in [&folder, &paths::pins(host)] {
-        match fs::remove_dir(folder) {
+    Ok(links)
+}
+
+/// The record last of all that is pinned: it says what is still to be done.
+fn remove_files(host: &str, removed: &mut Vec<String>) -> Result<(), HostError> {
+    Record::remove(host)?;
+    for folder in [paths::links(host), paths::pins(host)] {
+        match fs::remove_dir(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(HostError::file("remove", folder)(error));
+                return Err(HostError::file("remove", &folder)(error));
             }
             _ => {}
         }
     }
     // Other hosts may still have theirs.
     let _ = fs::remove_dir(Path::new(paths::PINS));
+    let path = paths::state(host);
+    if files::remove(&path)? {
+        removed.push(format!("state {}", path.display()));
+    }
+    for path in other_files(host) {
+        files::remove(&path)?;
+    }
     Ok(())
 }
 
-/// Where the devices are: where the user says, else where `apply` was, if that still exists.
-fn namespace(asked: Option<&str>, state: Option<&State>) -> Result<Option<Netns>, HostError> {
-    match (asked, state) {
-        (_, Some(state)) => state.namespace(),
-        (Some(name), None) if netns::exists(name) => Ok(Some(Netns::open(name)?)),
-        (Some(name), None) => Err(HostError::NoNamespace(name.to_owned())),
-        (None, None) => Ok(Some(Netns::current()?)),
-    }
-}
-
 /// Runs in the host's namespace.
-fn remove_devices(host: &str, state: Option<&State>) -> Result<Vec<String>, HostError> {
+fn remove_devices(host: &str, known: &Known) -> Result<Vec<String>, HostError> {
     let mut removed = Vec::new();
     let netlink = Netlink::new()?;
-    for next_hop in state.iter().flat_map(|state| &state.neighbours) {
+    let here = state::netns_id()?;
+    let ours = Record::ours_in(here, known.record.as_ref(), known.state.as_ref());
+    for next_hop in &ours.neighbours {
         let known = netlink
             .neighbour(&next_hop.device, next_hop.address)
             .ok()
@@ -145,27 +249,23 @@ fn remove_devices(host: &str, state: Option<&State>) -> Result<Vec<String>, Host
             ));
         }
     }
-    for device in state.iter().flat_map(|state| &state.promiscuous) {
+    for device in &ours.promiscuous {
         let is_on = netlink.link(device).is_ok_and(|link| link.promiscuous);
         if is_on && gone_or(netlink.set_promiscuous(device, false))? {
             removed.push(format!("promiscuous mode of {device}"));
         }
     }
     let mut left = Vec::new();
-    for group in state.iter().flat_map(|state| &state.groups) {
+    for group in &ours.groups {
         if gone_or(group.leave(&netlink))? {
             left.push(group);
         }
     }
     let left = groups::words(ChangeKind::Remove, left);
     removed.extend(left.into_iter().map(|change| change.what));
-    // Without a state file the devices may be another host's that is applied here.
-    let here = state::netns_id()?;
-    if state.is_none()
-        && state::all()?
-            .iter()
-            .any(|other| other.host != host && other.netns_id == here)
-    {
+    // Where nobody knows where this host was, the devices may be another one's that is applied here.
+    let is_others = |other: &Place| other.host != host && other.netns_id == here;
+    if known.place.is_none() && Place::all()?.iter().any(is_others) {
         return Ok(removed);
     }
     for name in current::own_devices(&netlink)?.into_keys() {

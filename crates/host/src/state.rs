@@ -5,27 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use overlane_ebpf::Program;
 use overlane_ebpf::tables::{Contents, rule_number, rules_generation};
-use overlane_model::{SwitchId, Tables, Timeouts, VlanId};
+use overlane_model::{Name, SwitchId, Tables, Timeouts, VlanId};
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
 use crate::answers::Answer;
 use crate::groups::Group;
 use crate::guard::Refused;
-use crate::{HostError, paths};
+use crate::{HostError, files, paths, place};
 
 mod device;
 mod firewall;
+mod netns_id;
 mod router;
 
 pub(crate) use device::DeviceState;
 pub use device::Lost;
 pub(crate) use firewall::RuleState;
+pub(crate) use netns_id::{NetnsId, netns_id};
 pub(crate) use router::RouterState;
 
 /// 2: switches on VLANs, trunks. 3: rules, routers. An older file is read as what it meant; one that is newer
@@ -88,36 +89,6 @@ pub(crate) struct State {
     pub(crate) rules: Vec<RuleState>,
     #[serde(default)]
     pub(crate) routers: Vec<RouterState>,
-}
-
-/// Which namespace it is: a name can be given to another one, and so can an inode when its namespace is gone.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct NetnsId {
-    /// Device and inode of its file.
-    #[serde(rename = "netns_id")]
-    file: (u64, u64),
-    /// The kernel's number for it, never given again. Files of earlier versions have none.
-    #[serde(rename = "netns_cookie", default)]
-    cookie: Option<u64>,
-}
-
-impl NetnsId {
-    /// The namespace of this name, if it exists and is the one.
-    fn named(self, name: &str) -> Option<Netns> {
-        let file = file_id(&Path::new("/run/netns").join(name)).ok()?;
-        // Only who has entered a namespace can ask for its cookie.
-        let netns = (file == self.file).then(|| Netns::open(name).ok())??;
-        let id = netns.run(netns_id).ok()?.ok()?;
-        (id == self).then_some(netns)
-    }
-}
-
-impl PartialEq for NetnsId {
-    /// Without a cookie on one side the file decides.
-    fn eq(&self, other: &Self) -> bool {
-        let cookies = self.cookie.zip(other.cookie);
-        self.file == other.file && cookies.is_none_or(|(one, two)| one == two)
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -217,6 +188,17 @@ pub fn only_applied_host() -> Result<AppliedHost, HostError> {
     }
 }
 
+/// The host of which there is something on this machine, when there is exactly one: what `remove` means that names
+/// none. A state file that makes no sense counts.
+pub fn only_known_host() -> Result<String, HostError> {
+    let mut hosts = place::known_hosts()?;
+    match hosts.len() {
+        0 => Err(HostError::NoneApplied),
+        1 => hosts.pop_first().ok_or(HostError::NoneApplied),
+        _ => Err(HostError::SeveralApplied(hosts.into_iter().collect())),
+    }
+}
+
 /// All states that can be read, by host.
 pub(crate) fn all() -> Result<Vec<State>, HostError> {
     let folder = Path::new(paths::RUN);
@@ -287,20 +269,7 @@ impl State {
 
     /// The namespace the host was applied in, if it still exists and can be found.
     pub(crate) fn namespace(&self) -> Result<Option<Netns>, HostError> {
-        if netns_id()? == self.netns_id {
-            return Ok(Some(Netns::current()?));
-        }
-        // It may have been given a name after it was applied by none.
-        let mut names = self.netns.iter().cloned().chain(netns::list()?);
-        Ok(names.find_map(|name| self.netns_id.named(&name)))
-    }
-
-    /// Whether that namespace can be seen to exist still: by its name, or as that of the first process.
-    pub(crate) fn lives_elsewhere(&self) -> bool {
-        let id = self.netns_id;
-        let first = file_id(Path::new("/proc/1/ns/net"));
-        let named = self.netns.as_deref().and_then(|name| id.named(name));
-        named.is_some() || first.is_ok_and(|file| file == id.file)
+        self.netns_id.find(self.netns.as_deref())
     }
 
     /// The devices of the fabric, each once, with the program that takes its packets.
@@ -322,39 +291,18 @@ impl State {
             path: path.clone(),
             source,
         })?;
-        write_file(&path, &text)
+        files::write(&path, &text)
     }
-}
-
-/// Writes bytes so that a reader sees all of the old or all of the new.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
-    let new = path.with_extension("new");
-    fs::write(&new, bytes).map_err(HostError::file("write", &new))?;
-    fs::rename(&new, path).map_err(HostError::file("write", path))
-}
-
-/// Identity of the namespace of this thread.
-pub(crate) fn netns_id() -> Result<NetnsId, HostError> {
-    Ok(NetnsId {
-        file: file_id(Path::new("/proc/thread-self/ns/net"))?,
-        cookie: Some(netns::current_cookie()?),
-    })
-}
-
-fn file_id(path: &Path) -> Result<(u64, u64), HostError> {
-    let metadata = fs::metadata(path).map_err(HostError::file("look at", path))?;
-    Ok((metadata.dev(), metadata.ino()))
 }
 
 fn read_file(path: &Path) -> Result<Option<State>, HostError> {
-    match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(HostError::file("read", path)(error)),
-        Ok(text) => decode(&text).map(Some).map_err(|source| HostError::State {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    let Some(text) = files::read(path)? else {
+        return Ok(None);
+    };
+    decode(&text).map(Some).map_err(|source| HostError::State {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn decode(text: &[u8]) -> Result<State, serde_json::Error> {
@@ -364,6 +312,18 @@ fn decode(text: &[u8]) -> Result<State, serde_json::Error> {
         let what = format!(
             "a newer version of this program wrote it (schema {schema}, this one knows {SCHEMA})"
         );
+        return Err(serde::de::Error::custom(what));
+    }
+    // These become parts of paths.
+    let is_signature = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_namespace = |name: &String| netns::is_name(name);
+    if Name::new(&state.host).is_err() || !state.netns.iter().all(is_namespace) {
+        let (host, netns) = (&state.host, &state.netns);
+        let what = format!("host {host:?} in namespace {netns:?} has a name that cannot be");
+        return Err(serde::de::Error::custom(what));
+    }
+    if !is_signature(&state.map_signature) {
+        let what = format!("no map set is called {:?}", state.map_signature);
         return Err(serde::de::Error::custom(what));
     }
     Ok(state)
@@ -452,24 +412,6 @@ mod tests {
     }
 
     #[test]
-    fn an_inode_that_was_given_again_is_another_namespace() {
-        let state = decode(FIRST.as_bytes()).unwrap();
-        let id = |inode, cookie| NetnsId {
-            file: (4, inode),
-            cookie,
-        };
-        assert_eq!(state.netns_id, id(4_026_531_840, Some(7)));
-        assert_ne!(state.netns_id, id(4_026_531_841, Some(7)));
-        assert_ne!(id(5, Some(7)), id(5, Some(8)));
-        let text = FIRST.replace("4026531840]", "4026531840], \"netns_cookie\": 7");
-        let state = decode(text.as_bytes()).unwrap();
-        assert_eq!(state.netns_id, id(4_026_531_840, Some(7)));
-        assert_ne!(state.netns_id, id(4_026_531_840, Some(8)));
-        let again = serde_json::to_vec(&state).unwrap();
-        assert_ne!(decode(&again).unwrap().netns_id, id(4_026_531_840, Some(8)));
-    }
-
-    #[test]
     fn the_file_of_a_newer_version_is_refused() {
         let newer = FIRST.replace("\"schema\": 1", "\"schema\": 4");
         let error = decode(newer.as_bytes()).unwrap_err().to_string();
@@ -477,6 +419,19 @@ mod tests {
             error.contains("a newer version of this program wrote it"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_file_that_would_lead_elsewhere_is_refused() {
+        for (right, wrong) in [
+            ("\"h1\"", "\"../../h1\""),
+            ("\"netns\": null", "\"netns\": \"../x\""),
+            ("\"11\"", "\"/../../other\""),
+        ] {
+            let text = FIRST.replace(right, wrong);
+            assert_ne!(text, FIRST);
+            decode(text.as_bytes()).unwrap_err();
+        }
     }
 
     #[test]

@@ -58,27 +58,109 @@ fn also_when_the_state_file_is_gone_or_makes_no_sense() {
     if !can_run("remove without state") {
         return;
     }
-    for contents in [None, Some("{")] {
+    type Spoil = fn(&str) -> String;
+    let spoils: [Option<Spoil>; 5] = [
+        None,
+        Some(|_| String::new()),
+        Some(|text| text[..text.len() / 2].to_owned()),
+        Some(|_| "garbage \u{1b}[31m".to_owned()),
+        // What a later version may write.
+        Some(|text| text.replacen("\"schema\": ", "\"schema\": 9", 1)),
+    ];
+    for spoil in spoils {
         let world = World::new(1);
         let before = snapshot(&world, 1);
         world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
         let state = paths::state(&world.host(1));
-        match contents {
+        let written = std::fs::read_to_string(&state).unwrap();
+        match spoil {
             None => std::fs::remove_file(&state).unwrap(),
-            Some(text) => std::fs::write(&state, text).unwrap(),
+            Some(spoil) => std::fs::write(&state, spoil(&written)).unwrap(),
         }
-        let netns = world.netns(1);
-        remove(&RemoveRequest {
-            netns: Some(&netns),
-            ..RemoveRequest::new(&world.host(1))
-        })
-        .unwrap();
-        // Which neighbours were managed stood in the file.
-        let _ = world
-            .netlink(1)
-            .delete_neighbour("eth1", common::underlay(2));
+        // Nobody says where the host is: the record does.
+        let removed = remove(&RemoveRequest::new(&world.host(1))).unwrap().removed;
+        let next_hop = "next hop 198.18.0.2 on eth1".to_owned();
+        assert!(removed.contains(&next_hop), "{removed:?}");
         assert_same(&before, &snapshot(&world, 1), "remove");
+        assert_eq!(world.remove(1), Vec::<String>::new());
     }
+}
+
+/// As an earlier version left it: no record. What cannot be known is named, and all else is gone.
+#[test]
+fn what_nothing_tells_of_is_named() {
+    if !can_run("remove without state and record") {
+        return;
+    }
+    let world = World::new(1);
+    let host = world.host(1);
+    world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
+    for entry in std::fs::read_dir(paths::pins(&host).join("ours")).unwrap() {
+        std::fs::remove_dir(entry.unwrap().path()).unwrap();
+    }
+    std::fs::write(paths::state(&host), "").unwrap();
+    let netns = world.netns(1);
+    let request = RemoveRequest {
+        netns: Some(&netns),
+        ..RemoveRequest::new(&host)
+    };
+    let error = remove(&request).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("promiscuous mode of eth1, managed neighbours on eth1"),
+        "{said}"
+    );
+    assert!(!paths::pins(&host).exists() && !paths::state(&host).exists());
+    assert!(!paths::lock(&host).exists());
+    assert_eq!(world.remove(1), Vec::<String>::new());
+}
+
+/// Without its state file a host that is applied goes on where it was: nothing is forgotten, nothing is taken for the
+/// user's.
+#[test]
+fn the_next_apply_knows_what_is_ours_without_the_state_file() {
+    if !can_run("apply without state") {
+        return;
+    }
+    let world = World::new(1);
+    let (before, host) = (snapshot(&world, 1), world.host(1));
+    let vlan = "  wire: { uplink_vlan: 100 }\n";
+    let text = world.fabric("vxlan", 4789, "");
+    let text = text.replace("switches:\n", &format!("switches:\n{vlan}"));
+    let port = format!(
+        "  red1: {{ switch: wire, host: {host}, device: red1, mac: \"02:00:00:00:02:01\" }}\n"
+    );
+    let text = text.replace("ports:\n", &format!("ports:\n{port}"));
+    world.netlink(1).add_veth("red1", "red2", None).unwrap();
+    world.apply(&text, 1).unwrap();
+    let promiscuous = || world.netlink(1).link("eth1").unwrap().promiscuous;
+    assert!(promiscuous());
+    std::fs::remove_file(paths::state(&host)).unwrap();
+    world.apply(&text, 1).unwrap();
+    assert!(promiscuous());
+    let removed = world.remove(1);
+    assert!(
+        removed.contains(&"promiscuous mode of eth1".to_owned()),
+        "{removed:?}"
+    );
+    assert!(!promiscuous());
+    world.netlink(1).delete("red1").unwrap();
+    assert_same(&before, &snapshot(&world, 1), "remove");
+    // A namespace that lives is still the host's, though only the record says so.
+    world.netlink(1).add_veth("red1", "red2", None).unwrap();
+    world.apply(&text, 1).unwrap();
+    std::fs::remove_file(paths::state(&host)).unwrap();
+    let (tables, second) = (world.tables(&text, 1), world.netns(2));
+    let elsewhere = overlane_host::ApplyRequest {
+        netns: Some(&second),
+        ..overlane_host::ApplyRequest::new(&tables)
+    };
+    let error = overlane_host::apply(&elsewhere).unwrap_err();
+    assert!(
+        matches!(error, overlane_host::HostError::AppliedElsewhere { .. }),
+        "{error}"
+    );
+    world.remove(1);
 }
 
 /// Its devices are gone, and all that says that the host was applied.

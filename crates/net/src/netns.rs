@@ -148,6 +148,12 @@ pub fn delete(name: &str) -> Result<(), NetError> {
         .map_err(|errno| refused("delete the namespace", name, errno))
 }
 
+/// Whether a namespace can have this name: 1 to 255 bytes without `/`, that do not begin with a dot.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.contains(['/', '\0']) && !name.starts_with('.')
+}
+
 /// Whether a namespace of this name exists, be it only half made.
 #[must_use]
 pub fn exists(name: &str) -> bool {
@@ -232,7 +238,7 @@ fn refused(operation: &'static str, name: &str, errno: Errno) -> NetError {
 }
 
 fn path_of(name: &str) -> Result<PathBuf, NetError> {
-    if name.is_empty() || name.len() > 255 || name.contains(['/', '\0']) || name.starts_with('.') {
+    if !is_name(name) {
         return Err(NetError::BadName {
             name: name.to_owned(),
             what: "the name of a namespace",
