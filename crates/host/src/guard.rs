@@ -1,4 +1,4 @@
-//! The guard: a table of nftables that drops what comes in by the name of a port's device.
+//! The guard: a table of nftables that drops what comes in by the name of a port's device, and what the host sends there.
 //!
 //! Our program at the device takes every packet, so nothing gets as far as nftables. But it goes with the device:
 //! a device that is deleted and made again has none until the next `apply`, and its guest would reach the services of
@@ -8,6 +8,10 @@
 //!   guest ── web1 ─┬─ program of ours: takes all ──► logical port
 //!                  └─ (made again: none) ──► prerouting, input of ARP and of bridges: dropped here
 //! ```
+//!
+//! The other way, our programs hand a frame to the device itself, past nftables. Whatever comes by postrouting is the
+//! host's own: what a user of it sends to the device without any right, what it forwards, what IPv6 says unasked. No
+//! rule of the switch would see it, so it is dropped here.
 //!
 //! Nobody else's table is touched. Who flushes the whole ruleset takes the guard away too; `show ports` says so, and
 //! the next `apply` writes it again.
@@ -21,8 +25,7 @@ use overlane_net::nftables::{self, DropTable, Family, Nftables};
 use crate::{Change, HostError, Note};
 
 /// Who lists the tables of the machine reads it.
-const COMMENT: &str =
-    "Overlane: drops what comes in by the device of a port that has lost its program";
+const COMMENT: &str = "Overlane: drops what comes by the device of a port without its program, and what the host sends there";
 /// Beginning of the lines that tell of it.
 const WORDS: &str = "guard: ";
 
@@ -186,6 +189,7 @@ fn words(host: &str, families: impl Iterator<Item = Family>) -> String {
 #[cfg(test)]
 mod tests {
     use overlane_model::Fabric;
+    use overlane_net::nftables::Dropped;
 
     use super::*;
 
@@ -198,11 +202,15 @@ mod tests {
     }
 
     fn table(devices: &[&str], is_whole: bool) -> DropTable {
+        let dropped = Dropped {
+            packets: 7,
+            bytes: 7,
+        };
         DropTable {
             devices: devices.iter().map(|&name| name.to_owned()).collect(),
             is_whole,
-            packets: 7,
-            bytes: 7,
+            incoming: dropped,
+            outgoing: dropped,
         }
     }
 

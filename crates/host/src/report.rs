@@ -294,7 +294,12 @@ impl fmt::Display for Note {
             } => write!(
                 f,
                 "device {device} is a port of {kind} {master}: Overlane takes every frame from it before {master} does, \
-                 and what {master} sends to it still reaches the guest; take it out with `{}`",
+                 and {}; take it out with `{}`",
+                match kind.as_str() {
+                    // The guard has a table for bridges.
+                    "bridge" => format!("the guard drops what {master} sends to it"),
+                    _ => format!("what {master} sends to it still reaches the guest"),
+                },
                 take_out(device, kind)
             ),
             Self::LegDown { router, device } => write!(

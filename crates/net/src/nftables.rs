@@ -1,4 +1,4 @@
-//! Tables of nftables that drop what comes in by devices with certain names.
+//! Tables of nftables that drop what comes in by devices with certain names, and what the host sends out by them.
 //!
 //! The kernel is asked directly (nfnetlink, linux/netfilter/nf_tables.h), so that nobody needs the program `nft`.
 //! Whatever changes a table is one batch: a packet meets the table before or the one after, never a part. As `nft`
@@ -10,6 +10,10 @@
 //!       chain prerouting {
 //!           type filter hook prerouting priority -500; policy accept;
 //!           iifname @ports counter drop
+//!       }
+//!       chain postrouting {
+//!           type filter hook postrouting priority -500; policy accept;
+//!           oifname @ports counter drop
 //!       }
 //!   }
 //! ```
@@ -52,6 +56,45 @@ struct Chain {
     name: &'static str,
     /// Number of the hook in its family.
     hook: u32,
+    /// Which device's name counts.
+    way: Way,
+}
+
+/// Where a packet goes, as the host sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It came in by the device.
+    In,
+    /// It is about to leave by the device.
+    Out,
+}
+
+impl Chain {
+    const fn incoming(name: &'static str, hook: u32) -> Self {
+        let way = Way::In;
+        Self { name, hook, way }
+    }
+
+    const fn outgoing(name: &'static str, hook: u32) -> Self {
+        let way = Way::Out;
+        Self { name, hook, way }
+    }
+}
+
+/// What the rules of a table stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// How many packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Dropped {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+    }
 }
 
 /// What there is of a table.
@@ -61,10 +104,10 @@ pub struct DropTable {
     pub devices: BTreeSet<String>,
     /// Chains and rules are as [`Nftables::write`] makes them.
     pub is_whole: bool,
-    /// How many packets it dropped.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
+    /// What came in by a device.
+    pub incoming: Dropped,
+    /// What the host sent, or forwarded, to one.
+    pub outgoing: Dropped,
 }
 
 impl DropTable {
@@ -106,26 +149,24 @@ impl Family {
         }
     }
 
-    /// Where all packets of the family come by first.
+    /// Where all packets of the family come by first, and where all that leave come by: what a program redirects to a
+    /// device leaves past them.
     const fn chains(self) -> &'static [Chain] {
-        const PREROUTING: Chain = Chain {
-            name: "prerouting",
-            hook: 0,
-        };
+        const PREROUTING: Chain = Chain::incoming("prerouting", 0);
+        const POSTROUTING: Chain = Chain::outgoing("postrouting", 4);
+        const ARP: &[Chain] = &[Chain::incoming("input", 0), Chain::outgoing("output", 1)];
+        // A bridge takes frames to its own group addresses past prerouting (net/bridge/br_input.c), and sends what it
+        // says itself past postrouting (net/bridge/br_stp_bpdu.c, br_multicast.c).
+        const BRIDGE: &[Chain] = &[
+            PREROUTING,
+            Chain::incoming("input", 1),
+            Chain::outgoing("output", 3),
+            POSTROUTING,
+        ];
         match self {
-            Self::Inet => &[PREROUTING],
-            Self::Arp => &[Chain {
-                name: "input",
-                hook: 0,
-            }],
-            // A bridge takes frames to its own group addresses past prerouting (net/bridge/br_input.c).
-            Self::Bridge => &[
-                PREROUTING,
-                Chain {
-                    name: "input",
-                    hook: 1,
-                },
-            ],
+            Self::Inet => &[PREROUTING, POSTROUTING],
+            Self::Arp => ARP,
+            Self::Bridge => BRIDGE,
         }
     }
 }
@@ -185,10 +226,12 @@ impl Nftables {
             let rules = rules.unwrap_or_default();
             found.is_whole &= rules.len() == 1;
             for reply in &rules {
-                let rule = message::rule(reply);
+                let rule = message::rule(reply, *chain);
                 found.is_whole &= rule.is_ours;
-                found.packets += rule.packets;
-                found.bytes += rule.bytes;
+                match chain.way {
+                    Way::In => found.incoming += rule.dropped,
+                    Way::Out => found.outgoing += rule.dropped,
+                }
             }
         }
         Ok(Some(found))

@@ -49,11 +49,20 @@ fn nft_shows_the_table_as_it_was_meant() {
         "\"web1\"",
         "\"a-name.of15byte\"",
         "type filter hook prerouting priority -500; policy accept;\n\t\tiifname @ports counter drop\n",
+        "chain postrouting {\n\t\ttype filter hook postrouting priority -500; policy accept;\n\t\toifname @ports counter drop\n",
         "table arp ours {",
         "type filter hook input priority -500; policy accept;\n\t\tiifname @ports counter drop\n",
+        "type filter hook output priority -500; policy accept;\n\t\toifname @ports counter drop\n",
         "table bridge ours {",
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    // Each chain of the three families.
+    for (rule, count) in [
+        ("iifname @ports counter drop", 4),
+        ("oifname @ports counter drop", 4),
+    ] {
+        assert_eq!(shown.matches(rule).count(), count, "{shown}");
     }
     assert!(shown.starts_with(&others));
     inside(&netns, |tables| {
@@ -85,6 +94,10 @@ fn what_somebody_changed_is_noticed() {
         "flush chain bridge ours input; add rule bridge ours input iifname @ports counter accept",
         "flush chain bridge ours input; add rule bridge ours input oifname @ports counter drop",
         "flush chain bridge ours input; add rule bridge ours input iifname != @ports counter drop",
+        "flush chain bridge ours postrouting",
+        "flush chain bridge ours postrouting; add rule bridge ours postrouting iifname @ports counter drop",
+        "flush chain bridge ours output; add rule bridge ours output oifname @ports counter accept",
+        "flush chain bridge ours output; delete chain bridge ours output",
         "add table bridge ours { flags dormant; }",
         "flush table bridge ours; delete chain bridge ours prerouting",
     ] {

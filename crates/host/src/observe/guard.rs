@@ -9,7 +9,7 @@ use crate::HostError;
 use crate::guard;
 use crate::state::State;
 
-/// The table of nftables that drops what comes in by a port's device without a program.
+/// The table of nftables that drops what comes in by a port's device without a program, and what the host sends there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Guard {
     /// Its name, the same in every family.
@@ -25,10 +25,14 @@ pub struct GuardRow {
     pub family: &'static str,
     /// Whether it is as `apply` wrote it.
     pub state: GuardState,
-    /// Packets that it dropped since it was written.
+    /// Packets from ports' devices that it dropped since it was written.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Packets that the host sent, or forwarded, to ports' devices, and that it dropped.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
 }
 
 /// Whether the table of a family is as `apply` wrote it.
@@ -54,6 +58,9 @@ pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
     let found = guard::read(&state.host)?;
     let row = |family: Family| {
         let table = found.get(&family);
+        let (incoming, outgoing) = table
+            .map(|table| (table.incoming, table.outgoing))
+            .unwrap_or_default();
         let is_refused = state.guard_refused.contains_key(family.name());
         GuardRow {
             family: family.name(),
@@ -63,8 +70,10 @@ pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
                 None if is_refused => GuardState::Refused,
                 None => GuardState::Missing,
             },
-            packets: table.map_or(0, |table| table.packets),
-            bytes: table.map_or(0, |table| table.bytes),
+            packets: incoming.packets,
+            bytes: incoming.bytes,
+            sent_packets: outgoing.packets,
+            sent_bytes: outgoing.bytes,
         }
     };
     Ok(Some(Guard {

@@ -368,7 +368,7 @@ pub fn snapshot(world: &World, n: usize) -> String {
 fn guards(netns: &Netns, name: &str) -> Vec<String> {
     let table = |tables: &Nftables, family: Family| {
         let mut table = tables.read(family, name).unwrap()?;
-        (table.packets, table.bytes) = (0, 0);
+        (table.incoming, table.outgoing) = Default::default();
         Some(format!("{} {table:?}", family.name()))
     };
     let all = || {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NlasIterator};
 
-use super::{Chain, Family};
+use super::{Chain, Dropped, Family, Way};
 use crate::sys::DEVICE_NAME_MAX;
 
 /// Enough for tens of thousands of devices.
@@ -74,8 +74,9 @@ const COUNTER_PACKETS: u16 = 2;
 const IMMEDIATE_DESTINATION: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;
 
-/// `NFT_META_IIFNAME`.
+/// `NFT_META_IIFNAME`, `NFT_META_OIFNAME`.
 const IIFNAME: u32 = 6;
+const OIFNAME: u32 = 7;
 /// `NFT_REG_VERDICT`, `NFT_REG_1`.
 const REGISTER_VERDICT: u32 = 0;
 const REGISTER: u32 = 1;
@@ -108,8 +109,7 @@ const ELEMENTS_AT_ONCE: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Rule {
     pub(super) is_ours: bool,
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
+    pub(super) dropped: Dropped,
 }
 
 pub(super) fn batch_begin() -> Vec<u8> {
@@ -197,7 +197,7 @@ pub(super) fn new_rule(family: Family, table: &str, chain: Chain) -> Vec<u8> {
     let verdict = nested(DATA_VERDICT, &[number(VERDICT_CODE, DROP)]);
     let data = [
         vec![
-            number(META_KEY, IIFNAME),
+            number(META_KEY, device_name(chain)),
             number(META_DESTINATION, REGISTER),
         ],
         vec![text(LOOKUP_SET, SET), number(LOOKUP_SOURCE, REGISTER)],
@@ -221,6 +221,14 @@ pub(super) fn new_rule(family: Family, table: &str, chain: Chain) -> Vec<u8> {
         nested(RULE_EXPRESSIONS, &expressions),
     ];
     request(NEW_RULE, CREATE | APPEND, family, &attributes)
+}
+
+/// What of a packet the rule looks at.
+const fn device_name(chain: Chain) -> u32 {
+    match chain.way {
+        Way::In => IIFNAME,
+        Way::Out => OIFNAME,
+    }
 }
 
 pub(super) fn get_table(family: Family, table: &str) -> Vec<u8> {
@@ -267,17 +275,20 @@ pub(super) fn chain_is(reply: &[u8], chain: Chain) -> bool {
 }
 
 /// Of an answer to [`get_rules`].
-pub(super) fn rule(reply: &[u8]) -> Rule {
+pub(super) fn rule(reply: &[u8], chain: Chain) -> Rule {
     let expressions = find(contents(reply), RULE_EXPRESSIONS).unwrap_or_default();
     let (mut rule, mut are_ours) = (Rule::default(), Vec::new());
     for (expression, expected) in list(expressions).zip(RULE) {
         let name = find(expression, EXPRESSION_NAME).map(text_of);
         let data = find(expression, EXPRESSION_DATA).unwrap_or_default();
         if expected == "counter" {
-            rule.packets = long(data, COUNTER_PACKETS);
-            rule.bytes = long(data, COUNTER_BYTES);
+            rule.dropped = Dropped {
+                packets: long(data, COUNTER_PACKETS),
+                bytes: long(data, COUNTER_BYTES),
+            };
         }
-        are_ours.push(name.as_deref() == Some(expected) && says_what_we_wrote(expected, data));
+        are_ours
+            .push(name.as_deref() == Some(expected) && says_what_we_wrote(expected, data, chain));
     }
     let is_longer = list(expressions).nth(RULE.len()).is_some();
     rule.is_ours = are_ours == [true; RULE.len()] && !is_longer;
@@ -285,10 +296,10 @@ pub(super) fn rule(reply: &[u8]) -> Rule {
 }
 
 /// Whether the data of an expression is what [`new_rule`] writes.
-fn says_what_we_wrote(name: &str, data: &[u8]) -> bool {
+fn says_what_we_wrote(name: &str, data: &[u8], chain: Chain) -> bool {
     let is = |found: Option<&[u8]>, number: u32| found == Some(&number.to_be_bytes()[..]);
     match name {
-        "meta" => is(find(data, META_KEY), IIFNAME),
+        "meta" => is(find(data, META_KEY), device_name(chain)),
         "lookup" => {
             let flags = find(data, LOOKUP_FLAGS);
             find(data, LOOKUP_SET).is_some_and(|set| text_of(set) == SET)
