@@ -13,8 +13,8 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     overlane_ebpf::preflight::check_kernel().map_err(HostError::from)?;
     let fabric = check::load(&args.file)?;
     check::warn(&fabric, output);
-    let tables = fabric.compile(&args.host)?;
-    let on_wait = |holder: &Holder| wait_note(output, &args.host, holder);
+    let tables = fabric.compile(args.host.as_str())?;
+    let on_wait = |holder: &Holder| wait_note(output, args.host.as_str(), holder);
     let say_missing = |devices: &[UnfitDevice]| {
         for device in devices {
             output.note(missing(device));
@@ -56,10 +56,7 @@ fn missing(device: &UnfitDevice) -> String {
 
 /// Said once, before waiting: who holds the lock.
 pub(crate) fn wait_note(output: Output, host: &str, holder: &Holder) {
-    let Holder { pid, command } = holder;
-    output.note(format!(
-        "waiting: host {host} is locked by process {pid} ({command})"
-    ));
+    output.note(format!("waiting: host {host} is locked by {holder}"));
 }
 
 /// One line per difference, then how it went.

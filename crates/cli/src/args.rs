@@ -5,6 +5,7 @@
 mod connections;
 mod lab;
 mod mtu;
+mod names;
 mod program;
 mod show;
 
@@ -13,12 +14,14 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use overlane_lab::{RelayCable, RelayEnd};
+use overlane_model::Name;
 
 pub(crate) use connections::{
     Connections, ConnectionsExport, ConnectionsForget, ConnectionsImport, ConnectionsWhat,
 };
 pub(crate) use lab::{Lab, LabCompare, LabMatrix, LabPlan, LabRun, LabShow, LabWhat};
 pub(crate) use mtu::Mtu;
+pub(crate) use names::NetnsName;
 pub(crate) use program::{Completions, Man, Schema, Version};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
 
@@ -107,11 +110,11 @@ pub(crate) struct Apply {
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Which host of the fabric this machine is
-    #[arg(long, value_name = "NAME")]
-    pub(crate) host: String,
+    #[arg(long, value_name = "NAME", value_parser = names::name)]
+    pub(crate) host: Name,
     /// Network namespace of the host's devices, as `ip netns list` shows it
-    #[arg(long, value_name = "NS")]
-    pub(crate) netns: Option<String>,
+    #[arg(long, value_name = "NS", value_parser = names::netns)]
+    pub(crate) netns: Option<NetnsName>,
     /// Only print what would change
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -158,8 +161,8 @@ pub(crate) struct Remove {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// Network namespace of the host's devices, if it is not the one `apply` was told
-    #[arg(long, value_name = "NS")]
-    pub(crate) netns: Option<String>,
+    #[arg(long, value_name = "NS", value_parser = names::netns)]
+    pub(crate) netns: Option<NetnsName>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -187,8 +190,8 @@ pub(crate) struct Capture {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// A logical port of this host, a remote, `drops`, or `all`
-    #[arg(value_name = "PORT|REMOTE|drops|all")]
-    pub(crate) what: String,
+    #[arg(value_name = "PORT|REMOTE|drops|all", value_parser = names::name)]
+    pub(crate) what: Name,
     /// Only packets whose fields agree, like 'ip4.src=198.18.1.1, tcp.dport=80'
     pub(crate) filter: Vec<String>,
     /// Write a capture file (pcapng); - is standard output
@@ -270,8 +273,8 @@ fn interval(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub(crate) struct HostChoice {
     /// Host of the fabric; may be left out when exactly one is applied on this machine
-    #[arg(long = "host", value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(long = "host", value_name = "NAME", value_parser = names::name)]
+    pub(crate) name: Option<Name>,
 }
 
 /// Show what becomes of a packet, stage by stage, through the whole fabric.
@@ -314,13 +317,19 @@ pub(crate) struct Trace {
     #[arg(
         long,
         value_name = "NAME",
+        value_parser = names::name,
         required_unless_present_any = ["from_underlay", "from_leg"],
         conflicts_with_all = ["from_underlay", "from_leg"]
     )]
-    pub(crate) port: Option<String>,
+    pub(crate) port: Option<Name>,
     /// Somebody in the physical network sends it to this router's leg
-    #[arg(long, value_name = "ROUTER", conflicts_with = "from_underlay")]
-    pub(crate) from_leg: Option<String>,
+    #[arg(
+        long,
+        value_name = "ROUTER",
+        value_parser = names::name,
+        conflicts_with = "from_underlay"
+    )]
+    pub(crate) from_leg: Option<Name>,
     /// Trace the packets of a capture (pcap or pcapng, Ethernet), in order
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
@@ -328,10 +337,11 @@ pub(crate) struct Trace {
     #[arg(
         long,
         value_name = "HOST",
+        value_parser = names::name,
         requires = "pcap",
         conflicts_with = "packet"
     )]
-    pub(crate) from_underlay: Option<String>,
+    pub(crate) from_underlay: Option<Name>,
     /// MTU of the uplinks, in bytes
     #[arg(
         long,
@@ -367,7 +377,8 @@ pub(crate) struct Flows {
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Only this logical switch
-    pub(crate) switch: Option<String>,
+    #[arg(value_parser = names::name)]
+    pub(crate) switch: Option<Name>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,7 +18,7 @@ use overlane_model::Verdict;
 
 use crate::args::Capture;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, json_line};
 use crate::show;
 use filter::Filter;
 use frame::{Frame, Headers};
@@ -213,7 +213,7 @@ impl Sink {
                 writeln!(out, "{line}")
             }
             Form::Json(out) => {
-                let line = serde_json::to_string(&text::Json::of(packet, headers))?;
+                let line = json_line(&text::Json::of(packet, headers))?;
                 writeln!(out, "{line}")
             }
             Form::File(writer) => writer.write(&Record {

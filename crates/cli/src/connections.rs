@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Connections, output: Output) -> Result<(), Failure> {
 
 fn export(args: &ConnectionsExport, output: Output) -> Result<(), Failure> {
     let host = show::host(&args.host, output)?;
-    let export = handover::export(&host, &args.port)?;
+    let export = handover::export(&host, args.port.as_str())?;
     let bytes = export.moved.to_json()?;
     if is_stream(&args.file) {
         output.raw(&bytes)?;
@@ -55,7 +55,7 @@ fn import(args: &ConnectionsImport, output: Output) -> Result<(), Failure> {
     let host = show::host(&args.host, output)?;
     let moved = MovedConnections::parse(&read(&args.file, output)?)?;
     let on_wait = |holder: &_| wait_note(output, &host, holder);
-    let done = handover::import(&host, &args.port, &moved, &on_wait)?;
+    let done = handover::import(&host, args.port.as_str(), &moved, &on_wait)?;
     if args.json {
         output.json(&done)?;
     } else {
@@ -68,7 +68,7 @@ fn forget(args: &ConnectionsForget, output: Output) -> Result<(), Failure> {
     let host = show::host(&args.host, output)?;
     // `--all` stands alone, and then nothing else is said.
     let which = Which {
-        of: args.port.clone(),
+        of: args.port.as_ref().map(ToString::to_string),
         protocol: args.protocol,
         local: args.local,
         local_port: args.local_port,

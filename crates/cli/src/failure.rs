@@ -6,10 +6,11 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use overlane_analysis::AnalysisError;
 use overlane_host::HostError;
 use overlane_lab::LabError;
-use overlane_model::{CompileError, FabricErrors, MovedError};
+use overlane_model::{CompileError, FabricErrors, MovedError, escaped};
 use overlane_traffic::TrafficError;
 use thiserror::Error as ThisError;
 
@@ -149,6 +150,30 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// Says why the command line is none, or shows the help that was asked for. What was typed is shown as it can be seen.
+pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
+    let shown = |(kind, value): (ContextKind, &ContextValue)| {
+        let safe = |text: &String| escaped(text).into_owned();
+        let value = match value {
+            ContextValue::String(text) => ContextValue::String(safe(text)),
+            ContextValue::Strings(texts) => ContextValue::Strings(texts.iter().map(safe).collect()),
+            _ => return None,
+        };
+        Some((kind, value))
+    };
+    let values: Vec<_> = error.context().filter_map(shown).collect();
+    let is_hidden = |(kind, value): &(ContextKind, ContextValue)| error.get(*kind) != Some(value);
+    if values.iter().any(is_hidden) {
+        // Tips quote what was typed in a form that cannot be looked into.
+        error.insert(ContextKind::Suggested, ContextValue::None);
+    }
+    for (kind, value) in values {
+        error.insert(kind, value);
+    }
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// What was asked of the laboratory makes no sense; nothing was tried.

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use overlane_host::capture::End;
 use overlane_host::rule_log::{Record, Session};
+use overlane_model::escaped;
 
 use crate::args::Log;
 use crate::capture::text::time_of_day;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, json_line};
 use crate::{protocol, show};
 
 /// Records between two looks at the signals.
@@ -64,7 +65,7 @@ fn take(
     while shown < most {
         let Some(record) = session.next() else { break };
         let line = if json {
-            serde_json::to_string(&record).map_err(io::Error::from)?
+            json_line(&record)?
         } else {
             line(&record, output.colour_out())
         };
@@ -96,9 +97,11 @@ fn line(record: &Record, colour: bool) -> String {
         (&record.peer, &record.local)
     };
     format!(
-        "{}  {:<9} {port:<10} {fate} {rule}: {} {from} > {to}, {} bytes",
+        "{}  {:<9} {:<10} {fate} {}: {} {from} > {to}, {} bytes",
         time_of_day(record.time_unix_ns),
         record.direction,
+        escaped(port),
+        escaped(&rule),
         protocol::with_type(record.protocol, record.icmp_type),
         record.len,
     )

@@ -38,7 +38,10 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(error),
+    };
     let output = Output::from_environment();
     match run(&cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,

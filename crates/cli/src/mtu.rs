@@ -17,7 +17,7 @@ use overlane_host::mtu::audit::{Finding, Severity};
 use overlane_host::mtu::facts::HostFacts;
 use overlane_host::mtu::gather;
 use overlane_host::mtu::probe::Probed;
-use overlane_model::{CompileError, Fabric, Host};
+use overlane_model::{CompileError, Fabric, Host, Name};
 use serde::{Deserialize, Serialize};
 
 use self::sizes::Sizes;
@@ -102,9 +102,9 @@ pub(crate) fn run(args: &Mtu, output: Output) -> Result<(), Failure> {
 }
 
 /// The hosts to look at: those that are named, each once, else those of the file that are applied on this machine.
-fn hosts<'f>(fabric: &'f Fabric, named: &[String]) -> Result<Vec<&'f Host>, Failure> {
+fn hosts<'f>(fabric: &'f Fabric, named: &[Name]) -> Result<Vec<&'f Host>, Failure> {
     if !named.is_empty() {
-        let named: BTreeSet<&String> = named.iter().collect();
+        let named: BTreeSet<&str> = named.iter().map(Name::as_str).collect();
         return named.into_iter().map(|name| find(fabric, name)).collect();
     }
     // Who may not see what is applied sees what fits.

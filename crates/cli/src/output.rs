@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, Color};
+use overlane_model::{escaped, is_printable};
 use ratatui::crossterm::terminal;
 use serde::Serialize;
 
@@ -57,6 +58,11 @@ impl Output {
 
     /// A line, or several, on standard output.
     pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
+        self.painted(escaped(text.as_ref()))
+    }
+
+    /// A text with colours of ours, in which whatever has another origin is escaped.
+    pub(crate) fn painted(self, text: impl AsRef<str>) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{}", text.as_ref())
     }
 
@@ -64,7 +70,7 @@ impl Output {
     pub(crate) fn outcome(self, text: impl AsRef<str>, well: bool) -> io::Result<()> {
         let code = if well { "1;32" } else { "1;31" };
         if self.colour_out {
-            self.line(format!("\x1b[{code}m{}\x1b[0m", text.as_ref()))
+            self.painted(format!("\x1b[{code}m{}\x1b[0m", escaped(text.as_ref())))
         } else {
             self.line(text)
         }
@@ -79,15 +85,15 @@ impl Output {
 
     /// A value as JSON on standard output.
     pub(crate) fn json(self, value: &impl Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(value)?;
-        text.push(b'\n');
-        self.raw(&text)
+        let mut text = escape_json(&serde_json::to_string_pretty(value)?);
+        text.push('\n');
+        self.raw(text.as_bytes())
     }
 
     /// Something worth knowing that is no error, on standard error. Never fails: the work was done.
     pub(crate) fn note(self, text: impl AsRef<str>) {
         let label = self.err_label("note", "1;33");
-        let _ = writeln!(io::stderr().lock(), "{label}: {}", text.as_ref());
+        let _ = writeln!(io::stderr().lock(), "{label}: {}", escaped(text.as_ref()));
     }
 
     /// `error: …` and, where there is one, `help: …`, on standard error.
@@ -97,14 +103,15 @@ impl Output {
             err,
             "{}: {}",
             self.err_label("error", "1;31"),
-            text.as_ref()
+            escaped(text.as_ref())
         );
         if let Some(help) = help {
-            let _ = writeln!(err, "{}: {help}", self.err_label("help", "1;36"));
+            let label = self.err_label("help", "1;36");
+            let _ = writeln!(err, "{label}: {}", escaped(help));
         }
     }
 
-    /// A text that has its own labels, on standard error.
+    /// A text that has its own labels and is escaped already, on standard error.
     pub(crate) fn err_raw(self, text: impl AsRef<str>) {
         let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
     }
@@ -146,17 +153,17 @@ impl Output {
     /// A heading and its table, or what to say when the table has no rows.
     pub(crate) fn section(self, heading: &str, rows: &Rows, empty: &str) -> io::Result<()> {
         let body = if rows.is_empty() {
-            empty.to_owned()
+            escaped(empty).into_owned()
         } else {
             rows.render()
         };
-        self.line(format!("{heading}\n\n{body}"))
+        self.painted(format!("{}\n\n{body}", escaped(heading)))
     }
 }
 
 /// A cell with a text.
 pub(crate) fn text(value: impl ToString) -> Cell {
-    Cell::new(value)
+    Cell::new(escaped(&value.to_string()))
 }
 
 /// A cell with a number, grouped for reading: `12 345 678`.
@@ -166,7 +173,27 @@ pub(crate) fn number(value: u64) -> Cell {
 
 /// A cell that says whether something is well; what is not stands out.
 pub(crate) fn state(value: &str, well: bool) -> Cell {
-    Cell::new(value).fg(if well { Color::Green } else { Color::Red })
+    Cell::new(escaped(value)).fg(if well { Color::Green } else { Color::Red })
+}
+
+/// A value as JSON in one line.
+pub(crate) fn json_line(value: &impl Serialize) -> io::Result<String> {
+    Ok(escape_json(&serde_json::to_string(value)?))
+}
+
+/// The same value, and nothing in it that a terminal acts on. Outside of strings JSON is ASCII.
+fn escape_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || is_printable(c) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            let units = c.encode_utf16(&mut units).iter();
+            out.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    out
 }
 
 fn grouped(value: u64) -> String {
@@ -195,6 +222,17 @@ mod tests {
         ] {
             assert_eq!(grouped(value), expected);
         }
+    }
+
+    #[test]
+    fn what_nobody_sees_is_escaped_in_cells_and_in_json() {
+        let mut rows = Output::plain().table(&["port"]);
+        rows.push(vec![text("a\u{202e}b\u{1b}[31m")]);
+        assert!(rows.render().ends_with("a\\u{202e}b\\u{1b}[31m"));
+        let name = "a\u{7f}\u{200b}\u{e0041}\u{1b}ä";
+        let json = escape_json(&serde_json::to_string(name).unwrap());
+        assert!(json.chars().all(is_printable), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
     }
 
     #[test]

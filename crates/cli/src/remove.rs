@@ -8,7 +8,10 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 pub(crate) fn run(args: &Remove, output: Output) -> Result<(), Failure> {
-    let host = args.host.resolve()?;
+    let host = match &args.host.name {
+        Some(name) => name.to_string(),
+        None => overlane_host::only_known_host()?,
+    };
     let on_wait = |holder: &Holder| wait_note(output, &host, holder);
     let removal = overlane_host::remove(&RemoveRequest {
         netns: args.netns.as_deref(),

@@ -5,12 +5,12 @@ mod firewall;
 
 use std::io;
 
+use overlane_host::UsedAs;
 use overlane_host::observe::{
     self, Count, Counters, Fdb, FdbPlace, Guard, GuardState, Learned, Neighbours, OtherDevice,
     PathMtuRow, PortState, Ports, Remotes, Routes, SuperPackets, Switches,
 };
-
-use overlane_host::UsedAs;
+use overlane_model::Name;
 
 use crate::args::{HostChoice, Show, ShowWhat};
 use crate::drops;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
         }
         ShowWhat::Connections(args) => {
             let host = host(&args.common.host, output)?;
-            let connections = observe::connections(&host, args.port.as_deref())?;
+            let connections = observe::connections(&host, args.port.as_ref().map(Name::as_str))?;
             if args.common.json {
                 output.json(&connections)?
             } else {
@@ -128,7 +128,7 @@ impl HostChoice {
     /// The host named, or the only one applied on this machine.
     pub(crate) fn resolve(&self) -> Result<String, Failure> {
         match &self.name {
-            Some(name) => Ok(name.clone()),
+            Some(name) => Ok(name.to_string()),
             None => Ok(overlane_host::only_applied_host()?.host),
         }
     }
@@ -238,7 +238,8 @@ fn show_guard(guard: &Guard, output: Output) -> io::Result<()> {
         let words = match state {
             GuardState::Ok => {
                 let packets: u64 = rows.iter().map(|row| row.packets).sum();
-                format!("{packets} packets dropped")
+                let sent: u64 = rows.iter().map(|row| row.sent_packets).sum();
+                format!("{packets} packets dropped, and {sent} that the host sent")
             }
             GuardState::Changed => "changed by somebody; apply again".to_owned(),
             GuardState::Missing => "missing; apply again".to_owned(),

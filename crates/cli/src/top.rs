@@ -11,7 +11,7 @@ use overlane_host::signals::Signals;
 
 use crate::args::Top;
 use crate::failure::Failure;
-use crate::output::{Output, state, text};
+use crate::output::{Output, json_line, state, text};
 use crate::show;
 
 /// How long a signal may go unnoticed.
@@ -38,9 +38,7 @@ fn lines(args: &Top, host: &str, interval: Duration, output: Output) -> Result<(
         let rates = now.since(&before);
         match (args.json, args.once) {
             (true, true) => output.json(&rates)?,
-            (true, false) => {
-                output.line(serde_json::to_string(&rates).map_err(io::Error::from)?)?
-            }
+            (true, false) => output.painted(json_line(&rates)?)?,
             (false, _) => table(&rates, output)?,
         }
         if args.once {

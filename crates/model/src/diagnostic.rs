@@ -1,13 +1,14 @@
 //! What is wrong with a fabric file: one [`Diagnostic`] per mistake, all of them gathered before
 //! anything is shown. [`render`](crate::render) draws them.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::render::{Paint, Report};
+use crate::render::{Paint, Report, escaped};
 
 /// How bad a mistake is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +87,8 @@ impl FabricErrors {
             Self::Invalid(report) => report.render(colour),
             other => {
                 let paint = Paint(colour);
-                format!("{}: {other}", paint.label(Severity::Error))
+                let text = other.to_string();
+                format!("{}: {}", paint.label(Severity::Error), escaped(&text))
             }
         }
     }
@@ -112,6 +114,8 @@ impl Span {
 /// Gathers mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
+    /// How many words were compared with wrong ones.
+    compared: Cell<usize>,
     pub(crate) errors: Kept,
     pub(crate) warnings: Kept,
 }
@@ -127,8 +131,8 @@ pub(crate) struct Kept {
 
 impl Sink {
     pub(crate) const KEPT: usize = 1000;
-    /// Searching a near name costs as much as there are names: not for every one of many mistakes.
-    const SUGGESTED: usize = 100;
+    /// Searching a near name costs as much as there are names: the mistakes of one file share so many comparisons.
+    const COMPARED: usize = 100_000;
 
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.list.is_empty()
@@ -213,14 +217,23 @@ impl Sink {
         known: impl IntoIterator<Item = &'a str>,
         otherwise: impl FnOnce() -> Option<String>,
     ) -> Option<String> {
-        if self.errors.list.len() < Self::SUGGESTED
-            && let Some(near) = nearest(wrong, known)
-        {
+        let left = Self::COMPARED.saturating_sub(self.compared.get());
+        let mut count = 0;
+        let counted = known.into_iter().take(left).inspect(|_| count += 1);
+        let near = nearest(wrong, counted);
+        self.compared.set(self.compared.get() + count);
+        // Of names that were not all compared, another one may be nearer.
+        if let Some(near) = near.filter(|_| count < left) {
             return Some(format!("did you mean `{near}`?"));
         }
         otherwise()
     }
 }
+
+/// What has more changes than that was not meant.
+const MOST_CHANGES: usize = 3;
+/// Bytes of a character in UTF-8.
+const LONGEST_CHAR: usize = 4;
 
 /// The known word that `wrong` most probably was meant to be, if one is near.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -229,10 +242,15 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     if length > 63 {
         return None;
     }
+    // One change adds or takes a character at most.
+    let is_as_long = |word: &&str| word.len().abs_diff(wrong.len()) <= MOST_CHANGES * LONGEST_CHAR;
     known
         .into_iter()
+        .filter(is_as_long)
         .map(|word| (strsim::osa_distance(&folded, &word.to_lowercase()), word))
-        .filter(|&(distance, word)| distance <= length.max(word.len()).div_ceil(3).min(3))
+        .filter(|&(distance, word)| {
+            distance <= length.max(word.len()).div_ceil(3).min(MOST_CHANGES)
+        })
         .min()
         .map(|(_, word)| word)
 }

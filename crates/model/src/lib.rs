@@ -43,7 +43,7 @@ pub use moved::{
     MovedConnection, MovedConnections, MovedEnd, MovedEnds, MovedError, MovedMarks, MovedState,
 };
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
-pub use render::Report;
+pub use render::{Report, escaped, is_printable};
 pub use schema::schema;
 pub use special::{Special, is_end_of, special, special_described};
 pub use tables::{

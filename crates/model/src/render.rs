@@ -1,7 +1,8 @@
 //! Draws mistakes as text, each above the line it speaks of, in the manner of rustc.
 //!
-//! Text from the file is untrusted: what is drawn has no control characters, and long lines are cut.
+//! Text from the file is untrusted: what is drawn has only characters that a reader sees, and long lines are cut.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::diagnostic::{Diagnostic, Severity, Sink};
@@ -84,23 +85,60 @@ fn plural(count: usize, what: &str) -> String {
     }
 }
 
-/// Without control and direction characters, and not endless: fit for a terminal.
+/// Each character that a terminal does not show, or that changes what it shows of others, is written as its number:
+/// `\u{202e}`. Line feeds stay. The text is safe to print, wherever it came from.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if text.chars().all(|c| c == '\n' || is_printable(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        push_escaped(&mut out, c, c == '\n');
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a terminal shows the character as one that a reader can tell: none of the Unicode categories Cc, Cf, Co,
+/// Cn, Zl, Zp, and none of Zs but the space. The standard library knows them, and escapes just these and two quotes.
+/// It escapes a mark that stands alone too, so one stands behind a letter here.
+pub fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    let mut bytes = [0; 8];
+    let length = 1 + c.encode_utf8(&mut bytes[1..]).len();
+    bytes[0] = b'a';
+    let behind_a_letter = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
+    behind_a_letter.escape_debug().nth(1) == Some(c)
+}
+
+/// Fit for a line of a terminal, and not endless.
 pub(crate) fn printable(text: &str) -> String {
     const LONGEST: usize = 200;
-    let mut out: String = text.chars().take(LONGEST).map(visible).collect();
+    let mut out = String::new();
+    for c in text.chars().take(LONGEST) {
+        push_escaped(&mut out, c, false);
+    }
     if text.chars().nth(LONGEST).is_some() {
         out.push('…');
     }
     out
 }
 
+fn push_escaped(out: &mut String, c: char, as_it_is: bool) {
+    if as_it_is || is_printable(c) {
+        out.push(c);
+    } else {
+        out.extend(c.escape_unicode());
+    }
+}
+
+/// In the picture of a line each character has one place.
 fn visible(c: char) -> char {
     match c {
         '\t' => ' ',
-        // Controls, and the marks that reorder what a reader sees.
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
+        c if is_printable(c) => c,
+        _ => '\u{fffd}',
     }
 }
 
@@ -165,7 +203,7 @@ fn draw(out: &mut String, name: &str, diagnostic: &Diagnostic, source: Option<&s
     }
     if let Some(help) = &diagnostic.help {
         // The longest helps exceed `printable`'s length, and only quote names that passed it.
-        let help_text: String = help.chars().map(visible).collect();
+        let help_text = escaped(help).replace('\n', "\\n");
         let _ = writeln!(out, "{gap} = {}: {help_text}", paint.help("help"));
     }
 }
@@ -252,6 +290,44 @@ mod tests {
                 .render(true)
                 .starts_with("\u{1b}[1;31merror\u{1b}[0m: m\n")
         );
+    }
+
+    #[test]
+    fn what_nobody_sees_is_written_as_a_number() {
+        // One of each category, and the borders of ASCII.
+        for hidden in [
+            '\0',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{200b}',
+            '\u{200e}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{a0}',
+            '\u{2003}',
+            '\u{3000}',
+            '\u{e000}',
+            '\u{378}',
+            '\u{10ffff}',
+        ] {
+            let text = format!("a{hidden}b");
+            let shown = format!("a\\u{{{:x}}}b", u32::from(hidden));
+            assert_eq!(escaped(&text), shown);
+            assert_eq!(printable(&text), shown);
+            assert_eq!(visible(hidden), '\u{fffd}');
+        }
+        // With a mark of its own behind the `e`.
+        let right = " ~'\"\\ä日🙂e\u{301} \u{301}→─µ";
+        assert!(matches!(escaped(right), Cow::Borrowed(_)));
+        assert_eq!(printable(right), right);
+        assert_eq!(escaped("a\nb"), "a\nb");
+        assert_eq!(printable("a\nb"), "a\\u{a}b");
     }
 
     #[test]

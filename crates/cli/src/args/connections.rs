@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use overlane_host::forget::IpNet;
+use overlane_model::Name;
 
-use super::HostChoice;
+use super::{HostChoice, names};
 use crate::protocol;
 
 /// Move the connections of a port with it from one host to another, or forget some.
@@ -70,7 +71,8 @@ pub(crate) struct ConnectionsExport {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// The logical port
-    pub(crate) port: String,
+    #[arg(value_parser = names::name)]
+    pub(crate) port: Name,
     /// The file to write; - is standard output
     #[arg(value_hint = ValueHint::FilePath, default_value = "-")]
     pub(crate) file: PathBuf,
@@ -81,7 +83,8 @@ pub(crate) struct ConnectionsImport {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// The logical port
-    pub(crate) port: String,
+    #[arg(value_parser = names::name)]
+    pub(crate) port: Name,
     /// The file that `export` wrote; - is standard input
     #[arg(value_hint = ValueHint::FilePath, default_value = "-")]
     pub(crate) file: PathBuf,
@@ -96,8 +99,8 @@ pub(crate) struct ConnectionsForget {
     #[command(flatten)]
     pub(crate) host: HostChoice,
     /// Those of this logical port, or of this router's gateway
-    #[arg(long, value_name = "NAME")]
-    pub(crate) port: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = names::name)]
+    pub(crate) port: Option<Name>,
     /// Those of this protocol, as rules name it: tcp, udp, sctp, icmp, icmp6, or protocol/47
     #[arg(long, value_parser = protocol::parse)]
     pub(crate) protocol: Option<u8>,

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use overlane_model::Name;
+
+use super::names::{self, NetnsName};
 
 /// Show which MTU each place needs, and where one is wrong.
 ///
@@ -27,11 +30,11 @@ pub(crate) struct Mtu {
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Look at this machine as this host of the fabric; several, if several are applied here
-    #[arg(long = "host", value_name = "NAME")]
-    pub(crate) hosts: Vec<String>,
+    #[arg(long = "host", value_name = "NAME", value_parser = names::name)]
+    pub(crate) hosts: Vec<Name>,
     /// Network namespace of the host's devices, if the host is not applied
-    #[arg(long, value_name = "NS", requires = "hosts")]
-    pub(crate) netns: Option<String>,
+    #[arg(long, value_name = "NS", value_parser = names::netns, requires = "hosts")]
+    pub(crate) netns: Option<NetnsName>,
     /// What the physical network carries, if you know: sizes are reckoned with it, uplinks compared with it
     #[arg(
         long,

@@ -1,8 +1,9 @@
 //! The command line of `overlane show …`.
 
 use clap::{Args, Subcommand};
+use overlane_model::Name;
 
-use super::HostChoice;
+use super::{HostChoice, names};
 
 /// Show what runs on this machine.
 #[derive(Debug, Args)]
@@ -121,8 +122,8 @@ pub(crate) struct ShowConnections {
     #[command(flatten)]
     pub(crate) common: ShowArgs,
     /// Only those of this logical port, or of this router's gateway
-    #[arg(long, value_name = "NAME")]
-    pub(crate) port: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = names::name)]
+    pub(crate) port: Option<Name>,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! A packet as a line for people, a line of JSON for programs, and a comment in a capture file.
 
 use overlane_host::capture::{Packet, Phase};
-use overlane_model::Verdict;
+use overlane_model::{Verdict, escaped};
 use serde::Serialize;
 
 use super::frame::Headers;
@@ -18,6 +18,7 @@ pub(crate) fn line(packet: &Packet, headers: &Headers<'_>, macs: bool, colour: b
     if let Some(remote) = &packet.remote {
         place.push_str(&format!(" ({remote})"));
     }
+    let place = escaped(&place);
     let verdict = format!("{:VERDICT_WIDTH$}", packet.verdict.name());
     let verdict = match (colour, packet.verdict.is_drop()) {
         (true, true) => format!("\x1b[31m{verdict}\x1b[0m"),

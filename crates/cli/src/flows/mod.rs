@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Flows, output: Output) -> Result<(), Failure> {
         fabric: &fabric,
         file: &args.file,
     };
-    let flows = collect(&fabric, args.switch.as_deref())?;
+    let flows = collect(&fabric, args.switch.as_ref().map(Name::as_str))?;
     if args.json {
         output.json(&flows)?;
     } else {

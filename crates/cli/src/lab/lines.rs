@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use overlane_lab::watch::{Event, Watch};
+use overlane_model::escaped;
 
 use super::shown::minutes;
 
@@ -57,7 +58,7 @@ impl Watch for Lines {
                     eprintln!("lab: {taken} of them are there already");
                 }
             }
-            Event::Note(text) => eprintln!("lab: {text}"),
+            Event::Note(text) => eprintln!("lab: {}", escaped(text)),
             Event::More(count) => self.samples += count,
             Event::Advanced(count) => self.done += count,
             Event::RoundDone {

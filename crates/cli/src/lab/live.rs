@@ -214,7 +214,7 @@ impl Drop for LiveView {
             let _ = thread.join();
         }
         for note in &lock(&self.state).notes {
-            eprintln!("lab: {note}");
+            eprintln!("lab: {}", overlane_model::escaped(note));
         }
     }
 }

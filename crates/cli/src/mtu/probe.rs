@@ -8,7 +8,7 @@ use comfy_table::Cell;
 use overlane_host::HostError;
 use overlane_host::mtu::facts::{HostFacts, RouteFacts};
 use overlane_host::mtu::probe::{self, Probed, ProbedRemote, ProbedWay};
-use overlane_model::Fabric;
+use overlane_model::{Fabric, Name};
 
 use crate::failure::Failure;
 use crate::output::{Output, number, state, text};
@@ -16,7 +16,7 @@ use crate::output::{Output, number, state, text};
 /// Probes from the hosts that were named, or from those of the file that are applied on this machine.
 pub(super) fn probe(
     fabric: &Fabric,
-    named: &[String],
+    named: &[Name],
     output: Output,
 ) -> Result<Vec<Probed>, Failure> {
     let names = hosts(fabric, named)?;
@@ -86,13 +86,13 @@ pub(super) fn without_old(facts: &[HostFacts], probed: &[Probed]) -> Vec<HostFac
 }
 
 /// Of them, each once.
-pub(super) fn hosts(fabric: &Fabric, named: &[String]) -> Result<Vec<String>, Failure> {
-    let named: BTreeSet<&String> = named.iter().collect();
+pub(super) fn hosts(fabric: &Fabric, named: &[Name]) -> Result<Vec<String>, Failure> {
+    let named: BTreeSet<&str> = named.iter().map(Name::as_str).collect();
     for name in &named {
         super::find(fabric, name)?;
     }
     if !named.is_empty() {
-        return Ok(named.into_iter().cloned().collect());
+        return Ok(named.into_iter().map(str::to_owned).collect());
     }
     let applied = overlane_host::applied_hosts()?.into_iter();
     let declared = applied.map(|it| it.host);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use overlane_host::HostError;
 use overlane_host::mtu::watch::{End, Event, Happened, Step, Watch};
-use overlane_model::Fabric;
+use overlane_model::{Fabric, escaped};
 
 use crate::args::Mtu;
 use crate::capture::text::time_of_day;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, json_line};
 
 pub(super) fn run(args: &Mtu, fabric: &Fabric, output: Output) -> Result<(), Failure> {
     let mut names = super::probe::hosts(fabric, &args.hosts)?;
@@ -48,11 +48,7 @@ pub(super) fn run(args: &Mtu, fabric: &Fabric, output: Output) -> Result<(), Fai
 }
 
 fn print(event: &Event, json: bool) -> io::Result<()> {
-    let line = if json {
-        serde_json::to_string(event)?
-    } else {
-        line(event)
-    };
+    let line = if json { json_line(event)? } else { line(event) };
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
@@ -81,8 +77,9 @@ fn line(event: &Event) -> String {
         Happened::Raised => format!("{mtu} bytes get there again, {before} did before"),
     };
     format!(
-        "{}  {remote} ({address}): {what}",
-        time_of_day(event.time_unix_ns)
+        "{}  {} ({address}): {what}",
+        time_of_day(event.time_unix_ns),
+        escaped(remote)
     )
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use overlane_host::rates::{CpuUse, Rate, Rates, Reading};
 use overlane_host::signals::Signals;
+use overlane_model::escaped;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -238,8 +239,8 @@ impl View {
         let right = |text: String| Cell::from(Line::from(text).alignment(Alignment::Right));
         let rows = entries.iter().map(|entry| {
             let mut cells = vec![
-                Cell::from(entry.name.clone()),
-                Cell::from(entry.place.clone()),
+                Cell::from(escaped(&entry.name).into_owned()),
+                Cell::from(escaped(&entry.place).into_owned()),
             ];
             for rate in [&entry.from, &entry.to] {
                 cells.extend(

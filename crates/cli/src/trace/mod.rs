@@ -143,16 +143,16 @@ impl<'f> Start<'f> {
             return match found {
                 Some(host) => Ok(Self::Underlay(&host.name)),
                 None => Err(CompileError::UnknownHost {
-                    host: host.clone(),
+                    host: host.to_string(),
                     known: fabric.hosts().keys().cloned().collect(),
                 }
                 .into()),
             };
         }
         if let Some(router) = &args.from_leg {
-            return Ok(Self::Leg(leg(fabric, router)?));
+            return Ok(Self::Leg(leg(fabric, router.as_str())?));
         }
-        let name = args.port.as_deref().unwrap_or_default();
+        let name = args.port.as_ref().map_or("", Name::as_str);
         let found = fabric.ports().get(name).map(Self::Port);
         found.ok_or_else(|| {
             let known = fabric.ports().keys().map(Name::as_str);
