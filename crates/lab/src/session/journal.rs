@@ -6,8 +6,9 @@
 
 use crate::error::LabError;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Where the laboratory keeps its journals, its lock and its working files.
@@ -43,7 +44,8 @@ impl Journal {
     /// Opens the journal of a new run in `lab_dir`.
     pub(crate) fn create(lab_dir: &Path, run_id: &str) -> Result<Self, LabError> {
         let dir = lab_dir.join(run_id);
-        fs::create_dir_all(&dir).map_err(LabError::io("creating", &dir))?;
+        private_folder(lab_dir)?;
+        private_folder(&dir)?;
         let path = dir.join("journal");
         let file = OpenOptions::new()
             .append(true)
@@ -103,6 +105,15 @@ fn parse_start_time(stat: &str) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// A folder for root alone, whatever the umask is and whatever an earlier version left. Who may open the lock may hold
+/// it, and the journal says what root takes away.
+fn private_folder(dir: &Path) -> Result<(), LabError> {
+    const MODE: u32 = 0o700;
+    let made = DirBuilder::new().recursive(true).mode(MODE).create(dir);
+    made.and_then(|()| fs::set_permissions(dir, Permissions::from_mode(MODE)))
+        .map_err(LabError::io("creating", dir))
+}
+
 /// The lock that one run holds at a time; the kernel lets go of it with the process.
 #[derive(Debug)]
 pub(crate) struct RunLock(#[expect(dead_code, reason = "held, not read")] File);
@@ -110,7 +121,7 @@ pub(crate) struct RunLock(#[expect(dead_code, reason = "held, not read")] File);
 impl RunLock {
     /// Takes the lock, or says who holds it.
     pub(crate) fn take(lab_dir: &Path) -> Result<Self, LabError> {
-        fs::create_dir_all(lab_dir).map_err(LabError::io("creating", lab_dir))?;
+        private_folder(lab_dir)?;
         let path = lab_dir.join("lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -186,7 +197,11 @@ mod tests {
     #[test]
     fn a_second_run_is_refused_by_pid() {
         let lab_dir = std::env::temp_dir().join(format!("overlane-lock-{}", std::process::id()));
+        fs::create_dir(&lab_dir).unwrap();
+        fs::set_permissions(&lab_dir, Permissions::from_mode(0o755)).unwrap();
         let first = RunLock::take(&lab_dir).unwrap();
+        let mode = fs::metadata(&lab_dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
         let refused = RunLock::take(&lab_dir).unwrap_err();
         assert!(matches!(refused, LabError::Busy { pid } if pid == std::process::id()));
         drop(first);
