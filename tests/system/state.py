@@ -71,7 +71,7 @@ def devices(ns):
 def neighbours(ns):
     """Entries that someone made on purpose; learnt ones come and go."""
     return sorted((entry["dst"], entry.get("dev")) for entry in ns.json("neigh show nud all")
-                  if entry.get("managed") is not None or "PERMANENT" in entry["state"])
+                  if "managed" in entry or "PERMANENT" in entry["state"])
 
 
 def nftables(ns):

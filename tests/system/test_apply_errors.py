@@ -249,8 +249,8 @@ def test_a_full_table_is_named_with_its_limit(scene):
     assert "remotes" in said and "1024" in said and "1026" in said, said
 
 
-def lock_as(host, text):
-    """Take a host's lock as another process would; closing the file lets go."""
+def lock_as(host, text=""):
+    """Take a host's lock as another process would; closing the file lets go. `text` is what earlier versions wrote."""
     STATE.mkdir(exist_ok=True)
     file = open(STATE / f"{host}.lock", "w", encoding="utf-8")
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -265,11 +265,12 @@ def test_a_locked_host_is_waited_for_and_the_holder_named(lab):
     path = scene.fabric.write(lab.directory / "fabric.yaml")
     lab.defer(remove, host.name, host.netns, expect=None)
     command = [str(binary()), "apply", str(path), "--host", host.name, "--netns", host.netns]
-    with lock_as(host.name, f"{os.getpid()} the test itself\n"):
+    # Whoever is named in the file has nothing to do with it.
+    with lock_as(host.name, "1 somebody else\n"):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         said = process.stderr.readline()
-        assert str(os.getpid()) in said and "the test itself" in said
+        assert f"is locked by process {os.getpid()} (" in said and "somebody else" not in said
         time.sleep(0.3)
         assert process.poll() is None, "did not wait"
     out, _ = process.communicate(timeout=20 * PATIENCE)
@@ -278,9 +279,25 @@ def test_a_locked_host_is_waited_for_and_the_holder_named(lab):
 
 def test_a_host_locked_for_too_long_is_refused(lab):
     scene = Scene(lab, GENEVE, 4)
-    with lock_as(scene.hosts[0].name, f"{os.getpid()} the test itself\n"):
+    host = scene.hosts[0]
+    with lock_as(host.name):
         said = refused(scene)
-    assert "the test itself" in said and "help: " in said
+        removal = remove(host.name, host.netns, expect=1).stderr
+    for each in (said, removal):
+        assert f"error: host {host.name} is locked by process {os.getpid()} (" in each
+        assert f"help: wait until process {os.getpid()} is done, or end it" in each
+
+
+def test_a_lock_that_nobody_holds_names_nobody(lab):
+    """Its file was left behind, with the words of an earlier version."""
+    scene = Scene(lab, GENEVE, 4)
+    host = scene.hosts[0]
+    lock_as(host.name, "1 a process that ended\n").close()
+    scene.apply(host)
+    # Somebody else is inside, and has it open alone.
+    with open(STATE / f"{host.name}.lock", encoding="utf-8"):
+        done = apply(lab.directory / "fabric.yaml", host.name, host.netns)
+        assert "nothing differs" in done.stdout and done.stderr == ""
 
 
 @pytest.mark.needs("prlimit")

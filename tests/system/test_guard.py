@@ -1,4 +1,5 @@
-"""The guard: a port's device that is deleted and made again is not open to the host until the next `apply`.
+"""The guard: a port's device that is deleted and made again is not open to the host until the next `apply`, and what
+the host itself sends to a port's device reaches no guest.
 
     guest eth0 ── p1 ┤ host │ uplink ══ …                      its program goes with p1; the name comes back
     guest eth0 ── plain0 ┤  │                                   no port: the host's own business
@@ -15,8 +16,12 @@ import pytest
 
 import traffic
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
-from overlane import GENEVE, VXLAN, apply, overlane, remove, show
+from logical import FAR4, FAR6, Estate
+from net import wait_until
+from overlane import GENEVE, VLAN, VXLAN, apply, overlane, remove, show
+from test_netkit import netkit_scene
 from topology import UPLINK, Scene, add_guest, apply_host
+from vms import add_vm
 
 pytestmark = [pytest.mark.needs_overlane, pytest.mark.needs("nft"), pytest.mark.needs_kernel("nftables")]
 
@@ -192,6 +197,181 @@ def at_input(host):
 
 def octets(mac):
     return bytes.fromhex(mac.replace(":", ""))
+
+
+#: Without any right: UDP to everybody on a device. Says how each attempt ended.
+SPEAK = """
+import socket, sys
+device, what = sys.argv[1], b"from the host itself"
+def send(family, target, *options):
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        for option in options:
+            sock.setsockopt(*option)
+        try:
+            sock.sendto(what, target)
+        except OSError as error:
+            print(target, error)
+bound = (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+index = socket.if_nametoindex(device)
+send(socket.AF_INET, ("255.255.255.255", 9), bound, (socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
+send(socket.AF_INET, ("224.0.0.251", 9), bound)
+send(socket.AF_INET, ("224.0.0.1", 9), (socket.IPPROTO_IP, socket.IP_MULTICAST_IF,
+     socket.inet_aton("0.0.0.0") * 2 + index.to_bytes(4, sys.byteorder)))
+send(socket.AF_INET6, ("ff02::1", 9, 0, index), bound)
+send(socket.AF_INET6, ("ff02::fb", 9, 0, index))
+"""
+SAID = b"from the host itself"
+AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+def speak(ns, device):
+    ns.run([*AS_NOBODY, sys.executable, "-c", SPEAK, device])
+
+
+def sent(host):
+    """{family: packets} of the host's own that the guard stopped."""
+    return {row["family"]: row["sent_packets"] for row in show("ports", host.name)["guard"]["families"]}
+
+
+def enable_ipv6(ns, device):
+    ns.sysctl(f"net.ipv6.conf.{device}.disable_ipv6", 0)
+    ns.ip(f"address add fe80::c8/64 dev {device} nodad")
+
+
+@pytest.mark.needs("setpriv")
+def test_a_user_of_the_host_without_rights_reaches_no_guest(lab, encapsulation):
+    scene = Scene(lab, encapsulation, 4, guests=(2, 1)).apply()
+    host, near = scene.hosts[0], scene.guests[0]
+    enable_ipv6(host.ns, near.device)
+    with PacketSocket(near.ns, "eth0", ETH_P_ALL) as into:
+        before = sent(host)
+        speak(host.ns, near.device)
+        assert [frame for frame in into.receive_all() if SAID in frame] == []
+        assert sent(host)["inet"] == before["inet"] + 5
+        assert "packets dropped, and " in overlane("show", "ports", "--host", host.name).stdout
+        # Without the guard it is open, so the test would have seen it.
+        host.ns.run(f"nft delete table inet overlane-{host.name}")
+        speak(host.ns, near.device)
+        assert len([frame for frame in into.receive_all() if SAID in frame]) == 5
+    apply(lab.directory / "fabric.yaml", host.name, host.netns)
+    assert dropped(host) == {family: 0 for family in FAMILIES}
+
+
+def test_no_route_of_the_host_leads_to_a_guest(lab):
+    """With an address in the guests' network: ARP, IPv4 and IPv6, from here and forwarded."""
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, (near, far) = scene.hosts[0], scene.guests
+    plain = add_guest(lab, host, 7)
+    enable_ipv6(host.ns, near.device)
+    give_addresses(host.ns, near.device)
+    host.ns.sysctl("net.ipv4.ip_forward", 1)
+    host.ns.ip(f"address add 198.18.107.1/24 dev {plain.device}")
+    plain.ns.ip("address add 198.18.107.7/24 dev eth0", f"route replace {near.v4}/32 via 198.18.107.1")
+    with PacketSocket(near.ns, "eth0", ETH_P_ALL) as into:
+        into.receive_all()
+        for address in near.addresses:
+            assert traffic.pings(host.ns, address, count=1, timeout=0.3) == 0
+        assert sent(host)["arp"] > 0 and sent(host)["inet"] > 0
+        # They do not wait for an answer to ARP.
+        host.ns.ip(*[f"neigh replace {address} lladdr {near.mac} dev {near.device}" for address in near.addresses])
+        for ns, address in ((host.ns, near.v4), (host.ns, near.v6), (plain.ns, near.v4)):
+            before = sent(host)["inet"]
+            assert traffic.pings(ns, address, count=1, timeout=0.3) == 0
+            assert sent(host)["inet"] == before + 1, address
+        assert into.receive_all() == []
+    traffic.ping(near.ns, far.v4)
+
+
+def test_what_ipv6_says_unasked_reaches_no_guest(lab):
+    """Reports of groups, solicitations of routers, duplicate address detection."""
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, near = scene.hosts[0], scene.guests[0]
+    base = f"net.ipv6.conf.{near.device}"
+    with PacketSocket(near.ns, "eth0", ETH_P_ALL) as into:
+        into.receive_all()
+        for key, value in (("accept_dad", 1), ("dad_transmits", 1), ("router_solicitations", 3), ("accept_ra", 2),
+                           ("addr_gen_mode", 0), ("disable_ipv6", 0)):
+            host.ns.sysctl(f"{base}.{key}", value)
+        host.ns.ip(f"link set {near.device} down", f"link set {near.device} up")
+        wait_until(lambda: sent(host)["inet"] >= 3, what="the host to say something by IPv6")
+        own = octets(mac_of(host.ns, near.device))
+        assert [frame for frame in into.receive_all() if frame[6:12] == own] == []
+    assert dropped(host) == {family: 0 for family in FAMILIES}
+
+
+def test_frames_of_a_bridge_of_the_host_reach_no_guest(lab):
+    """What it forwards, what the host says by it, and what it says itself (802.1D)."""
+    scene = Scene(lab, VXLAN, 4)
+    host, near = scene.hosts[0], scene.guests[0]
+    host.ns.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 1", "link set br0 up",
+               f"link set {near.device} master br0")
+    other = add_guest(lab, host, 7)
+    host.ns.ip(f"link set {other.device} master br0")
+    give_addresses(host.ns, "br0")
+    scene.apply()
+    with PacketSocket(near.ns, "eth0", ETH_P_ALL) as into, PacketSocket(other.ns, "eth0") as out:
+        before = sent(host)["bridge"]
+        wait_until(lambda: sent(host)["bridge"] > before, what="the bridge to say something")
+        into.receive_all()
+        forwarded = plain_frame(other.mac, BROADCAST)
+        out.send(forwarded)
+        assert traffic.pings(host.ns, near.v4, count=1, timeout=0.3) == 0
+        assert into.receive_all() == []
+
+
+def unharmed(*hosts):
+    """Nothing that our programs deliver comes by the guard."""
+    for host in hosts:
+        assert states(host) == ["ok"] * 3
+        assert (dropped(host), sent(host)) == ({family: 0 for family in FAMILIES},) * 2
+
+
+@pytest.mark.parametrize("encapsulation", [VXLAN, GENEVE, VLAN])
+def test_what_the_switch_delivers_does_not_come_by_the_guard(lab, encapsulation, family, wire):
+    """On one host and between two, both families inside; trunks, floods, and next hops that the kernel resolves."""
+    scene = Scene(lab, encapsulation, family, wire, guests=(2, 1), switch={"unknown_unicast": "flood"}).apply()
+    near, neighbour, far = scene.guests
+    traffic.speak(near, far)
+    traffic.speak(near, neighbour)
+    with PacketSocket(near.ns, "eth0") as out, PacketSocket(far.ns, "eth0", ETH_P_ALL) as into:
+        for target in (BROADCAST, "02:00:00:00:77:77"):
+            frame = plain_frame(near.mac, target)
+            out.send(frame)
+            assert into.receive() == frame
+    unharmed(*scene.hosts)
+
+
+def test_what_a_router_delivers_does_not_come_by_the_guard(lab):
+    """Between switches, and by a leg, which is not closed: nor is the uplink."""
+    estate = Estate(lab, GENEVE, 4)
+    near, far = estate.guest("front", 1), estate.guest("data", 2)
+    outside = estate.gateway(1)
+    estate.apply()
+    traffic.speak(near, far)
+    for guest in (near, far):
+        traffic.ping(guest.ns, FAR4)
+        traffic.ping(guest.ns, FAR6)
+    traffic.ping(outside.far, near.v4)
+    one, two = estate.hosts
+    traffic.ping(one.ns, two.address)
+    unharmed(one, two)
+
+
+def test_what_a_vm_gets_does_not_come_by_the_guard(lab, encapsulation):
+    """A TAP device, and super-packets that went through the unmarker."""
+    scene = Scene(lab, encapsulation, 4)
+    vm = add_vm(lab, scene, scene.hosts[0], 9)
+    scene.apply()
+    traffic.speak(vm, scene.guests[1])
+    traffic.speak(vm, scene.guests[0])
+    unharmed(*scene.hosts)
+
+
+@pytest.mark.needs_kernel("netkit")
+def test_what_a_netkit_guest_gets_does_not_come_by_the_guard(lab, encapsulation):
+    scene = netkit_scene(lab, encapsulation, "whole")
+    traffic.speak(*scene.guests)
+    unharmed(*scene.hosts)
 
 
 def test_foreign_tables_stay_and_ours_come_and_go(lab):
