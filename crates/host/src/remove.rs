@@ -138,7 +138,10 @@ impl Known {
         };
         match (known, asked) {
             (None, Some(name)) if netns::exists(name) => Ok(Some(Netns::open(name)?)),
-            (None, Some(name)) => Err(HostError::NoNamespace(name.to_owned())),
+            // Where the host was is gone, and all that it had there.
+            (None, Some(name)) if self.place.is_none() => {
+                Err(HostError::NoNamespace(name.to_owned()))
+            }
             (known, _) => Ok(known),
         }
     }
@@ -263,9 +266,10 @@ fn remove_devices(host: &str, known: &Known) -> Result<Vec<String>, HostError> {
     }
     let left = groups::words(ChangeKind::Remove, left);
     removed.extend(left.into_iter().map(|change| change.what));
-    // Where nobody knows where this host was, the devices may be another one's that is applied here.
+    // Where this host was not, the devices may be another one's that is applied here.
+    let is_own = (known.place.iter()).any(|place| place.netns_id == here);
     let is_others = |other: &Place| other.host != host && other.netns_id == here;
-    if known.place.is_none() && Place::all()?.iter().any(is_others) {
+    if !is_own && Place::all()?.iter().any(is_others) {
         return Ok(removed);
     }
     for name in current::own_devices(&netlink)?.into_keys() {

@@ -41,16 +41,22 @@ fn also_when_the_namespace_is_gone() {
     if !can_run("remove without namespace") {
         return;
     }
-    let world = World::new(1);
-    let text = world.fabric("vxlan", 4789, "");
-    world.apply(&text, 1).unwrap();
-    netns::delete(&world.netns(1)).unwrap();
-    let removed = world.remove(1);
-    assert!(
-        removed.iter().any(|line| line.starts_with("link ")),
-        "{removed:?}"
-    );
-    assert!(!paths::pins(&world.host(1)).exists() && !paths::state(&world.host(1)).exists());
+    for is_named in [false, true] {
+        let world = World::new(1);
+        let (host, netns) = (world.host(1), world.netns(1));
+        world.apply(&world.fabric("vxlan", 4789, ""), 1).unwrap();
+        netns::delete(&netns).unwrap();
+        let request = RemoveRequest {
+            netns: is_named.then_some(netns.as_str()),
+            ..RemoveRequest::new(&host)
+        };
+        let removed = remove(&request).unwrap().removed;
+        assert!(
+            removed.iter().any(|line| line.starts_with("link ")),
+            "{removed:?}"
+        );
+        assert!(!paths::pins(&host).exists() && !paths::state(&host).exists());
+    }
 }
 
 #[test]

@@ -128,8 +128,8 @@ fn another_build_with_other_maps_loses_nothing() {
         );
         assert_eq!(
             std::fs::read_dir(paths::pins(&host)).unwrap().count(),
-            2,
-            "links and one map set"
+            3,
+            "links, record and one map set"
         );
         // Maps of another build are not read by guess.
         assert!(matches!(

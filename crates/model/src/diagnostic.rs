@@ -260,6 +260,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_with_many_wrong_names_has_a_limited_search() {
+        let names: Vec<String> = (0..20_000).map(|n| format!("p{n:05}")).collect();
+        let sink = Sink::default();
+        let near = |n: usize| {
+            let known = names.iter().map(String::as_str);
+            sink.suggest(&format!("x{n:05}"), known, || None)
+        };
+        assert_eq!(near(7).as_deref(), Some("did you mean `p00007`?"));
+        assert_eq!((0..1000).filter_map(near).count(), 3);
+        assert_eq!(sink.compared.get(), Sink::COMPARED);
+    }
+
+    #[test]
     fn nearest_word() {
         assert_eq!(nearest("vin", ["vni", "unknown_unicast"]), Some("vni"));
         assert_eq!(nearest("Switch", ["switch", "host"]), Some("switch"));
