@@ -184,11 +184,7 @@ def test_a_folder_of_a_host_that_others_may_have_filled_is_refused(lab, scene, p
     for done in (apply_first(scene, expect=1), remove(host.name, host.netns, expect=1)):
         assert f"error: {path} is not used: {why}" in done.stderr
         assert "help: " in done.stderr and "nothing was changed" in done.stderr
-    assert state.devices(host.ns) == devices and is_there(path)
-
-
-def is_there(path):
-    return os.path.lexists(path)
+    assert state.devices(host.ns) == devices and os.path.lexists(path) and files_of(host) == []
 
 
 # ── Names ─────────────────────────────────────────────────────────────────────────────────────────

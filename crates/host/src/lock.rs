@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+use overlane_model::escaped;
 
 use crate::{HostError, files, paths};
 
@@ -177,10 +178,12 @@ fn has_locked(pid: u32, wanted: (u64, u64)) -> bool {
     })
 }
 
+/// In one line, whatever the process calls itself.
 fn command_of(pid: u32) -> String {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
-    words.trim_end_matches('\0').replace('\0', " ")
+    let line = words.trim_end_matches('\0').replace(['\0', '\n'], " ");
+    escaped(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -50,10 +50,7 @@ pub fn remove(request: &RemoveRequest<'_>) -> Result<Removal, HostError> {
     }
     let lock = Lock::acquire(host, request.on_wait)?;
     let removal = remove_locked(request);
-    if ![paths::state(host), paths::pins(host)]
-        .iter()
-        .any(|path| files::is_there(path))
-    {
+    if !files::is_there(&paths::state(host)) {
         lock.remove_file();
     }
     removal
@@ -150,8 +147,9 @@ impl Known {
     fn unclear(&self, links: &[String]) -> Vec<String> {
         let record = self.record.iter();
         let mut things: Vec<String> = record.flat_map(|it| it.unclear.iter().cloned()).collect();
-        let nobody_knows = self.state.is_none() && self.record.is_none();
-        if !nobody_knows || !(self.is_broken || !links.is_empty()) {
+        let is_told = self.state.is_some() || self.record.is_some();
+        let was_applied = self.is_broken || !links.is_empty();
+        if is_told || !was_applied {
             return things;
         }
         let devices = |program: Program| {
