@@ -71,7 +71,7 @@ INLINE void put_address(__u8 *ip, bool ipv4, bool source, const struct addr *to,
 INLINE long update_l4(struct __sk_buff *ctx, const struct l4_place *place, __u8 protocol, __u32 diff,
 		      bool pseudo, __be16 old, __be16 new)
 {
-	__u64 udp = protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__u64 udp = has_no_zero_sum(protocol) ? BPF_F_MARK_MANGLED_0 : 0;
 
 	if (pseudo && bpf_l4_csum_replace(ctx, place->checksum, 0, diff, BPF_F_PSEUDO_HDR | udp) < 0)
 		return -1;
@@ -84,7 +84,7 @@ INLINE long put_peer_port(struct __sk_buff *ctx, struct packet *p, const struct 
 {
 	bool source = to->end == TRANSLATE_DESTINATION;
 	__be16 old = source ? l4->source : l4->dest;
-	__u64 udp = l4->protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__u64 udp = has_no_zero_sum(l4->protocol) ? BPF_F_MARK_MANGLED_0 : 0;
 
 	if (!flags && bpf_l4_csum_replace(ctx, checksum, old, to->peer_port, udp | 2) < 0)
 		return -1;
@@ -111,7 +111,7 @@ INLINE enum verdict rewrite_packet(struct __sk_buff *ctx, struct scratch *w, str
 		return DROP(NAT_UNSUPPORTED);
 	if (place.checksum && bpf_skb_load_bytes(ctx, place.checksum, &sum, sizeof(sum)) < 0)
 		return DROP(NAT_UNSUPPORTED);
-	if (!place.checksum || (l4->protocol == IPPROTO_UDP && !sum))
+	if (!place.checksum || (has_no_zero_sum(l4->protocol) && !sum))
 		flags = BPF_F_RECOMPUTE_CSUM; /* nothing makes up for the port */
 	else if (update_l4(ctx, &place, l4->protocol, diff, l4->protocol != IPPROTO_ICMP, old,
 			   to->port) < 0)
@@ -169,7 +169,7 @@ INLINE void rewrite_quoted_l4(struct quoted_bytes *q, const struct translation *
 	if (!checksum || checksum + 2 > len)
 		return;
 	sum = *(__u16 *)(q->l4 + (checksum & 31));
-	if (l4->protocol == IPPROTO_UDP && !sum)
+	if (has_no_zero_sum(l4->protocol) && !sum)
 		return;
 	if (!(ipv4 && l4->protocol == IPPROTO_ICMP))
 		sum = csum_add_diff(sum, diff);
@@ -177,7 +177,7 @@ INLINE void rewrite_quoted_l4(struct quoted_bytes *q, const struct translation *
 		sum = csum_update(sum, *(__u16 *)(q->l4 + port), to->port);
 	if (to->moves_peer)
 		sum = csum_update(sum, *(__u16 *)(q->l4 + peer_port), to->peer_port);
-	if (l4->protocol == IPPROTO_UDP && !sum)
+	if (has_no_zero_sum(l4->protocol) && !sum)
 		sum = 0xffff;
 	*(__u16 *)(q->new_l4 + (checksum & 31)) = sum;
 }

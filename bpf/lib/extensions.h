@@ -36,6 +36,22 @@ INLINE long skip_fragment_header(struct __sk_buff *ctx, struct packet *p)
 	return p->fragment == LATER_FRAGMENT || !is_extension(p->protocol);
 }
 
+/*
+ * A routing header with segments left: its last address is the destination that checksums cover (RFC 8200 section 8.1).
+ * Or destination options with room for a home address, which stands for the source (RFC 6275 section 6.3).
+ */
+INLINE bool may_name_an_end(struct __sk_buff *ctx, const struct packet *p, __u8 words)
+{
+	__u8 segments_left = 0;
+
+	if (p->protocol == IPPROTO_DSTOPTS)
+		return words >= 2;
+	if (p->protocol != IPPROTO_ROUTING)
+		return false;
+	bpf_skb_load_bytes(ctx, p->offset + p->l4_offset + 3, &segments_left, sizeof(segments_left));
+	return segments_left;
+}
+
 static long skip_extension(__u32 number __attribute__((unused)), struct extension_walk *w)
 {
 	struct packet *p = w->p;
@@ -45,6 +61,8 @@ static long skip_extension(__u32 number __attribute__((unused)), struct extensio
 		return skip_fragment_header(w->ctx, p);
 	if (load_bytes(w->ctx, p->offset + p->l4_offset, extension, sizeof(extension)) < 0)
 		return 1;
+	if (may_name_an_end(w->ctx, p, extension[1]))
+		p->other_ends = true;
 	p->protocol = extension[0];
 	p->l4_offset += (extension[1] + 1) * 8;
 	return !is_extension(p->protocol);

@@ -29,6 +29,8 @@
 
 #define ECN_MASK 3
 
+#define IPPROTO_OSPF 89 /* not in linux/in.h */
+
 struct ipv6_fragment {
 	__u8 next;
 	__u8 reserved;
@@ -80,14 +82,24 @@ INLINE bool is_icmp(__u8 protocol, bool is_ipv4)
 	return protocol == (is_ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
-/* Of the checksum in a transport header; 0: it has none that we know. */
+/* Of the checksum in a transport header, where that may change with an address or a port; 0: it has none that does. */
 INLINE __u32 checksum_offset(__u8 protocol, bool ipv4)
 {
 	if (protocol == IPPROTO_TCP)
 		return 16;
-	if (protocol == IPPROTO_UDP)
+	if (protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE || protocol == IPPROTO_DCCP)
 		return 6;
+	if (!ipv4 && protocol == IPPROTO_PIM)
+		return 2;
+	if (!ipv4 && protocol == IPPROTO_OSPF)
+		return 12;
 	return is_icmp(protocol, ipv4) ? 2 : 0;
+}
+
+/* A checksum of 0 says that there is none (RFC 768), or is wrong (RFC 3828): no sum is written so. */
+INLINE bool has_no_zero_sum(__u8 protocol)
+{
+	return protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE;
 }
 
 /* What a transport header has at least. */

@@ -103,7 +103,7 @@ struct tracking {
 	__u8 chunk[CHUNK] __attribute__((aligned(8))); /* of a packet whose checksum is asked for */
 	union {
 		struct tcp_header tcp;
-		__u8 tcp_options[64];
+		__u8 options[64]; /* of TCP or IPv4 */
 		struct iphdr quoted_ipv4;
 		struct ipv6hdr quoted_ipv6;
 	} header;
@@ -132,7 +132,7 @@ __noinline int tcp_scale_option(struct __sk_buff *ctx, __u32 offset, __u32 len)
 	KEEP_BOUNDS(len);
 	if (len > TCP_MAX_OPTIONS)
 		return -1;
-	options = t->header.tcp_options;
+	options = t->header.options;
 	if (bpf_skb_load_bytes(ctx, offset, options, len) < 0)
 		return -1;
 	t->option_at = 0;

@@ -85,9 +85,10 @@ struct packet {
 
 	/* parse */
 	struct ethhdr eth __attribute__((aligned(8)));
-	__u8 tos;      /* DSCP and ECN of the inner header */
-	__u8 fragment; /* enum fragment */
-	__u8 atomic;   /* whole, behind an IPv6 fragment header */
+	__u8 tos;        /* DSCP and ECN of the inner header */
+	__u8 fragment;   /* enum fragment */
+	__u8 atomic;     /* whole, behind an IPv6 fragment header */
+	__u8 other_ends; /* an extension header may name another end, which checksums cover */
 	__u8 protocol; /* of the transport header; of a later fragment what its header names; else see is_hidden() */
 	__u32 segment_len; /* longest frame once segmented */
 	__u32 gso_size;

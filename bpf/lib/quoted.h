@@ -58,7 +58,7 @@ INLINE bool read_quoted_ip(struct __sk_buff *ctx, struct tracking *t, const stru
 	q->eth.h_proto = p->eth.h_proto;
 	q->offset = p->l4_offset + ICMP_LEN - ETH_HLEN;
 	q->ip_len = p->ip_len - q->offset;
-	q->fragment = q->atomic = 0;
+	q->fragment = q->atomic = q->other_ends = 0;
 	if (!(has_ipv4(q) ? read_quoted_ipv4(ctx, t, q) : read_quoted_ipv6(ctx, t, q)))
 		return false;
 	return !is_hidden(q) && q->l4_offset + QUOTED_L4_LEN <= ETH_HLEN + q->ip_len;

@@ -102,7 +102,9 @@ __noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
 	/* An extension header may say another destination, which is summed then (RFC 8200 section 8.1). */
 	if (!has_ipv4(p) && p->l4_offset != ETH_HLEN + sizeof(struct ipv6hdr))
 		return true;
-	if (p->gso_size || p->fragment || !at || is_hidden(p) ||
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && !is_icmp(protocol, has_ipv4(p)))
+		return true;
+	if (p->gso_size || p->fragment || is_hidden(p) ||
 	    bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
 		return true;
 	if (protocol == IPPROTO_UDP)

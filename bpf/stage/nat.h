@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "lib/covered.h"
 #include "lib/next_hop.h"
 #include "lib/outside_ends.h"
 #include "lib/quoted.h"
@@ -52,6 +53,13 @@ INLINE enum verdict track(struct __sk_buff *ctx, const struct packet *p, struct 
 		t->l4 = (struct l4){ .protocol = p->protocol };
 	set_router_key(t, p, router, from_peer);
 	return GO_ON;
+}
+
+/* The live translation of tracking.key, if there is one, would give the packet another address than it can have. */
+INLINE bool is_stuck(struct __sk_buff *ctx, const struct packet *p, const struct tracking *t,
+		     const struct connection *c)
+{
+	return c && !is_untranslated(c, &t->key) && keeps_addresses(ctx, p);
 }
 
 /* The packet gets the other side's address and port instead of its source or destination. */
@@ -240,7 +248,8 @@ INLINE int ask_again(const struct connection *c, __u32 version, __u32 router)
  * for, its end outside stands for it; a router on the way has an address of its own there, or the gateway's (RFC 5508
  * REQ-5). Global, for the stack's sake.
  */
-__noinline enum verdict translate_error_out(const struct packet *p, struct destination *d)
+__noinline enum verdict translate_error_out(struct __sk_buff *ctx, const struct packet *p,
+					    struct destination *d)
 {
 	struct tracking *t = get_tracking();
 	const struct connection *c;
@@ -251,6 +260,8 @@ __noinline enum verdict translate_error_out(const struct packet *p, struct desti
 	c = bpf_map_lookup_elem(&connections, &t->other);
 	if (!c || is_outside(c, &t->other)) /* opened untranslated */
 		return GO_ON;
+	if (!is_untranslated(c, &t->other) && keeps_addresses(ctx, p))
+		return DROP(NAT_UNSUPPORTED);
 	translate_source(d, &t->other, c);
 	d->translation.is_error = true;
 	d->translation.teller = c->outside;
@@ -286,10 +297,12 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		t->key = t->other;
 		c = see_connection(&t->key, t->now);
 		if (c && covers_error(d->nat_version, d->router))
-			return translate_error_out(p, d);
+			return translate_error_out(ctx, p, d);
 		set_router_key(t, p, d->router, false);
 	}
 	c = is_loose(&t->l4) ? NULL : find_connection(&t->key, t->now);
+	if (is_stuck(ctx, p, t, c))
+		return DROP(NAT_UNSUPPORTED);
 	judgement = c ? ask_again(c, d->nat_version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);
@@ -301,7 +314,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 		list = nat_list(r, d->router);
 		if (!find_nat_rule(list, NAT_INSIDE))
 			return untranslated(r);
-		if (is_loose(&t->l4))
+		if (is_loose(&t->l4) || keeps_addresses(ctx, p))
 			return DROP(NAT_UNSUPPORTED);
 		if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
 			return DROP(CONNECTION_INVALID);
@@ -324,7 +337,7 @@ INLINE enum verdict begin_from_leg(struct __sk_buff *ctx, const struct packet *p
 {
 	const struct nat_rule *rule = &w->rule;
 
-	if (moves_sctp(rule))
+	if (moves_sctp(rule) || keeps_addresses(ctx, p))
 		return DROP(NAT_UNSUPPORTED);
 	t->key.local = rule->inside;
 	if (rule->kind == NAT_FORWARD)
@@ -399,6 +412,8 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	if (result != GO_ON)
 		return result;
 	if (quotes(&t->l4) && read_quoted(ctx, p, true) && join_quoted(w, t, version, d->router)) {
+		if (!same_addr(&w->outside.local, &t->key.local) && keeps_addresses(ctx, p))
+			return DROP(NAT_UNSUPPORTED);
 		translate_destination(d, &w->outside, &t->key);
 		d->translation.is_error = true;
 		d->translation.teller = t->key.local;
@@ -408,6 +423,8 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 		return untranslated_in(w, p, r, d->router);
 	w->outside = t->key;
 	c = join_from_leg(w, t);
+	if (is_stuck(ctx, p, t, c))
+		return DROP(NAT_UNSUPPORTED);
 	judgement = c ? ask_again(c, version, d->router) : FORGOTTEN;
 	if (judgement == REVOKED)
 		return DROP(CONNECTION_INVALID);

@@ -176,7 +176,7 @@ INLINE enum verdict parse(struct __sk_buff *ctx, struct packet *p, const struct 
 	if (is_reserved_group(p->eth.h_dest))
 		return DROP(RESERVED_GROUP);
 
-	p->tos = p->fragment = p->atomic = p->l4_offset = 0;
+	p->tos = p->fragment = p->atomic = p->other_ends = p->l4_offset = 0;
 	p->flow.source_port = p->flow.dest_port = 0;
 	if (p->eth.h_proto == ETHERTYPE_IPV4) {
 		result = parse_ipv4(ctx, p);

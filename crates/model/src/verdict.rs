@@ -166,7 +166,7 @@ verdicts! {
     67 TtlExceeded "ttl_exceeded" drop "the last router that the packet may pass";
     68 RouterAddress "router_address" drop "to a router itself, which answers nothing but echo requests";
     69 NatExhausted "nat_exhausted" drop "no outside port is free for this peer";
-    70 NatUnsupported "nat_unsupported" drop "nothing to translate by: a fragment, or headers that hide the ports";
+    70 NatUnsupported "nat_unsupported" drop "nothing to translate by, or what covers the addresses cannot be written anew";
     71 ReversePath "reverse_path" drop "the way back to the source leads elsewhere";
     72 VtepAddress "vtep_address" drop "to or from the address of a VTEP";
     73 NatNoRule "nat_no_rule" drop "no rule translates it, and the gateway drops the rest";

@@ -23,6 +23,7 @@ use crate::explain::Found;
 use crate::next_hop::longest;
 use crate::parse::{Frame, Ip, L4, Segment};
 
+mod covered;
 mod fragments;
 mod rewrite;
 mod rules;
@@ -49,6 +50,8 @@ struct Passing<'a> {
     ip: Ip,
     l4: L4,
     part: Part,
+    /// Why none of its addresses may change.
+    covered: Option<&'static str>,
     sender: Sender,
 }
 
@@ -101,6 +104,9 @@ fn translate_out(
                 passing.stays(cx);
                 return Stage::Continue(());
             }
+            if !is_untranslated(&key, &outside) {
+                passing.check_covered(cx)?;
+            }
             let teller = passing.teller(cx, &key, &outside)?;
             passing.rewrite_error(cx, frame, &key, &outside, teller);
         }
@@ -110,6 +116,7 @@ fn translate_out(
     let Some(key) = key else {
         return passing.out_without_key(cx);
     };
+    passing.check_stuck(cx, &key)?;
     if passing.follow(cx, &key)?
         && let Some(outside) = outside_of(cx, &key)
     {
@@ -140,6 +147,9 @@ fn translate_in(
             passing.stays(cx);
             return Stage::Continue(());
         }
+        if inside.local != outside.local {
+            passing.check_covered(cx)?;
+        }
         passing.rewrite_error(cx, frame, &outside, &inside, inside.local);
         return Stage::Continue(());
     }
@@ -147,11 +157,12 @@ fn translate_in(
     let Some(outside) = outside else {
         return passing.as_it_is(cx);
     };
-    if let Some(key) = cx.state.translations.get(&outside).copied()
-        && passing.follow(cx, &key)?
-    {
-        passing.translate(cx, frame, &outside, &key);
-        return Stage::Continue(());
+    if let Some(key) = cx.state.translations.get(&outside).copied() {
+        passing.check_stuck(cx, &key)?;
+        if passing.follow(cx, &key)? {
+            passing.translate(cx, frame, &outside, &key);
+            return Stage::Continue(());
+        }
     }
     let Some(inside) = passing.inside(cx, &outside)? else {
         passing.as_it_is(cx)?;
@@ -209,6 +220,7 @@ fn passing<'a>(
     }
     let (l4, part) = fragments::read(cx, router, sender, frame, &ip)?;
     conntrack::check(cx, &l4)?;
+    let covered = covered::covered(frame, &ip, l4.ends.protocol);
     Stage::Continue(Some(Passing {
         router,
         rules: &gateway.nat,
@@ -218,6 +230,7 @@ fn passing<'a>(
         ip,
         l4,
         part,
+        covered,
         sender,
     }))
 }

@@ -11,6 +11,8 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// DCCP.
+    pub const DCCP: u8 = 33;
     /// IPv6 routing header.
     pub const ROUTING: u8 = 43;
     /// IPv6 fragment header.
@@ -23,10 +25,18 @@ pub mod protocol {
     pub const NO_NEXT_HEADER: u8 = 59;
     /// IPv6 destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
+    /// OSPF.
+    pub const OSPF: u8 = 89;
+    /// PIM.
+    pub const PIM: u8 = 103;
+    /// VRRP.
+    pub const VRRP: u8 = 112;
     /// SCTP.
     pub const SCTP: u8 = 132;
     /// Mobility header.
     pub const MOBILITY: u8 = 135;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
     /// Host identity protocol.
     pub const HOST_IDENTITY: u8 = 139;
     /// Shim6.

@@ -6,6 +6,7 @@ use overlane_wire::checksum::update;
 use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
 
+use super::covered::{checksum_offset, has_no_zero_sum};
 use crate::bytes::{array, be16, put, put16};
 use crate::parse::{Ip, L4, Marks};
 
@@ -125,25 +126,18 @@ impl Packet {
         let Some((at, sum)) = sum else {
             return;
         };
-        let sum = match (self.protocol, sum) {
-            (protocol::UDP, 0) => 0xffff,
-            (_, sum) => sum,
+        let sum = match sum {
+            0 if has_no_zero_sum(self.protocol) => 0xffff,
+            sum => sum,
         };
         put16(bytes, at, sum);
     }
 
     /// Place and value of the transport checksum, where there is one.
     fn checksum(&self, bytes: &[u8]) -> Option<(usize, u16)> {
-        let offset = match (self.protocol, self.is_v4) {
-            (protocol::TCP, _) => 16,
-            (protocol::UDP, _) => 6,
-            (protocol::ICMP, true) | (protocol::ICMPV6, false) => 2,
-            _ => return None,
-        };
-        let at = self.l4_at? + offset;
+        let at = self.l4_at? + checksum_offset(self.protocol, self.is_v4)?;
         let sum = be16(bytes, at).filter(|_| at + 2 <= self.end)?;
-        // UDP without a checksum.
-        let is_none = self.protocol == protocol::UDP && sum == 0;
+        let is_none = has_no_zero_sum(self.protocol) && sum == 0;
         (!is_none).then_some((at, sum))
     }
 

@@ -124,6 +124,7 @@ impl Passing<'_> {
         let Some(kind) = self.of_inside(key) else {
             return Stage::Continue(None);
         };
+        self.check_covered(cx)?;
         self.check_begins(cx)?;
         let outside = match kind {
             NatKind::OneToOne { outside, .. } => (*outside, key.local_port),
@@ -183,6 +184,7 @@ impl Passing<'_> {
         if let NatKind::Forward { .. } = kind {
             self.check_sctp(cx, outside.local_port == inside.1)?;
         }
+        self.check_covered(cx)?;
         Stage::Continue(Some(inside))
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Ip {
     pub(crate) fragment: Option<Fragment>,
     /// Whole, behind an IPv6 fragment header (RFC 6946).
     pub(crate) is_atomic: bool,
+    /// An extension header may name another end, which checksums cover.
+    pub(crate) may_have_other_ends: bool,
 }
 
 /// What its header says of a fragment.
@@ -196,6 +198,7 @@ pub(super) fn ipv4(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         end: ethernet::LEN + total_len,
         fragment: Fragment::of_ipv4([i0, i1, f0, f1], protocol, l4_at),
         is_atomic: false,
+        may_have_other_ends: false,
     };
     frame.ip = Some(ip);
     Stage::Continue(flow(frame, &ip))
@@ -235,6 +238,7 @@ pub(super) fn ipv6(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage<Flow> {
         },
         fragment: chain.fragment,
         is_atomic: chain.is_atomic,
+        may_have_other_ends: chain.may_have_other_ends,
     };
     frame.ip = Some(ip);
     let flow = flow(frame, &ip);
@@ -251,6 +255,7 @@ pub(crate) struct Chain {
     pub(crate) at: usize,
     pub(crate) fragment: Option<Fragment>,
     pub(crate) is_atomic: bool,
+    may_have_other_ends: bool,
 }
 
 impl Chain {
@@ -260,6 +265,7 @@ impl Chain {
             at: begin,
             fragment: None,
             is_atomic: false,
+            may_have_other_ends: false,
         };
         for _ in 0..MAX_EXTENSIONS {
             let skipped = match chain.next {
@@ -277,9 +283,20 @@ impl Chain {
 
     fn skip(&mut self, bytes: &[u8]) -> Option<()> {
         let [next, len] = array(bytes, self.at)?;
+        self.may_have_other_ends |= self.may_name_an_end(bytes, len);
         self.next = next;
         self.at += (usize::from(len) + 1) * 8;
         Some(())
+    }
+
+    /// A routing header with segments left: its last address is the destination that checksums cover (RFC 8200 section
+    /// 8.1). Or destination options with room for a home address, which stands for the source (RFC 6275 section 6.3).
+    fn may_name_an_end(&self, bytes: &[u8], len: u8) -> bool {
+        match self.next {
+            protocol::ROUTING => byte(bytes, self.at + 3).is_some_and(|left| left > 0),
+            protocol::DESTINATION_OPTIONS => len >= 2,
+            _ => false,
+        }
     }
 
     /// One makes a fragment, none follows that.
