@@ -296,8 +296,8 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 	if (d->tell && reply(ctx, p, d)) {
 		leave(ctx, &w->reply, &w->reply_to);
 		action = w->reply.action;
-	} else if (d->tell && d->tell != TELL_SIZE && !is_drop(result)) {
-		/* Not every probe of a size has an answer; all others were to have one. */
+	} else if (d->tell && result != VERDICT_GREETING && !is_drop(result)) {
+		/* Not every greeting has an answer; all others were to have one. */
 		result = DROP(ENCAP_FAILED);
 	}
 	if (is_drop(result))

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/cookie.h"
 #include "lib/detour.h"
 #include "lib/limit.h"
 #include "lib/outer.h"
@@ -12,6 +13,7 @@
 #include "lib/tell.h"
 
 #define MOST_SIZES 520000 /* bytes of answers to probes of one remote in a tenth of a second */
+#define MOST_ABILITIES 10 /* of each kind of answer to one remote in a tenth of a second */
 
 INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, const struct addr *sender)
 {
@@ -23,19 +25,53 @@ INLINE long swap_addresses(struct __sk_buff *ctx, const struct settings *s, cons
 	       bpf_skb_store_bytes(ctx, ETH_HLEN + 24, sender, 16, 0);
 }
 
-/* With our abilities. d->tell_rest: where the greeting is, behind a tunnel header without options. */
+/* The UDP header before a tunnel header without options, behind which the greeting is. */
+INLINE long load_udp_before(struct __sk_buff *ctx, __u32 at, struct udphdr *udp)
+{
+	return bpf_skb_load_bytes(ctx, at - sizeof(struct vxlan_header) - sizeof(*udp), udp,
+				  sizeof(*udp));
+}
+
+/* In an answer, behind which there is room. */
+INLINE bool write_cookie(struct __sk_buff *ctx, const struct destination *d, __u32 at)
+{
+	struct cookie cookie;
+
+	return make_cookie(&cookie, &d->remote, cookie_epoch()) == 0 &&
+	       bpf_skb_store_bytes(ctx, at, &cookie, sizeof(cookie), 0) == 0;
+}
+
+/*
+ * With our abilities: a question becomes the answer, with our cookie; an answer becomes what confirms it. Either is as
+ * long as what came, and there are no more of one remote than MOST_ABILITIES, whoever has written its address.
+ * d->tell_rest: where the greeting is, behind a tunnel header without options.
+ */
 INLINE bool write_abilities(struct __sk_buff *ctx, struct scratch *w, const struct destination *d)
 {
 	const struct ethhdr eth = { .h_proto = ctx->protocol };
+	struct limit_key limit = { .limit = LIMIT_ABILITIES };
+	struct remote *r = bpf_map_lookup_elem(&remotes, &d->remote);
 	struct settings *s = get_settings();
 	const __be16 no_csum = 0;
-	__u32 at = d->tell_rest;
-	__u8 said[2] = { GREETING_ANSWER, 0 };
+	__u32 at = d->tell_rest, cookies = at + sizeof(struct greeting);
+	__u8 said[2];
+	struct udphdr udp;
 
-	if (!s)
+	if (!s || !r || load_udp_before(ctx, at, &udp) < 0 ||
+	    bpf_skb_load_bytes(ctx, at + offsetof(struct greeting, kind), said, sizeof(said)) < 0)
 		return false;
-	if (takes_whole_udp(s))
-		said[1] = ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP;
+	said[0] = said[0] == GREETING_ASK ? GREETING_ANSWER : GREETING_CONFIRM;
+	said[1] = takes_whole_udp(s) ? ABILITY_WHOLE_UDP | ABILITY_ROUTES_WHOLE_UDP : 0;
+	limit.switch_id = ZONE_REMOTE | r->counters;
+	limit.key = said[0];
+	if (!is_within_limit(&limit, 1, MOST_ABILITIES, SECOND / 10, now_ns()))
+		return false;
+	/* An older build's has no room for cookies. */
+	if (said[0] == GREETING_ANSWER &&
+	    bpf_ntohs(udp.len) >= sizeof(udp) + sizeof(struct vxlan_header) +
+					  sizeof(struct greeting) + sizeof(struct greeting_cookies) &&
+	    !write_cookie(ctx, d, cookies + offsetof(struct greeting_cookies, answerer)))
+		return false;
 	if (bpf_skb_store_bytes(ctx, 0, &eth, sizeof(eth), 0) < 0 ||
 	    swap_addresses(ctx, s, &d->remote) ||
 	    bpf_skb_store_bytes(ctx, at - sizeof(struct vxlan_header) - 2, &no_csum, sizeof(no_csum),
@@ -84,9 +120,20 @@ INLINE long write_probe_headers(struct __sk_buff *ctx, const struct settings *s,
 	return bpf_skb_store_bytes(ctx, ETH_HLEN, &ip, offsetof(struct iphdr, saddr), 0);
 }
 
+/* Whether who sent a probe, so much longer than the shortest, has heard this host: it shows the cookie. */
+INLINE bool is_proven(struct __sk_buff *ctx, const struct destination *d, __u32 at, __u32 more)
+{
+	struct cookie shown;
+
+	return more >= sizeof(shown) &&
+	       bpf_skb_load_bytes(ctx, at + offsetof(struct proven_probe, cookie), &shown,
+				  sizeof(shown)) == 0 &&
+	       is_cookie_of(&shown, &d->remote);
+}
+
 /*
  * As long as the probe at d->tell_rest wants it, where the uplink takes that: what came, and what is known of the way
- * back. No more of one remote than MOST_SIZES, for an answer may be longer than its question.
+ * back. Longer than the probe only for who has heard this host before, and no more of one remote than MOST_SIZES.
  */
 INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct destination *d)
 {
@@ -95,27 +142,27 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 	struct limit_key limit = { .limit = LIMIT_SIZES };
 	const struct path_mtu *known;
 	struct settings *s = get_settings();
-	__u32 at = d->tell_rest, len;
+	__u32 at = d->tell_rest, len, came;
 	struct udphdr udp;
 	struct remote *r;
 
 	r = bpf_map_lookup_elem(&remotes, &d->remote);
 	if (!s || !r || at != ETH_HLEN + least_probe(s) - sizeof(*q) ||
-	    bpf_skb_load_bytes(ctx, at, q, sizeof(*q)) < 0 ||
-	    bpf_skb_load_bytes(ctx, at - sizeof(struct vxlan_header) - sizeof(udp), &udp,
-			       sizeof(udp)) < 0)
+	    bpf_skb_load_bytes(ctx, at, q, sizeof(*q)) < 0 || load_udp_before(ctx, at, &udp) < 0)
 		return false;
 	limit.switch_id = ZONE_REMOTE | r->counters;
+	/* Padding may follow. */
+	came = at - ETH_HLEN - sizeof(struct vxlan_header) - sizeof(udp) + bpf_ntohs(udp.len);
 	len = bpf_ntohs(q->answer_len);
 	if (len < least_probe(s) || len > s->underlay_mtu)
 		len = least_probe(s);
+	if (len > came && !is_proven(ctx, d, at, came - least_probe(s)))
+		len = came;
 	if (!is_within_limit(&limit, len, MOST_SIZES, SECOND / 10, now_ns()))
 		return false;
 	known = known_path_mtu(r->counters);
 	q->kind = GREETING_PROBE_ANSWER;
-	/* Padding may follow. */
-	q->came_len = bpf_htons(at - ETH_HLEN - sizeof(struct vxlan_header) - sizeof(udp) +
-				bpf_ntohs(udp.len));
+	q->came_len = bpf_htons(came);
 	q->uplink_mtu = bpf_htons(s->underlay_mtu < 0xffff ? s->underlay_mtu : 0xffff);
 	q->path_mtu = known ? bpf_htons(known->mtu) : 0;
 	q->hop = known ? known->hop : (struct addr){};
@@ -127,6 +174,9 @@ INLINE bool write_size(struct __sk_buff *ctx, struct scratch *w, const struct de
 	    bpf_skb_store_bytes(ctx, 0, &eth, sizeof(eth), 0) < 0 ||
 	    swap_addresses(ctx, s, &d->remote) || write_probe_headers(ctx, s, len) < 0 ||
 	    bpf_skb_store_bytes(ctx, at, q, sizeof(*q), 0) < 0)
+		return false;
+	if (len >= least_probe(s) + sizeof(struct cookie) &&
+	    !write_cookie(ctx, d, at + offsetof(struct proven_probe, cookie)))
 		return false;
 	w->reply = (struct packet){ .action = TCX_DROP };
 	w->reply_to = (struct destination){ .kind = TO_REMOTE, .is_whole = true, .is_reply = true };

@@ -80,6 +80,7 @@ struct settings {
 	__u32 underlay_mtu;      /* largest outer IP packet */
 	__u32 hash_seed;         /* of the flow hash: the same on every host */
 	__u32 secret;            /* seed of what nobody outside may foresee: this host's own */
+	__u32 cookie_key[2];     /* likewise: with it, of cookies */
 	__u16 tunnel_port;
 	__u16 source_port_min;
 	__u16 source_port_max;
@@ -335,7 +336,8 @@ struct remote {
 
 /*
  * Map abilities: VTEP address of a remote → what it said that it can take, `enum ability`. Written by the programs
- * (greeting.h); `apply` asks anew, and marks what it knew until the answer comes.
+ * (greeting.h), where the remote shows this host's cookie; `apply` asks anew, and marks what it knew until the answer
+ * comes.
  */
 #define ABILITY_WHOLE_UDP (1 << 0) /* UDP super-packets that the sender did not segment, for ports */
 #define ABILITY_ROUTES_WHOLE_UDP (1 << 1) /* the same, for routers */

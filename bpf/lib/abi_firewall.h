@@ -210,15 +210,17 @@ enum limit {
 	LIMIT_FLOOD = 2,   /* its port's `flood` in 100 ms */
 	LIMIT_ASKS = 3,    /* 10 in 100 ms */
 	LIMIT_SIZES = 4,   /* bytes of answers to a remote's probes: 520 000 in 100 ms */
+	LIMIT_ABILITIES =
+		5, /* 10 answers to a remote's greetings in 100 ms, and as many that confirm */
 };
 
 struct limit_key {
 	/*
 	 * ZONE_ROUTER | router: what came by its leg. ZONE_REMOTE | its number in map remote_counters: what came from there
-	 * with a MAC that the FDB does not have.
+	 * with a MAC that the FDB does not have, and greetings.
 	 */
 	__u32 switch_id;
-	__u16 key;   /* of the port; 0: unknown */
+	__u16 key;   /* of the port; 0: unknown. LIMIT_ABILITIES: the kind of greeting */
 	__u16 limit; /* enum limit */
 };
 

@@ -80,14 +80,21 @@ struct vxlan_with_keys {
  * Greetings: hosts tell each other what they can take. A tunnel packet with VNI 0, which no data ever has, and in it
  *
  *   | Ethernet: to 01:80:c2:00:00:0f, type 0x88b5 (local experiments) | "OVL" 1 | kind | abilities | 0 0 |
+ *   | cookie of who asks | cookie of who answers |
  *
- * `apply` sends one of kind ask to each remote; it is answered on the spot. A peer that knows none of this drops it:
- * no bridge forwards this group address. Such a peer gets nothing that needs an ability.
+ * `apply` sends one of kind ask to each remote; it is answered on the spot, and the answer is confirmed. Each end
+ * believes who shows it its own cookie (cookie.h). A peer that knows none of this drops it: no bridge forwards this group
+ * address. Such a peer gets nothing that needs an ability. An older build's greeting has no cookies.
  */
 #define GREETING_TYPE bpf_htons(0x88b5)
 #define GREETING_MAGIC bpf_htonl(0x4f564c01) /* "OVL", version 1 */
 #define GREETING_ASK 1
 #define GREETING_ANSWER 2
+#define GREETING_CONFIRM 5
+
+struct cookie {
+	__u32 half[2];
+};
 
 struct greeting {
 	struct ethhdr eth;
@@ -97,10 +104,17 @@ struct greeting {
 	__u8 pad[2];
 } __attribute__((packed));
 
+/* Behind it. */
+struct greeting_cookies {
+	struct cookie asker;
+	struct cookie answerer; /* in a question zeros */
+};
+
 /*
  * Probes of a size are greetings too, and say nothing of abilities: does a tunnel packet of this length get there, and
  * one of that length back? `overlane mtu` sends them and reads the answers; the data path only answers. Lengths are
- * those of whole outer IP packets.
+ * those of whole outer IP packets. Each answer has a cookie behind it, if there is room, and only who shows that gets
+ * answers that are longer than the question.
  */
 #define GREETING_PROBE 3
 #define GREETING_PROBE_ANSWER 4
@@ -117,4 +131,10 @@ struct size_probe {
 	__be16 path_mtu;   /* and what that knows of the way back: 0, nothing; */
 	__be16 pad2;
 	struct addr hop; /* who told it, by ICMP */
+} __attribute__((packed));
+
+/* The cookie behind it: of who answers, in a question too. */
+struct proven_probe {
+	struct size_probe probe;
+	struct cookie cookie;
 } __attribute__((packed));

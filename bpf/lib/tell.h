@@ -12,7 +12,7 @@ enum tell {
 	TELL_RESET = 1,     /* TCP */
 	TELL_ECHO = 2,      /* the echo reply */
 	TELL_OWNER = 3,     /* whose address it asks for, by ARP or ND */
-	TELL_ABILITIES = 4, /* to a greeting */
+	TELL_ABILITIES = 4, /* to a greeting, or to its answer */
 	TELL_ASK = 5,       /* nothing: the packet becomes the question for the next hop's MAC */
 	TELL_SIZE = 6,      /* to a probe of a size */
 	TELL_NO_ROUTE = ICMP_ERROR(3, 0, 1, 0),

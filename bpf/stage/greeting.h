@@ -5,29 +5,45 @@
  */
 #pragma once
 
+#include "lib/cookie.h"
 #include "lib/outer.h"
 #include "lib/tell.h"
+
+/* What a remote can take is believed, where it shows that it has heard this host. True: it has to hear more. */
+INLINE bool hear_abilities(struct __sk_buff *ctx, const struct outer_view *o,
+			   const struct greeting *g, __u32 at)
+{
+	bool is_answer = g->kind == GREETING_ANSWER;
+	struct greeting_cookies c;
+	__u32 said = g->abilities;
+
+	if (at + sizeof(*g) + sizeof(c) > o->end ||
+	    load_bytes(ctx, at + sizeof(*g), &c, sizeof(c)) < 0 ||
+	    !is_cookie_of(is_answer ? &c.asker : &c.answerer, &o->source))
+		return false;
+	bpf_map_update_elem(&abilities, &o->source, &said, BPF_ANY);
+	return is_answer && c.answerer.half[0] | c.answerer.half[1];
+}
 
 INLINE enum verdict greeting(struct __sk_buff *ctx, struct packet *p, struct destination *d,
 			     const struct outer_view *o)
 {
-	__u32 at = o->tunnel + sizeof(struct vxlan_header), said;
+	__u32 at = o->tunnel + sizeof(struct vxlan_header);
 	struct greeting g;
+	bool asks;
 
 	if (at + sizeof(g) > o->end || load_bytes(ctx, at, &g, sizeof(g)) < 0 ||
 	    g.eth.h_proto != GREETING_TYPE || g.magic != GREETING_MAGIC)
 		return DROP(VNI_ZERO);
 	p->sender_counters = 0;
-	if (g.kind == GREETING_PROBE_ANSWER)
-		return VERDICT_GREETING;
-	if (g.kind != GREETING_PROBE) {
-		said = g.abilities;
-		bpf_map_update_elem(&abilities, &o->source, &said, BPF_ANY);
-	}
-	if (g.kind == GREETING_PROBE && at + sizeof(struct size_probe) > o->end)
-		return VERDICT_GREETING;
-	if (g.kind == GREETING_ASK || g.kind == GREETING_PROBE) {
-		d->tell = g.kind == GREETING_ASK ? TELL_ABILITIES : TELL_SIZE;
+	if (g.kind == GREETING_PROBE)
+		asks = at + sizeof(struct size_probe) <= o->end;
+	else if (g.kind == GREETING_ANSWER || g.kind == GREETING_CONFIRM)
+		asks = hear_abilities(ctx, o, &g, at);
+	else
+		asks = g.kind == GREETING_ASK;
+	if (asks) {
+		d->tell = g.kind == GREETING_PROBE ? TELL_SIZE : TELL_ABILITIES;
 		d->tell_rest = at;
 		d->remote = o->source;
 	}

@@ -148,6 +148,7 @@ abi! {
         underlay_mtu: u32,
         hash_seed: u32,
         secret: u32,
+        cookie_key: [u32; 2],
         tunnel_port: u16,
         source_port_min: u16,
         source_port_max: u16,

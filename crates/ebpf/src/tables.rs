@@ -57,6 +57,8 @@ pub struct Devices {
     pub coalescer_ifindex: u32,
     /// What nobody outside may foresee is chosen with it; the host's own.
     pub secret: u32,
+    /// The same of cookies.
+    pub cookie_key: [u32; 2],
     /// Another device has the tunnel's port: what is not ours is left to it.
     pub port_shared: bool,
 }

@@ -175,6 +175,7 @@ const ENUMS: &[Enum] = &[
             ("LIMIT_FLOOD", firewall::LIMIT_FLOOD as u32),
             ("LIMIT_ASKS", firewall::LIMIT_ASKS as u32),
             ("LIMIT_SIZES", firewall::LIMIT_SIZES as u32),
+            ("LIMIT_ABILITIES", firewall::LIMIT_ABILITIES as u32),
         ],
     ),
 ];

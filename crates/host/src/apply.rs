@@ -11,7 +11,7 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::preflight::OLDEST_TESTED;
 use overlane_ebpf::tables::encode_beside;
 use overlane_ebpf::{DataPath, EbpfError, HeldProgram, Loaded};
-use overlane_model::Tables;
+use overlane_model::{Tables, cookie};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
 
@@ -140,6 +140,7 @@ impl Job<'_> {
         let mut resolved = preflight::resolve(tables, &netlink, self.netns, self.strict)?;
         let current = Current::read(host, &data_path, &netlink)?;
         resolved.devices.secret = current.secret();
+        resolved.devices.cookie_key = current.cookie_key();
 
         let mut with_ours = resolved.devices.clone();
         let seg = current.devices.get(SEGMENTER);
@@ -410,7 +411,12 @@ fn ask_remotes(target: &Target<'_>) -> Result<(), HostError> {
     let mut is_waiting = abilities::doubt(&maps, is_remote)?;
     // Answers would be the other device's.
     if !target.resolved.devices.port_shared {
-        greeting::ask(tables, unmarks(target)?);
+        let devices = &target.resolved.devices;
+        let key = cookie::Key {
+            secret: devices.secret,
+            words: devices.cookie_key,
+        };
+        greeting::ask(tables, unmarks(target)?, key)?;
         let end = Instant::now() + ANSWER_TIME;
         while is_waiting && Instant::now() < end {
             thread::sleep(BETWEEN_LOOKS);

@@ -82,13 +82,25 @@ impl Current {
 
     /// What the data path here chooses with what nobody outside may foresee; a new one where there is none.
     pub(crate) fn secret(&self) -> u32 {
-        let settings = self.contents.get(&Table::Settings).into_iter().flatten();
-        let settings = settings.filter_map(|(_, value)| abi::Settings::read_from_bytes(value).ok());
-        let mut secrets = settings.map(|settings| settings.secret);
+        let mut secrets = self.settings().map(|settings| settings.secret);
         // The hasher's keys are random.
         secrets
             .find(|secret| *secret != 0)
             .unwrap_or_else(|| RandomState::new().hash_one(0) as u32)
+    }
+
+    /// The same of cookies.
+    pub(crate) fn cookie_key(&self) -> [u32; 2] {
+        let mut keys = self.settings().map(|settings| settings.cookie_key);
+        keys.find(|key| *key != [0, 0]).unwrap_or_else(|| {
+            let random = RandomState::new().hash_one(0);
+            [random as u32, (random >> 32) as u32]
+        })
+    }
+
+    fn settings(&self) -> impl Iterator<Item = abi::Settings> {
+        let settings = self.contents.get(&Table::Settings).into_iter().flatten();
+        settings.filter_map(|(_, value)| abi::Settings::read_from_bytes(value).ok())
     }
 }
 

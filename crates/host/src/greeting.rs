@@ -1,10 +1,13 @@
-//! Greetings: `apply` tells each remote what this host can take, and asks the same. The programs take the answers
-//! (`bpf/lib/greeting.h` has the format). Nobody waits for them: until one comes, the remote gets what any can take.
+//! Greetings: `apply` asks each remote what it can take. The programs take the answers, and tell who answers the same of
+//! this host (`bpf/lib/outer.h` has the format). Nobody waits for them: until one comes, the remote gets what any can take.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use overlane_ebpf::abi;
-use overlane_model::{Encapsulation, Tables};
+use overlane_model::{Encapsulation, Tables, cookie};
+
+use crate::HostError;
+use crate::clock::Clock;
 
 /// What is sent is not acknowledged, and a packet may be lost.
 const TIMES: usize = 2;
@@ -19,21 +22,29 @@ const ASK: u8 = 1;
 const WHOLE_UDP: u8 = 1 | 2;
 
 /// Greets each remote from the host's VTEP, in the namespace of this thread. One that cannot be reached is left out.
-pub(crate) fn ask(tables: &Tables, takes_whole_udp: bool) {
+/// `key`: the programs believe the answer by the cookie that it brings back.
+pub(crate) fn ask(
+    tables: &Tables,
+    takes_whole_udp: bool,
+    key: cookie::Key,
+) -> Result<(), HostError> {
+    let now_ns = Clock::now()?.monotonic_ns;
     let Ok(socket) = UdpSocket::bind((tables.vtep, 0)) else {
-        return;
+        return Ok(());
     };
     // Packets wait for next hops that nobody has answered for yet; apply does not.
     if socket.set_nonblocking(true).is_err() {
-        return;
+        return Ok(());
     }
-    let greeting = greeting(tables.tunnel.encapsulation, takes_whole_udp);
     for remote in &tables.remotes {
+        let cookie = cookie::cookie(key, remote.addr, now_ns);
+        let greeting = greeting(tables.tunnel.encapsulation, takes_whole_udp, cookie);
         let to = SocketAddr::new(remote.addr, tables.tunnel.port);
         for _ in 0..TIMES {
             let _ = socket.send_to(&greeting, to);
         }
     }
+    Ok(())
 }
 
 /// The tunnel header, by the data path's number of the encapsulation.
@@ -44,14 +55,19 @@ pub(crate) const fn header(encapsulation: u8) -> [u8; 8] {
     }
 }
 
-fn greeting(encapsulation: Encapsulation, takes_whole_udp: bool) -> Vec<u8> {
+fn greeting(
+    encapsulation: Encapsulation,
+    takes_whole_udp: bool,
+    cookie: [u8; cookie::LEN],
+) -> Vec<u8> {
     let header = header(match encapsulation {
         Encapsulation::Vxlan => abi::ENCAPSULATION_VXLAN,
         Encapsulation::Geneve => abi::ENCAPSULATION_GENEVE,
     });
     let abilities = if takes_whole_udp { WHOLE_UDP } else { 0 };
     let says = [b'O', b'V', b'L', 1, ASK, abilities, 0, 0];
-    [&header[..], &ETHERNET, &says].concat()
+    // Who answers writes its own behind it.
+    [&header[..], &ETHERNET, &says, &cookie, &[0; cookie::LEN]].concat()
 }
 
 #[cfg(test)]
@@ -60,11 +76,14 @@ mod tests {
 
     #[test]
     fn a_greeting_is_a_tunnel_packet_with_vni_0() {
-        let vxlan = greeting(Encapsulation::Vxlan, true);
+        let vxlan = greeting(Encapsulation::Vxlan, true, *b"mycookie");
         assert_eq!(vxlan[4..7], [0; 3]);
-        assert_eq!(vxlan[20..], *b"\x88\xb5OVL\x01\x01\x03\0\0");
-        let geneve = greeting(Encapsulation::Geneve, false);
+        assert_eq!(
+            vxlan[20..],
+            *b"\x88\xb5OVL\x01\x01\x03\0\0mycookie\0\0\0\0\0\0\0\0"
+        );
+        let geneve = greeting(Encapsulation::Geneve, false, [0; 8]);
         assert_eq!(geneve[2..7], [0x65, 0x58, 0, 0, 0]);
-        assert_eq!(geneve[26..], [ASK, 0, 0, 0]);
+        assert_eq!(geneve[26..30], [ASK, 0, 0, 0]);
     }
 }

@@ -9,6 +9,7 @@
 mod build;
 mod check;
 mod compile;
+pub mod cookie;
 mod decode;
 mod diagnostic;
 mod fabric;

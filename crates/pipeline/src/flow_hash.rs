@@ -8,6 +8,8 @@
 
 use std::net::IpAddr;
 
+use overlane_wire::hash::hash_words;
+
 use crate::parse::mapped;
 
 const WORDS: usize = 10;
@@ -55,28 +57,6 @@ pub(crate) fn source_port(hash: u32, ports: &std::ops::RangeInclusive<u16>) -> u
     ports.start() + ((u64::from(hash) * count) >> 32) as u16
 }
 
-/// `hashword` of lookup3.c. The last one to three words are mixed in before `last`.
-pub(crate) fn hash_words(words: &[u32], seed: u32) -> u32 {
-    let start = 0xdead_beef_u32
-        .wrapping_add((words.len() as u32) << 2)
-        .wrapping_add(seed);
-    let mut state = [start; 3];
-    let mut rest = words;
-    while let [a, b, c, more @ ..] = rest {
-        if more.is_empty() {
-            break;
-        }
-        state = mix(add(state, [*a, *b, *c]));
-        rest = more;
-    }
-    match rest {
-        [a, b, c] => last(add(state, [*a, *b, *c])),
-        [a, b] => last(add(state, [*a, *b, 0])),
-        [a] => last(add(state, [*a, 0, 0])),
-        _ => start,
-    }
-}
-
 /// Another hash of a hash: what was chosen by one says nothing of what is chosen by the other (MurmurHash3's end).
 pub(crate) fn remix(hash: u32) -> u32 {
     let hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -84,55 +64,9 @@ pub(crate) fn remix(hash: u32) -> u32 {
     hash ^ (hash >> 16)
 }
 
-fn add([a, b, c]: [u32; 3], [x, y, z]: [u32; 3]) -> [u32; 3] {
-    [a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z)]
-}
-
-fn mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
-    a = a.wrapping_sub(c) ^ c.rotate_left(4);
-    c = c.wrapping_add(b);
-    b = b.wrapping_sub(a) ^ a.rotate_left(6);
-    a = a.wrapping_add(c);
-    c = c.wrapping_sub(b) ^ b.rotate_left(8);
-    b = b.wrapping_add(a);
-    a = a.wrapping_sub(c) ^ c.rotate_left(16);
-    c = c.wrapping_add(b);
-    b = b.wrapping_sub(a) ^ a.rotate_left(19);
-    a = a.wrapping_add(c);
-    c = c.wrapping_sub(b) ^ b.rotate_left(4);
-    b = b.wrapping_add(a);
-    [a, b, c]
-}
-
-fn last([mut a, mut b, mut c]: [u32; 3]) -> u32 {
-    c = (c ^ b).wrapping_sub(b.rotate_left(14));
-    a = (a ^ c).wrapping_sub(c.rotate_left(11));
-    b = (b ^ a).wrapping_sub(a.rotate_left(25));
-    c = (c ^ b).wrapping_sub(b.rotate_left(16));
-    a = (a ^ c).wrapping_sub(c.rotate_left(4));
-    b = (b ^ a).wrapping_sub(a.rotate_left(14));
-    (c ^ b).wrapping_sub(b.rotate_left(24))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The answers in lookup3.c (`driver5`) for `hashlittle`, which begins with the number of bytes where
-    /// `hashword` takes that of words: over zero-filled words the two agree once the seed makes it up.
-    #[test]
-    fn known_answers_of_lookup3() {
-        let text = b"Four score and seven years ago\0\0";
-        let (chunks, rest) = text.as_chunks::<4>();
-        let words: Vec<_> = chunks
-            .iter()
-            .map(|chunk| u32::from_le_bytes(*chunk))
-            .collect();
-        assert!(rest.is_empty());
-        assert_eq!(hash_words(&words, 0_u32.wrapping_sub(2)), 0x1777_0551);
-        assert_eq!(hash_words(&words, 1_u32.wrapping_sub(2)), 0xcd62_8161);
-        assert_eq!(hash_words(&[], 0), 0xdead_beef);
-    }
 
     /// Computed with `flow_hash()` of `bpf/lib/csum.h`.
     #[test]

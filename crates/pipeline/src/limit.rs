@@ -16,6 +16,10 @@ pub(crate) enum Limited {
     Asks,
     /// Answers to probes of a size.
     Sizes,
+    /// Answers to greetings.
+    Abilities,
+    /// What confirms answers to greetings.
+    Confirmed,
 }
 
 impl Limited {
@@ -24,12 +28,13 @@ impl Limited {
     pub(crate) const ASKS: u32 = 10;
     /// Bytes.
     pub(crate) const SIZES: u32 = 520_000;
+    pub(crate) const ABILITIES: u32 = 10;
 
     /// The window of time that it is counted in.
     const fn window_ns(self) -> u64 {
         match self {
-            Self::Answers | Self::Flood | Self::Asks | Self::Sizes => SECOND_NS / 10,
             Self::Log => SECOND_NS,
+            _ => SECOND_NS / 10,
         }
     }
 }

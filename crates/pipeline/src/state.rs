@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use overlane_model::{Attachment, RouterId, SwitchId};
+use overlane_model::{Attachment, RouterId, SwitchId, cookie};
 use overlane_wire::Mac;
 
 use crate::conntrack::{Connection, ConnectionKey, Fragments, Places, Zone};
@@ -32,6 +32,8 @@ pub struct State {
     pub(crate) asked: BTreeMap<NeighbourId, Asked>,
     /// Seed of what nobody outside may foresee.
     pub(crate) secret: u32,
+    /// The same of cookies.
+    pub(crate) cookie_key: [u32; 2],
     /// By whose packets caused it. `None`: a switch's, of a sender that nobody knows.
     pub(crate) limits: BTreeMap<(LimitOf, Limited), Limit>,
     pub(crate) connections: BTreeMap<ConnectionKey, Connection>,
@@ -106,11 +108,20 @@ impl State {
         Self::default()
     }
 
-    /// The same with the seed of what nobody outside may foresee; it is 0 without.
+    /// The same with the seeds of what nobody outside may foresee, all of them this; they are 0 without.
     #[must_use]
     pub fn with_secret(mut self, secret: u32) -> Self {
         self.secret = secret;
+        self.cookie_key = [secret; 2];
         self
+    }
+
+    /// What makes its cookies.
+    pub(crate) const fn cookies(&self) -> cookie::Key {
+        cookie::Key {
+            secret: self.secret,
+            words: self.cookie_key,
+        }
     }
 
     /// Whether so much more may happen now; then it is counted.

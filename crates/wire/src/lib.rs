@@ -23,6 +23,7 @@ mod error;
 pub mod ethernet;
 pub mod geneve;
 pub mod geneve_option;
+pub mod hash;
 pub mod icmp;
 pub mod ip;
 pub mod ipv4;

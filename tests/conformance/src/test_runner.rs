@@ -203,6 +203,7 @@ impl TestRunner {
                 coalescer_ifindex: COALESCER,
                 port_shared: machine.port_shared,
                 secret: machine.secret,
+                cookie_key: [machine.secret; 2],
             },
         )?;
         self.kernel.set_tables(&contents)?;

@@ -56,6 +56,7 @@ pub const LIMIT_LOG: u16 = 1;
 pub const LIMIT_FLOOD: u16 = 2;
 pub const LIMIT_ASKS: u16 = 3;
 pub const LIMIT_SIZES: u16 = 4;
+pub const LIMIT_ABILITIES: u16 = 5;
 
 abi! {
     #[derive(Hash, PartialOrd, Ord)]

@@ -75,6 +75,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         underlay_mtu: devices.underlay_mtu,
         hash_seed: tunnel.hash_seed,
         secret: devices.secret,
+        cookie_key: devices.cookie_key,
         tunnel_port: tunnel.port,
         source_port_min: *tunnel.source_ports.start(),
         source_port_max: *tunnel.source_ports.end(),

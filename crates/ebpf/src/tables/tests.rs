@@ -65,6 +65,7 @@ fn devices() -> Devices {
         coalescer_ifindex: 12,
         port_shared: true,
         secret: 0x5ec7e7,
+        cookie_key: [0xc0, 0x0c],
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use overlane_wire::hash::hash_words;
+
 use super::key::{ConnectionKey, Zone};
 use crate::State;
-use crate::flow_hash::{hash_words, remix};
+use crate::flow_hash::remix;
 
 /// Places that are looked at for one connection.
 const PROBES: u32 = 72;

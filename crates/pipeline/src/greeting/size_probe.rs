@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! | outer | tunnel: 8, VNI 0 | Ethernet: 14 | "OVL" 1, kind 0: 6 | wanted: 2 | id: 4 | came: 2 | uplink: 2 | path: 2 |
-//! | 0 0 | who said so: 16 | zeros
+//! | 0 0 | who said so: 16 | cookie of who answers: 8 | zeros
 //! ```
 
 use std::net::IpAddr;
 
+use overlane_model::cookie;
 use overlane_wire::checksum::checksum;
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, ethernet, ipv4, ipv6, udp};
@@ -31,8 +32,8 @@ const ANSWER: u8 = 4;
 const DONT_FRAGMENT: u16 = 0x4000;
 const TTL: u8 = 64;
 
-/// As long as it is wanted, where the uplink takes that; no more of one remote than `Limited::SIZES`, for an answer may
-/// be longer than its question.
+/// As long as it is wanted, where the uplink takes that: longer than the probe only for who has heard this host before,
+/// and no more of one remote than `Limited::SIZES`.
 pub(super) fn answer(cx: &mut Context<'_>, outer: &Outer<'_>) {
     let remote = outer.remote;
     let Some(message) = message(cx, outer) else {
@@ -91,6 +92,11 @@ fn packet(cx: &Context<'_>, outer: &Outer<'_>, message: Vec<u8>) -> Vec<u8> {
         wanted if wanted > cx.host.underlay_mtu() as usize => least,
         wanted => wanted.max(least),
     };
+    let came = outer.end - ethernet::LEN;
+    let len = match is_proven(cx, outer) {
+        true => len,
+        false => len.min(came),
+    };
     let mut out = vec![0; 12];
     let udp_len = (len - ip_len(remote)) as u16;
     match (vtep, remote) {
@@ -119,8 +125,20 @@ fn packet(cx: &Context<'_>, outer: &Outer<'_>, message: Vec<u8>) -> Vec<u8> {
     out.extend(udp_len.to_be_bytes());
     out.extend([0, 0]);
     out.extend(message);
+    if len >= least + cookie::LEN {
+        out.extend(cookie::cookie(cx.state.cookies(), remote, cx.now_ns));
+    }
     out.resize(ethernet::LEN + len, 0);
     out
+}
+
+/// Whether who sent the probe has heard this host: it shows the cookie.
+fn is_proven(cx: &Context<'_>, outer: &Outer<'_>) -> bool {
+    let probe = cx.entered.bytes.get(outer.tunnel_at..outer.end);
+    let shown = array(probe.unwrap_or_default(), HEADER_LEN + LEN);
+    shown.is_some_and(|shown| {
+        cookie::is_valid(shown, cx.state.cookies(), outer.remote.addr, cx.now_ns)
+    })
 }
 
 const fn ip_len(remote: IpAddr) -> usize {

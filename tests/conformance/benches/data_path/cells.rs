@@ -308,6 +308,7 @@ fn devices(tables: &Tables) -> Devices {
         coalescer_ifindex: 0,
         port_shared: false,
         secret: 0x5ec2_e7ed,
+        cookie_key: [0x5ec2_e7ed; 2],
         legs: BTreeMap::from([("leg0".parse().expect("a device"), LEG)]),
     }
 }

@@ -251,14 +251,16 @@ fn repair(bytes: &mut [u8], header: usize) {
     bytes[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Behind the magic of a greeting.
-pub(super) fn size_probe(random: &mut Random, world: &World<'_>) -> Vec<u8> {
+/// Behind the magic of a greeting. It shows the cookie, where it is so long.
+pub(super) fn size_probe(random: &mut Random, world: &World<'_>, cookie: [u8; 8]) -> Vec<u8> {
     let uplink = world.spec.underlay_mtu as u16;
     let wanted: u16 = random.of([0, 86, 94, 107, 500, uplink - 1, uplink, uplink + 1, 65_535]);
     let mut bytes = vec![random.of([3, 3, 3, 4]), random.number() as u8];
     bytes.extend(wanted.to_be_bytes());
     bytes.extend((random.number() as u32).to_be_bytes());
-    let more = random.of([24, 24, 24, 23, 25, 100, 1000]);
+    let more = random.of([24, 24, 23, 25, 31, 32, 32, 32, 33, 100, 1000]);
+    bytes.resize(32, random.of([0, 0xa5]));
+    bytes.extend(cookie);
     bytes.resize(8 + more, random.of([0, 0xa5]));
     bytes
 }

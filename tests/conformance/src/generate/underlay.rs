@@ -1,12 +1,15 @@
 //! What arrives on the uplink: tunnel packets, tagged frames, and others.
 
-use overlane_model::RouterTable;
+use std::net::IpAddr;
+
+use overlane_model::{RouterTable, cookie};
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag as BesideTag;
 use overlane_wire::{Mac, VlanTag};
 
 use super::{World, guest, path};
 use crate::compose::compose;
+use crate::differential::SECRET;
 use crate::layers::{
     Eth, Ext6, Ext6Kind, Geneve, GeneveOption, Ip4, Ip6, Layer, Ovn, Raw, Udp, Vxlan,
 };
@@ -118,8 +121,31 @@ fn speak_as_router(random: &mut Random, world: &World<'_>, switch: usize, packet
     }
 }
 
+/// What a remote shows as a cookie of this host: mostly one that is valid in the first two epochs.
+fn cookie(random: &mut Random, remote: Option<IpAddr>) -> [u8; cookie::LEN] {
+    let key = cookie::Key {
+        secret: SECRET,
+        words: [SECRET; 2],
+    };
+    match (remote, random.below(10)) {
+        (Some(remote), 0..7) => cookie::cookie(key, remote, 0),
+        (Some(remote), 7) => cookie::cookie(key, remote, 1 << 36),
+        (_, 8) => [0xa5; cookie::LEN],
+        _ => [0; cookie::LEN],
+    }
+}
+
+fn source_of(layers: &[Layer]) -> Option<IpAddr> {
+    layers.iter().find_map(|layer| match layer {
+        Layer::Ip4(ip) => ip.src.map(IpAddr::from),
+        Layer::Ip6(ip) => ip.src.map(IpAddr::from),
+        _ => None,
+    })
+}
+
 /// What a remote can take; now and then not quite a greeting.
 fn greeting(random: &mut Random, world: &World<'_>, mut layers: Vec<Layer>) -> Packet {
+    let remote = source_of(&layers);
     layers.push(if world.spec.is_geneve {
         Layer::Geneve(Geneve::default())
     } else {
@@ -128,14 +154,18 @@ fn greeting(random: &mut Random, world: &World<'_>, mut layers: Vec<Layer>) -> P
     let mut bytes = vec![1, 0x80, 0xc2, 0, 0, 0x0f, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
     bytes.extend(*b"OVL\x01");
     if random.percent(50) {
-        bytes.extend(path::size_probe(random, world));
+        let shown = cookie(random, remote);
+        bytes.extend(path::size_probe(random, world, shown));
     } else {
         bytes.extend([
-            random.of([1, 1, 2, 2, 0, 255]),
+            random.of([1, 1, 2, 2, 5, 0, 255]),
             random.of([3, 3, 1, 0]),
             0,
             0,
         ]);
+        if random.percent(90) {
+            bytes.extend([cookie(random, remote), cookie(random, remote)].concat());
+        }
     }
     if random.percent(15) {
         let at = random.below(bytes.len());

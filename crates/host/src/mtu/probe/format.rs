@@ -1,12 +1,13 @@
 //! Size probes and their answers as bytes (`struct size_probe` in `bpf/lib/outer.h`), and the ICMP errors about them.
 //!
 //! ```text
-//!   outer IP | UDP | VXLAN or Geneve, VNI 0 | Ethernet | "OVL" 1, kind, answer_len, id, … | zeros
+//!   outer IP | UDP | VXLAN or Geneve, VNI 0 | Ethernet | "OVL" 1, kind, answer_len, id, … | cookie | zeros
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_ebpf::abi;
+use overlane_model::cookie;
 use overlane_net::Instruction;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -58,6 +59,8 @@ pub(super) enum Heard {
         from: IpAddr,
         id: u32,
         answer: Answer,
+        /// Of who answers; `None`: there was no room for it.
+        cookie: Option<[u8; cookie::LEN]>,
     },
     /// A packet to a remote was too long for somebody.
     TooBig {
@@ -79,17 +82,24 @@ struct Ip<'b> {
 }
 
 impl Tunnels {
-    /// The shortest probe, and the shortest answer, as outer IP packets.
+    /// The shortest probe that has room for a cookie, and the shortest answer, as outer IP packets.
     pub(super) const fn least(&self) -> u16 {
-        (self.ip_len() + UDP_LEN + TUNNEL_LEN + size_of::<SizeProbe>()) as u16
+        (self.ip_len() + UDP_LEN + TUNNEL_LEN + size_of::<SizeProbe>() + cookie::LEN) as u16
     }
 
     const fn ip_len(&self) -> usize {
         if self.vtep.is_ipv4() { 20 } else { 40 }
     }
 
-    /// The UDP payload of a probe that is an outer IP packet of `size` bytes, and wants an answer of `answer_len`.
-    pub(super) fn probe(&self, size: u16, answer_len: u16, id: u32) -> Vec<u8> {
+    /// The UDP payload of a probe that is an outer IP packet of `size` bytes, and wants an answer of `answer_len`. It is
+    /// longer than the probe only if the other knows the cookie, which it gave.
+    pub(super) fn probe(
+        &self,
+        size: u16,
+        answer_len: u16,
+        id: u32,
+        cookie: [u8; cookie::LEN],
+    ) -> Vec<u8> {
         let probe = SizeProbe {
             eth: ETHERNET,
             magic: *b"OVL\x01",
@@ -105,6 +115,7 @@ impl Tunnels {
         };
         let mut payload = crate::greeting::header(self.encapsulation).to_vec();
         payload.extend(probe.as_bytes());
+        payload.extend(cookie);
         payload.resize(usize::from(size) - self.ip_len() - UDP_LEN, 0);
         payload
     }
@@ -163,7 +174,7 @@ impl Tunnels {
             return None;
         }
         let probe = ip.payload.get(UDP_LEN + TUNNEL_LEN..)?;
-        let (probe, _) = SizeProbe::read_from_prefix(probe).ok()?;
+        let (probe, rest) = SizeProbe::read_from_prefix(probe).ok()?;
         if (probe.magic, probe.kind) != (*b"OVL\x01", ANSWER) {
             return None;
         }
@@ -178,6 +189,7 @@ impl Tunnels {
                 path_mtu: (path_mtu != 0).then_some(path_mtu),
                 hop: (hop != abi::Addr::default()).then(|| hop.into()),
             },
+            cookie: rest.first_chunk().copied(),
         })
     }
 
@@ -301,27 +313,29 @@ mod tests {
 
     #[test]
     fn a_probe_has_the_length_that_it_tries() {
-        for (vtep, least, ip) in [("198.18.0.1", 86, 20), ("2001:2::1", 106, 40)] {
+        for (vtep, least, ip) in [("198.18.0.1", 94, 20), ("2001:2::1", 114, 40)] {
             let tunnels = tunnels(vtep);
             assert_eq!(tunnels.least(), least);
             for size in [least, 1500, 9000] {
-                let probe = tunnels.probe(size, 1400, 7);
+                let probe = tunnels.probe(size, 1400, 7, *b"mycookie");
                 assert_eq!(probe.len() + 8 + ip, usize::from(size));
                 assert_eq!(probe[..8], [8, 0, 0, 0, 0, 0, 0, 0]);
                 assert_eq!(probe[20..34], *b"\x88\xb5OVL\x01\x03\0\x05\x78\0\0\0\x07");
+                assert_eq!(probe[58..66], *b"mycookie");
             }
         }
         let geneve = Tunnels {
             encapsulation: abi::ENCAPSULATION_GENEVE,
             ..tunnels("198.18.0.1")
         };
-        assert_eq!(geneve.probe(86, 0, 0)[..8], [0, 0, 0x65, 0x58, 0, 0, 0, 0]);
+        let probe = geneve.probe(94, 0, 0, [0; 8]);
+        assert_eq!(probe[..8], [0, 0, 0x65, 0x58, 0, 0, 0, 0]);
     }
 
     #[test]
     fn an_answer_says_what_the_other_knows() {
         let tunnels = tunnels("198.18.0.1");
-        let mut payload = tunnels.probe(200, 200, 0x0102_0304);
+        let mut payload = tunnels.probe(200, 200, 0x0102_0304, *b"itcookie");
         payload[8 + 18] = ANSWER;
         payload[8 + 26..8 + 32].copy_from_slice(&[0, 86, 5, 220, 5, 120]);
         payload[8 + 34..8 + 50].copy_from_slice(b"\0\0\0\0\0\0\0\0\0\0\xff\xff\xc6\x12\0\xfe");
@@ -338,7 +352,19 @@ mod tests {
             hop: Some([198, 18, 0, 254].into()),
         };
         let (from, id) = (REMOTE, 0x0102_0304);
-        assert_eq!(heard, Some(Heard::Answer { from, id, answer }));
+        let said = |answer, cookie| {
+            Some(Heard::Answer {
+                from,
+                id,
+                answer,
+                cookie,
+            })
+        };
+        assert_eq!(heard, said(answer, Some(*b"itcookie")));
+        // The shortest answer has no room for a cookie.
+        let short = udp(50000, &payload[..58]);
+        let heard = tunnels.read(&frame([198, 18, 0, 2], [198, 18, 0, 1], UDP, &short));
+        assert_eq!(heard, said(Answer { len: 86, ..answer }, None));
         // A probe is no answer, and one for somebody else is none for us.
         payload[8 + 18] = PROBE;
         let to = |last| {
@@ -365,7 +391,7 @@ mod tests {
     #[test]
     fn an_error_names_the_probe_that_it_quotes() {
         let tunnels = tunnels("198.18.0.1");
-        let payload = tunnels.probe(1500, 0, 9);
+        let payload = tunnels.probe(1500, 0, 9, [0; 8]);
         let quoted = frame([198, 18, 0, 1], [198, 18, 0, 2], UDP, &udp(50001, &payload));
         let mut message = vec![3, 4, 0, 0, 0, 0, 5, 120];
         message.extend(&quoted[ETH_LEN..ETH_LEN + 28]);
@@ -392,7 +418,7 @@ mod tests {
                 [198, 18, 0, 2],
                 [198, 18, 0, 1],
                 UDP,
-                &udp(1, &tunnels.probe(200, 0, 1)),
+                &udp(1, &tunnels.probe(200, 0, 1, [0; 8])),
             );
             for len in 0..probe.len() {
                 assert_eq!(tunnels.read(&probe[..len]), None);

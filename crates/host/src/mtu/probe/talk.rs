@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use overlane_ebpf::abi::Settings;
+use overlane_model::cookie;
 use overlane_net::{Link, NetError, PacketReader, datagram};
 
 use super::format::{Heard, Tunnels};
-use super::round::{FLOWS, Probe, Way};
+use super::round::{Answer, FLOWS, Probe, Way};
 use super::search::Inquiry;
 use crate::HostError;
 
@@ -41,13 +42,23 @@ struct Asked<I: Inquiry> {
     remote: IpAddr,
     inquiry: I,
     outcome: Option<I::Outcome>,
-    sent: HashMap<u32, Instant>,
+    /// That the remote gave last; zeros: none.
+    cookie: [u8; cookie::LEN],
+    sent: HashMap<u32, Sent>,
     /// Of the try that runs.
     unsent: usize,
     end: Option<Instant>,
     shortest: Option<Duration>,
     longest: Duration,
     refused: Option<io::Error>,
+}
+
+/// A probe that is on its way.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Instant,
+    /// Length of its answer.
+    wanted: u16,
 }
 
 /// What came of it.
@@ -119,17 +130,17 @@ impl Talk {
                 continue;
             };
             let least = self.least();
-            let (size, answer) = match probe.way {
-                Way::There => (probe.size.max(least), 0),
+            let (size, wanted) = match probe.way {
+                Way::There => (probe.size.max(least), least),
                 Way::Back => (least, probe.size),
             };
             let Some(socket) = self.sockets.get(probe.flow % self.sockets.len().max(1)) else {
                 continue;
             };
             let to = SocketAddr::new(one.remote, self.tunnels.port);
-            let bytes = self.tunnels.probe(size, answer, probe.id);
+            let bytes = self.tunnels.probe(size, wanted, probe.id, one.cookie);
             let now = Instant::now();
-            one.sent.insert(probe.id, now);
+            one.sent.insert(probe.id, Sent { at: now, wanted });
             one.refused = socket.send_to(&bytes, to).err();
             one.unsent -= 1;
             if one.unsent == 0 {
@@ -166,10 +177,17 @@ impl Talk {
         let mut buffer = [0; 512];
         while let Some(frame) = self.reader.receive(&mut buffer)? {
             match self.tunnels.read(frame) {
-                Some(Heard::Answer { from, id, answer }) => {
+                Some(Heard::Answer {
+                    from,
+                    id,
+                    answer,
+                    cookie,
+                }) => {
                     let one = asked.iter_mut().find(|one| one.remote == from);
-                    let Some(one) = one else { continue };
-                    if one.outcome.is_none() && one.inquiry.answered(id, &answer) {
+                    let Some(one) = one.filter(|one| one.outcome.is_none()) else {
+                        continue;
+                    };
+                    if one.take(id, &answer, cookie) && one.inquiry.answered(id, &answer) {
                         one.note_time(id);
                     }
                 }
@@ -204,6 +222,7 @@ impl<I: Inquiry> Asked<I> {
             remote,
             inquiry,
             outcome: None,
+            cookie: [0; cookie::LEN],
             sent: HashMap::new(),
             unsent: 0,
             end: None,
@@ -233,11 +252,21 @@ impl<I: Inquiry> Asked<I> {
         }
     }
 
+    /// Keeps the remote's cookie. False: without it, the answer could be no longer than the probe, and says nothing.
+    fn take(&mut self, id: u32, answer: &Answer, cookie: Option<[u8; cookie::LEN]>) -> bool {
+        let cookie = cookie.filter(|cookie| *cookie != self.cookie);
+        let (Some(cookie), Some(sent)) = (cookie, self.sent.get(&id)) else {
+            return true;
+        };
+        self.cookie = cookie;
+        answer.len >= sent.wanted
+    }
+
     fn note_time(&mut self, id: u32) {
         let Some(sent) = self.sent.remove(&id) else {
             return;
         };
-        let time = sent.elapsed();
+        let time = sent.at.elapsed();
         self.longest = self.longest.max(time);
         self.shortest = Some(self.shortest.map_or(time, |shortest| shortest.min(time)));
     }

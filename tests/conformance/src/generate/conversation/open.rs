@@ -17,6 +17,8 @@ use crate::values::{Hex, MacText};
 
 const SCTP: u8 = 132;
 const GRE: u8 = 47;
+/// UDP-Lite, DCCP, PIM and OSPF, AH, VRRP and the Host Identity Protocol: some with checksums over addresses.
+const COVERING: [u8; 7] = [136, 33, 103, 89, 51, 112, 139];
 
 impl Conversations<'_> {
     /// Somebody speaks first.
@@ -422,7 +424,13 @@ fn transport(random: &mut Random, body: &mut Vec<Layer>, is_v6: bool) {
                 Layer::Icmp4(icmp)
             });
         }
-        92..96 => {
+        92..94 => {
+            set_protocol(body, random.of(COVERING));
+            let bytes = (0..random.of([4, 8, 14, 24])).map(|_| random.number() as u8);
+            let hex = Some(Hex(bytes.collect()));
+            body.push(Layer::Raw(Raw { hex }));
+        }
+        94..97 => {
             set_protocol(body, SCTP);
             let ports = [source.to_be_bytes(), port.to_be_bytes()].concat();
             let hex = Some(Hex([ports, vec![0; 8]].concat()));
