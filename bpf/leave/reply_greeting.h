@@ -35,7 +35,7 @@ INLINE long load_udp_before(struct __sk_buff *ctx, __u32 at, struct udphdr *udp)
 /* In an answer, behind which there is room. */
 INLINE bool write_cookie(struct __sk_buff *ctx, const struct destination *d, __u32 at)
 {
-	struct cookie cookie;
+	struct cookie cookie = {};
 
 	return make_cookie(&cookie, &d->remote, cookie_epoch()) == 0 &&
 	       bpf_skb_store_bytes(ctx, at, &cookie, sizeof(cookie), 0) == 0;

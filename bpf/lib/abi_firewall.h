@@ -205,13 +205,12 @@ struct first_fragment {
 
 /* Map limits (LRU): what one port causes at most so often. Written by the programs. */
 enum limit {
-	LIMIT_ANSWERS = 0, /* 100 in 100 ms */
-	LIMIT_LOG = 1,     /* 100 in 1 s */
-	LIMIT_FLOOD = 2,   /* its port's `flood` in 100 ms */
-	LIMIT_ASKS = 3,    /* 10 in 100 ms */
-	LIMIT_SIZES = 4,   /* bytes of answers to a remote's probes: 520 000 in 100 ms */
-	LIMIT_ABILITIES =
-		5, /* 10 answers to a remote's greetings in 100 ms, and as many that confirm */
+	LIMIT_ANSWERS = 0,   /* 100 in 100 ms */
+	LIMIT_LOG = 1,       /* 100 in 1 s */
+	LIMIT_FLOOD = 2,     /* its port's `flood` in 100 ms */
+	LIMIT_ASKS = 3,      /* 10 in 100 ms */
+	LIMIT_SIZES = 4,     /* bytes of answers to a remote's probes: 520 000 in 100 ms */
+	LIMIT_ABILITIES = 5, /* answers to a remote's greetings: 10 of each kind in 100 ms */
 };
 
 struct limit_key {

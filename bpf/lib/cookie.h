@@ -39,7 +39,7 @@ __noinline int make_cookie(struct cookie *cookie, const struct addr *remote, __u
 INLINE bool is_cookie_of(const struct cookie *cookie, const struct addr *remote)
 {
 	__u32 epoch = cookie_epoch();
-	struct cookie given;
+	struct cookie given = {};
 
 	for (int i = 0; i < 2; i++)
 		if (make_cookie(&given, remote, epoch - i) == 0 && given.half[0] == cookie->half[0] &&

@@ -5,6 +5,7 @@
 //! never shows what the kernel itself does: tags beside the bytes, routes, neighbours, copies, segmentation,
 //! delivery into a guest's namespace. This does; it cannot turn the clock.
 
+mod cookies;
 mod expected;
 mod frame;
 #[expect(
@@ -34,6 +35,7 @@ use crate::counted::added;
 use crate::dissect::{difference, dissect, text};
 use crate::test_runner::data_path;
 
+use cookies::Cookies;
 use expected::{Expected, Place, Walk};
 pub(crate) use frame::carries_ip;
 use world::World;
@@ -254,10 +256,12 @@ impl WireRunner {
 fn run_step(world: &mut World, mut walk: Walk<'_>, step: &Step) -> Result<Ran, WireError> {
     let tables = walk.host.tables();
     let packet = to_send(tables, step);
-    let packet = packet
+    let mut packet = packet
         .ok_or_else(|| io_error("describe the packet")(io::ErrorKind::InvalidInput.into()))?;
+    let cookies = world.cookies(step.now_ns)?;
     if step.entry == Entry::Underlay {
         world.listen_as_host(&step.packet)?;
+        cookies.to_wire(&mut packet.bytes);
     }
     let (outcome, expected) = walk.expect(&step.entry, &as_it_comes(step));
 
@@ -266,17 +270,29 @@ fn run_step(world: &mut World, mut walk: Walk<'_>, step: &Step) -> Result<Ran, W
     let sent = Instant::now();
     let mut packets = BTreeMap::new();
     loop {
-        world.receive(LOOK, &mut packets)?;
+        receive(world, &cookies, LOOK, &mut packets)?;
         let counters = without_detours(added(tables, &before, &world.counters()?));
         let here = difference_of(&expected, &packets, &counters).is_empty();
         if here || sent.elapsed() > PATIENCE {
             break;
         }
     }
-    world.receive(QUIET, &mut packets)?;
+    receive(world, &cookies, QUIET, &mut packets)?;
     let counters = without_detours(added(tables, &before, &world.counters()?));
     let found = difference_of(&expected, &packets, &counters);
     Ok(Ran { outcome, found })
+}
+
+fn receive(
+    world: &World,
+    cookies: &Cookies,
+    quiet: Duration,
+    into: &mut BTreeMap<Place, Vec<Packet>>,
+) -> Result<(), WireError> {
+    world.receive(quiet, into)?;
+    let packets = into.values_mut().flatten();
+    packets.for_each(|packet| cookies.from_wire(packet));
+    Ok(())
 }
 
 /// A guest's super-packet has the sum of the pseudo header for a checksum: an ICMP error quotes that.

@@ -146,8 +146,7 @@ fn extension(random: &mut Random) -> Layer {
         next: random.some(2, |random| random.of([0, 17, 44, 58, 59, 60])),
         len: random.some(3, |random| random.of([0, 1, 2, 255])),
         // Of a routing header this is the number of segments left, too.
-        data: (!is_fragment)
-            .then(|| Hex(vec![random.of([0, 0, 0, 1]); 6 + 8 * random.below(3)])),
+        data: (!is_fragment).then(|| Hex(vec![random.of([0, 0, 0, 1]); 6 + 8 * random.below(3)])),
         offset: is_fragment.then(|| random.of([0, 0, 0, 1, 185])),
         more: is_fragment.then(|| random.percent(50)),
         id: is_fragment.then_some(7),

@@ -1,5 +1,5 @@
-//! The system calls without a safe wrapper: packet sockets with what the kernel keeps beside a packet, and
-//! the length of a TAP's header. Nothing above this file is unsafe.
+//! The system calls without a safe wrapper: packet sockets with what the kernel keeps beside a packet, the length of a
+//! TAP's header, and a clock. Nothing above this file is unsafe.
 
 use std::fs::File;
 use std::io;
@@ -134,6 +134,17 @@ pub(super) fn set_tap_header_len(tap: &File, len: usize) -> io::Result<()> {
     // SAFETY: the kernel reads one int from the reference.
     let code = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) };
     answer(code)
+}
+
+/// The clock of the programs (`bpf_ktime_get_ns`).
+pub(super) fn now_ns() -> io::Result<u64> {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec to the reference, which outlives the call.
+    answer(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) })?;
+    Ok(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
 fn answer(code: libc::c_int) -> io::Result<()> {

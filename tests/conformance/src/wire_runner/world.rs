@@ -36,6 +36,7 @@ use overlane_wire::EtherType;
 use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
 
+use super::cookies::Cookies;
 use super::expected::Place;
 use super::frame::{self, SOCKET_HEADER_LEN, TAP_HEADER_LEN, ToSend};
 use super::sys::{self, PacketOption};
@@ -207,6 +208,11 @@ impl World {
     /// Everything that was counted.
     pub(super) fn counters(&self) -> Result<Counters, WireError> {
         Ok(counters::read(&self.maps)?)
+    }
+
+    /// Those of its remotes, at a time of a case.
+    pub(super) fn cookies(&self, case_ns: u64) -> Result<Cookies, WireError> {
+        Cookies::of(&self.maps, &self.tables, case_ns)
     }
 
     /// The next case has connections of its own, has learned and found nothing, and has remotes that have said nothing.
