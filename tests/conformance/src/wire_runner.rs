@@ -261,7 +261,7 @@ fn run_step(world: &mut World, mut walk: Walk<'_>, step: &Step) -> Result<Ran, W
     let cookies = world.cookies(step.now_ns)?;
     if step.entry == Entry::Underlay {
         world.listen_as_host(&step.packet)?;
-        cookies.to_wire(&mut packet.bytes);
+        cookies.as_on_wire(&mut packet.bytes);
     }
     let (outcome, expected) = walk.expect(&step.entry, &as_it_comes(step));
 
@@ -291,7 +291,7 @@ fn receive(
 ) -> Result<(), WireError> {
     world.receive(quiet, into)?;
     let packets = into.values_mut().flatten();
-    packets.for_each(|packet| cookies.from_wire(packet));
+    packets.for_each(|packet| cookies.as_in_case(packet));
     Ok(())
 }
 

@@ -53,14 +53,14 @@ impl Cookies {
     }
 
     /// A packet of the case, to be sent.
-    pub(super) fn to_wire(&self, bytes: &mut [u8]) {
+    pub(super) fn as_on_wire(&self, bytes: &mut [u8]) {
         for (of_case, real) in &self.now {
             replace(bytes, of_case, real);
         }
     }
 
     /// What came out, as the case has it.
-    pub(super) fn from_wire(&self, packet: &mut Packet) {
+    pub(super) fn as_in_case(&self, packet: &mut Packet) {
         for (of_case, real) in self.now.iter().chain(&self.next) {
             replace(&mut packet.bytes, real, of_case);
         }
