@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nat cannot translate: something in the packet covers its addresses, and nat does not write that anew. For nat. */
+/* What nat cannot translate: something in the packet covers its addresses, and nat does not write it anew. For nat. */
 #pragma once
 
 #include "l4.h"
@@ -52,7 +52,7 @@ INLINE bool has_source_route(struct __sk_buff *ctx, const struct packet *p, stru
 }
 
 /*
- * Whether something covers an address of the packet that nat has read, and cannot change with it: then nobody would take
+ * Whether something covers an address of the packet that nat has read, and cannot change with it: then nobody takes
  * the packet. Of a first fragment the checksum may be in the next one. Global: it is asked at several places.
  */
 __noinline int keeps_addresses(struct __sk_buff *ctx, const struct packet *p)

@@ -1,4 +1,4 @@
-"""A stranger on the underlay writes a remote's address into greetings: it is not believed, and gets no more than it sent."""
+"""A stranger on the underlay greets in the name of a remote: it is not believed, and causes no more than it sent."""
 
 import struct
 

@@ -338,26 +338,6 @@ impl Passing<'_> {
         Stage::Continue(segment.is_some_and(|it| conntrack::remember_syn(cx, key, self.sender, it)))
     }
 
-    /// Whom an ICMP error out by the leg comes from, about a packet of the translation `key`: the guest that the packet
-    /// was for, or a router on its way there.
-    fn teller(
-        &self,
-        cx: &mut Context<'_>,
-        key: &ConnectionKey,
-        outside: &ConnectionKey,
-    ) -> Stage<IpAddr> {
-        if self.ip.source == key.local {
-            return Stage::Continue(outside.local);
-        }
-        if is_untranslated(key, outside) {
-            return Stage::Continue(self.ip.source);
-        }
-        match teller(self.router, self.ip.source) {
-            Some(teller) => Stage::Continue(teller),
-            None => self.unsupported(cx, "its gateway has no address to tell it from"),
-        }
-    }
-
     fn begin(&self, cx: &mut Context<'_>, key: &ConnectionKey, outside: ConnectionKey) -> Stage {
         let new = self.beginning(outside);
         self.begin_with(cx, key, new).map_continue(|_| ())

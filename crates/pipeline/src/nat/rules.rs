@@ -55,6 +55,26 @@ impl Passing<'_> {
         }
     }
 
+    /// Whom an ICMP error out by the leg comes from, about a packet of the translation `key`: the guest that the packet
+    /// was for, or a router on its way there.
+    pub(super) fn teller(
+        &self,
+        cx: &mut Context<'_>,
+        key: &ConnectionKey,
+        outside: &ConnectionKey,
+    ) -> Stage<IpAddr> {
+        if self.ip.source == key.local {
+            return Stage::Continue(outside.local);
+        }
+        if is_untranslated(key, outside) {
+            return Stage::Continue(self.ip.source);
+        }
+        match teller(self.router, self.ip.source) {
+            Some(teller) => Stage::Continue(teller),
+            None => self.unsupported(cx, "its gateway has no address to tell it from"),
+        }
+    }
+
     /// The first rule with this inside end.
     fn of_inside(&self, key: &ConnectionKey) -> Option<&NatKind> {
         let is_it = |kind: &&NatKind| match kind {
