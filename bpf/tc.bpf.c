@@ -316,6 +316,8 @@ int from_port(struct __sk_buff *ctx)
 
 	if (!w)
 		return TCX_DROP;
+	if (s && !hook_is_there(ctx, s))
+		return conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP);
 	if (segmented) {
 		device = mark_of_packet(ctx);
 		ctx->mark = 0;
@@ -339,14 +341,18 @@ int from_underlay(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
 	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
+	bool gone = s && !hook_is_there(ctx, s);
 	struct scratch *w;
 
-	if (s && s->coalescer_ifindex && !coalesced && !test_mode &&
-	    coalesce(ctx) == VERDICT_COALESCE)
+	if (s && s->coalescer_ifindex && !coalesced && !gone && !test_mode &&
+	    is_there(s->coalescer_ifindex) && coalesce(ctx) == VERDICT_COALESCE)
 		return bpf_redirect(s->coalescer_ifindex, 0);
 	w = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
 	if (!w)
 		return TCX_DROP;
+	if (gone) /* what comes by the uplink belongs to the namespace that has it now */
+		return coalesced ? conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP) :
+				   conclude(ctx, w, VERDICT_TO_HOST, TCX_NEXT);
 	if (coalesced && !is_on_detour(ctx))
 		return finish(ctx, w, DROP(OUTER_DEVICE));
 	if (coalesced)
@@ -358,8 +364,13 @@ SEC("classifier")
 int from_leg(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_LEG);
+	struct settings *s = get_settings();
 
-	return w ? finish(ctx, w, from_leg_stages(ctx, &w->packet, &w->destination)) : TCX_DROP;
+	if (!w)
+		return TCX_DROP;
+	if (s && !hook_is_there(ctx, s))
+		return conclude(ctx, w, VERDICT_TO_HOST, TCX_NEXT);
+	return finish(ctx, w, from_leg_stages(ctx, &w->packet, &w->destination));
 }
 
 /* The device exists only to register the tunnel's port for GRO. */
@@ -376,10 +387,13 @@ SEC("classifier")
 int from_unmarker(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_UNMARKER);
+	struct settings *s = get_settings();
 	enum verdict result;
 
 	if (!w)
 		return TCX_DROP;
+	if (s && !hook_is_there(ctx, s))
+		return conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP);
 	result = end_detour(ctx, &w->packet, &w->destination);
 	if (result == GO_ON && w->destination.kind == TO_LEG)
 		result = send_by_leg(ctx, &w->packet, &w->destination);

@@ -17,6 +17,7 @@
 #include <linux/errno.h>
 
 #include "lib/counters.h"
+#include "lib/devices.h"
 #include "lib/path_mtu.h"
 #include "lib/tell.h"
 #include "mss.h"
@@ -200,6 +201,8 @@ INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, co
 		return too_big(d, mtu > headers ? mtu - headers : 0);
 	if (overhead + p->len > OUTER_MAX_LEN || (is_whole_udp(p) && !takes_whole_udp_of(p, d)))
 		return segment(ctx, s, p);
+	if (!is_there(s->uplink_ifindex))
+		return DROP(DEVICE_GONE);
 	flags = (d->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
 		(s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	if (d->clamps_mss && mtu > headers)
@@ -228,7 +231,7 @@ INLINE enum verdict encap(struct __sk_buff *ctx, const struct settings *s, struc
 	struct remote *r;
 
 	if (d->is_whole)
-		return send_by_neighbour(s, p);
+		return is_there(s->uplink_ifindex) ? send_by_neighbour(s, p) : DROP(DEVICE_GONE);
 	r = bpf_map_lookup_elem(&remotes, &d->remote);
 	if (r)
 		result = encap_to(ctx, s, r, p, d);

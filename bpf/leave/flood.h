@@ -35,9 +35,10 @@ INLINE struct destination *flooded_to(struct scratch *w)
  * One copy of a flooded frame; the skb stays ours, without a tag. What the port's firewall stops is not sent, and its
  * sender not told.
  */
-INLINE void copy_to_port(struct __sk_buff *ctx, const struct packet *p, const struct destination *d,
-			 const struct port_id *id)
+INLINE void copy_to_port(struct __sk_buff *ctx, struct scratch *w, const struct port_id *id)
 {
+	const struct destination *d = flooded_to(w);
+	const struct packet *p = flooded_packet(w);
 	struct tag tag = tag_at(d, id);
 	struct port *port;
 
@@ -46,12 +47,16 @@ INLINE void copy_to_port(struct __sk_buff *ctx, const struct packet *p, const st
 	port = bpf_map_lookup_elem(&ports, id);
 	if (!port || port->switch_id != d->switch_id)
 		return;
+	if (!is_there(id->ifindex)) {
+		w->dropped = DROP(DEVICE_GONE);
+		return;
+	}
 	if (!d->is_reply && port->flags & PORT_FIREWALL &&
 	    firewall(ctx, p, port, FIREWALL_TO_PORT) != GO_ON)
 		return;
 	if (put_tag(ctx, tag) < 0)
 		return;
-	if (send_copy(ctx, id->ifindex) == 0 && !d->is_reply)
+	if (send_copy(ctx, id->ifindex) == GO_ON && !d->is_reply)
 		count_port(p, port->counters, PORT_TO);
 	if (tag.proto)
 		take_tag(ctx);
@@ -70,7 +75,7 @@ __noinline int flood_to_port(struct __sk_buff *ctx, __u32 index)
 		return 0;
 	id = m->port;
 	if (!flooded_to(w)->to_hosts_only)
-		copy_to_port(ctx, flooded_packet(w), flooded_to(w), &id);
+		copy_to_port(ctx, w, &id);
 	return 1;
 }
 
@@ -103,6 +108,8 @@ INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings 
 	if (headers - ETH_HLEN + flooded_packet(w)->len >
 	    path_mtu_of(s, r->counters, flooded_packet(w), headers))
 		return DROP(PKT_TOO_BIG);
+	if (!is_there(s->uplink_ifindex)) /* where it leaves in the end */
+		return DROP(DEVICE_GONE);
 	if (r->header_len != w->room)
 		result = flood_room(ctx, w, r->header_len);
 	if (result != GO_ON)
@@ -182,17 +189,12 @@ INLINE void flood_ports(struct __sk_buff *ctx, struct scratch *w)
 	w->first_remote = f.first_remote;
 }
 
-__noinline enum verdict flood_remotes(struct __sk_buff *ctx)
+INLINE void flood_remotes(struct __sk_buff *ctx, struct scratch *w)
 {
-	struct scratch *w = get_scratch();
-	struct flooding f = { .ctx = ctx };
+	struct flooding f = { .ctx = ctx, .first_remote = w->first_remote };
 
-	if (!w)
-		return DROP(NOT_CONFIGURED);
 	w->room = 0;
-	f.first_remote = w->first_remote;
 	bpf_loop(w->members - w->first_remote, flood_next_remote, &f, 0);
-	return w->dropped;
 }
 
 /* The one copy of a switch on a VLAN for everybody behind the uplink. */
@@ -201,9 +203,9 @@ INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 {
 	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
 		return too_big(d, s->underlay_mtu);
-	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0 || send_copy(ctx, s->uplink_ifindex))
+	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0)
 		return DROP(ENCAP_FAILED);
-	return GO_ON;
+	return send_copy(ctx, s->uplink_ifindex);
 }
 
 /* Whether the port that sent it may flood that much more. What comes from the segmenter was counted whole. */
@@ -249,7 +251,9 @@ INLINE enum verdict flood_frame(struct __sk_buff *ctx, const struct settings *s,
 	if (to_uplink && on_vlan)
 		result = flood_vlan(ctx, s, p, d);
 	else if (to_uplink && w->first_remote < w->members)
-		result = flood_remotes(ctx);
+		flood_remotes(ctx, w);
+	if (result == GO_ON)
+		result = w->dropped;
 	if (result != GO_ON)
 		return result;
 	return d->to_hosts_only ? VERDICT_TO_ROUTER : VERDICT_FLOOD;

@@ -40,8 +40,7 @@ __noinline enum verdict leave(struct __sk_buff *ctx, struct packet *p, struct de
 	case TO_FLOOD:
 		return flood_frame(ctx, s, p, d);
 	case TO_SENDER:
-		return send_out(ctx, p, d->port.ifindex, d->tag) < 0 ? DROP(ENCAP_FAILED) :
-								       VERDICT_ANSWER;
+		return send_out(ctx, p, d->port.ifindex, d->tag, VERDICT_ANSWER);
 	}
 	return DROP(NOT_CONFIGURED);
 }

@@ -9,8 +9,7 @@
 
 INLINE enum verdict send_by_leg(struct __sk_buff *ctx, struct packet *p, const struct destination *d)
 {
-	return send_out(ctx, p, d->port.ifindex, (struct tag){}) < 0 ? DROP(ENCAP_FAILED) :
-								       VERDICT_LEG_OUT;
+	return send_out(ctx, p, d->port.ifindex, (struct tag){}, VERDICT_LEG_OUT);
 }
 
 INLINE __u32 mtu_of_leg(__u32 router)

@@ -14,7 +14,7 @@ INLINE enum verdict hand_over(struct __sk_buff *ctx, struct packet *p, const str
 
 	if (d->is_peer && !tag.proto && send_to_peer(ctx, p, d->port.ifindex))
 		return VERDICT_TO_PORT;
-	return send_out(ctx, p, d->port.ifindex, tag) < 0 ? DROP(DECAP_FAILED) : VERDICT_TO_PORT;
+	return send_out(ctx, p, d->port.ifindex, tag, VERDICT_TO_PORT);
 }
 
 INLINE __u32 how_to_port(const struct destination *d)

@@ -20,12 +20,16 @@
 #define MARK_ENCAPSULATED 0x80000000u
 #define MARK_PROBE 0xc0000000u /* and a number of map probes: a copy that is to ask a neighbour */
 
-INLINE void send_to_segmenter(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-			      __u32 mark)
+/* sent: its verdict then. */
+INLINE enum verdict send_to_segmenter(struct __sk_buff *ctx, const struct settings *s,
+				      struct packet *p, __u32 mark, enum verdict sent)
 {
+	if (!is_there(s->segmenter_ifindex))
+		return DROP(DEVICE_GONE);
 	ctx->mark = mark;
 	report_device(s->segmenter_ifindex);
 	p->action = bpf_redirect(s->segmenter_ifindex, 0);
+	return sent;
 }
 
 /* As it came: it comes through the first stages again. */
@@ -33,23 +37,21 @@ INLINE enum verdict segment(struct __sk_buff *ctx, const struct settings *s, str
 {
 	if (!s->segmenter_ifindex || p->hook != HOOK_FROM_PORT || put_tag(ctx, p->in_tag) < 0)
 		return DROP(GSO_UNSUPPORTED);
-	send_to_segmenter(ctx, s, p, p->source.ifindex);
-	return VERDICT_SEGMENT;
+	return send_to_segmenter(ctx, s, p, p->source.ifindex, VERDICT_SEGMENT);
 }
 
 INLINE enum verdict retype(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
 {
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
-	send_to_segmenter(ctx, s, p, MARK_ENCAPSULATED);
-	return VERDICT_ENCAP;
+	return send_to_segmenter(ctx, s, p, MARK_ENCAPSULATED, VERDICT_ENCAP);
 }
 
 /* The same for one copy of a flooded frame; the skb stays ours. */
 INLINE enum verdict retype_copy(struct __sk_buff *ctx, const struct settings *s)
 {
-	ctx->mark = MARK_ENCAPSULATED;
-	if (!s->segmenter_ifindex || send_copy(ctx, s->segmenter_ifindex))
+	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
-	return GO_ON;
+	ctx->mark = MARK_ENCAPSULATED;
+	return send_copy(ctx, s->segmenter_ifindex);
 }

@@ -2,17 +2,22 @@
 /* The last step of a plain frame: its tag, and out of a device. Part of leave. */
 #pragma once
 
+#include "lib/devices.h"
 #include "lib/vlan.h"
 
 #define PACKET_HOST 0 /* skb->pkt_type */
 
-INLINE long send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex, struct tag tag)
+/* sent: its verdict then. */
+INLINE enum verdict send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex, struct tag tag,
+			     enum verdict sent)
 {
+	if (!is_there(ifindex))
+		return DROP(DEVICE_GONE);
 	if (put_tag(ctx, tag) < 0)
-		return -1;
+		return DROP(ENCAP_FAILED);
 	report_device(ifindex);
 	p->action = bpf_redirect(ifindex, 0);
-	return 0;
+	return sent;
 }
 
 /*
@@ -23,7 +28,8 @@ INLINE long send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex, str
  */
 INLINE bool send_to_peer(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
 {
-	if (ctx->protocol != p->eth.h_proto || bpf_skb_change_type(ctx, PACKET_HOST) < 0)
+	if (ctx->protocol != p->eth.h_proto || !is_there(ifindex) ||
+	    bpf_skb_change_type(ctx, PACKET_HOST) < 0)
 		return false;
 	report_device(ifindex);
 	p->action = bpf_redirect_peer(ifindex, 0);

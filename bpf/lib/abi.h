@@ -22,6 +22,7 @@
 #endif
 
 #define MAX_PORTS 16384
+#define MAX_DEVICES 32768 /* of ports and legs, and our own: a power of two */
 #define MAX_SWITCHES 16384
 #define MAX_FDB 65536
 #define MAX_NEIGHBOURS 131072
@@ -73,7 +74,7 @@ struct mac {
 struct settings {
 	struct addr vtep; /* our tunnel end point */
 	__u32 uplink_ifindex;
-	__u32 segmenter_ifindex;     /* the end that segments; 0: none */
+	__u32 segmenter_ifindex; /* the end that segments; 0: none. No other namespace has the index: lib/devices.h */
 	__u32 segmenter_out_ifindex; /* the end where the segments come out */
 	__u32 unmarker_ifindex;  /* the end that frames with a tunnel's mark are sent into; 0: none */
 	__u32 coalescer_ifindex; /* the end that tunnel packets to be joined are sent into; 0: none */
@@ -100,6 +101,15 @@ struct settings {
 struct port_id {
 	__u32 ifindex;
 	__u32 vlan;
+};
+
+/*
+ * Map devices (devmap): index of each device that packets come from or go to → the same. The kernel holds the device
+ * itself, and takes the entry away when that goes or leaves the namespace. See lib/devices.h.
+ */
+struct device {
+	__u32 ifindex;
+	__u32 program; /* of XDP: none */
 };
 
 /* Map ports: port_id → port. */
@@ -267,10 +277,14 @@ struct found_neighbour {
 	__u64 confirmed; /* when it last answered; 30 s later it is stale */
 	__u64 asked;     /* when it was asked again last, */
 	__u32 tries;     /* so many times */
-	__u32 pad;
+	__u32 unasked;   /* 1: no router has asked for it, it spoke first */
 };
 
-/* Map found_counts: (side, key) → struct learning: how many neighbours count there. Side 0, key 0: the host's clock. */
+/*
+ * Map found_counts: (side, key) → struct learning: how many neighbours count there, those that spoke first with this bit
+ * in the key. Side 0, key 0: the host's clock.
+ */
+#define FOUND_UNASKED 0x8000 /* no port's key */
 
 /* Map asked (LRU): (side, address) → a router asked for it, and nobody has answered. Written by the programs. */
 #define MAX_ASKED 16384
@@ -441,16 +455,19 @@ struct event {
  * Map test_io: one entry, used only by programs loaded with test_mode set (BPF_PROG_TEST_RUN says neither where a
  * packet would go nor takes a tag, a clock or all that makes a super-packet).
  */
+#define MAX_GONE 4
+
 struct test_io {
-	__u64 now;         /* in: instead of bpf_ktime_get_ns() */
-	__u32 ifindex;     /* in: the device the packet enters by */
-	__u32 mark;        /* in: skb->mark */
-	__u16 vlan_proto;  /* in: tag beside the bytes, network order; 0: none */
-	__u16 vlan_tci;    /* in */
-	__u16 out_proto;   /* out: tag beside the bytes */
-	__u16 out_tci;     /* out */
-	__u32 verdict;     /* out */
-	__u32 out_ifindex; /* out: the device it was sent to; 0: none */
-	__u32 gso_size;    /* in: payload of a segment; 0: no super-packet */
-	__u32 gso_segs;    /* in */
+	__u64 now;            /* in: instead of bpf_ktime_get_ns() */
+	__u32 ifindex;        /* in: the device the packet enters by */
+	__u32 mark;           /* in: skb->mark */
+	__u16 vlan_proto;     /* in: tag beside the bytes, network order; 0: none */
+	__u16 vlan_tci;       /* in */
+	__u16 out_proto;      /* out: tag beside the bytes */
+	__u16 out_tci;        /* out */
+	__u32 verdict;        /* out */
+	__u32 out_ifindex;    /* out: the device it was sent to; 0: none */
+	__u32 gso_size;       /* in: payload of a segment; 0: no super-packet */
+	__u32 gso_segs;       /* in */
+	__u32 gone[MAX_GONE]; /* in: devices that are no longer there; 0: none */
 };

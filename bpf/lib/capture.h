@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "packet.h"
+#include "devices.h"
 
 /* Cleared only by the benchmark, to show what the question "does somebody look?" costs. */
 const volatile __u8 can_capture = 1;
@@ -139,8 +139,12 @@ static __noinline int show_copy(struct __sk_buff *ctx, __u32 ifindex)
 	return 0;
 }
 
-/* One copy of a flooded frame; the skb stays ours. 0: sent. */
-INLINE long send_copy(struct __sk_buff *ctx, __u32 ifindex)
+/* One copy of a flooded frame; the skb stays ours. GO_ON: it was sent. */
+INLINE enum verdict send_copy(struct __sk_buff *ctx, __u32 ifindex)
 {
-	return test_mode ? show_copy(ctx, ifindex) : bpf_clone_redirect(ctx, ifindex, 0);
+	if (!is_there(ifindex))
+		return DROP(DEVICE_GONE);
+	if (test_mode ? show_copy(ctx, ifindex) : bpf_clone_redirect(ctx, ifindex, 0))
+		return DROP(ENCAP_FAILED);
+	return GO_ON;
 }

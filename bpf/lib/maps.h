@@ -51,6 +51,7 @@
 		return bpf_map_lookup_elem(&name_, &zero);                                           \
 	}
 
+ARRAY(devices, BPF_MAP_TYPE_DEVMAP_HASH, struct device, MAX_DEVICES);
 ARRAY(settings, BPF_MAP_TYPE_ARRAY, struct settings, 1);
 HASH(ports, BPF_MAP_TYPE_HASH, struct port_id, struct port, MAX_PORTS);
 ARRAY(port_numbers, BPF_MAP_TYPE_ARRAY, struct port_id, 1 + MAX_PORTS);
@@ -70,7 +71,7 @@ HASH(learning, BPF_MAP_TYPE_HASH, struct port_key, struct learning, MAX_PORTS + 
 
 HASH(found, BPF_MAP_TYPE_HASH, struct neighbour_key, struct found_neighbour, MAX_FOUND);
 HASH(found_counts, BPF_MAP_TYPE_HASH, struct port_key, struct learning,
-     MAX_PORTS + MAX_SWITCHES + MAX_ROUTERS + 1);
+     2 * (MAX_PORTS + MAX_SWITCHES + MAX_ROUTERS) + 1);
 LRU(asked, struct neighbour_key, struct asked, MAX_ASKED);
 ARRAY(probes, BPF_MAP_TYPE_ARRAY, struct probe, MAX_PROBES);
 

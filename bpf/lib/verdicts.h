@@ -89,7 +89,8 @@
 	V(80, FLOOD_LIMIT)        /* its port floods more than it may */                             \
 	V(81, RESOLVING)          /* the router is still asking for the next hop's MAC */            \
 	V(82, ASK_LIMIT)          /* its sender makes routers ask for more than it may */            \
-	V(83, NEIGHBOUR_LIMIT)    /* one more neighbour than may be found there */
+	V(83, NEIGHBOUR_LIMIT)    /* one more neighbour than may be found there */                   \
+	V(84, DEVICE_GONE)        /* a device on its way is not the one that `apply` meant */
 
 #define OVL_VERDICT_ENUM(number, name) VERDICT_##name = number,
 

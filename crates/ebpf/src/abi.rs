@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const MAX_PORTS: usize = 16384;
+pub const MAX_DEVICES: usize = 32768;
 pub const MAX_SWITCHES: usize = 16384;
 pub const MAX_FDB: usize = 65536;
 pub const MAX_NEIGHBOURS: usize = 131_072;
@@ -27,6 +28,7 @@ pub const MAX_LEARNED: usize = 262_144;
 pub const MAX_FOUND: usize = 65536;
 pub const MAX_FOUND_AT_PORT: usize = 1024;
 pub const MAX_FOUND_BEHIND: usize = 4096;
+pub const FOUND_UNASKED: u32 = 0x8000;
 pub const MAX_ASKED: usize = 16384;
 pub const MAX_PROBES: usize = 1024;
 pub const MAX_LEARNED_FROM_UNDERLAY: usize = 4096;
@@ -78,6 +80,7 @@ pub const SWITCH_ASKS: u32 = 1 << 3;
 pub const SWITCH_TELLS_TOO_BIG: u32 = 1 << 4;
 pub const SWITCH_MSS_CLAMP: u32 = 1 << 5;
 pub const MAX_NON_IP: usize = 8;
+pub const MAX_GONE: usize = 4;
 
 pub const CAPTURE_OFF: u32 = 0;
 pub const CAPTURE_ALL: u32 = 1;
@@ -162,6 +165,10 @@ abi! {
         connection_places: u32,
         vteps: Addr,
         vteps_mask: Addr,
+    }
+    struct Device = "device" {
+        ifindex: u32,
+        program: u32,
     }
     #[derive(Default, Hash, PartialOrd, Ord)]
     struct PortId = "port_id" {
@@ -254,7 +261,7 @@ abi! {
         confirmed: u64,
         asked: u64,
         tries: u32,
-        pad: u32,
+        unasked: u32,
     }
     struct Asked = "asked" {
         at: u64,
@@ -367,6 +374,7 @@ abi! {
         out_ifindex: u32,
         gso_size: u32,
         gso_segs: u32,
+        gone: [u32; MAX_GONE],
     }
 }
 

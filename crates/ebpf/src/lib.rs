@@ -2,8 +2,8 @@
 //!
 //! The programs themselves are C, in `bpf/`; this crate compiles them (build.rs), mirrors their ABI
 //! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`], rules by way of the
-//! [`classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`counters`], [`learned`],
-//! [`connections`], [`path_mtus`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
+//! [`classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`devices`], [`counters`],
+//! [`learned`], [`connections`], [`path_mtus`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
 //! one crate up, in `overlane-host`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -14,6 +14,7 @@ pub mod classifier;
 pub mod connections;
 mod counted;
 pub mod counters;
+pub mod devices;
 mod error;
 pub mod events;
 pub mod learned;

@@ -12,7 +12,7 @@ use overlane_wire::Mac;
 use zerocopy::IntoBytes as _;
 
 use crate::tables::{Contents, Table};
-use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, neighbours, sys};
+use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, devices, neighbours, sys};
 
 /// The device that a run happens on.
 pub const IFINDEX: u32 = 1;
@@ -40,7 +40,10 @@ impl Bench {
                 self.loaded.maps.put(table, key, value)?;
             }
         }
-        Ok(())
+        for ifindex in devices::named(contents) {
+            devices::pretend(&self.loaded.maps, ifindex, IFINDEX)?;
+        }
+        devices::hold(&self.loaded.maps, IFINDEX)
     }
 
     /// A machine behind a router's leg has answered the router, and goes on to.

@@ -322,6 +322,7 @@ const fn map_data(map: &Map) -> Option<&MapData> {
         | Map::LruHashMap(data)
         | Map::PerCpuLruHashMap(data)
         | Map::LpmTrie(data)
+        | Map::DevMapHash(data)
         | Map::RingBuf(data) => Some(data),
         _ => None,
     }

@@ -4,6 +4,7 @@
 //! The only unsafe code of the crate. Structs are prefixes of `union bpf_attr` (linux/bpf.h); the kernel
 //! takes a shorter attribute than it knows and reads zeros for the rest.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, size_of_val};
@@ -14,6 +15,7 @@ use std::path::Path;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
+const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
@@ -243,7 +245,11 @@ impl RawMap {
             key_size: info.key_size,
             value_size: info.value_size,
             max_entries: info.max_entries,
-            flags: info.flags,
+            flags: match info.kind {
+                // The kernel sets it itself: programs do not write there.
+                KIND_DEVMAP_HASH => info.flags & !MAP_READ_ONLY_FOR_PROGRAMS,
+                _ => info.flags,
+            },
         };
         Ok(Self { fd, layout, stride })
     }
@@ -369,6 +375,31 @@ impl RawMap {
         }
     }
 
+    /// All keys, one with each call: for maps that the kernel does not show in batches. One that comes or goes meanwhile
+    /// may be missed.
+    pub(crate) fn keys(&self) -> io::Result<BTreeSet<Vec<u8>>> {
+        let mut keys = BTreeSet::new();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let mut next = vec![0u8; self.layout.key_size as usize];
+            let mut attr = self.elem(last.as_deref().unwrap_or_default());
+            if last.is_none() {
+                attr.key = 0;
+            }
+            attr.value = next.as_mut_ptr() as u64;
+            // SAFETY: both keys have the length of a key of this map, or the first is null.
+            match unsafe { bpf(MAP_GET_NEXT_KEY, &mut attr) } {
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(keys),
+                other => other.map(drop)?,
+            }
+            // The kernel begins anew where the last key has gone meanwhile.
+            if !keys.insert(next.clone()) {
+                return Ok(keys);
+            }
+            last = Some(next);
+        }
+    }
+
     fn elem(&self, key: &[u8]) -> ElemAttr {
         ElemAttr {
             map_fd: raw(&self.fd),
@@ -400,6 +431,9 @@ impl RawMap {
 pub(crate) const KIND_PERCPU_HASH: u32 = 5;
 pub(crate) const KIND_PERCPU_ARRAY: u32 = 6;
 const KIND_LRU_PERCPU_HASH: u32 = 10;
+const KIND_DEVMAP_HASH: u32 = 25;
+/// `BPF_F_RDONLY_PROG`.
+const MAP_READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 
 /// Opens a pinned object.
 pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {

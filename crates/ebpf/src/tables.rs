@@ -47,7 +47,7 @@ pub struct Devices {
     pub uplink_ifindex: u32,
     /// Largest outer IP packet.
     pub underlay_mtu: u32,
-    /// Index of the end of the segmenter to send into; 0: none.
+    /// Index of the end of the segmenter to send into, which no other namespace has; 0: none.
     pub segmenter_ifindex: u32,
     /// Index of the end where the segments come out; 0: none.
     pub segmenter_out_ifindex: u32,

@@ -75,6 +75,8 @@ pub struct Beside {
     pub gso_size: u32,
     /// Segments of a super-packet.
     pub gso_segs: u32,
+    /// Devices that are gone; 0: none.
+    pub gone: [u32; abi::MAX_GONE],
 }
 
 /// One copy of a flooded frame, as it would be sent.
@@ -260,6 +262,7 @@ impl TestRun {
             mark: beside.mark,
             gso_size: beside.gso_size,
             gso_segs: beside.gso_segs,
+            gone: beside.gone,
             vlan_proto: proto,
             vlan_tci: tci,
             // Until the program takes it off, the packet has the tag it came with.

@@ -230,6 +230,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
     let data_path = DataPath::embedded().unwrap();
     let capacities = [
         ("settings", 1),
+        ("devices", abi::MAX_DEVICES),
         ("ports", abi::MAX_PORTS),
         ("port_numbers", 1 + abi::MAX_PORTS),
         ("port_keys", abi::MAX_PORTS),
@@ -248,7 +249,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("found", abi::MAX_FOUND),
         (
             "found_counts",
-            abi::MAX_PORTS + abi::MAX_SWITCHES + router::MAX_ROUTERS + 1,
+            2 * (abi::MAX_PORTS + abi::MAX_SWITCHES + router::MAX_ROUTERS) + 1,
         ),
         ("asked", abi::MAX_ASKED),
         ("probes", abi::MAX_PROBES),

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use overlane_ebpf::devices::held;
 use overlane_net::{Netlink, PacketSocket, process};
 use serde::{Deserialize, Serialize};
 
 use crate::answers::Answer;
-use crate::observe::{in_namespace, state_of};
+use crate::observe::{in_namespace, maps, state_of};
 use crate::report::{Announced, Change};
 use crate::state::State;
 use crate::{HostError, current, files, groups, paths};
@@ -93,7 +94,7 @@ pub(crate) fn begin(
     netlink: &Netlink,
 ) -> Result<(BTreeSet<String>, Option<Announcements>), HostError> {
     end(host)?;
-    let (sent, down) = send(&due.waiting, netlink);
+    let (sent, down) = send(&due.waiting, netlink, None);
     let mut rest = due;
     rest.waiting.retain(|answer| !sent.contains(answer));
     rest.told.extend(sent);
@@ -274,8 +275,10 @@ impl Run {
             .retain(|turn| state.answers.contains(&turn.answer));
         let due = self.turns.iter().filter(|turn| turn.at <= now);
         let due = due.map(|turn| turn.answer.clone()).collect();
-        let Some((sent, still_down)) = in_namespace(&state, |netlink| Ok(send(&due, netlink)))?
-        else {
+        // Another device may have the name by now.
+        let held = held(&maps(&state)?)?;
+        let send = |netlink: &Netlink| Ok(send(&due, netlink, Some(&held)));
+        let Some((sent, still_down)) = in_namespace(&state, send)? else {
             return Ok(false);
         };
         *down = still_down;
@@ -290,12 +293,17 @@ impl Run {
     }
 }
 
-/// Sends the frame of each answer whose devices have a carrier. Returns what was sent, and the devices that are down.
-fn send(answers: &BTreeSet<Answer>, netlink: &Netlink) -> (BTreeSet<Answer>, BTreeSet<String>) {
+/// Sends the frame of each answer whose devices are there, among `held` if that is given, and have a carrier. Returns
+/// what was sent, and the devices that are down or gone.
+fn send(
+    answers: &BTreeSet<Answer>,
+    netlink: &Netlink,
+    held: Option<&BTreeSet<u32>>,
+) -> (BTreeSet<Answer>, BTreeSet<String>) {
     let names: BTreeSet<&str> = answers.iter().flat_map(Answer::devices).collect();
     let links = names.into_iter().filter_map(|name| netlink.link(name).ok());
     let up: BTreeMap<String, _> = links
-        .filter(|link| link.carrier)
+        .filter(|link| link.carrier && held.is_none_or(|held| held.contains(&link.index)))
         .map(|link| (link.name.clone(), link))
         .collect();
     let (mut sent, mut down) = (BTreeSet::new(), BTreeSet::new());

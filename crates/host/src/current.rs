@@ -1,11 +1,12 @@
 //! What is on the machine of one host, as the kernel says: pins, maps' contents, links, devices. The plan
 //! is the difference to this, never to what some earlier run believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 
+use overlane_ebpf::devices::held;
 use overlane_ebpf::links::Link as BpfLink;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::{Contents, Table};
@@ -28,6 +29,8 @@ pub(crate) struct Current {
     pub(crate) maps: Option<MapSet>,
     /// Its entries; empty without it.
     pub(crate) contents: Contents,
+    /// The devices that it holds.
+    pub(crate) held: BTreeSet<u32>,
     /// Folders of map sets that cannot be used (another build's, or half made).
     pub(crate) stale_sets: Vec<PathBuf>,
     /// Link pins by file name; what is no tcx link, or detached, has no info or no device.
@@ -66,6 +69,7 @@ impl Current {
                 .map(MapSet::contents)
                 .transpose()?
                 .unwrap_or_default(),
+            held: (maps.as_ref().map(held).transpose()?).unwrap_or_default(),
             maps,
             stale_sets,
             links: links(host)?,

@@ -2,10 +2,13 @@
 //! every super-packet that is sent into it. The GRO device: a kernel VXLAN or Geneve device that never carries a
 //! packet; while it is up its UDP port is registered for receive coalescing.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use overlane_model::{Encapsulation, Tunnel};
 use overlane_net::netns::Netns;
 use overlane_net::{Geneve, Link, NetError, Netlink, Vxlan, sysctl};
 
+use crate::detours::Detour;
 use crate::paths::{GRO, SEGMENTER, SEGMENTER_OUT};
 
 /// The segmenter takes what a guest may send in one piece.
@@ -14,12 +17,22 @@ const SEGMENTER_MTU: u32 = 65535;
 const SEGMENTER_GSO_SEGS: u32 = 1;
 const SEGMENTER_GSO_SIZE: u32 = 512;
 
+/// The kernel counts indices up from 1, and nobody gets as far.
+const SEGMENTER_FIRST_INDEX: u32 = 1 << 30;
+
+/// The names of all devices of ours in the host's namespace.
+pub(crate) fn ours() -> impl Iterator<Item = &'static str> {
+    let detours = Detour::ALL.into_iter().flat_map(Detour::devices);
+    detours.copied().chain([SEGMENTER, SEGMENTER_OUT, GRO])
+}
+
 /// Whether the pair is as [`make_segmenter`] makes it.
 pub(crate) fn segmenter_is_right(seg: Option<&Link>, out: Option<&Link>) -> bool {
     let (Some(seg), Some(out)) = (seg, out) else {
         return false;
     };
     let pair = seg.kind.as_deref() == Some("veth")
+        && seg.index >= SEGMENTER_FIRST_INDEX
         && seg.peer_index == Some(out.index)
         && !seg.peer_in_other_netns;
     let limits = seg.gso_max_segs == SEGMENTER_GSO_SEGS
@@ -36,9 +49,13 @@ pub(crate) fn gro_is_of(link: &Link, tunnel: &Tunnel) -> bool {
     link.kind.as_deref() == Some(tunnel.encapsulation.name()) && link.udp_port == Some(tunnel.port)
 }
 
-/// Creates the pair; [`finish_segmenter`] must follow.
+/// Creates the pair; [`finish_segmenter`] must follow. The end to send into has an index that no other namespace has:
+/// by it the programs know this one (`bpf/lib/devices.h`).
 pub(crate) fn add_segmenter(netlink: &Netlink) -> Result<(), NetError> {
-    netlink.add_veth(SEGMENTER, SEGMENTER_OUT, None)
+    // The hasher's keys are random.
+    let random = RandomState::new().hash_one(SEGMENTER) as u32;
+    let index = SEGMENTER_FIRST_INDEX | random & (SEGMENTER_FIRST_INDEX - 1);
+    netlink.add_veth_with_index(SEGMENTER, SEGMENTER_OUT, index)
 }
 
 /// Sets the pair up. It stays quiet: no addresses, no neighbour discovery.

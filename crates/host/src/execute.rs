@@ -6,6 +6,7 @@ use std::path::Path;
 
 use overlane_ebpf::connections::{self, Forgetter};
 use overlane_ebpf::counters::{self, Counted};
+use overlane_ebpf::devices as held;
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_ebpf::maps::{MapSet, settle, unpin_folder};
 use overlane_ebpf::tables::{self, Table};
@@ -20,7 +21,7 @@ use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
 use crate::plan::{Cleanup, Entry, Plan, Step, Target};
 use crate::record::Record;
 use crate::state::{NextHop, State};
-use crate::{HostError, Note, devices, files, guard};
+use crate::{HostError, Note, devices, files, guard, hooks};
 
 /// What the steps work with.
 pub(crate) struct Executor<'a> {
@@ -112,6 +113,7 @@ impl<'a> Executor<'a> {
                 Step::PickUpConnections(ports) => self.pick_up_connections(ports)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { .. } => self.settings()?,
+                Step::Hold(devices) => self.hold(devices)?,
                 Step::OpenDetours => self.open_detours()?,
                 Step::MoveCounters(what) => self.move_counters(*what, self.maps, plan)?,
                 Step::Settle => settle(),
@@ -340,6 +342,20 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// Devices of ours may be younger than the plan, or refused.
+    fn hold(&mut self, devices: &BTreeSet<u32>) -> Result<(), HostError> {
+        let maps = self.maps;
+        let ours = devices::ours().filter_map(|name| self.netlink.link(name).ok());
+        let mut wanted: BTreeSet<u32> = ours.map(|link| link.index).collect();
+        wanted.extend(devices);
+        for ifindex in wanted.difference(&held::held(maps)?).copied() {
+            self.journal.before()?;
+            held::hold(maps, ifindex)?;
+            self.journal.push(move || Ok(held::release(maps, ifindex)?));
+        }
+        Ok(())
+    }
+
     /// Has no way back, and needs none: the connections are nobody's.
     fn forget_connections(&mut self, ports: &BTreeSet<(u32, u16)>) -> Result<(), HostError> {
         self.journal.before()?;
@@ -448,6 +464,9 @@ impl<'a> Executor<'a> {
             Some(netns) => netns.run(attach)??,
             None => attach()?,
         };
+        if inside.is_none() {
+            held::check(self.maps, device, ifindex)?;
+        }
         link.pin(&path)?;
         // Held until the end: unpinning in an undo then detaches when the journal lets go of it.
         self.journal.push(move || {
@@ -492,6 +511,14 @@ impl<'a> Executor<'a> {
         let Some(link) = BpfLink::open(&path)? else {
             return self.attach(program, device);
         };
+        if !detours::is_inside(device) {
+            let ifindex = self.netlink.link(device)?.index;
+            held::check(self.maps, device, ifindex)?;
+            if !hooks::is_at(device, ifindex, link.info()?)? {
+                // It went along with a device that left the namespace.
+                return self.attach(program, device);
+            }
+        }
         let old = HeldProgram::by_id(old_program)?;
         let new = loaded.program(program)?;
         link.replace(new)?;
@@ -543,6 +570,13 @@ pub(crate) fn clean_up(
                 Err(error) => Some((format!("map set {}", folder.display()), error.to_string())),
                 Ok(_) => None,
             },
+            Cleanup::Release(devices) => {
+                let mut released = devices.iter().map(|&index| held::release(maps, index));
+                match released.find_map(Result::err) {
+                    Some(error) => Some(("devices in the maps".to_owned(), error.to_string())),
+                    None => None,
+                }
+            }
             Cleanup::Connections(of) => {
                 match connections::forget_of(maps, of, || forgetter(target)) {
                     Err(error) => Some((

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use overlane_ebpf::abi::{self, Counter};
+use overlane_ebpf::devices::held;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program};
@@ -210,7 +211,7 @@ pub enum PortState {
     Ok,
     /// There is no such device in the namespace.
     Missing,
-    /// The device is there without the program (re-created since `apply`).
+    /// The device is there without the program, or has been away from the namespace since `apply`.
     Detached,
     /// Somebody took the device down.
     Down,
@@ -368,11 +369,18 @@ fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
 /// and a link without its pin.
 fn device_states(state: &State, devices: &[Link]) -> Result<DeviceStates, HostError> {
     let links = current::links(&state.host)?;
+    let held = match maps(state) {
+        // Of another build: the links say what they can.
+        Err(HostError::OtherVersion(_)) => None,
+        other => Some(held(&other?)?),
+    };
+    let is_held = |link: &Link| held.as_ref().is_none_or(|held| held.contains(&link.index));
     let mut states = DeviceStates::new();
     for (program, name) in state.hooks() {
         let own = links.get(&paths::link(program, &name)).copied().flatten();
         let is_at = match devices.iter().find(|link| link.name == name) {
             None => PortState::Missing,
+            Some(link) if !is_held(link) => PortState::Detached,
             Some(link) if !hooks::is_at(&name, link.index, own)? => PortState::Detached,
             Some(link) if !link.up => PortState::Down,
             Some(link) if !link.carrier => PortState::NoCarrier,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use overlane_ebpf::counters::{Counted, Moves};
+use overlane_ebpf::devices::named;
 use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{DataPath, Program};
 use overlane_model::Tables;
@@ -15,7 +16,7 @@ use overlane_model::Tables;
 use crate::announce::Rest;
 use crate::answers::Answer;
 use crate::current::Current;
-use crate::detours::Detour;
+use crate::detours::{Detour, is_inside};
 use crate::groups::{Group, Groups};
 use crate::legs::legs;
 use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
@@ -43,6 +44,8 @@ pub(crate) enum Step {
     Gro,
     /// Create a detour, in place of what there is of it. Nothing goes into it yet.
     Detour(Detour),
+    /// Have the kernel hold these devices, and those of ours: it says then when one goes.
+    Hold(BTreeSet<u32>),
     /// Their programs are attached: frames may go into the detours that were created.
     OpenDetours,
     /// Bring the GRO device up again.
@@ -108,6 +111,8 @@ pub(crate) enum Cleanup {
     Detour(Detour),
     /// Unpin a map set.
     Maps(PathBuf),
+    /// No longer hold these devices.
+    Release(BTreeSet<u32>),
     /// Forget the connections of who left: ports, by switch and key, and routers that translate here no longer.
     Connections(BTreeSet<(u32, u16)>),
 }
@@ -176,6 +181,7 @@ pub(crate) fn plan(target: &Target<'_>, current: &Current) -> Plan {
         });
     }
     plan_neighbours(target, &mut plan);
+    plan_held(target, current, &fresh, &mut plan);
     entries::plan_entries(target, current, &fresh, &mut plan);
     plan_maps(target, current, &mut plan);
     let links = plan_links(target, current, &fresh, &mut plan);
@@ -253,6 +259,21 @@ fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut
     }
     plan.steps.push(Step::Gro);
     fresh.insert(GRO);
+}
+
+/// Before anything is sent to them. Who is created by then, is found by name.
+fn plan_held(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
+    let ours = devices::ours().filter(|name| !fresh.contains(name));
+    let ours = ours.filter_map(|name| Some(current.devices.get(name)?.index));
+    let mut wanted = named(target.contents);
+    wanted.extend(ours);
+    let surplus: BTreeSet<u32> = current.held.difference(&wanted).copied().collect();
+    if !surplus.is_empty() {
+        plan.cleanups.push(Cleanup::Release(surplus));
+    }
+    if !fresh.is_empty() || !wanted.is_subset(&current.held) {
+        plan.steps.push(Step::Hold(wanted));
+    }
 }
 
 fn put_aside(current: &Current, plan: &mut Plan, names: &[&str]) {
@@ -360,7 +381,10 @@ fn plan_links(
     for (program, device, ifindex) in wanted {
         let name = paths::link(program, &device);
         let alive = current.links.get(&name).copied().flatten().filter(|info| {
-            same_netns && info.ifindex == Some(ifindex) && !fresh.contains(device.as_str())
+            // A device that has left the namespace takes its link along, and another one may have its index here.
+            let is_held = plan.new_set || current.held.contains(&ifindex) || is_inside(&device);
+            let is_here = same_netns && info.ifindex == Some(ifindex);
+            is_here && is_held && !fresh.contains(device.as_str())
         });
         match alive {
             Some(info) => {

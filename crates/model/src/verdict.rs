@@ -180,6 +180,7 @@ verdicts! {
     81 Resolving "resolving" drop "the router is still asking for the MAC of the next hop";
     82 AskLimit "ask_limit" drop "its sender makes routers ask for more neighbours than it may";
     83 NeighbourLimit "neighbour_limit" drop "one more neighbour than may be found there";
+    84 DeviceGone "device_gone" drop "a device on its way is not the one that apply meant";
 }
 
 impl Verdict {

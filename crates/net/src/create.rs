@@ -79,6 +79,19 @@ impl Netlink {
         )
     }
 
+    /// Creates a veth pair here; `a` gets this index, which no device may have.
+    pub fn add_veth_with_index(&self, a: &str, b: &str, index: u32) -> Result<(), NetError> {
+        let mut peer = LinkMessage::default();
+        peer.attributes.push(LinkAttribute::IfName(device_name(b)?));
+        let mut message = new_link(
+            a,
+            InfoKind::Veth,
+            Some(InfoData::Veth(InfoVeth::Peer(peer))),
+        )?;
+        message.header.index = index;
+        self.create(format!("create the veth pair {a} and {b}"), a, message)
+    }
+
     /// Creates a veth pair whose ends have so many queues in each direction: `a` here, `b` in `b_netns`.
     pub fn add_veth_with_queues(
         &self,
@@ -216,18 +229,27 @@ impl Netlink {
         data: Option<InfoData>,
         others: Vec<LinkAttribute>,
     ) -> Result<(), NetError> {
-        let mut infos = vec![LinkInfo::Kind(kind)];
-        infos.extend(data.map(LinkInfo::Data));
-        let mut message = LinkMessage::default();
-        message.attributes = vec![
-            LinkAttribute::IfName(device_name(name)?),
-            LinkAttribute::LinkInfo(infos),
-        ];
+        let mut message = new_link(name, kind, data)?;
         message.attributes.extend(others);
+        self.create(operation, name, message)
+    }
+
+    fn create(&self, operation: String, name: &str, message: LinkMessage) -> Result<(), NetError> {
         let message = RouteNetlinkMessage::NewLink(message);
         self.call(operation, Some(name), message, NLM_F_CREATE | NLM_F_EXCL)
             .map(drop)
     }
+}
+
+fn new_link(name: &str, kind: InfoKind, data: Option<InfoData>) -> Result<LinkMessage, NetError> {
+    let mut infos = vec![LinkInfo::Kind(kind)];
+    infos.extend(data.map(LinkInfo::Data));
+    let mut message = LinkMessage::default();
+    message.attributes = vec![
+        LinkAttribute::IfName(device_name(name)?),
+        LinkAttribute::LinkInfo(infos),
+    ];
+    Ok(message)
 }
 
 fn vxlan_attributes(vxlan: &Vxlan) -> Vec<InfoVxlan> {

@@ -6,7 +6,7 @@ use std::mem;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-use overlane_model::{Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
+use overlane_model::{DeviceName, Hook, Name, PortTable, RouterTable, SwitchTable, Verdict};
 
 use crate::ask::Request;
 use crate::conntrack::ConnectionKey;
@@ -138,6 +138,16 @@ impl<'a> Context<'a> {
             log: self.log,
             steps: self.steps.into_vec(),
         }
+    }
+
+    /// A packet can leave by this device, or the packet's way ends.
+    pub(crate) fn check_device(&mut self, stage: &'static str, device: &DeviceName) -> Stage {
+        if !self.state.gone.contains(device) {
+            return Stage::Continue(());
+        }
+        self.end(stage, Verdict::DeviceGone, || {
+            format!("device {device} is gone: apply again once there is one of that name")
+        })
     }
 
     /// Explains what a stage did.

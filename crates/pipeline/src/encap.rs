@@ -66,6 +66,7 @@ pub(crate) fn encap(
     {
         return segment(cx, || why);
     }
+    cx.check_device(STAGE, &cx.host.tables().uplink)?;
     send(cx, frame, remote, ids);
     cx.step(STAGE, || {
         let tunnel = cx.host.tables().tunnel.encapsulation;

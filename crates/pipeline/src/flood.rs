@@ -39,7 +39,7 @@ pub(crate) fn flood(
     if is_whole && !is_from_underlay {
         return segment(cx, || "a flooded super-packet is segmented first");
     }
-    let ports = to_ports(cx, frame, switch);
+    let (ports, lost) = to_ports(cx, frame, switch);
     let others = match switch.id {
         // The sender replicated to every other host.
         _ if is_from_underlay => 0,
@@ -52,6 +52,7 @@ pub(crate) fn flood(
             1
         }
     };
+    lost?;
     explain(cx, switch, ports, others);
     Stage::Continue(Verdict::Flood)
 }
@@ -84,6 +85,7 @@ pub(crate) fn of_router(
     for member in &switch.flood {
         if let FloodMember::Local(at) = member
             && let Some(port) = cx.host.port_at(at)
+            && !cx.state.gone.contains(&at.device)
         {
             leave::deliver(cx, frame, port);
         }
@@ -128,9 +130,10 @@ fn check_limit(cx: &mut Context<'_>, switch: &SwitchTable, routers: usize) -> St
     })
 }
 
-fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> usize {
+/// How many copies, and why another one could not be sent.
+fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> (usize, Stage) {
     let source = cx.source_port().map(|port| &port.attachment);
-    let mut copies = 0;
+    let (mut copies, mut lost) = (0, Stage::Continue(()));
     for member in &switch.flood {
         let FloodMember::Local(at) = member else {
             continue;
@@ -138,13 +141,17 @@ fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> us
         let Some(port) = cx.host.port_at(at).filter(|_| Some(at) != source) else {
             continue;
         };
+        if let gone @ Stage::Break(_) = cx.check_device(STAGE, &at.device) {
+            lost = gone;
+            continue;
+        }
         // Each copy is judged for its own port; of one that is stopped nobody is told.
         if acl::firewall(cx, Direction::ToPort, port, frame).is_continue() {
             leave::deliver(cx, frame, port);
             copies += 1;
         }
     }
-    copies
+    (copies, lost)
 }
 
 /// The outer headers come in the order of their length, so what the uplink does not take for one it does not take for
@@ -194,6 +201,10 @@ fn copy(cx: &mut Context<'_>, frame: &Frame<'_>, remote: &Remote, ids: Ids) -> S
     if let Some(refused) = encap::too_big(largest, remote, frame, frame.len()) {
         cx.count_remote(RemoteCount::Dropped, remote.addr);
         return refused.end(cx, STAGE);
+    }
+    if let ControlFlow::Break(reason) = cx.check_device(STAGE, &cx.host.tables().uplink) {
+        cx.count_remote(RemoteCount::Dropped, remote.addr);
+        return Stage::Break(reason);
     }
     encap::send(cx, frame, remote, ids);
     cx.count_remote(RemoteCount::To, remote.addr);

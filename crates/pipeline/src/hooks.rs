@@ -34,6 +34,7 @@ pub(crate) fn of(entry: &Entry) -> Hook {
 /// All stages of a packet, to its verdict.
 pub(crate) fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
     let ended = match (entry, cx.entered.tag) {
+        _ if has_left(cx, entry) => left(cx, entry),
         (Entry::Port(device) | Entry::Segmenter(device), _) => from_port(cx, device),
         (Entry::Underlay, Some(tag)) => from_vlan(cx, tag),
         (Entry::Underlay, None) => from_tunnel(cx),
@@ -46,6 +47,24 @@ pub(crate) fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
         cx.send(Output::Host { packet });
     }
     verdict
+}
+
+/// Whether the device of the hook has left the namespace, and took the program along.
+fn has_left(cx: &Context<'_>, entry: &Entry) -> bool {
+    match entry {
+        Entry::Port(device) | Entry::Leg(device) => cx.state.gone.contains(device),
+        Entry::Underlay => cx.state.gone.contains(&cx.host.tables().uplink),
+        Entry::Segmenter(_) => false,
+    }
+}
+
+/// What comes by the uplink or a leg belongs to the namespace that has it now.
+fn left(cx: &mut Context<'_>, entry: &Entry) -> Stage<Verdict> {
+    match entry {
+        Entry::Port(device) | Entry::Segmenter(device) => cx.check_device("port", device)?,
+        Entry::Underlay | Entry::Leg(_) => cx.step("hook", || "the device is in another namespace"),
+    }
+    Stage::Break(Verdict::ToHost)
 }
 
 /// Hooks `from_port` and `from_segmenter`.

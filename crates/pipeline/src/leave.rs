@@ -35,6 +35,7 @@ pub(crate) fn leave(cx: &mut Context<'_>, departure: &Departure<'_, '_>) -> Stag
         Destination::Flood(switch) => flood::flood(cx, frame, switch, source),
         Destination::Hosts(switch) => flood::to_hosts(cx, frame, switch, source),
         Destination::Sender(port) => {
+            cx.check_device("reply", &port.attachment.device)?;
             send_to_port(cx, frame, port, cx.entered.tag);
             Stage::Continue(Verdict::Answer)
         }
@@ -45,6 +46,7 @@ pub(crate) fn leave(cx: &mut Context<'_>, departure: &Departure<'_, '_>) -> Stag
 
 /// How the kernel does it (`bpf_redirect_peer` or an ordinary transmit, whole or in segments) is not seen here.
 fn to_port(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) -> Stage<Verdict> {
+    cx.check_device("to_port", &port.attachment.device)?;
     deliver(cx, frame, port);
     cx.step("to_port", || {
         let (name, at) = (&port.name, &port.attachment);

@@ -16,6 +16,7 @@ pub(crate) fn leg_out(
     device: &DeviceName,
     next_hop: Option<IpAddr>,
 ) -> Stage<Verdict> {
+    cx.check_device("leg_out", device)?;
     cx.send(Output::Leg {
         device: device.clone(),
         next_hop,

@@ -4,10 +4,10 @@
 //! `abilities` and `path_mtus` of `bpf/lib/abi*.h`.
 //! Everything else is in the tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use overlane_model::{Attachment, RouterId, SwitchId, cookie};
+use overlane_model::{Attachment, DeviceName, RouterId, SwitchId, cookie};
 use overlane_wire::Mac;
 
 use crate::conntrack::{Connection, ConnectionKey, Fragments, Places, Zone};
@@ -44,6 +44,8 @@ pub struct State {
     pub(crate) fragments: Fragments,
     /// The remotes that said they take UDP super-packets whole, or do not.
     pub(crate) abilities: BTreeMap<IpAddr, u8>,
+    /// The devices that went, or left the namespace, since `apply`: others may have their names and indices.
+    pub(crate) gone: BTreeSet<DeviceName>,
     /// By remote: what is said of the path to it. Old ones are among them.
     pub(crate) path_mtus: BTreeMap<IpAddr, PathMtu>,
 }
@@ -114,6 +116,11 @@ impl State {
         self.secret = secret;
         self.cookie_key = [secret; 2];
         self
+    }
+
+    /// These devices are gone, and no others.
+    pub fn set_gone(&mut self, devices: BTreeSet<DeviceName>) {
+        self.gone = devices;
     }
 
     /// What makes its cookies.

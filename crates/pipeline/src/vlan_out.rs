@@ -48,6 +48,7 @@ pub(crate) fn send(
             format!("{len} bytes do not fit the uplink's MTU of {mtu}")
         });
     }
+    cx.check_device(stage, &cx.host.tables().uplink)?;
     cx.send(Output::Underlay {
         remote: None,
         packet: frame.packet(Some(tag_of(vlan))),

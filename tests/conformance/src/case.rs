@@ -130,6 +130,8 @@ pub struct Step {
     pub line: u64,
     /// The fabric has changed before it.
     pub changed: bool,
+    /// The devices that are gone by then.
+    pub gone: BTreeSet<DeviceName>,
     /// Nanoseconds since the state was empty.
     pub now_ns: u64,
     /// Where it enters.
@@ -229,7 +231,10 @@ impl Case {
         for packet in &document.packets {
             let line = packet.referenced.line();
             let mut step = reader.step(line, &packet.value)?;
-            step.changed |= steps.last().is_some_and(|step| step.changed);
+            if let Some(before) = steps.last() {
+                step.changed |= before.changed;
+                step.gone.extend(before.gone.iter().cloned());
+            }
             if step.changed && changed.is_none() {
                 return Err(CaseError::at(path, line, "`changed` names no fabric"));
             }

@@ -73,6 +73,7 @@ pub fn run(
         let host = reference::host(&tables, spec.machine());
         let mut state = new_state();
         for arrival in arrivals {
+            state.set_gone(arrival.gone.clone());
             let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
             *met.verdicts.entry(outcome.verdict).or_default() += 1;
         }
@@ -140,6 +141,8 @@ fn on_both(
             kernel.change_host(now, spec.machine())?;
             host = reference::host(now, spec.machine());
         }
+        state.set_gone(arrival.gone.clone());
+        kernel.set_gone(&arrival.gone);
         let outcome = host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet);
         *met.verdicts.entry(outcome.verdict).or_default() += 1;
         let observed = kernel.run(arrival.now_ns, &arrival.entry, &arrival.packet)?;
@@ -288,6 +291,10 @@ impl Difference {
             if arrival.turned && std::mem::take(&mut turned) {
                 out += "    changed: true\n";
             }
+            if !arrival.gone.is_empty() {
+                let gone: Vec<_> = arrival.gone.iter().map(ToString::to_string).collect();
+                let _ = writeln!(out, "    gone: [{}]", gone.join(", "));
+            }
             out += "    packet:\n";
             out += &text(&dissect(&arrival.packet), "      ");
             out += &compare::outcome_text(outcome);
@@ -307,6 +314,7 @@ impl Difference {
         arrivals
             .map(|arrival| {
                 let host = turned.as_ref().filter(|_| arrival.turned).unwrap_or(&host);
+                state.set_gone(arrival.gone.clone());
                 host.decide(&mut state, arrival.now_ns, &arrival.entry, &arrival.packet)
             })
             .collect()

@@ -49,6 +49,8 @@ pub(crate) struct Packet {
     pub(crate) at: Option<f64>,
     pub(crate) times: Option<usize>,
     pub(crate) changed: Option<bool>,
+    #[serde(default)]
+    pub(crate) gone: Vec<String>,
     pub(crate) from: String,
     pub(crate) packet: Layers,
     pub(crate) verdict: String,

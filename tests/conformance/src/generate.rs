@@ -18,7 +18,9 @@ pub use firewall::RuleSpec;
 pub use routing::{GatewaySpec, RouterSpec};
 pub use switch::SwitchSpec;
 
-use overlane_model::{DeviceName, Tables};
+use std::collections::BTreeSet;
+
+use overlane_model::{DeviceName, GatewayPlace, Tables};
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag as BesideTag;
 use overlane_wire::{Mac, VlanTag};
@@ -39,6 +41,8 @@ pub struct Arrival {
     pub packet: Packet,
     /// The rules have [turned](FabricSpec::turned) before it.
     pub turned: bool,
+    /// Devices that are gone by then.
+    pub gone: BTreeSet<DeviceName>,
 }
 
 /// Where packets are made for.
@@ -66,6 +70,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
     let turn = random.some(if has_rules { 40 } else { 0 }, |random| {
         random.below(length)
     });
+    let lost = random.some(10, |random| (random.below(length), lose(random, world)));
     // What follows at once.
     let mut next = match random.percent(talkative) {
         true => conversations.next_hops_answer(random),
@@ -99,11 +104,30 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
             entry,
             packet,
             turned: turn.is_some_and(|turn| index >= turn),
+            gone: (lost.as_ref().filter(|(at, _)| index >= *at))
+                .map_or_else(BTreeSet::new, |(_, devices)| devices.clone()),
         };
         conversations.carry(&arrival);
         arrivals.push(arrival);
     }
     arrivals
+}
+
+/// One or two devices, of ports and legs, or the uplink.
+fn lose(random: &mut Random, world: &World<'_>) -> BTreeSet<DeviceName> {
+    let tables = world.tables;
+    let gateways = tables
+        .routers
+        .iter()
+        .filter_map(|router| router.gateway.as_ref());
+    let legs = gateways.filter_map(|gateway| match &gateway.place {
+        GatewayPlace::Here { leg } => leg.as_ref(),
+        GatewayPlace::Remote(_) => None,
+    });
+    let ports = tables.ports.iter().map(|port| &port.attachment.device);
+    let all: Vec<_> = ports.chain(legs).chain([&tables.uplink]).collect();
+    let picked = (0..=random.below(2)).filter_map(|_| random.pick(&all));
+    picked.map(|device| (*device).clone()).collect()
 }
 
 /// Ages are whole seconds: the borders are what matters.

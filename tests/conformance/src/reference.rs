@@ -23,6 +23,7 @@ pub fn run(case: &Case) -> Vec<Outcome> {
         .map(|step| {
             let host = changed.as_ref().filter(|_| step.changed);
             let host = host.unwrap_or(&first);
+            state.set_gone(step.gone.clone());
             host.run(&mut state, step.now_ns, &step.entry, &step.packet)
         })
         .collect()

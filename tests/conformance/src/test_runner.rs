@@ -1,11 +1,11 @@
 //! Runs packets through the eBPF programs in the kernel, one at a time and on no device
 //! ([`TestRun`]). Says what became of each in the words of the reference executor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use overlane_ebpf::abi::firewall::ConnectionKey;
-use overlane_ebpf::abi::{Asked, FoundNeighbour};
+use overlane_ebpf::abi::{Asked, FoundNeighbour, MAX_GONE};
 use overlane_ebpf::connections::{ConnectionEntry, Taken};
 use overlane_ebpf::counters::Counters as MapCounters;
 use overlane_ebpf::learned::LearnedEntry;
@@ -37,6 +37,7 @@ const FIRST_LEG: u32 = 1_100_000;
 pub struct TestRunner {
     kernel: TestRun,
     tables: Option<Named>,
+    gone: BTreeSet<DeviceName>,
     counted: MapCounters,
     counted_rules: counted::RuleCounters,
 }
@@ -140,11 +141,13 @@ impl TestRunner {
             counted_rules: kernel.rule_counters()?,
             kernel,
             tables: None,
+            gone: BTreeSet::new(),
         })
     }
 
     /// Becomes a host with these tables and with legs that are all alike, which has learned nothing.
     pub fn set_host(&mut self, tables: &Tables, machine: Machine) -> Result<(), EbpfError> {
+        self.gone.clear();
         self.kernel.forget()?;
         let known = self.tables.as_ref();
         if known.is_some_and(|it| it.machine == machine && it.tables == *tables) {
@@ -158,6 +161,11 @@ impl TestRunner {
         self.counted_rules = self.kernel.rule_counters()?;
         self.kernel.take_log();
         Ok(())
+    }
+
+    /// From now on these devices are gone, and no others.
+    pub fn set_gone(&mut self, devices: &BTreeSet<DeviceName>) {
+        self.gone.clone_from(devices);
     }
 
     /// The host gets other tables, and knows what it knew.
@@ -246,6 +254,7 @@ impl TestRunner {
                 changed = true;
                 self.change_host(case.tables_of(step), case.machine)?;
             }
+            self.set_gone(&step.gone);
             let of_step = self.run(step.now_ns, &step.entry, &step.packet)?;
             observed.push((of_step, self.counted()?));
         }
@@ -377,6 +386,7 @@ impl TestRunner {
             ifindex,
             mark,
             tag: packet.tag,
+            gone: named.gone(&self.gone),
             gso_size: packet.gso.map_or(0, |gso| gso.size.into()),
             gso_segs: packet.gso.map_or(0, |gso| gso.segments),
         };
@@ -411,6 +421,20 @@ impl TestRunner {
 impl Named {
     fn ifindex(&self, device: &DeviceName) -> u32 {
         self.devices.get(device).copied().unwrap_or(NO_PORT)
+    }
+
+    /// Their numbers; 0: no more.
+    fn gone(&self, devices: &BTreeSet<DeviceName>) -> [u32; MAX_GONE] {
+        let number = |device: &DeviceName| {
+            let known = self.devices.get(device).or_else(|| self.legs.get(device));
+            let uplink = (*device == self.tables.uplink).then_some(UPLINK);
+            known.copied().or(uplink)
+        };
+        let mut gone = [0; MAX_GONE];
+        for (place, number) in gone.iter_mut().zip(devices.iter().filter_map(number)) {
+            *place = number;
+        }
+        gone
     }
 
     fn device(&self, ifindex: u32) -> Option<Device> {

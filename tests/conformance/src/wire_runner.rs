@@ -117,6 +117,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.changed.is_some() {
         return Some("the fabric changes");
     }
+    if case.steps.iter().any(|step| !step.gone.is_empty()) {
+        return Some("a device goes");
+    }
     if case.moved.is_some() {
         return Some("connections come from another host");
     }

@@ -302,7 +302,8 @@ fn devices(tables: &Tables) -> Devices {
         ports,
         uplink_ifindex: UPLINK,
         underlay_mtu: MTU,
-        segmenter_ifindex: UPLINK + 1,
+        // Of the namespace in which the programs run.
+        segmenter_ifindex: IFINDEX,
         segmenter_out_ifindex: UPLINK + 3,
         unmarker_ifindex: UPLINK + 4,
         coalescer_ifindex: 0,

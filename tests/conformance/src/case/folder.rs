@@ -6,7 +6,8 @@ use super::{Case, CaseError, Unreadable};
 use crate::rules::{self, RuleId};
 
 /// The folders, in the order of `docs/semantics.md`, and the headings there that they are named after.
-pub const STAGES: [(&str, &str); 30] = [
+pub const STAGES: [(&str, &str); 31] = [
+    ("devices", "Devices that go"),
     ("port", "port"),
     ("parse", "parse"),
     ("port_security", "port_security"),

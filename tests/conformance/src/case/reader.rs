@@ -1,5 +1,6 @@
 //! What the names in a case mean: ports, hosts, legs and rules looked up, packets composed.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -57,6 +58,7 @@ impl Reader<'_> {
             log: log.transpose().map_err(fail)?,
             line,
             changed: packet.changed.unwrap_or(false),
+            gone: self.gone(&packet.gone).map_err(fail)?,
             now_ns: (at * 1e9).round() as u64,
             entry: self.entry(&packet.from).map_err(fail)?,
             packet: entered,
@@ -68,6 +70,22 @@ impl Reader<'_> {
                 .collect::<Result<_, _>>()
                 .map_err(fail)?,
         })
+    }
+
+    /// Devices of ports and legs, and the uplink.
+    fn gone(&self, devices: &[String]) -> Result<BTreeSet<DeviceName>, String> {
+        let named = devices.iter().map(|device| {
+            let mut ports = self.tables.ports.iter();
+            let is_port = ports.any(|port| port.attachment.device.as_str() == device);
+            if is_port || self.tables.uplink.as_str() == device || self.leg(device).is_ok() {
+                return DeviceName::new(device).map_err(|error| error.to_string());
+            }
+            Err(format!(
+                "gone: host {} has no device `{device}`",
+                self.tables.host
+            ))
+        });
+        named.collect()
     }
 
     fn packet(&self, line: u64, layers: &document::Layers) -> Result<Packet, CaseError> {
