@@ -20,6 +20,12 @@ INLINE __u32 side_of(__u32 router, __u32 switch_id)
 	return switch_id == SWITCH_ID_LEG ? ZONE_ROUTER | router : switch_id;
 }
 
+/* Under which key a found neighbour counts. Who speaks first takes no place of those that routers ask for. */
+INLINE __u32 owner_of_found(const struct found_neighbour *f)
+{
+	return f->key | (f->unasked ? FOUND_UNASKED : 0);
+}
+
 INLINE bool is_leg(__u32 side)
 {
 	return side & ZONE_ROUTER;
@@ -128,7 +134,7 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 			return GO_ON;
 		}
 		if (bpf_map_delete_elem(&found, &key) == 0)
-			uncount(&found_counts, key.switch_id, f.key);
+			uncount(&found_counts, key.switch_id, owner_of_found(&f));
 	}
 	if (!is_leg(key.switch_id) && r->flags & ROUTER_GATEWAY_ELSEWHERE) {
 		d->kind = TO_REMOTE;

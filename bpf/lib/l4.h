@@ -66,13 +66,23 @@ struct place_search {
 	__u32 zone;   /* whose it is: which places are in the share, */
 	__u32 share;  /* and how many, */
 	__u32 places; /* of so many: a power of two */
+	__u32 inside; /* a router's: which quarter of the share; 0: all of it */
 	__u32 place;  /* what was found */
 	__u32 victim; /* who would make way */
 	__u64 victim_seen;
 	__u32 victim_place;
 	__u32 victim_claim;
 	struct connection_key holder; /* of the place that is looked at */
+};
+
+/* Who has the outside ports that a new translation looked at, in vain (outside_ends.h). */
+struct crowd {
+	struct addr most; /* the inside address with the majority, if one has it */
+	__u32 votes;
+	__u32 refused; /* free ports that the new one's own inside address has enough of */
+	struct connection_key victim; /* of `most`, the oldest that gives way; switch_id 0: none */
 	__u32 pad;
+	__u64 victim_seen;
 };
 
 /*
@@ -90,8 +100,9 @@ struct tracking {
 	struct translation_entry entry; /* a new one, of tracking.other */
 	__u32 share;                    /* how many connections its port or router may have, */
 	struct place_search search;     /* and where */
-	__u32 how;                      /* BEGIN_*: as what the packet may begin one */
-	__u32 is_admitted;              /* by its connection; no rule is asked */
+	struct crowd crowd;
+	__u32 how;                 /* BEGIN_*: as what the packet may begin one */
+	__u32 is_admitted;         /* by its connection; no rule is asked */
 	__u32 other_begins;        /* another CPU begins a connection with the same key outside */
 	__u32 has_begun;           /* the connection of key, with this packet */
 	struct rule_peer_key peer; /* what acl asks for */

@@ -8,6 +8,14 @@
 
 #define NAT_TRIES                                                                                    \
 	72 /* outside ports that are looked at: nine of ten taken, one translation in 2000 finds none free */
+/*
+ * An inside address has at most two of the four or five outside ports of a group with one peer, which is half of all. In
+ * a range of so few ports that a group has neighbours it may have all.
+ */
+#define NAT_GROUP 4
+#define NAT_SHARE_OF_GROUP 2
+#define NAT_LEAST_STEP 4
+#define NAT_REFUSALS 8    /* so many groups it has its share of: then it has it of all */
 #define NAT_PORT_MIN 1024 /* of those that a peer gets inside, */
 #define NAT_PORTS 64512   /* so many */
 
@@ -63,13 +71,107 @@ __noinline enum verdict publish(void)
 	return failed == -EEXIST ? DROP(NAT_EXHAUSTED) : DROP(CONNECTIONS_FULL);
 }
 
-/* The same for a source rule, which takes no port that is forwarded. Global, likewise. */
-__noinline enum verdict publish_shared(__u32 list)
+/* Nothing tells two flows of a peer apart, or nobody may write what does: SCTP's CRC is over its ports. */
+INLINE bool keeps_port(const struct connection_key *key)
 {
+	return !(key->local_port | key->peer_port) || key->protocol == IPPROTO_SCTP;
+}
+
+/* Nobody outside has answered it, or nothing comes any more that matters: whoever wants to can have many of these. */
+INLINE bool gives_way(const struct connection_key *key, const struct connection *c)
+{
+	return !(c->flags & CONNECTION_ANSWERED) || (key->protocol == IPPROTO_TCP && is_over(c));
+}
+
+/*
+ * The connection search.holder has a port that the new one wants. Majority vote (Boyer and Moore): in one pass, and
+ * whoever has more than half of the ports that are looked at is found.
+ */
+INLINE void vote(struct tracking *t)
+{
+	const struct connection_key *holder = &t->search.holder;
+	struct crowd *crowd = &t->crowd;
+	struct connection *c;
+
+	if (!crowd->votes) {
+		crowd->most = holder->local;
+		crowd->victim.switch_id = 0;
+	} else if (!same_addr(&crowd->most, &holder->local)) {
+		crowd->votes--;
+		return;
+	}
+	crowd->votes++;
+	c = bpf_map_lookup_elem(&connections, holder);
+	if (!c || !gives_way(holder, c) || (crowd->victim.switch_id && c->seen >= crowd->victim_seen))
+		return;
+	crowd->victim = *holder;
+	crowd->victim_seen = c->seen;
+}
+
+/* Whether a live connection has the outside key tracking.other; then it has a vote. Global: it is asked in a loop. */
+__noinline int is_end_taken(__u32 by_own_only)
+{
+	struct translation_entry *entry;
 	struct tracking *t = get_tracking();
 
-	if (!t || find_end(list, NAT_OUTSIDE, &t->other, true))
+	if (!t)
+		return false;
+	entry = bpf_map_lookup_elem(&translations, &t->other);
+	if (!entry || (by_own_only && !same_addr(&entry->inside.local, &t->key.local)) ||
+	    !is_in_use(t, entry))
+		return false;
+	vote(t);
+	return true;
+}
+
+/*
+ * Whether the new one's inside address has its share of a group of ports with this peer. The port of tracking.other,
+ * which is free, is in a group of four, or five; they lie far from each other, for guests use ports in a row.
+ */
+INLINE bool has_share(struct tracking *t, const struct nat_rule *rule)
+{
+	__u32 first = rule->port_min, count = rule->port_max - first + 1, step = count / NAT_GROUP;
+	__u32 port = bpf_ntohs(t->other.local_port) - first, at, own = 0;
+
+	if (port >= count || step < NAT_LEAST_STEP)
+		return false;
+	at = port % step;
+	for (int i = 0; i <= NAT_GROUP && at < count && own < NAT_SHARE_OF_GROUP; i++, at += step) {
+		t->other.local_port = bpf_htons(first + at);
+		if (at != port && is_end_taken(true))
+			own++;
+	}
+	t->other.local_port = bpf_htons(first + port);
+	return own >= NAT_SHARE_OF_GROUP;
+}
+
+/*
+ * Publishes tracking.other for a source rule, which takes no port that is forwarded. DROP(NAT_EXHAUSTED): it cannot be
+ * had, or only by NAT-43.
+ */
+INLINE enum verdict publish_shared(struct scratch *w, struct tracking *t, __u32 list)
+{
+	if (find_end(list, NAT_OUTSIDE, &t->other, true) || is_end_taken(false))
 		return DROP(NAT_EXHAUSTED);
+	if (!keeps_port(&t->key) && has_share(t, &w->rule)) {
+		t->crowd.refused++;
+		return DROP(NAT_EXHAUSTED);
+	}
+	return publish();
+}
+
+/* None was free: the victim makes way, and its outside key becomes that of tracking.key. Global, for the stack's sake. */
+__noinline enum verdict publish_in_its_place(void)
+{
+	struct tracking *t = get_tracking();
+	struct connection *c;
+
+	if (!t || !t->crowd.victim.switch_id)
+		return DROP(NAT_EXHAUSTED);
+	c = bpf_map_lookup_elem(&connections, &t->crowd.victim);
+	if (!c || !gives_way(&t->crowd.victim, c))
+		return DROP(NAT_EXHAUSTED);
+	forget_connection(&t->crowd.victim, c); /* leaves its outside key in tracking.other */
 	return publish();
 }
 
@@ -81,12 +183,6 @@ INLINE __u32 port_of_try(__u32 attempt, __u32 hash, __u32 first, __u32 count)
 	__u32 number = ((__u64)mixed * count) >> 32;
 
 	return first + (each ? (number + attempt) % count : number);
-}
-
-/* Nothing tells two flows of a peer apart, or nobody may write what does: SCTP's CRC is over its ports. */
-INLINE bool keeps_port(const struct connection_key *key)
-{
-	return !(key->local_port | key->peer_port) || key->protocol == IPPROTO_SCTP;
 }
 
 /* Its ports cannot be seen: they are not there, or behind what parse does not read. */
@@ -109,14 +205,15 @@ INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const s
 	if (hides_ports(p, &t->key))
 		return DROP(NAT_UNSUPPORTED);
 	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
-	result = publish_shared(list);
-	if (keeps_port(&t->key))
-		return result;
-	for (__u32 i = 0; i < NAT_TRIES && i < count && result == DROP(NAT_EXHAUSTED); i++) {
+	t->crowd.votes = t->crowd.refused = t->crowd.victim.switch_id = 0;
+	result = publish_shared(w, t, list);
+	for (__u32 i = 0; i < NAT_TRIES && i < count && !keeps_port(&t->key); i++) {
+		if (result != DROP(NAT_EXHAUSTED) || t->crowd.refused >= NAT_REFUSALS)
+			break;
 		t->other.local_port = bpf_htons(port_of_try(i, hash, first, count));
-		result = publish_shared(list);
+		result = publish_shared(w, t, list);
 	}
-	return result;
+	return result == DROP(NAT_EXHAUSTED) ? publish_in_its_place() : result;
 }
 
 /* SCTP's CRC is over its ports, and is not written anew. */

@@ -21,6 +21,8 @@
 
 #define PLACE_ROUNDS 4 /* where another CPU was first at the place of the one that makes way */
 
+#define LEAST_DIVIDED_SHARE 1024 /* a quarter of less is too little for a guest */
+
 #define NO_VICTIM 0
 #define VICTIM_FOREIGN 1
 #define VICTIM_OWN 2
@@ -37,6 +39,20 @@ INLINE __u32 place_of(__u32 number, const struct place_search *search)
 	return (x + (zone >> 12)) & mask;
 }
 
+/*
+ * A number in a share of so many, from a hash. In a router's share every inside address has a quarter: of each four
+ * numbers in a row one, which one depends on the address. So one guest does not fill the share of all.
+ */
+INLINE __u32 number_in_share(__u32 hash, const struct place_search *search)
+{
+	__u32 four;
+
+	if (!search->inside)
+		return ((__u64)hash * search->share) >> 32;
+	four = ((__u64)hash * (search->share / 4)) >> 32;
+	return four * 4 + (mix_hash(four ^ search->inside) & 3);
+}
+
 /* What a place for tracking.key is looked for with. Global, as the steps below, for the stack's sake. */
 __noinline int begin_search(void)
 {
@@ -51,6 +67,9 @@ __noinline int begin_search(void)
 	search->zone = mix_hash(mix_hash(s->secret ^ t->key.switch_id) ^ t->key.key);
 	search->places = s->connection_places;
 	search->share = t->share < search->places ? t->share : search->places;
+	search->inside = 0;
+	if (t->key.switch_id & ZONE_ROUTER && search->share >= LEAST_DIVIDED_SHARE)
+		search->inside = 1 | hash_words((const __u32 *)&t->key.local, 4, s->secret);
 	search->victim = NO_VICTIM;
 	return search->share != 0;
 }
@@ -109,7 +128,7 @@ __noinline int look_at_place(__u32 attempt)
 	if (!t)
 		return false;
 	search = &t->search;
-	number = ((__u64)mix_hash(search->hash + attempt * 0x9e3779b9) * search->share) >> 32;
+	number = number_in_share(mix_hash(search->hash + attempt * 0x9e3779b9), search);
 	place = place_of(number, search);
 	at = bpf_map_lookup_elem(&connection_places, &place);
 	if (!at)

@@ -126,31 +126,46 @@ INLINE __u32 router_of(const struct packet *p, const struct destination *d, cons
 	return entry ? entry->router : 0;
 }
 
+/* Of all, or (side not 0) of one owner. */
+struct found_sweep {
+	struct sweep sweep;
+	__u32 side;
+};
+
 static long forget_if_unconfirmed(void *map, const void *id, void *value, void *context)
 {
 	const struct found_neighbour *f = value;
-	struct sweep *s = context;
+	struct found_sweep *of = context;
+	struct sweep *s = &of->sweep;
+	__u32 owner = owner_of_found(f);
+	bool is_old = s->now > f->confirmed + FORGET_TIME;
 
-	return sweep_entry(s, map, &found_counts, id, f->key, s->now > f->confirmed + FORGET_TIME);
+	if (of->side && (*(const __u32 *)id != of->side || owner != s->asking.key))
+		is_old = false;
+	return sweep_entry(s, map, &found_counts, id, owner, is_old);
 }
 
-INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 key, __u64 now)
+/* Those of one owner that has its limit; or those of all, where the table is full. */
+INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u64 now, bool is_full)
 {
-	struct sweep s = { .now = now, .asking = { .switch_id = side, .key = key } };
+	struct found_sweep s = {
+		.sweep = { .now = now, .asking = { .switch_id = side, .key = owner } },
+		.side = is_full ? 0 : side,
+	};
 
 	if (!may_sweep(&found_counts, now))
 		return;
 	bpf_for_each_map_elem(&found, forget_if_unconfirmed, &s, 0);
-	of->macs = s.number;
+	of->macs = s.sweep.number;
 }
 
-/* Writes an entry and counts it; its former port no longer does. 0, or negative: there is no room. */
+/* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
 INLINE long write_note(const struct neighbour_key *key, const struct found_neighbour *entry,
 		       struct learning *of)
 {
 	struct found_neighbour *former = bpf_map_lookup_elem(&found, key);
-	__u32 former_key = former ? former->key : 0;
-	bool counts = !former || former_key != entry->key;
+	__u32 former_owner = former ? owner_of_found(former) : 0;
+	bool counts = !former || former_owner != owner_of_found(entry);
 	long failed = bpf_map_update_elem(&found, key, entry, former ? BPF_EXIST : BPF_NOEXIST);
 
 	if (failed == -EEXIST || failed == -ENOENT)
@@ -160,31 +175,39 @@ INLINE long write_note(const struct neighbour_key *key, const struct found_neigh
 	if (counts)
 		__sync_fetch_and_add(&of->macs, 1);
 	if (counts && former)
-		uncount(&found_counts, key->switch_id, former_key);
+		uncount(&found_counts, key->switch_id, former_owner);
 	return 0;
 }
 
-/* One that is new, has another MAC, or is heard from another port. False: there is no room. */
+/* One that is new, has another MAC, or counts for another owner. False: there is no room. */
 INLINE bool note_new(const struct neighbour_key *key, const struct found_neighbour *entry,
 		     const struct found_neighbour *former, __u64 now)
 {
-	struct learning *of = get_count(&found_counts, key->switch_id, entry->key);
-	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND;
-	bool counts = !former || former->key != entry->key;
+	__u32 limit = entry->key ? MAX_FOUND_AT_PORT : MAX_FOUND_BEHIND,
+	      owner = owner_of_found(entry);
+	struct learning *of = get_count(&found_counts, key->switch_id, owner);
+	bool counts = !former || owner_of_found(former) != owner;
 
 	if (!of)
 		return false;
 	if (counts && of->macs >= limit)
-		forget_unconfirmed(of, key->switch_id, entry->key, now);
+		forget_unconfirmed(of, key->switch_id, owner, now, false);
 	if (counts && of->macs >= limit)
 		return false;
 	if (write_note(key, entry, of) < 0) {
-		forget_unconfirmed(of, key->switch_id, entry->key, now);
+		forget_unconfirmed(of, key->switch_id, owner, now, true);
 		if (write_note(key, entry, of) < 0)
 			return false;
 	}
 	bpf_map_delete_elem(&asked, key);
 	return true;
+}
+
+/* Whether a router has asked for an address, and this is the first message since that says who has it. */
+INLINE bool was_asked(const struct neighbour_key *key, const struct found_neighbour *known,
+		      __u32 confirms)
+{
+	return known ? confirms && known->tries : !!bpf_map_lookup_elem(&asked, key);
 }
 
 /* Of one that was found before, or (is_new) can be. False: there is no room for it. Global, for the verifier's sake. */
@@ -204,7 +227,8 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 	same = f && same_mac(f->mac.bytes, h->mac.bytes);
 	if (f && !same && !h->overrides)
 		return true;
-	if (same && f->key == port_key) {
+	entry.unasked = (!f || f->unasked) && !was_asked(key, f, confirms);
+	if (same && f->key == port_key && f->unasked == entry.unasked) {
 		/* In place: a new entry would give the memory of this one, which others read, to another. */
 		if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
 			f->confirmed = now;

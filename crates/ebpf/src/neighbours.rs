@@ -53,7 +53,7 @@ pub fn insert_behind_leg(
         confirmed: u64::MAX / 2,
         asked: 0,
         tries: 0,
-        pad: 0,
+        unasked: 0,
     };
     let put = maps.map(FOUND)?.put(key.as_bytes(), entry.as_bytes());
     put.map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", FOUND))
@@ -84,11 +84,16 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     })
 }
 
-/// Who counts an entry: a port, or key 0: the underlay of a switch, or a leg.
+/// Who counts an entry: a port, or key 0: the underlay of a switch, or a leg. Those that spoke first count apart.
 fn owner(key: &abi::NeighbourKey, entry: &abi::FoundNeighbour) -> abi::PortKey {
+    let apart = if entry.unasked == 0 {
+        0
+    } else {
+        abi::FOUND_UNASKED
+    };
     abi::PortKey {
         switch_id: key.switch_id,
-        key: entry.key.into(),
+        key: u32::from(entry.key) | apart,
     }
 }
 
@@ -140,7 +145,9 @@ impl Borne {
     }
 
     fn bears(&self, owner: abi::PortKey) -> bool {
-        self.sides.contains(&owner.switch_id) && (owner.key == 0 || self.ports.contains(&owner))
+        let key = owner.key & !abi::FOUND_UNASKED;
+        let port = abi::PortKey { key, ..owner };
+        self.sides.contains(&owner.switch_id) && (key == 0 || self.ports.contains(&port))
     }
 }
 

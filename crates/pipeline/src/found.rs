@@ -71,6 +71,18 @@ pub struct FoundNeighbour {
     pub asked_ns: u64,
     /// so many times.
     pub tries: u32,
+    /// No router has asked for it: it spoke first.
+    pub unasked: bool,
+}
+
+impl FoundNeighbour {
+    /// Beside the key in the counts of those that spoke first: `FOUND_UNASKED` of `bpf/lib/abi.h`.
+    pub const UNASKED: u16 = 0x8000;
+
+    /// Under which key it counts.
+    fn owner(&self) -> u16 {
+        self.key | if self.unasked { Self::UNASKED } else { 0 }
+    }
 }
 
 /// A router asks for an address that nobody has answered for.
@@ -294,7 +306,13 @@ impl State {
         if known.is_some() && same.is_none() && !note.replaces {
             return true;
         }
-        if let Some(mut same) = same.filter(|same| same.key == note.key) {
+        let was_asked = match &known {
+            Some(known) => note.confirms && known.tries != 0,
+            None => self.asked.contains_key(&id),
+        };
+        let unasked = known.is_none_or(|known| known.unasked) && !was_asked;
+        let stays = |known: &FoundNeighbour| known.key == note.key && known.unasked == unasked;
+        if let Some(mut same) = same.filter(stays) {
             let is_older = now_ns >= same.confirmed_ns.saturating_add(SECOND_NS);
             if note.confirms && (is_older || same.tries != 0) {
                 (same.confirmed_ns, same.tries) = (now_ns, 0);
@@ -313,8 +331,9 @@ impl State {
             confirmed_ns,
             asked_ns: 0,
             tries: 0,
+            unasked,
         };
-        if known.is_some_and(|known| known.key == note.key) {
+        if known.as_ref().is_some_and(stays) {
             self.found.insert(id, new);
             return true;
         }
@@ -323,7 +342,7 @@ impl State {
 
     /// A new neighbour, or one that is heard from elsewhere.
     fn count_and_insert(&mut self, id: NeighbourId, new: FoundNeighbour, now_ns: u64) -> bool {
-        let owner = (id.0, new.key);
+        let owner = (id.0, new.owner());
         let most = match new.key {
             0 => Self::MAX_FOUND_BEHIND,
             _ => Self::MAX_FOUND_AT_PORT,
@@ -332,45 +351,48 @@ impl State {
         let is_full =
             |state: &Self| state.found.len() >= Self::MAX_FOUND && !state.found.contains_key(&id);
         if has_limit(self) {
-            self.sweep_found(now_ns);
+            self.sweep_found(now_ns, Some(owner));
         }
         if has_limit(self) {
             return false;
         }
         if is_full(self) {
-            self.sweep_found(now_ns);
+            self.sweep_found(now_ns, None);
         }
         if is_full(self) {
             return false;
         }
         match self.found.insert(id, new) {
-            Some(former) => self.uncount_found(id.0, former.key),
+            Some(former) => self.uncount_found(id.0, former.owner()),
             None => drop(self.asked.remove(&id)),
         }
         *self.found_counts.entry(owner).or_default() += 1;
         true
     }
 
-    /// Forgets whom nobody confirmed, everywhere: it walks the whole table, so at most once a second on the host.
-    fn sweep_found(&mut self, now_ns: u64) {
+    /// Forgets whom nobody confirmed, of one owner or of all: it walks the whole table, so at most once a second on the
+    /// host.
+    fn sweep_found(&mut self, now_ns: u64, of: Option<(RouterSide, u16)>) {
         if now_ns < self.next_found_sweep_ns {
             return;
         }
         self.next_found_sweep_ns = now_ns.saturating_add(SECOND_NS);
-        let is_old =
-            |known: &FoundNeighbour| now_ns > known.confirmed_ns.saturating_add(FORGOTTEN_NS);
+        let is_old = |id: &NeighbourId, known: &FoundNeighbour| {
+            now_ns > known.confirmed_ns.saturating_add(FORGOTTEN_NS)
+                && of.is_none_or(|of| of == (id.0, known.owner()))
+        };
         let old: Vec<_> = self
             .found
-            .extract_if(.., |_, known| is_old(known))
+            .extract_if(.., |id, known| is_old(id, known))
             .collect();
         for ((side, _), known) in old {
-            self.uncount_found(side, known.key);
+            self.uncount_found(side, known.owner());
         }
     }
 
     fn forget_neighbour(&mut self, id: &NeighbourId) {
         if let Some(known) = self.found.remove(id) {
-            self.uncount_found(id.0, known.key);
+            self.uncount_found(id.0, known.owner());
         }
     }
 

@@ -132,8 +132,8 @@ packets:
 fn many_neighbours() -> Case {
     const FOUND: u16 = 1024;
     const MOVES: u16 = 2000;
-    let mut text = r#"title: 1 024 neighbours are found at a port, and who is not confirmed for a minute makes room
-rules: [NEIGH-7]
+    let mut text = r#"title: 1 024 neighbours that speak first are found at a port, who is asked for besides, and who is not confirmed for a minute makes room
+rules: [NEIGH-7, NEIGH-17]
 fabric:
   version: 1
   tunnel: { encapsulation: vxlan }
@@ -147,7 +147,28 @@ fabric:
 packets:
 "#
     .to_owned();
-    let mut say = |at: f64, port: u8, op: &str, number: u16, verdict: &str| {
+    const ASKED: &str = r#"  - at: 10
+    from: port a2
+    packet:
+      - eth: { src: "02:00:00:00:00:02", dst: "02:00:00:00:00:fe" }
+      - ip4: { src: 198.19.0.2, dst: 198.19.20.1 }
+      - udp: {}
+    verdict: resolving
+    out:
+      - to: port a1
+        packet: &asked
+          - eth: { src: "02:00:00:00:00:fe", dst: "ff:ff:ff:ff:ff:ff" }
+          - arp: { spa: 198.19.0.1, tpa: 198.19.20.1 }
+      - to: port a2
+        packet: *asked
+  - at: 10
+    from: port a1
+    packet:
+      - eth: { src: "02:00:00:00:00:01", dst: "02:00:00:00:00:fe" }
+      - arp: { op: reply, spa: 198.19.20.1, tpa: 198.19.0.1 }
+    verdict: to_router
+"#;
+    let say = |text: &mut String, at: f64, port: u8, op: &str, number: u16, verdict: &str| {
         write!(
             text,
             r#"  - at: {at}
@@ -176,20 +197,21 @@ packets:
             .unwrap();
         }
     };
-    say(10.0, 2, "reply", MOVES, "to_router");
+    say(&mut text, 10.0, 2, "reply", MOVES, "to_router");
     for number in 0..FOUND {
-        say(10.0, 1, "reply", number, "to_router");
+        say(&mut text, 10.0, 1, "reply", number, "to_router");
     }
-    say(10.0, 1, "reply", FOUND, "neighbour_limit");
-    say(10.0, 1, "request", FOUND, "answer");
-    say(10.0, 1, "reply", FOUND - 1, "to_router");
+    say(&mut text, 10.0, 1, "reply", FOUND, "neighbour_limit");
+    text.push_str(ASKED);
+    say(&mut text, 10.0, 1, "request", FOUND, "answer");
+    say(&mut text, 10.0, 1, "reply", FOUND - 1, "to_router");
     // Who is heard at another port counts there.
-    say(10.0, 2, "reply", 0, "to_router");
-    say(10.0, 1, "reply", FOUND, "to_router");
-    say(70.0, 1, "reply", FOUND + 1, "neighbour_limit");
+    say(&mut text, 10.0, 2, "reply", 0, "to_router");
+    say(&mut text, 10.0, 1, "reply", FOUND, "to_router");
+    say(&mut text, 70.0, 1, "reply", FOUND + 1, "neighbour_limit");
     // It is forgotten among the others that make room for it, and noted anew.
-    say(71.0, 1, "reply", MOVES, "to_router");
-    say(71.0, 1, "reply", FOUND + 1, "to_router");
+    say(&mut text, 71.0, 1, "reply", MOVES, "to_router");
+    say(&mut text, 71.0, 1, "reply", FOUND + 1, "to_router");
     text.push_str(
         r#"  - at: 71
     from: port a2

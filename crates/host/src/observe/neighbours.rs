@@ -176,7 +176,7 @@ mod tests {
             confirmed,
             asked: 0,
             tries: 0,
-            pad: 0,
+            unasked: 0,
         })
     }
 

@@ -153,6 +153,11 @@ impl Connection {
         }
     }
 
+    /// Nobody outside has answered it, or it is over: a new translation may have its port.
+    pub(crate) fn gives_way(&self, key: &ConnectionKey) -> bool {
+        !self.answered || (key.protocol == protocol::TCP && self.is_over())
+    }
+
     /// The ends of TCP: who sends, who receives.
     fn ends(&mut self, sender: Sender) -> (&mut TcpEnd, &mut TcpEnd) {
         match sender {

@@ -12,6 +12,9 @@ use crate::flow_hash::remix;
 /// Places that are looked at for one connection.
 const PROBES: u32 = 72;
 
+/// Of a router; a quarter of less is too little for a guest.
+const LEAST_DIVIDED_SHARE: u32 = 1024;
+
 /// Who had which place last.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
@@ -35,6 +38,19 @@ fn place_of(number: u32, zone: u32, places: u32) -> u32 {
     place.wrapping_add(zone >> 12) & mask
 }
 
+/// A number in a share, from a hash. In a router's share every inside address has a quarter: of each four numbers in a
+/// row one.
+fn number_in_share(hash: u32, share: u32, inside: Option<u32>) -> u32 {
+    let below = |most: u32| ((u64::from(hash) * u64::from(most)) >> 32) as u32;
+    match inside {
+        None => below(share),
+        Some(inside) => {
+            let four = below(share / 4);
+            four * 4 + (remix(four ^ inside) & 3)
+        }
+    }
+}
+
 /// A place for a new connection of one that may have `share` of so many `places`, a power of two. What has expired
 /// there is forgotten; where none is free, one that makes way for others is forgotten. `None`: full.
 pub(super) fn take_place(
@@ -47,11 +63,13 @@ pub(super) fn take_place(
     let hash = hash_words(&words, state.secret);
     let zone = remix(remix(state.secret ^ words[0]) ^ (words[1] & 0xffff));
     let share = share.min(places);
+    let [_, _, inside @ .., _, _, _, _, _] = words;
+    let inside = (matches!(key.zone, Zone::Router(_)) && share >= LEAST_DIVIDED_SHARE)
+        .then(|| 1 | hash_words(&inside, state.secret));
     let mut victim = None;
     for attempt in 0..PROBES {
         let hash = remix(hash.wrapping_add(attempt.wrapping_mul(0x9e37_79b9)));
-        let number = (u64::from(hash) * u64::from(share)) >> 32;
-        let place = place_of(number as u32, zone, places);
+        let place = place_of(number_in_share(hash, share, inside), zone, places);
         let Some(holder) = state.places.last.get(&place).copied() else {
             return Some(place);
         };

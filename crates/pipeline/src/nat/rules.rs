@@ -17,6 +17,14 @@ use crate::flow_hash::remix;
 /// Outside ports that are looked at for one translation beside its own.
 const TRIES: u32 = 72;
 
+/// An inside address has at most two of the four or five outside ports of a group with one peer.
+const GROUP: u32 = 4;
+const SHARE_OF_GROUP: u32 = 2;
+/// In a range of so few ports that a group has neighbours it may have all.
+const LEAST_STEP: u32 = 4;
+/// So many groups it has its share of: then it has it of all.
+const REFUSALS: u32 = 8;
+
 /// Those that a peer gets inside where another connection has its own.
 const PEER_PORTS: RangeInclusive<u16> = 1024..=65535;
 
@@ -182,12 +190,20 @@ impl Passing<'_> {
         }
         let tries = tries(ports, flow_hash ^ cx.state.secret);
         let tries = tries.filter(|_| !key.keeps_port());
+        let mut crowd = Crowd::new(key, outside, ports);
         for port in std::iter::once(key.local_port).chain(tries) {
-            if !self.is_forwarded(key.protocol, (outside, port))
-                && is_free(cx, &key.with_local((outside, port)))
-            {
+            if !self.is_forwarded(key.protocol, (outside, port)) && crowd.leaves(cx, port) {
                 return Stage::Continue((outside, port));
             }
+            if crowd.refused >= REFUSALS {
+                break;
+            }
+        }
+        if let Some((victim, _)) = crowd.victim
+            && let Some(freed) = cx.state.connections.get(&victim).and_then(|it| it.outside)
+        {
+            cx.state.forget(&victim);
+            return Stage::Continue(local(freed));
         }
         self.exhausted(cx, (outside, key.local_port))
     }
@@ -286,6 +302,95 @@ pub(super) fn free_inside(
     std::iter::once(key)
         .chain(tries)
         .find(|key| conntrack::live(cx, key).is_none())
+}
+
+/// Who has the outside ports that a new translation looks at: `bpf/lib/outside_ends.h`.
+struct Crowd<'a> {
+    key: &'a ConnectionKey,
+    outside: IpAddr,
+    ports: &'a RangeInclusive<u16>,
+    /// The inside address with the majority of votes, if one has it.
+    most: IpAddr,
+    votes: u32,
+    /// The oldest of its translations that gives way.
+    victim: Option<(ConnectionKey, u64)>,
+    /// Free ports that the new one's inside address has enough of.
+    refused: u32,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(key: &'a ConnectionKey, outside: IpAddr, ports: &'a RangeInclusive<u16>) -> Self {
+        Self {
+            key,
+            outside,
+            ports,
+            most: key.local,
+            votes: 0,
+            victim: None,
+            refused: 0,
+        }
+    }
+
+    /// Whether nobody has the port with this peer, and the new one may have it.
+    fn leaves(&mut self, cx: &Context<'_>, port: u16) -> bool {
+        if let Some(holder) = self.holder(cx, port) {
+            self.vote(cx, holder);
+            return false;
+        }
+        if !self.key.keeps_port() && self.has_share(cx, port) {
+            self.refused += 1;
+            return false;
+        }
+        true
+    }
+
+    /// The inside key of the live translation that has a port.
+    fn holder(&self, cx: &Context<'_>, port: u16) -> Option<ConnectionKey> {
+        let outside = self.key.with_local((self.outside, port));
+        let key = cx.state.translations.get(&outside)?;
+        conntrack::live(cx, key).map(|_| *key)
+    }
+
+    /// Majority vote (Boyer and Moore).
+    fn vote(&mut self, cx: &Context<'_>, holder: ConnectionKey) {
+        if self.votes == 0 {
+            (self.most, self.victim) = (holder.local, None);
+        } else if self.most != holder.local {
+            self.votes -= 1;
+            return;
+        }
+        self.votes += 1;
+        let connection = cx.state.connections.get(&holder);
+        if let Some(connection) = connection.filter(|it| it.gives_way(&holder))
+            && (self.victim).is_none_or(|(_, seen_ns)| connection.seen_ns < seen_ns)
+        {
+            self.victim = Some((holder, connection.seen_ns));
+        }
+    }
+
+    /// Whether the inside address has as many ports of a free one's group as it may.
+    fn has_share(&mut self, cx: &Context<'_>, port: u16) -> bool {
+        let first = u32::from(*self.ports.start());
+        let count = u32::from(*self.ports.end()).saturating_sub(first) + 1;
+        let step = count / GROUP;
+        let port = u32::from(port).wrapping_sub(first);
+        if port >= count || step < LEAST_STEP {
+            return false;
+        }
+        let group = (port % step..count).step_by(step as usize);
+        let mut own = 0;
+        for other in group.filter(|other| *other != port) {
+            let holder = self.holder(cx, (first + other) as u16);
+            if let Some(holder) = holder.filter(|holder| holder.local == self.key.local) {
+                own += 1;
+                self.vote(cx, holder);
+            }
+            if own == SHARE_OF_GROUP {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// Nobody uses it outside. What has expired stays until its place or its key is wanted.

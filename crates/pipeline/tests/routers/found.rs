@@ -44,10 +44,11 @@ fn known(state: &State) -> Option<FoundNeighbour> {
     state.found().get(&(side(), station)).copied()
 }
 
-/// Of sa and of sb.
+/// Of sa and of sb, those that spoke first among them.
 fn counts(state: &State) -> [u32; 2] {
     let count = |key| state.found_counts().get(&(side(), key)).copied();
-    [1, 2].map(|key| count(key).unwrap_or_default())
+    let count = |key| count(key).unwrap_or_default();
+    [1, 2].map(|key| count(key) + count(key | FoundNeighbour::UNASKED))
 }
 
 impl One {

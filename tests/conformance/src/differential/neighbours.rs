@@ -9,8 +9,8 @@ use overlane_wire::Mac;
 
 use crate::test_runner::TestRunner;
 
-/// By side and address; MAC, key, when it was confirmed, when asked again, and how often.
-type Found = BTreeMap<(u32, IpAddr), (Mac, u16, u64, Option<u64>, u32)>;
+/// By side and address; MAC, key, when it was confirmed, when asked again, how often, and whether it spoke first.
+type Found = BTreeMap<(u32, IpAddr), (Mac, u16, u64, Option<u64>, u32, bool)>;
 /// When, and how often.
 type Asked = BTreeMap<(u32, IpAddr), (u64, u32)>;
 
@@ -24,7 +24,7 @@ pub(super) fn differences(state: &State, kernel: &TestRunner) -> Result<Vec<Stri
         .iter()
         .map(|(id, it)| {
             let asked = asked(it.tries, it.asked_ns);
-            let value = (it.mac, it.key, it.confirmed_ns, asked, it.tries);
+            let value = (it.mac, it.key, it.confirmed_ns, asked, it.tries, it.unasked);
             (number(id), value)
         })
         .collect();
@@ -33,7 +33,15 @@ pub(super) fn differences(state: &State, kernel: &TestRunner) -> Result<Vec<Stri
         .iter()
         .map(|(key, it)| {
             let asked = asked(it.tries, it.asked);
-            let value = (it.mac.into(), it.key, it.confirmed, asked, it.tries);
+            let unasked = it.unasked != 0;
+            let value = (
+                it.mac.into(),
+                it.key,
+                it.confirmed,
+                asked,
+                it.tries,
+                unasked,
+            );
             (of(key), value)
         })
         .collect();
