@@ -1,0 +1,119 @@
+//! What errors name: devices, programs on them, and addresses.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+/// A device the fabric names and the namespace lacks, or has of the wrong kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnfitDevice {
+    /// Its name.
+    pub device: String,
+    /// What it should be.
+    pub used_as: UsedAs,
+    /// Names of the ports, or of the router.
+    pub by: Vec<String>,
+}
+
+/// What the fabric uses a device as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsedAs {
+    /// The uplink.
+    Uplink,
+    /// Of a logical port, or on a trunk of several.
+    Port,
+    /// The leg of a router.
+    Leg,
+}
+
+/// A program of ours at the hook of a device, of a data path that is nobody's any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The device.
+    pub device: String,
+    /// Name of the program.
+    pub program: String,
+    /// The kernel's number of it.
+    pub program_id: u32,
+    /// The kernel's number of the link that holds it there; 0: it was attached without one.
+    pub link_id: u32,
+    /// The host whose pin holds the link.
+    pub pinned_by: Option<String>,
+    /// Processes that hold the link.
+    pub processes: BTreeSet<u32>,
+}
+
+/// An address of the host, and the router that packets to it would be for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The device of the host that has it.
+    pub device: String,
+    /// The router.
+    pub router: String,
+    /// Why.
+    pub by: TakenBy,
+}
+
+/// Why packets to an address are a router's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBy {
+    /// It is one of its addresses, or an outside one of its `nat`.
+    Own {
+        /// Where the fabric file says so.
+        line: u32,
+    },
+    /// It is in a network that lies inside.
+    Network {
+        /// The network.
+        network: IpNet,
+        /// Where the fabric file says so.
+        line: u32,
+    },
+    /// It is the address of the logical port with this name.
+    Port(String),
+}
+
+impl std::fmt::Display for TakenAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (address, device, router) = (self.address, &self.device, &self.router);
+        write!(f, "{address} of {device} (")?;
+        match &self.by {
+            TakenBy::Own { line } => write!(f, "address of router {router}, line {line})"),
+            TakenBy::Network { network, line } => {
+                write!(f, "in {network} inside router {router}, line {line})")
+            }
+            TakenBy::Port(port) => write!(f, "address of port {port} inside router {router})"),
+        }
+    }
+}
+
+impl std::fmt::Display for UnfitDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let by = self.by.join(", ");
+        match (self.used_as, self.by.len()) {
+            (UsedAs::Uplink, _) => write!(f, "{} (uplink)", self.device),
+            (UsedAs::Port, 1) => write!(f, "{} (port {by})", self.device),
+            (UsedAs::Port, _) => write!(f, "{} (ports {by})", self.device),
+            (UsedAs::Leg, _) => write!(f, "{} (leg of router {by})", self.device),
+        }
+    }
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (program, id) = (&self.program, self.program_id);
+        write!(f, "{} (program {program}, id {id}", self.device)?;
+        if let Some(host) = &self.pinned_by {
+            write!(f, ", pinned by host {host}")?;
+        }
+        for process in &self.processes {
+            write!(f, ", held by process {process}")?;
+        }
+        f.write_str(")")
+    }
+}
