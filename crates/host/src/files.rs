@@ -5,8 +5,9 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -47,6 +48,11 @@ enum Before {
     Anybody,
     /// Root alone: what is pinned in it is taken as ours.
     Root,
+}
+
+/// Device and inode: which file it is, whatever its name.
+pub(crate) fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Whether there is anything of this name, be it a link that leads nowhere.
@@ -224,8 +230,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> Result<File, HostError> {
             },
         )?;
     let metadata = file.metadata().map_err(HostError::file("look at", path))?;
-    let kind = metadata.file_type();
-    if !kind.is_file() || kind.is_fifo() {
+    if !metadata.is_file() {
         return Err(refused(path, Distrust::Kind("regular file")));
     }
     check_owner(path, &metadata)?;

@@ -3,13 +3,13 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use overlane_model::escaped;
 
+use crate::files::identity;
 use crate::{HostError, files, paths};
 
 /// How long a second process waits for the first.
@@ -146,10 +146,6 @@ fn is_at(file: &File, path: &Path) -> bool {
         (Ok(open), Ok(there)) => identity(&open) == identity(&there),
         _ => false,
     }
-}
-
-fn identity(metadata: &fs::Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 /// The process that has this file open, and the lock by it.

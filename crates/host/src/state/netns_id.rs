@@ -1,13 +1,12 @@
 //! Which namespace a host was applied in.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
-use crate::HostError;
+use crate::{HostError, files};
 
 /// Which namespace it is: a name can be given to another one, and so can an inode when its namespace is gone.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -92,7 +91,7 @@ pub(crate) fn netns_id() -> Result<NetnsId, HostError> {
 
 fn file_id(path: &Path) -> Result<(u64, u64), HostError> {
     let metadata = fs::metadata(path).map_err(HostError::file("look at", path))?;
-    Ok((metadata.dev(), metadata.ino()))
+    Ok(files::identity(&metadata))
 }
 
 #[cfg(test)]
