@@ -112,7 +112,8 @@ impl Record {
         Ok(())
     }
 
-    /// First of all where: without that, nobody knows where the rest is.
+    /// First of all where: without that, nobody knows where the rest is. What another version wrote comes too: an undo
+    /// writes it back.
     fn texts(&self) -> Vec<String> {
         let ours = &self.ours;
         let promiscuous = ours.promiscuous.iter();
@@ -122,7 +123,8 @@ impl Record {
         let groups = ours.groups.iter();
         let groups = groups.map(|group| format!("group {} {}", group.device, group.of));
         let netns = format!("netns {}", self.netns_id.words());
-        let rest = promiscuous.chain(neighbours).chain(groups);
+        let unclear = self.unclear.iter().cloned();
+        let rest = promiscuous.chain(neighbours).chain(groups).chain(unclear);
         std::iter::once(netns).chain(rest).collect()
     }
 
@@ -228,6 +230,9 @@ mod tests {
         let found = Record::from_texts(&texts).unwrap();
         assert_eq!(found.ours, record().ours);
         assert_eq!(found.unclear, unclear.into());
+        // An undo writes it back.
+        let again = found.texts().into_iter().collect();
+        assert_eq!(Record::from_texts(&again), Some(found));
         texts.remove("netns 4 5 6");
         assert_eq!(Record::from_texts(&texts), None);
     }
