@@ -27,7 +27,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs_overlane: runs the built program")
     config.addinivalue_line("markers", "needs(tool, …): programs that must be installed")
     config.addinivalue_line("markers", "thorough: not in the short run (--tests each)")
-    config.addinivalue_line("markers", "alone: has the machine to itself: it overloads it, or compares rates")
+    config.addinivalue_line("markers", "alone: has the machine to itself: it overloads it, compares rates, or changes what all hosts share")
     config.addinivalue_line("markers", "needs_kernel(thing, …): what the kernel must have, of modules.py")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def files_of(host):
 
 def folders_of(host):
     return [PINS, *(each for each in [PINS / host.name, *(PINS / host.name).rglob("*")] if each.is_dir())]
+
+
+def inside(folder, make, *args, **options):
+    """Make something in a folder that all hosts share: the last host's `remove` may take it away at any moment."""
+    def made():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            make(*args, **options)
+            return True
+    wait_until(made, what=f"something in {folder}")
 
 
 def closed(host):
@@ -71,6 +82,8 @@ def test_what_apply_leaves_is_roots_alone_whatever_the_umask(scene, umask):
     assert len(folders_of(scene.hosts[0])) > 4 and len(files_of(scene.hosts[0])) >= 2
 
 
+@pytest.mark.alone
+@pytest.mark.needs("setpriv", "flock")
 def test_what_an_earlier_version_left_open_is_closed(scene):
     host = scene.hosts[0]
     apply_first(scene)
@@ -90,6 +103,7 @@ def test_what_an_earlier_version_left_open_is_closed(scene):
     assert files_of(host) == [] and not (PINS / host.name).exists()
 
 
+@pytest.mark.alone
 @pytest.mark.needs("setpriv", "flock")
 def test_who_took_the_lock_while_it_was_open_to_all_is_named(lab, scene):
     """It goes on holding it after an upgrade."""
@@ -98,18 +112,14 @@ def test_who_took_the_lock_while_it_was_open_to_all_is_named(lab, scene):
     lock = STATE / f"{host.name}.lock"
     STATE.chmod(0o755)
     lock.chmod(0o644)
-    holder = subprocess.Popen([*AS_NOBODY, "flock", lock, "sleep", "1000"])
+    holder = subprocess.Popen([*AS_NOBODY, "flock", lock, "sleep", "1000"], start_new_session=True)
     lab.defer(holder.wait)
-    lab.defer(holder.kill)
+    lab.defer(os.killpg, holder.pid, signal.SIGKILL)
     wait_until(lambda: run(["flock", "--nonblock", lock, "true"], check=False).returncode, what="the lock to be held")
     said = remove(host.name, host.netns, expect=1).stderr
     # `flock` and the program that it began both hold it.
     assert "is locked by process " in said and "sleep 1000" in said and "help: " in said
     assert "(flock" in said or "(sleep" in said
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if process.read_bytes() == b"sleep\x001000\x00" and process.stat().st_uid == NOBODY:
-                os.kill(int(process.parent.name), 9)
 
 
 @pytest.mark.parametrize("suffix", ["lock", "json"])
@@ -118,16 +128,15 @@ def test_what_is_no_plain_file_of_roots_is_refused_by_name(lab, scene, suffix, k
     host, target = scene.hosts[0], lab.directory / "target"
     target.write_text("root's own")
     path = STATE / f"{host.name}.{suffix}"
-    STATE.mkdir(exist_ok=True)
     lab.defer(lambda: path.unlink(missing_ok=True))
     if kind == "link":
-        path.symlink_to(target)
+        inside(STATE, path.symlink_to, target)
     elif kind == "dangling link":
-        path.symlink_to(lab.directory / "new")
+        inside(STATE, path.symlink_to, lab.directory / "new")
     elif kind == "pipe":
-        os.mkfifo(path)
+        inside(STATE, os.mkfifo, path)
     else:
-        path.touch()
+        inside(STATE, path.touch)
         os.chown(path, NOBODY, NOBODY)
     before = state.devices(host.ns)
     for done in (apply_first(scene, expect=1), remove(host.name, host.netns, expect=1)):
@@ -154,8 +163,7 @@ def test_a_shared_folder_of_pins_that_others_may_have_filled_is_refused(lab, sce
         os.chown(folder, NOBODY, NOBODY)
     else:
         folder.chmod(kind)
-    with contextlib.suppress(FileExistsError):
-        (STATE / f"{host.name}.verifier").touch(exist_ok=False)
+    inside(STATE, (STATE / f"{host.name}.verifier").touch)
     devices = state.devices(host.ns)
     for done in (apply_first(scene, prefix=(*ELSEWHERE, folder), expect=1),
                  remove(host.name, host.netns, prefix=(*ELSEWHERE, folder), expect=1)):
@@ -172,13 +180,16 @@ def test_a_folder_of_a_host_that_others_may_have_filled_is_refused(lab, scene, p
     own = PINS / host.name
     path = own / part
     lab.defer(run, ["find", own, "-delete"], check=False)
-    PINS.mkdir(mode=0o700, exist_ok=True)
     if part:
-        own.mkdir(mode=0o700)
+        inside(PINS, own.mkdir, mode=0o700)
     if kind == "link":
-        path.symlink_to("elsewhere")
+        inside(PINS, path.symlink_to, "elsewhere")
     else:
-        path.mkdir(mode=0o700)
+        inside(PINS, path.mkdir, mode=0o700)
+        if part == "ours":
+            # What a stranger wrote does not say where the host is applied.
+            there = Path("/run/netns", scene.hosts[1].netns).stat()
+            (path / f"netns {there.st_dev} {there.st_ino} 0").mkdir(mode=0o700)
         os.chown(path, NOBODY, NOBODY) if kind == "nobody's" else path.chmod(kind)
     devices = state.devices(host.ns)
     for done in (apply_first(scene, expect=1), remove(host.name, host.netns, expect=1)):
@@ -247,9 +258,8 @@ def test_a_namespace_that_does_not_exist_leaves_nothing_behind(scene):
 def test_what_a_failed_write_left_is_removed(lab, scene):
     """Of this version and of earlier ones."""
     host = scene.hosts[0]
-    STATE.mkdir(exist_ok=True)
     obstacle = STATE / f"{host.name}.json"
-    (obstacle / "full").mkdir(parents=True)
+    inside(STATE, (obstacle / "full").mkdir, parents=True)
     apply_first(scene, expect=1)
     assert files_of(host) == [obstacle, STATE / f"{host.name}.lock"]
     shutil.rmtree(obstacle)

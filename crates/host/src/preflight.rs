@@ -17,7 +17,7 @@ use crate::legs;
 use crate::own_addresses::{self, HostAddress};
 use crate::place::Place;
 use crate::state::{self, NextHop};
-use crate::{HostError, Note, paths};
+use crate::{HostError, Note, files, paths};
 
 /// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
 const REALTIME: &str = "/sys/kernel/realtime";
@@ -74,6 +74,8 @@ fn check_preemption(realtime: &str, version: &str) -> Result<(), HostError> {
 /// The namespace of this thread is not in the way of, and not in use by, another applied host; and this
 /// host is not applied in another one that still exists.
 pub(crate) fn namespace(host: &str) -> Result<(), HostError> {
+    // What somebody else wrote there says nothing of where the host is.
+    files::check_pins(host)?;
     let here = state::netns_id()?;
     if let Some(place) = Place::of(host)?.filter(|place| place.netns_id != here)
         && place.netns_id.is_alive(place.netns.as_deref())
