@@ -238,8 +238,8 @@ pub enum HostError {
         #[source]
         source: io::Error,
     },
-    /// All is gone that could be found, and nothing says whether there was more.
-    #[error("host {host} is removed, but for what nothing tells of any more: {}", things.join(", "))]
+    /// All is gone that the state file and the record list; this may be left.
+    #[error("host {host} is removed, except what neither its state file nor its record lists: {}", things.join(", "))]
     LeftUnknown {
         /// The host.
         host: String,

@@ -113,7 +113,7 @@ fn what_nothing_tells_of_is_named() {
     let error = remove(&request).unwrap_err();
     let said = error.to_string();
     assert!(
-        said.contains("promiscuous mode of eth1, managed neighbours on eth1"),
+        said.ends_with("lists: promiscuous mode of eth1, managed neighbours on eth1"),
         "{said}"
     );
     assert!(!paths::pins(&host).exists() && !paths::state(&host).exists());

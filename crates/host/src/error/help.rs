@@ -23,7 +23,7 @@ impl HostError {
             Self::TimeNamespace { .. } => "run it outside of the time namespace".into(),
             Self::NotOurs { path, why } => mend(path, *why),
             Self::LeftUnknown { .. } => {
-                "look with `ip -d link` and `ip neighbour`, and take back what nobody else needs; a reboot takes back all".into()
+                "look with `ip -d link`, `ip neighbour`, `ip neighbour show proxy` and `ip maddress`, and take back what nobody else needs; a reboot takes back all".into()
             }
             Self::NoPortOrRouter { known, .. } if known.is_empty() => "it has none".into(),
             Self::NoPortOrRouter { known, .. } => format!("there are {}", known.join(", ")),
