@@ -225,7 +225,7 @@ def test_a_silent_guest_moves_on_a_vlan_and_the_switch_knows_at_once(lab, declar
         scene.hosts[1].ns.ip(f"link set {guest.device} up")
         done = apply_host(lab, scene.fabric.write(lab.directory / "fabric.yaml"), scene.hosts[1])
         # The guest's own end is down: it is not there yet, and the old place stays right.
-        assert f"down: {guest.device}" in done.stderr
+        assert f"down, or made anew since `apply`: {guest.device}" in done.stderr
         assert fdb(scene, guest.mac) == ["to1"]
         moved.ip("link set eth0 up")
         wait_until(lambda: fdb(scene, guest.mac) == ["to2"], 2, what="the switch to learn")
@@ -313,7 +313,7 @@ def test_a_leg_that_comes_up_later_is_announced_then(lab):
     host.ns.ip(f"link set {LEG} down")
     with PacketSocket(physical.up, "eth0", ETH_P_ALL) as sock:
         done = apply_host(lab, written(estate), host)
-        assert f"down: {LEG}; announcements that need it are made when it is up, within 60 seconds" in done.stderr
+        assert f"down, or made anew since `apply`: {LEG}; announcements that need it are made when it is up, within 60 seconds" in done.stderr
         assert len(announcers(host.name)) == 1
         assert announcements(sock.receive_all(1)) == {}
         host.ns.ip(f"link set {LEG} up")

@@ -249,7 +249,7 @@ def test_a_user_of_the_host_without_rights_reaches_no_guest(lab, encapsulation):
         assert [frame for frame in into.receive_all() if SAID in frame] == []
         # And what IPv6 says unasked.
         assert sent(host)["inet"] >= before["inet"] + 5
-        assert "packets dropped, and " in overlane("show", "ports", "--host", host.name).stdout
+        assert ": dropped " in overlane("show", "ports", "--host", host.name).stdout
         # Without the guard it is open, so the test would have seen it.
         host.ns.run(f"nft delete table inet overlane-{host.name}")
         speak(host.ns, near.device)
@@ -407,7 +407,7 @@ def test_who_flushes_the_ruleset_is_noticed(lab):
     assert f"guard: nftables table overlane-{host.name} (inet, arp, bridge): missing; apply again" in shown
     apply(lab.directory / "fabric.yaml", host.name, host.netns)
     assert states(host) == ["ok"] * 3
-    assert "packets dropped" in overlane("show", "ports", "--host", host.name).stdout
+    assert " packets from guests and " in overlane("show", "ports", "--host", host.name).stdout
 
 
 #: Runs a command for which the kernel has no sockets of NETLINK_NETFILTER (12): EPROTONOSUPPORT.

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Announce, output: Output) -> Result<(), Failure> {
     if !down.is_empty() {
         let down = down.join(", ");
         output.note(format!(
-            "down: {down}; what needs these devices was not announced"
+            "down, or made anew since `apply`: {down}; what needs these devices was not announced"
         ));
     }
     if args.json {

@@ -239,7 +239,7 @@ fn show_guard(guard: &Guard, output: Output) -> io::Result<()> {
             GuardState::Ok => {
                 let packets: u64 = rows.iter().map(|row| row.packets).sum();
                 let sent: u64 = rows.iter().map(|row| row.sent_packets).sum();
-                format!("{packets} packets dropped, and {sent} that the host sent")
+                format!("dropped {packets} packets from guests and {sent} from the host")
             }
             GuardState::Changed => "changed by somebody; apply again".to_owned(),
             GuardState::Missing => "missing; apply again".to_owned(),

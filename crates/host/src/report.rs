@@ -296,8 +296,10 @@ impl fmt::Display for Note {
                 "device {device} is a port of {kind} {master}: Overlane takes every frame from it before {master} does, \
                  and {}; take it out with `{}`",
                 match kind.as_str() {
-                    // The guard has a table for bridges.
-                    "bridge" => format!("the guard drops what {master} sends to it"),
+                    // The guard has a table for bridges. Another note says if the kernel refused it.
+                    "bridge" => format!(
+                        "the guard drops what {master} sends to it, if this kernel has nftables for bridges"
+                    ),
                     _ => format!("what {master} sends to it still reaches the guest"),
                 },
                 take_out(device, kind)
@@ -353,7 +355,7 @@ impl fmt::Display for Note {
             ),
             Self::AnnouncementWaits { devices, seconds } => write!(
                 f,
-                "down: {}; announcements that need {} are made when it is up, within {seconds} seconds; later, run \
+                "down, or made anew since `apply`: {}; announcements that need {} are made when it is up, within {seconds} seconds; later, run \
                  `overlane announce`",
                 devices.join(", "),
                 if devices.len() == 1 {
