@@ -48,16 +48,20 @@ struct sweep {
 	__u64 now;
 	struct port_key asking; /* for whom it sweeps, */
 	__u32 number;           /* and how many entries it has */
+	__u32 of_all;           /* the table is full: for everybody */
 };
 
-/* An entry on the walk, whose key begins with its switch: forgets it, or counts it for who is asking. */
+/*
+ * An entry on the walk, whose key begins with its switch: forgets it, or counts it for who is asking. is_spared: it is
+ * forgotten only for who is asking, or for everybody.
+ */
 INLINE long sweep_entry(struct sweep *s, void *map, void *counts, const void *id, __u32 key,
-			bool is_old)
+			bool is_old, bool is_spared)
 {
 	__u32 switch_id = *(const __u32 *)id;
 	bool mine = switch_id == s->asking.switch_id && key == s->asking.key;
 
-	if (!is_old)
+	if (!is_old || (is_spared && !mine && !s->of_all))
 		s->number += mine;
 	else if (bpf_map_delete_elem(map, id) == 0 && !mine)
 		uncount(counts, switch_id, key);

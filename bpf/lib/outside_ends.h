@@ -15,9 +15,10 @@
 #define NAT_GROUP 4
 #define NAT_SHARE_OF_GROUP 2
 #define NAT_LEAST_STEP 4
-#define NAT_REFUSALS 8    /* so many groups it has its share of: then it has it of all */
-#define NAT_PORT_MIN 1024 /* of those that a peer gets inside, */
-#define NAT_PORTS 64512   /* so many */
+#define NAT_SILENCE (2 * SECOND) /* of a translation that gives way */
+#define NAT_REFUSALS 8           /* so many groups it has its share of: then it has it of all */
+#define NAT_PORT_MIN 1024        /* of those that a peer gets inside, */
+#define NAT_PORTS 64512          /* so many */
 
 /* Whether the connection that an entry of tracking.other names lives there; its key is in search.holder. */
 INLINE bool is_in_use(struct tracking *t, const struct translation_entry *entry)
@@ -77,10 +78,16 @@ INLINE bool keeps_port(const struct connection_key *key)
 	return !(key->local_port | key->peer_port) || key->protocol == IPPROTO_SCTP;
 }
 
-/* Nobody outside has answered it, or nothing comes any more that matters: whoever wants to can have many of these. */
-INLINE bool gives_way(const struct connection_key *key, const struct connection *c)
+/*
+ * Nobody outside has answered it, or nothing comes any more that matters: whoever wants to can have many of these. But
+ * an answer may be on its way, and would go to whoever has the port then.
+ */
+INLINE bool gives_way(const struct connection_key *key, const struct connection *c, __u64 now)
 {
-	return !(c->flags & CONNECTION_ANSWERED) || (key->protocol == IPPROTO_TCP && is_over(c));
+	bool is_of_use =
+		c->flags & CONNECTION_ANSWERED && !(key->protocol == IPPROTO_TCP && is_over(c));
+
+	return !is_of_use && now > c->seen + NAT_SILENCE;
 }
 
 /*
@@ -102,7 +109,8 @@ INLINE void vote(struct tracking *t)
 	}
 	crowd->votes++;
 	c = bpf_map_lookup_elem(&connections, holder);
-	if (!c || !gives_way(holder, c) || (crowd->victim.switch_id && c->seen >= crowd->victim_seen))
+	if (!c || !gives_way(holder, c, t->now) ||
+	    (crowd->victim.switch_id && c->seen >= crowd->victim_seen))
 		return;
 	crowd->victim = *holder;
 	crowd->victim_seen = c->seen;
@@ -126,52 +134,89 @@ __noinline int is_end_taken(__u32 by_own_only)
 
 /*
  * Whether the new one's inside address has its share of a group of ports with this peer. The port of tracking.other,
- * which is free, is in a group of four, or five; they lie far from each other, for guests use ports in a row.
+ * which is free, is in a group of four, or five; they lie far from each other, for guests use ports in a row. Global: it
+ * is asked in a loop.
  */
-INLINE bool has_share(struct tracking *t, const struct nat_rule *rule)
+__noinline int has_share(void)
 {
-	__u32 first = rule->port_min, count = rule->port_max - first + 1, step = count / NAT_GROUP;
-	__u32 port = bpf_ntohs(t->other.local_port) - first, at, own = 0;
+	__u32 first, count, step, port, at, others, own = 0;
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
 
+	if (!t || !w)
+		return false;
+	first = w->rule.port_min;
+	count = w->rule.port_max - first + 1;
+	step = count / NAT_GROUP;
+	port = bpf_ntohs(t->other.local_port) - first;
 	if (port >= count || step < NAT_LEAST_STEP)
 		return false;
 	at = port % step;
-	for (int i = 0; i <= NAT_GROUP && at < count && own < NAT_SHARE_OF_GROUP; i++, at += step) {
+	others = (count - 1 - at) / step;
+	for (int i = 0; i <= NAT_GROUP && at < count; i++, at += step) {
+		if (at == port)
+			continue;
+		/* Enough, or too few are left. */
+		if (own >= NAT_SHARE_OF_GROUP || own + others < NAT_SHARE_OF_GROUP)
+			break;
 		t->other.local_port = bpf_htons(first + at);
-		if (at != port && is_end_taken(true))
-			own++;
+		own += !!is_end_taken(true);
+		others--;
 	}
 	t->other.local_port = bpf_htons(first + port);
 	return own >= NAT_SHARE_OF_GROUP;
+}
+
+/* Whether what comes for tracking.other has a rule of its own. Global, for the stack's sake. */
+__noinline int is_forwarded(__u32 list)
+{
+	struct tracking *t = get_tracking();
+
+	return !t || find_end(list, NAT_OUTSIDE, &t->other, true);
 }
 
 /*
  * Publishes tracking.other for a source rule, which takes no port that is forwarded. DROP(NAT_EXHAUSTED): it cannot be
  * had, or only by NAT-43.
  */
-INLINE enum verdict publish_shared(struct scratch *w, struct tracking *t, __u32 list)
+INLINE enum verdict publish_shared(struct tracking *t, __u32 list)
 {
-	if (find_end(list, NAT_OUTSIDE, &t->other, true) || is_end_taken(false))
+	if (is_forwarded(list) || is_end_taken(false))
 		return DROP(NAT_EXHAUSTED);
-	if (!keeps_port(&t->key) && has_share(t, &w->rule)) {
+	if (!keeps_port(&t->key) && has_share()) {
 		t->crowd.refused++;
 		return DROP(NAT_EXHAUSTED);
 	}
 	return publish();
 }
 
-/* None was free: the victim makes way, and its outside key becomes that of tracking.key. Global, for the stack's sake. */
+/* Whether somebody gives way where none was free; then tracking.other is its outside key. Global, for the stack's sake. */
+__noinline int find_victim(void)
+{
+	struct tracking *t = get_tracking();
+	struct connection *c;
+
+	/* Nobody does for what another CPU has begun meanwhile. */
+	if (!t || !t->crowd.victim.switch_id || see_connection(&t->key, t->now))
+		return false;
+	c = bpf_map_lookup_elem(&connections, &t->crowd.victim);
+	if (!c || !gives_way(&t->crowd.victim, c, t->now))
+		return false;
+	outside_key_of(&t->other, &t->crowd.victim, c);
+	return true;
+}
+
+/* What find_victim() found is forgotten, and its outside key becomes that of tracking.key. Global, likewise. */
 __noinline enum verdict publish_in_its_place(void)
 {
 	struct tracking *t = get_tracking();
 	struct connection *c;
 
-	if (!t || !t->crowd.victim.switch_id)
-		return DROP(NAT_EXHAUSTED);
+	if (!t)
+		return DROP(NOT_CONFIGURED);
 	c = bpf_map_lookup_elem(&connections, &t->crowd.victim);
-	if (!c || !gives_way(&t->crowd.victim, c))
-		return DROP(NAT_EXHAUSTED);
-	forget_connection(&t->crowd.victim, c); /* leaves its outside key in tracking.other */
+	if (c)
+		forget_connection(&t->crowd.victim, c); /* leaves its outside key in tracking.other */
 	return publish();
 }
 
@@ -206,14 +251,16 @@ INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const s
 		return DROP(NAT_UNSUPPORTED);
 	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
 	t->crowd.votes = t->crowd.refused = t->crowd.victim.switch_id = 0;
-	result = publish_shared(w, t, list);
+	result = publish_shared(t, list);
 	for (__u32 i = 0; i < NAT_TRIES && i < count && !keeps_port(&t->key); i++) {
 		if (result != DROP(NAT_EXHAUSTED) || t->crowd.refused >= NAT_REFUSALS)
 			break;
 		t->other.local_port = bpf_htons(port_of_try(i, hash, first, count));
-		result = publish_shared(w, t, list);
+		result = publish_shared(t, list);
 	}
-	return result == DROP(NAT_EXHAUSTED) ? publish_in_its_place() : result;
+	if (result == DROP(NAT_EXHAUSTED) && find_victim() && !is_forwarded(list))
+		result = publish_in_its_place();
+	return result;
 }
 
 /* SCTP's CRC is over its ports, and is not written anew. */

@@ -27,7 +27,7 @@ static long forget_if_old(void *map, const void *id, void *value, void *context)
 	const struct learned *l = value;
 	struct sweep *s = context;
 
-	return sweep_entry(s, map, &learning, id, owner_of(l), is_old(l, s->now));
+	return sweep_entry(s, map, &learning, id, owner_of(l), is_old(l, s->now), false);
 }
 
 /* Forgets what is old, everywhere. The count for the asking owner replaces one that two CPUs may have made wrong. */

@@ -316,7 +316,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 			return untranslated(r);
 		if (is_loose(&t->l4) || keeps_addresses(ctx, p))
 			return DROP(NAT_UNSUPPORTED);
-		if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p))
+		if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p) || !can_begin(&t->l4, 0))
 			return DROP(CONNECTION_INVALID);
 		result = publish_by_rule(p, list);
 		if (result == GO_ON)

@@ -126,37 +126,28 @@ INLINE __u32 router_of(const struct packet *p, const struct destination *d, cons
 	return entry ? entry->router : 0;
 }
 
-/* Of all, or (side not 0) of one owner. */
-struct found_sweep {
-	struct sweep sweep;
-	__u32 side;
-};
-
+/* Those that spoke first, of all; the others of one owner, or of all. */
 static long forget_if_unconfirmed(void *map, const void *id, void *value, void *context)
 {
 	const struct found_neighbour *f = value;
-	struct found_sweep *of = context;
-	struct sweep *s = &of->sweep;
-	__u32 owner = owner_of_found(f);
-	bool is_old = s->now > f->confirmed + FORGET_TIME;
+	struct sweep *s = context;
 
-	if (of->side && (*(const __u32 *)id != of->side || owner != s->asking.key))
-		is_old = false;
-	return sweep_entry(s, map, &found_counts, id, owner, is_old);
+	return sweep_entry(s, map, &found_counts, id, owner_of_found(f),
+			   s->now > f->confirmed + FORGET_TIME, !f->unasked);
 }
 
-/* Those of one owner that has its limit; or those of all, where the table is full. */
-INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u64 now, bool is_full)
+INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u64 now, bool of_all)
 {
-	struct found_sweep s = {
-		.sweep = { .now = now, .asking = { .switch_id = side, .key = owner } },
-		.side = is_full ? 0 : side,
+	struct sweep s = {
+		.now = now,
+		.asking = { .switch_id = side, .key = owner },
+		.of_all = of_all,
 	};
 
 	if (!may_sweep(&found_counts, now))
 		return;
 	bpf_for_each_map_elem(&found, forget_if_unconfirmed, &s, 0);
-	of->macs = s.sweep.number;
+	of->macs = s.number;
 }
 
 /* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
@@ -216,7 +207,7 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 {
 	struct found_neighbour *f, entry = { .key = port_key };
 	__u64 now = coarse_now_ns();
-	bool same;
+	bool same, stays;
 
 	if (!key || !h)
 		return false;
@@ -228,19 +219,21 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 	if (f && !same && !h->overrides)
 		return true;
 	entry.unasked = (!f || f->unasked) && !was_asked(key, f, confirms);
-	if (same && f->key == port_key && f->unasked == entry.unasked) {
-		/* In place: a new entry would give the memory of this one, which others read, to another. */
-		if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
-			f->confirmed = now;
-			f->tries = 0;
-		}
-		return true;
-	}
+	stays = same && f->key == port_key;
 	entry.confirmed = confirms             ? now :
 			  same                 ? f->confirmed :
 			  now > REACHABLE_TIME ? now - REACHABLE_TIME :
 						 0;
-	return note_new(key, &entry, f, now);
+	if (!(stays && f->unasked == entry.unasked) && note_new(key, &entry, f, now))
+		return true;
+	if (!stays)
+		return false;
+	/* In place: a new entry would give the memory of this one, which others read, to another. */
+	if (confirms && (f->tries || now >= f->confirmed + SECOND)) {
+		f->confirmed = now;
+		f->tries = 0;
+	}
+	return true;
 }
 
 /* From a port, an answer to a router is for all of its hosts. */

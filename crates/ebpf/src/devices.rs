@@ -32,12 +32,17 @@ pub fn hold(maps: &MapSet, ifindex: u32) -> Result<(), EbpfError> {
 
 /// The device with this index is held: since then it was here, and nobody else had the index.
 pub fn check(maps: &MapSet, device: &str, ifindex: u32) -> Result<(), EbpfError> {
-    let failed = EbpfError::call("BPF_MAP_LOOKUP_ELEM", format!("device {device}"));
     match maps.map(NAME)?.get(&ifindex.to_ne_bytes()) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(failed(io::Error::from_raw_os_error(libc::ENODEV))),
-        Err(error) => Err(failed(error)),
+        Ok(None) => Err(gone(device)),
+        Err(error) => Err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME)(error)),
     }
+}
+
+/// The device went since somebody looked at it, or is another one.
+pub fn gone(device: &str) -> EbpfError {
+    let error = io::Error::from_raw_os_error(libc::ENODEV);
+    EbpfError::call("BPF_MAP_LOOKUP_ELEM", format!("device {device}"))(error)
 }
 
 /// Lets go of a device, if it is held.

@@ -379,8 +379,9 @@ impl RawMap {
     /// may be missed.
     pub(crate) fn keys(&self) -> io::Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
-        let mut last: Option<Vec<u8>> = None;
-        loop {
+        let (mut last, mut again): (Option<Vec<u8>>, u32) = (None, 0);
+        // The kernel begins anew where the last key has gone meanwhile.
+        while again < self.layout.max_entries {
             let mut next = vec![0u8; self.layout.key_size as usize];
             let mut attr = self.elem(last.as_deref().unwrap_or_default());
             if last.is_none() {
@@ -392,12 +393,10 @@ impl RawMap {
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(keys),
                 other => other.map(drop)?,
             }
-            // The kernel begins anew where the last key has gone meanwhile.
-            if !keys.insert(next.clone()) {
-                return Ok(keys);
-            }
+            again += u32::from(!keys.insert(next.clone()));
             last = Some(next);
         }
+        Ok(keys)
     }
 
     fn elem(&self, key: &[u8]) -> ElemAttr {

@@ -84,6 +84,17 @@ impl Current {
         Record::ours_in(here, self.record.as_ref(), self.state.as_ref())
     }
 
+    /// The devices of this namespace that the maps hold. Who held others, in a namespace that had the same indices, has to
+    /// hold anew.
+    pub(crate) fn held_in(&self, here: NetnsId) -> BTreeSet<u32> {
+        let of_state = self.state.as_ref().map(|state| state.netns_id);
+        let of_record = self.record.as_ref().map(|record| record.netns_id);
+        match of_state.or(of_record) {
+            Some(of_maps) if of_maps == here => self.held.clone(),
+            _ => BTreeSet::new(),
+        }
+    }
+
     /// What the data path here chooses with what nobody outside may foresee; a new one where there is none.
     pub(crate) fn secret(&self) -> u32 {
         let mut secrets = self.settings().map(|settings| settings.secret);

@@ -113,19 +113,24 @@ impl<'a> Executor<'a> {
                 Step::PickUpConnections(ports) => self.pick_up_connections(ports)?,
                 Step::Put { table, entries } => self.put(*table, entries)?,
                 Step::Settings { .. } => self.settings()?,
-                Step::Hold(devices) => self.hold(devices)?,
+                Step::Hold { new, kept } => self.hold(new, kept)?,
                 Step::OpenDetours => self.open_detours()?,
                 Step::MoveCounters(what) => self.move_counters(*what, self.maps, plan)?,
                 Step::Settle => settle(),
                 Step::CarryCounters { from } => self.carry_counters(from, plan)?,
                 Step::Clear(folder) => self.clear(folder)?,
                 Step::PinMaps(folder) => self.pin_maps(folder)?,
-                Step::Attach { program, device } => self.attach(*program, device)?,
+                Step::Attach {
+                    program,
+                    device,
+                    ifindex,
+                } => self.attach(*program, device, *ifindex)?,
                 Step::Replace {
                     program,
                     device,
+                    ifindex,
                     old_program,
-                } => self.replace(*program, device, *old_program)?,
+                } => self.replace(*program, device, *ifindex, *old_program)?,
                 Step::Detach(name) => self.detach(name)?,
                 Step::Delete { table, entries } => self.delete(*table, entries)?,
                 Step::Release(next_hop) => self.release(next_hop)?,
@@ -343,17 +348,29 @@ impl<'a> Executor<'a> {
     }
 
     /// Devices of ours may be younger than the plan, or refused.
-    fn hold(&mut self, devices: &BTreeSet<u32>) -> Result<(), HostError> {
+    fn hold(&mut self, new: &BTreeSet<u32>, kept: &BTreeSet<u32>) -> Result<(), HostError> {
         let maps = self.maps;
         let ours = devices::ours().filter_map(|name| self.netlink.link(name).ok());
         let mut wanted: BTreeSet<u32> = ours.map(|link| link.index).collect();
-        wanted.extend(devices);
-        for ifindex in wanted.difference(&held::held(maps)?).copied() {
+        wanted.extend(new);
+        for ifindex in wanted.difference(kept).copied() {
             self.journal.before()?;
             held::hold(maps, ifindex)?;
             self.journal.push(move || Ok(held::release(maps, ifindex)?));
         }
-        Ok(())
+        let held = held::held(maps)?;
+        match kept.iter().find(|index| !held.contains(index)) {
+            Some(index) => Err(held::gone(&format!("with index {index}")).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The device is the one that the plan looked at, and the maps hold it since.
+    fn check_device(&self, device: &str, ifindex: u32, planned: u32) -> Result<(), HostError> {
+        if planned != 0 && planned != ifindex {
+            return Err(held::gone(device).into());
+        }
+        Ok(held::check(self.maps, device, ifindex)?)
     }
 
     /// Has no way back, and needs none: the connections are nobody's.
@@ -438,7 +455,7 @@ impl<'a> Executor<'a> {
         Ok(self.maps.pin(folder)?)
     }
 
-    fn attach(&mut self, program: Program, device: &str) -> Result<(), HostError> {
+    fn attach(&mut self, program: Program, device: &str, planned: u32) -> Result<(), HostError> {
         let Some(loaded) = self.loaded else {
             return Ok(());
         };
@@ -465,7 +482,7 @@ impl<'a> Executor<'a> {
             None => attach()?,
         };
         if inside.is_none() {
-            held::check(self.maps, device, ifindex)?;
+            self.check_device(device, ifindex, planned)?;
         }
         link.pin(&path)?;
         // Held until the end: unpinning in an undo then detaches when the journal lets go of it.
@@ -500,6 +517,7 @@ impl<'a> Executor<'a> {
         &mut self,
         program: Program,
         device: &str,
+        planned: u32,
         old_program: u32,
     ) -> Result<(), HostError> {
         let Some(loaded) = self.loaded else {
@@ -509,14 +527,14 @@ impl<'a> Executor<'a> {
         let path = paths::links(&self.state.host).join(&name);
         self.journal.before()?;
         let Some(link) = BpfLink::open(&path)? else {
-            return self.attach(program, device);
+            return self.attach(program, device, planned);
         };
         if !detours::is_inside(device) {
             let ifindex = self.netlink.link(device)?.index;
-            held::check(self.maps, device, ifindex)?;
+            self.check_device(device, ifindex, planned)?;
             if !hooks::is_at(device, ifindex, link.info()?)? {
                 // It went along with a device that left the namespace.
-                return self.attach(program, device);
+                return self.attach(program, device, planned);
             }
         }
         let old = HeldProgram::by_id(old_program)?;
@@ -571,11 +589,14 @@ pub(crate) fn clean_up(
                 Ok(_) => None,
             },
             Cleanup::Release(devices) => {
-                let mut released = devices.iter().map(|&index| held::release(maps, index));
-                match released.find_map(Result::err) {
-                    Some(error) => Some(("devices in the maps".to_owned(), error.to_string())),
-                    None => None,
-                }
+                let released = devices.iter().map(|&index| held::release(maps, index));
+                let mut errors = released
+                    .filter_map(Result::err)
+                    .collect::<Vec<_>>()
+                    .into_iter();
+                errors
+                    .next()
+                    .map(|error| ("devices in the maps".to_owned(), error.to_string()))
             }
             Cleanup::Connections(of) => {
                 match connections::forget_of(maps, of, || forgetter(target)) {

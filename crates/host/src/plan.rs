@@ -44,8 +44,12 @@ pub(crate) enum Step {
     Gro,
     /// Create a detour, in place of what there is of it. Nothing goes into it yet.
     Detour(Detour),
-    /// Have the kernel hold these devices, and those of ours: it says then when one goes.
-    Hold(BTreeSet<u32>),
+    /// Have the kernel hold these devices, and those of ours that were created: it says then when one goes. What is kept
+    /// has to be held still.
+    Hold {
+        new: BTreeSet<u32>,
+        kept: BTreeSet<u32>,
+    },
     /// Their programs are attached: frames may go into the detours that were created.
     OpenDetours,
     /// Bring the GRO device up again.
@@ -74,12 +78,18 @@ pub(crate) enum Step {
     Clear(PathBuf),
     /// Pin the new set.
     PinMaps(PathBuf),
-    /// Attach a program; in place of a dead link of the same name, if there is one.
-    Attach { program: Program, device: String },
+    /// Attach a program; in place of a dead link of the same name, if there is one. `ifindex`: of the device when it was
+    /// looked at; 0: it was not there.
+    Attach {
+        program: Program,
+        device: String,
+        ifindex: u32,
+    },
     /// Give a living link the new program.
     Replace {
         program: Program,
         device: String,
+        ifindex: u32,
         old_program: u32,
     },
     /// Take a link away.
@@ -261,7 +271,7 @@ fn plan_gro(target: &Target<'_>, current: &Current, plan: &mut Plan, fresh: &mut
     fresh.insert(GRO);
 }
 
-/// Before anything is sent to them. Who is created by then, is found by name.
+/// Before anything is sent to them. The step finds the devices that earlier steps made by their names.
 fn plan_held(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut Plan) {
     let ours = devices::ours().filter(|name| !fresh.contains(name));
     let ours = ours.filter_map(|name| Some(current.devices.get(name)?.index));
@@ -271,8 +281,10 @@ fn plan_held(target: &Target<'_>, current: &Current, fresh: &Fresh, plan: &mut P
     if !surplus.is_empty() {
         plan.cleanups.push(Cleanup::Release(surplus));
     }
-    if !fresh.is_empty() || !wanted.is_subset(&current.held) {
-        plan.steps.push(Step::Hold(wanted));
+    let held = current.held_in(target.netns_id);
+    let (kept, new): (BTreeSet<u32>, _) = wanted.iter().partition(|index| held.contains(index));
+    if !fresh.is_empty() || !new.is_empty() {
+        plan.steps.push(Step::Hold { new, kept });
     }
 }
 
@@ -368,6 +380,7 @@ fn plan_links(
         .state
         .as_ref()
         .is_none_or(|state| state.netns_id == target.netns_id);
+    let held = current.held_in(target.netns_id);
     let mut names = BTreeSet::new();
     // Programs for a device that has a link under another name, until that is detached. The kernel takes a program
     // only once at a hook, so these are loaded anew.
@@ -382,7 +395,7 @@ fn plan_links(
         let name = paths::link(program, &device);
         let alive = current.links.get(&name).copied().flatten().filter(|info| {
             // A device that has left the namespace takes its link along, and another one may have its index here.
-            let is_held = plan.new_set || current.held.contains(&ifindex) || is_inside(&device);
+            let is_held = plan.new_set || held.contains(&ifindex) || is_inside(&device);
             let is_here = same_netns && info.ifindex == Some(ifindex);
             is_here && is_held && !fresh.contains(device.as_str())
         });
@@ -396,6 +409,7 @@ fn plan_links(
                     plan.steps.push(Step::Replace {
                         program,
                         device,
+                        ifindex,
                         old_program: info.program_id,
                     });
                 }
@@ -406,7 +420,12 @@ fn plan_links(
                     renamed.insert(program);
                 }
                 plan.load.insert(program);
-                plan.steps.push(Step::Attach { program, device });
+                let was_there = !fresh.contains(device.as_str());
+                plan.steps.push(Step::Attach {
+                    program,
+                    device,
+                    ifindex: if was_there { ifindex } else { 0 },
+                });
             }
         }
         names.insert(name);

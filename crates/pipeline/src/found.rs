@@ -311,15 +311,6 @@ impl State {
             None => self.asked.contains_key(&id),
         };
         let unasked = known.is_none_or(|known| known.unasked) && !was_asked;
-        let stays = |known: &FoundNeighbour| known.key == note.key && known.unasked == unasked;
-        if let Some(mut same) = same.filter(stays) {
-            let is_older = now_ns >= same.confirmed_ns.saturating_add(SECOND_NS);
-            if note.confirms && (is_older || same.tries != 0) {
-                (same.confirmed_ns, same.tries) = (now_ns, 0);
-                self.found.insert(id, same);
-            }
-            return true;
-        }
         let stale_ns = now_ns.saturating_sub(REACHABLE_NS);
         let confirmed_ns = match note.confirms {
             true => now_ns,
@@ -333,11 +324,23 @@ impl State {
             tries: 0,
             unasked,
         };
-        if known.as_ref().is_some_and(stays) {
+        // Another MAC at the same place takes the place of the former one.
+        if known.is_some_and(|known| known.owner() == new.owner()) && same.is_none() {
             self.found.insert(id, new);
             return true;
         }
-        self.count_and_insert(id, new, now_ns)
+        let stays = same.filter(|same| same.key == note.key);
+        if stays.is_none_or(|it| it.unasked != unasked) && self.count_and_insert(id, new, now_ns) {
+            return true;
+        }
+        // Who made room may have forgotten it.
+        if let Some(known) = self.found.get_mut(&id).filter(|_| stays.is_some()) {
+            let is_older = now_ns >= known.confirmed_ns.saturating_add(SECOND_NS);
+            if note.confirms && (is_older || known.tries != 0) {
+                (known.confirmed_ns, known.tries) = (now_ns, 0);
+            }
+        }
+        stays.is_some()
     }
 
     /// A new neighbour, or one that is heard from elsewhere.
@@ -370,8 +373,8 @@ impl State {
         true
     }
 
-    /// Forgets whom nobody confirmed, of one owner or of all: it walks the whole table, so at most once a second on the
-    /// host.
+    /// Forgets whom nobody confirmed: those that spoke first, and the others of one owner or of all. It walks the whole
+    /// table, so at most once a second on the host.
     fn sweep_found(&mut self, now_ns: u64, of: Option<(RouterSide, u16)>) {
         if now_ns < self.next_found_sweep_ns {
             return;
@@ -379,7 +382,7 @@ impl State {
         self.next_found_sweep_ns = now_ns.saturating_add(SECOND_NS);
         let is_old = |id: &NeighbourId, known: &FoundNeighbour| {
             now_ns > known.confirmed_ns.saturating_add(FORGOTTEN_NS)
-                && of.is_none_or(|of| of == (id.0, known.owner()))
+                && (known.unasked || of.is_none_or(|of| of == (id.0, known.owner())))
         };
         let old: Vec<_> = self
             .found

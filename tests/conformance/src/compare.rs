@@ -161,10 +161,13 @@ pub fn with_reference(
         found.push(format!("action: {action:?}, eBPF {:?}", observed.action));
     }
     let mut left = &observed.left[..];
-    if !outcome.probe.is_empty() {
+    // Of a neighbour behind a device that is gone nobody is asked: the copy ends behind the segmenter.
+    let is_lost = outcome.verdict == Verdict::DeviceGone && outcome.asked.is_some();
+    if !outcome.probe.is_empty() || is_lost {
         // What becomes of the copy is for the hook behind the segmenter.
         match left.split_first() {
             Some((copy, rest)) if copy.is_copy && copy.device == Device::Segmenter => left = rest,
+            _ if is_lost => {}
             _ => found.push("eBPF: no copy that becomes a question".into()),
         }
     }

@@ -59,7 +59,7 @@ fn ports(
             presence.words()
         );
         let reattached = plan.steps.iter().any(|step| {
-            matches!(step, Step::Attach { device, program } if *device == port.device && program.name() == "from_port")
+            matches!(step, Step::Attach { device, program, .. } if *device == port.device && program.name() == "from_port")
         });
         match old.get(port.name.as_str()) {
             None => lines.push(Change::add(words)),

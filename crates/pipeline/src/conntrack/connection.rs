@@ -153,9 +153,11 @@ impl Connection {
         }
     }
 
-    /// Nobody outside has answered it, or it is over: a new translation may have its port.
-    pub(crate) fn gives_way(&self, key: &ConnectionKey) -> bool {
-        !self.answered || (key.protocol == protocol::TCP && self.is_over())
+    /// Nobody outside has answered it, or it is over, and it was silent for a while: a new translation may have its port.
+    pub(crate) fn gives_way(&self, key: &ConnectionKey, now_ns: u64) -> bool {
+        const SILENCE_NS: u64 = 2_000_000_000;
+        let is_of_use = self.answered && !(key.protocol == protocol::TCP && self.is_over());
+        !is_of_use && now_ns > self.seen_ns.saturating_add(SILENCE_NS)
     }
 
     /// The ends of TCP: who sends, who receives.

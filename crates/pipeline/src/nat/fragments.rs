@@ -4,7 +4,7 @@
 use overlane_model::{RouterTable, Verdict};
 
 use super::{Passing, STAGE};
-use crate::conntrack::{First, Memory, Recalled, Sender, Zone};
+use crate::conntrack::{self, First, Memory, Recalled, Sender, Zone};
 use crate::context::{Context, Stage};
 use crate::explain::Found;
 use crate::parse::{Ends, Fragment, Frame, Ip, L4, Quoted, transport_len};
@@ -109,7 +109,16 @@ impl Passing<'_> {
             let why = "the translation of its first fragment is gone";
             return refuse(cx, self.router, Verdict::ConnectionInvalid, why);
         }
-        self.check_sound(cx)
+        self.check_sound(cx)?;
+        match conntrack::may_begin(&self.l4) {
+            true => Stage::Continue(()),
+            false => refuse(
+                cx,
+                self.router,
+                Verdict::ConnectionInvalid,
+                "it begins nothing",
+            ),
+        }
     }
 
     pub(super) fn unknown_part<T>(&self, cx: &mut Context<'_>) -> Stage<T> {

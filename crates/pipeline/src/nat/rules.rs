@@ -201,6 +201,7 @@ impl Passing<'_> {
         }
         if let Some((victim, _)) = crowd.victim
             && let Some(freed) = cx.state.connections.get(&victim).and_then(|it| it.outside)
+            && !self.is_forwarded(key.protocol, local(freed))
         {
             cx.state.forget(&victim);
             return Stage::Continue(local(freed));
@@ -361,7 +362,7 @@ impl<'a> Crowd<'a> {
         }
         self.votes += 1;
         let connection = cx.state.connections.get(&holder);
-        if let Some(connection) = connection.filter(|it| it.gives_way(&holder))
+        if let Some(connection) = connection.filter(|it| it.gives_way(&holder, cx.now_ns))
             && (self.victim).is_none_or(|(_, seen_ns)| connection.seen_ns < seen_ns)
         {
             self.victim = Some((holder, connection.seen_ns));
@@ -377,19 +378,21 @@ impl<'a> Crowd<'a> {
         if port >= count || step < LEAST_STEP {
             return false;
         }
-        let group = (port % step..count).step_by(step as usize);
-        let mut own = 0;
-        for other in group.filter(|other| *other != port) {
+        let mut others: Vec<u32> = (port % step..count).step_by(step as usize).collect();
+        others.retain(|other| *other != port);
+        let (mut left, mut own) = (others.len() as u32, 0);
+        for other in others {
+            if own >= SHARE_OF_GROUP || own + left < SHARE_OF_GROUP {
+                break;
+            }
             let holder = self.holder(cx, (first + other) as u16);
             if let Some(holder) = holder.filter(|holder| holder.local == self.key.local) {
                 own += 1;
                 self.vote(cx, holder);
             }
-            if own == SHARE_OF_GROUP {
-                return true;
-            }
+            left -= 1;
         }
-        false
+        own >= SHARE_OF_GROUP
     }
 }
 

@@ -21,6 +21,9 @@ fn a_network_shares_an_address() {
     assert_eq!(ports(&gateway.out(other).unwrap()).0, 10_001 - port);
     let last = ip("198.18.1.2", PEER, UDP, udp(port, 53, b"x"));
     assert_eq!(gateway.out(last.clone()), Err(Verdict::NatExhausted));
+    // What nobody has answered gives way, but not before it was silent for a while.
+    gateway.now_ns += 2 * SECOND;
+    assert_eq!(gateway.out(last.clone()), Err(Verdict::NatExhausted));
     // Towards another peer they are free.
     assert!(
         gateway
@@ -275,7 +278,12 @@ fn a_translation_is_forgotten_as_a_whole() {
 /// Where nine of ten ports are taken towards a peer, nearly everybody still gets one.
 #[test]
 fn a_range_that_is_nine_tenths_full_takes_nearly_all_that_come() {
-    let mut gateway = Gateway::of(&FABRIC.replace(", ports: 5000-5001", ""));
+    let fabric = FABRIC.replace(", ports: 5000-5001", "");
+    let fabric = fabric.replace(
+        "addresses: [198.18.1.2]",
+        "addresses: [198.18.1.2, 198.18.1.4]",
+    );
+    let mut gateway = Gateway::of(&fabric);
     let (all, first) = (65_536 - 1024, 1024_u16);
     let mut refused = 0;
     let peers = ["198.19.7.1", "198.19.7.2"];
@@ -287,13 +295,18 @@ fn a_range_that_is_nine_tenths_full_takes_nearly_all_that_come() {
                 .run(&port(device), eth(mac, R1, 0x0800, &packet))
                 .verdict
         };
+        // Two guests have nearly half of the ports each.
         for at in (first..).take(all * 9 / 10) {
-            assert_eq!(send("v1", A1, "198.18.1.1", at), Verdict::LegOut);
+            let (device, mac, guest) = match usize::from(at - first) < all * 45 / 100 {
+                true => ("v1", A1, "198.18.1.1"),
+                false => ("v2", A2, "198.18.1.2"),
+            };
+            assert_eq!(send(device, mac, guest, at), Verdict::LegOut);
         }
-        // Their own ports are taken.
+        // Their own ports are taken, by others.
         let others = (first..)
             .take(more)
-            .map(|at| send("v2", A2, "198.18.1.2", at));
+            .map(|at| send("v2", A2, "198.18.1.4", at));
         refused += others
             .filter(|verdict| *verdict == Verdict::NatExhausted)
             .count();

@@ -34,9 +34,9 @@ pub(super) fn machine(
     let mut replaced = 0;
     for step in &plan.steps {
         match step {
-            Step::Attach { program, device }
-                if device == uplink && program.name() == "from_underlay" =>
-            {
+            Step::Attach {
+                program, device, ..
+            } if device == uplink && program.name() == "from_underlay" => {
                 let words = format!("uplink {uplink}");
                 lines.push(if is.is_some_and(|is| is.uplink == uplink) {
                     Change::modify(format!("{words}: attached to its device again"))
@@ -44,7 +44,9 @@ pub(super) fn machine(
                     Change::add(words)
                 });
             }
-            Step::Attach { program, device } if *program == Program::FromLeg => {
+            Step::Attach {
+                program, device, ..
+            } if *program == Program::FromLeg => {
                 lines.push(leg(target, current, device));
             }
             Step::Attach { device, .. }
