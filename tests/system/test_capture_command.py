@@ -275,7 +275,7 @@ def test_the_second_capture_is_told_who_is_first(lab, geneve):
     with Live(lab.directory, "capture", "--host", host, "all", "icmp4", "--json") as live:
         second = overlane("capture", "--host", host, "port1", expect=1)
         assert f"captured by process {live.process.pid} (" in second.stderr
-        assert f"end process {live.process.pid} first" in second.stderr
+        assert f"wait until process {live.process.pid} is done, or end it" in second.stderr
         # Looking is allowed, and takes nothing from the first.
         overlane("show", "drops", "--host", host)
         assert capture_mode(host) == 1
