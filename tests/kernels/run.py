@@ -65,6 +65,7 @@ def smoke():
     code = machine.run(kernel, "\n".join([
         f"cd {shlex.quote(str(ROOT))} || exit",
         "modprobe tun || exit",
+        f"export OVERLANE_TEST_PATIENCE={suite.PATIENCE}",
         *program,
         "/usr/bin/python3 -m pytest -v --tb=short -p no:cacheprovider -n 2 "
         + shlex.join(tests),
