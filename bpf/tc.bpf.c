@@ -106,6 +106,7 @@ INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *
 		learn_path_mtu(ctx);
 	if (result != GO_ON)
 		return result;
+	p->changes = o->changes;
 	p->sender_counters = o->counters;
 	p->tunnel_source_port = o->source_port;
 	result = tunnel(ctx, s, p, d, o, sw);
@@ -126,7 +127,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	if (!s || !p || !d)
 		return VERDICT_TO_HOST;
 	in_tunnel = !p->in_tag.proto;
-	result = in_tunnel ? tunnel_stages(ctx, s, p, d, &o, &sw) : vlan_in(p, d, &sw);
+	result = in_tunnel ? tunnel_stages(ctx, s, p, d, &o, &sw) : vlan_in(ctx, p, d, &sw);
 	if (result != GO_ON || !sw)
 		return result;
 	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
@@ -306,34 +307,42 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 	return conclude(ctx, w, result, action);
 }
 
+/* A copy that is to ask a neighbour, where it comes out of the segmenter. */
+INLINE int from_probe(struct __sk_buff *ctx, struct scratch *w, __u32 number)
+{
+	w->reply.action = TCX_DROP;
+	if (end_probe(ctx, &w->packet, number))
+		leave(ctx, &w->reply, &w->reply_to);
+	return conclude(ctx, w, VERDICT_PROBE, w->reply.action);
+}
+
 SEC("classifier")
 int from_port(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
-	__u32 device = device_of_hook(ctx);
-	bool segmented = s && device == s->segmenter_out_ifindex;
+	bool segmented = s && device_of_hook(ctx) == s->segmenter_out_ifindex;
 	struct scratch *w = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
+	enum verdict result = GO_ON;
+	__u32 device;
 
 	if (!w)
 		return TCX_DROP;
-	if (s && !hook_is_there(ctx, s))
-		return conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP);
-	if (segmented) {
+	device = device_of_hook(ctx);
+	if (w->packet.hook == HOOK_FROM_SEGMENTER) {
 		device = mark_of_packet(ctx);
 		ctx->mark = 0;
 	}
-	if (device == MARK_ENCAPSULATED) {
+	if (!hook_is_there(ctx, &w->packet.changes)) {
+		result = DROP(DEVICE_GONE);
+	} else if (device == MARK_ENCAPSULATED) {
 		w->destination.kind = TO_REMOTE;
 		w->destination.is_whole = true;
-		return finish(ctx, w, GO_ON);
+	} else if ((device & MARK_PROBE) == MARK_PROBE) {
+		return from_probe(ctx, w, device & ~MARK_PROBE);
+	} else {
+		result = from_port_stages(ctx, &w->packet, &w->destination, device);
 	}
-	if ((device & MARK_PROBE) == MARK_PROBE) {
-		w->reply.action = TCX_DROP;
-		if (end_probe(ctx, &w->packet, device & ~MARK_PROBE))
-			leave(ctx, &w->reply, &w->reply_to);
-		return conclude(ctx, w, VERDICT_PROBE, w->reply.action);
-	}
-	return finish(ctx, w, from_port_stages(ctx, &w->packet, &w->destination, device));
+	return finish(ctx, w, result);
 }
 
 SEC("classifier")
@@ -341,18 +350,16 @@ int from_underlay(struct __sk_buff *ctx)
 {
 	struct settings *s = get_settings();
 	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
-	bool gone = s && !hook_is_there(ctx, s);
 	struct scratch *w;
 
-	if (s && s->coalescer_ifindex && !coalesced && !gone && !test_mode &&
-	    is_there(s->coalescer_ifindex) && coalesce(ctx) == VERDICT_COALESCE)
+	if (s && s->coalescer_ifindex && !coalesced && !test_mode &&
+	    coalesce(ctx) == VERDICT_COALESCE)
 		return bpf_redirect(s->coalescer_ifindex, 0);
 	w = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
 	if (!w)
 		return TCX_DROP;
-	if (gone) /* what comes by the uplink belongs to the namespace that has it now */
-		return coalesced ? conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP) :
-				   conclude(ctx, w, VERDICT_TO_HOST, TCX_NEXT);
+	if (coalesced && !hook_is_there(ctx, &w->packet.changes))
+		return finish(ctx, w, DROP(DEVICE_GONE));
 	if (coalesced && !is_on_detour(ctx))
 		return finish(ctx, w, DROP(OUTER_DEVICE));
 	if (coalesced)
@@ -364,11 +371,10 @@ SEC("classifier")
 int from_leg(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_LEG);
-	struct settings *s = get_settings();
 
 	if (!w)
 		return TCX_DROP;
-	if (s && !hook_is_there(ctx, s))
+	if (!hook_is_there(ctx, &w->packet.changes))
 		return conclude(ctx, w, VERDICT_TO_HOST, TCX_NEXT);
 	return finish(ctx, w, from_leg_stages(ctx, &w->packet, &w->destination));
 }
@@ -387,12 +393,11 @@ SEC("classifier")
 int from_unmarker(struct __sk_buff *ctx)
 {
 	struct scratch *w = begin(ctx, HOOK_FROM_UNMARKER);
-	struct settings *s = get_settings();
 	enum verdict result;
 
 	if (!w)
 		return TCX_DROP;
-	if (s && !hook_is_there(ctx, s))
+	if (!hook_is_there(ctx, &w->packet.changes))
 		return conclude(ctx, w, DROP(DEVICE_GONE), TCX_DROP);
 	result = end_detour(ctx, &w->packet, &w->destination);
 	if (result == GO_ON && w->destination.kind == TO_LEG)

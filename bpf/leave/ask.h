@@ -125,6 +125,7 @@ static __noinline bool become_question(struct __sk_buff *ctx, const struct packe
 	__builtin_memset(&w->reply, 0, sizeof(w->reply));
 	w->reply.hook = p->hook;
 	w->reply.segments = 1;
+	w->reply.changes = p->changes;
 	w->reply.switch_id = side;
 	w->reply.action = TCX_DROP;
 	len = is_mapped_v4(&w->next.addr) ? write_arp_request(w, &w->next.addr, a.mac.bytes, to) :

@@ -201,7 +201,7 @@ INLINE enum verdict encap_to(struct __sk_buff *ctx, const struct settings *s, co
 		return too_big(d, mtu > headers ? mtu - headers : 0);
 	if (overhead + p->len > OUTER_MAX_LEN || (is_whole_udp(p) && !takes_whole_udp_of(p, d)))
 		return segment(ctx, s, p);
-	if (!is_there(s->uplink_ifindex))
+	if (!is_there(p->changes, s->uplink_ifindex))
 		return DROP(DEVICE_GONE);
 	flags = (d->tag.proto ? ENCAP_FLAGS_TAGGED : ENCAP_FLAGS) |
 		(s->family == 4 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
@@ -231,7 +231,8 @@ INLINE enum verdict encap(struct __sk_buff *ctx, const struct settings *s, struc
 	struct remote *r;
 
 	if (d->is_whole)
-		return is_there(s->uplink_ifindex) ? send_by_neighbour(s, p) : DROP(DEVICE_GONE);
+		return is_there(p->changes, s->uplink_ifindex) ? send_by_neighbour(s, p) :
+								 DROP(DEVICE_GONE);
 	r = bpf_map_lookup_elem(&remotes, &d->remote);
 	if (r)
 		result = encap_to(ctx, s, r, p, d);

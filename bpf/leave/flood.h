@@ -47,7 +47,7 @@ INLINE void copy_to_port(struct __sk_buff *ctx, struct scratch *w, const struct 
 	port = bpf_map_lookup_elem(&ports, id);
 	if (!port || port->switch_id != d->switch_id)
 		return;
-	if (!is_there(id->ifindex)) {
+	if (!is_there(p->changes, id->ifindex)) {
 		w->dropped = DROP(DEVICE_GONE);
 		return;
 	}
@@ -108,7 +108,7 @@ INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings 
 	if (headers - ETH_HLEN + flooded_packet(w)->len >
 	    path_mtu_of(s, r->counters, flooded_packet(w), headers))
 		return DROP(PKT_TOO_BIG);
-	if (!is_there(s->uplink_ifindex)) /* where it leaves in the end */
+	if (!is_there(flooded_packet(w)->changes, s->uplink_ifindex)) /* where it leaves in the end */
 		return DROP(DEVICE_GONE);
 	if (r->header_len != w->room)
 		result = flood_room(ctx, w, r->header_len);
@@ -116,7 +116,7 @@ INLINE enum verdict copy_to_remote(struct __sk_buff *ctx, const struct settings 
 		return result;
 	fill_outer(&w->outer, s, r, flooded_packet(w), flooded_to(w), GENEVE_FLOOD_GROUP);
 	result = store_outer(ctx, &w->outer, r->header_len);
-	return result == GO_ON ? retype_copy(ctx, s) : result;
+	return result == GO_ON ? retype_copy(ctx, s, flooded_packet(w)) : result;
 }
 
 /*
@@ -203,6 +203,8 @@ INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 {
 	if (p->segment_len - ETH_HLEN > s->underlay_mtu)
 		return too_big(d, s->underlay_mtu);
+	if (!is_there(p->changes, s->uplink_ifindex))
+		return DROP(DEVICE_GONE);
 	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0)
 		return DROP(ENCAP_FAILED);
 	return send_copy(ctx, s->uplink_ifindex);

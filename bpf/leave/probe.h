@@ -34,7 +34,8 @@ __noinline int send_probe(struct __sk_buff *ctx, const struct packet *p, const s
 	struct found_neighbour *f;
 	struct probe *given, *probe;
 
-	if (!p || !d || !s || !w || !s->segmenter_ifindex)
+	if (!p || !d || !s || !w || !s->segmenter_ifindex ||
+	    !is_there(p->changes, s->segmenter_ifindex))
 		return 0;
 	if (!test_mode && p->offset && (p->len <= LEAST_FRAME || may_keep_checksum(ctx, p, p->len)))
 		return 0;

@@ -21,6 +21,7 @@ INLINE void begin_reply(struct packet *r, const struct packet *about, const stru
 {
 	*r = (struct packet){ .hook = about->hook,
 			      .segments = 1,
+			      .changes = about->changes,
 			      .source = about->source,
 			      .in_tag = about->in_tag,
 			      .tag = about->tag,

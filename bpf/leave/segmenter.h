@@ -24,7 +24,7 @@
 INLINE enum verdict send_to_segmenter(struct __sk_buff *ctx, const struct settings *s,
 				      struct packet *p, __u32 mark, enum verdict sent)
 {
-	if (!is_there(s->segmenter_ifindex))
+	if (!is_there(p->changes, s->segmenter_ifindex))
 		return DROP(DEVICE_GONE);
 	ctx->mark = mark;
 	report_device(s->segmenter_ifindex);
@@ -48,10 +48,13 @@ INLINE enum verdict retype(struct __sk_buff *ctx, const struct settings *s, stru
 }
 
 /* The same for one copy of a flooded frame; the skb stays ours. */
-INLINE enum verdict retype_copy(struct __sk_buff *ctx, const struct settings *s)
+INLINE enum verdict retype_copy(struct __sk_buff *ctx, const struct settings *s,
+				const struct packet *p)
 {
 	if (!s->segmenter_ifindex)
 		return DROP(ENCAP_FAILED);
+	if (!is_there(p->changes, s->segmenter_ifindex))
+		return DROP(DEVICE_GONE);
 	ctx->mark = MARK_ENCAPSULATED;
 	return send_copy(ctx, s->segmenter_ifindex);
 }

@@ -11,7 +11,7 @@
 INLINE enum verdict send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifindex, struct tag tag,
 			     enum verdict sent)
 {
-	if (!is_there(ifindex))
+	if (!is_there(p->changes, ifindex))
 		return DROP(DEVICE_GONE);
 	if (put_tag(ctx, tag) < 0)
 		return DROP(ENCAP_FAILED);
@@ -28,7 +28,7 @@ INLINE enum verdict send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifin
  */
 INLINE bool send_to_peer(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
 {
-	if (ctx->protocol != p->eth.h_proto || !is_there(ifindex) ||
+	if (ctx->protocol != p->eth.h_proto || !is_there(p->changes, ifindex) ||
 	    bpf_skb_change_type(ctx, PACKET_HOST) < 0)
 		return false;
 	report_device(ifindex);

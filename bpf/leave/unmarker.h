@@ -128,7 +128,7 @@ __noinline enum verdict unmark(struct __sk_buff *ctx, struct packet *p, const st
 
 	if (!s || !w || !p || !d)
 		return DROP(NOT_CONFIGURED);
-	if (!is_there(s->unmarker_ifindex) || !is_there(d->port.ifindex))
+	if (!is_there(p->changes, s->unmarker_ifindex) || !is_there(p->changes, d->port.ifindex))
 		return DROP(DEVICE_GONE);
 	inner_len = ctx->len;
 	is_ipv4 = d->eth.h_proto == ETHERTYPE_IPV4;

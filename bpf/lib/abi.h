@@ -72,7 +72,8 @@ struct mac {
 
 /* Map settings: one entry. */
 struct settings {
-	struct addr vtep; /* our tunnel end point */
+	struct addr vtep;   /* our tunnel end point */
+	__u64 netns_cookie; /* of our network namespace (SO_NETNS_COOKIE) */
 	__u32 uplink_ifindex;
 	__u32 segmenter_ifindex; /* the end that segments; 0: none. No other namespace has the index: lib/devices.h */
 	__u32 segmenter_out_ifindex; /* the end where the segments come out */
@@ -93,7 +94,8 @@ struct settings {
 	__u8 port_shared;    /* 1: another device has the tunnel's port: what is not ours is its */
 	__u32 rules_version; /* a hash over all that acl reads */
 	__u32 connection_places; /* so many of the map with this name: a power of two */
-	struct addr vteps;       /* the smallest network that has all VTEPs of the fabric, */
+	__u32 pad;
+	struct addr vteps; /* the smallest network that has all VTEPs of the fabric, */
 	struct addr vteps_mask;
 };
 
@@ -106,7 +108,10 @@ struct port_id {
 /*
  * Map devices (devmap): index of each device that packets come from or go to → the same. The kernel holds the device
  * itself, and takes the entry away when that goes or leaves the namespace. See lib/devices.h.
+ *
+ * Map devices_seen, by the index modulo its size: when a device was found there last (high half) and which (low half).
  */
+#define SEEN_DEVICES 16384
 struct device {
 	__u32 ifindex;
 	__u32 program; /* of XDP: none */

@@ -51,11 +51,8 @@ INLINE bool has_source_route(struct __sk_buff *ctx, const struct packet *p, stru
 	return false;
 }
 
-/*
- * Whether something covers an address of the packet that nat has read, and cannot change with it: then nobody takes
- * the packet. Of a first fragment the checksum may be in the next one. Global: it is asked at several places.
- */
-__noinline int keeps_addresses(struct __sk_buff *ctx, const struct packet *p)
+/* keeps_addresses() of what is not plain. Global: it is asked at several places. */
+__noinline int special_keeps_addresses(struct __sk_buff *ctx, const struct packet *p)
 {
 	struct tracking *t = get_tracking();
 	__u32 at;
@@ -69,4 +66,13 @@ __noinline int keeps_addresses(struct __sk_buff *ctx, const struct packet *p)
 	    p->l4_offset + at + sizeof(__sum16) > ETH_HLEN + p->ip_len)
 		return true;
 	return has_ipv4(p) && has_source_route(ctx, p, t);
+}
+
+/*
+ * Whether something covers an address of the packet that nat has read, and cannot change with it: then nobody takes
+ * the packet. Of a first fragment the checksum may be in the next one.
+ */
+INLINE bool keeps_addresses(struct __sk_buff *ctx, const struct packet *p)
+{
+	return !is_plain_l4(p) && special_keeps_addresses(ctx, p);
 }

@@ -52,6 +52,7 @@
 	}
 
 ARRAY(devices, BPF_MAP_TYPE_DEVMAP_HASH, struct device, MAX_DEVICES);
+ARRAY(devices_seen, BPF_MAP_TYPE_ARRAY, __u64, SEEN_DEVICES);
 ARRAY(settings, BPF_MAP_TYPE_ARRAY, struct settings, 1);
 HASH(ports, BPF_MAP_TYPE_HASH, struct port_id, struct port, MAX_PORTS);
 ARRAY(port_numbers, BPF_MAP_TYPE_ARRAY, struct port_id, 1 + MAX_PORTS);

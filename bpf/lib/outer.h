@@ -12,6 +12,7 @@
 struct outer_view {
 	struct addr source;
 	__u32 counters; /* of the remote that this is */
+	__u32 changes;  /* as packet.changes */
 	__u32 tunnel;   /* of the VXLAN or Geneve header */
 	__u32 frame;    /* of the inner frame */
 	__u32 end;      /* of the UDP payload */

@@ -61,6 +61,7 @@ struct packet {
 	struct tag in_tag; /* beside the bytes */
 	__u32 len;         /* of the packet; since parse of the frame without its tag */
 	__u32 segments;
+	__u32 changes; /* of the devices of its namespace; 0: nobody counts: lib/devices.h */
 
 	/* port, vtep_check and tunnel, vlan_in, leg_in */
 	struct port_id source; /* the device it came by; from the underlay 0 */

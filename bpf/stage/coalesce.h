@@ -17,6 +17,7 @@
 #pragma once
 
 #include "lib/detour.h"
+#include "lib/devices.h"
 #include "lib/outer.h"
 
 #define COALESCE_MIN_LEN 1000 /* of a packet: less is no full segment */
@@ -116,6 +117,15 @@ INLINE int shorten(struct __sk_buff *ctx, const void *header, __u32 len)
 	return 0;
 }
 
+/* Into the coalescer, which is there. */
+INLINE bool has_way(struct __sk_buff *ctx, const struct settings *s, __be16 source_port)
+{
+	__u32 changes;
+
+	return is_stream(ctx, source_port) && hook_is_there(ctx, &changes) &&
+	       is_there(changes, s->coalescer_ifindex);
+}
+
 INLINE int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
 {
 	const struct geneve_in_ipv4 *h = (void *)(long)ctx->data + ETH_HLEN;
@@ -131,7 +141,7 @@ INLINE int coalesce_ipv4(struct __sk_buff *ctx, const struct settings *s)
 	if (*(const __u8 *)&to.ip != IPV4_WITHOUT_OPTIONS || to.ip.protocol != IPPROTO_UDP ||
 	    to.ip.frag_off & ~bpf_htons(0x4000) || bpf_ntohs(to.ip.tot_len) + ETH_HLEN != ctx->len ||
 	    to.ip.daddr != *(const __be32 *)&s->vtep.bytes[12] || !has_keys_alone(s, &h->in) ||
-	    !is_stream(ctx, h->in.udp.source))
+	    !has_way(ctx, s, h->in.udp.source))
 		return -1;
 	/* RFC 1624: what was wrong stays wrong. */
 	sum = (__u16)~to.ip.check + (__u16)~to.ip.tot_len;
@@ -155,7 +165,7 @@ INLINE int coalesce_ipv6(struct __sk_buff *ctx, const struct settings *s)
 	if (to.ip.version != 6 || to.ip.nexthdr != IPPROTO_UDP ||
 	    bpf_ntohs(to.ip.payload_len) + sizeof(to.ip) + ETH_HLEN != ctx->len ||
 	    __builtin_memcmp(&to.ip.daddr, &s->vtep, sizeof(to.ip.daddr)) ||
-	    !has_keys_alone(s, &h->in) || !is_stream(ctx, h->in.udp.source))
+	    !has_keys_alone(s, &h->in) || !has_way(ctx, s, h->in.udp.source))
 		return -1;
 	to.ip.payload_len = bpf_htons(bpf_ntohs(to.ip.payload_len) - OVN_OPTION_LEN);
 	to_vxlan(&to.vxlan, &h->in);

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "lib/devices.h"
 #include "lib/outer.h"
 #include "lib/path_mtu.h"
 
@@ -150,7 +151,7 @@ __noinline int learn_path_mtu(struct __sk_buff *ctx)
 	struct scratch *w = get_scratch();
 	struct mtu_error e = {};
 	struct remote *r;
-	__u32 sum = 0;
+	__u32 sum = 0, changes;
 
 	if (!s || !w || ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return 0;
@@ -163,7 +164,7 @@ __noinline int learn_path_mtu(struct __sk_buff *ctx)
 			     !read_quote_v6(s, w->bytes, &e) || !could_be_ours(s, w->bytes, &e, 40))
 		return 0;
 	r = bpf_map_lookup_elem(&remotes, &e.remote);
-	if (r)
+	if (r && hook_is_there(ctx, &changes))
 		note_path_mtu(r->counters, &e);
 	return 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage vtep_check: is this packet a tunnel packet for us, whole, from a VTEP of the fabric? What is not addressed to
- * our tunnel port stays with the host (VERDICT_TO_HOST).
+ * our tunnel port stays with the host (VERDICT_TO_HOST), and so does all where the uplink is gone.
  */
 #pragma once
 
+#include "lib/devices.h"
 #include "lib/ip.h"
 #include "lib/outer.h"
 
@@ -98,8 +99,8 @@ __noinline enum verdict vtep_check(struct __sk_buff *ctx, struct outer_view *o)
 	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return VERDICT_TO_HOST;
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
-	if (result == VERDICT_TO_HOST)
-		return result;
+	if (result == VERDICT_TO_HOST || !hook_is_there(ctx, &o->changes))
+		return VERDICT_TO_HOST;
 	r = bpf_map_lookup_elem(&remotes, &o->source);
 	if (!r && s->port_shared)
 		return VERDICT_TO_HOST;

@@ -38,6 +38,15 @@ def overlane(*words, expect=0, timeout=60, program=None, prefix=()):
     return done
 
 
+def in_mount_namespace(script):
+    """A prefix that runs the program behind changed mounts of its own."""
+    return ("unshare", "--mount", "sh", "-c", f'{script}; exec "$@"', "sh")
+
+
+#: A prefix: the kernel does not show its types.
+NO_TYPES = in_mount_namespace("mount --bind /dev/null /sys/kernel/btf/vmlinux")
+
+
 def apply(fabric, host, netns, *words, **options):
     return overlane("apply", fabric, "--host", host, "--netns", netns, *words, **options)
 

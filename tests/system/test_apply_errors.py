@@ -12,7 +12,7 @@ import netkit
 import state
 import traffic
 from net import PATIENCE, run
-from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, overlane, remove, show
+from overlane import GENEVE, STATE, VXLAN, Fabric, apply, binary, in_mount_namespace, overlane, remove, show
 from topology import UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
@@ -178,11 +178,6 @@ def test_a_user_who_is_not_root_is_told_so(lab, tmp_path_factory):
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     done = overlane("apply", file, "--host", "h1", expect=1, prefix=nobody, program=program)
     assert done.stderr.startswith("error: ") and "root" in done.stderr
-
-
-def in_mount_namespace(script):
-    """A prefix that runs the program behind changed mounts of its own."""
-    return ("unshare", "--mount", "sh", "-c", f'{script}; exec "$@"', "sh")
 
 
 @pytest.mark.needs("unshare")

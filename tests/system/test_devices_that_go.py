@@ -6,6 +6,8 @@
 """
 
 import contextlib
+import json
+import threading
 
 import pytest
 
@@ -14,7 +16,7 @@ from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame, udp_frame
 from logical import LEG, OUTSIDE4, Estate
 from net import veth, wait_until
 from netkit import L2, create
-from overlane import GENEVE, VLAN, VXLAN, difference, remote_counters, show, verdicts
+from overlane import GENEVE, NO_TYPES, VLAN, VXLAN, apply, difference, remote_counters, show, verdicts
 from topology import UPLINK, Guest, Scene, add_guest, guest_addresses, guest_mac
 from vms import add_vm
 
@@ -22,6 +24,10 @@ pytestmark = pytest.mark.needs_overlane
 
 MULTICAST = "01:00:5e:00:00:05"
 STRANGER = "s0"
+
+#: The programs read the kernel's structures, or ask it for each packet.
+both_ways = pytest.mark.parametrize("prefix", [pytest.param((), id="types"), pytest.param(
+    NO_TYPES, id="no types", marks=pytest.mark.needs("unshare"))])
 
 
 def index(ns, device):
@@ -165,12 +171,45 @@ def test_a_port(lab, kind, lose, replace):
     traffic.ping(others[0].ns, others[1].v4)
 
 
-def test_a_port_whose_namespace_is_deleted(lab):
-    scene = Scene(lab, GENEVE, guests=(2, 1)).apply()
+@both_ways
+def test_a_port_whose_namespace_is_deleted(lab, prefix):
+    scene = Scene(lab, GENEVE, guests=(2, 1)).apply(prefix=prefix)
     host, lost = scene.hosts[0], scene.guests[1]
     stranger = Stranger(lab, host.ns, index(host.ns, lost.device))
     stranger.take(lambda: namespace_deleted(lab, lost))
     nobody_else_hears(stranger, host, lost, [scene.guests[0], scene.guests[2]])
+
+
+@both_ways
+def test_a_port_under_load(lab, prefix):
+    """Frames for it come all the time while it goes and another device gets its index, at once."""
+    scene = Scene(lab, GENEVE, guests=(2, 1)).apply(prefix=prefix)
+    host, near, lost = scene.hosts[0], scene.guests[0], scene.guests[1]
+    host.ns.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
+    replace = (f"link delete {lost.device}",
+               f"link add {STRANGER} index {index(host.ns, lost.device)} type veth peer name s1",
+               "link set s1 up", f"link set {STRANGER} up")
+    before = gone(host)
+    with frames_all_the_time(near, plain_frame(near.mac, lost.mac)):
+        host.ns.ip(*replace)
+        wait_until(lambda: gone(host) > before + 1000, what="frames that are stopped")
+    assert host.ns.link(STRANGER)["stats64"]["tx"]["packets"] == 0
+
+
+@contextlib.contextmanager
+def frames_all_the_time(sender, frame):
+    stop = threading.Event()
+    with PacketSocket(sender.ns, "eth0") as socket:
+        def run():
+            while not stop.is_set():
+                socket.send(frame)
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_a_port_that_another_ones_name_and_index_take_works_after_apply(lab):
@@ -288,6 +327,21 @@ def test_the_segmenter(lab):
     traffic.ping(near.ns, far.v4)
 
 
+def test_a_segmenter_with_an_index_that_another_namespace_may_have(lab):
+    """As builds before made it: `apply` replaces it, and nobody's connection ends."""
+    scene = Scene(lab, VXLAN, guests=(2, 1)).apply()
+    host, near, far = scene.hosts[0], scene.guests[0], scene.guests[2]
+    host.ns.ip("link delete ovl-seg0", "link add ovl-seg0 index 4000 type veth peer name ovl-seg1")
+    client, server = traffic.connection(near.ns, near.v4, far.ns, far.v4)
+    with client, server:
+        scene.apply(host)
+        assert index(host.ns, "ovl-seg0") >= 1 << 30
+        client.send(b"x" * 4096)
+        assert server.recv(4096)
+    again = apply(lab.directory / "fabric.yaml", host.name, host.netns, "--json")
+    assert json.loads(again.stdout)["changes"] == []
+
+
 def test_the_unmarker(lab):
     """Super-packets for a TAP go through it."""
     scene = Scene(lab, VXLAN, guests=(2, 1))
@@ -318,9 +372,10 @@ def occupy(lab, ns, numbers):
 
 
 @pytest.mark.parametrize("keeps_index", [True, False])
-def test_a_port_that_moved_takes_nothing_along(lab, keeps_index):
+@both_ways
+def test_a_port_that_moved_takes_nothing_along(lab, keeps_index, prefix):
     """The program runs where the uplink's index, and its own, are other devices'."""
-    scene = Scene(lab, GENEVE, guests=(2, 1)).apply()
+    scene = Scene(lab, GENEVE, guests=(2, 1)).apply(prefix=prefix)
     host, guest, neighbour = scene.hosts[0], scene.guests[0], scene.guests[1]
     own, uplink, other = (index(host.ns, device) for device in (guest.device, UPLINK, neighbour.device))
     away = lab.namespace("m", ipv6=False)
@@ -347,9 +402,10 @@ def test_a_port_that_moved_takes_nothing_along(lab, keeps_index):
     assert gone(host) > before
 
 
-def test_an_uplink_that_moved_takes_nothing_along(lab):
+@both_ways
+def test_an_uplink_that_moved_takes_nothing_along(lab, prefix):
     """A tunnel packet that comes by it is no business of the host any more, nor of the device with a port's index."""
-    scene = Scene(lab, GENEVE, guests=(2, 1)).apply()
+    scene = Scene(lab, GENEVE, guests=(2, 1)).apply(prefix=prefix)
     host, guest, far = scene.hosts[0], scene.guests[0], scene.guests[2]
     traffic.ping(far.ns, guest.v4)
     away = lab.namespace("m", ipv6=False)

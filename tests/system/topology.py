@@ -191,13 +191,13 @@ class Scene:
         self.fabric.port(f"port{number}", "blue", host.name, guest.device, guest.mac,
                          addresses, key=number, **self.port_options)
 
-    def apply(self, *hosts, words=()):
+    def apply(self, *hosts, words=(), **options):
         """Write the fabric and apply it on every Overlane host (or on those named)."""
         path = self.fabric.write(self.lab.directory / "fabric.yaml")
         for host in hosts or self.hosts:
             if host.number in self.peers:
                 continue
-            apply_host(self.lab, path, host, *words)
+            apply_host(self.lab, path, host, *words, **options)
         if self.encapsulation == VLAN:
             for host in hosts or self.hosts:
                 wait_for_announcements(host)

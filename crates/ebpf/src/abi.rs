@@ -143,6 +143,7 @@ abi! {
     }
     struct Settings = "settings" {
         vtep: Addr,
+        netns_cookie: u64,
         uplink_ifindex: u32,
         segmenter_ifindex: u32,
         segmenter_out_ifindex: u32,
@@ -163,6 +164,7 @@ abi! {
         port_shared: u8,
         rules_version: u32,
         connection_places: u32,
+        pad: u32,
         vteps: Addr,
         vteps_mask: Addr,
     }

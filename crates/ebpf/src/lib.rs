@@ -17,6 +17,7 @@ pub mod counters;
 pub mod devices;
 mod error;
 pub mod events;
+mod kernel;
 pub mod learned;
 pub mod links;
 pub mod maps;

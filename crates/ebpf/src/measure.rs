@@ -11,11 +11,30 @@ use overlane_model::RouterId;
 use overlane_wire::Mac;
 use zerocopy::IntoBytes as _;
 
+use crate::kernel::Kernel;
 use crate::tables::{Contents, Table};
 use crate::{DataPath, EbpfError, Loaded, Program, ProgramSize, abi, devices, neighbours, sys};
 
 /// The device that a run happens on.
 pub const IFINDEX: u32 = 1;
+
+/// Which programs are measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// They ask whether somebody captures.
+    pub can_capture: bool,
+    /// The kernel shows them its own structures.
+    pub sees_kernel: bool,
+}
+
+impl Default for Variant {
+    fn default() -> Self {
+        Self {
+            can_capture: true,
+            sees_kernel: true,
+        }
+    }
+}
 
 /// The programs and their maps, for this process only.
 #[derive(Debug)]
@@ -24,12 +43,14 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Loads the programs. Without `can_capture` the question whether somebody captures is not asked.
-    pub fn load(can_capture: bool) -> Result<Self, EbpfError> {
-        let can_capture = [u8::from(can_capture)];
+    /// Loads the programs.
+    pub fn load(variant: Variant) -> Result<Self, EbpfError> {
+        let can_capture = [u8::from(variant.can_capture)];
         let constants: [(_, &[u8]); 1] = [("can_capture", &can_capture)];
         let programs = BTreeSet::from(Program::ALL);
-        let loaded = DataPath::embedded()?.load_with(&programs, None, &constants, &[])?;
+        let kernel = variant.sees_kernel.then(Kernel::look).flatten();
+        let data_path = DataPath::embedded()?;
+        let loaded = data_path.load_with(&programs, None, kernel.as_ref(), &constants, &[])?;
         Ok(Self { loaded })
     }
 

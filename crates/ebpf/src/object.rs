@@ -12,6 +12,7 @@ use aya_obj::EbpfSectionKind;
 use crate::abi::Counter;
 use crate::connections::{CONNECTIONS, TRANSLATIONS};
 use crate::counters::{Counted, VERDICT_COUNTERS};
+use crate::kernel::{self, Kernel};
 use crate::learned::LEARNED;
 use crate::links::HeldProgram;
 use crate::maps::{Layouts, MapSet};
@@ -160,7 +161,7 @@ impl<'a> DataPath<'a> {
                 programs: BTreeMap::new(),
                 maps: self.open(pins)?,
             }),
-            pins => self.load_with(programs, pins, &[], &[]),
+            pins => self.load_with(programs, pins, Kernel::look().as_ref(), &[], &[]),
         }
     }
 
@@ -182,14 +183,16 @@ impl<'a> DataPath<'a> {
         let sizes = [CONNECTIONS, TRANSLATIONS, LEARNED, FOUND].map(|map| (map, room));
         let for_us = [Program::TakeConnection, Program::ForgetTranslated];
         let programs = Program::ALL.into_iter().chain(for_us);
-        self.load_with(&programs.collect(), None, &constants, &sizes)
+        self.load_with(&programs.collect(), None, None, &constants, &sizes)
     }
 
-    /// The same with other values of constants in `.rodata`, and other numbers of entries of maps.
+    /// The same with what the kernel shows of itself, other values of constants in `.rodata`, and other numbers of entries
+    /// of maps.
     pub(crate) fn load_with(
         &self,
         programs: &BTreeSet<Program>,
         pins: Option<&Path>,
+        kernel: Option<&Kernel>,
         constants: &[(&'static str, &[u8])],
         sizes: &[(&'static str, u32)],
     ) -> Result<Loaded, EbpfError> {
@@ -200,14 +203,15 @@ impl<'a> DataPath<'a> {
         for (map, entries) in sizes {
             loader.map_max_entries(map, *entries);
         }
-        // No CO-RE relocation needs the kernel's types, and reading them takes longer than all the rest.
-        loader.btf(None);
+        let sees_kernel = [u8::from(kernel.is_some())];
+        loader.override_global("sees_kernel", sees_kernel.as_slice(), true);
+        loader.btf(kernel.map(Kernel::types));
         if let Some(dir) = pins {
             for name in self.layouts.keys() {
                 loader.map_pin_path(name, dir.join(name));
             }
         }
-        let mut ebpf = loader.load(self.bytes)?;
+        let mut ebpf = loader.load(&kernel::fit(self.bytes, kernel))?;
         let programs = programs
             .iter()
             .map(|&program| Ok((program, load_program(&mut ebpf, program)?)));

@@ -43,6 +43,8 @@ pub struct Devices {
     pub ports: BTreeMap<DeviceName, PortDevice>,
     /// The gateways' legs, those that are there. What goes to another leg has no route.
     pub legs: BTreeMap<DeviceName, LegDevice>,
+    /// The kernel's number for their network namespace (`SO_NETNS_COOKIE`).
+    pub netns_cookie: u64,
     /// Index of the uplink.
     pub uplink_ifindex: u32,
     /// Largest outer IP packet.

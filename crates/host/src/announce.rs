@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -211,7 +210,7 @@ impl Watched {
 
     fn identity(path: &Path) -> Option<(u64, u64)> {
         let metadata = fs::symlink_metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        Some(files::identity(&metadata))
     }
 
     fn is_there(&self) -> bool {

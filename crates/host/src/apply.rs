@@ -141,6 +141,7 @@ impl Job<'_> {
         let current = Current::read(host, &data_path, &netlink)?;
         resolved.devices.secret = current.secret();
         resolved.devices.cookie_key = current.cookie_key();
+        resolved.devices.netns_cookie = netns::current_cookie()?;
 
         let mut with_ours = resolved.devices.clone();
         let seg = current.devices.get(SEGMENTER);

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::devices::held;
@@ -17,7 +16,7 @@ use zerocopy::FromBytes as _;
 use crate::detours::Detour;
 use crate::record::{Ours, Record};
 use crate::state::{NetnsId, State};
-use crate::{HostError, detours, files, guard, paths};
+use crate::{HostError, detours, files, guard, paths, random};
 
 /// A look at the machine.
 #[derive(Debug)]
@@ -98,17 +97,16 @@ impl Current {
     /// What the data path here chooses with what nobody outside may foresee; a new one where there is none.
     pub(crate) fn secret(&self) -> u32 {
         let mut secrets = self.settings().map(|settings| settings.secret);
-        // The hasher's keys are random.
         secrets
             .find(|secret| *secret != 0)
-            .unwrap_or_else(|| RandomState::new().hash_one(0) as u32)
+            .unwrap_or_else(|| random::number() as u32)
     }
 
     /// The same of cookies.
     pub(crate) fn cookie_key(&self) -> [u32; 2] {
         let mut keys = self.settings().map(|settings| settings.cookie_key);
         keys.find(|key| *key != [0, 0]).unwrap_or_else(|| {
-            let random = RandomState::new().hash_one(0);
+            let random = random::number();
             [random as u32, (random >> 32) as u32]
         })
     }

@@ -2,14 +2,13 @@
 //! every super-packet that is sent into it. The GRO device: a kernel VXLAN or Geneve device that never carries a
 //! packet; while it is up its UDP port is registered for receive coalescing.
 
-use std::hash::{BuildHasher as _, RandomState};
-
 use overlane_model::{Encapsulation, Tunnel};
 use overlane_net::netns::Netns;
 use overlane_net::{Geneve, Link, NetError, Netlink, Vxlan, sysctl};
 
 use crate::detours::Detour;
 use crate::paths::{GRO, SEGMENTER, SEGMENTER_OUT};
+use crate::random;
 
 /// The segmenter takes what a guest may send in one piece.
 const SEGMENTER_MTU: u32 = 65535;
@@ -52,9 +51,7 @@ pub(crate) fn gro_is_of(link: &Link, tunnel: &Tunnel) -> bool {
 /// Creates the pair; [`finish_segmenter`] must follow. The end to send into has an index that no other namespace has:
 /// by it the programs know this one (`bpf/lib/devices.h`).
 pub(crate) fn add_segmenter(netlink: &Netlink) -> Result<(), NetError> {
-    // The hasher's keys are random.
-    let random = RandomState::new().hash_one(SEGMENTER) as u32;
-    let index = SEGMENTER_FIRST_INDEX | random & (SEGMENTER_FIRST_INDEX - 1);
+    let index = SEGMENTER_FIRST_INDEX | random::number() as u32 & (SEGMENTER_FIRST_INDEX - 1);
     netlink.add_veth_with_index(SEGMENTER, SEGMENTER_OUT, index)
 }
 

@@ -183,23 +183,13 @@ fn make_or_check(folder: &Path, before: Before) -> Result<Looked, HostError> {
 }
 
 fn check(folder: &Path, before: Before) -> Result<Looked, HostError> {
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(folder);
-    let file =
-        opened.map_err(
-            |error| match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-                // Of a link the kernel says that it is no directory (fs/namei.c, `do_open`).
-                Errno::ELOOP | Errno::ENOTDIR if fs::symlink_metadata(folder).is_ok() => {
-                    let is_link = fs::symlink_metadata(folder).is_ok_and(|it| it.is_symlink());
-                    let kind = Distrust::Kind("directory");
-                    refused(folder, if is_link { Distrust::Link } else { kind })
-                }
-                _ => HostError::file("open", folder)(error),
-            },
-        )?;
+    let mut options = OpenOptions::new();
+    let file = open_own(
+        folder,
+        options.read(true),
+        OFlag::O_DIRECTORY,
+        "directory",
+    )?;
     let metadata = file
         .metadata()
         .map_err(HostError::file("look at", folder))?;
@@ -214,21 +204,33 @@ fn check(folder: &Path, before: Before) -> Result<Looked, HostError> {
     })
 }
 
-fn open(path: &Path, options: &mut OpenOptions) -> Result<File, HostError> {
-    // Whoever opens a pipe would wait for its other end.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+/// Opens what is of the wanted kind, and no symbolic link.
+fn open_own(
+    path: &Path,
+    options: &mut OpenOptions,
+    flags: OFlag,
+    wanted: &'static str,
+) -> Result<File, HostError> {
+    let flags = flags | OFlag::O_NOFOLLOW;
     let opened = options
         .mode(FILE_MODE)
         .custom_flags(flags.bits())
         .open(path);
-    let file =
-        opened.map_err(
-            |error| match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-                Errno::ELOOP => refused(path, Distrust::Link),
-                Errno::EISDIR | Errno::ENXIO => refused(path, Distrust::Kind("regular file")),
-                _ => HostError::file("open", path)(error),
-            },
-        )?;
+    opened.map_err(|error| {
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+        // Of a link the kernel may say that it is no directory (fs/namei.c, `do_open`).
+        let is_other = [Errno::ELOOP, Errno::ENOTDIR, Errno::EISDIR, Errno::ENXIO].contains(&errno);
+        match fs::symlink_metadata(path) {
+            Ok(found) if is_other && found.is_symlink() => refused(path, Distrust::Link),
+            Ok(_) if is_other => refused(path, Distrust::Kind(wanted)),
+            _ => HostError::file("open", path)(error),
+        }
+    })
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> Result<File, HostError> {
+    // Whoever opens a pipe would wait for its other end.
+    let file = open_own(path, options, OFlag::O_NONBLOCK, "regular file")?;
     let metadata = file.metadata().map_err(HostError::file("look at", path))?;
     if !metadata.is_file() {
         return Err(refused(path, Distrust::Kind("regular file")));

@@ -45,6 +45,7 @@ mod plan;
 mod preflight;
 mod promiscuous;
 mod questions;
+mod random;
 pub mod rates;
 mod record;
 mod remove;

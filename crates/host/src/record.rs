@@ -102,6 +102,25 @@ impl Record {
         take_away(&folder, before.iter().filter(is_over))
     }
 
+    /// The record of a host word by word, whoever wrote it.
+    pub(crate) fn words(host: &str) -> Result<BTreeSet<String>, HostError> {
+        texts_in(&paths::record(host))
+    }
+
+    /// Makes the record what it was.
+    pub(crate) fn put_back(host: &str, words: &BTreeSet<String>) -> Result<(), HostError> {
+        if words.is_empty() {
+            return Self::remove(host);
+        }
+        let folder = paths::record(host);
+        files::pin_folder(&folder)?;
+        let now = texts_in(&folder)?;
+        for text in words {
+            files::pin_folder(&folder.join(paths::pin_name(text)))?;
+        }
+        take_away(&folder, now.difference(words))
+    }
+
     /// Takes the record of a host away.
     pub(crate) fn remove(host: &str) -> Result<(), HostError> {
         let folder = paths::record(host);
@@ -112,8 +131,7 @@ impl Record {
         Ok(())
     }
 
-    /// First of all where: without that, nobody knows where the rest is. What another version wrote comes too: an undo
-    /// writes it back.
+    /// First of all where: without that, nobody knows where the rest is.
     fn texts(&self) -> Vec<String> {
         let ours = &self.ours;
         let promiscuous = ours.promiscuous.iter();
@@ -123,8 +141,7 @@ impl Record {
         let groups = ours.groups.iter();
         let groups = groups.map(|group| format!("group {} {}", group.device, group.of));
         let netns = format!("netns {}", self.netns_id.words());
-        let unclear = self.unclear.iter().cloned();
-        let rest = promiscuous.chain(neighbours).chain(groups).chain(unclear);
+        let rest = promiscuous.chain(neighbours).chain(groups);
         std::iter::once(netns).chain(rest).collect()
     }
 
@@ -230,9 +247,6 @@ mod tests {
         let found = Record::from_texts(&texts).unwrap();
         assert_eq!(found.ours, record().ours);
         assert_eq!(found.unclear, unclear.into());
-        // An undo writes it back.
-        let again = found.texts().into_iter().collect();
-        assert_eq!(Record::from_texts(&again), Some(found));
         texts.remove("netns 4 5 6");
         assert_eq!(Record::from_texts(&texts), None);
     }

@@ -209,6 +209,7 @@ impl TestRunner {
                 segmenter_out_ifindex: SEGMENTER_OUT,
                 unmarker_ifindex: if machine.whole_udp { UNMARKER } else { 0 },
                 coalescer_ifindex: COALESCER,
+                netns_cookie: 0,
                 port_shared: machine.port_shared,
                 secret: machine.secret,
                 cookie_key: [machine.secret; 2],

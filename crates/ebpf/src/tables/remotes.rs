@@ -67,6 +67,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
     let (vteps, vteps_mask) = vteps(tables);
     abi::Settings {
         vtep: tables.vtep.into(),
+        netns_cookie: devices.netns_cookie,
         uplink_ifindex: devices.uplink_ifindex,
         segmenter_ifindex: devices.segmenter_ifindex,
         segmenter_out_ifindex: devices.segmenter_out_ifindex,
@@ -97,6 +98,7 @@ pub(super) fn settings(tables: &Tables, devices: &Devices) -> abi::Settings {
         port_shared: devices.port_shared.into(),
         rules_version: tables.firewall.version,
         connection_places: tables.connections,
+        pad: 0,
         vteps,
         vteps_mask,
     }

@@ -63,6 +63,7 @@ fn devices() -> Devices {
         segmenter_out_ifindex: 10,
         unmarker_ifindex: 11,
         coalescer_ifindex: 12,
+        netns_cookie: 13,
         port_shared: true,
         secret: 0x5ec7e7,
         cookie_key: [0xc0, 0x0c],

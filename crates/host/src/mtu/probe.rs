@@ -8,8 +8,6 @@
 //!        └── answered, refused ───┘
 //! ```
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -23,7 +21,7 @@ use serde::Serialize;
 use zerocopy::FromBytes;
 
 use crate::state::{RemoteState, State};
-use crate::{HostError, observe};
+use crate::{HostError, observe, random};
 
 mod check;
 mod findings;
@@ -190,7 +188,7 @@ impl Prober {
 
 /// Several programs may ask from one host at once, and each hears all answers.
 pub(super) fn first_id() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
+    random::number() as u32
 }
 
 fn row(remote: &RemoteState, told: Told<Outcome>) -> ProbedRemote {

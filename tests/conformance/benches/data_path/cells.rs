@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use overlane_ebpf::Program;
-use overlane_ebpf::measure::{Bench, IFINDEX};
+use overlane_ebpf::measure::{Bench, IFINDEX, Variant};
 use overlane_ebpf::tables::{Devices, LegDevice, PortDevice, encode};
 use overlane_model::{Fabric, Tables};
+use overlane_net::netns;
 use overlane_pipeline::{Entry, Host, Packet, State};
 use overlane_wire::Mac;
 
@@ -172,6 +173,11 @@ pub(crate) fn load_all() -> Vec<Loaded> {
         vec![from_port("vlan_out", 1, 3)]
     }));
     sets.extend(capture_sets(&text));
+    let blind = Variant {
+        sees_kernel: false,
+        ..Variant::default()
+    };
+    sets.push(loaded("kernel without types", blind, &text, tunnel_cells));
     sets.extend(logical::load_all());
     for (axis, what) in Axis::ALL {
         for count in [1, 100, 10_000] {
@@ -193,7 +199,11 @@ pub(crate) fn load_all() -> Vec<Loaded> {
 /// What capturing costs: while the question is not even asked, while nobody looks, and while somebody does.
 fn capture_sets(text: &str) -> Vec<Loaded> {
     let make = |name: &str, can_capture, on| {
-        let set = loaded(name, can_capture, text, |_| vec![from_port("encap", 1, 3)]);
+        let variant = Variant {
+            can_capture,
+            ..Variant::default()
+        };
+        let set = loaded(name, variant, text, |_| vec![from_port("encap", 1, 3)]);
         if let Some(bench) = set.bench() {
             bench.capture(on).expect("the map can be written");
         }
@@ -212,12 +222,12 @@ fn tables(text: &str) -> Tables {
 }
 
 pub(crate) fn ebpf(name: &str, text: &str, cells: impl Fn(&Tables) -> Vec<Cell>) -> Loaded {
-    loaded(name, true, text, cells)
+    loaded(name, Variant::default(), text, cells)
 }
 
 fn loaded(
     name: &str,
-    can_capture: bool,
+    variant: Variant,
     text: &str,
     cells: impl Fn(&Tables) -> Vec<Cell>,
 ) -> Loaded {
@@ -225,7 +235,7 @@ fn loaded(
     let cells = cells(&tables);
     check(&tables, &cells);
     let executor = match measures() {
-        true => Executor::Ebpf(filled(can_capture, &tables)),
+        true => Executor::Ebpf(filled(variant, &tables)),
         false => Executor::Nobody,
     };
     Loaded {
@@ -236,8 +246,8 @@ fn loaded(
 }
 
 /// The programs with these tables. What is behind a leg has answered.
-fn filled(can_capture: bool, tables: &Tables) -> Bench {
-    let bench = Bench::load(can_capture).expect("the programs load");
+fn filled(variant: Variant, tables: &Tables) -> Bench {
+    let bench = Bench::load(variant).expect("the programs load");
     let contents = encode(tables, &devices(tables)).expect("the tables fit");
     bench.fill(&contents).expect("the maps take them");
     for router in tables
@@ -303,6 +313,7 @@ fn devices(tables: &Tables) -> Devices {
         uplink_ifindex: UPLINK,
         underlay_mtu: MTU,
         // Of the namespace in which the programs run.
+        netns_cookie: netns::current_cookie().expect("a namespace"),
         segmenter_ifindex: IFINDEX,
         segmenter_out_ifindex: UPLINK + 3,
         unmarker_ifindex: UPLINK + 4,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use overlane_ebpf::Program;
-use overlane_ebpf::measure::Bench;
+use overlane_ebpf::measure::{Bench, Variant};
 
 use cells::{Cell, Loaded};
 use record::{Figures, Record, Size};
@@ -40,7 +40,7 @@ fn main() {
         cells::load_all();
         return;
     }
-    if let Err(error) = Bench::load(true) {
+    if let Err(error) = Bench::load(Variant::default()) {
         println!("SKIPPED: the data path cannot be loaded here: {error}");
         return;
     }
