@@ -14,6 +14,7 @@
 #pragma once
 
 #include "lib/capture.h"
+#include "lib/devices.h"
 #include "lib/vlan.h"
 
 /* Not an ifindex (those are positive ints): an encapsulated packet, ready for the uplink. */

@@ -8,6 +8,8 @@
 #include <linux/bpf.h>
 #include <stdbool.h>
 
+#include <bpf/bpf_helpers.h>
+
 #include <bpf/bpf_core_read.h>
 
 /* 1: the loader has found all that stands here. */

@@ -184,12 +184,7 @@ fn make_or_check(folder: &Path, before: Before) -> Result<Looked, HostError> {
 
 fn check(folder: &Path, before: Before) -> Result<Looked, HostError> {
     let mut options = OpenOptions::new();
-    let file = open_own(
-        folder,
-        options.read(true),
-        OFlag::O_DIRECTORY,
-        "directory",
-    )?;
+    let file = open_own(folder, options.read(true), OFlag::O_DIRECTORY, "directory")?;
     let metadata = file
         .metadata()
         .map_err(HostError::file("look at", folder))?;
