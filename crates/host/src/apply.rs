@@ -60,6 +60,8 @@ pub struct Testing<'a> {
     pub kill_at: Option<usize>,
     /// This device goes before this operation.
     pub lose_at: Option<(usize, &'a str)>,
+    /// And another one has its name and its index then.
+    pub replace_lost: bool,
     /// Another build of the data path.
     pub object: Option<&'a [u8]>,
 }

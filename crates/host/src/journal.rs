@@ -5,6 +5,9 @@ use overlane_net::Netlink;
 
 use crate::{HostError, Testing};
 
+/// The other end of the device that a test puts in the place of one.
+const STRANGER: &str = "ovl-stranger";
+
 type Undo<'a> = Box<dyn FnOnce() -> Result<(), HostError> + 'a>;
 
 /// Undos of what was done so far, and the levers that let a test fail at any operation.
@@ -31,14 +34,27 @@ impl<'a> Journal<'a> {
             std::process::abort();
         }
         if let Some((_, device)) = self.testing.lose_at.filter(|(at, _)| *at == number) {
-            // On the second try it is gone.
-            let _ = Netlink::new()?.delete(device);
+            self.lose(device)?;
         }
         if self.testing.fail_at == Some(number) {
             Err(HostError::Injected(number))
         } else {
             Ok(())
         }
+    }
+
+    /// Once: on the second try it is gone, or is another one.
+    fn lose(&self, device: &str) -> Result<(), HostError> {
+        let netlink = Netlink::new()?;
+        let index = netlink.link(device).ok().map(|link| link.index);
+        let Some(index) = index.filter(|_| netlink.link(STRANGER).is_err()) else {
+            return Ok(());
+        };
+        netlink.delete(device)?;
+        if self.testing.replace_lost {
+            netlink.add_veth_with_index(device, STRANGER, index)?;
+        }
+        Ok(())
     }
 
     /// Registers how to take back what was just done (or is about to be done, if the undo bears it).

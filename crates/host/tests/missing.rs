@@ -178,6 +178,47 @@ fn a_device_that_goes_meanwhile_is_missing() {
     }
 }
 
+/// Before each operation another device gets the name and the index of a port's device that stays.
+#[test]
+fn a_device_that_another_one_replaces_meanwhile_is_not_taken_for_it() {
+    if !can_run("replaced_meanwhile") {
+        return;
+    }
+    let object = build_without_stages();
+    let quickly = Testing {
+        object: Some(&object),
+        ..Testing::default()
+    };
+    let world = World::new(1);
+    let [before, after] = [4789, 4790].map(|port| fabric(&world, "vxlan", port));
+    let mut unseen = 0;
+    for at in 0.. {
+        plug_in(&world);
+        world.apply_with(&before, 1, false, quickly).unwrap();
+        let testing = Testing {
+            lose_at: Some((at, "late0")),
+            replace_lost: true,
+            ..quickly
+        };
+        world.apply_with(&after, 1, false, testing).unwrap();
+        let netlink = world.netlink(1);
+        if netlink.link("late0").unwrap().up {
+            assert!(at > 5 && unseen > 0, "{at} {unseen}");
+            break;
+        }
+        // Taken as the port's new device, or known not to be the old one.
+        let state = states(&world)[0];
+        unseen += usize::from(state == PortState::Detached);
+        assert!(
+            [PortState::Down, PortState::Detached].contains(&state),
+            "{at}: {state:?}"
+        );
+        world.apply_with(&after, 1, false, quickly).unwrap();
+        assert_eq!(states(&world)[0], PortState::Down, "{at}");
+        netlink.delete("late0").unwrap();
+    }
+}
+
 #[test]
 fn who_is_strict_gets_all_or_nothing() {
     if !can_run("strict") {
