@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const MAX_PORTS: usize = 16384;
 pub const MAX_DEVICES: usize = 32768;
+pub const SEEN_DEVICES: usize = 16384;
 pub const MAX_SWITCHES: usize = 16384;
 pub const MAX_FDB: usize = 65536;
 pub const MAX_NEIGHBOURS: usize = 131_072;

@@ -253,6 +253,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ),
         ("asked", abi::MAX_ASKED),
         ("probes", abi::MAX_PROBES),
+        ("devices_seen", abi::SEEN_DEVICES),
         ("learning", abi::MAX_PORTS + 2 * abi::MAX_SWITCHES + 1),
         ("abilities", abi::MAX_REMOTES),
         ("flow_ways", abi::MAX_FLOW_WAYS),
