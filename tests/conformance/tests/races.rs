@@ -183,7 +183,6 @@ fn no_two_translations_have_one_outside_end() {
     race(&kernel, SECOND, &[1, 1].map(all), nothing);
     let begun = outside_ends(&kernel, SECOND).len();
     let verdicts = kernel.counted().unwrap().verdicts;
-    println!("{verdicts:?}");
     let lost = FLOWS as usize - begun;
     assert!(lost * 1000 <= FLOWS as usize, "{lost} lost: {verdicts:?}");
     assert_eq!(kernel.translations().unwrap().len(), begun);
