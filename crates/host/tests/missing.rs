@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{World, assert_same, build_without_stages, can_run, changes, snapshot};
+use common::{World, assert_same, build_without_stages, can_run, changes, snapshot, with_object};
 use overlane_host::observe::{self, PortState};
 use overlane_host::{
     ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, guard, paths,
@@ -141,10 +141,7 @@ fn a_device_that_goes_meanwhile_is_missing() {
         return;
     }
     let object = build_without_stages();
-    let quickly = Testing {
-        object: Some(&object),
-        ..Testing::default()
-    };
+    let quickly = with_object(&object);
     let world = World::new(1);
     let host = world.host(1);
     let before = format!(
@@ -185,10 +182,7 @@ fn a_device_that_another_one_replaces_meanwhile_is_not_taken_for_it() {
         return;
     }
     let object = build_without_stages();
-    let quickly = Testing {
-        object: Some(&object),
-        ..Testing::default()
-    };
+    let quickly = with_object(&object);
     let world = World::new(1);
     let [before, after] = [4789, 4790].map(|port| fabric(&world, "vxlan", port));
     let mut unseen = 0;

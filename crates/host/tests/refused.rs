@@ -6,8 +6,8 @@ mod common;
 
 use std::fs;
 
-use common::{World, assert_same, build_with, can_run, snapshot};
-use overlane_host::{HostError, Testing, paths};
+use common::{World, assert_same, build_with, can_run, snapshot, with_object};
+use overlane_host::{HostError, paths};
 
 /// A mistake that every verifier finds: a length without a bound.
 fn wrong_build() -> Vec<u8> {
@@ -20,10 +20,7 @@ fn a_refused_program_changes_nothing_and_leaves_the_verifiers_log() {
         return;
     }
     let wrong = wrong_build();
-    let testing = Testing {
-        object: Some(&wrong),
-        ..Testing::default()
-    };
+    let testing = with_object(&wrong);
     let world = World::new(2);
     let text = world.fabric("vxlan", 4789, "");
     let host = world.host(1);
@@ -65,10 +62,7 @@ fn a_refused_program_changes_nothing_and_leaves_the_verifiers_log() {
         "if (len > sizeof(o->bytes))",
         "if (len >= sizeof(o->bytes) + 1)",
     );
-    let testing = Testing {
-        object: Some(&other),
-        ..Testing::default()
-    };
+    let testing = with_object(&other);
     world.apply_with(&text, 1, false, testing).unwrap();
     assert!(!paths::verifier_log(&host).exists());
 }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{
     World, assert_same, build_without_stages, can_run, other_build_without_stages, snapshot,
-    unmarker_of,
+    unmarker_of, with_object,
 };
 use overlane_host::{HostError, Testing};
 
@@ -54,10 +54,7 @@ fn an_applied_host_stays_applied() {
         return;
     }
     let object = build_without_stages();
-    let quickly = Testing {
-        object: Some(&object),
-        ..Testing::default()
-    };
+    let quickly = with_object(&object);
     let world = World::new(2);
     world.netlink(1).add_veth("lan1", "lan1p", None).unwrap();
     let (h1, h2) = (world.host(1), world.host(2));
@@ -93,10 +90,7 @@ fn rules_and_routers_stay_as_they_were() {
         return;
     }
     let object = build_without_stages();
-    let quickly = Testing {
-        object: Some(&object),
-        ..Testing::default()
-    };
+    let quickly = with_object(&object);
     let world = World::new(1);
     world.netlink(1).add_veth("phys0", "phys1", None).unwrap();
     let fabric = |rules: &str, routes: &str, addresses: &str, nat: &str| {

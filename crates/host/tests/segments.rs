@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{World, assert_same, build_without_stages, can_run, changes, snapshot};
+use common::{World, assert_same, build_without_stages, can_run, changes, snapshot, with_object};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, learned};
 use overlane_host::observe::{self, FdbPlace};
@@ -141,10 +141,7 @@ fn a_failed_apply_leaves_the_mode_as_it_was() {
     let world = World::new(1);
     let (tunnel, vlan) = (world.fabric("geneve", 6081, ""), on_vlan(&world));
     let object = build_without_stages();
-    let quickly = Testing {
-        object: Some(&object),
-        ..Testing::default()
-    };
+    let quickly = with_object(&object);
     for (from, to) in [(&tunnel, &vlan), (&vlan, &tunnel)] {
         world.apply_with(from, 1, false, quickly).unwrap();
         let before = snapshot(&world, 1);

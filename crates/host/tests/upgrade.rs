@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{World, assert_same, build_with, can_run, changes, snapshot};
+use common::{World, assert_same, build_with, can_run, changes, snapshot, with_object};
 use overlane_host::{HostError, Testing, observe, paths};
 use overlane_net::netns::Netns;
 
@@ -114,10 +114,7 @@ fn another_build_with_other_maps_loses_nothing() {
     world.apply(&text, 1).unwrap();
     world.apply(&text, 2).unwrap();
     assert!(world.ping(1, 2, 3));
-    let testing = Testing {
-        object: Some(&other),
-        ..Testing::default()
-    };
+    let testing = with_object(&other);
     let stream = Stream::start(&world);
     for _ in 0..2 {
         let before = observe::counters(&host).unwrap();
@@ -160,10 +157,7 @@ fn counters_of_another_form_begin_anew() {
     let world = World::new(2);
     let host = world.host(1);
     let text = world.fabric("vxlan", 4789, "");
-    let testing = Testing {
-        object: Some(&other),
-        ..Testing::default()
-    };
+    let testing = with_object(&other);
     world.apply_with(&text, 1, false, testing).unwrap();
     world.apply(&text, 2).unwrap();
     assert!(world.ping(1, 2, 3));

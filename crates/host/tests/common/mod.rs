@@ -91,6 +91,14 @@ pub fn other_build_without_stages() -> Vec<u8> {
     build_of_maps("ARRAY(one_more, BPF_MAP_TYPE_ARRAY, __u32, 1);\n")
 }
 
+/// An apply of another build of the data path.
+pub fn with_object(object: &[u8]) -> Testing<'_> {
+    Testing {
+        object: Some(object),
+        ..Testing::default()
+    }
+}
+
 fn build_of_maps(more: &str) -> Vec<u8> {
     let programs = Program::ALL.map(|program| {
         let name = program.name();
