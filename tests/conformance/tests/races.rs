@@ -182,9 +182,11 @@ fn no_two_translations_have_one_outside_end() {
     // one, and one in some thousands finds its share of eight groups taken: a flow may find none on both CPUs.
     race(&kernel, SECOND, &[1, 1].map(all), nothing);
     let begun = outside_ends(&kernel, SECOND).len();
-    let verdicts = kernel.counted().unwrap().verdicts;
-    let lost = FLOWS as usize - begun;
+    let counters = kernel.counted().unwrap();
+    let (lost, told) = (FLOWS as usize - begun, dropped(&counters) as usize);
+    let verdicts = &counters.verdicts;
     assert!(lost * 1000 <= FLOWS as usize, "{lost} lost: {verdicts:?}");
+    assert!(2 * lost <= told, "{lost} lost, {told} told: {verdicts:?}");
     assert_eq!(kernel.translations().unwrap().len(), begun);
     // Two guests; what the former ones left has expired and is taken over.
     for (round, guests) in [(1, [1, 2]), (2, [3, 4])] {
