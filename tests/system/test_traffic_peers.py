@@ -186,7 +186,8 @@ def test_loss_at_a_bottleneck_is_what_the_kernel_counts_and_iperf3_finds(lab):
     """Twice the rate that passes is offered, and about half of it lost; how much, the kernel's counters say.
 
     They are the truth of each run, not 50 %: a sender that has waited for a processor sends its packets too close
-    together, or leaves them out, and the bottleneck then stood idle for a while.
+    together, or leaves them out, and the bottleneck then stood idle for a while. A receiver that has waited loses
+    what its socket has no room for; iperf3's socket is full after 90 ms.
     """
     wire = Wire(lab, prefixes=pinned(first=True))
     tools = Tools(wire)
@@ -204,14 +205,16 @@ def test_loss_at_a_bottleneck_is_what_the_kernel_counts_and_iperf3_finds(lab):
     for tool, within in ((ours, 1.0), (iperf3, 2.5)) * 2:
         # A queue of a few packets: what stands in it at the end is less than 1 %.
         wire.limit(f"{passes_bps}bit", backlog=6000)
-        before = wire.limited()
+        before = *wire.limited(), wire.overflowed()
         told = tool()
-        passed, lost = (after - first for after, first in zip(wire.limited(), before))
-        counted = 100 * lost / (passed + lost)
-        said = f"{tool.__name__}: {told:.4g} % lost, the kernel counts {counted:.4g} %"
+        after = *wire.limited(), wire.overflowed()
+        passed, dropped, overflowed = (now - then for now, then in zip(after, before, strict=True))
+        # A tool finds out by a later number that packets are missing: those that the socket loses last it may not see.
+        least, most = (100 * lost / (passed + dropped) for lost in (dropped, dropped + overflowed))
+        said = f"{tool.__name__}: {told:.4g} % lost, the kernel counts {least:.4g} to {most:.4g} %"
         print(said)
-        assert told == pytest.approx(counted, abs=within), said
-        assert 40 < counted < 75, said
+        assert least - within <= told <= most + within, said
+        assert 40 < least < 75, said
 
 
 @pytest.mark.skipif(not os.environ.get(SPEED),
