@@ -62,6 +62,7 @@ INLINE __u32 find_mss(struct scratch *w, __u32 len)
 		if (kind != 1 && size < 2)
 			return 0;
 		at += kind == 1 ? 1 : size;
+		FORGET_BOUNDS(at);
 	}
 	return 0;
 }

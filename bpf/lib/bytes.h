@@ -22,6 +22,12 @@
 #define KEEP_BOUNDS(value) asm volatile("" : "+r"(value))
 
 /*
+ * The value stays what it is, and the verifier forgets its bounds: it knows nothing of a number whose bytes were
+ * swapped. In a loop it then walks one round once, not once for each value that the rounds before may have left.
+ */
+#define FORGET_BOUNDS(value) asm volatile("%0 = be64 %0\n\t%0 = be64 %0" : "+r"(value))
+
+/*
  * A copy in words, `len` a constant. The compiler copies byte by byte what it does not know to be aligned; the
  * machines we run on need no alignment. Not from or to the stack, where the verifier wants it.
  */
