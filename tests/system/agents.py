@@ -199,12 +199,6 @@ class Wire:
         counted = json.loads(shown)[0]
         return counted["packets"], counted["drops"]
 
-    def overflowed(self, end=1):
-        """Datagrams that reached one end and found its socket full, because the receiver waited for a processor."""
-        counts = self.ends[end].run(["cat", "/proc/net/snmp"]).stdout
-        names, values = (line.split() for line in counts.splitlines() if line.startswith("Udp:"))
-        return int(values[names.index("RcvbufErrors")])
-
 
 def _count(began_ns, first, second, done):
     readings = (first, second, done)

@@ -182,12 +182,15 @@ def test_paced_datagrams_keep_the_rate_that_iperf3s_do(lab):
 
 
 @pytest.mark.needs("iperf3", "tc", "taskset", "ss")
+@pytest.mark.alone
 def test_loss_at_a_bottleneck_is_what_the_kernel_counts_and_iperf3_finds(lab):
     """Twice the rate that passes is offered, and about half of it lost; how much, the kernel's counters say.
 
     They are the truth of each run, not 50 %: a sender that has waited for a processor sends its packets too close
-    together, or leaves them out, and the bottleneck then stood idle for a while. A receiver that has waited loses
-    what its socket has no room for; iperf3's socket is full after 90 ms.
+    together, or leaves them out, and the bottleneck then stood idle for a while. Our tool has to report the truth
+    each time. iperf3 does not where it has waited itself, so it may try again: its server finds a loss only by a later
+    packet, and a client that makes up for a stall at the end sends none; its socket is full after 90 ms, and what it
+    has no room for then is lost behind the bottleneck.
     """
     wire = Wire(lab, prefixes=pinned(first=True))
     tools = Tools(wire)
@@ -201,20 +204,27 @@ def test_loss_at_a_bottleneck_is_what_the_kernel_counts_and_iperf3_finds(lab):
     def iperf3():
         return tools.iperf3(1, "--udp", "--bitrate", "16M", "--length", "1000")["sum"]["lost_percent"]
 
-    # iperf3 also has a TCP connection through the bottleneck: some packets that are none of its datagrams.
-    for tool, within in ((ours, 1.0), (iperf3, 2.5)) * 2:
+    def reported_and_counted(tool):
         # A queue of a few packets: what stands in it at the end is less than 1 %.
         wire.limit(f"{passes_bps}bit", backlog=6000)
-        before = *wire.limited(), wire.overflowed()
-        told = tool()
-        after = *wire.limited(), wire.overflowed()
-        passed, dropped, overflowed = (now - then for now, then in zip(after, before, strict=True))
-        # A tool finds out by a later number that packets are missing: those that the socket loses last it may not see.
-        least, most = (100 * lost / (passed + dropped) for lost in (dropped, dropped + overflowed))
-        said = f"{tool.__name__}: {told:.4g} % lost, the kernel counts {least:.4g} to {most:.4g} %"
-        print(said)
-        assert least - within <= told <= most + within, said
-        assert 40 < least < 75, said
+        before = wire.limited()
+        reported = tool()
+        passed, lost = (after - first for after, first in zip(wire.limited(), before, strict=True))
+        counted = 100 * lost / (passed + lost)
+        print(f"{tool.__name__}: {reported:.4g} % lost, the kernel counts {counted:.4g} %")
+        return reported, counted
+
+    for _ in range(2):
+        reported, counted = reported_and_counted(ours)
+        assert reported == pytest.approx(counted, abs=1.0)
+        assert 40 < counted < 75
+    theirs = []
+    for _ in range(ATTEMPTS):
+        theirs.append(reported_and_counted(iperf3))
+        # iperf3 also has a TCP connection through the bottleneck: some packets that are none of its datagrams.
+        if theirs[-1][0] == pytest.approx(theirs[-1][1], abs=2.5):
+            return
+    raise AssertionError(f"iperf3 reported, and the kernel counted, in %: {theirs}")
 
 
 @pytest.mark.skipif(not os.environ.get(SPEED),
