@@ -17,8 +17,7 @@ fn fail_everywhere(world: &World, text: &str, object: &[u8]) -> usize {
     for fail_at in 0.. {
         let testing = Testing {
             fail_at: Some(fail_at),
-            object: Some(object),
-            ..Testing::default()
+            ..with_object(object)
         };
         match world.apply_with(text, 1, false, testing) {
             Ok(_) => return fail_at,

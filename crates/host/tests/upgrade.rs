@@ -201,8 +201,7 @@ fn a_failed_upgrade_is_taken_back() {
     for fail_at in (0..).step_by(4) {
         let testing = Testing {
             fail_at: Some(fail_at),
-            object: Some(&other),
-            ..Testing::default()
+            ..with_object(&other)
         };
         match world.apply_with(&text, 1, false, testing) {
             Ok(_) => break,
