@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Why a text is no name.
@@ -72,6 +73,20 @@ macro_rules! text_type {
             }
         }
 
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::new(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.into()
+            }
+        }
+
         // Sound for map look-ups: Eq, Ord and Hash are those of the text.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
@@ -94,7 +109,8 @@ macro_rules! text_type {
 }
 
 /// What the fabric file calls a host, a logical switch, port or router, a rule, a set of ports or addresses.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Name(Box<str>);
 text_type!(Name);
 
@@ -115,7 +131,8 @@ impl Name {
 }
 
 /// The name of a network device. Not yet known to exist on the machine.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct DeviceName(Box<str>);
 text_type!(DeviceName);
 

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey, Vni};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 mod firewall;
@@ -27,7 +28,7 @@ use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
 
 /// The fabric compiled for one host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Tables {
     /// The host.
     pub host: Name,
@@ -80,7 +81,7 @@ impl Tables {
 }
 
 /// Settings of the tunnels, the same on every host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Tunnel {
     /// Which header.
     pub encapsulation: Encapsulation,
@@ -97,7 +98,7 @@ pub struct Tunnel {
 }
 
 /// DSCP of the outer header (RFC 2983).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Dscp {
     /// The same for every packet, 0 to 63: the pipe model.
     Fixed(u8),
@@ -128,7 +129,8 @@ impl Default for Dscp {
 }
 
 /// A VLAN: 1 to 4094 (IEEE 802.1Q table 9-2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct VlanId(u16);
 
 /// Not the number of a VLAN.
@@ -154,6 +156,20 @@ impl VlanId {
     }
 }
 
+impl TryFrom<u32> for VlanId {
+    type Error = VlanError;
+
+    fn try_from(number: u32) -> Result<Self, VlanError> {
+        Self::new(number)
+    }
+}
+
+impl From<VlanId> for u32 {
+    fn from(vlan: VlanId) -> Self {
+        vlan.get().into()
+    }
+}
+
 impl fmt::Display for VlanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
@@ -161,7 +177,7 @@ impl fmt::Display for VlanId {
 }
 
 /// What tells logical switches apart on the underlay.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum SwitchId {
     /// Frames cross it in a tunnel, with this VNI.
     Vni(Vni),
@@ -223,7 +239,7 @@ impl Tunnel {
 }
 
 /// The tunnel header between outer UDP and inner Ethernet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Encapsulation {
     /// RFC 7348.
     Vxlan,
@@ -259,7 +275,7 @@ impl fmt::Display for Encapsulation {
 }
 
 /// What the Geneve header of a packet to a host carries besides the VNI.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum GeneveOptions {
     /// Nothing: 8 bytes, which every Geneve device takes.
     None,
@@ -288,7 +304,7 @@ impl fmt::Display for GeneveOptions {
 }
 
 /// A logical port of this host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct PortTable {
     /// Its name in the fabric.
     pub name: Name,
@@ -332,7 +348,7 @@ impl PortTable {
 }
 
 /// How much of what all share a port may have.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct PortLimits {
     /// The most connections at a time.
     pub connections: u32,
@@ -362,7 +378,7 @@ impl Default for PortLimits {
 }
 
 /// Where a port of this host is attached.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// The device.
     pub device: DeviceName,
@@ -380,7 +396,7 @@ impl fmt::Display for Attachment {
 }
 
 /// What a port may send.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct PortSecurity {
     /// Its own MAC only, also inside ARP and ND; no packets of DHCP servers and routers.
     pub check_mac: bool,
@@ -393,7 +409,7 @@ pub struct PortSecurity {
 }
 
 /// How a port learns MACs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Learning {
     /// The most MACs at a time.
     pub limit: u32,
@@ -424,7 +440,7 @@ impl Default for Learning {
 }
 
 /// A logical switch with a port on this host, or joined with one by a router.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SwitchTable {
     /// Its name in the fabric.
     pub name: Name,
@@ -453,7 +469,7 @@ pub struct SwitchTable {
 }
 
 /// One receiver of a flooded frame.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FloodMember {
     /// A port of this host.
     Local(Attachment),
@@ -462,7 +478,7 @@ pub enum FloodMember {
 }
 
 /// Where a MAC lives.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FdbEntry {
     /// The logical switch.
     pub switch: SwitchId,
@@ -479,7 +495,7 @@ pub struct FdbEntry {
 }
 
 /// Where a logical port is, seen from this host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// On this host.
     Local(Attachment),
@@ -492,7 +508,7 @@ pub enum Place {
 }
 
 /// Whose an address is, for the ARP/ND responder.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Neighbour {
     /// The logical switch.
     pub switch: SwitchId,
@@ -511,7 +527,7 @@ pub struct Neighbour {
 }
 
 /// An address that several ports may use, one of them at a time. Nobody knows which has it now.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FloatingAddress {
     /// The logical switch.
     pub switch: SwitchId,
@@ -522,7 +538,7 @@ pub struct FloatingAddress {
 }
 
 /// A MAC that several ports may use, one of them at a time. Which has it now, is learned.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FloatingMac {
     /// The logical switch.
     pub switch: SwitchId,
@@ -533,7 +549,7 @@ pub struct FloatingMac {
 }
 
 /// Another host of the fabric.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Remote {
     /// Its name in the fabric.
     pub name: Name,
@@ -549,7 +565,7 @@ pub struct Remote {
 
 /// A remote that may send into a logical switch: it has ports there, or routers lead there from its ports or from
 /// a gateway on it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The logical switch.
     pub switch: SwitchId,

@@ -7,6 +7,7 @@ use std::net::Ipv6Addr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A value outside the range of its type; carries the value that was offered.
@@ -37,7 +38,10 @@ pub enum ValueError {
 }
 
 /// An Ethernet (MAC-48) address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
 pub struct Mac([u8; 6]);
 
 impl Mac {
@@ -105,6 +109,20 @@ impl TryFrom<&str> for Mac {
     }
 }
 
+impl TryFrom<String> for Mac {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        text.parse()
+    }
+}
+
+impl From<Mac> for String {
+    fn from(mac: Mac) -> Self {
+        mac.to_string()
+    }
+}
+
 impl FromStr for Mac {
     type Err = ValueError;
 
@@ -142,7 +160,8 @@ impl fmt::Debug for Mac {
 
 /// The 24-bit identifier of a logical switch on the wire. 0 is refused: peers give it meanings of
 /// their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Vni(NonZeroU32);
 
 impl Vni {
@@ -166,6 +185,12 @@ impl Vni {
     pub const fn bytes(self) -> [u8; 3] {
         let [_, a, b, c] = self.get().to_be_bytes();
         [a, b, c]
+    }
+}
+
+impl From<Vni> for u32 {
+    fn from(vni: Vni) -> Self {
+        vni.get()
     }
 }
 
@@ -196,7 +221,8 @@ impl fmt::Display for Vni {
 
 /// The number of a logical port inside its logical switch, the same on every host. 15 bits, because
 /// that is what the OVN Geneve option carries; 0 is reserved there.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
 pub struct PortKey(NonZeroU16);
 
 impl PortKey {
@@ -214,6 +240,12 @@ impl PortKey {
     /// The number.
     pub const fn get(self) -> u16 {
         self.0.get()
+    }
+}
+
+impl From<PortKey> for u16 {
+    fn from(key: PortKey) -> Self {
+        key.get()
     }
 }
 

@@ -6,12 +6,13 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use overlane_wire::PortKey;
+use serde::{Deserialize, Serialize};
 
 use crate::names::Name;
 use crate::tables::SwitchId;
 
 /// The rules of one host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct FirewallTable {
     /// In the order in which they are tried: by priority, the highest first, then by line.
     pub rules: Vec<RuleTable>,
@@ -28,7 +29,7 @@ impl FirewallTable {
 }
 
 /// One rule.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RuleTable {
     /// Its name in the fabric.
     pub name: Name,
@@ -51,7 +52,7 @@ pub struct RuleTable {
 }
 
 /// Of packets at a port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Direction {
     /// What it sends.
     FromPort,
@@ -74,7 +75,7 @@ impl fmt::Display for Direction {
 }
 
 /// A protocol, or a part of it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Service {
     /// Everything with this protocol number.
     Protocol(u8),
@@ -122,7 +123,7 @@ impl Service {
 }
 
 /// What a rule does with a packet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Action {
     /// It passes, and begins a connection whose packets pass too.
     Allow,
@@ -151,7 +152,7 @@ impl fmt::Display for Action {
 }
 
 /// What the rules of a port and direction want to know of a packet. What cannot be seen of it then is a reason to drop it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Asks {
     /// What it carries.
     pub protocol: bool,
@@ -160,7 +161,7 @@ pub struct Asks {
 }
 
 /// What a port with a firewall does with packets that no rule matches.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct PortFirewall {
     /// With what it sends: `true`: drop, else allow statefully.
     pub drop_from_port: bool,

@@ -8,13 +8,15 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey};
+use serde::{Deserialize, Serialize};
 
 use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
 use crate::tables::{SwitchId, Timeouts};
 
 /// The number of a router in the maps of the data path: 1 to 16 777 215, derived from its name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct RouterId(u32);
 
 impl RouterId {
@@ -35,6 +37,20 @@ impl RouterId {
     }
 }
 
+impl TryFrom<u32> for RouterId {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        Self::new(number).ok_or_else(|| format!("{number} is no router number: 1 to {}", Self::MAX))
+    }
+}
+
+impl From<RouterId> for u32 {
+    fn from(id: RouterId) -> Self {
+        id.get()
+    }
+}
+
 impl fmt::Display for RouterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
@@ -42,7 +58,7 @@ impl fmt::Display for RouterId {
 }
 
 /// A logical router.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RouterTable {
     /// Its name in the fabric.
     pub name: Name,
@@ -114,7 +130,7 @@ impl RouterTable {
 }
 
 /// A router's place on a logical switch.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RouterInterface {
     /// The switch.
     pub switch: SwitchId,
@@ -127,7 +143,7 @@ pub struct RouterInterface {
 }
 
 /// Where packets to a network go.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Route {
     /// The network, without host bits.
     pub to: IpNet,
@@ -140,7 +156,7 @@ pub struct Route {
 }
 
 /// A way out of a router.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Way {
     /// The router's own address.
     Own,
@@ -151,7 +167,7 @@ pub enum Way {
 }
 
 /// The next router.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NextHop {
     /// Its address.
     pub addr: IpAddr,
@@ -160,7 +176,7 @@ pub struct NextHop {
 }
 
 /// What a router is attached to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Side {
     /// A logical switch.
     Switch(SwitchId),
@@ -169,7 +185,7 @@ pub enum Side {
 }
 
 /// A router's gateway. One with an interface on a VLAN has it also where the fabric file names none.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Gateway {
     /// The router's acting host: alone it sends by the leg, and alone onto VLANs.
     pub host: Name,
@@ -203,7 +219,7 @@ impl Gateway {
 }
 
 /// Where a gateway is, seen from this host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum GatewayPlace {
     /// On this host.
     Here {
@@ -215,7 +231,7 @@ pub enum GatewayPlace {
 }
 
 /// What a gateway translates.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct NatRule {
     /// How.
     pub kind: NatKind,
@@ -224,7 +240,7 @@ pub struct NatRule {
 }
 
 /// How a gateway translates.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum NatKind {
     /// One address for one, both ways, ports unchanged.
     OneToOne {
