@@ -17,6 +17,7 @@ from topology import UPLINK, Scene
 pytestmark = pytest.mark.needs_overlane
 
 SYS_BPF, BPF_PROG_LOAD, BPF_LINK_CREATE, BPF_PROG_TYPE_SCHED_CLS = 321, 5, 28, 3
+BPF_F_BEFORE = 8
 #: r0 = TCX_NEXT; exit
 PASS_ON = struct.pack("=BBhiBBhi", 0xB7, 0, 0, -1, 0x95, 0, 0, 0)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -31,15 +32,16 @@ def bpf(command, attributes):
 
 
 @contextlib.contextmanager
-def attached(ns, device, name):
-    """A program of this name is at the hook of a device, held by this process."""
+def attached(ns, device, name, before=False):
+    """A program of this name is at the hook of a device, held by this process. `before`: all others."""
     code, licence = ctypes.create_string_buffer(PASS_ON), ctypes.create_string_buffer(b"GPL")
     load = struct.pack("=IIQQIIQII16s", BPF_PROG_TYPE_SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence),
                        0, 0, 0, 0, 0, name.encode())
     program = bpf(BPF_PROG_LOAD, load)
     index = ns.link(device)["ifindex"]
     with ns.entered():
-        link = bpf(BPF_LINK_CREATE, struct.pack("=IIIIIIQ", program, index, state.BPF_TCX_INGRESS, 0, 0, 0, 0))
+        link = bpf(BPF_LINK_CREATE, struct.pack("=IIIIIIQ", program, index, state.BPF_TCX_INGRESS,
+                                              BPF_F_BEFORE if before else 0, 0, 0, 0))
     os.close(program)
     try:
         yield

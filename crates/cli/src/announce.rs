@@ -2,7 +2,8 @@
 //! it for what it has left to announce, and then it says nothing.
 
 use overlane_host::announce::{self, Announcements};
-use overlane_host::{Announced, Change};
+use overlane_host::report::lines;
+use overlane_host::{Announced, Row};
 use serde::Serialize;
 
 use crate::args::Announce;
@@ -13,7 +14,7 @@ use crate::output::Output;
 #[derive(Serialize)]
 struct Answer<'a> {
     host: &'a str,
-    changes: &'a [Change],
+    changes: &'a [Row],
     announced: &'a [Announced],
     /// Devices that were down all the time.
     down: Vec<String>,
@@ -27,8 +28,8 @@ pub(crate) fn run(args: &Announce, output: Output) -> Result<(), Failure> {
     let all = announce::all(&host)?;
     let (changes, announced) = (all.changes.clone(), all.announced.clone());
     if !args.json {
-        for change in &changes {
-            output.line(change.to_string())?;
+        for line in lines(&changes) {
+            output.line(line)?;
         }
         if let Some(line) = line(&announced) {
             output.line(line)?;

@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Apply(Apply),
     Announce(Announce),
     Remove(Remove),
+    Status(Status),
     Show(Show),
     Connections(Connections),
     Capture(Capture),
@@ -101,17 +102,21 @@ Examples:
   overlane apply fabric.yaml --host h1
   overlane apply fabric.yaml --host h1 --netns blue  the host lives in network namespace 'blue'
   overlane apply fabric.yaml --host h1 --strict      all devices, or no change at all
+  overlane apply --last --host h1                    what was applied last, again: mends what differs
 
 Needs root, Linux 6.12 or newer, and the BPF file system on /sys/fs/bpf.
 Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong
 fabric file.")]
 pub(crate) struct Apply {
     /// The fabric file (YAML), the same on every host
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "last")]
+    pub(crate) file: Option<PathBuf>,
     /// Which host of the fabric this machine is
-    #[arg(long, value_name = "NAME", value_parser = names::name)]
-    pub(crate) host: Name,
+    #[arg(long, value_name = "NAME", value_parser = names::name, required_unless_present = "last")]
+    pub(crate) host: Option<Name>,
+    /// What was applied last, again, in place of a file
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) last: bool,
     /// Network namespace of the host's devices, as `ip netns list` shows it
     #[arg(long, value_name = "NS", value_parser = names::netns)]
     pub(crate) netns: Option<NetnsName>,
@@ -121,6 +126,29 @@ pub(crate) struct Apply {
     /// Change nothing when the device of a port or of a gateway's leg is missing
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tell whether this host is as it was declared, and if not, what differs and what helps.
+///
+/// Looks at the host itself, its ports, uplink, legs, remotes, and the devices and tables that Overlane made. It changes
+/// nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  overlane status                            when one host is applied on this machine
+  overlane status fabric.yaml --host h1      beside this file, in place of what was applied last
+  overlane status --json | jq -r '.rows[] | .what + \": \" + .remedy'
+
+Exit codes: 0 as declared, 1 something differs, 2 nobody can tell.")]
+pub(crate) struct Status {
+    /// A fabric file (YAML) that should be the applied one
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) host: HostChoice,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

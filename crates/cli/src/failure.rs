@@ -1,5 +1,5 @@
 //! Everything that ends a command early, how it is said, and with which exit code: 1 the operation
-//! failed, 2 wrong usage, or a wrong fabric, study or connections file, 3 `overlane mtu` found something wrong.
+//! failed, 2 wrong usage, or a wrong fabric, study or connections file, or `overlane status` cannot tell, 3 `overlane mtu` found something wrong.
 
 use std::error::Error;
 use std::io;
@@ -33,6 +33,12 @@ pub(crate) enum Failure {
     /// Applying, removing or looking at a host failed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Nobody can tell how a host is.
+    #[error(transparent)]
+    CannotTell(HostError),
+    /// Some of a host could not be looked at, and that has been said already.
+    #[error("not all could be looked at")]
+    Unclear,
     /// A study, or the result of one, is not usable.
     #[error(transparent)]
     Analysis(AnalysisError),
@@ -97,7 +103,7 @@ impl Failure {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
-            Self::Reported | Self::Negative | Self::Findings => {}
+            Self::Reported | Self::Negative | Self::Findings | Self::Unclear => {}
             Self::Fabric(errors) => output.err_raw(errors.render(output.colour_err())),
             other => output.error(
                 chain(other),
@@ -116,6 +122,8 @@ impl Failure {
             | Self::Moved(_)
             | Self::Input { .. }
             | Self::NoTerminal
+            | Self::CannotTell(_)
+            | Self::Unclear
             | Self::Reported => 2,
             Self::Findings => 3,
             Self::Analysis(error) if is_wrong_request(error) => 2,
@@ -136,7 +144,7 @@ impl Failure {
         match self {
             Self::Compile(error) => error.help(),
             Self::Packet(error) => error.help(),
-            Self::Host(error) => error.help(),
+            Self::Host(error) | Self::CannotTell(error) => error.help(),
             Self::Analysis(AnalysisError::UnknownStudy { .. }) => {
                 Some("`overlane lab list` shows the studies".to_owned())
             }

@@ -24,6 +24,7 @@ mod relay;
 mod remove;
 mod schema;
 mod show;
+mod status;
 mod top;
 mod trace;
 mod traffic;
@@ -55,6 +56,7 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
         Command::Apply(args) => apply::run(args, output),
         Command::Announce(args) => announce::run(args, output),
         Command::Remove(args) => remove::run(args, output),
+        Command::Status(args) => status::run(args, output),
         Command::Show(args) => show::run(args, output),
         Command::Connections(args) => connections::run(args, output),
         Command::Capture(args) => capture::run(args, output),

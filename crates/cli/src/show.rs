@@ -16,9 +16,13 @@ use crate::args::{HostChoice, Show, ShowWhat};
 use crate::drops;
 use crate::failure::Failure;
 use crate::output::{Output, number, state, text};
+use crate::status;
 
 pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
-    match &args.what {
+    let Some(what) = &args.what else {
+        return status::show(None, &args.status.host, args.status.json, output);
+    };
+    match what {
         ShowWhat::Ports(args) => {
             let ports = observe::ports(&host(&args.host, output)?)?;
             if args.json {

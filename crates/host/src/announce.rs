@@ -16,10 +16,11 @@ use overlane_net::{Netlink, PacketSocket, process};
 use serde::{Deserialize, Serialize};
 
 use crate::answers::Answer;
+use crate::kinds::switches;
 use crate::observe::{in_namespace, maps, state_of};
-use crate::report::{Announced, Change};
+use crate::report::{Announced, Row};
 use crate::state::State;
-use crate::{HostError, current, files, groups, paths};
+use crate::{HostError, files, paths};
 
 /// MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 section 10).
 const ROUNDS: u8 = 3;
@@ -116,7 +117,7 @@ pub(crate) fn end(host: &str) -> Result<(), HostError> {
         files::remove(&file)?;
     }
     // Left by one that could not be written; the name before `.new` was shorter once.
-    for name in current::names(Path::new(paths::RUN))? {
+    for name in files::names(Path::new(paths::RUN))? {
         let of = name.strip_suffix(".new").unwrap_or_default();
         if paths::is_announcements_of(host, of) || of == paths::announcements_of(host) {
             files::remove(&Path::new(paths::RUN).join(name))?;
@@ -126,7 +127,7 @@ pub(crate) fn end(host: &str) -> Result<(), HostError> {
 }
 
 fn files(host: &str) -> Result<Vec<PathBuf>, HostError> {
-    let names = current::names(Path::new(paths::RUN))?.into_iter();
+    let names = files::names(Path::new(paths::RUN))?.into_iter();
     let ours = names.filter(|name| paths::is_announcements_of(host, name));
     Ok(ours.map(|name| Path::new(paths::RUN).join(name)).collect())
 }
@@ -142,13 +143,13 @@ pub struct All {
     /// What is announced.
     pub announced: Vec<Announced>,
     /// What had to be made anew: multicast groups that a device had forgotten.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Row>,
     run: Run,
 }
 
 /// Announces all that a host answers for: [`All::run`] does it.
 pub fn all(host: &str) -> Result<All, HostError> {
-    let changes = groups::join_again(host)?;
+    let changes = switches::join_again(host)?;
     let state = state_of(host)?;
     let now = Instant::now();
     let turns = state.answers.iter().map(|answer| Turn::new(answer, now));

@@ -17,7 +17,7 @@ use std::time::Instant;
 use overlane_ebpf::abi::{self, Event};
 use overlane_ebpf::events::{self, Events};
 use overlane_ebpf::maps::MapSet;
-use overlane_model::{Hook, Verdict};
+use overlane_model::{Encapsulation, Hook, PortTable, Verdict};
 use overlane_wire::EtherType;
 use overlane_wire::ethernet::{TAG_LEN, Tag};
 use overlane_wire::packet::TunnelPorts;
@@ -312,19 +312,21 @@ struct Names {
 
 impl Names {
     fn of(state: &State) -> Self {
-        let port = |port: &crate::state::PortState| {
-            ((port.switch_id, u32::from(port.key)), port.name.clone())
+        let tables = &state.tables;
+        let port = |port: &PortTable| {
+            let zone = (port.switch.number(), u32::from(port.key.get()));
+            (zone, port.name.to_string())
         };
         Self {
-            ports: state.ports.iter().map(port).collect(),
-            switches: (state.switches.iter())
-                .map(|switch| (switch.id, switch.name.clone()))
+            ports: tables.ports.iter().map(port).collect(),
+            switches: (tables.switches.iter())
+                .map(|switch| (switch.id.number(), switch.name.to_string()))
                 .collect(),
-            remotes: (state.remotes.iter())
-                .map(|remote| (remote.address, remote.name.clone()))
+            remotes: (tables.remotes.iter())
+                .map(|remote| (remote.addr, remote.name.to_string()))
                 .collect(),
-            uplink: state.uplink.clone(),
-            tunnel_ports: tunnel_ports(&state.encapsulation, state.tunnel_port),
+            uplink: tables.uplink.to_string(),
+            tunnel_ports: tunnel_ports(tables.tunnel.encapsulation, tables.tunnel.port),
         }
     }
 
@@ -424,13 +426,13 @@ fn put_tag_back(packet: &mut Packet, event: &Event) {
 }
 
 /// A port that only one of the two headers is looked for behind.
-fn tunnel_ports(encapsulation: &str, port: u16) -> TunnelPorts {
+fn tunnel_ports(encapsulation: Encapsulation, port: u16) -> TunnelPorts {
     match encapsulation {
-        "geneve" => TunnelPorts {
+        Encapsulation::Geneve => TunnelPorts {
             geneve: port,
             vxlan: 0,
         },
-        _ => TunnelPorts {
+        Encapsulation::Vxlan => TunnelPorts {
             vxlan: port,
             geneve: 0,
         },

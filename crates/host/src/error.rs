@@ -126,14 +126,6 @@ pub enum HostError {
         /// How many came.
         all: usize,
     },
-    /// What the state file says of a port cannot be.
-    #[error("the {what} of port {port} cannot be understood")]
-    PortUnclear {
-        /// The port.
-        port: String,
-        /// What of it.
-        what: String,
-    },
     /// The kernel refused something that has no file and no device.
     #[error("cannot {operation}")]
     System {
@@ -218,6 +210,9 @@ pub enum HostError {
     /// Nothing of this host is on the machine.
     #[error("host {0} is not applied on this machine")]
     NotApplied(String),
+    /// Its state file has no tables that could be applied again.
+    #[error("host {0} was applied by an earlier version, which did not keep what it applied")]
+    TablesUnknown(String),
     /// No host was named and none is applied.
     #[error("no host is applied on this machine")]
     NoneApplied,

@@ -270,6 +270,20 @@ fn refused(path: &Path, why: Distrust) -> HostError {
     }
 }
 
+/// Sorted names in a folder; none when it does not exist.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>, HostError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(HostError::file("read", folder))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(HostError::file("read", folder))?;
+    names.sort();
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

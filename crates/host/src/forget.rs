@@ -102,7 +102,7 @@ routers: { r1: { interfaces: { blue: [198.18.1.254/24] } } }
     }
 
     fn translation() -> ConnectionKey {
-        let router = state().routers[0].id;
+        let router = state().tables.routers[0].id.get();
         ConnectionKey {
             switch_id: ZONE_ROUTER | router,
             key: 0,

@@ -9,14 +9,14 @@ use overlane_ebpf::abi;
 use overlane_ebpf::connections::{self, ConnectionEntry, Taken, Taker};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
-use overlane_model::{MovedConnections, Name, SwitchId};
+use overlane_model::{MovedConnections, PortTable};
 use serde::Serialize;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::clock::Clock;
 use crate::lock::Lock;
 use crate::observe::{maps, state_of};
-use crate::state::{PortState, State, switch_words};
+use crate::state::State;
 use crate::{Holder, HostError, paths};
 
 /// What was taken from the host that a port leaves.
@@ -45,7 +45,7 @@ pub struct Import {
 
 /// Where a port of this host is, and what the tables say of it.
 struct Here<'a> {
-    port: &'a PortState,
+    port: &'a PortTable,
     maps: MapSet,
     has_firewall: bool,
     /// How long its connections live.
@@ -63,7 +63,7 @@ pub fn export(host: &str, port: &str) -> Result<Export, HostError> {
     let now = Clock::now()?.monotonic_ns;
     let is_of_port = |entry: &&ConnectionEntry| {
         let key = &entry.key;
-        (key.switch_id, key.key) == (here.port.switch_id, here.port.key)
+        (key.switch_id, key.key) == here.zone()
     };
     let mut connections: Vec<_> = entries
         .iter()
@@ -72,15 +72,11 @@ pub fn export(host: &str, port: &str) -> Result<Export, HostError> {
         .filter_map(|entry| convert::leaving(entry, now))
         .collect();
     connections.sort_by_key(|it| (it.protocol, it.local, it.peer, it.marks, it.begun_by_peer));
-    let wrong = |what: &str| HostError::PortUnclear {
-        port: port.to_owned(),
-        what: what.to_owned(),
-    };
     Ok(Export {
         moved: MovedConnections {
-            port: Name::new(port).map_err(|_| wrong("name"))?,
-            switch: SwitchId::from_number(here.port.switch_id).ok_or_else(|| wrong("switch"))?,
-            mac: here.port.mac.parse().map_err(|_| wrong("MAC"))?,
+            port: here.port.name.clone(),
+            switch: here.port.switch,
+            mac: here.port.mac,
             connections,
         },
         has_firewall: here.has_firewall,
@@ -118,7 +114,7 @@ pub fn import(
     }
     let data_path = DataPath::embedded()?;
     let taker = Taker::load(&data_path, &paths::map_set(host, &state.map_signature))?;
-    let port = (here.port.switch_id, here.port.key);
+    let port = here.zone();
     let now = Clock::now()?.monotonic_ns;
     let take = |entry: &ConnectionEntry| Ok(taker.take(entry)?);
     take_all(moved, port, (now, &here.timeouts), &mut done, take)?;
@@ -160,21 +156,22 @@ fn take_all(
 
 impl<'a> Here<'a> {
     fn find(state: &'a State, name: &str) -> Result<Self, HostError> {
-        let port = state.ports.iter().find(|port| port.name == name);
+        let ports = &state.tables.ports;
+        let port = ports.iter().find(|port| port.name.as_str() == name);
         let port = port.ok_or_else(|| HostError::NoPort {
             host: state.host.clone(),
             name: name.to_owned(),
-            known: state.ports.iter().map(|port| port.name.clone()).collect(),
+            known: ports.iter().map(|port| port.name.to_string()).collect(),
         })?;
         let maps = maps(state)?;
         let entries = maps.entries(Table::Ports)?;
         let mut ports = entries
             .values()
             .filter_map(|value| abi::Port::read_from_bytes(value).ok());
-        let its = |it: &abi::Port| (it.switch_id, it.key) == (port.switch_id, port.key);
+        let its = |it: &abi::Port| (it.switch_id, it.key) == (port.switch.number(), port.key.get());
         let has_firewall = ports.any(|it| its(&it) && it.flags & abi::PORT_FIREWALL != 0);
         let switches = maps.entries(Table::Switches)?;
-        let switch = switches.get(port.switch_id.as_bytes());
+        let switch = switches.get(port.switch.number().as_bytes());
         let switch = switch.and_then(|value| abi::Switch::read_from_bytes(value).ok());
         Ok(Self {
             port,
@@ -184,20 +181,25 @@ impl<'a> Here<'a> {
         })
     }
 
+    /// Its switch and key, as connections name it.
+    fn zone(&self) -> (u32, u16) {
+        (self.port.switch.number(), self.port.key.get())
+    }
+
     /// Another port's connections are refused, however much it has in common with this one.
     fn check(&self, moved: &MovedConnections) -> Result<(), HostError> {
         let differs = |what, file: String, here: String| HostError::OtherPort { what, file, here };
         let port = self.port;
-        if moved.port.as_str() != port.name {
-            let (file, here) = (moved.port.to_string(), port.name.clone());
+        if moved.port != port.name {
+            let (file, here) = (moved.port.to_string(), port.name.to_string());
             return Err(differs("port", file, here));
         }
-        if moved.switch.number() != port.switch_id {
-            let (file, here) = (moved.switch.to_string(), switch_words(port.switch_id));
+        if moved.switch != port.switch {
+            let (file, here) = (moved.switch.to_string(), port.switch.to_string());
             return Err(differs("switch", file, here));
         }
-        if moved.mac.to_string() != port.mac {
-            let (file, here) = (moved.mac.to_string(), port.mac.clone());
+        if moved.mac != port.mac {
+            let (file, here) = (moved.mac.to_string(), port.mac.to_string());
             return Err(differs("MAC", file, here));
         }
         Ok(())
@@ -208,7 +210,7 @@ impl<'a> Here<'a> {
 mod tests {
     use std::net::IpAddr;
 
-    use overlane_model::{MovedConnection, MovedMarks, MovedState};
+    use overlane_model::{MovedConnection, MovedMarks, MovedState, SwitchId};
 
     use super::*;
 

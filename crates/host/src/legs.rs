@@ -7,9 +7,9 @@ use overlane_model::{DeviceName, RouterTable, Tables};
 use overlane_net::Netlink;
 use overlane_wire::Mac;
 
-use crate::Note;
+use crate::apply::{Links, takes_mark};
 use crate::error::{UnfitDevice, UsedAs};
-use crate::preflight::{Links, takes_mark};
+use crate::report::{Row, finding};
 
 /// The routers whose gateway with a leg is this host, and the legs.
 pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
@@ -46,14 +46,13 @@ pub(crate) fn devices(
 }
 
 /// Legs that are down: packets by them are lost until somebody brings them up.
-pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Note> {
+pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
     let down = legs(tables).filter(|(_, device)| {
         let link = links.get(device.as_str());
         link.is_some_and(|link| !link.up)
     });
-    let note = |(router, device): (&RouterTable, &DeviceName)| Note::LegDown {
-        router: router.name.to_string(),
-        device: device.to_string(),
+    let note = |(router, device): (&RouterTable, &DeviceName)| {
+        finding::leg_down(router.name.as_str(), device.as_str())
     };
     down.map(note).collect()
 }

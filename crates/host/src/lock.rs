@@ -52,6 +52,12 @@ impl Lock {
         Self::acquire_within(host, on_wait, WAIT)
     }
 
+    /// The process that works on a host right now, as far as it can be seen from here.
+    pub(crate) fn holder(host: &str) -> Option<Holder> {
+        let holder = holder(&paths::lock(host));
+        (holder != Holder::Unseen).then_some(holder)
+    }
+
     /// Takes the lock of those who capture packets of a host; whoever comes second is told at once.
     pub(crate) fn of_capture(host: &str) -> Result<Self, HostError> {
         Self::at_once(&paths::capture_lock(host), |holder| HostError::Capturing {

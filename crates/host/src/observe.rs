@@ -9,16 +9,17 @@ use overlane_ebpf::devices::held;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program};
-use overlane_model::{Hook, SwitchId, Verdict, VlanId};
+use overlane_model::{Hook, PortTable, Remote, SwitchId, Verdict, VlanId};
 use overlane_net::{Link, Netlink};
 use overlane_wire::Vni;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
+use crate::apply::{self, hooks};
 use crate::error::UsedAs;
 pub use crate::state::Lost;
-use crate::state::{self, State};
-use crate::{HostError, current, files, hooks, paths};
+use crate::state::State;
+use crate::{HostError, files, paths};
 
 mod connections;
 mod devices;
@@ -278,16 +279,14 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
         drop: verdict.is_drop(),
         count: (*counter).into(),
     };
-    let port = |port: &state::PortState| {
-        let count = read
-            .ports
-            .get(&(port.switch_id, port.key.into()))
-            .copied()
-            .unwrap_or_default();
+    let port = |port: &PortTable| {
+        let switch = port.switch.number();
+        let count = read.ports.get(&(switch, port.key.get().into()));
+        let count = count.copied().unwrap_or_default();
         PortCount {
-            port: port.name.clone(),
-            switch: switch_name(&state, port.switch_id).unwrap_or_default(),
-            on_underlay: OnUnderlay::of(port.switch_id),
+            port: port.name.to_string(),
+            switch: switch_name(&state, switch).unwrap_or_default(),
+            on_underlay: OnUnderlay::of(switch),
             from_port: count.from_port.into(),
             to_port: count.to_port.into(),
             dropped: count.dropped.into(),
@@ -296,15 +295,11 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
             longest_segment: count.longest_segment,
         }
     };
-    let remote = |remote: &state::RemoteState| {
-        let count = read
-            .remotes
-            .get(&remote.address)
-            .copied()
-            .unwrap_or_default();
+    let remote = |remote: &Remote| {
+        let count = read.remotes.get(&remote.addr).copied().unwrap_or_default();
         RemoteCount {
-            remote: remote.name.clone(),
-            address: remote.address,
+            remote: remote.name.to_string(),
+            address: remote.addr,
             to_remote: count.to_remote.into(),
             from_remote: count.from_remote.into(),
             dropped: count.dropped.into(),
@@ -313,8 +308,8 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
     Ok(Counters {
         host: host.to_owned(),
         verdicts: read.verdicts.iter().map(verdict).collect(),
-        ports: state.ports.iter().map(port).collect(),
-        remotes: state.remotes.iter().map(remote).collect(),
+        ports: state.tables.ports.iter().map(port).collect(),
+        remotes: state.tables.remotes.iter().map(remote).collect(),
     })
 }
 
@@ -330,27 +325,26 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
     };
     let (devices, states, lower_mtu, guard) = in_namespace(&state, look)?.unwrap_or_default();
     let ways = super_packets(&state)?;
-    let row = |port: &state::PortState| {
-        let ifindex = devices
-            .iter()
-            .find(|link| link.name == port.device)
-            .map(|link| link.index);
+    let row = |port: &PortTable| {
+        let device = port.attachment.device.as_str();
+        let link = devices.iter().find(|link| link.name == device);
+        let switch = port.switch.number();
         PortRow {
-            port: port.name.clone(),
-            switch: switch_name(&state, port.switch_id).unwrap_or_default(),
-            on_underlay: OnUnderlay::of(port.switch_id),
-            key: port.key,
-            mac: port.mac.clone(),
-            device: port.device.clone(),
-            vlan: port.vlan,
-            ifindex,
-            super_packets: ways.get(&(port.switch_id, port.key.into())).copied(),
-            state: state_at(&states, &port.device),
+            port: port.name.to_string(),
+            switch: switch_name(&state, switch).unwrap_or_default(),
+            on_underlay: OnUnderlay::of(switch),
+            key: port.key.get(),
+            mac: port.mac.to_string(),
+            device: device.to_owned(),
+            vlan: port.attachment.vlan.map(VlanId::get),
+            ifindex: link.map(|link| link.index),
+            super_packets: ways.get(&(switch, port.key.get().into())).copied(),
+            state: state_at(&states, device),
         }
     };
     Ok(Ports {
         host: host.to_owned(),
-        ports: state.ports.iter().map(row).collect(),
+        ports: state.tables.ports.iter().map(row).collect(),
         others: others(&state, &states),
         lower_mtu,
         guard,
@@ -368,7 +362,7 @@ fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
 /// Whether packets flow at each device. What the kernel has at its hook counts: a pin may be there without its link,
 /// and a link without its pin.
 fn device_states(state: &State, devices: &[Link]) -> Result<DeviceStates, HostError> {
-    let links = current::links(&state.host)?;
+    let links = apply::links(&state.host)?;
     let held = match maps(state) {
         // Of another build: the links say what they can.
         Err(HostError::OtherVersion(_)) => None,
@@ -472,29 +466,15 @@ pub(crate) fn in_namespace<T: Send>(
 }
 
 fn switch_name(state: &State, id: u32) -> Option<String> {
-    state
-        .switches
-        .iter()
-        .find(|switch| switch.id == id)
-        .map(|switch| switch.name.clone())
+    state.switch(id).map(|switch| switch.name.to_string())
 }
 
 fn router_name(state: &State, id: u32) -> Option<String> {
-    let router = state.routers.iter().find(|router| router.id == id);
-    router.map(|router| router.name.clone())
-}
-
-pub(crate) fn port_by_key(state: &State, switch_id: u32, key: u32) -> Option<&state::PortState> {
-    state
-        .ports
-        .iter()
-        .find(|port| port.switch_id == switch_id && u32::from(port.key) == key)
+    state.router(id).map(|router| router.name.to_string())
 }
 
 fn remote_name(state: &State, address: IpAddr) -> Option<String> {
-    let remote = state
-        .remotes
-        .iter()
-        .find(|remote| remote.address == address);
-    remote.map(|remote| remote.name.clone())
+    let mut remotes = state.tables.remotes.iter();
+    let remote = remotes.find(|remote| remote.addr == address);
+    remote.map(|remote| remote.name.to_string())
 }

@@ -44,6 +44,18 @@ pub(crate) fn check(
     own: &[HostAddress],
     namespace: Option<&str>,
 ) -> Result<(), HostError> {
+    let addresses = taken(tables, own);
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    Err(HostError::TakenAddresses {
+        addresses,
+        namespace: namespace.map(str::to_owned),
+    })
+}
+
+/// Addresses of the host that a router with a leg here would take packets for.
+pub(crate) fn taken(tables: &Tables, own: &[HostAddress]) -> Vec<TakenAddress> {
     let mut addresses = Vec::new();
     for (router, leg) in legs(tables) {
         let taken = own.iter().filter_map(|own| {
@@ -56,13 +68,7 @@ pub(crate) fn check(
         });
         addresses.extend(taken);
     }
-    if addresses.is_empty() {
-        return Ok(());
-    }
-    Err(HostError::TakenAddresses {
-        addresses,
-        namespace: namespace.map(str::to_owned),
-    })
+    addresses
 }
 
 /// Why packets to this address, by the router's leg, would be the router's.

@@ -85,7 +85,7 @@ impl Session {
 
     /// Whether a rule of the host logs at all.
     pub fn has_rules(&self) -> bool {
-        self.state.rules.iter().any(|rule| rule.log)
+        self.state.rules().any(|(_, rule)| rule.log)
     }
 
     /// Waits until there may be records to take (`None`), or until something ended the session. A hang-up of
@@ -111,7 +111,7 @@ impl Session {
     pub fn next(&mut self) -> Option<Record> {
         let record = self.log.next()?;
         // Rules have other numbers after an `apply`.
-        let is_known = (self.state.rules.iter()).any(|rule| rule.number == record.rule);
+        let is_known = self.state.rule_numbers.contains(&record.rule);
         if !is_known && record.rule != RULE_DEFAULT {
             // A file that cannot be read now is looked at again by `wait`.
             let _ = self.look();
@@ -143,17 +143,17 @@ impl Drop for Session {
 }
 
 fn named(state: &State, record: &LogRecord, clock: &Clock) -> Record {
-    let rule = state.rules.iter().find(|rule| rule.number == record.rule);
+    let rule = state.rules().find(|(number, _)| *number == record.rule);
     let key = &record.packet;
-    let port = observe::port_by_key(state, key.switch_id, key.key.into());
+    let port = state.port(key.switch_id, key.key.into());
     let (local, peer, icmp_type) = observe::ends(key);
     let verdict = Verdict::from_number(record.verdict_reason.into());
     let verdict = verdict.filter(|_| record.verdict_reason != 0);
     Record {
         time_unix_ns: clock.unix_ns(record.time),
-        rule: rule.map(|rule| rule.name.clone()),
-        line: rule.map(|rule| rule.line),
-        port: port.map(|port| port.name.clone()),
+        rule: rule.map(|(_, rule)| rule.name.to_string()),
+        line: rule.map(|(_, rule)| rule.line),
+        port: port.map(|port| port.name.to_string()),
         direction: if record.from_port != 0 {
             "from_port"
         } else {

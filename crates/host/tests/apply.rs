@@ -7,7 +7,7 @@ mod common;
 use common::{World, assert_same, can_run, changes, snapshot};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, abi, events};
-use overlane_host::{ApplyRequest, HostError, Note, Testing, apply, capture, observe, paths};
+use overlane_host::{ApplyRequest, HostError, Testing, apply, capture, observe, paths};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Netlink, Vxlan};
 
@@ -59,7 +59,7 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
         .apply_with(&other, 1, true, Testing::default())
         .unwrap();
     assert!(
-        changes(&dry).contains(&"~ port web1 (device web1, key 9)".to_owned()),
+        changes(&dry).contains(&"~ port web1 (device web1, key 9): key 7 → 9".to_owned()),
         "{:?}",
         changes(&dry)
     );
@@ -345,7 +345,8 @@ fn a_taken_tunnel_port_costs_coalescing_only() {
             report
                 .notes
                 .iter()
-                .any(|note| matches!(note, Note::OtherTunnel { port: 4789, .. })),
+                .any(|note| note.note == Some("other_tunnel")
+                    && note.to_string().contains("UDP port 4789")),
             "{time}"
         );
         assert!(

@@ -99,6 +99,7 @@ pub struct Tunnel {
 
 /// DSCP of the outer header (RFC 2983).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Dscp {
     /// The same for every packet, 0 to 63: the pipe model.
     Fixed(u8),
@@ -178,6 +179,7 @@ impl fmt::Display for VlanId {
 
 /// What tells logical switches apart on the underlay.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SwitchId {
     /// Frames cross it in a tunnel, with this VNI.
     Vni(Vni),
@@ -240,6 +242,7 @@ impl Tunnel {
 
 /// The tunnel header between outer UDP and inner Ethernet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Encapsulation {
     /// RFC 7348.
     Vxlan,
@@ -275,7 +278,10 @@ impl fmt::Display for Encapsulation {
 }
 
 /// What the Geneve header of a packet to a host carries besides the VNI.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum GeneveOptions {
     /// Nothing: 8 bytes, which every Geneve device takes.
     None,
@@ -470,6 +476,7 @@ pub struct SwitchTable {
 
 /// One receiver of a flooded frame.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FloodMember {
     /// A port of this host.
     Local(Attachment),
@@ -496,6 +503,7 @@ pub struct FdbEntry {
 
 /// Where a logical port is, seen from this host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
     /// On this host.
     Local(Attachment),

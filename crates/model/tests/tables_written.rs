@@ -41,7 +41,7 @@ fn what_no_fabric_says_is_refused() {
         ("name", "\"a b\""),
         ("key", "0"),
         ("mac", "\"02:00\""),
-        ("Vni", "16777216"),
+        ("vni", "16777216"),
     ] {
         let (before, rest) = text.split_once(&format!("\"{field}\":")).unwrap();
         let end = rest.find([',', '}']).unwrap();

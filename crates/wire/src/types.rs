@@ -38,9 +38,7 @@ pub enum ValueError {
 }
 
 /// An Ethernet (MAC-48) address.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mac([u8; 6]);
 

@@ -5,19 +5,22 @@ use overlane_model::Name;
 
 use super::{HostChoice, names};
 
-/// Show what runs on this machine.
+/// Show what runs on this machine; without more, as `overlane status` does.
 #[derive(Debug, Args)]
 #[command(
-    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
+  overlane show                              whether all is as declared
   overlane show counters                     every verdict and drop reason that occurred
   overlane show counters --all --json | jq '.verdicts[] | select(.drop)'
   overlane show remotes --host h1"
 )]
 pub(crate) struct Show {
     #[command(subcommand)]
-    pub(crate) what: ShowWhat,
+    pub(crate) what: Option<ShowWhat>,
+    #[command(flatten)]
+    pub(crate) status: ShowArgs,
 }
 
 #[derive(Debug, Subcommand)]

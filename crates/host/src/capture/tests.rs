@@ -14,7 +14,7 @@ fn names() -> Names {
         switches: BTreeMap::from([(5001, "blue".to_owned()), (5002, "green".to_owned())]),
         remotes: BTreeMap::from([(IpAddr::from([198, 18, 0, 2]), "h2".to_owned())]),
         uplink: "eth1".to_owned(),
-        tunnel_ports: tunnel_ports("geneve", 6081),
+        tunnel_ports: tunnel_ports(Encapsulation::Geneve, 6081),
     }
 }
 

@@ -40,7 +40,6 @@ impl HostError {
             Self::ConnectionsFull { .. } => {
                 "import again when places are free: it takes what is missing (`overlane show connections`)".into()
             }
-            Self::PortUnclear { .. } => "apply again with this version: it writes the state anew".into(),
             Self::NoNamespace(name) => format!("`ip netns list` shows what there is; `ip netns add {name}` makes it"),
             Self::MissingDevices { devices, .. } => {
                 let is_uplink = |device: &UnfitDevice| device.used_as == UsedAs::Uplink;
@@ -71,6 +70,7 @@ impl HostError {
                 format!("name that namespace with --netns, or `overlane remove --host {host}` first")
             }
             Self::NotApplied(_) | Self::NoneApplied => "`overlane apply FILE --host NAME` applies one".into(),
+            Self::TablesUnknown(host) => format!("name the fabric file: `overlane apply FILE --host {host}`"),
             Self::SeveralApplied(_) => "name one with --host".into(),
             Self::OtherVersion(_) => "apply it again with this version; traffic goes on meanwhile".into(),
             Self::State { path, .. } => format!("`overlane remove`, then `overlane apply`, writes {} anew", path.display()),

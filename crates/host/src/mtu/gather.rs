@@ -14,8 +14,9 @@ use super::facts::{
     UPLINK,
 };
 use crate::clock::Clock;
+use crate::kinds::{detours, own_devices};
 use crate::state::State;
-use crate::{HostError, current, detours, observe};
+use crate::{HostError, observe};
 
 /// What there is of a host of the fabric in a namespace; without its name, where the host is applied, or else where
 /// this process is.
@@ -35,7 +36,7 @@ pub fn facts(fabric: &Fabric, host: &Host, netns: Option<&str>) -> Result<HostFa
             None
         }
     };
-    facts.applied_uplink = state.as_ref().map(|state| state.uplink.clone());
+    facts.applied_uplink = state.as_ref().map(|state| state.tables.uplink.to_string());
     if let Some(netns) = namespace(state.as_ref(), netns, &mut facts)? {
         let look = || -> Result<HostFacts, HostError> {
             let mut facts = facts.clone();
@@ -167,7 +168,7 @@ fn devices(
     }
     let others = fabric.hosts().values().filter(|it| it.name != host.name);
     facts.routes = others.map(|it| route(it, netlink, &links)).collect();
-    let helpers = current::own_devices(netlink)?.into_values();
+    let helpers = own_devices::find(netlink)?.into_values();
     let inside = detours::inside(&facts.host).unwrap_or_default();
     facts.helpers = helpers
         .filter(|link| link.kind.as_deref() == Some("veth"))

@@ -16,11 +16,12 @@ use overlane_ebpf::abi::Settings;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::preflight;
 use overlane_ebpf::tables::Table;
+use overlane_model::Remote;
 use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use crate::state::{RemoteState, State};
+use crate::state::State;
 use crate::{HostError, observe, random};
 
 mod check;
@@ -98,14 +99,14 @@ pub fn probe(host: &str) -> Result<Probed, HostError> {
     let settings = settings(&observe::maps(&state)?)?;
     let look = |netlink: &Netlink| {
         let prober = Prober::open(&state, &settings, netlink)?;
-        let remotes: Vec<IpAddr> = state.remotes.iter().map(|it| it.address).collect();
+        let remotes: Vec<IpAddr> = state.tables.remotes.iter().map(|it| it.addr).collect();
         let told = prober.search(&remotes, true, None)?;
         let row = |(remote, told)| row(remote, told);
         Ok(Probed {
             host: host.to_owned(),
-            uplink: state.uplink.clone(),
+            uplink: state.tables.uplink.to_string(),
             uplink_mtu: settings.underlay_mtu,
-            remotes: state.remotes.iter().zip(told).map(row).collect(),
+            remotes: state.tables.remotes.iter().zip(told).map(row).collect(),
         })
     };
     observe::in_namespace(&state, look)?.ok_or_else(|| gone(&state))
@@ -144,7 +145,7 @@ impl Prober {
         settings: &Settings,
         netlink: &Netlink,
     ) -> Result<Self, HostError> {
-        let uplink = netlink.link(&state.uplink)?;
+        let uplink = netlink.link(state.tables.uplink.as_str())?;
         Ok(Self {
             talk: Talk::open(&uplink, settings)?,
             uplink_mtu: u16::try_from(settings.underlay_mtu).unwrap_or(u16::MAX),
@@ -191,10 +192,10 @@ pub(super) fn first_id() -> u32 {
     random::number() as u32
 }
 
-fn row(remote: &RemoteState, told: Told<Outcome>) -> ProbedRemote {
+fn row(remote: &Remote, told: Told<Outcome>) -> ProbedRemote {
     let mut row = ProbedRemote {
-        remote: remote.name.clone(),
-        address: remote.address,
+        remote: remote.name.to_string(),
+        address: remote.addr,
         flows: 0,
         unsent: told.refused.map(|error| error.to_string()),
         there: None,

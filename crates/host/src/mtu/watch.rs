@@ -147,8 +147,8 @@ impl Watch {
 
     /// The host's remotes, as they are applied: names and tunnel end points.
     pub fn remotes(&self) -> Vec<(String, IpAddr)> {
-        let remotes = self.view.state.remotes.iter();
-        remotes.map(|it| (it.name.clone(), it.address)).collect()
+        let remotes = self.view.state.tables.remotes.iter();
+        remotes.map(|it| (it.name.to_string(), it.addr)).collect()
     }
 
     /// Waits for the next interval, and looks at all ways.
@@ -163,7 +163,7 @@ impl Watch {
         match renewed {
             Renewed::There => {}
             Renewed::NoUplink if had_uplink => {
-                return Ok(Step::NoUplink(self.view.state.uplink.clone()));
+                return Ok(Step::NoUplink(self.view.state.tables.uplink.to_string()));
             }
             Renewed::NoUplink => return Ok(Step::Events(Vec::new())),
             Renewed::HostGone => return Ok(Step::End(End::HostGone)),
@@ -240,8 +240,9 @@ impl View {
         let Some(state) = State::read(&self.state.host)? else {
             return Ok(Renewed::HostGone);
         };
-        let uplink =
-            observe::in_namespace(&state, |netlink| Ok(netlink.link(&state.uplink)?.index));
+        let uplink = observe::in_namespace(&state, |netlink| {
+            Ok(netlink.link(state.tables.uplink.as_str())?.index)
+        });
         let is_same = uplink.is_ok_and(|index| index == Some(self.prober.ifindex()));
         let settings = probe::settings(&self.maps);
         let is_same = is_same && settings.is_ok_and(|settings| settings == self.settings);
@@ -277,12 +278,8 @@ impl View {
                 uplink_mtu,
             }
         };
-        Ok(self
-            .state
-            .remotes
-            .iter()
-            .map(|it| way(it.address))
-            .collect())
+        let remotes = self.state.tables.remotes.iter();
+        Ok(remotes.map(|it| way(it.addr)).collect())
     }
 
     fn set(&self, remote: IpAddr, mtu: u32) -> Result<(), HostError> {
@@ -310,15 +307,12 @@ impl View {
             Ordering::Equal => return Ok(None),
             Ordering::Greater => Happened::Raised,
         };
-        let name = self
-            .state
-            .remotes
-            .iter()
-            .find(|it| it.address == way.address);
+        let mut remotes = self.state.tables.remotes.iter();
+        let name = remotes.find(|it| it.addr == way.address);
         Ok(Some(Event {
             time_unix_ns: Clock::now()?.unix_ns,
             event,
-            remote: name.map(|it| it.name.clone()).unwrap_or_default(),
+            remote: name.map(|it| it.name.to_string()).unwrap_or_default(),
             address: way.address,
             mtu,
             before,

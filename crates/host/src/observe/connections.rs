@@ -12,7 +12,7 @@ use overlane_ebpf::tables::Table;
 use serde::Serialize;
 use zerocopy::{FromBytes, FromZeros as _};
 
-use super::{port_by_key, router_name, state_of};
+use super::{router_name, state_of};
 use crate::HostError;
 use crate::clock::Clock;
 use crate::state::State;
@@ -173,9 +173,9 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
 
 /// The host has a port or a router of this name.
 pub(crate) fn known_owner(state: &State, name: &str) -> Result<(), HostError> {
-    let ports = state.ports.iter().map(|port| &port.name);
-    let routers = state.routers.iter().map(|router| &router.name);
-    let known: Vec<String> = ports.chain(routers).cloned().collect();
+    let ports = state.tables.ports.iter().map(|port| &port.name);
+    let routers = state.tables.routers.iter().map(|router| &router.name);
+    let known: Vec<String> = ports.chain(routers).map(ToString::to_string).collect();
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
@@ -199,8 +199,8 @@ impl Whose {
         if let Some(router) = key.router() {
             return router_name(state, router.get()).map(Self::Router);
         }
-        let port = port_by_key(state, key.switch_id, key.key.into())?;
-        Some(Self::Port(port.name.clone()))
+        let port = state.port(key.switch_id, key.key.into())?;
+        Some(Self::Port(port.name.to_string()))
     }
 }
 
@@ -225,8 +225,8 @@ fn row(state: &State, entry: &ConnectionEntry, version: u32, now: u64) -> Option
     let (local, peer, icmp_type) = ends(key);
     let seconds = |since: u64| now.saturating_sub(since) / SECOND_NS;
     // Numbers of rules are those of a version: another one may have given this number to another rule.
-    let mut rules = state.rules.iter().filter(|_| value.version == version);
-    let rule = rules.find(|rule| rule.number == value.rule);
+    let mut rules = state.rules().filter(|_| value.version == version);
+    let rule = rules.find(|(number, _)| *number == value.rule);
     Some(ConnectionRow {
         whose: Whose::of(state, key)?,
         protocol: key.protocol,
@@ -240,7 +240,7 @@ fn row(state: &State, entry: &ConnectionEntry, version: u32, now: u64) -> Option
         idle_s: seconds(value.seen),
         time_out_s: value.life,
         expired: entry.is_expired(now),
-        rule: rule.map(|rule| rule.name.clone()),
+        rule: rule.map(|(_, rule)| rule.name.to_string()),
         translation: translation(key, value, (local, peer)),
     })
 }
@@ -292,24 +292,7 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
     fn state() -> State {
         let fabric = Fabric::parse("f", FABRIC).unwrap();
         let mut state = State::of(&fabric.compile("h1").unwrap());
-        state.rules = vec![crate::state::RuleState {
-            name: "web-http".into(),
-            line: 3,
-            priority: 1000,
-            direction: "to_port".into(),
-            action: "allow".into(),
-            log: false,
-            number: 10241,
-            digest: String::new(),
-        }];
-        state.routers = vec![crate::state::RouterState {
-            name: "r1".into(),
-            id: 9,
-            mac: String::new(),
-            gateway: None,
-            leg: None,
-            digest: String::new(),
-        }];
+        state.rule_numbers = vec![10241];
         state
     }
 

@@ -8,8 +8,9 @@ use overlane_ebpf::Program;
 use overlane_net::{Link, Netlink};
 
 use super::{OtherDevice, device_states, in_namespace, others, state_of};
+use crate::HostError;
+use crate::kinds::{detours, own_devices};
 use crate::state::{Lost, State};
-use crate::{HostError, current, detours};
 
 /// What the devices of a host lost.
 #[derive(Debug, Clone, Serialize)]
@@ -78,7 +79,7 @@ pub(super) fn rows(state: &State, netlink: &Netlink) -> Result<Vec<DeviceRow>, H
         Some(fabric_row(state, *program, link))
     });
     let mut rows: Vec<_> = of_fabric.collect();
-    let mut ours: Vec<Link> = current::own_devices(netlink)?.into_values().collect();
+    let mut ours: Vec<Link> = own_devices::find(netlink)?.into_values().collect();
     ours.extend(detours::inside(&state.host)?);
     rows.extend(ours.iter().map(|link| DeviceRow {
         device: link.name.clone(),

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
-use overlane_model::SwitchId;
+use overlane_model::{PortTable, SwitchId};
 use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::{OnUnderlay, maps, port_by_key, remote_name, router_name, state_of, switch_name};
+use super::{OnUnderlay, maps, remote_name, router_name, state_of, switch_name};
 use crate::HostError;
-use crate::state::{self, State};
+use crate::state::State;
 
 /// `show fdb`.
 #[derive(Debug, Clone, Serialize)]
@@ -98,14 +98,14 @@ pub fn fdb(host: &str) -> Result<Fdb, HostError> {
 }
 
 fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
-    let port = port_by_key(state, key.switch_id, value.key);
+    let port = state.port(key.switch_id, value.key);
     let address = IpAddr::from(value.remote);
     FdbRow {
         switch: switch_name(state, key.switch_id),
         on_underlay: OnUnderlay::of(key.switch_id),
         mac: Mac::from(key.mac).to_string(),
         key: value.key,
-        port: port.map(|port| port.name.clone()),
+        port: port.map(|port| port.name.to_string()),
         place: if value.router != 0 {
             FdbPlace::Router {
                 router: router_name(state, value.router),
@@ -114,7 +114,7 @@ fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
             local_place(port, value.port)
         } else if SwitchId::from_number(key.switch_id).is_some_and(|id| id.vlan().is_some()) {
             FdbPlace::Uplink {
-                device: state.uplink.clone(),
+                device: state.tables.uplink.to_string(),
             }
         } else {
             FdbPlace::Remote {
@@ -125,10 +125,10 @@ fn fdb_row(state: &State, key: &abi::FdbKey, value: &abi::FdbEntry) -> FdbRow {
     }
 }
 
-pub(super) fn local_place(port: Option<&state::PortState>, id: abi::PortId) -> FdbPlace {
+pub(super) fn local_place(port: Option<&PortTable>, id: abi::PortId) -> FdbPlace {
     let index = || format!("#{}", id.ifindex);
     FdbPlace::Local {
-        device: port.map_or_else(index, |port| port.device.clone()),
+        device: port.map_or_else(index, |port| port.attachment.device.to_string()),
         vlan: u16::try_from(id.vlan).ok().filter(|&vlan| vlan != 0),
     }
 }

@@ -51,7 +51,12 @@ pub enum GuardState {
 
 /// Looks at the tables from a thread in the host's namespace.
 pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
-    let wanted: BTreeSet<_> = state.ports.iter().map(|port| port.device.clone()).collect();
+    let wanted: BTreeSet<_> = state
+        .tables
+        .ports
+        .iter()
+        .map(|port| port.attachment.device.to_string())
+        .collect();
     if wanted.is_empty() {
         return Ok(None);
     }
@@ -61,7 +66,7 @@ pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
         let (incoming, outgoing) = table
             .map(|table| (table.incoming, table.outgoing))
             .unwrap_or_default();
-        let is_refused = state.guard_refused.contains_key(family.name());
+        let is_refused = state.refused.contains_key(&guard::thing(family));
         GuardRow {
             family: family.name(),
             state: match table {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use zerocopy::FromBytes;
 
 use super::fdb::local_place;
-use super::{FdbPlace, OnUnderlay, port_by_key, remote_name, state_of, switch_name};
+use super::{FdbPlace, OnUnderlay, remote_name, state_of, switch_name};
 use crate::HostError;
 use crate::clock::Clock;
 use crate::state::State;
@@ -103,13 +103,13 @@ fn learning_port(
     port: &abi::Port,
     counts: &BTreeMap<abi::PortKey, abi::Learning>,
 ) -> Option<LearningPort> {
-    let named = port_by_key(state, port.switch_id, port.key.into())?;
+    let named = state.port(port.switch_id, port.key.into())?;
     let key = abi::PortKey {
         switch_id: port.switch_id,
         key: port.key.into(),
     };
     Some(LearningPort {
-        port: named.name.clone(),
+        port: named.name.to_string(),
         switch: switch_name(state, port.switch_id).unwrap_or_default(),
         macs: counts.get(&key).map_or(0, |count| count.macs),
         limit: port.learn_limit,
@@ -164,18 +164,14 @@ fn row(
         if (at.switch_id, u32::from(at.key)) != (switch_id, value.key) || at.flags & learns == 0 {
             return None;
         }
-        let named = port_by_key(state, switch_id, value.key);
-        row.port = named.map(|port| port.name.clone());
+        let named = state.port(switch_id, value.key);
+        row.port = named.map(|port| port.name.to_string());
         row.place = local_place(named, value.port);
     } else if switch_id & abi::SWITCH_ID_VLAN != 0 {
         row.place = FdbPlace::Uplink {
-            device: state.uplink.clone(),
+            device: state.tables.uplink.to_string(),
         };
-    } else if !state
-        .remotes
-        .iter()
-        .any(|remote| remote.address == IpAddr::from(value.remote))
-    {
+    } else if remote_name(state, IpAddr::from(value.remote)).is_none() {
         return None;
     }
     Some(row)

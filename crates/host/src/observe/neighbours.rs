@@ -6,7 +6,7 @@ use overlane_ebpf::neighbours as maps;
 use overlane_wire::Mac;
 use serde::Serialize;
 
-use super::{port_by_key, router_name, state_of, switch_name};
+use super::{router_name, state_of, switch_name};
 use crate::HostError;
 use crate::clock::Clock;
 use crate::state::State;
@@ -134,13 +134,13 @@ fn row(state: &State, key: &abi::NeighbourKey, entry: &Entry, now: u64) -> Optio
             (None, 0, verdict, age_s)
         }
     };
-    let port = port_by_key(state, key.switch_id, port_key.into());
+    let port = state.port(key.switch_id, port_key.into());
     Some(NeighbourRow {
         switch: switch.map(|name| name.unwrap_or_else(|| "-".to_owned())),
         leg_of: leg_of.map(|name| name.unwrap_or_else(|| "-".to_owned())),
         address: std::net::IpAddr::from(key.addr).to_string(),
         mac: mac.map(|mac| mac.to_string()),
-        port: port.map(|port| port.name.clone()),
+        port: port.map(|port| port.name.to_string()),
         state: verdict,
         age_s,
     })

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use overlane_ebpf::{abi, abilities, path_mtus};
+use overlane_model::Remote;
 use overlane_net::Netlink;
 use serde::Serialize;
 
 use super::{in_namespace, maps, state_of};
 use crate::HostError;
 use crate::clock::Clock;
-use crate::state::{self, State};
+use crate::state::State;
 
 /// So long is it known what fits on the way to a remote (RFC 8201 §4, `PATH_MTU_SECONDS` in `bpf/lib/`).
 pub(crate) const PATH_MTU_SECONDS: u32 = 600;
@@ -67,18 +68,14 @@ pub fn remotes(host: &str) -> Result<Remotes, HostError> {
         }
     };
     let rows = in_namespace(&state, |netlink| {
-        state
-            .remotes
-            .iter()
-            .map(|remote| remote_row(&state, remote, netlink))
-            .collect::<Result<Vec<_>, _>>()
+        let remotes = state.tables.remotes.iter();
+        let rows = remotes.map(|remote| remote_row(&state, remote, netlink));
+        rows.collect::<Result<Vec<_>, _>>()
     })?;
     let gone = || {
-        state
-            .remotes
-            .iter()
-            .map(|remote| unreachable_row(&state, remote))
-            .collect()
+        let remotes = state.tables.remotes.iter();
+        let rows = remotes.map(|remote| unreachable_row(&state, remote));
+        rows.collect()
     };
     let mut remotes = rows.unwrap_or_else(gone);
     for remote in &mut remotes {
@@ -105,33 +102,29 @@ impl PathMtuRow {
     }
 }
 
-fn remote_row(
-    state: &State,
-    remote: &state::RemoteState,
-    netlink: &Netlink,
-) -> Result<RemoteRow, HostError> {
+fn remote_row(state: &State, remote: &Remote, netlink: &Netlink) -> Result<RemoteRow, HostError> {
     let mut row = unreachable_row(state, remote);
-    let Ok(uplink) = netlink.link(&state.uplink) else {
+    let Ok(uplink) = netlink.link(state.tables.uplink.as_str()) else {
         return Ok(row);
     };
-    let route = netlink.route_to(remote.address, None);
+    let route = netlink.route_to(remote.addr, None);
     if let Some(route) = route.ok().filter(|route| route.oif == uplink.index) {
-        let next_hop = route.gateway.unwrap_or(remote.address);
+        let next_hop = route.gateway.unwrap_or(remote.addr);
         row.next_hop = Some(next_hop);
-        if let Some(neighbour) = netlink.neighbour(&state.uplink, next_hop)? {
+        if let Some(neighbour) = netlink.neighbour(state.tables.uplink.as_str(), next_hop)? {
             row.neighbour = neighbour.state.name().to_owned();
         }
     }
     Ok(row)
 }
 
-fn unreachable_row(state: &State, remote: &state::RemoteState) -> RemoteRow {
+fn unreachable_row(state: &State, remote: &Remote) -> RemoteRow {
     RemoteRow {
-        remote: remote.name.clone(),
-        address: remote.address,
+        remote: remote.name.to_string(),
+        address: remote.addr,
         next_hop: None,
         neighbour: "none".to_owned(),
-        device: state.uplink.clone(),
+        device: state.tables.uplink.to_string(),
         takes_whole_udp: false,
         path_mtu: None,
     }

@@ -6,13 +6,14 @@ use std::net::IpAddr;
 
 use overlane_ebpf::abi::router as abi;
 use overlane_ebpf::tables::Table;
+use overlane_model::RouterTable;
 use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
 use super::{PortState, device_states, in_namespace, maps, state_at, state_of, switch_name};
 use crate::HostError;
-use crate::state::{RouterState, State};
+use crate::state::State;
 
 /// `show routes`.
 #[derive(Debug, Clone, Serialize)]
@@ -110,15 +111,16 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
     }
     let look = |netlink: &Netlink| device_states(&state, &netlink.links()?);
     let states = in_namespace(&state, look)?.unwrap_or_default();
-    let row = |router: &RouterState| {
-        let mut of = routes.get(&router.id).cloned().unwrap_or_default();
+    let row = |router: &RouterTable| {
+        let leg = router.leg().map(ToString::to_string);
+        let mut of = routes.get(&router.id.get()).cloned().unwrap_or_default();
         of.sort_by_key(|(key, _)| (u32::from_be(key.family), key.addr, key.prefixlen));
         RouterRow {
-            router: router.name.clone(),
-            mac: router.mac.clone(),
-            gateway: router.gateway.clone(),
-            leg: router.leg.clone(),
-            leg_state: router.leg.as_deref().map(|leg| state_at(&states, leg)),
+            router: router.name.to_string(),
+            mac: router.mac.to_string(),
+            gateway: router.gateway.as_ref().map(|it| it.host.to_string()),
+            leg_state: leg.as_deref().map(|leg| state_at(&states, leg)),
+            leg,
             routes: of
                 .iter()
                 .map(|(key, route)| route_row(&state, key, route, &next_hops))
@@ -127,7 +129,7 @@ pub fn routes(host: &str) -> Result<Routes, HostError> {
     };
     Ok(Routes {
         host: host.to_owned(),
-        routers: state.routers.iter().map(row).collect(),
+        routers: state.tables.routers.iter().map(row).collect(),
     })
 }
 

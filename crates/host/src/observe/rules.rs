@@ -1,10 +1,10 @@
 //! `show rules`: the firewall's rules on this host and how often each decided.
 
+use overlane_model::RuleTable;
 use serde::Serialize;
 
 use super::{Count, maps, state_of};
 use crate::HostError;
-use crate::state::RuleState;
 
 /// `show rules`.
 #[derive(Debug, Clone, Serialize)]
@@ -37,23 +37,19 @@ pub struct RuleRow {
 /// Reads the rules of `host` and their counters.
 pub fn rules(host: &str) -> Result<Rules, HostError> {
     let state = state_of(host)?;
-    let numbers = state.rules.iter().map(|rule| rule.number);
+    let numbers = state.rule_numbers.iter().copied();
     let counters = overlane_ebpf::counters::rules(&maps(&state)?, numbers)?;
-    let row = |rule: &RuleState| RuleRow {
-        rule: rule.name.clone(),
+    let row = |(number, rule): (u32, &RuleTable)| RuleRow {
+        rule: rule.name.to_string(),
         line: rule.line,
         priority: rule.priority,
-        direction: rule.direction.clone(),
-        action: rule.action.clone(),
+        direction: rule.direction.to_string(),
+        action: rule.action.to_string(),
         log: rule.log,
-        hits: counters
-            .get(&rule.number)
-            .copied()
-            .unwrap_or_default()
-            .into(),
+        hits: counters.get(&number).copied().unwrap_or_default().into(),
     };
     Ok(Rules {
         host: host.to_owned(),
-        rules: state.rules.iter().map(row).collect(),
+        rules: state.rules().map(row).collect(),
     })
 }

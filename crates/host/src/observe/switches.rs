@@ -1,5 +1,6 @@
 //! `show switches`: the logical switches with a port on this host, and those that a router joins with one.
 
+use overlane_model::SwitchTable;
 use serde::Serialize;
 
 use super::{OnUnderlay, state_of};
@@ -39,24 +40,22 @@ pub struct SwitchRow {
 /// Looks at the logical switches of `host`.
 pub fn switches(host: &str) -> Result<Switches, HostError> {
     let state = state_of(host)?;
-    let row = |switch: &crate::state::SwitchState| {
-        let ports = state
-            .ports
-            .iter()
-            .filter(|port| port.switch_id == switch.id);
+    let row = |switch: &SwitchTable| {
+        let ports = state.tables.ports.iter();
+        let ports = ports.filter(|port| port.switch == switch.id);
         SwitchRow {
-            switch: switch.name.clone(),
-            on_underlay: OnUnderlay::of(switch.id),
-            ports: ports.map(|port| port.name.clone()).collect(),
+            switch: switch.name.to_string(),
+            on_underlay: OnUnderlay::of(switch.id.number()),
+            ports: ports.map(|port| port.name.to_string()).collect(),
             flood_unknown: switch.flood_unknown,
             vlan_transparent: switch.vlan_transparent,
-            path_mtu_discovery: switch.path_mtu_discovery.unwrap_or_default(),
+            path_mtu_discovery: switch.path_mtu_discovery,
             mss_clamp: switch.mss_clamp,
             learn_age_s: switch.learn_age_s,
         }
     };
     Ok(Switches {
         host: host.to_owned(),
-        switches: state.switches.iter().map(row).collect(),
+        switches: state.tables.switches.iter().map(row).collect(),
     })
 }

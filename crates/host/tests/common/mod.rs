@@ -25,6 +25,7 @@ use overlane_ebpf::links::Link;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program, abi};
+use overlane_host::report::lines;
 use overlane_host::{
     ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, guard, paths, remove,
 };
@@ -315,7 +316,7 @@ pub fn inner(n: usize) -> IpAddr {
 }
 
 pub fn changes(report: &Report) -> Vec<String> {
-    report.changes.iter().map(ToString::to_string).collect()
+    lines(&report.changes)
 }
 
 /// Everything `apply` may touch, as text: pins, links with program and device, maps' contents (not

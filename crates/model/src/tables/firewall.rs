@@ -53,6 +53,7 @@ pub struct RuleTable {
 
 /// Of packets at a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// What it sends.
     FromPort,
@@ -76,6 +77,7 @@ impl fmt::Display for Direction {
 
 /// A protocol, or a part of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Service {
     /// Everything with this protocol number.
     Protocol(u8),
@@ -124,6 +126,7 @@ impl Service {
 
 /// What a rule does with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// It passes, and begins a connection whose packets pass too.
     Allow,

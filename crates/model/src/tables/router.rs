@@ -157,6 +157,7 @@ pub struct Route {
 
 /// A way out of a router.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// The router's own address.
     Own,
@@ -177,6 +178,7 @@ pub struct NextHop {
 
 /// What a router is attached to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// A logical switch.
     Switch(SwitchId),
@@ -220,6 +222,7 @@ impl Gateway {
 
 /// Where a gateway is, seen from this host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GatewayPlace {
     /// On this host.
     Here {
@@ -241,6 +244,7 @@ pub struct NatRule {
 
 /// How a gateway translates.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NatKind {
     /// One address for one, both ways, ports unchanged.
     OneToOne {

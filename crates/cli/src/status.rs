@@ -1,0 +1,109 @@
+//! `overlane status [FILE]`, and `overlane show` without more: is this host as it was declared, and if not, what differs
+//! and what helps? Exit codes: 0 as declared, 1 something differs, 2 nobody can tell.
+
+use std::path::Path;
+
+use overlane_host::report::remedy_words;
+use overlane_host::{Row, Status, Thing, Verdict, status};
+use overlane_model::Tables;
+
+use crate::args::{HostChoice, Status as Arguments};
+use crate::check;
+use crate::failure::Failure;
+use crate::output::{Output, state, text};
+
+pub(crate) fn run(args: &Arguments, output: Output) -> Result<(), Failure> {
+    show(args.file.as_deref(), &args.host, args.json, output)
+}
+
+pub(crate) fn show(
+    file: Option<&Path>,
+    host: &HostChoice,
+    json: bool,
+    output: Output,
+) -> Result<(), Failure> {
+    let unknown = |failure| match failure {
+        Failure::Host(error) => Failure::CannotTell(error),
+        other => other,
+    };
+    let host = host.resolve().map_err(unknown)?;
+    let declared = file.map(|file| declared(file, &host)).transpose()?;
+    let found = status(&host, declared.as_ref()).map_err(Failure::CannotTell)?;
+    if json {
+        output.json(&found)?;
+    } else {
+        print(&found, output)?;
+    }
+    match found.verdict {
+        Verdict::AsDeclared => Ok(()),
+        Verdict::Differs => Err(Failure::Negative),
+        Verdict::Unknown => Err(Failure::Unclear),
+    }
+}
+
+fn declared(file: &Path, host: &str) -> Result<Tables, Failure> {
+    Ok(check::load(file)?.compile(host)?)
+}
+
+fn print(found: &Status, output: Output) -> std::io::Result<()> {
+    let mut rows = output.table(&["THING", "NAME", "STATE"]);
+    for thing in &found.things {
+        let words = match (thing.verdict, thing.rows.is_empty()) {
+            (Verdict::AsDeclared, true) => "ok",
+            (Verdict::AsDeclared, false) => "ok, see below",
+            (Verdict::Differs, _) => "differs",
+            (Verdict::Unknown, _) => "unknown",
+        };
+        rows.push(vec![
+            text(thing.object.word()),
+            text(&thing.name),
+            state(words, thing.verdict == Verdict::AsDeclared),
+        ]);
+    }
+    let heading = match &found.netns {
+        Some(netns) => format!("host {} (namespace {netns})", found.host),
+        None => format!("host {}", found.host),
+    };
+    output.section(&heading, &rows, "nothing")?;
+    for row in &found.rows {
+        output.line("")?;
+        output.line(told(row, output))?;
+    }
+    output.line("")?;
+    let (words, is_well) = verdict(found);
+    output.outcome(words, is_well)
+}
+
+/// What it is, how it is, and what helps.
+fn told(row: &Row, output: Output) -> String {
+    let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &row.condition())];
+    if let Some(remedy) = &row.remedy {
+        lines.push(output.wrapped("  help: ", &remedy_words(remedy)));
+    }
+    lines.join("\n")
+}
+
+fn verdict(found: &Status) -> (String, bool) {
+    let host = &found.host;
+    let count = |verdict| {
+        let is = |thing: &&Thing| thing.verdict == verdict;
+        found.things.iter().filter(is).count()
+    };
+    let all = found.things.len();
+    match found.verdict {
+        Verdict::AsDeclared => (format!("host {host}: as declared"), true),
+        Verdict::Differs => {
+            let s = if count(Verdict::Differs) == 1 {
+                "s"
+            } else {
+                ""
+            };
+            let differ = count(Verdict::Differs);
+            (
+                format!("host {host}: {differ} of {all} things differ{s}"),
+                false,
+            )
+        }
+        Verdict::Unknown => (format!("host {host}: not all could be looked at"), false),
+    }
+}

@@ -1,0 +1,428 @@
+//! Everything that can be known to fail is looked at before anything is changed: first what concerns the
+//! machine, then the namespace, then each device. What passes is resolved to numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use overlane_ebpf::tables::{Devices, PortDevice};
+use overlane_ebpf::{preflight, tables};
+use overlane_model::{DeviceName, Encapsulation, PortTable, Tables, mtu};
+use overlane_net::{Link, Netlink, Nud, ethtool};
+
+use crate::error::{UnfitDevice, UsedAs};
+use crate::kinds::detours::Detour;
+use crate::kinds::receive_helper::{self, Coalescing};
+use crate::kinds::switches::Spot;
+use crate::own_addresses::{self, HostAddress};
+use crate::report::{Row, finding};
+use crate::state::{self, Place};
+use crate::{HostError, files, legs, paths};
+
+/// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
+const REALTIME: &str = "/sys/kernel/realtime";
+/// `#1 SMP PREEMPT_RT …` on such a kernel.
+const VERSION: &str = "/proc/sys/kernel/version";
+
+/// Devices of the namespace, by name.
+pub(crate) type Links<'a> = BTreeMap<&'a str, &'a Link>;
+
+/// What the tables' names mean in this namespace.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// Without the segmenter, which may not exist yet.
+    pub(crate) devices: Devices,
+    /// Neighbours that packets to the remotes are handed to.
+    pub(crate) next_hops: BTreeSet<Spot>,
+    /// `apply` makes a device for receive coalescing.
+    pub(crate) coalescing: bool,
+    /// The detours that frames need on this machine.
+    pub(crate) detours: BTreeSet<Detour>,
+    /// Devices of the fabric that are there.
+    pub(crate) links: Vec<Link>,
+    /// Devices of ports and of legs that are not there.
+    pub(crate) missing: Vec<UnfitDevice>,
+    pub(crate) notes: Vec<Row>,
+}
+
+/// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
+pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
+    preflight::check_kernel()?;
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    check_preemption(&read(REALTIME), &read(VERSION))?;
+    preflight::check_rights()?;
+    preflight::check_bpffs_lasts(Path::new(paths::BPFFS))?;
+    preflight::check_bpffs(Path::new(paths::BPFFS))?;
+    tables::check_capacity(tables)?;
+    Ok(())
+}
+
+/// The programs keep a packet's data in per-CPU memory, which is theirs only where no hook interrupts
+/// another one of the same CPU: with PREEMPT_RT packets are handled in threads that preempt each other.
+fn check_preemption(realtime: &str, version: &str) -> Result<(), HostError> {
+    let says_so = version.split_whitespace().any(|word| word == "PREEMPT_RT");
+    if realtime.trim() == "1" || says_so {
+        return Err(HostError::Realtime);
+    }
+    Ok(())
+}
+
+/// The namespace of this thread is not in the way of, and not in use by, another applied host; and this
+/// host is not applied in another one that still exists.
+pub(crate) fn namespace(host: &str) -> Result<(), HostError> {
+    // What somebody else wrote there says nothing of where the host is.
+    files::check_pins(host)?;
+    let here = state::netns_id()?;
+    if let Some(place) = Place::of(host)?.filter(|place| place.netns_id != here)
+        && place.netns_id.is_alive(place.netns.as_deref())
+    {
+        return Err(HostError::AppliedElsewhere {
+            host: host.to_owned(),
+            namespace: place.netns,
+        });
+    }
+    match Place::all()?
+        .into_iter()
+        .find(|other| other.host != host && other.netns_id == here)
+    {
+        Some(other) => Err(HostError::NamespaceTaken { other: other.host }),
+        None => Ok(()),
+    }
+}
+
+/// What a device that is not fit for a port or a leg is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// A reason to refuse, also where it is missing.
+    Refused,
+    /// A reason to refuse, but where it is missing.
+    RefusedUnlessMissing,
+    /// Left out; a row says why.
+    LeftOut,
+}
+
+/// Devices, addresses and routes of the namespace of this thread. A missing uplink is always an error.
+pub(crate) fn resolve(
+    tables: &Tables,
+    netlink: &Netlink,
+    netns: Option<&str>,
+    unfit: Unfit,
+) -> Result<Resolved, HostError> {
+    let is_strict = unfit == Unfit::Refused;
+    let links = netlink.links()?;
+    let mut links: Links<'_> = links
+        .iter()
+        .map(|link| (link.name.as_str(), link))
+        .collect();
+    let own = own_addresses::all()?;
+    let mut missing = Vec::new();
+    let mut devices = Devices::default();
+    let mut notes = match unfit {
+        Unfit::LeftOut => leave_out(tables, &own, &mut links),
+        _ => Vec::new(),
+    };
+    let uplink = links.get(tables.uplink.as_str());
+    let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(mtu::IP_MOST));
+    devices.ports = port_devices(tables, &links, netlink, &mut missing);
+    devices.legs = legs::devices(tables, &links, netlink, &mut missing);
+    notes.extend(ports_down(tables, &links));
+    notes.extend(port_masters(&devices.ports, &links));
+    notes.extend(legs::notes(tables, &links));
+    if !tables.remotes.is_empty() {
+        notes.extend(port_mtus(tables, &links, underlay_mtu));
+    }
+    let namespace = netns.map(str::to_owned);
+    let Some(uplink) = uplink.filter(|_| missing.is_empty() || !is_strict) else {
+        let no_uplink = uplink.is_none().then(|| UnfitDevice {
+            device: tables.uplink.to_string(),
+            used_as: UsedAs::Uplink,
+            by: Vec::new(),
+        });
+        let (errors, besides) = if is_strict {
+            (missing, Vec::new())
+        } else {
+            (Vec::new(), missing)
+        };
+        return Err(HostError::MissingDevices {
+            devices: no_uplink.into_iter().chain(errors).collect(),
+            besides,
+            namespace,
+        });
+    };
+    let devices_without_frames = layer3(tables, &links);
+    if !devices_without_frames.is_empty() {
+        return Err(HostError::Layer3Devices {
+            devices: devices_without_frames,
+            namespace,
+        });
+    }
+    own_addresses::check(tables, &own, namespace.as_deref())?;
+    check_address(tables, &own, namespace)?;
+    check_mtu(tables, uplink.mtu)?;
+    devices.uplink_ifindex = uplink.index;
+    devices.underlay_mtu = underlay_mtu;
+    let coalescing = receive_helper::decide(tables, &links, netlink)?;
+    devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
+    let is_geneve = tables.tunnel.encapsulation == Encapsulation::Geneve;
+    let mut detours = BTreeSet::new();
+    // Without remotes nothing comes out of a tunnel.
+    if !tables.remotes.is_empty() {
+        detours.insert(Detour::Unmarker);
+        // Who switched GRO off on the uplink wants segments: a guest may read raw frames.
+        if matches!(coalescing, Coalescing::None(_)) && is_geneve && has_feature(uplink, "rx-gro") {
+            detours.extend(Detour::ALL);
+        }
+    }
+    let coalescing = match coalescing {
+        Coalescing::OwnDevice => true,
+        // The coalescer does it.
+        Coalescing::None(_) if detours.contains(&Detour::Coalescer) => false,
+        Coalescing::OtherDevice(note) | Coalescing::None(note) => {
+            notes.push(note);
+            false
+        }
+    };
+    let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
+    for note in &mut notes {
+        *note = note.clone().in_namespace(netns);
+    }
+    Ok(Resolved {
+        devices,
+        next_hops,
+        coalescing,
+        detours,
+        links: links_of(tables, &links),
+        missing,
+        notes,
+    })
+}
+
+impl Resolved {
+    pub(crate) fn is_missing(&self, device: &str) -> bool {
+        self.missing.iter().any(|missing| missing.device == device)
+    }
+}
+
+/// Each once.
+fn links_of(tables: &Tables, links: &Links<'_>) -> Vec<Link> {
+    let ports = tables.ports.iter().map(|port| &port.attachment.device);
+    let legs = legs::legs(tables).map(|(_, device)| device);
+    let names: BTreeSet<_> = ports.chain(legs).chain([&tables.uplink]).collect();
+    let found = names
+        .into_iter()
+        .filter_map(|name| links.get(name.as_str()));
+    found.map(|link| (*link).clone()).collect()
+}
+
+/// Takes devices that no port and no leg can use out of the links. Says why.
+fn leave_out(tables: &Tables, own: &[HostAddress], links: &mut Links<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for device in layer3(tables, links) {
+        if device.used_as != UsedAs::Uplink {
+            links.remove(device.device.as_str());
+            let reason = format!("its device {} carries no Ethernet frames", device.device);
+            rows.extend(finding::unfit(&device, &reason));
+        }
+    }
+    for taken in own_addresses::taken(tables, own) {
+        let mut legs = legs::legs(tables);
+        let leg = legs.find(|(router, _)| router.name.as_str() == taken.router);
+        if let Some((_, device)) = leg {
+            links.remove(device.as_str());
+            let device = UnfitDevice {
+                device: device.to_string(),
+                used_as: UsedAs::Leg,
+                by: vec![taken.router.clone()],
+            };
+            let reason = format!("its router would take packets from this host: {taken}");
+            rows.extend(finding::unfit(&device, &reason));
+        }
+    }
+    rows
+}
+
+/// Devices that carry no frames: programs and templates begin with an Ethernet header.
+fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
+    let uplink = std::iter::once((&tables.uplink, UsedAs::Uplink, None));
+    let ports = tables.ports.iter().map(|port| {
+        let name = Some(port.name.to_string());
+        (&port.attachment.device, UsedAs::Port, name)
+    });
+    let legs = legs::legs(tables);
+    let legs = legs.map(|(router, device)| (device, UsedAs::Leg, Some(router.name.to_string())));
+    let is_layer3 = |device: &DeviceName| {
+        links
+            .get(device.as_str())
+            .is_some_and(|link| link.is_layer3)
+    };
+    let unfit = uplink
+        .chain(ports)
+        .chain(legs)
+        .filter(|(device, ..)| is_layer3(device));
+    let unfit = unfit.map(|(device, used_as, by)| UnfitDevice {
+        device: device.to_string(),
+        used_as,
+        by: by.into_iter().collect(),
+    });
+    unfit.collect()
+}
+
+/// The ports' devices that are there; the others are added to `missing`.
+fn port_devices(
+    tables: &Tables,
+    links: &Links<'_>,
+    netlink: &Netlink,
+    missing: &mut Vec<UnfitDevice>,
+) -> BTreeMap<DeviceName, PortDevice> {
+    let mut devices = BTreeMap::new();
+    let mut users: BTreeMap<&DeviceName, Vec<String>> = BTreeMap::new();
+    for port in &tables.ports {
+        let device = &port.attachment.device;
+        if let Some(link) = links.get(device.as_str()) {
+            let port = PortDevice {
+                ifindex: link.index,
+                peer: link.peer_in_other_netns,
+                takes_no_mark: !takes_mark(link, netlink),
+            };
+            devices.insert(device.clone(), port);
+        } else {
+            users.entry(device).or_default().push(port.name.to_string());
+        }
+    }
+    // A trunk is missed once, whatever number of ports it is.
+    missing.extend(users.into_iter().map(|(device, by)| UnfitDevice {
+        device: device.to_string(),
+        used_as: UsedAs::Port,
+        by,
+    }));
+    devices
+}
+
+/// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
+/// Nobody knows what is behind a bridge that a veth leads to: a TAP, it may be.
+pub(crate) fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
+    let peer = || netlink.peer_of(link).ok().flatten();
+    has_feature(link, "tx-udp_tnl-segmentation") && peer().is_none_or(|peer| peer.master.is_none())
+}
+
+/// Whether a device says that a feature is on.
+pub(crate) fn has_feature(link: &Link, name: &str) -> bool {
+    let features = ethtool::features(&link.name).unwrap_or_default();
+    features.get(name).copied().unwrap_or_default()
+}
+
+/// Ports whose devices are there, and down.
+fn ports_down(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
+    let is_down = |port: &&PortTable| {
+        let link = links.get(port.attachment.device.as_str());
+        link.is_some_and(|link| !link.up)
+    };
+    let down = tables.ports.iter().filter(is_down);
+    let note =
+        |port: &PortTable| finding::port_down(port.name.as_str(), port.attachment.device.as_str());
+    down.map(note).collect()
+}
+
+/// Devices of ports that are also ports of a bridge or of another master.
+fn port_masters(ports: &BTreeMap<DeviceName, PortDevice>, links: &Links<'_>) -> Vec<Row> {
+    let note = |device: &DeviceName| {
+        let index = links.get(device.as_str())?.master?;
+        let master = links.values().find(|link| link.index == index)?;
+        let kind = master.kind.as_deref().unwrap_or("device");
+        Some(finding::port_master(device.as_str(), &master.name, kind))
+    };
+    ports.keys().filter_map(note).collect()
+}
+
+/// Ports whose devices take more than fits into the underlay.
+fn port_mtus(tables: &Tables, links: &Links<'_>, underlay_mtu: u32) -> Vec<Row> {
+    let note = |port: &PortTable| {
+        let device = port.attachment.device.as_str();
+        let mtu = links.get(device)?.mtu;
+        let fits = tables.largest_packet(port, underlay_mtu);
+        (mtu > fits).then(|| finding::port_mtu(port.name.as_str(), device, mtu, fits))
+    };
+    tables.ports.iter().filter_map(note).collect()
+}
+
+fn check_address(
+    tables: &Tables,
+    own: &[HostAddress],
+    namespace: Option<String>,
+) -> Result<(), HostError> {
+    let uplink = tables.uplink.as_str();
+    let is_vtep = |own: &HostAddress| own.device == uplink && own.address == tables.vtep;
+    if own.iter().any(is_vtep) {
+        return Ok(());
+    }
+    Err(HostError::NoVtepAddress {
+        uplink: uplink.to_owned(),
+        address: tables.vtep,
+        namespace,
+    })
+}
+
+fn check_mtu(tables: &Tables, mtu: u32) -> Result<(), HostError> {
+    let needs = mtu::least_uplink(tables.longest_header(), tables.vtep.is_ipv6());
+    if mtu >= needs {
+        return Ok(());
+    }
+    Err(HostError::MtuTooSmall {
+        uplink: tables.uplink.to_string(),
+        mtu,
+        needs,
+    })
+}
+
+/// The neighbour each remote is reached through. A remote without a route is told, not refused: routes
+/// may come later, and until then its packets have a drop reason of their own.
+fn next_hops(
+    tables: &Tables,
+    netlink: &Netlink,
+    uplink: u32,
+    notes: &mut Vec<Row>,
+) -> Result<BTreeSet<Spot>, HostError> {
+    let mut next_hops = BTreeSet::new();
+    for remote in &tables.remotes {
+        // Asked for the uplink only, the kernel would call an address without a route on-link.
+        match netlink.route_to(remote.addr, None) {
+            Ok(route) if route.oif == uplink => {
+                let address = route.gateway.unwrap_or(remote.addr);
+                let known = netlink.neighbour(tables.uplink.as_str(), address)?;
+                // A static entry is the user's, and as good as one the kernel keeps resolved for us.
+                if known.is_none_or(|known| known.state != Nud::Permanent) {
+                    next_hops.insert(Spot {
+                        device: tables.uplink.to_string(),
+                        address: Some(address),
+                    });
+                }
+            }
+            Err(error) if error.is_permission() => return Err(error.into()),
+            _ => notes.push(finding::no_route(
+                remote.name.as_str(),
+                remote.addr,
+                tables.uplink.as_str(),
+            )),
+        }
+    }
+    Ok(next_hops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_preempt_rt_is_refused() {
+        let plain = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.6-1 (2024-12-21)\n";
+        let rt = "#1 SMP PREEMPT_RT Debian 6.12.6-1 (2024-12-21)\n";
+        for realtime in ["", "0\n"] {
+            check_preemption(realtime, plain).unwrap();
+        }
+        for (realtime, version) in [("1\n", plain), ("1", ""), ("", rt), ("1\n", rt)] {
+            let error = check_preemption(realtime, version).unwrap_err();
+            assert!(error.to_string().contains("PREEMPT_RT"), "{error}");
+            assert!(error.help().is_some());
+        }
+    }
+}

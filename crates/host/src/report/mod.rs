@@ -1,0 +1,129 @@
+//! What `apply`, `remove` and `status` tell their caller.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::announce::Announcements;
+use crate::answers::Answer;
+use crate::error::UnfitDevice;
+
+pub(crate) mod finding;
+mod row;
+mod sentence;
+
+pub use row::{ChangeKind, Difference, Object, Row};
+pub use sentence::{lines, remedy_words};
+
+/// The outcome of [`crate::apply`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The host that was applied.
+    pub host: String,
+    /// True when nothing was changed because only the difference was asked for.
+    pub dry_run: bool,
+    /// What was changed, or would be; empty when the machine was already as the fabric says.
+    pub changes: Vec<Row>,
+    /// Devices of ports and of legs that are not there. The fabric is applied without them.
+    pub missing: Vec<UnfitDevice>,
+    /// What the physical network is told of: addresses that are answered for here, and were not before.
+    pub announced: Vec<Announced>,
+    /// What works but deserves a look.
+    pub notes: Vec<Row>,
+    /// Announcements that are left to be made: [`Announcements::start`] has them made.
+    #[serde(skip)]
+    pub announcements: Option<Announcements>,
+}
+
+/// What is announced by one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Announced {
+    /// The device.
+    pub device: String,
+    /// The VLAN on it.
+    pub vlan: Option<u16>,
+    /// Addresses; of a guest without any, its MAC.
+    pub addresses: Vec<String>,
+}
+
+/// The outcome of [`crate::remove()`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Removal {
+    /// The host that was removed.
+    pub host: String,
+    /// What was taken away, a sentence each; empty when there was nothing.
+    pub removed: Vec<String>,
+    /// The same as data.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    pub(crate) fn new(host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            dry_run: false,
+            changes: Vec::new(),
+            missing: Vec::new(),
+            announced: Vec::new(),
+            notes: Vec::new(),
+            announcements: None,
+        }
+    }
+
+    /// What was changed, by object.
+    pub(crate) fn sort(&mut self) {
+        self.changes.sort_by_key(|row| row.object);
+    }
+}
+
+impl Removal {
+    pub(crate) fn of(host: &str, rows: Vec<Row>) -> Self {
+        // Without the sign: all of it was removed.
+        let line = |line: String| line.trim_start_matches("- ").to_owned();
+        Self {
+            host: host.to_owned(),
+            removed: lines(&rows).into_iter().map(line).collect(),
+            rows,
+        }
+    }
+}
+
+impl Announced {
+    /// Up to so many addresses are listed, more are counted.
+    const LISTED_MAX: usize = 8;
+
+    /// By device and VLAN.
+    pub(crate) fn of<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for answer in answers {
+            let (device, vlan) = (&answer.device, answer.vlan);
+            match all.last_mut() {
+                Some(last) if (&last.device, last.vlan) == (device, vlan) => {
+                    last.addresses.push(answer.to_string());
+                }
+                _ => all.push(Self {
+                    device: device.clone(),
+                    vlan,
+                    addresses: vec![answer.to_string()],
+                }),
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Announced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.addresses[..] {
+            addresses if addresses.len() > Self::LISTED_MAX => {
+                write!(f, "{} addresses", addresses.len())?;
+            }
+            addresses => f.write_str(&addresses.join(", "))?,
+        }
+        write!(f, " by {}", self.device)?;
+        match self.vlan {
+            Some(vlan) => write!(f, " (VLAN {vlan})"),
+            None => Ok(()),
+        }
+    }
+}
