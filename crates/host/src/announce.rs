@@ -15,12 +15,13 @@ use overlane_ebpf::devices::held;
 use overlane_net::{Netlink, PacketSocket, process};
 use serde::{Deserialize, Serialize};
 
-use crate::answers::Answer;
+use crate::HostError;
 use crate::kinds::switches;
+use crate::lib::{files, paths};
 use crate::observe::{in_namespace, maps, state_of};
 use crate::report::{Announced, Row};
 use crate::state::State;
-use crate::{HostError, files, paths};
+use crate::state::answers::Answer;
 
 /// MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 section 10).
 const ROUNDS: u8 = 3;

@@ -22,12 +22,14 @@ use overlane_wire::EtherType;
 use overlane_wire::ethernet::{TAG_LEN, Tag};
 use overlane_wire::packet::TunnelPorts;
 
-use crate::clock::Clock;
-use crate::lock::Lock;
-use crate::signals::Signals;
+use crate::lib::clock::Clock;
+use crate::lib::lock::Lock;
+use crate::lib::paths;
+use crate::lib::signals::Signals;
+pub use crate::lib::wait::End;
+use crate::lib::wait::{LOOK, wait};
 use crate::state::State;
-use crate::wait::{LOOK, wait};
-use crate::{HostError, observe, paths};
+use crate::{HostError, observe};
 
 /// Which packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,19 +101,6 @@ impl Packet {
             Phase::Left => matches!(self.verdict, Verdict::Encap),
         }
     }
-}
-
-/// Why there is nothing more to wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The time is over.
-    Time,
-    /// SIGINT, SIGTERM or SIGHUP.
-    Signal,
-    /// Nobody reads the output any more.
-    ReaderGone,
-    /// The host was removed, or another version took over.
-    HostGone,
 }
 
 /// Captures the packets of one host until dropped.

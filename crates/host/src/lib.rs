@@ -16,37 +16,44 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod announce;
-mod answers;
 mod apply;
 pub mod capture;
-mod clock;
-mod error;
-mod files;
-pub mod forget;
-pub mod handover;
+mod conntrack;
 mod kinds;
-mod legs;
-mod lock;
 pub mod mtu;
 pub mod observe;
-mod own_addresses;
-pub mod paths;
-mod random;
 pub mod rates;
 pub mod report;
 pub mod rule_log;
-pub mod signals;
 mod state;
 mod status;
-mod wait;
 
-pub use apply::remove::{RemoveRequest, remove};
-pub use apply::{ApplyRequest, Testing, apply};
-pub use error::{HostError, UnfitDevice, UsedAs};
-pub use files::Distrust;
-pub use kinds::detours;
-pub use kinds::guard;
-pub use lock::Holder;
+/// What all else stands on, and what knows nothing of fabrics. A folder of this name beside `lib.rs` would be ambiguous.
+#[path = "lib"]
+mod lib {
+    pub(crate) mod clock;
+    pub mod detour;
+    pub(crate) mod distrust;
+    pub(crate) mod error;
+    pub(crate) mod features;
+    pub(crate) mod files;
+    pub(crate) mod greeting;
+    pub(crate) mod holder;
+    pub(crate) mod lock;
+    pub mod paths;
+    pub(crate) mod random;
+    pub mod signals;
+    pub(crate) mod wait;
+}
+
+pub use apply::{ApplyRequest, RemoveRequest, apply, remove};
+pub use conntrack::{forget, handover};
+pub use kinds::Testing;
+pub use lib::detour as detours;
+pub use lib::distrust::Distrust;
+pub use lib::error::{HostError, UnfitDevice, UsedAs};
+pub use lib::holder::Holder;
+pub use lib::{paths, signals};
 pub use overlane_net::netns::is_name as is_netns_name;
 pub use report::{Announced, ChangeKind, Difference, Object, Removal, Report, Row};
 pub use state::{

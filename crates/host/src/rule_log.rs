@@ -11,14 +11,15 @@ use overlane_ebpf::rule_log::RuleLog;
 use overlane_model::Verdict;
 use serde::Serialize;
 
-use crate::capture::End as SessionEnd;
-use crate::clock::Clock;
-use crate::lock::Lock;
+use crate::HostError;
+use crate::lib::clock::Clock;
+use crate::lib::lock::Lock;
+use crate::lib::paths;
+use crate::lib::signals::Signals;
+pub use crate::lib::wait::End as SessionEnd;
+use crate::lib::wait::{LOOK, wait};
 use crate::observe::{self, End};
-use crate::signals::Signals;
 use crate::state::State;
-use crate::wait::{LOOK, wait};
-use crate::{HostError, paths};
 
 /// One packet that a rule decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

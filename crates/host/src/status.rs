@@ -9,12 +9,12 @@ use overlane_net::{Link, Netlink, Nud};
 use serde::Serialize;
 
 use crate::HostError;
-use crate::apply::{self, Current, Unfit, hooks, resolve};
-use crate::kinds::{Look, detours::Detour};
-use crate::legs::legs;
-use crate::lock::Lock;
+use crate::apply::{self, Unfit, resolve};
+use crate::kinds::{Current, Look, hooks};
+use crate::lib::detour::Detour;
+use crate::lib::lock::Lock;
+use crate::lib::paths::{GRO, SEGMENTER};
 use crate::observe::{self, NeighbourState};
-use crate::paths::{GRO, SEGMENTER};
 use crate::report::{Object, Report, Row, finding};
 use crate::state::{self, State};
 
@@ -223,7 +223,9 @@ fn users(tables: &Tables) -> impl Iterator<Item = (Object, &str, &str)> {
         let device = port.attachment.device.as_str();
         (Object::Port, port.name.as_str(), device)
     });
-    let legs = legs(tables).map(|(_, leg)| (Object::Leg, leg.as_str(), leg.as_str()));
+    let legs = tables
+        .legs()
+        .map(|(_, leg)| (Object::Leg, leg.as_str(), leg.as_str()));
     let uplink = tables.uplink.as_str();
     ports.chain(legs).chain([(Object::Uplink, uplink, uplink)])
 }

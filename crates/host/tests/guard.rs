@@ -5,8 +5,8 @@
 mod common;
 
 use common::{World, can_run, changes};
-use overlane_host::guard;
 use overlane_host::observe::{self, GuardState};
+use overlane_host::paths;
 use overlane_net::nftables::{Family, Nftables};
 
 #[test]
@@ -16,7 +16,7 @@ fn the_guard_follows_the_ports_and_is_repaired() {
     }
     let world = World::new(1);
     let (host, netns) = (world.host(1), world.ns(1));
-    let table = guard::table_of(&host);
+    let table = paths::guard_table(&host);
     let states = || -> Vec<_> {
         let guard = observe::ports(&host).unwrap().guard.unwrap();
         assert_eq!(guard.table, table);

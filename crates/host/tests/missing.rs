@@ -6,9 +6,7 @@ mod common;
 
 use common::{World, assert_same, build_without_stages, can_run, changes, snapshot, with_object};
 use overlane_host::observe::{self, PortState};
-use overlane_host::{
-    ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, guard, paths,
-};
+use overlane_host::{ApplyRequest, HostError, Report, Testing, UnfitDevice, UsedAs, apply, paths};
 use overlane_net::Netlink;
 use overlane_net::netns::Netns;
 use overlane_net::nftables::{Family, Nftables};
@@ -40,7 +38,7 @@ fn states(world: &World) -> Vec<PortState> {
 
 /// Names of the devices that the guard closes.
 fn guarded(world: &World) -> String {
-    let table = guard::table_of(&world.host(1));
+    let table = paths::guard_table(&world.host(1));
     let read = || Nftables::new().unwrap().read(Family::Inet, &table).unwrap();
     let devices = world.ns(1).run(read).unwrap().unwrap().devices;
     devices.into_iter().collect::<Vec<_>>().join(" ")

@@ -63,6 +63,12 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// The routers whose gateway with a leg is this host, and the legs.
+    pub fn legs(&self) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
+        let routers = self.routers.iter();
+        routers.filter_map(|router| Some((router, router.leg()?)))
+    }
+
     /// The remotes that hear what is said to routers on a switch, beside those with ports of it: they route into it
     /// and have no port there. Peers without options do not route.
     pub fn routing_remotes(&self, switch: &SwitchTable) -> Vec<IpAddr> {

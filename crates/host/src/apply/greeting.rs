@@ -9,12 +9,14 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{abi, abilities};
 use overlane_model::{Encapsulation, Tables, cookie};
 
-use crate::clock::Clock;
+use crate::HostError;
 use crate::kinds::Target;
-use crate::kinds::detours::Detour;
+use crate::lib::clock::Clock;
+use crate::lib::detour::Detour;
+use crate::lib::greeting::{ETHERNET, header};
+use crate::lib::paths;
 use crate::report::{Report, finding};
 use crate::state::State;
-use crate::{HostError, paths};
 
 /// Longer than any round trip in a data centre.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
@@ -22,12 +24,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// What is sent is not acknowledged, and a packet may be lost.
 const TIMES: usize = 2;
-const VXLAN: [u8; 8] = [0x08, 0, 0, 0, 0, 0, 0, 0];
-const GENEVE: [u8; 8] = [0, 0, 0x65, 0x58, 0, 0, 0, 0];
-/// No bridge forwards this group address. The source is a local one.
-pub(crate) const ETHERNET: [u8; 14] = [
-    0x01, 0x80, 0xc2, 0, 0, 0x0f, 0x02, 0, 0, 0, 0, 0x01, 0x88, 0xb5,
-];
 const ASK: u8 = 1;
 /// Of ports, and of routers.
 const WHOLE_UDP: u8 = 1 | 2;
@@ -94,14 +90,6 @@ fn ask(tables: &Tables, takes_whole_udp: bool, key: cookie::Key) -> Result<(), H
         }
     }
     Ok(())
-}
-
-/// The tunnel header, by the data path's number of the encapsulation.
-pub(crate) const fn header(encapsulation: u8) -> [u8; 8] {
-    match encapsulation {
-        abi::ENCAPSULATION_VXLAN => VXLAN,
-        _ => GENEVE,
-    }
 }
 
 fn greeting(

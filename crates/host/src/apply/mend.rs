@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use overlane_ebpf::{EbpfError, HeldProgram, Loaded};
 use overlane_net::Netlink;
 
-use super::{Current, Job, Journal};
+use crate::HostError;
 use crate::announce::{self, Rest};
-use crate::kinds::{Mending, Plan, Target, connections};
+use crate::kinds::{Current, Journal, Mending, Plan, Target, Testing, connections};
+use crate::lib::{files, paths};
 use crate::report::{Report, finding};
 use crate::state::{Record, State};
-use crate::{HostError, files, paths};
 
 /// Whether the state file or the record say anything else than they will.
 pub(super) fn differs(end: &State, current: &Current) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn differs(end: &State, current: &Current) -> bool {
 
 /// Does all that is planned, or takes all back. `loaded` lives as long as what the plan borrows.
 pub(super) fn run<'a>(
-    job: &Job<'a>,
+    (testing, each_alone): (Testing<'a>, bool),
     (target, current, netlink): (&'a Target<'a>, &'a Current, &'a Netlink),
     loaded: &'a OnceCell<Loaded>,
     plan: Plan<'a>,
@@ -50,10 +50,10 @@ pub(super) fn run<'a>(
         // A new set is always loaded.
         (None, _) => return Err(HostError::OtherVersion(report.host.clone())),
     };
-    let mut mending = Mending::new(netlink, Journal::new(job.testing));
+    let mut mending = Mending::new(netlink, Journal::new(testing));
     mending.maps = Some(maps);
     mending.loaded = loaded;
-    mending.each_alone = job.each_alone;
+    mending.each_alone = each_alone;
     let done = begin(&mut mending.journal, current.state.as_ref(), &end, is_new)
         .and_then(|()| plan.run(&mut mending, report))
         .and_then(|left| {

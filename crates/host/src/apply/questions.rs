@@ -11,13 +11,12 @@ use overlane_wire::nd::{self, Message};
 use overlane_wire::nd_option::NdOption;
 use overlane_wire::{Emit as _, EtherType, Mac, arp};
 
-use crate::answers::nd_frame;
-use crate::legs::legs;
+use crate::state::answers::nd_frame;
 
 /// At each run, also where nothing has changed: a next hop may have been away, or got another MAC. Best effort: what is
 /// not asked now is asked by the first packet.
 pub(crate) fn ask(tables: &Tables, netlink: &Netlink) {
-    for (router, device) in legs(tables) {
+    for (router, device) in tables.legs() {
         let link = netlink.link(device.as_str()).ok();
         let Some(link) = link.filter(|link| link.carrier) else {
             continue;

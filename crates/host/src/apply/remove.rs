@@ -8,12 +8,14 @@ use overlane_ebpf::{Program, preflight};
 use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
 
-use super::{Current, Journal, Testing};
-use crate::kinds::{self, Look, Mending, detours};
-use crate::lock::Lock;
-use crate::report::{Object, Report, Row};
+use crate::kinds::{self, Current, Journal, Look, Mending, Testing};
+use crate::lib::detour::namespace_of;
+use crate::lib::holder::Holder;
+use crate::lib::lock::Lock;
+use crate::lib::{files, paths};
+use crate::report::{Object, Removal, Report, Row};
 use crate::state::{self, Place, Record, State};
-use crate::{Holder, HostError, Removal, announce, files, paths};
+use crate::{HostError, announce};
 
 /// What to remove.
 pub struct RemoveRequest<'a> {
@@ -215,7 +217,7 @@ fn other_files(host: &str) -> Vec<PathBuf> {
 fn is_known(host: &str) -> bool {
     let mut known = other_files(host);
     known.extend([paths::state(host), paths::lock(host), paths::pins(host)]);
-    known.iter().any(|path| files::is_there(path)) || netns::exists(&detours::namespace_of(host))
+    known.iter().any(|path| files::is_there(path)) || netns::exists(&namespace_of(host))
 }
 
 /// The record last of all that is pinned: it says what is still to be done.

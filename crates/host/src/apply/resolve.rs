@@ -8,42 +8,24 @@ use std::path::Path;
 use overlane_ebpf::tables::{Devices, PortDevice};
 use overlane_ebpf::{preflight, tables};
 use overlane_model::{DeviceName, Encapsulation, PortTable, Tables, mtu};
-use overlane_net::{Link, Netlink, Nud, ethtool};
+use overlane_net::{Link, Netlink, Nud};
 
-use crate::error::{UnfitDevice, UsedAs};
-use crate::kinds::detours::Detour;
+use super::legs;
+use super::own_addresses::{self, HostAddress};
+use crate::HostError;
 use crate::kinds::receive_helper::{self, Coalescing};
-use crate::kinds::switches::Spot;
-use crate::own_addresses::{self, HostAddress};
+use crate::kinds::{Links, Resolved, Spot};
+use crate::lib::detour::Detour;
+use crate::lib::error::{UnfitDevice, UsedAs};
+use crate::lib::features::{has_feature, takes_mark};
+use crate::lib::{files, paths};
 use crate::report::{Row, finding};
 use crate::state::{self, Place};
-use crate::{HostError, files, legs, paths};
 
 /// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
 const REALTIME: &str = "/sys/kernel/realtime";
 /// `#1 SMP PREEMPT_RT …` on such a kernel.
 const VERSION: &str = "/proc/sys/kernel/version";
-
-/// Devices of the namespace, by name.
-pub(crate) type Links<'a> = BTreeMap<&'a str, &'a Link>;
-
-/// What the tables' names mean in this namespace.
-#[derive(Debug)]
-pub(crate) struct Resolved {
-    /// Without the segmenter, which may not exist yet.
-    pub(crate) devices: Devices,
-    /// Neighbours that packets to the remotes are handed to.
-    pub(crate) next_hops: BTreeSet<Spot>,
-    /// `apply` makes a device for receive coalescing.
-    pub(crate) coalescing: bool,
-    /// The detours that frames need on this machine.
-    pub(crate) detours: BTreeSet<Detour>,
-    /// Devices of the fabric that are there.
-    pub(crate) links: Vec<Link>,
-    /// Devices of ports and of legs that are not there.
-    pub(crate) missing: Vec<UnfitDevice>,
-    pub(crate) notes: Vec<Row>,
-}
 
 /// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
 pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
@@ -197,16 +179,10 @@ pub(crate) fn resolve(
     })
 }
 
-impl Resolved {
-    pub(crate) fn is_missing(&self, device: &str) -> bool {
-        self.missing.iter().any(|missing| missing.device == device)
-    }
-}
-
 /// Each once.
 fn links_of(tables: &Tables, links: &Links<'_>) -> Vec<Link> {
     let ports = tables.ports.iter().map(|port| &port.attachment.device);
-    let legs = legs::legs(tables).map(|(_, device)| device);
+    let legs = tables.legs().map(|(_, device)| device);
     let names: BTreeSet<_> = ports.chain(legs).chain([&tables.uplink]).collect();
     let found = names
         .into_iter()
@@ -225,7 +201,7 @@ fn leave_out(tables: &Tables, own: &[HostAddress], links: &mut Links<'_>) -> Vec
         }
     }
     for taken in own_addresses::taken(tables, own) {
-        let mut legs = legs::legs(tables);
+        let mut legs = tables.legs();
         let leg = legs.find(|(router, _)| router.name.as_str() == taken.router);
         if let Some((_, device)) = leg {
             links.remove(device.as_str());
@@ -248,7 +224,7 @@ fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
         let name = Some(port.name.to_string());
         (&port.attachment.device, UsedAs::Port, name)
     });
-    let legs = legs::legs(tables);
+    let legs = tables.legs();
     let legs = legs.map(|(router, device)| (device, UsedAs::Leg, Some(router.name.to_string())));
     let is_layer3 = |device: &DeviceName| {
         links
@@ -296,19 +272,6 @@ fn port_devices(
         by,
     }));
     devices
-}
-
-/// Whether a device takes super-packets that the kernel has marked as a tunnel's. What it does not say it does not.
-/// Nobody knows what is behind a bridge that a veth leads to: a TAP, it may be.
-pub(crate) fn takes_mark(link: &Link, netlink: &Netlink) -> bool {
-    let peer = || netlink.peer_of(link).ok().flatten();
-    has_feature(link, "tx-udp_tnl-segmentation") && peer().is_none_or(|peer| peer.master.is_none())
-}
-
-/// Whether a device says that a feature is on.
-pub(crate) fn has_feature(link: &Link, name: &str) -> bool {
-    let features = ethtool::features(&link.name).unwrap_or_default();
-    features.get(name).copied().unwrap_or_default()
 }
 
 /// Ports whose devices are there, and down.

@@ -9,9 +9,12 @@ use overlane_ebpf::tables::{Contents, Table};
 use overlane_ebpf::{learned, neighbours};
 use zerocopy::FromBytes;
 
-use super::{Deed, Done, Kind, Look, Mending, Plan, Target};
+use super::kind::{Kind, Look};
+use super::plan::{Deed, Done, Mending, Plan};
+use super::target::Target;
+use crate::HostError;
+use crate::lib::paths;
 use crate::report::{Object, Row};
-use crate::{HostError, paths};
 
 /// Switch and key of a port, or a router that translates.
 type Zone = (u32, u16);

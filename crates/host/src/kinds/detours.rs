@@ -22,37 +22,25 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 
+use overlane_ebpf::abi;
 use overlane_ebpf::tables::{Devices, Table};
-use overlane_ebpf::{Program, abi};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, NetError, Netlink, Vxlan, ethtool, sysctl};
-use serde::Serialize;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::kind::{Kind, Look};
 use super::own_devices::{self, quiet};
-use super::{Deed, Done, Kind, Look, Mending, Plan};
+use super::plan::{Deed, Done, Mending, Plan};
 use crate::HostError;
-use crate::apply::has_feature;
+use crate::lib::detour::{COALESCER_INSIDE, Detour, EXITS, UNMARKER_INSIDE, namespace_of};
+use crate::lib::features::has_feature;
 use crate::report::{Object, Row, finding};
 
-/// One of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Detour {
-    /// Takes the tunnel's mark off.
-    Unmarker,
-    /// Joins segments.
-    Coalescer,
-}
-
-/// In the unmarker's namespace.
-const UNMARKER_INSIDE: &str = "ovl-unm1";
-const COALESCER_INSIDE: &str = "ovl-coa1";
 /// As `bpf/leave/unmarker.h` writes them: `UNMARK_HERE` of both families, `UNMARK_PORT`, `UNMARK_VNI`. A VXLAN device
 /// takes packets of one family.
-const UNMARKER_V4: (&str, IpAddr) = ("ovl-unm4", IpAddr::V4(Ipv4Addr::new(198, 19, 0, 2)));
+const UNMARKER_V4: (&str, IpAddr) = (EXITS[0], IpAddr::V4(Ipv4Addr::new(198, 19, 0, 2)));
 const UNMARKER_V6: (&str, IpAddr) = (
-    "ovl-unm6",
+    EXITS[1],
     IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0xc613, 2)),
 );
 const UNMARKER_PORT: u16 = 4789;
@@ -63,47 +51,6 @@ const MTU: u32 = 65535;
 const MOST_QUEUES: usize = 16;
 
 impl Detour {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Unmarker, Self::Coalescer];
-
-    /// What it is called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unmarker => "unmarker",
-            Self::Coalescer => "coalescer",
-        }
-    }
-
-    /// The device to send into.
-    pub const fn entrance(self) -> &'static str {
-        match self {
-            Self::Unmarker => "ovl-unm0",
-            Self::Coalescer => "ovl-coa0",
-        }
-    }
-
-    /// Its programs, and the device of each.
-    pub(crate) const fn hooks(self) -> &'static [(Program, &'static str)] {
-        match self {
-            Self::Unmarker => &[
-                (Program::FromUnmarker, UNMARKER_V4.0),
-                (Program::FromUnmarker, UNMARKER_V6.0),
-            ],
-            Self::Coalescer => &[
-                (Program::BackToPeer, COALESCER_INSIDE),
-                (Program::FromUnderlay, "ovl-coa0"),
-            ],
-        }
-    }
-
-    /// The names of its devices in the host's namespace.
-    pub(crate) const fn devices(self) -> &'static [&'static str] {
-        match self {
-            Self::Unmarker => &["ovl-unm0", UNMARKER_V4.0, UNMARKER_V6.0],
-            Self::Coalescer => &["ovl-coa0"],
-        }
-    }
-
     /// Says where the programs find it.
     pub(crate) const fn set_index(self, devices: &mut Devices, index: u32) {
         match self {
@@ -140,7 +87,7 @@ impl Detour {
     /// `bpf/lib/detour.h` says what GRO does behind the unmarker.
     fn has_gro(self, devices: &BTreeMap<String, Link>) -> bool {
         let exits = match self {
-            Self::Unmarker => [UNMARKER_V4.0, UNMARKER_V6.0].iter(),
+            Self::Unmarker => EXITS.iter(),
             Self::Coalescer => [].iter(),
         };
         exits
@@ -204,11 +151,6 @@ impl Kind for Detours {
 }
 
 impl Detour {
-    /// Its words, where the kernel refused it.
-    pub(crate) fn thing(self) -> String {
-        format!("detour {}", self.name())
-    }
-
     fn take_away<'a>(self, look: &Look<'a>, plan: &mut Plan<'a>) {
         let devices = self.devices().iter();
         let there: Vec<&str> = (devices.copied())
@@ -273,36 +215,6 @@ impl Detour {
         mending.closed.insert(self);
         Ok(())
     }
-}
-
-/// The name of the unmarker's namespace, which is nobody else's.
-pub fn namespace_of(host: &str) -> String {
-    format!("overlane.{host}.unmarker")
-}
-
-/// The unmarker's namespace.
-pub(crate) fn open(host: &str) -> Result<Netns, NetError> {
-    Netns::open(&namespace_of(host))
-}
-
-/// The devices of ours in the unmarker's namespace; none without it.
-pub(crate) fn inside(host: &str) -> Result<Vec<Link>, NetError> {
-    let name = namespace_of(host);
-    if !netns::exists(&name) {
-        return Ok(Vec::new());
-    }
-    let mut links = match Netns::open(&name).and_then(|netns| Netlink::in_netns(&netns)) {
-        Ok(netlink) => netlink.links()?,
-        // Half made.
-        Err(_) => Vec::new(),
-    };
-    links.retain(|link| is_inside(&link.name));
-    Ok(links)
-}
-
-/// Whether a device of this name is in the unmarker's namespace.
-pub(crate) fn is_inside(device: &str) -> bool {
-    [UNMARKER_INSIDE, COALESCER_INSIDE].contains(&device)
 }
 
 fn make_unmarker(host: &str, netlink: &Netlink) -> Result<(), NetError> {

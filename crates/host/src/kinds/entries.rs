@@ -10,20 +10,15 @@ use overlane_ebpf::maps::{MapSet, settle};
 use overlane_ebpf::tables::{self, Entries, Table, is_in_the_way};
 use zerocopy::FromBytes;
 
-use super::detours::Detour;
-use super::{Deed, Done, Kind, Look, Mending, Plan, Target};
+use super::kind::{Kind, Look};
+use super::plan::Entry;
+use super::plan::{Deed, Done, Mending, Plan};
+use super::target::Target;
 use crate::HostError;
-use crate::paths::{SEGMENTER, SEGMENTER_OUT};
+use crate::lib::detour::Detour;
+use crate::lib::paths::{SEGMENTER, SEGMENTER_OUT};
 use crate::report::{Object, Row};
 use crate::state::State;
-
-/// One entry of a map, with the value it has now.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: Vec<u8>,
-    pub(crate) old: Option<Vec<u8>>,
-    pub(crate) new: Vec<u8>,
-}
 
 /// Entries of the maps that `apply` fills.
 pub(crate) struct MapEntries;

@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::Value;
 use zerocopy::FromBytes;
 
-use super::entries::Entry;
-use super::{Kind, Look, Plan, Target};
+use super::kind::{Kind, Look};
+use super::plan::Entry;
+use super::plan::Plan;
+use super::target::Target;
 use crate::HostError;
-use crate::legs::legs;
 use crate::report::{ChangeKind, Object, Row};
 use crate::state::{State, switch_words};
 
@@ -224,7 +225,7 @@ impl Teller<'_> {
     }
 
     fn legs(&self, plan: &Plan<'_>) -> Vec<Row> {
-        let legs = legs(self.new).filter_map(|(router, device)| {
+        let legs = self.new.legs().filter_map(|(router, device)| {
             let device = device.as_str();
             let (is_missing, was_missing) = self.presence(device);
             let is_attached = plan.attached.contains(device);
@@ -313,7 +314,7 @@ impl Teller<'_> {
 }
 
 fn legs_of(tables: &Tables) -> impl Iterator<Item = &str> {
-    legs(tables).map(|(_, device)| device.as_str())
+    tables.legs().map(|(_, device)| device.as_str())
 }
 
 fn entries<'p>(

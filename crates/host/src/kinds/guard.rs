@@ -21,8 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use overlane_net::NetError;
 use overlane_net::nftables::{self, DropTable, Family, Nftables};
 
-use super::{Deed, Done, Kind, Look, Plan};
+use super::kind::{Kind, Look};
+use super::plan::{Deed, Done, Plan};
 use crate::HostError;
+use crate::lib::paths::guard_table;
 use crate::report::{ChangeKind, Object, Row, finding};
 
 /// Who lists the tables of the machine reads it.
@@ -30,11 +32,6 @@ const COMMENT: &str = "Overlane: drops what comes by the device of a port withou
 
 /// Families with a table, and what is in each.
 pub(crate) type Found = BTreeMap<Family, DropTable>;
-
-/// The name of a host's tables.
-pub fn table_of(host: &str) -> String {
-    format!("overlane-{host}")
-}
 
 /// Looks at the tables of a host in the namespace of this thread. A kernel without nftables has none.
 pub(crate) fn read(host: &str) -> Result<Found, HostError> {
@@ -44,7 +41,7 @@ pub(crate) fn read(host: &str) -> Result<Found, HostError> {
     };
     let mut found = Found::new();
     for family in Family::ALL {
-        if let Some(table) = tables.read(family, &table_of(host))? {
+        if let Some(table) = tables.read(family, &guard_table(host))? {
             found.insert(family, table);
         }
     }
@@ -72,7 +69,7 @@ impl Kind for Guard {
                 continue;
             };
             let row = Row::new(change, Object::Guard, family.name());
-            let row = row.of(Object::Guard, table_of(host));
+            let row = row.of(Object::Guard, guard_table(host));
             let deed = replace(host, family, wanted.clone(), found.cloned());
             let deed = Deed::new(row, deed).or_without(thing(family), move |reason| {
                 finding::no_guard(host, family, reason)
@@ -125,7 +122,7 @@ fn write(
     devices: &BTreeSet<String>,
     is_whole: bool,
 ) -> Result<(), NetError> {
-    let (tables, name) = (Nftables::new()?, table_of(host));
+    let (tables, name) = (Nftables::new()?, guard_table(host));
     if devices.is_empty() {
         tables.destroy(family, &name)
     } else if is_whole {

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 
 use overlane_ebpf::devices::{self as held, named};
 
-use super::{Deed, Done, Kind, Look, Plan, own_devices};
+use super::kind::{Kind, Look};
+use super::plan::{Deed, Done, Plan};
 use crate::HostError;
+use crate::lib::detour::own_devices;
 
 /// The devices that a map entry names.
 pub(crate) struct Held;
@@ -17,7 +19,7 @@ impl Kind for Held {
             // They go with the maps.
             return Ok(());
         };
-        let ours = own_devices::names().filter(|name| !plan.fresh.contains(name));
+        let ours = own_devices().filter(|name| !plan.fresh.contains(name));
         let ours = ours.filter_map(|name| Some(look.current.devices.get(name)?.index));
         let mut wanted = named(&target.contents);
         wanted.extend(ours);
@@ -45,7 +47,7 @@ impl Kind for Held {
 fn hold<'a>(new: BTreeSet<u32>, kept: BTreeSet<u32>) -> Deed<'a> {
     Deed::new(None, move |mending| {
         let maps = mending.maps()?;
-        let ours = own_devices::names().filter_map(|name| mending.netlink.link(name).ok());
+        let ours = own_devices().filter_map(|name| mending.netlink.link(name).ok());
         let mut wanted: BTreeSet<u32> = ours.map(|link| link.index).collect();
         wanted.extend(new);
         for ifindex in wanted.difference(&kept).copied() {

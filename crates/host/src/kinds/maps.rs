@@ -8,9 +8,12 @@ use overlane_ebpf::counters::{self, Counted};
 use overlane_ebpf::maps::{MapSet, unpin_folder};
 
 use super::entries::give_numbers;
-use super::{Deed, Done, Kind, Look, Mending, Plan, Target};
+use super::kind::{Kind, Look};
+use super::plan::{Deed, Done, Mending, Plan};
+use super::target::Target;
+use crate::HostError;
+use crate::lib::{files, paths};
 use crate::report::{Object, Row};
-use crate::{HostError, files, paths};
 
 /// The folders of a host's map sets.
 pub(crate) struct Maps;

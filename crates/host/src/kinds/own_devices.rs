@@ -6,22 +6,18 @@ use std::collections::BTreeMap;
 use overlane_net::netns::Netns;
 use overlane_net::{Link, NetError, Netlink, sysctl};
 
-use super::detours::{self, Detour};
-use super::{Deed, Done, Look, Plan};
+use super::inside;
+use super::kind::Look;
+use super::plan::{Deed, Done, Plan};
 use crate::HostError;
-use crate::paths::{self, GRO, SEGMENTER, SEGMENTER_OUT};
+use crate::lib::detour::own_devices;
+use crate::lib::paths;
 use crate::report::{Object, Row};
-
-/// The names of all devices of ours in the host's namespace.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    let detours = Detour::ALL.into_iter().flat_map(Detour::devices);
-    detours.copied().chain([SEGMENTER, SEGMENTER_OUT, GRO])
-}
 
 /// Devices with our names in the namespace of this thread, also those put aside.
 pub(crate) fn find(netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
     let aside = paths::ASIDE.map(|(_, aside)| aside);
-    let is_ours = |name: &str| names().any(|own| own == name) || aside.contains(&name);
+    let is_ours = |name: &str| own_devices().any(|own| own == name) || aside.contains(&name);
     let ours = netlink
         .links()?
         .into_iter()
@@ -32,7 +28,7 @@ pub(crate) fn find(netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostErro
 /// And those in the unmarker's namespace. No name is in both.
 pub(crate) fn find_all(host: &str, netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
     let mut devices = find(netlink)?;
-    let inside = detours::inside(host)?.into_iter();
+    let inside = inside::inside(host)?.into_iter();
     devices.extend(inside.map(|link| (link.name.clone(), link)));
     Ok(devices)
 }

@@ -10,10 +10,10 @@ use overlane_ebpf::tables::Table;
 use overlane_ebpf::{Loaded, Program};
 use overlane_net::{NetError, Netlink};
 
-use super::detours::Detour;
-use super::entries::Entry;
+use super::current::Current;
+use super::journal::Journal;
 use crate::HostError;
-use crate::apply::{Current, Journal};
+use crate::lib::detour::Detour;
 use crate::report::finding::{self, Refused};
 use crate::report::{Object, Report, Row};
 
@@ -73,6 +73,14 @@ impl<'a> Deed<'a> {
             ..self
         }
     }
+}
+
+/// One entry of a map, with the value it has now.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) old: Option<Vec<u8>>,
+    pub(crate) new: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

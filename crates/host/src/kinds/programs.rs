@@ -9,13 +9,14 @@ use overlane_ebpf::devices as held;
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
 use overlane_net::Netlink;
 
-use super::detours::{self, Detour, is_inside};
 use super::entries::write_settings;
-use super::{Deed, Done, Kind, Look, Mending, Plan, Target};
+use super::kind::{Kind, Look};
+use super::plan::{Deed, Done, Mending, Plan};
+use super::target::Target;
+use super::{hooks, inside};
 use crate::HostError;
-use crate::apply::hooks;
-use crate::legs::legs;
-use crate::paths::{self, GRO, SEGMENTER_OUT};
+use crate::lib::detour::{Detour, is_inside};
+use crate::lib::paths::{self, GRO, SEGMENTER_OUT};
 use crate::report::{Object, Row};
 
 /// A program at the hook of each device of the fabric, and of ours.
@@ -113,7 +114,7 @@ fn wanted(target: &Target<'_>, look: &Look<'_>) -> Vec<Hook> {
                 .collect(),
         })
     }));
-    hooks.extend(legs(target.tables).filter_map(|(_, device)| {
+    hooks.extend(target.tables.legs().filter_map(|(_, device)| {
         Some(Hook {
             program: Program::FromLeg,
             device: device.to_string(),
@@ -236,7 +237,7 @@ fn attach<'a>(host: &str, hook: &Hook, mending: &mut Mending<'a>) -> Result<Done
     let name = paths::link(hook.program, device);
     let path = paths::links(host).join(&name);
     let inside = match is_inside(device) {
-        true => detours::open(host).ok(),
+        true => inside::open(host).ok(),
         false => None,
     };
     let within = inside.as_ref().map(Netlink::in_netns).transpose()?;

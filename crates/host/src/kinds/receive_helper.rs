@@ -6,12 +6,13 @@ use overlane_ebpf::preflight::{KernelVersion, running_kernel};
 use overlane_model::{Encapsulation, Tables, Tunnel};
 use overlane_net::{Geneve, Link, NetError, Netlink, Vxlan};
 
-use super::detours::Detour;
+use super::kind::{Kind, Look};
 use super::own_devices::{self, quiet};
-use super::{Deed, Done, Kind, Look, Mending, Plan};
+use super::plan::{Deed, Done, Mending, Plan};
+use super::target::Links;
 use crate::HostError;
-use crate::apply::Links;
-use crate::paths::{self, GRO};
+use crate::lib::detour::Detour;
+use crate::lib::paths::{self, GRO};
 use crate::report::{Object, Row, finding};
 
 /// What it is called.

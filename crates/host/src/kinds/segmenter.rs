@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use overlane_net::{Link, NetError, Netlink};
 
+use super::kind::{Kind, Look};
 use super::own_devices::{self, quiet};
-use super::{Deed, Done, Kind, Look, Plan};
-use crate::paths::{self, SEGMENTER, SEGMENTER_OUT};
-use crate::{HostError, random};
+use super::plan::{Deed, Done, Plan};
+use crate::HostError;
+use crate::lib::paths::{self, SEGMENTER, SEGMENTER_OUT};
+use crate::lib::random;
 
 /// The segmenter takes what a guest may send in one piece.
 const SEGMENTER_MTU: u32 = 65535;

@@ -3,20 +3,20 @@
 //! the state file say what is ours.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 
 use overlane_net::{NetError, Netlink};
 
+use super::kind::{Kind, Look};
 use super::plan::unless_gone;
-use super::{Deed, Done, Kind, Look, Plan, Target};
+use super::plan::{Deed, Done, Plan};
+use super::target::{Spot, Target};
 use crate::HostError;
-use crate::answers::leg_addresses;
-use crate::legs::legs;
-use crate::lock::Lock;
+use crate::lib::lock::Lock;
 use crate::report::finding;
 use crate::report::{ChangeKind, Object, Row};
 use crate::state::State;
+use crate::state::answers::leg_addresses;
 
 /// One kind of switch.
 #[derive(Clone, Copy)]
@@ -29,13 +29,6 @@ pub(crate) struct Switch {
     set: fn(&Netlink, &Spot, bool) -> Result<(), NetError>,
     /// What a host goes without where the kernel refuses it; none: it is needed.
     without: Option<fn(&Spot, &str) -> Row>,
-}
-
-/// Where a switch is: a device, and of an entry its address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
-    pub(crate) device: String,
-    pub(crate) address: Option<IpAddr>,
 }
 
 /// Promiscuous mode of the uplink. A switch on a VLAN brings frames to the guests' MACs, which the network card would
@@ -84,7 +77,10 @@ pub(crate) const GROUPS: Switch = Switch {
     wanted: |target| {
         let links = &target.resolved.links;
         let is_there = |device: &str| links.iter().any(|link| link.name == device);
-        let legs = legs(target.tables).filter(|(_, device)| is_there(device.as_str()));
+        let legs = target
+            .tables
+            .legs()
+            .filter(|(_, device)| is_there(device.as_str()));
         let groups = legs.flat_map(|(router, device)| {
             let addresses = leg_addresses(router).into_iter();
             addresses.filter(IpAddr::is_ipv6).map(|of| Spot {
@@ -109,25 +105,6 @@ pub(crate) const GROUPS: Switch = Switch {
         None => Row::add(Object::MulticastGroup, ""),
     }),
 };
-
-impl Spot {
-    fn on(device: &impl ToString) -> Self {
-        Self {
-            device: device.to_string(),
-            address: None,
-        }
-    }
-}
-
-impl fmt::Display for Spot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.device)?;
-        match self.address {
-            Some(address) => write!(f, " {address}"),
-            None => Ok(()),
-        }
-    }
-}
 
 impl Switch {
     fn thing(self, spot: &Spot) -> String {

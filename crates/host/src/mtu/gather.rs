@@ -13,8 +13,8 @@ use super::facts::{
     BelowFacts, DeviceFacts, HostFacts, LegFacts, Missing, PathMtuFacts, PortFacts, RouteFacts,
     UPLINK,
 };
-use crate::clock::Clock;
-use crate::kinds::{detours, own_devices};
+use crate::kinds::{inside, own_devices};
+use crate::lib::clock::Clock;
 use crate::state::State;
 use crate::{HostError, observe};
 
@@ -169,7 +169,7 @@ fn devices(
     let others = fabric.hosts().values().filter(|it| it.name != host.name);
     facts.routes = others.map(|it| route(it, netlink, &links)).collect();
     let helpers = own_devices::find(netlink)?.into_values();
-    let inside = detours::inside(&facts.host).unwrap_or_default();
+    let inside = inside::inside(&facts.host).unwrap_or_default();
     facts.helpers = helpers
         .filter(|link| link.kind.as_deref() == Some("veth"))
         .chain(inside)

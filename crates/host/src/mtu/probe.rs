@@ -21,8 +21,9 @@ use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
+use crate::lib::random;
 use crate::state::State;
-use crate::{HostError, observe, random};
+use crate::{HostError, observe};
 
 mod check;
 mod findings;

@@ -19,9 +19,9 @@ use serde::Serialize;
 
 use super::probe::{self, COMMON, Check, Checked, Outcome, Prober};
 use crate::HostError;
-use crate::clock::Clock;
+use crate::lib::clock::Clock;
+use crate::lib::signals::Signals;
 use crate::observe::{self, PATH_MTU_SECONDS};
-use crate::signals::Signals;
 use crate::state::State;
 
 /// What fits may be more again, at none of the sizes that are tried each time: RFC 8899 section 5.1.1,

@@ -12,9 +12,9 @@ use overlane_ebpf::tables::Table;
 use serde::Serialize;
 use zerocopy::{FromBytes, FromZeros as _};
 
-use super::{router_name, state_of};
+use super::look::{router_name, state_of};
 use crate::HostError;
-use crate::clock::Clock;
+use crate::lib::clock::Clock;
 use crate::state::State;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -148,7 +148,7 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
     if let Some(name) = of {
         known_owner(&state, name)?;
     }
-    let set = super::maps(&state)?;
+    let set = super::look::maps(&state)?;
     let settings = settings(&set)?;
     let entries = maps::entries(&set)?;
     let now = Clock::now()?.monotonic_ns;

@@ -7,9 +7,10 @@ use serde::Serialize;
 use overlane_ebpf::Program;
 use overlane_net::{Link, Netlink};
 
-use super::{OtherDevice, device_states, in_namespace, others, state_of};
+use super::look::{in_namespace, state_of};
+use super::states::{OtherDevice, device_states, others};
 use crate::HostError;
-use crate::kinds::{detours, own_devices};
+use crate::kinds::{inside, own_devices};
 use crate::state::{Lost, State};
 
 /// What the devices of a host lost.
@@ -80,7 +81,7 @@ pub(super) fn rows(state: &State, netlink: &Netlink) -> Result<Vec<DeviceRow>, H
     });
     let mut rows: Vec<_> = of_fabric.collect();
     let mut ours: Vec<Link> = own_devices::find(netlink)?.into_values().collect();
-    ours.extend(detours::inside(&state.host)?);
+    ours.extend(inside::inside(&state.host)?);
     rows.extend(ours.iter().map(|link| DeviceRow {
         device: link.name.clone(),
         used_as: "helper",

@@ -9,7 +9,7 @@ use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::{OnUnderlay, maps, remote_name, router_name, state_of, switch_name};
+use super::look::{OnUnderlay, maps, remote_name, router_name, state_of, switch_name};
 use crate::HostError;
 use crate::state::State;
 

@@ -6,7 +6,8 @@ use overlane_net::nftables::Family;
 use serde::Serialize;
 
 use crate::HostError;
-use crate::guard;
+use crate::kinds::guard;
+use crate::lib::paths::guard_table;
 use crate::state::State;
 
 /// The table of nftables that drops what comes in by a port's device without a program, and what the host sends there.
@@ -82,7 +83,7 @@ pub(super) fn look(state: &State) -> Result<Option<Guard>, HostError> {
         }
     };
     Ok(Some(Guard {
-        table: guard::table_of(&state.host),
+        table: guard_table(&state.host),
         families: Family::ALL.into_iter().map(row).collect(),
     }))
 }

@@ -12,10 +12,11 @@ use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
+use super::fdb::FdbPlace;
 use super::fdb::local_place;
-use super::{FdbPlace, OnUnderlay, remote_name, state_of, switch_name};
+use super::look::{OnUnderlay, remote_name, state_of, switch_name};
 use crate::HostError;
-use crate::clock::Clock;
+use crate::lib::clock::Clock;
 use crate::state::State;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -74,7 +75,7 @@ pub struct LearnedRow {
 /// Reads what `host` has learned from the kernel.
 pub fn learned(host: &str) -> Result<Learned, HostError> {
     let state = state_of(host)?;
-    let set = super::maps(&state)?;
+    let set = super::look::maps(&state)?;
     let ports = ports_of(&set.entries(Table::Ports)?);
     let counts = maps::counts(&set)?;
     let entries = maps::entries(&set)?;

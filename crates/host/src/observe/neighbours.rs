@@ -6,9 +6,9 @@ use overlane_ebpf::neighbours as maps;
 use overlane_wire::Mac;
 use serde::Serialize;
 
-use super::{router_name, state_of, switch_name};
+use super::look::{router_name, state_of, switch_name};
 use crate::HostError;
-use crate::clock::Clock;
+use crate::lib::clock::Clock;
 use crate::state::State;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -78,7 +78,7 @@ impl NeighbourState {
 /// Reads whom the routers of `host` found from the kernel.
 pub fn neighbours(host: &str) -> Result<Neighbours, HostError> {
     let state = state_of(host)?;
-    let set = super::maps(&state)?;
+    let set = super::look::maps(&state)?;
     let now = Clock::now()?.monotonic_ns;
     let found = maps::found(&set)?;
     let found = found.iter().map(|(key, it)| (*key, Entry::Found(*it)));

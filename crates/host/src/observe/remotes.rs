@@ -7,9 +7,9 @@ use overlane_model::Remote;
 use overlane_net::Netlink;
 use serde::Serialize;
 
-use super::{in_namespace, maps, state_of};
+use super::look::{in_namespace, maps, state_of};
 use crate::HostError;
-use crate::clock::Clock;
+use crate::lib::clock::Clock;
 use crate::state::State;
 
 /// So long is it known what fits on the way to a remote (RFC 8201 §4, `PATH_MTU_SECONDS` in `bpf/lib/`).

@@ -11,7 +11,8 @@ use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::{PortState, device_states, in_namespace, maps, state_at, state_of, switch_name};
+use super::look::{in_namespace, maps, state_of, switch_name};
+use super::states::{PortState, device_states, state_at};
 use crate::HostError;
 use crate::state::State;
 

@@ -3,7 +3,7 @@
 use overlane_model::RuleTable;
 use serde::Serialize;
 
-use super::{Count, maps, state_of};
+use super::look::{Count, maps, state_of};
 use crate::HostError;
 
 /// `show rules`.

@@ -3,7 +3,7 @@
 use overlane_model::SwitchTable;
 use serde::Serialize;
 
-use super::{OnUnderlay, state_of};
+use super::look::{OnUnderlay, state_of};
 use crate::HostError;
 
 /// `show switches`.

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use overlane_net::nftables::Family;
 
 use super::row::{Object, Row};
-use crate::detours::Detour;
-use crate::error::{UnfitDevice, UsedAs};
-use crate::lock::Holder;
-use crate::{HostError, guard, paths};
+use crate::lib::detour::Detour;
+use crate::lib::error::{HostError, UnfitDevice, UsedAs};
+use crate::lib::holder::Holder;
+use crate::lib::paths;
 
 const RECEIVE_RATE: &str = "everything works, with a lower receive rate";
 
@@ -106,7 +106,7 @@ pub(crate) fn no_guard(host: &str, family: Family, reason: &str) -> Row {
          reaches this host and what it forwards to, until the next apply"
     );
     Row::finding("no_guard", Object::Guard, family)
-        .of(Object::Guard, guard::table_of(host))
+        .of(Object::Guard, paths::guard_table(host))
         .means(meaning)
         .remedy("load the kernel module nf_tables and apply again, or apply after each restart of a guest")
 }

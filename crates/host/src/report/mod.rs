@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::announce::Announcements;
-use crate::answers::Answer;
-use crate::error::UnfitDevice;
+use crate::lib::error::UnfitDevice;
+use crate::state::answers::Answer;
 
 pub(crate) mod finding;
 mod row;

@@ -12,7 +12,10 @@ use overlane_wire::{Mac, PortKey};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use super::{Answer, DeviceState, NetnsId, State};
+use super::answers::Answer;
+use super::applied::State;
+use super::device::DeviceState;
+use super::netns_id::NetnsId;
 
 #[derive(Deserialize)]
 struct Earlier {
@@ -283,7 +286,7 @@ pub(super) const FIRST: &str = r#"{
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode;
+    use super::super::file::decode;
     use super::FIRST;
 
     #[test]

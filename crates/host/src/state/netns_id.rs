@@ -6,7 +6,8 @@ use std::path::Path;
 use overlane_net::netns::{self, Netns};
 use serde::{Deserialize, Serialize};
 
-use crate::{HostError, files};
+use crate::HostError;
+use crate::lib::files;
 
 /// Which namespace it is: a name can be given to another one, and so can an inode when its namespace is gone.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]

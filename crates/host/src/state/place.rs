@@ -6,8 +6,12 @@ use std::path::Path;
 use overlane_model::Name;
 use overlane_net::netns::Netns;
 
-use super::{NetnsId, Record, State};
-use crate::{HostError, files, paths};
+use super::applied::State;
+use super::file;
+use super::netns_id::NetnsId;
+use super::record::Record;
+use crate::HostError;
+use crate::lib::{files, paths};
 
 /// Where a host is.
 #[derive(Debug, Clone)]
@@ -29,7 +33,7 @@ impl Place {
 
     /// Of all hosts that are applied on this machine, whatever became of their state files.
     pub(crate) fn all() -> Result<Vec<Self>, HostError> {
-        let mut places: Vec<_> = super::all()?.iter().map(Self::by_state).collect();
+        let mut places: Vec<_> = file::all()?.iter().map(Self::by_state).collect();
         for host in pinned_hosts()? {
             if !places.iter().any(|place| place.host == host) {
                 places.extend(Self::by_record(&host, Record::read(&host)?.as_ref())?);

@@ -13,8 +13,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{NetnsId, State};
-use crate::{HostError, files, paths};
+use super::applied::State;
+use super::netns_id::NetnsId;
+use crate::HostError;
+use crate::lib::{files, paths};
 
 /// The record of a host.
 #[derive(Debug, Clone, PartialEq)]

@@ -27,7 +27,7 @@ use overlane_ebpf::tables::Table;
 use overlane_ebpf::{DataPath, Program, abi};
 use overlane_host::report::lines;
 use overlane_host::{
-    ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, guard, paths, remove,
+    ApplyRequest, HostError, RemoveRequest, Report, Testing, apply, paths, remove,
 };
 use overlane_model::{Fabric, Tables};
 use overlane_net::netns::{self, Netns};
@@ -359,7 +359,7 @@ pub fn snapshot(world: &World, n: usize) -> String {
             );
         }
     }
-    lines.extend(guards(&netns, &guard::table_of(&world.host(n))));
+    lines.extend(guards(&netns, &paths::guard_table(&world.host(n))));
     lines.push(std::fs::read_to_string(paths::state(&world.host(n))).unwrap_or_default());
     lines.push(
         if paths::lock(&world.host(n)).exists() {

@@ -13,7 +13,7 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::round::Answer;
-use crate::apply::ETHERNET;
+use crate::lib::greeting::{ETHERNET, header};
 
 const PROBE: u8 = 3;
 const ANSWER: u8 = 4;
@@ -113,7 +113,7 @@ impl Tunnels {
             pad2: 0.into(),
             hop: [0; 16],
         };
-        let mut payload = crate::apply::header(self.encapsulation).to_vec();
+        let mut payload = header(self.encapsulation).to_vec();
         payload.extend(probe.as_bytes());
         payload.extend(cookie);
         payload.resize(usize::from(size) - self.ip_len() - UDP_LEN, 0);

@@ -4,17 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use overlane_ebpf::devices::held;
-use overlane_ebpf::links::Link as BpfLink;
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::{Contents, Table};
-use overlane_ebpf::{DataPath, LinkInfo, abi};
-use overlane_net::{Link, Netlink, netns};
+use overlane_ebpf::{LinkInfo, abi};
+use overlane_net::Link;
+use overlane_net::nftables::{DropTable, Family};
 use zerocopy::FromBytes as _;
 
-use crate::kinds::{detours, guard, own_devices};
+use crate::lib::random;
 use crate::state::{NetnsId, Record, State};
-use crate::{HostError, files, paths, random};
 
 /// A look at the machine.
 #[derive(Debug, Default)]
@@ -35,66 +33,12 @@ pub(crate) struct Current {
     /// Devices of ours by name, also those put aside by an interrupted run.
     pub(crate) devices: BTreeMap<String, Link>,
     /// The tables of nftables that drop what comes in by ports' devices.
-    pub(crate) guard: guard::Found,
+    pub(crate) guard: BTreeMap<Family, DropTable>,
     /// The unmarker's namespace is there.
     pub(crate) unmarker_namespace: bool,
 }
 
 impl Current {
-    /// Looks at the machine from a thread in the host's namespace.
-    pub(crate) fn read(
-        host: &str,
-        data_path: &DataPath<'_>,
-        netlink: &Netlink,
-    ) -> Result<Self, HostError> {
-        let state = State::read(host)?;
-        let own = paths::map_set(host, data_path.signature());
-        files::check_pins(host)?;
-        let maps = match own.exists() {
-            true => MapSet::open(&own, data_path.layouts())?,
-            false => None,
-        };
-        let mut current = Self {
-            contents: maps
-                .as_ref()
-                .map(MapSet::contents)
-                .transpose()?
-                .unwrap_or_default(),
-            held: maps.as_ref().map(held).transpose()?.unwrap_or_default(),
-            state,
-            maps,
-            ..Self::pinned(host)?
-        };
-        if current.maps.is_some() {
-            current.stale_sets.retain(|set| *set != own);
-        }
-        current.look_in_namespace(host, netlink)?;
-        Ok(current)
-    }
-
-    /// What is there of a host wherever it was applied, and whoever wrote its state file. No set of maps is of use.
-    pub(crate) fn pinned(host: &str) -> Result<Self, HostError> {
-        files::check_pins(host)?;
-        Ok(Self {
-            record: Record::read(host)?,
-            stale_sets: map_sets(host)?,
-            links: links(host)?,
-            unmarker_namespace: netns::exists(&detours::namespace_of(host)),
-            ..Self::default()
-        })
-    }
-
-    /// What is there of a host in its namespace, which this thread is in.
-    pub(crate) fn look_in_namespace(
-        &mut self,
-        host: &str,
-        netlink: &Netlink,
-    ) -> Result<(), HostError> {
-        self.devices = own_devices::find_all(host, netlink)?;
-        self.guard = guard::read(host)?;
-        Ok(())
-    }
-
     /// What is ours in this namespace, in the words of the record.
     pub(crate) fn ours_in(&self, here: NetnsId) -> BTreeSet<String> {
         Record::ours_in(here, self.record.as_ref(), self.state.as_ref())
@@ -137,28 +81,4 @@ impl Current {
         let settings = self.contents.get(&Table::Settings).into_iter().flatten();
         settings.filter_map(|(_, value)| abi::Settings::read_from_bytes(value).ok())
     }
-}
-
-/// Folders of all map sets of a host.
-fn map_sets(host: &str) -> Result<Vec<PathBuf>, HostError> {
-    let is_set = |name: &str| name.starts_with(paths::MAP_SET);
-    let names = files::names(&paths::pins(host))?
-        .into_iter()
-        .filter(|name| is_set(name));
-    Ok(names.map(|name| paths::pins(host).join(name)).collect())
-}
-
-/// Pinned links of a host.
-pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, HostError> {
-    files::check_pins(host)?;
-    let folder = paths::links(host);
-    let mut links = BTreeMap::new();
-    for name in files::names(&folder)? {
-        let info = BpfLink::open(&folder.join(&name))?
-            .map(|link| link.info())
-            .transpose()?
-            .flatten();
-        links.insert(name, info);
-    }
-    Ok(links)
 }

@@ -13,7 +13,8 @@ use thiserror::Error;
 
 pub(crate) use self::devices::{Leftover, TakenAddress, TakenBy};
 pub use self::devices::{UnfitDevice, UsedAs};
-use crate::{Distrust, Holder};
+use super::distrust::Distrust;
+use super::holder::Holder;
 
 /// Any failure of this crate.
 #[derive(Debug, Error)]

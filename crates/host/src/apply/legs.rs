@@ -7,15 +7,10 @@ use overlane_model::{DeviceName, RouterTable, Tables};
 use overlane_net::Netlink;
 use overlane_wire::Mac;
 
-use crate::apply::{Links, takes_mark};
-use crate::error::{UnfitDevice, UsedAs};
+use crate::kinds::Links;
+use crate::lib::error::{UnfitDevice, UsedAs};
+use crate::lib::features::takes_mark;
 use crate::report::{Row, finding};
-
-/// The routers whose gateway with a leg is this host, and the legs.
-pub(crate) fn legs(tables: &Tables) -> impl Iterator<Item = (&RouterTable, &DeviceName)> {
-    let routers = tables.routers.iter();
-    routers.filter_map(|router| Some((router, router.leg()?)))
-}
 
 /// The devices that are there; the others are added to `missing`.
 pub(crate) fn devices(
@@ -25,7 +20,7 @@ pub(crate) fn devices(
     missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, LegDevice> {
     let mut devices = BTreeMap::new();
-    for (router, device) in legs(tables) {
+    for (router, device) in tables.legs() {
         if let Some(link) = links.get(device.as_str()) {
             let leg = LegDevice {
                 ifindex: link.index,
@@ -47,7 +42,7 @@ pub(crate) fn devices(
 
 /// Legs that are down: packets by them are lost until somebody brings them up.
 pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
-    let down = legs(tables).filter(|(_, device)| {
+    let down = tables.legs().filter(|(_, device)| {
         let link = links.get(device.as_str());
         link.is_some_and(|link| !link.up)
     });

@@ -53,6 +53,11 @@ pub fn link(program: Program, device: &str) -> String {
     pin_name(&format!("{}-{device}", program.name()))
 }
 
+/// The name of a host's tables of nftables: the guard.
+pub fn guard_table(host: &str) -> String {
+    format!("overlane-{host}")
+}
+
 /// What `apply` remembers of a host.
 pub fn state(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.json"))

@@ -4,7 +4,7 @@
 //! An older data path of ours whose pins were lost is still at the hook, before the one that `apply` attaches, and takes
 //! all packets. It has to go first. What somebody else has there is told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -14,11 +14,13 @@ use overlane_ebpf::links::{self, Link as BpfLink};
 use overlane_ebpf::{HeldProgram, Hooked, LinkInfo, Program};
 use overlane_net::Netlink;
 
-use super::Current;
-use crate::error::Leftover;
-use crate::kinds::detours;
+use super::current::Current;
+use super::inside;
+use crate::HostError;
+use crate::lib::detour::is_inside;
+use crate::lib::error::Leftover;
+use crate::lib::{files, paths};
 use crate::report::{Row, finding};
-use crate::{HostError, files, paths};
 
 /// A link whose pin was just taken away is at its hook for a moment.
 const PARTING: Duration = Duration::from_secs(2);
@@ -127,10 +129,10 @@ fn earlier_on(
         });
         Ok(named.collect())
     };
-    if !detours::is_inside(device) {
+    if !is_inside(device) {
         return look(netlink);
     }
-    match detours::open(host) {
+    match inside::open(host) {
         Ok(inside) => inside.run(|| look(&Netlink::new()?))?,
         // There is no such namespace yet.
         Err(_) => Ok(Vec::new()),
@@ -193,6 +195,21 @@ fn holders(link_id: u32) -> BTreeSet<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten();
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     ids.filter(holds).collect()
+}
+
+/// Pinned links of a host.
+pub(crate) fn links(host: &str) -> Result<BTreeMap<String, Option<LinkInfo>>, HostError> {
+    files::check_pins(host)?;
+    let folder = paths::links(host);
+    let mut links = BTreeMap::new();
+    for name in files::names(&folder)? {
+        let info = BpfLink::open(&folder.join(&name))?
+            .map(|link| link.info())
+            .transpose()?
+            .flatten();
+        links.insert(name, info);
+    }
+    Ok(links)
 }
 
 #[cfg(test)]

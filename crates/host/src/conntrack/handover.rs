@@ -13,11 +13,12 @@ use overlane_model::{MovedConnections, PortTable};
 use serde::Serialize;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::clock::Clock;
-use crate::lock::Lock;
+use crate::lib::clock::Clock;
+use crate::lib::lock::Lock;
+use crate::lib::paths;
 use crate::observe::{maps, state_of};
 use crate::state::State;
-use crate::{Holder, HostError, paths};
+use crate::{Holder, HostError};
 
 /// What was taken from the host that a port leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]

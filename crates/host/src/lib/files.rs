@@ -14,7 +14,9 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
 
-use crate::{HostError, paths};
+use super::distrust::Distrust;
+use super::error::HostError;
+use super::paths;
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
@@ -23,23 +25,6 @@ const MODE_BITS: u32 = 0o7777;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Two hosts make and take away the folder that they share at once; one of them is done after so many tries.
 const TRIES: usize = 16;
-
-/// Why a file or a folder is not used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Distrust {
-    /// It may lead anywhere.
-    #[error("it is a symbolic link")]
-    Link,
-    /// Whoever owns it decides what is in it.
-    #[error("it belongs to user {0}, and not to root")]
-    Owner(u32),
-    /// Others may have put something in.
-    #[error("others may write in it (mode {0:04o})")]
-    Writable(u32),
-    /// A device, a pipe, a folder in place of a file.
-    #[error("it is no {0}")]
-    Kind(&'static str),
-}
 
 /// Who may write in a folder that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

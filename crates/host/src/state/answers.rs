@@ -15,8 +15,6 @@ use overlane_wire::nd_option::{NdOption, Options};
 use overlane_wire::{Ecn, Emit as _, EtherType, Mac, VlanTag, arp, ipv6};
 use serde::{Deserialize, Serialize};
 
-use crate::legs::legs;
-
 /// RFC 903.
 const RARP: u16 = 0x8035;
 const REVERSE_REQUEST: u16 = 3;
@@ -154,7 +152,7 @@ fn reverse_request(header: ethernet::Header) -> Vec<u8> {
 /// All that this host answers for, by the devices that are there.
 pub(crate) fn answers(tables: &Tables, links: &[Link]) -> BTreeSet<Answer> {
     let mut answers = BTreeSet::new();
-    for (router, device) in legs(tables) {
+    for (router, device) in tables.legs() {
         let link = links.iter().find(|link| link.name == device.as_str());
         answers.extend(link.into_iter().flat_map(|link| on_leg(router, link)));
     }

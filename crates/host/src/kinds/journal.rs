@@ -3,7 +3,23 @@
 
 use overlane_net::Netlink;
 
-use crate::{HostError, Testing};
+use crate::HostError;
+
+/// Levers for tests; the default does nothing.
+#[doc(hidden)]
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Testing<'a> {
+    /// Fail before this operation (0: the first).
+    pub fail_at: Option<usize>,
+    /// Die before this operation, as by `kill -9`.
+    pub kill_at: Option<usize>,
+    /// This device goes before this operation.
+    pub lose_at: Option<(usize, &'a str)>,
+    /// And another one has its name and its index then.
+    pub replace_lost: bool,
+    /// Another build of the data path.
+    pub object: Option<&'a [u8]>,
+}
 
 /// The other end of the device that a test puts in the place of one.
 const STRANGER: &str = "ovl-stranger";

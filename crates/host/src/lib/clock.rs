@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::HostError;
+use super::error::HostError;
 
 /// How the kernel's clock of events relates to the one on the wall.
 #[derive(Debug, Clone, Copy)]

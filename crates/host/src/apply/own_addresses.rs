@@ -8,8 +8,7 @@ use nix::net::if_::InterfaceFlags;
 use overlane_model::{DeviceName, Neighbour, RouterTable, Side, Tables, Way};
 
 use crate::HostError;
-use crate::error::{TakenAddress, TakenBy};
-use crate::legs::legs;
+use crate::lib::error::{TakenAddress, TakenBy};
 
 /// An address of a device of this namespace.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub(crate) fn check(
 /// Addresses of the host that a router with a leg here would take packets for.
 pub(crate) fn taken(tables: &Tables, own: &[HostAddress]) -> Vec<TakenAddress> {
     let mut addresses = Vec::new();
-    for (router, leg) in legs(tables) {
+    for (router, leg) in tables.legs() {
         let taken = own.iter().filter_map(|own| {
             Some(TakenAddress {
                 address: own.address,

@@ -6,8 +6,20 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::HostError;
-use crate::capture::End;
+use super::error::HostError;
+
+/// Why there is nothing more to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The time is over.
+    Time,
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+    /// Nobody reads the output any more.
+    ReaderGone,
+    /// The host was removed, or another version took over.
+    HostGone,
+}
 
 /// How often a waiting session looks whether its host is still applied, and how.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::HostError;
+use super::error::HostError;
 
 /// The signals that end a program, taken over from the calling thread and those it starts.
 #[derive(Debug)]

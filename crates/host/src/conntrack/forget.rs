@@ -7,10 +7,11 @@ use overlane_ebpf::abi::firewall::ConnectionKey;
 use overlane_ebpf::connections::{self, Forgetter};
 use serde::Serialize;
 
-use crate::lock::Lock;
+use crate::lib::lock::Lock;
+use crate::lib::paths;
 use crate::observe::{End, Whose, ends, known_owner, maps, state_of};
 use crate::state::State;
-use crate::{Holder, HostError, paths};
+use crate::{Holder, HostError};
 
 /// Which connections are meant: all that is said holds. Nothing said: all of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

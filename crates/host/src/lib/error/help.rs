@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use super::{HostError, Leftover, UnfitDevice, UsedAs};
-use crate::{Distrust, Holder};
+use crate::lib::distrust::Distrust;
+use crate::lib::holder::Holder;
 
 impl HostError {
     /// What the user can do about it.

@@ -1,7 +1,6 @@
 //! One process at a time works on a host. Who has to wait is told whom for: the process that holds the file open and
 //! locked, as the kernel says. What nobody holds any more names nobody.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,35 +8,14 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use overlane_model::escaped;
 
-use crate::files::identity;
-use crate::{HostError, files, paths};
+use super::error::HostError;
+use super::files::{self, identity};
+use super::holder::Holder;
+use super::paths;
 
 /// How long a second process waits for the first.
 const WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
-
-/// Who holds a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// A process that runs.
-    Process {
-        /// Its number.
-        pid: u32,
-        /// Its command line.
-        command: String,
-    },
-    /// No process that can be seen from here: it has just ended, or lives in another namespace of processes.
-    Unseen,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Process { pid, command } => write!(f, "process {pid} ({command})"),
-            Self::Unseen => f.write_str("a process that cannot be seen from here"),
-        }
-    }
-}
 
 /// The lock on one host, held until dropped.
 #[derive(Debug)]

@@ -1,0 +1,255 @@
+//! `apply`: makes this machine carry the tables of one host, changing only what differs.
+
+use std::cell::OnceCell;
+
+use overlane_ebpf::DataPath;
+use overlane_ebpf::preflight::OLDEST_TESTED;
+use overlane_ebpf::tables::encode_beside;
+use overlane_model::Tables;
+use overlane_net::netns::{self, Netns};
+use overlane_net::{Link, Netlink};
+
+use super::resolve::{self, Unfit, resolve};
+use super::{greeting, mend, questions};
+use crate::kinds::{Current, Look, Plan, Resolved, Target, Testing, hooks, segmenter};
+use crate::lib::detour::Detour;
+use crate::lib::files;
+use crate::lib::holder::Holder;
+use crate::lib::lock::Lock;
+use crate::lib::paths::{self, SEGMENTER, SEGMENTER_OUT};
+use crate::report::{Announced, Report, Row, finding};
+use crate::state::answers::answers;
+use crate::state::{self, DeviceState, NetnsId, State};
+use crate::{HostError, announce, capture};
+
+/// What to apply, and how.
+pub struct ApplyRequest<'a> {
+    /// The tables of the host, compiled from the fabric file. `tables.host` names the host.
+    pub tables: &'a Tables,
+    /// Named network namespace of the host (`/run/netns/NAME`); none for the one this process is in.
+    pub netns: Option<&'a str>,
+    /// Only say what would change.
+    pub dry_run: bool,
+    /// Refuse when the device of a port or of a leg is missing, in place of applying what is there.
+    pub strict: bool,
+    /// A port or a leg that cannot be applied does not stop the others: the report says which failed. Otherwise any
+    /// failure takes all back.
+    pub each_alone: bool,
+    /// Called once if another process holds the host's lock, before waiting for it.
+    pub on_wait: &'a dyn Fn(&Holder),
+    /// For tests of this crate.
+    #[doc(hidden)]
+    pub testing: Testing<'a>,
+}
+
+impl<'a> ApplyRequest<'a> {
+    /// A request for `tables` in the current namespace that changes the machine and waits silently.
+    pub fn new(tables: &'a Tables) -> Self {
+        Self {
+            tables,
+            netns: None,
+            dry_run: false,
+            strict: false,
+            each_alone: false,
+            on_wait: &|_| (),
+            testing: Testing::default(),
+        }
+    }
+}
+
+/// Makes this machine as `request.tables` says. On any error it is as it was before. When a device went between the
+/// look at it and its use, all is looked at a second time.
+pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
+    let tables = request.tables;
+    resolve::machine(tables)?;
+    let netns = match request.netns {
+        Some(name) if !netns::exists(name) => return Err(HostError::NoNamespace(name.to_owned())),
+        Some(name) => Netns::open(name)?,
+        None => Netns::current()?,
+    };
+    let host = tables.host.as_str();
+    // A dry run of a host that never was applied must not leave even a lock file.
+    let lock = if request.dry_run && !files::is_there(&paths::lock(host)) {
+        None
+    } else {
+        Some(Lock::acquire(host, request.on_wait)?)
+    };
+    let job = Job {
+        tables,
+        netns: request.netns,
+        dry_run: request.dry_run,
+        strict: request.strict,
+        each_alone: request.each_alone,
+        testing: request.testing,
+    };
+    let run = || netns.run(|| job.run()).map_err(HostError::from).flatten();
+    let result = match run() {
+        Err(error) if error.is_device_gone() => run(),
+        other => other,
+    };
+    if let Some(lock) = lock.filter(|_| !files::is_there(&paths::state(host))) {
+        lock.remove_file();
+    }
+    result
+}
+
+/// The part of a request that can go to the thread in the namespace.
+struct Job<'a> {
+    tables: &'a Tables,
+    netns: Option<&'a str>,
+    dry_run: bool,
+    strict: bool,
+    each_alone: bool,
+    testing: Testing<'a>,
+}
+
+impl Job<'_> {
+    /// Runs in the host's namespace, under its lock.
+    fn run(&self) -> Result<Report, HostError> {
+        let host = self.tables.host.as_str();
+        let netlink = Netlink::new()?;
+        let data_path = match self.testing.object {
+            Some(object) => DataPath::new(object)?,
+            None => DataPath::embedded()?,
+        };
+        resolve::namespace(host)?;
+        let here = state::netns_id()?;
+        let mut resolved = resolve(self.tables, &netlink, self.netns, self.unfit())?;
+        let mut notes = std::mem::take(&mut resolved.notes);
+        let mut current = Current::read(host, &data_path, &netlink)?;
+        // An older file has names only.
+        if let Some(state) = &mut current.state {
+            state.complete(self.tables);
+        }
+        let target = target(self.tables, resolved, &data_path, &current)?;
+        let due = announce::due(host, current.state_in(here), &target.answers)?;
+        let loaded = OnceCell::new();
+        let plan = Look::new(host, Some(&target), &current, &netlink, here).plan()?;
+        let end = self.end_state(&target, &current, &plan, here);
+        let differs = !plan.is_empty() || mend::differs(&end, &current);
+        notes.extend(hooks::check(host, &plan.hooks, &current, &netlink)?);
+        notes.extend(machine_notes(host, &current)?);
+        let mut report = Report {
+            dry_run: self.dry_run,
+            missing: target.resolved.missing.clone(),
+            notes,
+            ..Report::new(host)
+        };
+        // Where nothing differs, an earlier run goes on with what it has left.
+        if differs {
+            report.announced = Announced::of(due.untold());
+        }
+        if self.dry_run {
+            let before = current.state.as_ref().map(|state| &state.refused);
+            plan.predict(before.unwrap_or(&Default::default()), &mut report);
+            return Ok(report);
+        }
+        // A set of another build goes, and with it what is left on there.
+        if let Some(maps) = &current.maps {
+            capture::recover_in(host, maps)?;
+        }
+        if differs {
+            let around = (&target, &current, &netlink);
+            mend::run(
+                (self.testing, self.each_alone),
+                around,
+                &loaded,
+                plan,
+                end,
+                &mut report,
+            )?;
+            mend::announce(&due, &netlink, &mut report);
+        }
+        questions::ask(target.tables, &netlink);
+        greeting::greet(&target, &mut report);
+        Ok(report)
+    }
+
+    const fn unfit(&self) -> Unfit {
+        match (self.strict, self.each_alone) {
+            (true, _) => Unfit::Refused,
+            (false, true) => Unfit::LeftOut,
+            (false, false) => Unfit::RefusedUnlessMissing,
+        }
+    }
+
+    /// The state after success, without the programs that are attached.
+    fn end_state(
+        &self,
+        target: &Target<'_>,
+        current: &Current,
+        plan: &Plan<'_>,
+        here: NetnsId,
+    ) -> State {
+        let mut state = State::of(target.tables);
+        state.rule_numbers = State::numbers_of_rules(target.tables, &target.contents);
+        state.netns = self.netns.map(str::to_owned);
+        state.netns_id = here;
+        let missing = target.resolved.missing.iter();
+        state.missing = missing.map(|missing| missing.device.clone()).collect();
+        let before = current.state_in(here);
+        let device = |link: &Link| {
+            let before = before.and_then(|before| before.devices.get(&link.name));
+            (link.name.clone(), DeviceState::of(link, before))
+        };
+        state.devices = target.resolved.links.iter().map(device).collect();
+        state.object_digest = target.data_path.digest().to_owned();
+        state.map_signature = target.data_path.signature().to_owned();
+        state.ours = plan.ours.clone();
+        state.answers = target.answers.clone();
+        let known = current.state.iter().flat_map(|before| &before.programs);
+        state.programs = known
+            .filter(|(name, _)| plan.links.contains(*name) && current.links.contains_key(*name))
+            .map(|(name, id)| (name.clone(), *id))
+            .collect();
+        state
+    }
+}
+
+/// What the tables mean on this machine, with the devices of ours that are right.
+pub(crate) fn target<'a>(
+    tables: &'a Tables,
+    mut resolved: Resolved,
+    data_path: &'a DataPath<'a>,
+    current: &Current,
+) -> Result<Target<'a>, HostError> {
+    resolved.devices.secret = current.secret();
+    resolved.devices.cookie_key = current.cookie_key();
+    resolved.devices.netns_cookie = netns::current_cookie()?;
+    let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
+    let mut with_ours = resolved.devices.clone();
+    if segmenter::is_right(&current.devices) {
+        with_ours.segmenter_ifindex = index(SEGMENTER);
+        with_ours.segmenter_out_ifindex = index(SEGMENTER_OUT);
+    }
+    for detour in Detour::ALL {
+        if resolved.detours.contains(&detour) && detour.is_right(&current.devices) {
+            detour.set_index(&mut with_ours, index(detour.entrance()));
+        }
+    }
+    Ok(Target {
+        contents: encode_beside(tables, &with_ours, &current.contents)?,
+        answers: answers(tables, &resolved.links),
+        tables,
+        resolved,
+        data_path,
+    })
+}
+
+/// What is to be known of the machine and of the last run.
+fn machine_notes(host: &str, current: &Current) -> Result<Vec<Row>, HostError> {
+    let running = overlane_ebpf::preflight::untested_kernel()?;
+    let untested = running.map(|running| {
+        let oldest = OLDEST_TESTED.to_string();
+        finding::kernel_untested(&running, &oldest)
+    });
+    let is_shut_in = overlane_ebpf::preflight::is_shut_in();
+    let state = current.state.as_ref();
+    let is_interrupted = state.is_some_and(|state| state.in_progress);
+    let notes = [
+        untested,
+        is_shut_in.then(|| finding::shut_in(host)),
+        is_interrupted.then(|| finding::interrupted(host)),
+    ];
+    Ok(notes.into_iter().flatten().collect())
+}
