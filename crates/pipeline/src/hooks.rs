@@ -1,28 +1,67 @@
 //! The way of a packet, hook by hook, as in `bpf/tc.bpf.c`: every stage in the order in which a packet meets it
 //! (`docs/semantics.md`, the first table). The stages of where it came from decide where it goes; routers follow, and
-//! [`leave`] carries it out.
+//! `leave` carries it out.
 
 use std::ops::ControlFlow;
 
 use overlane_model::{DeviceName, Direction, Hook, SwitchTable, Verdict};
 use overlane_wire::ethernet::Tag;
 
-use crate::context::{Context, Sender, Stage};
-use crate::destination::{Departure, Destination, Ingress};
-use crate::leg_in::Taken;
-use crate::parse::Frame;
-use crate::port::Source;
-use crate::reply::{self, Answer};
-use crate::state::LearnedPlace;
-use crate::tunnel::Tunnel;
-use crate::vtep_check::Outer;
-use crate::{
-    Entry, Output, acl, arp_nd, decap, ecn, found, ids, l2_lookup, learn, leave, leg_in, mss, nat,
-    neighbour, origin, parse, path_mtu, port, port_security, route, tunnel, vlan_in, vtep_check,
+use crate::leave::{ask, leave, mss, reply};
+use crate::lib::context::{Context, Sender, Stage};
+use crate::lib::destination::{Departure, Destination, Ingress};
+use crate::lib::frame::Frame;
+use crate::lib::host::Host;
+use crate::lib::outcome::{Outcome, Output};
+use crate::lib::outer::{Outer, Tunnel};
+use crate::lib::packet::{Entry, Packet};
+use crate::lib::source::{Source, Taken};
+use crate::lib::state::{LearnedPlace, State};
+use crate::lib::tell::Answer;
+use crate::stage::{
+    arp_nd, decap, ecn, firewall, greeting, ids, l2_lookup, learn, leg_in, nat, neighbour, origin,
+    parse, path_mtu, port, port_security, route, tunnel, vlan_in, vtep_check,
 };
 
+impl Host {
+    /// Decides what becomes of a packet, and explains each stage's part in it.
+    ///
+    /// `now_ns` is any clock that does not go back. Every packet gets exactly one verdict, and no bytes
+    /// make this panic. Not decided here is what only the kernel knows: `encap_failed`, `decap_failed`
+    /// and `not_configured`, kinds of super-packets that it refuses under a second header, whether it
+    /// has marked a packet as encapsulated already, and the way of an encapsulated packet through the
+    /// segmenter to be received anew.
+    pub fn run(&self, state: &mut State, now_ns: u64, entry: &Entry, packet: &Packet) -> Outcome {
+        self.walk(state, now_ns, entry, packet, true)
+    }
+
+    /// The same without the explanation, many times as fast.
+    pub fn decide(
+        &self,
+        state: &mut State,
+        now_ns: u64,
+        entry: &Entry,
+        packet: &Packet,
+    ) -> Outcome {
+        self.walk(state, now_ns, entry, packet, false)
+    }
+
+    fn walk(
+        &self,
+        state: &mut State,
+        now_ns: u64,
+        entry: &Entry,
+        packet: &Packet,
+        explain: bool,
+    ) -> Outcome {
+        let mut cx = Context::new(self, state, now_ns, of(entry), packet, explain);
+        let verdict = run(&mut cx, entry);
+        cx.finish(verdict)
+    }
+}
+
 /// Where a packet that enters there is seen.
-pub(crate) fn of(entry: &Entry) -> Hook {
+fn of(entry: &Entry) -> Hook {
     match entry {
         Entry::Port(_) => Hook::FromPort,
         Entry::Segmenter(_) => Hook::FromSegmenter,
@@ -32,7 +71,7 @@ pub(crate) fn of(entry: &Entry) -> Hook {
 }
 
 /// All stages of a packet, to its verdict.
-pub(crate) fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
+fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
     let ended = match (entry, cx.entered.tag) {
         _ if has_left(cx, entry) => left(cx, entry),
         (Entry::Port(device) | Entry::Segmenter(device), _) => from_port(cx, device),
@@ -94,7 +133,7 @@ fn from_port_stages<'a>(
         return Stage::Continue(destination);
     }
     arp_nd::arp_nd(cx, source.switch, frame)?;
-    acl::firewall(cx, Direction::FromPort, source.port, frame)?;
+    firewall::firewall(cx, Direction::FromPort, source.port, frame)?;
     l2_lookup::l2_lookup(cx, source.switch, frame.destination)
 }
 
@@ -133,7 +172,12 @@ fn from_tunnel(cx: &mut Context<'_>) -> Stage<Verdict> {
         }
     };
     cx.remote = Some(outer.remote.addr);
-    let tunnel = tunnel::tunnel(cx, &outer)?;
+    let Some(tunnel) = tunnel::tunnel(cx, &outer)? else {
+        return match greeting::greeting(cx, &outer) {
+            Some(verdict) => Stage::Break(verdict),
+            None => tunnel::vni_zero(cx),
+        };
+    };
     cx.came_from(Sender::Underlay(tunnel.switch), tunnel.switch);
     cx.weight.offset = tunnel.inner_at;
     let inner = cx.entered.bytes.get(tunnel.inner_at..outer.end);
@@ -171,7 +215,11 @@ fn from_tunnel_stages<'a>(
 
 /// Hook `from_leg`.
 fn from_leg(cx: &mut Context<'_>, device: &DeviceName) -> Stage<Verdict> {
-    let taken = leg_in::leg_in(cx, device)?;
+    let (router, taken) = leg_in::leg_in(cx, device)?;
+    let Some(taken) = taken else {
+        neighbour::overheard_on_leg(cx, router);
+        return leg_in::left_to_host(cx, router);
+    };
     cx.sender = Some(Sender::Leg(taken.router));
     let frame = parse::parse(cx, None, &cx.entered.bytes, None)?;
     let decided = from_leg_stages(cx, &taken, &frame);
@@ -184,7 +232,7 @@ fn from_leg_stages<'f, 'a>(
     frame: &'f Frame<'a>,
 ) -> Stage<Departure<'f, 'a>> {
     neighbour::from_leg(cx, taken, frame)?;
-    leg_in::answer(cx, taken, frame)?;
+    arp_nd::from_leg(cx, taken, frame)?;
     let (router, switch) = (taken.router, None);
     let destination = Destination::Router(Ingress { router, switch });
     let mut departure = Departure::new(frame, 0, destination);
@@ -209,6 +257,9 @@ fn finish<'f, 'a>(
     if let Some(answer) = cx.answer.take() {
         reply::reply(cx, came, answer);
     }
+    if let Some(question) = cx.question.take() {
+        ask::ask(cx, &question);
+    }
     let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;
     if verdict.is_drop() {
         nat::forget_begun(cx);
@@ -219,16 +270,18 @@ fn finish<'f, 'a>(
 /// Routers follow, and the port that gets the frame.
 fn go_on<'a>(cx: &mut Context<'a>, mut departure: Departure<'_, 'a>) -> Stage<Verdict> {
     while let Destination::Router(ingress) = departure.destination {
-        route::route(cx, &mut departure, ingress)?;
+        if let Some((switch, mac)) = route::route(cx, &mut departure, ingress)? {
+            departure.destination = l2_lookup::l2_lookup(cx, switch, mac)?;
+        }
     }
     if let Destination::Leg { router, .. } = departure.destination {
         nat::out(cx, router, &mut departure.frame)?;
     }
     if let Destination::Port(port) = departure.destination {
-        acl::firewall(cx, Direction::ToPort, port, &departure.frame)?;
+        firewall::firewall(cx, Direction::ToPort, port, &departure.frame)?;
     }
     if let Some(probe) = cx.probe.take() {
-        found::probe(cx, &probe);
+        ask::probe(cx, &probe);
     }
     mss::mss(cx, &mut departure);
     leave::leave(cx, &departure)

@@ -1,0 +1,38 @@
+//! Leave to a port of this host.
+
+use overlane_model::{PortTable, Verdict};
+use overlane_wire::ethernet::Tag;
+
+use crate::leave::vlan_out::tag_of;
+use crate::lib::context::{Context, Stage};
+use crate::lib::explain::Found;
+use crate::lib::frame::Frame;
+use crate::lib::outcome::Output;
+
+/// How the kernel does it (`bpf_redirect_peer` or an ordinary transmit, whole or in segments) is not seen here.
+pub(crate) fn to_port(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) -> Stage<Verdict> {
+    cx.check_device("to_port", &port.attachment.device)?;
+    deliver(cx, frame, port);
+    cx.step("to_port", || {
+        let (name, at) = (&port.name, &port.attachment);
+        Found::by_port(format!("handed to port {name} ({at})"), name)
+    });
+    Stage::Continue(Verdict::ToPort)
+}
+
+/// One frame for one port, also as the copy of a flooded one. Its firewall was asked.
+pub(crate) fn deliver(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) {
+    cx.count_to_port(port);
+    let tag = port.attachment.vlan.map(tag_of).or(frame.tag);
+    send_to_port(cx, frame, port, tag);
+}
+
+pub(crate) fn send_to_port(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    port: &PortTable,
+    tag: Option<Tag>,
+) {
+    let (port, packet) = (port.name.clone(), frame.packet(tag));
+    cx.send(Output::Port { port, packet });
+}

@@ -1,0 +1,185 @@
+//! Stage neighbour: notes what messages of ARP (RFC 826) and neighbour discovery (RFC 4861) say about addresses that the
+//! fabric does not declare; answers to a router end here. `route` asks (`lib/found.rs`). Behind `learn`; on a leg behind
+//! `leg_in`.
+
+use std::net::IpAddr;
+
+use overlane_model::{Hook, Place, RouterTable, Side, SwitchId, SwitchTable, Verdict};
+use overlane_wire::Mac;
+
+use crate::lib::context::{Context, Stage};
+use crate::lib::destination::Destination;
+use crate::lib::explain::Found;
+use crate::lib::found::{Note, own_beside};
+use crate::lib::frame::Frame;
+use crate::lib::host::Host;
+use crate::lib::neighbour::{self, Message};
+use crate::lib::source::{Source, Taken};
+use crate::lib::state::RouterSide;
+
+const STAGE: &str = "neighbour";
+
+/// Where an answer to a router still goes, so that other hosts hear it too.
+pub(crate) fn from_port<'a>(
+    cx: &mut Context<'a>,
+    source: &Source<'a>,
+    frame: &Frame<'_>,
+) -> Stage<Option<Destination<'a>>> {
+    let (switch, key) = (source.switch, source.port.key.get());
+    let Some(router) = on_switch(cx, switch, frame, key)? else {
+        return Stage::Continue(None);
+    };
+    let destination = match switch.id {
+        _ if cx.hook != Hook::FromPort => return ends(cx, router),
+        SwitchId::Vni(_) => Destination::Hosts(switch),
+        SwitchId::Vlan(_) if router.is_gateway_here() => return ends(cx, router),
+        SwitchId::Vlan(vlan) => Destination::Vlan(vlan),
+    };
+    cx.step(STAGE, || {
+        let name = &router.name;
+        let text = format!("an answer to router {name}: its other hosts hear it too");
+        Found::by_router(text, name)
+    });
+    Stage::Continue(Some(destination))
+}
+
+pub(crate) fn from_underlay(
+    cx: &mut Context<'_>,
+    switch: &SwitchTable,
+    frame: &Frame<'_>,
+) -> Stage {
+    match on_switch(cx, switch, frame, 0)? {
+        Some(router) => ends(cx, router),
+        None => Stage::Continue(()),
+    }
+}
+
+/// The router that a message answers, and that noted it.
+fn on_switch<'a>(
+    cx: &mut Context<'a>,
+    switch: &SwitchTable,
+    frame: &Frame<'_>,
+    key: u16,
+) -> Stage<Option<&'a RouterTable>> {
+    let message = Message::of(&frame.bytes).filter(|_| switch.asks && frame.gso.is_none());
+    let Some(message) = message else {
+        return Stage::Continue(None);
+    };
+    let router = match message.is_answer() {
+        true => router_with(cx.host, switch.id, frame.destination),
+        false => {
+            let asked = neighbour::asked(cx, switch, frame);
+            asked.and_then(|(_, owner)| cx.host.router(owner.router?))
+        }
+    };
+    // Of the hosts on a VLAN only the router's acting host hears the answers to it.
+    let is_on_vlan = matches!(switch.id, SwitchId::Vlan(_)) && cx.source_port().is_none();
+    if message.is_answer() && is_on_vlan && router.is_some_and(|router| !router.is_gateway_here()) {
+        return Stage::Continue(None);
+    }
+    let side = RouterSide::Switch(switch.id);
+    let is_believed = is_believed_on_switch(cx.host, switch.id, frame.source, message.mac);
+    let is_noted = is_believed && note(cx, side, router, &message, key)?;
+    match router.filter(|_| message.is_answer()) {
+        Some(router) if !is_noted => ends(cx, router),
+        router => Stage::Continue(router),
+    }
+}
+
+/// What `leg_in` took for the router.
+pub(crate) fn from_leg(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_>) -> Stage {
+    let Some(message) = Message::of(&frame.bytes).filter(|_| frame.gso.is_none()) else {
+        return Stage::Continue(());
+    };
+    let router = taken.router;
+    if is_station(message.mac) {
+        note(cx, RouterSide::Leg(router.id), Some(router), &message, 0)?;
+    }
+    match message.is_answer() {
+        true => ends(cx, router),
+        false => Stage::Continue(()),
+    }
+}
+
+/// What stays with the host tells of neighbours that the router knows.
+pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable) {
+    let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
+    let is_plain = is_single && cx.entered.tag.is_none();
+    let message = Message::of(&cx.entered.bytes).filter(|_| is_plain);
+    if let Some(message) = message.filter(|message| is_station(message.mac)) {
+        let _ = note(cx, RouterSide::Leg(router.id), None, &message, 0);
+    }
+}
+
+/// A port speaks for its own MAC, as far as the FDB knows; nobody does for a router.
+fn is_believed_on_switch(host: &Host, switch: SwitchId, source: Mac, mac: Mac) -> bool {
+    let owner = host.fdb_entry(switch, mac);
+    let is_its_own = owner.is_none_or(|owner| {
+        let is_router = matches!(owner.place, Place::Router(_));
+        mac == source && !is_router
+    });
+    is_station(mac) && is_its_own
+}
+
+fn is_station(mac: Mac) -> bool {
+    !mac.is_group() && !mac.is_zero()
+}
+
+fn router_with(host: &Host, switch: SwitchId, mac: Mac) -> Option<&RouterTable> {
+    match host.fdb_entry(switch, mac)?.place {
+        Place::Router(id) => host.router(id),
+        _ => None,
+    }
+}
+
+/// Whether the address is known, or can be found where the message is to a router; then it is noted.
+fn note(
+    cx: &mut Context<'_>,
+    side: RouterSide,
+    router: Option<&RouterTable>,
+    message: &Message,
+    key: u16,
+) -> Stage<bool> {
+    let (id, addr, mac) = ((side, message.addr), message.addr, message.mac);
+    let is_known = cx.state.found.contains_key(&id);
+    if !is_known && !router.is_some_and(|router| can_be_found(cx.host, router, side, addr)) {
+        return Stage::Continue(false);
+    }
+    let said = Note {
+        mac,
+        key,
+        replaces: message.replaces,
+        confirms: message.confirms && router.is_some(),
+    };
+    if cx.state.note(id, &said, cx.now_ns) {
+        cx.step(STAGE, || format!("{addr} says that it has MAC {mac}"));
+        return Stage::Continue(true);
+    }
+    match router.filter(|_| message.is_answer()) {
+        Some(router) => cx.end(STAGE, Verdict::NeighbourLimit, || {
+            let name = &router.name;
+            let text =
+                format!("router {name}: {addr} is one neighbour more than may be found there");
+            Found::by_router(text, name)
+        }),
+        None => Stage::Continue(false),
+    }
+}
+
+/// NEIGH-2.
+fn can_be_found(host: &Host, router: &RouterTable, side: RouterSide, addr: IpAddr) -> bool {
+    match side {
+        RouterSide::Leg(_) => own_beside(router, Side::Leg, addr).is_some(),
+        RouterSide::Switch(id) => {
+            let is_declared = host.neighbour(id, addr).is_some();
+            !is_declared && own_beside(router, Side::Switch(id), addr).is_some()
+        }
+    }
+}
+
+fn ends<T>(cx: &mut Context<'_>, router: &RouterTable) -> Stage<T> {
+    cx.end(STAGE, Verdict::ToRouter, || {
+        let name = &router.name;
+        Found::by_router(format!("an answer to router {name}, which ends here"), name)
+    })
+}
