@@ -247,7 +247,7 @@ fn the_oldest_kernel_is_named_alike_everywhere() {
         ("scripts/setup", format!("kernel_wanted={oldest}\n")),
         ("crates/cli/src/args.rs", format!("Linux {oldest} or newer")),
         (
-            "crates/lab/src/machine/doctor.rs",
+            "crates/lab/src/doctor.rs",
             format!(
                 "OLDEST_TESTED: (u32, u32) = ({})",
                 oldest.replace('.', ", ")

@@ -16,6 +16,8 @@ mod agents;
 mod api;
 mod backends;
 mod bench;
+mod doctor;
+mod flows;
 mod machine;
 mod machines;
 mod measure;
@@ -26,9 +28,9 @@ mod session;
 mod topology;
 mod vm;
 
-pub use api::{
-    CleanupReport, Doctor, DoctorItem, DoctorState, RunRequest, RunSummary, cleanup, doctor,
-    resume, run,
-};
+pub use api::{cleanup, doctor, resume, run};
+pub use doctor::{Doctor, DoctorItem, DoctorState};
 pub use error::LabError;
 pub use relay::{RelayCable, RelayEnd, RelayRequest, relay};
+pub use run::{RunRequest, RunSummary};
+pub use session::undo::CleanupReport;

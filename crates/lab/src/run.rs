@@ -1,7 +1,6 @@
 //! A run from the study's file to the result folder, or from a result folder that was broken off to its end. What was
 //! measured survives errors, signals and kills.
 
-use crate::api::{RunRequest, RunSummary};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::machine::environment;
@@ -11,10 +10,36 @@ use overlane_analysis::AnalysisError;
 use overlane_analysis::plan::Plan;
 use overlane_analysis::record::{Cell, CellKey, CellStatus, Run, SCHEMA, Warning, rounds};
 use overlane_analysis::results::folder::{self, Folder};
-use overlane_analysis::study::Study;
+use overlane_analysis::study::{Overrides, Study, StudyRef};
 use overlane_analysis::time;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The study.
+    pub study: StudyRef,
+    /// The quick matrix in place of the whole one.
+    pub quick: bool,
+    /// What else differs from the study's file.
+    pub overrides: Overrides,
+    /// The result folder; default `results/<UTC time>-<study>`.
+    pub out: Option<PathBuf>,
+    /// Version and source revision of the program, for the host record.
+    pub version: String,
+}
+
+/// What a run left behind.
+#[derive(Clone, Debug)]
+pub struct RunSummary {
+    /// The result folder.
+    pub dir: PathBuf,
+    /// The page to open first.
+    pub report: PathBuf,
+    /// Everything that was recorded.
+    pub run: Run,
+}
 
 /// Runs a study and writes its result folder.
 pub(crate) fn run(request: &RunRequest, watch: &mut dyn Watch) -> Result<RunSummary, LabError> {

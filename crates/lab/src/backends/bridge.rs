@@ -4,9 +4,8 @@
 
 use super::Backend;
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{AGEING_SECONDS, Node, Topology, UPLINK};
+use crate::topology::{AGEING_SECONDS, Expected, Node, Topology, UPLINK};
 
 const BRIDGE: &str = "br0";
 

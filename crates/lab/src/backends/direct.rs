@@ -2,9 +2,8 @@
 
 use super::Backend;
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::Topology;
+use crate::topology::{Expected, Topology};
 
 pub(super) struct Direct;
 

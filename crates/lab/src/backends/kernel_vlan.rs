@@ -9,9 +9,8 @@
 
 use super::{Backend, bridge, networks_on};
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{Topology, UPLINK, layout};
+use crate::topology::{Expected, Topology, UPLINK, layout};
 
 pub(super) struct KernelVlan;
 

@@ -7,9 +7,8 @@
 
 use super::{Backend, bridge, networks_on};
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{Network, Topology, UPLINK, layout};
+use crate::topology::{Expected, Network, Topology, UPLINK, layout};
 use overlane_analysis::record::{Family, Tuning};
 use overlane_net::Vxlan;
 use std::net::IpAddr;

@@ -17,9 +17,8 @@ mod ovs_switch;
 mod ovs_vlan;
 
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{Network, Topology};
+use crate::topology::{Expected, Network, Topology};
 use overlane_analysis::record::BackendName;
 use ovs_switch::Datapath;
 use std::collections::BTreeMap;

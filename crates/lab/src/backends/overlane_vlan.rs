@@ -2,7 +2,7 @@
 //! (`uplink_vlan`): the same stages, and no tunnel. What a tunnel costs is the difference from it.
 
 use super::overlane::Overlane;
-use crate::proof::Expected;
+use crate::topology::Expected;
 
 pub(super) fn backend() -> Overlane {
     Overlane::new(Expected::Vlan)

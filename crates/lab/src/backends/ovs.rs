@@ -13,9 +13,8 @@ use super::Backend;
 use super::ovs_flows::{self, Carrier};
 use super::ovs_switch::{self, Datapath, Switches};
 use crate::error::LabError;
-use crate::proof::Expected;
 use crate::session::Session;
-use crate::topology::{Network, Topology, UPLINK, layout};
+use crate::topology::{Expected, Network, Topology, UPLINK, layout};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -74,8 +74,9 @@ impl Bench<'_> {
         } = *network;
         self.watch
             .event(Event::Doing(&format!("building {name}, {setting}")));
-        let topology = Topology::build(self.session, name, copy, setting)?;
+        let mut topology = Topology::build(self.session, name, copy, setting)?;
         let mut backend = backends::new(name);
+        topology.devices = backend.devices(&topology);
         let built = backend.build(self.session, &topology).and_then(|()| {
             let hops = topology.hops()?;
             self.record_hops(&hops);

@@ -2,7 +2,6 @@
 
 pub(crate) mod cpu_time;
 pub(crate) mod cpus;
-pub(crate) mod doctor;
 pub(crate) mod environment;
 pub(crate) mod interrupt;
 pub(crate) mod noise;

@@ -1,10 +1,9 @@
 //! The packets of one network between the guests of a pair: which of those that a capture saw are theirs, and whether they
 //! look as declared.
 
-use super::Expected;
 use crate::proof::frames::{Frame, Tunnel};
 use crate::topology::layout::Subnet;
-use crate::topology::{Network, Pair, Topology};
+use crate::topology::{Expected, Network, Pair, Topology};
 use overlane_analysis::record::Feature;
 use std::net::IpAddr;
 

@@ -14,30 +14,15 @@ mod refused;
 
 use crate::backends::Backend;
 use crate::error::LabError;
-use crate::measure::migration;
+use crate::flows;
 use crate::proof::capture::Capture;
 use crate::session::Session;
-use crate::topology::{Network, Pair, Topology, UPLINK};
+use crate::topology::{Expected, Network, Pair, Topology, UPLINK};
 use flow::Flow;
 use overlane_analysis::record::GuestKind;
 
 /// More flows than this are not told one by one.
 const TOLD: usize = 4;
-
-/// How the guests' packets have to look on the underlay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
-    /// There is no underlay: the guests' own cable.
-    NoUnderlay,
-    /// As the guests sent them.
-    Plain,
-    /// With an 802.1Q tag of the network's VLAN, in no tunnel.
-    Vlan,
-    /// VXLAN with the VNI of the network.
-    Vxlan,
-    /// Geneve with the VNI of the network; with `ovn` OVN's option too.
-    Geneve { ovn: bool },
-}
 
 /// What was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +118,7 @@ fn send(session: &Session, topology: &Topology, pair: &Pair) -> Result<Vec<Flow>
         ..Flow::between(topology, pair)
     };
     if pair.sender.is_machine {
-        migration::talk(session, pair)?;
+        flows::talk(session, pair)?;
         return Ok(vec![Flow::between(topology, pair)]);
     }
     if !pair.is_tagged() {

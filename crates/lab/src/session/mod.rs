@@ -5,12 +5,12 @@ pub(crate) mod journal;
 pub(crate) mod process;
 pub(crate) mod undo;
 
-use crate::api::CleanupReport;
 use crate::error::LabError;
 use crate::machine::cpus::Cpus;
 use crate::machine::interrupt::Interrupts;
 use crate::session::journal::{Entry, Journal, LAB_DIR, RunLock};
 use crate::session::process::{Output, Process};
+use crate::session::undo::CleanupReport;
 use overlane_analysis::time;
 use overlane_net::netns::{self, Netns};
 use overlane_net::{NetError, Netlink};

@@ -3,7 +3,6 @@
 //! Only what a journal names is touched, and a process only if it still is the one that was
 //! journalled. Undoing twice is harmless: what is gone counts as undone.
 
-use crate::api::CleanupReport;
 use crate::error::LabError;
 use crate::session::journal::{self, Entry, LAB_DIR};
 use nix::errno::Errno;
@@ -11,6 +10,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use overlane_net::netns;
+use serde::Serialize;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,19 @@ use std::time::{Duration, Instant};
 const PINS: &str = "/sys/fs/bpf/overlane";
 /// State of Overlane's hosts, one file a host.
 const STATE: &str = "/run/overlane";
+
+/// What `lab cleanup` removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CleanupReport {
+    /// Dead runs whose journals were undone.
+    pub runs: Vec<String>,
+    /// What was removed, one line a thing.
+    pub removed: Vec<String>,
+    /// What could not be removed, and why.
+    pub failed: Vec<String>,
+    /// A run that is alive and was left alone.
+    pub active: Option<u32>,
+}
 
 /// Undoes what dead runs left behind.
 pub(crate) fn cleanup() -> Result<CleanupReport, LabError> {

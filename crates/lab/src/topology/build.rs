@@ -47,6 +47,7 @@ impl Topology {
             pairs: pairs.collect::<Result<_, _>>()?,
             hosts: site.hosts,
             underlay,
+            devices: Vec::new(),
         })
     }
 }

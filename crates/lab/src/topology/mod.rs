@@ -35,7 +35,6 @@ use crate::relay::{CpuTime, Relay};
 use overlane_analysis::record::{BackendName, FarEnd, GuestKind, Hop, Setting};
 use overlane_analysis::study::limits::MAX_LINKS;
 use overlane_net::netns;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -135,6 +134,21 @@ pub(crate) struct PathDevice<'a> {
     pub(crate) name: String,
 }
 
+/// How the guests' packets have to look on the underlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// There is no underlay: the guests' own cable.
+    NoUnderlay,
+    /// As the guests sent them.
+    Plain,
+    /// With an 802.1Q tag of the network's VLAN, in no tunnel.
+    Vlan,
+    /// VXLAN with the VNI of the network.
+    Vxlan,
+    /// Geneve with the VNI of the network; with `ovn` OVN's option too.
+    Geneve { ovn: bool },
+}
+
 /// The namespaces of one network, joined.
 pub(crate) struct Topology {
     pub(crate) backend: BackendName,
@@ -146,6 +160,8 @@ pub(crate) struct Topology {
     pub(crate) hosts: Vec<Node>,
     /// The switch between more than two hosts.
     underlay: Option<Node>,
+    /// Those that the backend adds, with their host counted from 0.
+    pub(crate) devices: Vec<(usize, String)>,
 }
 
 impl Topology {
@@ -284,9 +300,8 @@ impl Topology {
     /// Every device between the sending and the receiving programs, in order, both ends of each cable, with
     /// those that the backend adds.
     pub(crate) fn path(&self) -> Vec<PathDevice<'_>> {
-        let added = crate::backends::new(self.backend).devices(self);
         let own = |host: usize| {
-            added
+            self.devices
                 .iter()
                 .filter(move |(of, _)| *of == host)
                 .map(|(_, device)| device.clone())
@@ -332,15 +347,11 @@ impl Topology {
     pub(crate) fn hops(&self) -> Result<Vec<Hop>, LabError> {
         let again = if self.copy == 0 { "" } else { " (again)" };
         let topology = format!("{}{again}, {}", self.backend, self.setting);
-        let added: BTreeSet<_> = crate::backends::new(self.backend)
-            .devices(self)
-            .into_iter()
-            .collect();
         let is_added = |hop: &PathDevice<'_>| {
             let host = |(index, device): &(usize, String)| {
                 *device == hop.device && self.hosts[*index].place == hop.node.place
             };
-            added.iter().any(host)
+            self.devices.iter().any(host)
         };
         self.path()
             .iter()

@@ -65,8 +65,9 @@ fn footing(
     name: BackendName,
     setting: Setting,
 ) -> (Vec<Hop>, Vec<Asymmetry>, Option<bool>, Option<PathSizes>) {
-    let topology = Topology::build(session, name, 0, setting).unwrap();
+    let mut topology = Topology::build(session, name, 0, setting).unwrap();
     let mut backend = backends::new(name);
+    topology.devices = backend.devices(&topology);
     backend.build(session, &topology).unwrap();
     let proof = proof::prove(session, &topology, backend.as_ref()).unwrap();
     let hops = topology.hops().unwrap();
@@ -133,8 +134,9 @@ fn networks_are_set_alike() {
 
 fn prove(session: &Session, name: BackendName, setting: Setting) {
     let what = format!("{name}, {setting}");
-    let topology = Topology::build(session, name, 0, setting).unwrap();
+    let mut topology = Topology::build(session, name, 0, setting).unwrap();
     let mut backend = backends::new(name);
+    topology.devices = backend.devices(&topology);
     let built = backend.build(session, &topology);
     built.unwrap_or_else(|error| panic!("{what}: {error}"));
     let proof = proof::prove(session, &topology, backend.as_ref());
@@ -362,8 +364,9 @@ fn machines_that_move_have_a_port_on_each_host() {
         guest_memory_mib: Some(256),
         ..offload_off()
     };
-    let topology = Topology::build(&session, BackendName::Bridge, 0, setting).unwrap();
+    let mut topology = Topology::build(&session, BackendName::Bridge, 0, setting).unwrap();
     let mut bridge = backends::new(BackendName::Bridge);
+    topology.devices = bridge.devices(&topology);
     bridge.build(&session, &topology).unwrap();
     for host in 0..2 {
         let ports: Vec<_> = topology

@@ -9,26 +9,23 @@
 //! [takes the port over](crate::backends::Backend::take_over), and the machine goes on at the other host. Even rounds go there,
 //! odd ones back: cells that are compared go the same way in the same round.
 
-pub(crate) mod flows;
 mod links;
 
 use super::{Request, figures, memory};
 use crate::backends::Backend;
 use crate::error::LabError;
+use crate::flows::{ANSWER, Flows};
 use crate::machine::cpu_time::CpuTimes;
 use crate::machine::programs::Programs;
 use crate::machines::Machines;
 use crate::session::Session;
-use crate::topology::{Pair, Topology};
+use crate::topology::Topology;
 use crate::vm::{self, Images, Machine, Options, Progress};
-use flows::Flows;
 use links::Links;
 use overlane_analysis::record::{Discard, Flow, Memory, Migration, Moved, Moving, Sample};
 use overlane_analysis::time;
 use std::time::Duration;
 
-/// Until the flows have had answers: the machine's first question for an address is in it.
-const ANSWER: Duration = Duration::from_secs(10);
 /// The flows and the writing of memory are steady before a machine moves.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The flows notice the end of the move.
@@ -56,16 +53,6 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Taken {
     pub(crate) sample: Sample,
     pub(crate) proof: String,
-}
-
-/// Talks with the machine of a pair, both ways and by both protocols: that it answers is seen.
-pub(crate) fn talk(session: &Session, pair: &Pair) -> Result<(), LabError> {
-    let flows = Flows::start(pair, 64)?;
-    let what = format!("an answer of {}", pair.sender.node.place);
-    let run = session.wait_until(&what, ANSWER, || Ok(flows.run()));
-    let ended = flows.stop();
-    run?;
-    ended.map(drop)
 }
 
 /// Takes a sample. After an error the machines are gone: some may have moved, and others not.

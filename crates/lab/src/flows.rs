@@ -3,6 +3,7 @@
 
 use crate::error::LabError;
 use crate::machine::cpus::pin_thread;
+use crate::session::Session;
 use crate::topology::{Guest, Pair};
 use overlane_analysis::record::Flow;
 use std::io::{ErrorKind, Read, Write};
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Until the flows have had answers: the machine's first question for an address is in it.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// "Echo" (RFC 862).
 const PORT: u16 = 7;
 /// Between two messages.
@@ -23,8 +26,18 @@ const STRAGGLERS: Duration = Duration::from_millis(300);
 /// Bytes of a message's number.
 const NUMBER_BYTES: usize = 8;
 
+/// Talks with the machine of a pair, both ways and by both protocols: that it answers is seen.
+pub(crate) fn talk(session: &Session, pair: &Pair) -> Result<(), LabError> {
+    let flows = Flows::start(pair, 64)?;
+    let what = format!("an answer of {}", pair.sender.node.place);
+    let run = session.wait_until(&what, ANSWER, || Ok(flows.run()));
+    let ended = flows.stop();
+    run?;
+    ended.map(drop)
+}
+
 /// Both flows of one machine, while they run.
-pub(super) struct Flows {
+pub(crate) struct Flows {
     machine: String,
     stop: Stop,
     /// The window has begun.
@@ -46,7 +59,7 @@ impl Drop for Stop {
 
 impl Flows {
     /// Starts both, from the receiver of a pair to its machine, with messages of so many bytes.
-    pub(super) fn start(pair: &Pair, bytes: u32) -> Result<Self, LabError> {
+    pub(crate) fn start(pair: &Pair, bytes: u32) -> Result<Self, LabError> {
         let (from, to) = (&pair.receiver, &pair.sender);
         let machine = to.node.place.clone();
         let failed = |what: &str| {
@@ -85,23 +98,23 @@ impl Flows {
     }
 
     /// Both have had answers.
-    pub(super) fn run(&self) -> bool {
+    pub(crate) fn run(&self) -> bool {
         let mut all = self.returned.iter();
         all.all(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     /// What has been until now is of no interest: gaps are looked for from here on.
-    pub(super) fn begin_window(&self) {
+    pub(crate) fn begin_window(&self) {
         self.window.store(true, Ordering::Relaxed);
     }
 
     /// How many messages of each came back.
-    pub(super) fn returned(&self) -> [u64; 2] {
+    pub(crate) fn returned(&self) -> [u64; 2] {
         [0, 1].map(|flow| self.returned[flow].load(Ordering::Relaxed))
     }
 
     /// Ends both: what the datagrams and the messages came to.
-    pub(super) fn stop(self) -> Result<[Flow; 2], LabError> {
+    pub(crate) fn stop(self) -> Result<[Flow; 2], LabError> {
         drop(self.stop);
         let machine = &self.machine;
         let ended = [("UDP", self.udp), ("TCP", self.tcp)].map(|(name, thread)| {

@@ -1,6 +1,5 @@
 //! What this machine can run, and why not the rest.
 
-use crate::api::{Doctor, DoctorItem, DoctorState};
 use crate::error::LabError;
 use crate::machine::programs::Programs;
 use crate::machine::spinner::{self, TOLERANCE_POINTS};
@@ -13,7 +12,42 @@ use nix::unistd::geteuid;
 use overlane_analysis::record::{BackendName, Family, FarEnd, Feature, Setting};
 use overlane_analysis::study::Study;
 use overlane_analysis::study::possible;
+use serde::Serialize;
 use std::path::Path;
+
+/// How one thing that the laboratory needs stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DoctorState {
+    /// It is there.
+    Ok,
+    /// It is missing or limits the figures; the quick study runs without it.
+    Limited,
+    /// It is missing and the quick study cannot run.
+    Missing,
+}
+
+/// One finding of `lab doctor`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DoctorItem {
+    /// What was looked at, for example `backend ovs-vxlan`.
+    pub what: String,
+    /// How it stands.
+    pub state: DoctorState,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it; empty when nothing.
+    pub help: String,
+}
+
+/// What this machine can run and why not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Doctor {
+    /// All findings.
+    pub items: Vec<DoctorItem>,
+    /// The quick study can run here.
+    pub quick_can_run: bool,
+}
 
 /// Looks at everything that a study needs; changes nothing that lasts.
 pub(crate) fn doctor() -> Result<Doctor, LabError> {
