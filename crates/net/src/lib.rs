@@ -1,4 +1,5 @@
-//! Namespaces, links, addresses, routes, neighbours, device settings, frames and tables of nftables, synchronously.
+//! Namespaces, links, addresses, routes, neighbours, device settings, frames and tables of nftables, synchronously; and
+//! what changes of them.
 //!
 //! This crate is the only place that speaks to the kernel's network configuration. `host` uses it to
 //! lay tables onto a machine, `lab` to build topologies. It knows nothing of overlays.
@@ -23,6 +24,7 @@ mod create;
 pub mod datagram;
 mod error;
 pub mod ethtool;
+pub mod events;
 pub mod link;
 pub mod neighbour;
 mod netlink;
@@ -42,6 +44,7 @@ pub mod tap;
 
 pub use create::{Geneve, Vxlan};
 pub use error::{NetError, Place, RejectedFeature, Rejection};
+pub use events::{Event, Events};
 pub use link::{Link, LinkStats};
 pub use neighbour::{NeighbourState, Nud};
 pub use netlink::Netlink;

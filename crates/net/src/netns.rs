@@ -21,7 +21,8 @@ use nix::sys::statfs::{FsType, fstatfs};
 use crate::error::{NetError, Place, errno_of};
 use crate::{Netlink, sys};
 
-const RUN_DIR: &str = "/run/netns";
+/// The folder of the names.
+pub const RUN_DIR: &str = "/run/netns";
 const OWN_NS: &str = "/proc/thread-self/ns/net";
 /// `NSFS_MAGIC` of linux/magic.h: tells a mounted namespace from the empty file below it.
 const NSFS: FsType = FsType(0x6e73_6673);
