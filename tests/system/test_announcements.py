@@ -351,3 +351,17 @@ def test_remove_and_the_next_apply_end_what_still_announces(lab):
     remove(host.name, host.netns)
     wait_until(lambda: not announcers(host.name), 1, what="it to end with the host")
     assert left_files(host) == []
+
+
+def test_a_namespace_that_is_deleted_takes_its_devices_along(lab):
+    """Who announces lets go of it."""
+    estate, physical = stage(lab, hosts=(1,))
+    estate.guest("front", 1)
+    host = estate.hosts[0]
+    host.ns.ip(f"link set {LEG} down")
+    apply_host(lab, written(estate), host)
+    assert len(announcers(host.name)) == 1
+    run(["ip", "netns", "delete", host.netns])
+    wait_until(lambda: "leg1" not in {link["ifname"] for link in physical.switch.json("link show")}, 10,
+               what="the other end of the leg to go")
+    wait_until(lambda: not announcers(host.name), what="it to end")

@@ -331,6 +331,26 @@ def test_a_watch_waits_for_its_uplink(lab):
         assert watch.errors().count("is gone") == 1
 
 
+def test_a_watch_looks_at_once_when_the_way_out_changes(lab, encapsulation, family):
+    """However long its interval is: when a route to the remote, an address or the uplink itself changes."""
+    way = Way(lab, encapsulation, family, mid=SMALL)
+    way.underlay.silence()
+    ns, remote, width = way.hosts[0].ns, way.hosts[1].address, 32 if family == 4 else 128
+    changes = [("raised", WHOLE_MTU, f"route add {remote}/{width} via {way.underlay.hop(1)} dev {UPLINK}"),
+               ("lowered", SMALL, f"address add 198.18.77.1/24 dev {UPLINK}"),
+               ("raised", WHOLE_MTU, f"link set {UPLINK} alias changed"),
+               ("lowered", SMALL, f"route del {remote}/{width}")]
+    with way.watch(interval=300) as watch:
+        watch.until(lambda text: '"lowered"' in text)
+        expected = [("lowered", SMALL)]
+        for event, mtu, change in changes:
+            way.underlay.carry("mid", mtu)
+            ns.ip(change)
+            expected.append((event, mtu))
+            watch.until(lambda text: text.count("\n") == len(expected))
+            assert events(watch) == expected
+
+
 def test_another_file_than_the_applied_one_is_noted(lab):
     """Ways are tried as they are applied."""
     way = Way(lab)

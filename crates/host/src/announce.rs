@@ -2,34 +2,30 @@
 //! answers for now. `apply` announces what is new, once, when the data path has switched. Two more rounds follow, and
 //! so do devices that come up a little later: by a process that outlives `apply` and that a file in `/run/overlane`
 //! tells what is left. It ends when that is done, or when the file is gone: the next `apply` that changes something
-//! takes it away, and `remove` does.
+//! takes it away, and `remove` does. When what is due, [`Announce`] decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use overlane_ebpf::devices::held;
-use overlane_net::{Netlink, PacketSocket, process};
+use overlane_net::{Netlink, PacketSocket};
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
 use crate::kinds::switches;
+pub use crate::lib::announcements::Announcements;
 use crate::lib::{files, paths};
+use crate::live::announce::{Announce, Outcome, Send};
+use crate::live::{Executor, Job, Loop, Machine};
 use crate::observe::{in_namespace, maps, state_of};
 use crate::report::{Announced, Row};
 use crate::state::State;
 use crate::state::answers::Answer;
 
-/// MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 section 10).
-const ROUNDS: u8 = 3;
-/// RETRANS_TIMER.
-const BETWEEN_ROUNDS: Duration = Duration::from_secs(1);
 /// How long a device that is down is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What is left to do when `apply` ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,23 +40,6 @@ impl Rest {
     /// What was not announced yet.
     pub(crate) const fn untold(&self) -> &BTreeSet<Answer> {
         &self.waiting
-    }
-}
-
-/// The announcements that are left, for a process of their own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announcements {
-    host: String,
-    file: PathBuf,
-}
-
-impl Announcements {
-    /// Starts that process: this program, called by the name of the host and the number of the file.
-    pub fn start(&self) -> io::Result<()> {
-        let program = std::env::current_exe()?;
-        let number = self.file.extension().unwrap_or_default().to_string_lossy();
-        let words = ["announce", "--host", &self.host, "--rest", &number];
-        process::detach(&program, &words)
     }
 }
 
@@ -145,53 +124,40 @@ pub struct All {
     pub announced: Vec<Announced>,
     /// What had to be made anew: multicast groups that a device had forgotten.
     pub changes: Vec<Row>,
-    run: Run,
+    rest: Rest,
+    announcer: Announcer,
 }
 
 /// Announces all that a host answers for: [`All::run`] does it.
 pub fn all(host: &str) -> Result<All, HostError> {
     let changes = switches::join_again(host)?;
     let state = state_of(host)?;
-    let now = Instant::now();
-    let turns = state.answers.iter().map(|answer| Turn::new(answer, now));
     Ok(All {
         announced: Announced::of(&state.answers),
         changes,
-        run: Run {
-            host: host.to_owned(),
-            turns: turns.collect(),
-            watched: Watched::open(paths::state(host)),
+        rest: Rest {
+            told: BTreeSet::new(),
+            waiting: state.answers,
         },
+        announcer: Announcer::new(host, paths::state(host)),
     })
 }
 
 impl All {
     /// Three rounds. Returns the devices that were down all the time.
     pub fn run(self) -> Result<BTreeSet<String>, HostError> {
-        self.run.run()
+        self.announcer.run(self.rest)
     }
 }
 
 /// What `apply` left to a process of its own.
 pub fn rest(host: &str, number: u32) -> Result<(), HostError> {
     let file = paths::announcements(host, number);
-    let watched = Watched::open(file.clone());
+    let announcer = Announcer::new(host, file.clone());
     let Some(rest) = read(&file) else {
         return Ok(());
     };
-    let now = Instant::now();
-    let told = rest.told.iter().map(|answer| Turn {
-        left: ROUNDS - 1,
-        at: now + BETWEEN_ROUNDS,
-        ..Turn::new(answer, now)
-    });
-    let waiting = rest.waiting.iter().map(|answer| Turn::new(answer, now));
-    let run = Run {
-        host: host.to_owned(),
-        turns: told.chain(waiting).collect(),
-        watched,
-    };
-    let done = run.run();
+    let done = announcer.run(rest);
     // It has a number that no other run's has.
     let _ = fs::remove_file(file);
     done.map(drop)
@@ -220,77 +186,56 @@ impl Watched {
     }
 }
 
-/// An answer and its rounds.
+/// Sends what is due, as long as it is wanted.
 #[derive(Debug)]
-struct Turn {
-    answer: Answer,
-    left: u8,
-    at: Instant,
-}
-
-impl Turn {
-    fn new(answer: &Answer, at: Instant) -> Self {
-        Self {
-            answer: answer.clone(),
-            left: ROUNDS,
-            at,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Run {
+struct Announcer {
     host: String,
-    turns: Vec<Turn>,
     watched: Watched,
 }
 
-impl Run {
-    fn run(mut self) -> Result<BTreeSet<String>, HostError> {
-        let end = Instant::now() + PATIENCE;
-        let mut down = BTreeSet::new();
-        while !self.turns.is_empty() && self.watched.is_there() {
-            let now = Instant::now();
-            let is_due = self.turns.iter().any(|turn| turn.at <= now);
-            if is_due && !self.round(now, &mut down)? {
-                break;
-            }
-            if now >= end {
-                return Ok(down);
-            }
-            thread::sleep(BETWEEN_LOOKS);
+impl Announcer {
+    fn new(host: &str, watched: PathBuf) -> Self {
+        Self {
+            host: host.to_owned(),
+            watched: Watched::open(watched),
         }
-        Ok(BTreeSet::new())
     }
 
-    /// Announces what is due; whether there is anything left to do it for. While `apply` works nobody knows what
-    /// holds.
-    fn round(&mut self, now: Instant, down: &mut BTreeSet<String>) -> Result<bool, HostError> {
-        let Some(state) = State::read(&self.host)? else {
-            return Ok(false);
+    /// Returns the devices that were down to the end.
+    fn run(self, rest: Rest) -> Result<BTreeSet<String>, HostError> {
+        let mut live = Loop::new(Machine::of_host(&self.host, None)?);
+        let files = vec![self.watched.path.clone(), paths::state(&self.host)];
+        let (untold, told) = (rest.waiting, rest.told);
+        let mut job = Job {
+            duty: Announce::new(untold, told, files, PATIENCE, Instant::now()),
+            executor: self,
+        };
+        live.run(&mut [&mut job])?;
+        Ok(job.duty.into_down())
+    }
+}
+
+impl Executor<Announce> for Announcer {
+    fn carry_out(&mut self, Send(due): Send) -> Result<Option<Outcome>, HostError> {
+        let state = State::read(&self.host)?.filter(|_| self.watched.is_there());
+        let Some(state) = state else {
+            return Ok(Some(Outcome::Gone));
         };
         if state.in_progress {
-            return Ok(true);
+            return Ok(Some(Outcome::Busy));
         }
-        self.turns
-            .retain(|turn| state.answers.contains(&turn.answer));
-        let due = self.turns.iter().filter(|turn| turn.at <= now);
-        let due = due.map(|turn| turn.answer.clone()).collect();
+        let due = due.intersection(&state.answers).cloned().collect();
         // Another device may have the name by now.
         let held = held(&maps(&state)?)?;
         let send = |netlink: &Netlink| Ok(send(&due, netlink, Some(&held)));
-        let Some((sent, still_down)) = in_namespace(&state, send)? else {
-            return Ok(false);
-        };
-        *down = still_down;
-        for turn in &mut self.turns {
-            if sent.contains(&turn.answer) {
-                turn.left -= 1;
-                turn.at = now + BETWEEN_ROUNDS;
-            }
-        }
-        self.turns.retain(|turn| turn.left > 0);
-        Ok(true)
+        Ok(Some(match in_namespace(&state, send)? {
+            Some((sent, down)) => Outcome::Sent {
+                answered: state.answers,
+                sent,
+                down,
+            },
+            None => Outcome::Gone,
+        }))
     }
 }
 

@@ -20,6 +20,7 @@ mod apply;
 pub mod capture;
 mod conntrack;
 mod kinds;
+mod live;
 pub mod mtu;
 pub mod observe;
 pub mod rates;
@@ -31,6 +32,7 @@ mod status;
 /// What all else stands on, and what knows nothing of fabrics. A folder of this name beside `lib.rs` would be ambiguous.
 #[path = "lib"]
 mod lib {
+    pub(crate) mod announcements;
     pub(crate) mod clock;
     pub mod detour;
     pub(crate) mod distrust;

@@ -34,9 +34,7 @@ pub(super) fn run(args: &Mtu, fabric: &Fabric, output: Output) -> Result<(), Fai
             Step::NoUplink(uplink) => output.note(format!(
                 "the uplink {uplink} of host {host}, or its address, is gone; the watch goes on when it is back"
             )),
-            Step::Events(events) => events
-                .iter()
-                .try_for_each(|event| print(event, args.json))?,
+            Step::Event(event) => print(&event, args.json)?,
         }
     };
     if end == End::HostGone {

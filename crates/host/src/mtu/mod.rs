@@ -9,5 +9,6 @@ pub mod facts;
 pub mod gather;
 pub mod probe;
 pub mod watch;
+pub(crate) mod way;
 
 pub use audit::audit;

@@ -1,34 +1,32 @@
 //! `overlane mtu --watch`: finds where packets vanish on the way to a remote because they are too large and nobody says
 //! so (RFC 8899), and tells the data path what fits. The data path tells the guests.
 //!
-//! Every interval each remote is checked with the size that is used now, and with larger ones. If the first fails, a
-//! search finds what fits. What is found stands in the map `path_mtus`, where it ages if nobody watches any more.
+//! Each remote is checked with the size that is used now, and with larger ones. If the first fails, a search finds what
+//! fits. What is found stands in the map `path_mtus`, where it ages if nobody watches any more. When to look, [`WatchMtu`]
+//! decides.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use overlane_ebpf::abi::{Addr, PathMtu, Settings};
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{path_mtus, preflight};
 use serde::Serialize;
 
-use super::probe::{self, COMMON, Check, Checked, Outcome, Prober};
+use super::probe::{self, Outcome, ProbedWay, Prober};
+use super::way::Way;
 use crate::HostError;
 use crate::lib::clock::Clock;
 use crate::lib::signals::Signals;
+use crate::live::watch_mtu::{Action, Looked, WatchMtu};
+use crate::live::{Executor, Job, Loop, Machine};
 use crate::observe::{self, PATH_MTU_SECONDS};
 use crate::state::State;
-
-/// What fits may be more again, at none of the sizes that are tried each time: RFC 8899 section 5.1.1,
-/// PMTU_RAISE_TIMER, so that what is known never ends before.
-const SEARCH_AGAIN: Duration = Duration::from_secs(300);
-/// What is known is written anew when so many of its seconds are gone.
-const REFRESH_S: u32 = 30;
 
 /// What happened to the way to a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,33 +68,30 @@ pub enum End {
     HostGone,
 }
 
-/// What an interval brought.
+/// What the watch brought.
 #[derive(Debug)]
 pub enum Step {
-    /// These changes, maybe none.
-    Events(Vec<Event>),
-    /// There is no uplink, or it lacks the host's address: the first interval that finds it so says it.
+    /// A change.
+    Event(Event),
+    /// There is no uplink, or it lacks the host's address: the first look that finds it so says it.
     NoUplink(String),
     /// The end.
     End(End),
 }
 
-/// The host as an interval finds it.
-enum Renewed {
-    There,
-    NoUplink,
-    HostGone,
-}
-
 /// Watches the ways of one host.
 #[derive(Debug)]
 pub struct Watch {
+    live: Loop<Machine>,
+    job: Job<WatchMtu, Watcher>,
+}
+
+/// Looks, probes, and writes what was found.
+#[derive(Debug)]
+struct Watcher {
     view: View,
-    signals: Signals,
-    interval: Duration,
-    next: Instant,
-    searched: BTreeMap<IpAddr, Instant>,
-    has_uplink: bool,
+    signals: Rc<Signals>,
+    said: VecDeque<Step>,
 }
 
 /// The host as it was applied last.
@@ -108,26 +103,6 @@ struct View {
     prober: Prober,
 }
 
-/// What to do about a remote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    Nothing,
-    /// What is known still holds.
-    Refresh,
-    /// All that the uplink takes fits again.
-    Forget,
-    Search,
-}
-
-/// The way to a remote, as the data path sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
-    address: IpAddr,
-    /// What is known and live.
-    entry: Option<PathMtu>,
-    uplink_mtu: u16,
-}
-
 impl Watch {
     /// Begins.
     ///
@@ -135,83 +110,91 @@ impl Watch {
     pub fn open(host: &str, interval: Duration) -> Result<Self, HostError> {
         preflight::check_rights()?;
         let view = View::open(observe::state_of(host)?)?;
-        Ok(Self {
+        let signals = Rc::new(Signals::take_over()?);
+        let live = Loop::new(Machine::of_host(host, Some(Rc::clone(&signals)))?);
+        let duty = WatchMtu::new(host, interval, Instant::now());
+        let executor = Watcher {
             view,
-            signals: Signals::take_over()?,
-            interval,
-            next: Instant::now(),
-            searched: BTreeMap::new(),
-            has_uplink: true,
-        })
+            signals,
+            said: VecDeque::new(),
+        };
+        let job = Job { duty, executor };
+        Ok(Self { live, job })
     }
 
     /// The host's remotes, as they are applied: names and tunnel end points.
     pub fn remotes(&self) -> Vec<(String, IpAddr)> {
-        let remotes = self.view.state.tables.remotes.iter();
+        let remotes = self.job.executor.view.state.tables.remotes.iter();
         remotes.map(|it| (it.name.to_string(), it.addr)).collect()
     }
 
-    /// Waits for the next interval, and looks at all ways.
+    /// Watches until there is something to say.
     pub fn step(&mut self) -> Result<Step, HostError> {
-        if self.sleep()? {
-            return Ok(Step::End(End::Signal));
-        }
-        self.next = Instant::now() + self.interval;
-        let had_uplink = self.has_uplink;
-        let renewed = self.view.renew()?;
-        self.has_uplink = !matches!(renewed, Renewed::NoUplink);
-        match renewed {
-            Renewed::There => {}
-            Renewed::NoUplink if had_uplink => {
-                return Ok(Step::NoUplink(self.view.state.tables.uplink.to_string()));
+        loop {
+            if let Some(step) = self.job.executor.said.pop_front() {
+                return Ok(step);
             }
-            Renewed::NoUplink => return Ok(Step::Events(Vec::new())),
-            Renewed::HostGone => return Ok(Step::End(End::HostGone)),
+            if let Some(end) = self.job.duty.end() {
+                return Ok(Step::End(end));
+            }
+            self.live.turn(&mut [&mut self.job])?;
         }
+    }
+}
+
+impl Executor<WatchMtu> for Watcher {
+    fn carry_out(&mut self, action: Action) -> Result<Option<Looked>, HostError> {
+        match action {
+            Action::Look => return self.look().map(Some),
+            Action::Search(ways) => return self.search(ways).map(Some),
+            Action::Refresh(way) => self.view.set(way.address, way.current().into())?,
+            Action::Take(way, found) => {
+                let event = self.view.take(&way, found)?;
+                self.said.extend(event.map(Step::Event));
+            }
+            Action::SayNoUplink => {
+                let uplink = self.view.state.tables.uplink.to_string();
+                self.said.push_back(Step::NoUplink(uplink));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Watcher {
+    /// Checks all ways, until a signal comes.
+    fn look(&mut self) -> Result<Looked, HostError> {
+        if let Some(nothing) = self.view.renew()? {
+            return Ok(nothing);
+        }
+        let View { state, prober, .. } = &self.view;
         let ways = self.view.ways()?;
-        let stop = Some(self.signals.as_fd());
-        let prober = &self.view.prober;
         let check = |way: &Way| (way.address, way.check(prober.least()));
+        let stop = Some(self.signals.as_fd());
         let checked = prober.ask(ways.iter().map(check).collect(), stop)?;
-        let (mut events, mut search) = (Vec::new(), Vec::new());
-        for (way, told) in ways.iter().zip(checked) {
-            let Some(checked) = told.outcome else {
-                continue;
-            };
-            let searched = self.searched.get(&way.address);
-            let is_due = searched.is_some_and(|at| at.elapsed() >= SEARCH_AGAIN);
-            match way.decide(&checked, is_due) {
-                Decision::Nothing => {}
-                Decision::Refresh => self.view.set(way.address, way.current().into())?,
-                Decision::Forget => events.extend(self.view.take(way, way.uplink_mtu, None)?),
-                Decision::Search => search.push(*way),
-            }
-        }
-        let addresses: Vec<IpAddr> = search.iter().map(|way| way.address).collect();
-        let found = prober.search(&addresses, false, stop)?;
-        for (way, told) in search.iter().zip(found) {
-            self.searched.insert(way.address, Instant::now());
-            if let Some(Outcome::Heard { there, .. }) = told.outcome {
-                events.extend(self.view.take(way, there.mtu, there.hop)?);
-            }
-        }
-        Ok(Step::Events(events))
+        let checked = ways
+            .into_iter()
+            .zip(checked)
+            .filter_map(|(way, told)| Some((way, told.outcome?)));
+        Ok(Looked::Checked {
+            uplink: (state.tables.uplink.to_string(), prober.ifindex()),
+            ways: checked.collect(),
+            now_s: Clock::now()?.monotonic_s(),
+        })
     }
 
-    /// True: a signal came.
-    fn sleep(&self) -> Result<bool, HostError> {
-        loop {
-            let left = self.next.saturating_duration_since(Instant::now());
-            let timeout = left.as_micros().div_ceil(1000);
-            let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-            let mut signals = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut signals, timeout) {
-                Ok(0) if Instant::now() >= self.next => return Ok(false),
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(true),
-                Err(errno) => return Err(HostError::system("wait for signals")(errno)),
-            }
-        }
+    fn search(&self, ways: Vec<Way>) -> Result<Looked, HostError> {
+        let addresses: Vec<IpAddr> = ways.iter().map(|way| way.address).collect();
+        let stop = Some(self.signals.as_fd());
+        let found = self.view.prober.search(&addresses, false, stop)?;
+        let found = ways
+            .into_iter()
+            .zip(found)
+            .map(|(way, told)| match told.outcome {
+                Some(Outcome::Heard { there, .. }) => (way, Some(there.into())),
+                _ => (way, None),
+            });
+        Ok(Looked::Found(found.collect()))
     }
 }
 
@@ -235,10 +218,11 @@ impl View {
         })
     }
 
-    /// Takes over what an `apply` has changed. Of a host that is gone, or not for this version, nothing is left.
-    fn renew(&mut self) -> Result<Renewed, HostError> {
+    /// Takes over what an `apply` has changed. Returns why there is nothing to look at: a host that is gone, or not for
+    /// this version, or its uplink.
+    fn renew(&mut self) -> Result<Option<Looked>, HostError> {
         let Some(state) = State::read(&self.state.host)? else {
-            return Ok(Renewed::HostGone);
+            return Ok(Some(Looked::HostGone));
         };
         let uplink = observe::in_namespace(&state, |netlink| {
             Ok(netlink.link(state.tables.uplink.as_str())?.index)
@@ -247,23 +231,23 @@ impl View {
         let settings = probe::settings(&self.maps);
         let is_same = is_same && settings.is_ok_and(|settings| settings == self.settings);
         if is_same && state == self.state {
-            return Ok(Renewed::There);
+            return Ok(None);
         }
         // An `apply` is at work, or the uplink is being made anew: what there was is looked at once more.
         if state.in_progress {
-            return Ok(Renewed::There);
+            return Ok(None);
         }
         match Self::open(state) {
             Ok(view) => *self = view,
             Err(HostError::OtherVersion(_) | HostError::NoNamespace(_)) => {
-                return Ok(Renewed::HostGone);
+                return Ok(Some(Looked::HostGone));
             }
             Err(error) if error.is_device_gone() || is_without_address(&error) => {
-                return Ok(Renewed::NoUplink);
+                return Ok(Some(Looked::NoUplink));
             }
             Err(error) => return Err(error),
         }
-        Ok(Renewed::There)
+        Ok(None)
     }
 
     fn ways(&self) -> Result<Vec<Way>, HostError> {
@@ -278,8 +262,13 @@ impl View {
                 uplink_mtu,
             }
         };
-        let remotes = self.state.tables.remotes.iter();
-        Ok(remotes.map(|it| way(it.addr)).collect())
+        Ok(self
+            .state
+            .tables
+            .remotes
+            .iter()
+            .map(|it| way(it.addr))
+            .collect())
     }
 
     fn set(&self, remote: IpAddr, mtu: u32) -> Result<(), HostError> {
@@ -289,7 +278,11 @@ impl View {
     }
 
     /// Takes over what is known of a way now.
-    fn take(&self, way: &Way, mtu: u16, hop: Option<IpAddr>) -> Result<Option<Event>, HostError> {
+    fn take(
+        &self,
+        way: &Way,
+        ProbedWay { mtu, hop }: ProbedWay,
+    ) -> Result<Option<Event>, HostError> {
         if mtu >= way.uplink_mtu {
             path_mtus::forget(&self.maps, way.address)?;
         } else {
@@ -307,8 +300,12 @@ impl View {
             Ordering::Equal => return Ok(None),
             Ordering::Greater => Happened::Raised,
         };
-        let mut remotes = self.state.tables.remotes.iter();
-        let name = remotes.find(|it| it.addr == way.address);
+        let name = self
+            .state
+            .tables
+            .remotes
+            .iter()
+            .find(|it| it.addr == way.address);
         Ok(Some(Event {
             time_unix_ns: Clock::now()?.unix_ns,
             event,
@@ -319,120 +316,5 @@ impl View {
             uplink_mtu: way.uplink_mtu,
             hop,
         }))
-    }
-}
-
-impl Way {
-    /// The size that is used.
-    fn current(&self) -> u16 {
-        let known = self.entry.and_then(|entry| u16::try_from(entry.mtu).ok());
-        known.map_or(self.uplink_mtu, |mtu| mtu.min(self.uplink_mtu))
-    }
-
-    /// The uplink's MTU, and the next common size: a link that is better again mostly has one of them.
-    fn check(&self, least: u16) -> Check {
-        let current = self.current().max(least);
-        let mut larger = Vec::new();
-        if current < self.uplink_mtu {
-            larger.push(self.uplink_mtu);
-            let between = |size: &u16| (current + 1..self.uplink_mtu).contains(size);
-            larger.extend(COMMON.into_iter().filter(between).min());
-        }
-        Check::new(least, current, &larger, probe::first_id())
-    }
-
-    fn decide(&self, checked: &Checked, is_due: bool) -> Decision {
-        if !checked.is_alive {
-            // Nothing gets there at all, or nobody answers there: no size helps.
-            return Decision::Nothing;
-        }
-        let Some(entry) = self.entry else {
-            return match checked.passes {
-                true => Decision::Nothing,
-                false => Decision::Search,
-            };
-        };
-        match checked.larger {
-            Some(size) if size >= self.uplink_mtu => Decision::Forget,
-            Some(_) => Decision::Search,
-            None if !checked.passes || is_due => Decision::Search,
-            None if entry.hop == Addr::default() => self.refresh(&entry),
-            None => Decision::Nothing,
-        }
-    }
-
-    /// What a hop said, it says again when it is asked again; what probes found lasts as long as they find it.
-    fn refresh(&self, entry: &PathMtu) -> Decision {
-        let now_s = Clock::now().map_or(0, |clock| clock.monotonic_s());
-        let left = entry.until.saturating_sub(now_s);
-        if left + REFRESH_S <= PATH_MTU_SECONDS {
-            Decision::Refresh
-        } else {
-            Decision::Nothing
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn way(mtu: Option<u32>, hop: Option<IpAddr>) -> Way {
-        let entry = |mtu| PathMtu {
-            mtu,
-            until: Clock::now().unwrap().monotonic_s() + 300,
-            hop: hop.map(Addr::from).unwrap_or_default(),
-        };
-        Way {
-            address: [198, 18, 0, 2].into(),
-            entry: mtu.map(entry),
-            uplink_mtu: 1500,
-        }
-    }
-
-    fn checked(passes: bool, larger: Option<u16>) -> Checked {
-        Checked {
-            is_alive: true,
-            passes,
-            larger,
-        }
-    }
-
-    #[test]
-    fn a_size_that_fails_is_searched_and_a_remote_that_is_silent_is_left_alone() {
-        let (free, known) = (way(None, None), way(Some(1400), None));
-        assert_eq!(free.decide(&checked(true, None), true), Decision::Nothing);
-        assert_eq!(free.decide(&checked(false, None), false), Decision::Search);
-        assert_eq!(known.decide(&checked(false, None), false), Decision::Search);
-        let silent = Checked {
-            is_alive: false,
-            ..checked(false, None)
-        };
-        assert_eq!(free.decide(&silent, true), Decision::Nothing);
-        assert_eq!(known.decide(&silent, true), Decision::Nothing);
-    }
-
-    #[test]
-    fn what_is_known_lasts_until_more_fits() {
-        let known = way(Some(1400), None);
-        assert_eq!(known.current(), 1400);
-        assert_eq!(known.decide(&checked(true, None), false), Decision::Refresh);
-        assert_eq!(known.decide(&checked(true, None), true), Decision::Search);
-        assert_eq!(
-            known.decide(&checked(true, Some(1450)), false),
-            Decision::Search
-        );
-        assert_eq!(
-            known.decide(&checked(true, Some(1500)), false),
-            Decision::Forget
-        );
-        // Who said it says it again.
-        let told = way(Some(1400), Some([198, 18, 0, 254].into()));
-        assert_eq!(told.decide(&checked(true, None), false), Decision::Nothing);
-    }
-
-    #[test]
-    fn no_size_is_larger_than_the_uplinks() {
-        assert_eq!(way(Some(9000), None).current(), 1500);
     }
 }

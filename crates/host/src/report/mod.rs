@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::announce::Announcements;
+use crate::lib::announcements::Announcements;
 use crate::lib::error::UnfitDevice;
 use crate::state::answers::Answer;
 
