@@ -11,8 +11,16 @@ use overlane_net::Event as Change;
 use super::{Duty, Event};
 use crate::lib::paths;
 use crate::mtu::probe::{Checked, ProbedWay};
-use crate::mtu::watch::End;
 use crate::mtu::way::{Decision, Way};
+
+/// Why there is nothing more to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+    /// The host was removed, or another version took over.
+    HostGone,
+}
 
 /// What fits may be more again, at none of the sizes that are tried each time: RFC 8899 section 5.1.1,
 /// PMTU_RAISE_TIMER, so that what is known never ends before.

@@ -18,7 +18,6 @@ use overlane_ebpf::preflight;
 use overlane_ebpf::tables::Table;
 use overlane_model::Remote;
 use overlane_net::Netlink;
-use serde::Serialize;
 use zerocopy::FromBytes;
 
 use crate::lib::random;
@@ -28,6 +27,7 @@ use crate::{HostError, observe};
 mod check;
 mod findings;
 mod format;
+mod probed;
 mod round;
 mod search;
 #[cfg(test)]
@@ -36,62 +36,11 @@ mod talk;
 
 pub use check::{Check, Checked};
 pub use findings::findings;
+pub use probed::{Probed, ProbedRemote, ProbedWay};
 pub use round::{Answer, FLOWS, Probe, Way};
 pub(in crate::mtu) use search::COMMON;
 pub use search::{Found, Inquiry, Limits, Outcome, Search};
 use talk::{Talk, Told};
-
-/// What probes of one host found out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Probed {
-    /// The host.
-    pub host: String,
-    /// Its uplink.
-    pub uplink: String,
-    /// MTU that the data path has of it, since `apply`.
-    pub uplink_mtu: u32,
-    /// Each remote.
-    pub remotes: Vec<ProbedRemote>,
-}
-
-/// What was found out of one remote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProbedRemote {
-    /// Its name.
-    pub remote: String,
-    /// Its tunnel end point.
-    pub address: IpAddr,
-    /// On so many of [`FLOWS`] flows it answers; with 0 nothing else is known.
-    pub flows: usize,
-    /// Why the kernel sends it nothing.
-    pub unsent: Option<String>,
-    /// The largest packet that gets there.
-    pub there: Option<ProbedWay>,
-    /// The largest packet that comes back.
-    pub back: Option<ProbedWay>,
-    /// MTU of the other's uplink.
-    pub uplink_mtu: Option<u16>,
-    /// The fastest answer.
-    pub round_trip_us: Option<u64>,
-}
-
-/// One way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ProbedWay {
-    /// The largest outer IP packet that passes.
-    pub mtu: u16,
-    /// Who said by ICMP that no more passes.
-    pub hop: Option<IpAddr>,
-}
-
-impl From<Found> for ProbedWay {
-    fn from(found: Found) -> Self {
-        Self {
-            mtu: found.mtu,
-            hop: found.hop,
-        }
-    }
-}
 
 /// Probes all remotes of an applied host, both ways.
 pub fn probe(host: &str) -> Result<Probed, HostError> {

@@ -23,6 +23,7 @@ use super::way::Way;
 use crate::HostError;
 use crate::lib::clock::Clock;
 use crate::lib::signals::Signals;
+pub use crate::live::watch_mtu::End;
 use crate::live::watch_mtu::{Action, Looked, WatchMtu};
 use crate::live::{Executor, Job, Loop, Machine};
 use crate::observe::{self, PATH_MTU_SECONDS};
@@ -57,15 +58,6 @@ pub struct Event {
     pub uplink_mtu: u16,
     /// Who said so by ICMP; none: nobody.
     pub hop: Option<IpAddr>,
-}
-
-/// Why there is nothing more to watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// SIGINT, SIGTERM or SIGHUP.
-    Signal,
-    /// The host was removed, or another version took over.
-    HostGone,
 }
 
 /// What the watch brought.

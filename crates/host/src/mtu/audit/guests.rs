@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use overlane_model::Switch;
 use overlane_model::mtu::{self, IPV6_LEAST, SwitchRoom, Wrapping};
 
-use super::{Finding, Place, Severity, View, listed};
+use super::finding::{Finding, Place, Severity};
+use super::view::{View, listed};
 use crate::mtu::facts::{HostFacts, PortFacts};
 
 /// Bytes that IPv6 takes more than IPv4, and OVN's option more than none.

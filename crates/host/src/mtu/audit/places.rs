@@ -2,7 +2,8 @@
 
 use overlane_model::mtu::IP_MOST;
 
-use super::{Finding, Place, Severity, View};
+use super::finding::{Finding, Place, Severity};
+use super::view::View;
 use crate::mtu::facts::{HostFacts, LegFacts};
 
 /// Devices that frames pass on their way: `apply` makes them so that the largest super-packet fits.

@@ -2,7 +2,8 @@
 
 use overlane_model::mtu::{self, IPV4_LEAST, IPV6_LEAST};
 
-use super::{Finding, Place, Severity, View, listed};
+use super::finding::{Finding, Place, Severity};
+use super::view::{View, listed};
 use crate::mtu::facts::{DeviceFacts, HostFacts, PathMtuFacts, RouteFacts, UPLINK};
 
 /// Each uplink by itself, and all of them together.

@@ -3,7 +3,8 @@
 use overlane_model::mtu;
 
 use super::search::LONGEST_ANSWER;
-use super::{FLOWS, Probed, ProbedRemote, ProbedWay};
+use super::probed::{Probed, ProbedRemote, ProbedWay};
+use super::round::FLOWS;
 use crate::mtu::audit::{Finding, Place, Severity};
 
 /// What is wrong, of all that several hosts found, beside what the audit says of them. What two of them found of one way
