@@ -15,19 +15,16 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-pub mod announce;
 mod apply;
-pub mod capture;
 mod conntrack;
 mod kinds;
 mod live;
 pub mod mtu;
 pub mod observe;
-pub mod rates;
 pub mod report;
-pub mod rule_log;
 mod state;
 mod status;
+mod watch;
 
 /// What all else stands on, and what knows nothing of fabrics. A folder of this name beside `lib.rs` would be ambiguous.
 #[path = "lib"]
@@ -56,9 +53,11 @@ pub use lib::distrust::Distrust;
 pub use lib::error::{HostError, UnfitDevice, UsedAs};
 pub use lib::holder::Holder;
 pub use lib::{paths, signals};
+pub use live::announcer as announce;
 pub use overlane_net::netns::is_name as is_netns_name;
 pub use report::{Announced, ChangeKind, Difference, Object, Removal, Report, Row};
 pub use state::{
     AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host, only_known_host,
 };
 pub use status::{Status, Thing, Verdict, last_applied, status};
+pub use watch::{capture, rates, rule_log};

@@ -9,9 +9,9 @@ use overlane_ebpf::{EbpfError, HeldProgram, Loaded};
 use overlane_net::Netlink;
 
 use crate::HostError;
-use crate::announce::{self, Rest};
 use crate::kinds::{Current, Journal, Mending, Plan, Target, Testing, connections};
 use crate::lib::{files, paths};
+use crate::live::announcer::{self as announce, Rest};
 use crate::report::{Report, finding};
 use crate::state::{Record, State};
 

@@ -8,14 +8,15 @@ use overlane_ebpf::{Program, preflight};
 use overlane_net::Netlink;
 use overlane_net::netns::{self, Netns};
 
+use crate::HostError;
 use crate::kinds::{self, Current, Journal, Look, Mending, Testing};
 use crate::lib::detour::namespace_of;
 use crate::lib::holder::Holder;
 use crate::lib::lock::Lock;
 use crate::lib::{files, paths};
+use crate::live::announcer as announce;
 use crate::report::{Object, Removal, Report, Row};
 use crate::state::{self, Place, Record, State};
-use crate::{HostError, announce};
 
 /// What to remove.
 pub struct RemoveRequest<'a> {

@@ -11,16 +11,18 @@ use overlane_net::{Link, Netlink};
 
 use super::resolve::{self, Unfit, resolve};
 use super::{greeting, mend, questions};
+use crate::HostError;
 use crate::kinds::{Current, Look, Plan, Resolved, Target, Testing, hooks, segmenter};
 use crate::lib::detour::Detour;
 use crate::lib::files;
 use crate::lib::holder::Holder;
 use crate::lib::lock::Lock;
 use crate::lib::paths::{self, SEGMENTER, SEGMENTER_OUT};
+use crate::live::announcer as announce;
 use crate::report::{Announced, Report, Row, finding};
 use crate::state::answers::answers;
 use crate::state::{self, DeviceState, NetnsId, State};
-use crate::{HostError, announce, capture};
+use crate::watch::capture;
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {

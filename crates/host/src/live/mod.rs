@@ -16,6 +16,7 @@ use std::time::Instant;
 use crate::HostError;
 
 pub(crate) mod announce;
+pub mod announcer;
 mod files;
 mod machine;
 pub(crate) mod watch_mtu;

@@ -2,9 +2,9 @@
 
 use overlane_model::mtu;
 
-use super::search::LONGEST_ANSWER;
 use super::probed::{Probed, ProbedRemote, ProbedWay};
 use super::round::FLOWS;
+use super::search::LONGEST_ANSWER;
 use crate::mtu::audit::{Finding, Place, Severity};
 
 /// What is wrong, of all that several hosts found, beside what the audit says of them. What two of them found of one way
