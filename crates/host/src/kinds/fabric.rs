@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
@@ -115,7 +116,7 @@ impl Teller<'_> {
             (port.rules_from, port.rules_to) = (0, 0);
             Some(port)
         };
-        let entries = written(plan, Table::Ports);
+        let entries = rewritten(plan, Table::Ports);
         let ports = entries.filter_map(|entry| {
             let new = without_rules(&entry.new)?;
             let old = entry.old.as_deref().and_then(without_rules);
@@ -156,7 +157,7 @@ impl Teller<'_> {
             &[],
             |change, remote| Row::new(change, Object::Remote, &remote.name).detail(remote.addr),
         );
-        let rewritten: BTreeSet<&[u8]> = written(plan, Table::Remotes)
+        let rewritten: BTreeSet<&[u8]> = rewritten(plan, Table::Remotes)
             .map(|entry| entry.key.as_slice())
             .collect();
         for remote in &self.new.remotes {
@@ -253,7 +254,7 @@ impl Teller<'_> {
     /// Entries that are nobody's but their own.
     fn addresses(&self, plan: &Plan<'_>) -> Vec<Row> {
         let mut rows = Vec::new();
-        let tables: [(Table, &dyn Fn(ChangeKind, &Entry) -> Option<Row>); 4] = [
+        let tables: [(Table, Telling<'_>); 4] = [
             (Table::Fdb, &|change, entry| {
                 let key = abi::FdbKey::read_from_bytes(&entry.key).ok()?;
                 let row = Row::new(change, Object::FdbEntry, Mac::from(key.mac));
@@ -313,27 +314,30 @@ impl Teller<'_> {
     }
 }
 
+/// The row of an entry that was added, changed or removed.
+type Telling<'a> = &'a dyn Fn(ChangeKind, &Entry) -> Option<Row>;
+
 fn legs_of(tables: &Tables) -> impl Iterator<Item = &str> {
     tables.legs().map(|(_, device)| device.as_str())
 }
 
-fn entries<'p>(
-    all: &'p [(Table, std::rc::Rc<Entry>)],
-    wanted: Table,
-) -> impl Iterator<Item = &'p Entry> {
+fn entries(all: &[(Table, Rc<Entry>)], wanted: Table) -> impl Iterator<Item = &Entry> {
     let of_table = all.iter().filter(move |(table, _)| *table == wanted);
     of_table.map(|(_, entry)| &**entry)
 }
 
-/// Entries that are written. In a new set all are, and that is no news.
 fn written<'p>(plan: &'p Plan<'_>, table: Table) -> impl Iterator<Item = &'p Entry> {
     entries(&plan.written, table)
 }
 
-/// Entries that are written to a set that is there, or deleted.
+/// Entries that are written to a set that is there. In a new set all are, and that is no news.
+fn rewritten<'p>(plan: &'p Plan<'_>, table: Table) -> impl Iterator<Item = &'p Entry> {
+    written(plan, table).filter(|_| !plan.new_set)
+}
+
+/// And deleted ones.
 fn touched<'p>(plan: &'p Plan<'_>, table: Table) -> impl Iterator<Item = &'p Entry> {
-    let written = written(plan, table).filter(|_| !plan.new_set);
-    written.chain(entries(&plan.deleted, table))
+    rewritten(plan, table).chain(entries(&plan.deleted, table))
 }
 
 /// Rows of what was added, changed and removed, by name. Fields with these names are left out of the comparison.

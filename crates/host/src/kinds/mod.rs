@@ -7,11 +7,14 @@
 //!                                             │ a deed: what to do, its undo, and the row that tells of it
 //! ```
 
+use std::collections::BTreeSet;
+
 pub(crate) mod connections;
 mod current;
 mod detours;
 mod entries;
 mod fabric;
+pub(crate) mod groups;
 pub(crate) mod guard;
 mod held;
 pub(crate) mod hooks;
@@ -19,20 +22,62 @@ pub(crate) mod inside;
 mod journal;
 mod kind;
 mod maps;
-mod order;
+mod next_hops;
 pub(crate) mod own_devices;
 mod plan;
 mod programs;
+mod promiscuous;
 pub(crate) mod receive_helper;
 pub(crate) mod segmenter;
-pub(crate) mod switches;
+mod switch;
 mod target;
 
 pub(crate) use current::Current;
 pub(crate) use journal::Journal;
 pub use journal::Testing;
 pub(crate) use kind::Look;
-pub(crate) use order::unclear;
 pub(crate) use plan::Mending;
 pub(crate) use plan::Plan;
 pub(crate) use target::{Links, Resolved, Spot, Target};
+
+use self::kind::Kind;
+use crate::HostError;
+
+/// Each after what it needs: a port's device is closed before it has a program, ports send into devices of ours, and
+/// nothing comes out of the tunnel before there is somewhere to go.
+pub(crate) const ORDER: [&dyn Kind; 13] = [
+    &guard::Guard,
+    &segmenter::Segmenter,
+    &receive_helper::ReceiveHelper,
+    &detours::Detours,
+    &promiscuous::PROMISCUOUS,
+    &next_hops::NEXT_HOPS,
+    &groups::GROUPS,
+    &held::Held,
+    &connections::Connections,
+    &entries::MapEntries,
+    &maps::Maps,
+    &programs::Programs,
+    &fabric::Fabric,
+];
+
+impl<'a> Look<'a> {
+    /// Asks each kind.
+    pub(crate) fn plan(&self) -> Result<Plan<'a>, HostError> {
+        let mut plan = Plan::new(self.current);
+        let unknown = |thing: &&String| !ORDER.iter().any(|kind| kind.knows(thing));
+        // What another version switched on stays in the record.
+        plan.ours = self.ours.iter().filter(unknown).cloned().collect();
+        for kind in ORDER {
+            plan.begin_kind();
+            kind.compare(self, &mut plan)?;
+        }
+        Ok(plan)
+    }
+}
+
+/// The words of the record that no kind of this version knows.
+pub(crate) fn unclear(ours: &BTreeSet<String>) -> impl Iterator<Item = &String> {
+    let is_known = |thing: &str| ORDER.iter().any(|kind| kind.knows(thing));
+    ours.iter().filter(move |thing| !is_known(thing))
+}

@@ -14,7 +14,7 @@ use overlane_net::{Netlink, PacketSocket};
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
-use crate::kinds::switches;
+use crate::kinds::groups;
 pub use crate::lib::announcements::Announcements;
 use crate::lib::{files, paths};
 use crate::live::announce::{Announce, Outcome, Send};
@@ -130,7 +130,7 @@ pub struct All {
 
 /// Announces all that a host answers for: [`All::run`] does it.
 pub fn all(host: &str) -> Result<All, HostError> {
-    let changes = switches::join_again(host)?;
+    let changes = groups::join_again(host)?;
     let state = state_of(host)?;
     Ok(All {
         announced: Announced::of(&state.answers),

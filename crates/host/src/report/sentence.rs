@@ -196,21 +196,11 @@ impl fmt::Display for Row {
 
 /// A line for each row, and one for many of a kind.
 pub fn lines(rows: &[Row]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut left = rows;
-    while let Some(first) = left.first() {
-        let is_alike = |row: &&Row| {
-            let (this, other) = (row, first);
-            (this.change, this.object) == (other.change, other.object)
-                && this.differs.is_empty()
-                && other.differs.is_empty()
-        };
-        let alike = left.iter().take_while(is_alike).count().max(1);
-        let (these, rest) = left.split_at(alike);
-        lines.extend(together(these));
-        left = rest;
-    }
-    lines
+    let is_plain = |row: &Row| row.differs.is_empty();
+    let alike = rows.chunk_by(|one, two| {
+        (one.change, one.object) == (two.change, two.object) && is_plain(one) && is_plain(two)
+    });
+    alike.flat_map(together).collect()
 }
 
 /// Of rows of one kind.
@@ -218,20 +208,15 @@ fn together(rows: &[Row]) -> Vec<String> {
     let Some(first) = rows.first() else {
         return Vec::new();
     };
-    let (many, sign) = (
-        first.object.words().1,
-        first.change.map_or(' ', ChangeKind::sign),
-    );
-    let names = |rows: &[&Row]| {
-        let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
-        names.join(", ")
-    };
+    let sign = first.change.map_or(' ', ChangeKind::sign);
+    let many = first.object.words().1;
     match first.object {
         object if object.is_counted() && rows.len() > LISTED_MAX => {
             vec![format!("{sign} {} {many}", rows.len())]
         }
         Object::Guard => {
-            let name = names(&rows.iter().collect::<Vec<_>>());
+            let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+            let name = names.join(", ");
             vec![
                 Row {
                     name,
@@ -240,24 +225,20 @@ fn together(rows: &[Row]) -> Vec<String> {
                 .to_string(),
             ]
         }
-        // By device.
         Object::MulticastGroup => {
-            let chunks = rows.chunk_by(|one, two| one.of == two.of);
+            let of_device = rows.chunk_by(|one, two| one.of == two.of);
             let line = |rows: &[Row]| match rows {
-                [several @ .., last] if !several.is_empty() => {
-                    let (count, on) = (rows.len(), last.of.as_ref().map_or("", |(_, it)| it));
-                    format!("{sign} {many} of {count} addresses on {on}")
+                [one] => one.to_string(),
+                _ => {
+                    let of = rows.first().and_then(|row| row.of.as_ref());
+                    let device = of.map_or("", |(_, device)| device);
+                    format!("{sign} {many} of {} addresses on {device}", rows.len())
                 }
-                _ => names_of_one(rows),
             };
-            chunks.map(line).collect()
+            of_device.map(line).collect()
         }
         _ => rows.iter().map(ToString::to_string).collect(),
     }
-}
-
-fn names_of_one(rows: &[Row]) -> String {
-    rows.first().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]
