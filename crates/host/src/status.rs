@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, preflight};
 use overlane_model::Tables;
 use overlane_net::{Link, Netlink, Nud};
@@ -119,7 +120,6 @@ fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
         // What this build would write says nothing of what the other one wrote.
         return Ok(rows);
     }
-    rows.extend(silent_next_hops(host)?);
     let mut resolved = match resolve(tables, &netlink, None, Unfit::LeftOut) {
         Ok(resolved) => resolved,
         Err(error) => {
@@ -130,6 +130,9 @@ fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
     rows.append(&mut resolved.notes);
     rows.extend(resolved.missing.iter().flat_map(finding::missing));
     let mut current = Current::read(host, &data_path, &netlink)?;
+    if let Some(maps) = &current.maps {
+        rows.extend(silent_next_hops(state, maps)?);
+    }
     if let Some(state) = &mut current.state {
         state.complete(tables);
     }
@@ -191,10 +194,10 @@ fn devices(state: &State, tables: &Tables, links: &[Link]) -> Vec<Row> {
         if let Some(before) = state.devices.get(device) {
             if before.ifindex != link.index {
                 rows.push(finding::other_device(
+                    &state.host,
                     (object, user),
                     device,
-                    before.ifindex,
-                    link.index,
+                    (before.ifindex, link.index),
                 ));
             } else if link.mtu < before.mtu {
                 rows.push(finding::lower_mtu(
@@ -254,8 +257,9 @@ fn neighbours(tables: &Tables, netlink: &Netlink) -> Result<Vec<Row>, HostError>
 }
 
 /// Next hops behind legs that the data path asked in vain.
-fn silent_next_hops(host: &str) -> Result<Vec<Row>, HostError> {
-    let neighbours = observe::neighbours(host)?.neighbours.into_iter();
+fn silent_next_hops(state: &State, maps: &MapSet) -> Result<Vec<Row>, HostError> {
+    let neighbours = observe::neighbours_in(state, maps)?.neighbours;
+    let neighbours = neighbours.into_iter();
     let silent = neighbours.filter(|row| row.state == NeighbourState::Silent);
     let rows = silent.filter_map(|row| Some(finding::leg_silent(&row.leg_of?, &row.address)));
     Ok(rows.collect())

@@ -2,6 +2,7 @@
 //! which the data path uses both (`bpf/lib/found.h`). What no longer counts is not shown.
 
 use overlane_ebpf::abi::{self, firewall::ZONE_ROUTER};
+use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::neighbours as maps;
 use overlane_wire::Mac;
 use serde::Serialize;
@@ -78,20 +79,24 @@ impl NeighbourState {
 /// Reads whom the routers of `host` found from the kernel.
 pub fn neighbours(host: &str) -> Result<Neighbours, HostError> {
     let state = state_of(host)?;
-    let set = super::look::maps(&state)?;
+    neighbours_in(&state, &super::look::maps(&state)?)
+}
+
+/// Of a host whose maps are open already.
+pub(crate) fn neighbours_in(state: &State, set: &MapSet) -> Result<Neighbours, HostError> {
     let now = Clock::now()?.monotonic_ns;
-    let found = maps::found(&set)?;
+    let found = maps::found(set)?;
     let found = found.iter().map(|(key, it)| (*key, Entry::Found(*it)));
-    let asked = maps::asked(&set)?;
+    let asked = maps::asked(set)?;
     let asked = asked.iter().map(|(key, it)| (*key, Entry::Asked(*it)));
     let mut rows: Vec<_> = found
         .chain(asked)
-        .filter_map(|(key, entry)| row(&state, &key, &entry, now))
+        .filter_map(|(key, entry)| row(state, &key, &entry, now))
         .collect();
     rows.sort_by_key(order);
     Ok(Neighbours {
-        host: host.to_owned(),
-        declared: maps::declared(&set)?,
+        host: state.host.clone(),
+        declared: maps::declared(set)?,
         neighbours: rows,
     })
 }

@@ -314,12 +314,18 @@ pub(crate) fn other_programs(host: &str) -> Row {
 }
 
 /// Under the name of a device of the fabric there is another one than `apply` found.
-pub(crate) fn other_device(user: (Object, &str), device: &str, before: u32, now: u32) -> Row {
+pub(crate) fn other_device(
+    host: &str,
+    user: (Object, &str),
+    device: &str,
+    (before, now): (u32, u32),
+) -> Row {
     Row::finding("other_device", user.0, user.1)
         .has("device index", now, before)
         .means(format!(
             "{device} is another device than the one that `apply` found"
         ))
+        .remedy(apply_again(host))
 }
 
 /// A device takes less than `apply` found.
