@@ -9,7 +9,7 @@ use common::{
     World, assert_same, build_without_stages, can_run, other_build_without_stages, snapshot,
     unmarker_of, with_object,
 };
-use overlane_host::{HostError, Testing};
+use overlane_host::{ApplyRequest, HostError, Testing, apply};
 
 /// Fails at operation 0, 1, 2, … until an apply comes through; returns how many operations there were.
 fn fail_everywhere(world: &World, text: &str, object: &[u8]) -> usize {
@@ -154,4 +154,113 @@ fn frames_never_go_into_an_unmarker_that_is_not_there() {
             break;
         }
     }
+}
+
+/// A port, and a leg, on which nothing can be attached: with `each_alone` the others are applied, and the report says
+/// which failed. An operation that is not theirs takes all back as before.
+#[test]
+fn what_stands_alone_fails_alone() {
+    if !can_run("what_stands_alone_fails_alone") {
+        return;
+    }
+    let object = build_without_stages();
+    let quickly = with_object(&object);
+    let world = World::new(1);
+    let netlink = world.netlink(1);
+    for (device, peer) in [("lan1", "lan1p"), ("phys0", "phys1")] {
+        netlink.add_veth(device, peer, None).unwrap();
+    }
+    let host = world.host(1);
+    let port = |name: &str, device: &str, mac: u8| {
+        format!(
+            "  {name}: {{ switch: red, host: {host}, device: {device}, mac: \"02:00:00:00:00:{mac}\" }}\n"
+        )
+    };
+    let text = format!(
+        "{}routers:\n  r1:\n    interfaces: {{ red: [198.18.101.254/24] }}\n    \
+         gateway: {{ host: {host}, device: phys0, addresses: [198.19.0.2/24] }}\n",
+        world.fabric("vxlan", 4789, &port("lan", "lan1", 11))
+    );
+    let tables = world.tables(&text, 1);
+    let netns = world.netns(1);
+    let apply_with = |testing| {
+        apply(&ApplyRequest {
+            netns: Some(&netns),
+            each_alone: true,
+            testing,
+            ..ApplyRequest::new(&tables)
+        })
+    };
+    let before = snapshot(&world, 1);
+    let mut alone = std::collections::BTreeSet::new();
+    for fail_at in 0.. {
+        let testing = Testing {
+            fail_at: Some(fail_at),
+            ..quickly
+        };
+        match apply_with(testing) {
+            Err(HostError::Injected(at)) => {
+                assert_eq!(at, fail_at);
+                let what = format!("failure at operation {fail_at}");
+                assert_same(&before, &snapshot(&world, 1), &what);
+            }
+            Ok(report) => {
+                let failed = report.notes.iter().filter(|row| row.note == Some("failed"));
+                let failed: Vec<_> = failed.map(|row| row.name.clone()).collect();
+                // The next one makes up for it.
+                let again = apply_with(quickly).unwrap();
+                assert_eq!(again.changes.is_empty(), failed.is_empty(), "{again:?}");
+                assert_eq!(apply_with(quickly).unwrap().changes, []);
+                world.remove(1);
+                assert_same(&before, &snapshot(&world, 1), "remove");
+                if failed.is_empty() {
+                    break;
+                }
+                alone.extend(failed);
+            }
+            Err(other) => panic!("operation {fail_at}: {other}"),
+        }
+    }
+    assert_eq!(alone, ["lan", "phys0", "web1"].map(str::to_owned).into());
+}
+
+#[test]
+fn a_device_that_is_not_fit_is_left_out() {
+    if !can_run("a_device_that_is_not_fit_is_left_out") {
+        return;
+    }
+    let object = build_without_stages();
+    let world = World::new(1);
+    let netns = world.ns(1);
+    let made = netns
+        .command("ip")
+        .args(["tuntap", "add", "l3", "mode", "tun"])
+        .status();
+    assert!(made.unwrap().success());
+    let host = world.host(1);
+    let flat = format!(
+        "  flat: {{ switch: red, host: {host}, device: l3, mac: \"02:00:00:00:00:11\" }}\n"
+    );
+    let text = world.fabric("vxlan", 4789, &flat);
+    let tables = world.tables(&text, 1);
+    let name = world.netns(1);
+    let request = |each_alone| ApplyRequest {
+        netns: Some(&name),
+        each_alone,
+        testing: with_object(&object),
+        ..ApplyRequest::new(&tables)
+    };
+    let refused = apply(&request(false)).unwrap_err();
+    assert!(
+        matches!(refused, HostError::Layer3Devices { .. }),
+        "{refused}"
+    );
+    let report = apply(&request(true)).unwrap();
+    let failed = report.notes.iter().find(|row| row.note == Some("failed"));
+    let said = failed.unwrap().to_string();
+    assert!(
+        said.starts_with("port flat: its device l3 carries no Ethernet frames"),
+        "{said}"
+    );
+    assert_eq!(apply(&request(true)).unwrap().changes, []);
 }
