@@ -13,7 +13,7 @@
 //! host's own: what a user of it sends to the device without any right, what it forwards, what IPv6 says unasked. No
 //! rule of the switch would see it, so it is dropped here.
 //!
-//! Nobody else's table is touched. Who flushes the whole ruleset takes the guard away too; `show ports` says so, and
+//! Nobody else's table is touched. Who flushes the whole ruleset takes the guard away too; `status` says so, and
 //! the next `apply` writes it again.
 
 use std::collections::{BTreeMap, BTreeSet};
