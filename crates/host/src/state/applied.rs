@@ -78,27 +78,11 @@ impl State {
         }
     }
 
-    /// An earlier schema had names, and not all of the tables: what such a file cannot say is as it is wanted now.
+    /// A file of an earlier schema does not say what was applied: it is taken to be what is wanted now.
     pub(crate) fn complete(&mut self, wanted: &Tables) {
-        if self.schema == SCHEMA {
-            return;
+        if self.schema != SCHEMA {
+            self.tables = wanted.clone();
         }
-        let tables = &mut self.tables;
-        let place = |it: &PortTable| (it.attachment.clone(), it.switch, it.key, it.mac);
-        take_over(&mut tables.ports, &wanted.ports, |it| {
-            (it.name.clone(), place(it))
-        });
-        take_over(&mut tables.switches, &wanted.switches, |it| {
-            (it.name.clone(), it.id)
-        });
-        take_over(&mut tables.remotes, &wanted.remotes, |it| {
-            (it.name.clone(), it.addr)
-        });
-        let rules = &mut tables.firewall.rules;
-        take_over(rules, &wanted.firewall.rules, |it| it.name.clone());
-        take_over(&mut tables.routers, &wanted.routers, |it| {
-            (it.name.clone(), it.id)
-        });
     }
 
     /// Nothing is applied yet: the same host, without what the tables give it.
@@ -163,16 +147,6 @@ impl State {
         let legs = legs.map(|leg| (Program::FromLeg, leg.to_string()));
         let uplink = (Program::FromUnderlay, self.tables.uplink.to_string());
         ports.chain(legs).chain([uplink]).collect()
-    }
-}
-
-/// Each thing becomes what the other list says of it.
-fn take_over<T: Clone, K: Ord>(things: &mut [T], others: &[T], key: impl Fn(&T) -> K) {
-    let others: BTreeMap<K, &T> = others.iter().map(|it| (key(it), it)).collect();
-    for thing in things {
-        if let Some(other) = others.get(&key(thing)) {
-            *thing = (*other).clone();
-        }
     }
 }
 
