@@ -421,7 +421,7 @@ def test_without_nftables_one_note_says_what_is_open(lab):
     assert done.stderr.count("there is no guard of the families arp, bridge, inet: ") == 1, done.stderr
     assert "guard:" not in done.stdout and tables(host.ns) == set()
     dry = apply(path, host.name, host.netns, "--dry-run", prefix=WITHOUT_NFTABLES)
-    assert dry.stderr.count("there is no guard of ") == 1 and "nothing differs" in dry.stdout
+    assert dry.stderr.count("there is no guard: ") == 1 and "nothing differs" in dry.stdout
     assert states(host) == ["refused"] * 3
     apply_host(lab, path, scene.hosts[1])
     traffic.ping(scene.guests[0].ns, scene.guests[1].v4)

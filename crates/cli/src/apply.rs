@@ -33,8 +33,8 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     if let Some(announcements) = &report.announcements {
         announce::start(announcements, output);
     }
-    for note in &report.notes {
-        output.note(note.to_string());
+    for note in lines(&report.notes) {
+        output.note(note);
     }
     if args.json {
         output.json(&report)?;

@@ -56,8 +56,9 @@ impl Switch {
 
     fn switch_on<'a>(self, spot: Spot) -> Deed<'a> {
         let thing = self.thing(&spot);
-        let refused = spot.clone();
-        let deed = Deed::new(self.row(ChangeKind::Add, &spot), move |mending| {
+        let (row, refused) = (self.row(ChangeKind::Add, &spot), spot.clone());
+        let itself = (self.object, row.name.clone());
+        let deed = Deed::new(row, move |mending| {
             mending.journal.before()?;
             let netlink = mending.netlink;
             match (self.set)(netlink, &spot, true) {
@@ -72,6 +73,7 @@ impl Switch {
                 Err(error) => Err(error.into()),
             }
         });
+        let deed = deed.alone([itself]);
         match self.without {
             Some(without) => deed.or_without(thing, move |reason| without(&refused, reason)),
             None => deed,

@@ -100,12 +100,11 @@ pub(crate) fn no_detour(detour: Detour, reason: &str) -> Row {
 
 /// This kernel takes no guard of a family: a port's device that is made again is open until the next `apply`.
 pub(crate) fn no_guard(host: &str, family: Family, reason: &str) -> Row {
-    let family = family.name();
     let meaning = format!(
-        "there is no guard of the family {family}: {reason}; when a port's device is deleted and made again, its guest \
+        "there is no guard: {reason}; when a port's device is deleted and made again, its guest \
          reaches this host and what it forwards to, until the next apply"
     );
-    Row::finding("no_guard", Object::Guard, family)
+    Row::finding("no_guard", Object::Guard, family.name())
         .of(Object::Guard, paths::guard_table(host))
         .means(meaning)
         .remedy("load the kernel module nf_tables and apply again, or apply after each restart of a guest")

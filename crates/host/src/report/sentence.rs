@@ -131,10 +131,13 @@ impl Row {
 
     /// What it means, and what helps.
     fn finding_words(&self, subject: &str) -> String {
-        let mut words = subject.to_owned();
-        if let Some(meaning) = &self.meaning {
-            words.push_str(&format!(": {meaning}"));
-        }
+        let subject = match self.object {
+            // There is one of them, and what it means names it.
+            Object::Host | Object::Kernel | Object::Announcement => None,
+            _ => Some(subject),
+        };
+        let words = subject.into_iter().chain(self.meaning.as_deref());
+        let mut words = words.collect::<Vec<_>>().join(": ");
         if let Some(remedy) = &self.remedy {
             words.push_str(&format!("; {}", remedy_words(remedy)));
         }
@@ -211,7 +214,7 @@ fn together(rows: &[Row]) -> Vec<String> {
     let sign = first.change.map_or(' ', ChangeKind::sign);
     let many = first.object.words().1;
     match first.object {
-        object if object.is_counted() && rows.len() > LISTED_MAX => {
+        object if object.is_counted() && first.change.is_some() && rows.len() > LISTED_MAX => {
             vec![format!("{sign} {} {many}", rows.len())]
         }
         Object::Guard => {
