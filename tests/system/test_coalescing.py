@@ -47,7 +47,7 @@ def test_segments_are_joined(lab, encapsulation, family):
 def test_another_geneve_device_does_it_for_us(lab):
     scene = segmented(lab, GENEVE)
     said = apply_beside(scene, "link add g0 type geneve id 7 remote 198.18.0.9", "link set g0 up")
-    assert "device g0 has UDP port 6081 too: " in said and "while it is up, the kernel" in said
+    assert "device g0: it has UDP port 6081 too: " in said and "while it is up, the kernel" in said
     assert GRO not in scene.hosts[1].ns.links()
     assert joined(scene) > 2
 

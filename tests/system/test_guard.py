@@ -418,7 +418,7 @@ def test_without_nftables_one_note_says_what_is_open(lab):
     scene = Scene(lab, GENEVE, 4)
     host, path = scene.hosts[0], scene.fabric.write(lab.directory / "fabric.yaml")
     done = apply_host(lab, path, host, prefix=WITHOUT_NFTABLES)
-    assert done.stderr.count("there is no guard of the families arp, bridge, inet: ") == 1, done.stderr
+    assert done.stderr.count(f"guard overlane-{host.name} (inet, arp, bridge): there is no guard: ") == 1, done.stderr
     assert "guard:" not in done.stdout and tables(host.ns) == set()
     dry = apply(path, host.name, host.netns, "--dry-run", prefix=WITHOUT_NFTABLES)
     assert dry.stderr.count("there is no guard: ") == 1 and "nothing differs" in dry.stdout

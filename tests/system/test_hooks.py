@@ -135,9 +135,9 @@ def test_a_ports_device_on_a_bridge_of_the_host_is_told(lab):
     traffic.ping(near.ns, "198.18.100.200", count=1)
     scene.apply()
     path = lab.directory / "fabric.yaml"
-    note = f"note: device {near.device} is a port of bridge br0: "
+    note = f"note: device {near.device}: it is a port of bridge br0: "
     (said,) = [line for line in apply(path, host.name, host.netns).stderr.splitlines() if line.startswith(note)]
-    command = f"ip link set {near.device} nomaster"
+    command = f"ip -n {host.netns} link set {near.device} nomaster"
     assert f"`{command}`" in said and "the guard drops what br0 sends to it" in said
 
     received = host.ns.link("br0")["stats64"]["rx"]["packets"]
@@ -151,7 +151,7 @@ def test_a_ports_device_on_a_bridge_of_the_host_is_told(lab):
         assert frame not in into.receive_all()
     assert host.ns.link("br0")["stats64"]["rx"]["packets"] == received
 
-    host.ns.run(command)
+    run(command.split())
     assert note not in apply(path, host.name, host.netns).stderr
     traffic.ping(near.ns, far.v4)
 

@@ -45,7 +45,7 @@ def test_it_goes_on_beside_the_fabric(lab, encapsulation, family):
         dry = apply(path, host.name, host.netns, "--dry-run").stderr
         said = apply_host(lab, path, host).stderr
         for text in (dry, said):
-            assert f"device own has UDP port {PORTS[encapsulation]} too" in text, text
+            assert f"device own: it has UDP port {PORTS[encapsulation]} too" in text, text
     works(scene)
     near, far = scene.guests
     traffic.ping(near.ns, far.v4)

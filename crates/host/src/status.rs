@@ -79,6 +79,16 @@ pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError
             rows.extend(found.into_iter().map(|row| row.in_namespace(netns)));
         }
     }
+    if state.schema != state::SCHEMA {
+        // Only the file says what that was.
+        let again = finding::apply_again(host);
+        for row in rows
+            .iter_mut()
+            .filter(|row| row.remedy.as_ref() == Some(&again))
+        {
+            row.remedy = Some(format!("overlane apply FILE --host {host}"));
+        }
+    }
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(row.to_string()));
     rows.sort_by_key(|row| row.object);
@@ -142,7 +152,7 @@ fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
     rows.extend(hooks::look(host, &plan.hooks, &current, &netlink)?);
     let mut report = Report::new(host);
     plan.predict(&state.refused, &mut report);
-    let again = format!("overlane apply --last --host {host}");
+    let again = finding::apply_again(host);
     // A missing device has a row that says more.
     let is_told = |row: &Row| {
         let told = rows

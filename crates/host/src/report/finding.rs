@@ -426,7 +426,8 @@ pub(crate) fn is_remark(note: &str) -> bool {
     remarks.contains(&note)
 }
 
-fn apply_again(host: &str) -> String {
+/// Repairs what differs from the tables that were applied last.
+pub(crate) fn apply_again(host: &str) -> String {
     format!("overlane apply --last --host {host}")
 }
 
