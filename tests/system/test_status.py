@@ -146,7 +146,7 @@ DISTURBANCES = [
     Disturbance("the port's device is down", ip("link set {port} down"), ("port", "port_down")),
     Disturbance("the port's program is detached", unpin("from_port-{port}"), ("port", "program is missing")),
     Disturbance("the port's MTU is lower", ip("link set {port} mtu 1300"), ("port", "lower_mtu")),
-    Disturbance("the leg is down", ip(f"link set {LEG} down"), ("leg", "device_down")),
+    Disturbance("the leg is down", ip(f"link set {LEG} down"), ("leg", "leg_down")),
     Disturbance("the leg's program is detached", unpin(f"from_leg-{LEG}"), ("leg", "program is missing")),
     Disturbance("the leg has no carrier", outside("link set eth0 down"), ("leg", "no_carrier"),
                 outside("link set eth0 up")),

@@ -10,7 +10,7 @@ use overlane_net::{Link, Netlink, Nud};
 use serde::Serialize;
 
 use crate::HostError;
-use crate::apply::{self, Unfit, resolve};
+use crate::apply::{self, Unfit, resolve, users};
 use crate::kinds::{Current, Look, hooks};
 use crate::lib::detour::Detour;
 use crate::lib::lock::Lock;
@@ -219,28 +219,11 @@ fn devices(state: &State, tables: &Tables, links: &[Link]) -> Vec<Row> {
             }
         }
         // A guest behind a port may be off; whoever is behind the others is not.
-        match object {
-            Object::Port => {}
-            _ if !link.up => rows.push(finding::device_down((object, user), device)),
-            _ if !link.carrier => rows.push(finding::no_carrier((object, user), device)),
-            _ => {}
+        if object != Object::Port && link.up && !link.carrier {
+            rows.push(finding::no_carrier((object, user), device));
         }
     }
     rows
-}
-
-/// Ports, legs and the uplink, and their devices.
-fn users(tables: &Tables) -> impl Iterator<Item = (Object, &str, &str)> {
-    let ports = tables.ports.iter();
-    let ports = ports.map(|port| {
-        let device = port.attachment.device.as_str();
-        (Object::Port, port.name.as_str(), device)
-    });
-    let legs = tables
-        .legs()
-        .map(|(_, leg)| (Object::Leg, leg.as_str(), leg.as_str()));
-    let uplink = tables.uplink.as_str();
-    ports.chain(legs).chain([(Object::Uplink, uplink, uplink)])
 }
 
 /// Next hops to remotes that nobody answers for.

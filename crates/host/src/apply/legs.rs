@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use overlane_ebpf::tables::LegDevice;
-use overlane_model::{DeviceName, RouterTable, Tables};
+use overlane_model::{DeviceName, Tables};
 use overlane_net::Netlink;
 use overlane_wire::Mac;
 
 use crate::kinds::Links;
 use crate::lib::error::{UnfitDevice, UsedAs};
 use crate::lib::features::takes_mark;
-use crate::report::{Row, finding};
 
 /// The devices that are there; the others are added to `missing`.
 pub(crate) fn devices(
@@ -38,16 +37,4 @@ pub(crate) fn devices(
         }
     }
     devices
-}
-
-/// Legs that are down: packets by them are lost until somebody brings them up.
-pub(crate) fn notes(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
-    let down = tables.legs().filter(|(_, device)| {
-        let link = links.get(device.as_str());
-        link.is_some_and(|link| !link.up)
-    });
-    let note = |(router, device): (&RouterTable, &DeviceName)| {
-        finding::leg_down(router.name.as_str(), device.as_str())
-    };
-    down.map(note).collect()
 }

@@ -11,6 +11,6 @@ mod resolve;
 mod run;
 
 pub use remove::{RemoveRequest, remove};
-pub(crate) use resolve::{Unfit, resolve};
+pub(crate) use resolve::{Unfit, resolve, users};
 pub(crate) use run::target;
 pub use run::{ApplyRequest, apply};

@@ -19,7 +19,7 @@ use crate::lib::detour::Detour;
 use crate::lib::error::{UnfitDevice, UsedAs};
 use crate::lib::features::{has_feature, takes_mark};
 use crate::lib::{files, paths};
-use crate::report::{Row, finding};
+use crate::report::{Object, Row, finding};
 use crate::state::{self, Place};
 
 /// 1 on a PREEMPT_RT kernel; others, and old ones of these, do not have the file.
@@ -107,9 +107,8 @@ pub(crate) fn resolve(
     let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(mtu::IP_MOST));
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
-    notes.extend(ports_down(tables, &links));
+    notes.extend(down(tables, &links));
     notes.extend(port_masters(&devices.ports, &links));
-    notes.extend(legs::notes(tables, &links));
     if !tables.remotes.is_empty() {
         notes.extend(port_mtus(tables, &links, underlay_mtu));
     }
@@ -274,16 +273,25 @@ fn port_devices(
     devices
 }
 
-/// Ports whose devices are there, and down.
-fn ports_down(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
-    let is_down = |port: &&PortTable| {
-        let link = links.get(port.attachment.device.as_str());
-        link.is_some_and(|link| !link.up)
-    };
-    let down = tables.ports.iter().filter(is_down);
-    let note =
-        |port: &PortTable| finding::port_down(port.name.as_str(), port.attachment.device.as_str());
-    down.map(note).collect()
+/// Devices of the fabric that are there, and down.
+fn down(tables: &Tables, links: &Links<'_>) -> Vec<Row> {
+    let is_down = |device: &str| links.get(device).is_some_and(|link| !link.up);
+    let down = users(tables).filter(|(.., device)| is_down(device));
+    down.map(|(object, user, device)| finding::down((object, user), device))
+        .collect()
+}
+
+/// Ports, legs and the uplink, and the device of each.
+pub(crate) fn users(tables: &Tables) -> impl Iterator<Item = (Object, &str, &str)> {
+    let ports = tables.ports.iter();
+    let ports = ports.map(|port| {
+        let device = port.attachment.device.as_str();
+        (Object::Port, port.name.as_str(), device)
+    });
+    let legs = tables.legs();
+    let legs = legs.map(|(_, leg)| (Object::Leg, leg.as_str(), leg.as_str()));
+    let uplink = tables.uplink.as_str();
+    ports.chain(legs).chain([(Object::Uplink, uplink, uplink)])
 }
 
 /// Devices of ports that are also ports of a bridge or of another master.

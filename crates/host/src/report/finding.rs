@@ -35,13 +35,16 @@ pub(crate) fn no_route(remote: &str, address: IpAddr, uplink: &str) -> Row {
         .remedy(format!("add a route to {address} by {uplink} (`ip route`)"))
 }
 
-/// What goes to the port is lost.
-pub(crate) fn port_down(port: &str, device: &str) -> Row {
-    Row::finding("port_down", Object::Port, port)
+/// Somebody took the device of a port, a leg or the uplink down.
+pub(crate) fn down(user: (Object, &str), device: &str) -> Row {
+    let (note, what) = match user.0 {
+        Object::Port => ("port_down", format!("its device {device}")),
+        Object::Leg => ("leg_down", "it".to_owned()),
+        _ => ("uplink_down", "it".to_owned()),
+    };
+    Row::finding(note, user.0, user.1)
         .has("device", "down", "up")
-        .means(format!(
-            "its device {device} is down; no packet passes until it is up"
-        ))
+        .means(format!("{what} is down; no packet passes until it is up"))
         .remedy(format!("ip link set {device} up"))
 }
 
@@ -66,15 +69,6 @@ pub(crate) fn port_master(device: &str, master: &str, kind: &str) -> Row {
         .differs("master")
         .means(meaning)
         .remedy(remedy)
-}
-
-/// What its router sends there is lost.
-pub(crate) fn leg_down(router: &str, device: &str) -> Row {
-    Row::finding("leg_down", Object::Leg, device)
-        .of(Object::Router, router)
-        .has("device", "down", "up")
-        .means("it is down; packets into the physical network are lost until it is up")
-        .remedy(format!("ip link set {device} up"))
 }
 
 /// There is no receive helper.
@@ -335,14 +329,6 @@ pub(crate) fn lower_mtu(user: (Object, &str), device: &str, mtu: u32, before: u3
             "MTU of {device} is {mtu}, was {before} at apply: larger packets are lost there"
         ))
         .remedy(format!("ip link set {device} mtu {before}"))
-}
-
-/// Somebody took the uplink or a leg down.
-pub(crate) fn device_down(user: (Object, &str), device: &str) -> Row {
-    Row::finding("device_down", user.0, user.1)
-        .has("device", "down", "up")
-        .means("it is down: no packet passes")
-        .remedy(format!("ip link set {device} up"))
 }
 
 /// The other end of the uplink or of a leg is down.
