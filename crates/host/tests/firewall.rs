@@ -232,7 +232,7 @@ fn a_gateways_leg_is_attached_and_follows_its_device() {
     assert!(
         notes
             .iter()
-            .any(|note| note.contains("its leg phys0 is down")),
+            .any(|note| note.starts_with("leg phys0: it is down")),
         "{notes:?}"
     );
     assert_leg(&host, PortState::Down);
