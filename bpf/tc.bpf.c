@@ -23,6 +23,7 @@
 #include "stage/arp_nd.h"
 #include "stage/conntrack.h"
 #include "stage/acl.h"
+#include "stage/firewall.h"
 #include "stage/ids.h"
 #include "stage/l2_lookup.h"
 #include "stage/decap.h"
@@ -32,28 +33,6 @@
 #include "leave/leave.h"
 #include "leave/reply.h"
 /* clang-format on */
-
-/*
- * The firewall of a port, of what comes from it and what goes to it. Global, as other parts that are big or asked from
- * several places: the verifier checks it once, and it has a stack of its own.
- */
-__noinline int firewall(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
-			__u32 how)
-{
-	struct tracking *t = get_tracking();
-	enum verdict result;
-
-	if (!p || !port || !t)
-		return DROP(NOT_CONFIGURED);
-	if (!p->l4_offset)
-		return non_ip(ctx, p, port);
-	result = conntrack(ctx, p, port, t, how == FIREWALL_TO_PORT);
-	if (result == GO_ON && !t->is_admitted)
-		result = acl(ctx, p, port);
-	if (result == GO_ON && is_first_seen(p))
-		remember_first(ctx, p);
-	return result;
-}
 
 /* From a port, and segments of what came from one. */
 __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p,
@@ -308,75 +287,129 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 }
 
 /* A copy that is to ask a neighbour, where it comes out of the segmenter. */
-INLINE int from_probe(struct __sk_buff *ctx, struct scratch *w, __u32 number)
+INLINE enum verdict from_probe(struct __sk_buff *ctx, struct scratch *w, __u32 number)
 {
 	w->reply.action = TCX_DROP;
 	if (end_probe(ctx, &w->packet, number))
 		leave(ctx, &w->reply, &w->reply_to);
-	return conclude(ctx, w, VERDICT_PROBE, w->reply.action);
+	w->packet.action = w->reply.action;
+	return VERDICT_PROBE;
+}
+
+/* At a port's device, or where the segmenter ends: what it was given says in its mark what it is. */
+INLINE enum verdict from_port_device(struct __sk_buff *ctx, struct scratch *w)
+{
+	__u32 device = device_of_hook(ctx);
+
+	if (w->packet.hook == HOOK_FROM_SEGMENTER) {
+		device = mark_of_packet(ctx);
+		ctx->mark = 0;
+	}
+	if (device == MARK_ENCAPSULATED) {
+		w->destination.kind = TO_REMOTE;
+		w->destination.is_whole = true;
+		return GO_ON;
+	}
+	if ((device & MARK_PROBE) == MARK_PROBE)
+		return from_probe(ctx, w, device & ~MARK_PROBE);
+	return from_port_stages(ctx, &w->packet, &w->destination, device);
+}
+
+/* Where the coalescer ends: nothing else may come from there. */
+INLINE enum verdict from_coalescer(struct __sk_buff *ctx, struct scratch *w)
+{
+	if (!is_on_detour(ctx))
+		return DROP(OUTER_DEVICE);
+	ctx->tc_index = 0;
+	return from_underlay_stages(ctx, &w->packet, &w->destination);
+}
+
+INLINE enum verdict stages_of(struct __sk_buff *ctx, struct scratch *w, enum hook hook)
+{
+	if (hook == HOOK_FROM_UNDERLAY)
+		return from_underlay_stages(ctx, &w->packet, &w->destination);
+	if (!hook_is_there(ctx, &w->packet.changes))
+		return hook == HOOK_FROM_LEG ? VERDICT_TO_HOST : DROP(DEVICE_GONE);
+	if (hook == HOOK_FROM_LEG)
+		return from_leg_stages(ctx, &w->packet, &w->destination);
+	if (hook == HOOK_FROM_COALESCER)
+		return from_coalescer(ctx, w);
+	return from_port_device(ctx, w);
+}
+
+/* As the program at the hook says, but the same program is where detours end. */
+INLINE enum hook hook_of(struct __sk_buff *ctx, const struct settings *s)
+{
+	enum hook hook = ctx->cb[0];
+
+	if (s && hook == HOOK_FROM_PORT && device_of_hook(ctx) == s->segmenter_out_ifindex)
+		return HOOK_FROM_SEGMENTER;
+	if (s && hook == HOOK_FROM_UNDERLAY && device_of_hook(ctx) == s->coalescer_ifindex)
+		return HOOK_FROM_COALESCER;
+	return hook;
+}
+
+/*
+ * At no hook: where from_port, from_underlay and from_leg lead. Three programs would be the same stages three times, and
+ * the verifier walks all stages of each program.
+ */
+SEC("classifier")
+int data_path(struct __sk_buff *ctx)
+{
+	struct settings *s = get_settings();
+	enum hook hook = hook_of(ctx, s);
+	struct scratch *w;
+
+	if (hook == HOOK_FROM_UNDERLAY && s && s->coalescer_ifindex && !test_mode &&
+	    coalesce(ctx) == VERDICT_COALESCE)
+		return bpf_redirect(s->coalescer_ifindex, 0);
+	w = begin(ctx, hook);
+	return w ? finish(ctx, w, stages_of(ctx, w, hook)) : TCX_DROP;
+}
+
+/*
+ * Leads to data_path, which sees nothing of where it came from but the bytes that tc leaves to programs. Programs of
+ * another build may come to this one's data_path for a moment: these numbers stay.
+ *
+ * `instead`: what becomes of a packet when there is no data_path. The kernel empties the map when nobody in user space
+ * holds it any more: somebody took its pin away. Until the next `apply` it is then as if the device had no program;
+ * what a port sends is never left to the host.
+ */
+INLINE int enter(struct __sk_buff *ctx, enum hook hook, enum verdict instead)
+{
+	struct scratch *w;
+
+	ctx->cb[0] = hook;
+	asm volatile("" ::: "memory"); /* the compiler does not know that a tail call reads it */
+	bpf_tail_call_static(ctx, &data_paths, 0);
+	w = get_scratch();
+	if (w) {
+		w->packet.hook = hook;
+		w->packet.len = ctx->len;
+		w->packet.segments = 1;
+		w->packet.offset = 0;
+		count_verdict(&w->packet, instead);
+		report_verdict(instead);
+	}
+	return is_drop(instead) ? TCX_DROP : TCX_NEXT;
 }
 
 SEC("classifier")
 int from_port(struct __sk_buff *ctx)
 {
-	struct settings *s = get_settings();
-	bool segmented = s && device_of_hook(ctx) == s->segmenter_out_ifindex;
-	struct scratch *w = begin(ctx, segmented ? HOOK_FROM_SEGMENTER : HOOK_FROM_PORT);
-	enum verdict result = GO_ON;
-	__u32 device;
-
-	if (!w)
-		return TCX_DROP;
-	device = device_of_hook(ctx);
-	if (w->packet.hook == HOOK_FROM_SEGMENTER) {
-		device = mark_of_packet(ctx);
-		ctx->mark = 0;
-	}
-	if (!hook_is_there(ctx, &w->packet.changes)) {
-		result = DROP(DEVICE_GONE);
-	} else if (device == MARK_ENCAPSULATED) {
-		w->destination.kind = TO_REMOTE;
-		w->destination.is_whole = true;
-	} else if ((device & MARK_PROBE) == MARK_PROBE) {
-		return from_probe(ctx, w, device & ~MARK_PROBE);
-	} else {
-		result = from_port_stages(ctx, &w->packet, &w->destination, device);
-	}
-	return finish(ctx, w, result);
+	return enter(ctx, HOOK_FROM_PORT, DROP(NOT_CONFIGURED));
 }
 
 SEC("classifier")
 int from_underlay(struct __sk_buff *ctx)
 {
-	struct settings *s = get_settings();
-	bool coalesced = s && device_of_hook(ctx) == s->coalescer_ifindex;
-	struct scratch *w;
-
-	if (s && s->coalescer_ifindex && !coalesced && !test_mode &&
-	    coalesce(ctx) == VERDICT_COALESCE)
-		return bpf_redirect(s->coalescer_ifindex, 0);
-	w = begin(ctx, coalesced ? HOOK_FROM_COALESCER : HOOK_FROM_UNDERLAY);
-	if (!w)
-		return TCX_DROP;
-	if (coalesced && !hook_is_there(ctx, &w->packet.changes))
-		return finish(ctx, w, DROP(DEVICE_GONE));
-	if (coalesced && !is_on_detour(ctx))
-		return finish(ctx, w, DROP(OUTER_DEVICE));
-	if (coalesced)
-		ctx->tc_index = 0;
-	return finish(ctx, w, from_underlay_stages(ctx, &w->packet, &w->destination));
+	return enter(ctx, HOOK_FROM_UNDERLAY, VERDICT_TO_HOST);
 }
 
 SEC("classifier")
 int from_leg(struct __sk_buff *ctx)
 {
-	struct scratch *w = begin(ctx, HOOK_FROM_LEG);
-
-	if (!w)
-		return TCX_DROP;
-	if (!hook_is_there(ctx, &w->packet.changes))
-		return conclude(ctx, w, VERDICT_TO_HOST, TCX_NEXT);
-	return finish(ctx, w, from_leg_stages(ctx, &w->packet, &w->destination));
+	return enter(ctx, HOOK_FROM_LEG, VERDICT_TO_HOST);
 }
 
 /* The device exists only to register the tunnel's port for GRO. */

@@ -34,7 +34,8 @@ INLINE enum verdict send_to_segmenter(struct __sk_buff *ctx, const struct settin
 }
 
 /* As it came: it comes through the first stages again. */
-INLINE enum verdict segment(struct __sk_buff *ctx, const struct settings *s, struct packet *p)
+static __noinline enum verdict segment(struct __sk_buff *ctx, const struct settings *s,
+				       struct packet *p)
 {
 	if (!s->segmenter_ifindex || p->hook != HOOK_FROM_PORT || put_tag(ctx, p->in_tag) < 0)
 		return DROP(GSO_UNSUPPORTED);

@@ -7,7 +7,7 @@
 
 #include "packet.h"
 
-INLINE struct learning *get_count(void *counts, __u32 switch_id, __u32 key)
+static __noinline struct learning *get_count(void *counts, __u32 switch_id, __u32 key)
 {
 	struct port_key id = { .switch_id = switch_id, .key = key };
 	struct learning none = {};
@@ -20,7 +20,7 @@ INLINE struct learning *get_count(void *counts, __u32 switch_id, __u32 key)
 }
 
 /* An entry is gone. Never below zero; a decrement lost to another CPU is found by the next sweep. */
-INLINE void uncount(void *counts, __u32 switch_id, __u32 key)
+static __noinline void uncount(void *counts, __u32 switch_id, __u32 key)
 {
 	struct port_key id = { .switch_id = switch_id, .key = key };
 	struct learning *former = bpf_map_lookup_elem(counts, &id);

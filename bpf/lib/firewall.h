@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The firewall of a port, as those ask it that hand frames to ports: stage to_port once, flood for each copy. What it
- * is made of stands in tc.bpf.c: stages conntrack and acl.
+ * The firewall of a port, as those ask it that hand frames to ports: stage to_port once, flood for each copy. It stands
+ * in stage/firewall.h: the one function that is called from below.
  */
 #pragma once
 

@@ -85,6 +85,14 @@ struct crowd {
 	__u64 victim_seen;
 };
 
+/* The tries of a port for a new translation (outside_ends.h). */
+struct port_search {
+	__u32 hash;    /* that they begin with */
+	__u32 list;    /* of rules; or */
+	__u32 version; /* of them, that the translation is begun with */
+	enum verdict result;
+};
+
 /*
  * What conntrack, acl and nat are at, per CPU. What nat read is still here when leave() translates: nobody asks a
  * firewall in between. Much of it is here to keep the stack free.
@@ -101,6 +109,7 @@ struct tracking {
 	__u32 share;                    /* how many connections its port or router may have, */
 	struct place_search search;     /* and where */
 	struct crowd crowd;
+	struct port_search ports;
 	__u32 how;                 /* BEGIN_*: as what the packet may begin one */
 	__u32 is_admitted;         /* by its connection; no rule is asked */
 	__u32 other_begins;        /* another CPU begins a connection with the same key outside */

@@ -22,8 +22,8 @@ INLINE struct limit_key limit_of_sender(struct __sk_buff *ctx, const struct pack
 }
 
 /* Whether one more, which counts for so many, is within a limit; a new span begins with its first. */
-INLINE bool is_within_limit(const struct limit_key *key, __u32 weight, __u32 most, __u64 span,
-			    __u64 now)
+static __noinline bool is_within_limit(const struct limit_key *key, __u32 weight, __u32 most,
+				       __u64 span, __u64 now)
 {
 	struct limit_state *l = bpf_map_lookup_elem(&limits, key);
 	struct limit_state none = { .since = now };

@@ -51,6 +51,9 @@
 		return bpf_map_lookup_elem(&name_, &zero);                                           \
 	}
 
+/* One entry: the program data_path. */
+ARRAY(data_paths, BPF_MAP_TYPE_PROG_ARRAY, __u32, 1);
+
 ARRAY(devices, BPF_MAP_TYPE_DEVMAP_HASH, struct device, MAX_DEVICES);
 ARRAY(devices_seen, BPF_MAP_TYPE_ARRAY, __u64, SEEN_DEVICES);
 ARRAY(settings, BPF_MAP_TYPE_ARRAY, struct settings, 1);

@@ -230,37 +230,55 @@ INLINE __u32 port_of_try(__u32 attempt, __u32 hash, __u32 first, __u32 count)
 	return first + (each ? (number + attempt) % count : number);
 }
 
+INLINE __u32 hash_for_ports(const struct packet *p)
+{
+	const struct settings *s = get_settings();
+
+	return p->flow_hash ^ (s ? s->secret : 0);
+}
+
 /* Its ports cannot be seen: they are not there, or behind what parse does not read. */
 INLINE bool hides_ports(const struct packet *p, const struct connection_key *key)
 {
 	return !(key->local_port | key->peer_port) && (is_hidden(p) || has_ports(p->protocol));
 }
 
+/* For bpf_loop(), as try_inside(): the verifier looks at one try, and not at all of them. 1: no more. */
+static long try_shared(__u32 attempt, void *none __attribute__((unused)))
+{
+	struct tracking *t = get_tracking();
+	struct scratch *w = get_scratch();
+	__u32 first, count;
+
+	if (!t || !w || t->ports.result != DROP(NAT_EXHAUSTED) || t->crowd.refused >= NAT_REFUSALS)
+		return 1;
+	first = w->rule.port_min;
+	count = w->rule.port_max - first + 1;
+	if (attempt >= count)
+		return 1;
+	t->other.local_port = bpf_htons(port_of_try(attempt, t->ports.hash, first, count));
+	t->ports.result = publish_shared(t, t->ports.list);
+	return 0;
+}
+
 /* A port of an address that others have too: its own if it is free with this peer. */
 INLINE enum verdict share_address(struct scratch *w, struct tracking *t, const struct packet *p,
 				  __u32 list)
 {
-	__u32 first = w->rule.port_min, count = w->rule.port_max - first + 1;
-	const struct settings *s = get_settings();
-	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
-	enum verdict result;
-
 	if (is_unknown_part(p, &t->l4))
 		return DROP(FRAGMENT_UNKNOWN);
 	if (hides_ports(p, &t->key))
 		return DROP(NAT_UNSUPPORTED);
 	set_outside_key(&t->other, &t->key, &w->rule.outside, t->key.local_port);
 	t->crowd.votes = t->crowd.refused = t->crowd.victim.switch_id = 0;
-	result = publish_shared(t, list);
-	for (__u32 i = 0; i < NAT_TRIES && i < count && !keeps_port(&t->key); i++) {
-		if (result != DROP(NAT_EXHAUSTED) || t->crowd.refused >= NAT_REFUSALS)
-			break;
-		t->other.local_port = bpf_htons(port_of_try(i, hash, first, count));
-		result = publish_shared(t, list);
-	}
-	if (result == DROP(NAT_EXHAUSTED) && find_victim() && !is_forwarded(list))
-		result = publish_in_its_place();
-	return result;
+	t->ports.hash = hash_for_ports(p);
+	t->ports.list = list;
+	t->ports.result = publish_shared(t, list);
+	if (!keeps_port(&t->key))
+		bpf_loop(NAT_TRIES, try_shared, NULL, 0);
+	if (t->ports.result == DROP(NAT_EXHAUSTED) && find_victim() && !is_forwarded(list))
+		t->ports.result = publish_in_its_place();
+	return t->ports.result;
 }
 
 /* SCTP's CRC is over its ports, and is not written anew. */
@@ -369,29 +387,35 @@ __noinline enum verdict begin_inside(__u32 version)
 	return result == GO_ON ? begin_translation(BEGIN_FROM_PEER, version) : result;
 }
 
+/* Another port inside, or of ICMP another identifier. */
+static long try_inside(__u32 attempt, void *none __attribute__((unused)))
+{
+	struct tracking *t = get_tracking();
+	__be16 port;
+
+	if (!t || t->ports.result != DROP(NAT_EXHAUSTED))
+		return 1;
+	port = bpf_htons(port_of_try(attempt, t->ports.hash, NAT_PORT_MIN, NAT_PORTS));
+	if (is_icmp(t->key.protocol, t->key.family == 4))
+		t->key.local_port = port;
+	else
+		t->key.peer_port = port;
+	t->ports.result = begin_inside(t->ports.version);
+	return 0;
+}
+
 /*
  * The same for what comes from outside. Where another connection has tracking.key, its peer has come by another way
  * from the same port: it gets another port inside, or of ICMP another identifier.
  */
 INLINE enum verdict begin_by_some_port(struct tracking *t, const struct packet *p, __u32 version)
 {
-	const struct settings *s = get_settings();
-	__u32 hash = p->flow_hash ^ (s ? s->secret : 0);
-	enum verdict result;
-
 	if (!can_begin(&t->l4, BEGIN_FROM_PEER))
 		return DROP(CONNECTION_INVALID);
-	result = begin_inside(version);
-	if (keeps_port(&t->key))
-		return result;
-	for (__u32 i = 0; i < NAT_TRIES && result == DROP(NAT_EXHAUSTED); i++) {
-		__be16 port = bpf_htons(port_of_try(i, hash, NAT_PORT_MIN, NAT_PORTS));
-
-		if (is_icmp(t->key.protocol, t->key.family == 4))
-			t->key.local_port = port;
-		else
-			t->key.peer_port = port;
-		result = begin_inside(version);
-	}
-	return result;
+	t->ports.hash = hash_for_ports(p);
+	t->ports.version = version;
+	t->ports.result = begin_inside(version);
+	if (!keeps_port(&t->key))
+		bpf_loop(NAT_TRIES, try_inside, NULL, 0);
+	return t->ports.result;
 }

@@ -111,14 +111,18 @@ INLINE bool may_change(const struct connection *c, const struct l4 *l4, bool fro
 
 /*
  * What the packet does to its connection: it fits, or DROP(OUT_OF_WINDOW); what the other end would not take is
- * DROP(CONNECTION_INVALID).
+ * DROP(CONNECTION_INVALID). Global, so that the verifier checks it once.
  */
-INLINE enum verdict follow_connection(struct __sk_buff *ctx, const struct packet *p,
-				      const struct tracking *t, struct connection *c, bool from_peer)
+__noinline enum verdict follow_connection(struct __sk_buff *ctx, const struct packet *p,
+					  struct connection *c, __u32 by_peer)
 {
-	bool is_tcp = t->l4.kind == L4_TCP, answers_syn, answers;
+	const struct tracking *t = get_tracking();
 	__u8 old_state, old_flags, state, flags;
+	bool is_tcp, answers_syn, answers, from_peer = by_peer;
 
+	if (!p || !c || !t)
+		return DROP(NOT_CONFIGURED);
+	is_tcp = t->l4.kind == L4_TCP;
 	if (t->l4.part == LATER_FRAGMENT) { /* its first one said what there is to say */
 		if (t->now >= c->seen + SECOND)
 			keep_alive(t, c);

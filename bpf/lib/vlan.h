@@ -46,11 +46,14 @@ INLINE long take_tag(struct __sk_buff *ctx)
 	return test_mode ? report_tag((struct tag){}) : bpf_skb_vlan_pop(ctx);
 }
 
+static __noinline long push_tag(struct __sk_buff *ctx, struct tag tag)
+{
+	return test_mode ? report_tag(tag) : bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
+}
+
 INLINE long put_tag(struct __sk_buff *ctx, struct tag tag)
 {
-	if (!tag.proto)
-		return 0;
-	return test_mode ? report_tag(tag) : bpf_skb_vlan_push(ctx, tag.proto, tag.tci);
+	return tag.proto ? push_tag(ctx, tag) : 0;
 }
 
 INLINE struct tag tag_of_vlan(__u32 vlan)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage conntrack: a packet of a connection passes whatever rules say, if it fits. With acl behind it, it is the
- * firewall of a port, of what it sends and of what it gets.
+ * Stage conntrack: a packet of a connection passes whatever rules say, if it fits. Part of the firewall of a port
+ * (firewall.h), of what it sends and of what it gets.
  */
 #pragma once
 
@@ -44,9 +44,9 @@ INLINE bool is_still_allowed(struct tracking *t, const struct port *port, struct
 	return true;
 }
 
-/* The connection of tracking.key that admits the packet, if there is one. Global, for the stack's sake. */
-__noinline enum verdict belong(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
-			       __u32 from_peer)
+/* The connection of tracking.key that admits the packet, if there is one. */
+INLINE enum verdict belong(struct __sk_buff *ctx, const struct packet *p, const struct port *port,
+			   __u32 from_peer)
 {
 	const struct settings *s = get_settings();
 	struct tracking *t = get_tracking();
@@ -76,7 +76,7 @@ __noinline enum verdict belong(struct __sk_buff *ctx, const struct packet *p, co
 	}
 	if (asks_for_another(c, &t->l4, from_peer)) /* of the rules */
 		return GO_ON;
-	result = follow_connection(ctx, p, t, c, from_peer);
+	result = follow_connection(ctx, p, c, from_peer);
 	if (result != GO_ON)
 		return result;
 	count_rule(p, c->rule);

@@ -22,7 +22,7 @@ INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packe
 				       const struct tracking *t, struct connection *c, bool from_peer)
 {
 	if (!asks_for_another(c, &t->l4, from_peer))
-		return follow_connection(ctx, p, t, c, from_peer);
+		return follow_connection(ctx, p, c, from_peer);
 	if (!is_sound(ctx, p))
 		return DROP(CONNECTION_INVALID);
 	remember_syn(c, t, from_peer);

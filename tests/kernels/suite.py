@@ -26,7 +26,8 @@ BEGINS, ENDED = "== part ", "== exit code "
 CONFORMANCE = ROOT / "tests" / "conformance"
 BUILT = ("cases", "wire", "program_sizes")
 #: Programs by the order in which a packet meets them.
-PROGRAMS = ("from_port", "from_underlay", "from_gro_device", "from_leg", "from_unmarker", "back_to_peer")
+PROGRAMS = ("from_port", "from_underlay", "from_gro_device", "from_leg", "data_path", "from_unmarker",
+            "back_to_peer")
 
 
 @dataclass

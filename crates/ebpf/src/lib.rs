@@ -14,6 +14,7 @@ pub mod classifier;
 pub mod connections;
 mod counted;
 pub mod counters;
+mod data_paths;
 pub mod devices;
 mod error;
 pub mod events;

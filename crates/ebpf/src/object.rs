@@ -38,6 +38,9 @@ pub enum Program {
     FromUnmarker,
     /// At the far end of the coalescer.
     BackToPeer,
+    /// At no hook: where [`FromPort`](Self::FromPort), [`FromUnderlay`](Self::FromUnderlay) and
+    /// [`FromLeg`](Self::FromLeg) lead.
+    DataPath,
     /// At no hook: [`Taker`](crate::connections::Taker) runs it.
     TakeConnection,
     /// At no hook: [`Forgetter`](crate::connections::Forgetter) runs it.
@@ -46,13 +49,14 @@ pub enum Program {
 
 impl Program {
     /// All that packets meet.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::FromPort,
         Self::FromUnderlay,
         Self::FromGroDevice,
         Self::FromLeg,
         Self::FromUnmarker,
         Self::BackToPeer,
+        Self::DataPath,
     ];
 
     /// Its name in C.
@@ -64,9 +68,15 @@ impl Program {
             Self::FromLeg => "from_leg",
             Self::FromUnmarker => "from_unmarker",
             Self::BackToPeer => "back_to_peer",
+            Self::DataPath => "data_path",
             Self::TakeConnection => "take_connection",
             Self::ForgetTranslated => "forget_translated",
         }
+    }
+
+    /// Whether it leads to [`DataPath`](Self::DataPath).
+    const fn leads(self) -> bool {
+        matches!(self, Self::FromPort | Self::FromUnderlay | Self::FromLeg)
     }
 }
 
@@ -150,7 +160,8 @@ impl<'a> DataPath<'a> {
     }
 
     /// Loads some of the programs (the verifier takes its time with each), with the maps pinned in `pins`,
-    /// or with new maps that are not pinned yet. Leaves nothing behind when the result is dropped.
+    /// or with new maps that are not pinned yet. With what leads to the data path comes the data path: with new maps it
+    /// is led to at once, else after [`Loaded::lead`]. Leaves nothing behind when the result is dropped.
     pub fn load(
         &self,
         programs: &BTreeSet<Program>,
@@ -212,15 +223,22 @@ impl<'a> DataPath<'a> {
             }
         }
         let mut ebpf = loader.load(&kernel::fit(self.bytes, kernel))?;
+        let leads = programs.iter().any(|program| program.leads());
+        let data_path = leads.then_some(&Program::DataPath);
+        let programs: BTreeSet<_> = programs.iter().chain(data_path).collect();
         let programs = programs
-            .iter()
+            .into_iter()
             .map(|&program| Ok((program, load_program(&mut ebpf, program)?)));
         let programs = programs.collect::<Result<_, EbpfError>>()?;
         let maps = match pins {
             Some(dir) => self.open(dir)?,
             None => self.new_maps(&ebpf)?,
         };
-        Ok(Loaded { programs, maps })
+        let loaded = Loaded { programs, maps };
+        if pins.is_none() {
+            loaded.lead()?;
+        }
+        Ok(loaded)
     }
 
     fn new_maps(&self, ebpf: &Ebpf) -> Result<MapSet, EbpfError> {
@@ -327,6 +345,7 @@ const fn map_data(map: &Map) -> Option<&MapData> {
         | Map::PerCpuLruHashMap(data)
         | Map::LpmTrie(data)
         | Map::DevMapHash(data)
+        | Map::ProgramArray(data)
         | Map::RingBuf(data) => Some(data),
         _ => None,
     }

@@ -163,6 +163,11 @@ impl TestRun {
         Ok(())
     }
 
+    /// As if somebody had taken the pin of the map `data_paths` away.
+    pub fn lead_nowhere(&self) -> Result<(), EbpfError> {
+        self.loaded.lead_nowhere()
+    }
+
     /// Forgets what the programs learned, of paths too, their connections, and how much they sent and wrote.
     pub fn forget(&self) -> Result<(), EbpfError> {
         learned::forget(&self.loaded.maps)?;

@@ -230,6 +230,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
     let data_path = DataPath::embedded().unwrap();
     let capacities = [
         ("settings", 1),
+        ("data_paths", 1),
         ("devices", abi::MAX_DEVICES),
         ("ports", abi::MAX_PORTS),
         ("port_numbers", 1 + abi::MAX_PORTS),

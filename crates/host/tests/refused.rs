@@ -42,7 +42,7 @@ fn a_refused_program_changes_nothing_and_leaves_the_verifiers_log() {
         assert!(!said.contains('\n'), "{said}");
         for part in [
             release.trim(),
-            " refused program from_",
+            " refused program data_path",
             &log.display().to_string(),
         ] {
             assert!(said.contains(part), "no {part}: {said}");

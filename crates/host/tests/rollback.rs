@@ -6,8 +6,8 @@
 mod common;
 
 use common::{
-    World, assert_same, build_without_stages, can_run, other_build_without_stages, snapshot,
-    unmarker_of, with_object,
+    World, assert_same, build_without_stages, can_run, other_build_without_stages,
+    same_maps_without_stages, snapshot, unmarker_of, with_object,
 };
 use overlane_host::{ApplyRequest, HostError, Testing, apply};
 
@@ -45,6 +45,29 @@ fn an_empty_host_stays_empty() {
     // And an upgrade leaves the former build there.
     let operations = fail_everywhere(&world, &text, &other_build_without_stages());
     assert!(operations > 15, "{operations}");
+}
+
+/// It takes over at all hooks at once, by a map that it shares with the former.
+#[test]
+fn another_build_with_the_same_maps_changes_nothing() {
+    if !can_run("another_build_with_the_same_maps") {
+        return;
+    }
+    let (former, other) = (build_without_stages(), same_maps_without_stages());
+    let world = World::new(1);
+    let text = world.fabric("vxlan", 4789, "");
+    let first = world.apply_with(&text, 1, false, with_object(&former));
+    first.unwrap();
+    let before = snapshot(&world, 1);
+    let operations = fail_everywhere(&world, &text, &other);
+    assert!(operations > 10, "{operations}");
+    let data_path = |text: &str| {
+        text.lines()
+            .find(|line| line.starts_with("data path"))
+            .map(str::to_owned)
+    };
+    let (before, after) = (data_path(&before), data_path(&snapshot(&world, 1)));
+    assert!(before.is_some() && before != after, "{before:?} {after:?}");
 }
 
 #[test]

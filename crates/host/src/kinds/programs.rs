@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use overlane_ebpf::Program;
 use overlane_ebpf::devices as held;
 use overlane_ebpf::links::{HeldProgram, Link as BpfLink, unpin};
+use overlane_ebpf::{Loaded, Program};
 use overlane_net::Netlink;
 
 use super::entries::write_settings;
@@ -135,8 +135,10 @@ fn wanted(target: &Target<'_>, look: &Look<'_>) -> Vec<Hook> {
 fn attach_all<'a>(target: &Target<'_>, look: &Look<'a>, plan: &mut Plan<'a>, hooks: Vec<Hook>) {
     let current = look.current;
     let state = current.state.as_ref();
+    // A run that was killed may have led all hooks to its own data path.
     let same_build = state.filter(|state| {
         !plan.new_set
+            && !state.in_progress
             && state.object_digest == target.data_path.digest()
             && state.map_signature == target.data_path.signature()
     });
@@ -251,6 +253,7 @@ fn attach<'a>(host: &str, hook: &Hook, mending: &mut Mending<'a>) -> Result<Done
         other => other?.index,
     };
     detach(&path, mending)?;
+    lead(loaded, mending)?;
     mending.journal.before()?;
     let attach = || BpfLink::attach(loaded, hook.program, device, ifindex);
     let link = match &inside {
@@ -283,11 +286,11 @@ fn detach(path: &Path, mending: &mut Mending<'_>) -> Result<(), HostError> {
     Ok(())
 }
 
-fn replace(
+fn replace<'a>(
     host: &str,
     hook: &Hook,
     old_program: u32,
-    mending: &mut Mending<'_>,
+    mending: &mut Mending<'a>,
 ) -> Result<Done, HostError> {
     let Some(loaded) = mending.loaded else {
         return Ok(Done::Nothing);
@@ -306,12 +309,23 @@ fn replace(
             return attach(host, hook, mending);
         }
     }
+    lead(loaded, mending)?;
     let old = HeldProgram::by_id(old_program)?;
     let new = loaded.program(hook.program)?;
     link.replace(new)?;
     mending.journal.push(move || Ok(link.replace(&old)?));
     mending.programs.insert(name, new.id());
     Ok(Done::Yes)
+}
+
+/// Before the first link has a program of this build: what the programs at hooks lead to.
+fn lead<'a>(loaded: &'a Loaded, mending: &mut Mending<'a>) -> Result<(), HostError> {
+    mending.journal.before()?;
+    if let Some(before) = loaded.lead()? {
+        let undo = move || Ok(loaded.lead_to(&before)?);
+        mending.journal.push(undo);
+    }
+    Ok(())
 }
 
 /// The device is the one that the plan looked at, and the maps hold it since.

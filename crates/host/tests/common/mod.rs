@@ -87,6 +87,11 @@ pub fn build_without_stages() -> Vec<u8> {
     object
 }
 
+/// Another build with the same maps.
+pub fn same_maps_without_stages() -> Vec<u8> {
+    build_of_maps("const volatile int another;\n")
+}
+
 /// The same with one map more: what another release may bring.
 pub fn other_build_without_stages() -> Vec<u8> {
     build_of_maps("ARRAY(one_more, BPF_MAP_TYPE_ARRAY, __u32, 1);\n")
@@ -319,7 +324,7 @@ pub fn changes(report: &Report) -> Vec<String> {
     lines(&report.changes)
 }
 
-/// Everything `apply` may touch, as text: pins, links with program and device, maps' contents (not
+/// Everything `apply` may touch, as text: pins, links with program and device, what they lead to, maps' contents (not
 /// what is counted), devices with all settings, managed and proxy neighbours, state and lock.
 pub fn snapshot(world: &World, n: usize) -> String {
     let netns = world.ns(n);
@@ -350,6 +355,7 @@ pub fn snapshot(world: &World, n: usize) -> String {
     let layouts = DataPath::embedded().unwrap();
     for set in sets(&pins) {
         let maps = MapSet::open_any(&set, layouts.layouts()).unwrap().unwrap();
+        lines.push(format!("data path {:?}", maps.data_path().unwrap()));
         for (table, entries) in maps.contents().unwrap() {
             // An array has all its entries from the start: the empty ones say nothing.
             let written = (entries.iter())
