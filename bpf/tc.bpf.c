@@ -371,17 +371,16 @@ int data_path(struct __sk_buff *ctx)
  * Leads to data_path, which sees nothing of where it came from but the bytes that tc leaves to programs. Programs of
  * another build may come to this one's data_path for a moment: these numbers stay.
  *
- * `instead`: what becomes of a packet when there is no data_path. The kernel empties the map when nobody in user space
- * holds it any more: somebody took its pin away. Until the next `apply` it is then as if the device had no program;
- * what a port sends is never left to the host.
+ * `instead`: what becomes of a packet when there is no data_path. A tail call that fails returns here. The kernel
+ * empties the map when nothing in user space holds it any more: somebody took its pin away. Until the next `apply` it is
+ * then as if the device had no program; but what a port sends is never left to the host.
  */
 INLINE int enter(struct __sk_buff *ctx, enum hook hook, enum verdict instead)
 {
 	struct scratch *w;
 
 	ctx->cb[0] = hook;
-	asm volatile("" ::: "memory"); /* the compiler does not know that a tail call reads it */
-	bpf_tail_call_static(ctx, &data_paths, 0);
+	bpf_tail_call(ctx, &data_paths, 0);
 	w = get_scratch();
 	if (w) {
 		w->packet.hook = hook;
