@@ -9,7 +9,7 @@ use common::{World, assert_same, build_without_stages, can_run, changes, snapsho
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, learned};
 use overlane_host::observe::{self, FdbPlace};
-use overlane_host::{HostError, Testing, paths};
+use overlane_host::{HostError, Testing, paths, status};
 use overlane_net::netns::Netns;
 
 /// The world's fabric with its switch on VLAN 100 instead of in a tunnel.
@@ -407,7 +407,7 @@ fn apply_forgets_what_was_learned_where_nothing_learns_any_more() {
     assert_eq!(counted(&world, 1), [(5001, 7, 1)]);
 }
 
-/// A host that version 1 applied: its state file has other names for some things.
+/// A host that version 1 applied: its state file has names in place of the tables.
 #[test]
 fn the_state_file_of_the_first_version_is_taken_over() {
     if !can_run("an older state file") {
@@ -418,24 +418,36 @@ fn the_state_file_of_the_first_version_is_taken_over() {
     world.apply(&text, 1).unwrap();
     let path = paths::state(&world.host(1));
     let now = std::fs::read_to_string(&path).unwrap();
-    let mut old: serde_json::Value = serde_json::from_str(&now).unwrap();
-    old["schema"] = 1.into();
-    old.as_object_mut().unwrap().remove("promiscuous").unwrap();
-    for (list, id) in [("ports", "switch_id"), ("switches", "id")] {
-        for item in old[list].as_array_mut().unwrap() {
-            let item = item.as_object_mut().unwrap();
-            let number = item.remove(id).unwrap();
-            item.retain(|key, _| {
-                !["vlan", "vlan_transparent", "learn_age_s"].contains(&key.as_str())
-            });
-            item.insert("vni".into(), number);
-        }
+    let state: serde_json::Value = serde_json::from_str(&now).unwrap();
+    let tables = &state["tables"];
+    let mut old = serde_json::json!({
+        "schema": 1,
+        "tables_digest": "00",
+        "uplink": tables["uplink"],
+        "vtep": tables["vtep"],
+        "encapsulation": tables["tunnel"]["encapsulation"],
+        "tunnel_port": tables["tunnel"]["port"],
+        "gro_refused": null,
+        "neighbours": [{ "device": tables["uplink"], "address": "198.18.0.2" }],
+        "ports": [{ "name": "web1", "device": "web1", "vni": 5001, "key": 7, "mac": "02:00:00:00:00:01" }],
+        "switches": [{ "name": "blue", "vni": 5001, "flood_unknown": true }],
+        "remotes": [{ "name": "h2", "address": "198.18.0.2" }],
+    });
+    for same in [
+        "host",
+        "netns",
+        "netns_id",
+        "netns_cookie",
+        "in_progress",
+        "object_digest",
+        "map_signature",
+        "programs",
+    ] {
+        old[same] = state[same].clone();
     }
     std::fs::write(&path, old.to_string()).unwrap();
-    assert_eq!(
-        observe::ports(&world.host(1)).unwrap().ports[0].port,
-        "web1"
-    );
+    let found = status(&world.host(1), None).unwrap();
+    assert_eq!(found.netns, Some(world.netns(1)));
     assert_eq!(
         changes(&world.apply(&text, 1).unwrap()),
         Vec::<String>::new()

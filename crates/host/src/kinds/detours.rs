@@ -106,11 +106,7 @@ impl Detour {
     /// Takes away what there is of it.
     fn discard(self, host: &str, netlink: &Netlink) -> Result<(), NetError> {
         for device in self.devices() {
-            match netlink.delete(device) {
-                // The second end of a pair goes with the first.
-                Err(error) if error.is_not_found() => {}
-                other => other?,
-            }
+            own_devices::delete(netlink, device)?;
         }
         let inside = namespace_of(host);
         if self == Self::Unmarker && netns::exists(&inside) {
@@ -165,11 +161,7 @@ impl Detour {
         let host = look.host;
         let deed = move |mending: &mut Mending<'a>| {
             for device in there {
-                match mending.netlink.delete(device) {
-                    // The second end of a pair goes with the first.
-                    Err(error) if error.is_not_found() => {}
-                    other => other?,
-                }
+                own_devices::delete(mending.netlink, device)?;
             }
             if has_namespace {
                 netns::delete(&namespace_of(host))?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
-use overlane_model::{PortTable, RouterTable, RuleTable, Tables};
+use overlane_model::{PortTable, Remote, RouterTable, RuleTable, SwitchTable, Tables};
 use overlane_wire::Mac;
 use serde::Serialize;
 use serde_json::Value;
@@ -73,10 +73,11 @@ impl Teller<'_> {
             |change, port| Row::new(change, Object::Port, &port.name).detail(detail(port)),
         );
         let written = self.written_ports(plan);
+        let told = places(&rows);
         for port in &self.new.ports {
             let device = port.attachment.device.as_str();
             let (is_missing, was_missing) = self.presence(device);
-            let told = rows.iter_mut().find(|row| row.name == port.name.as_str());
+            let told = told.get(port.name.as_str());
             let presence = match (is_missing, was_missing) {
                 (true, _) => Some("its device is missing"),
                 (false, true) => Some("its device is there"),
@@ -84,7 +85,7 @@ impl Teller<'_> {
             };
             let row = || Row::modify(Object::Port, &port.name).detail(detail(port));
             match (told, presence) {
-                (Some(told), Some(presence)) => *told = told.clone().differs(presence),
+                (Some(&at), Some(presence)) => rows[at] = rows[at].clone().differs(presence),
                 (Some(_), None) => {}
                 (None, Some(presence)) if is_missing != was_missing => {
                     rows.push(row().differs(presence));
@@ -130,44 +131,28 @@ impl Teller<'_> {
     }
 
     fn switches(&self, plan: &Plan<'_>) -> Vec<Row> {
-        let mut rows = named(
-            self.old.map(|old| &old.switches[..]),
-            &self.new.switches,
-            |switch| switch.name.as_str(),
-            &[],
-            |change, switch| Row::new(change, Object::Switch, &switch.name).detail(switch.id),
-        );
+        let row =
+            |change, it: &SwitchTable| Row::new(change, Object::Switch, &it.name).detail(it.id);
+        let old = self.old.map(|old| &old.switches[..]);
+        let mut rows = named(old, &self.new.switches, |it| it.name.as_str(), &[], row);
         let key = |entry: &Entry| Some(abi::FloodKey::read_from_bytes(&entry.key).ok()?.switch_id);
-        let flooding: BTreeSet<u32> = touched(plan, Table::Flood).filter_map(key).collect();
-        for switch in &self.new.switches {
-            let is_told = rows.iter().any(|row| row.name == switch.name.as_str());
-            if flooding.contains(&switch.id.number()) && !is_told {
-                let row = Row::modify(Object::Switch, &switch.name).detail(switch.id);
-                rows.push(row.differs("flood list"));
-            }
-        }
+        let repaired: BTreeSet<u32> = touched(plan, Table::Flood).filter_map(key).collect();
+        let repaired = (self.new.switches.iter()).filter(|it| repaired.contains(&it.id.number()));
+        let repaired = repaired.map(|it| row(ChangeKind::Modify, it).differs("flood list"));
+        add_untold(&mut rows, repaired);
         rows
     }
 
     fn remotes(&self, plan: &Plan<'_>) -> Vec<Row> {
-        let mut rows = named(
-            self.old.map(|old| &old.remotes[..]),
-            &self.new.remotes,
-            |remote| remote.name.as_str(),
-            &[],
-            |change, remote| Row::new(change, Object::Remote, &remote.name).detail(remote.addr),
-        );
-        let rewritten: BTreeSet<&[u8]> = rewritten(plan, Table::Remotes)
-            .map(|entry| entry.key.as_slice())
-            .collect();
-        for remote in &self.new.remotes {
-            let key = abi::Addr::from(remote.addr);
-            let is_told = rows.iter().any(|row| row.name == remote.name.as_str());
-            if rewritten.contains(&key.bytes[..]) && !is_told {
-                let row = Row::modify(Object::Remote, &remote.name).detail(remote.addr);
-                rows.push(row.differs("outer header"));
-            }
-        }
+        let row = |change, it: &Remote| Row::new(change, Object::Remote, &it.name).detail(it.addr);
+        let old = self.old.map(|old| &old.remotes[..]);
+        let mut rows = named(old, &self.new.remotes, |it| it.name.as_str(), &[], row);
+        let keys = rewritten(plan, Table::Remotes).map(|entry| entry.key.as_slice());
+        let repaired: BTreeSet<&[u8]> = keys.collect();
+        let is_repaired = |it: &&Remote| repaired.contains(&abi::Addr::from(it.addr).bytes[..]);
+        let repaired = self.new.remotes.iter().filter(is_repaired);
+        let repaired = repaired.map(|it| row(ChangeKind::Modify, it).differs("outer header"));
+        add_untold(&mut rows, repaired);
         rows
     }
 
@@ -319,6 +304,18 @@ type Telling<'a> = &'a dyn Fn(ChangeKind, &Entry) -> Option<Row>;
 
 fn legs_of(tables: &Tables) -> impl Iterator<Item = &str> {
     tables.legs().map(|(_, device)| device.as_str())
+}
+
+/// Where the row of a name is.
+fn places(rows: &[Row]) -> BTreeMap<String, usize> {
+    let names = rows.iter().map(|row| row.name.clone());
+    names.zip(0..).collect()
+}
+
+/// Adds rows with names that have none.
+fn add_untold(rows: &mut Vec<Row>, more: impl Iterator<Item = Row>) {
+    let told = places(rows);
+    rows.extend(more.filter(|row| !told.contains_key(&row.name)));
 }
 
 fn entries(all: &[(Table, Rc<Entry>)], wanted: Table) -> impl Iterator<Item = &Entry> {

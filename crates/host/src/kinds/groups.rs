@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use overlane_net::Netlink;
 
-use super::switch::Switch;
+use super::switch::{Form, Switch};
 use super::target::Spot;
 use crate::HostError;
 use crate::lib::lock::Lock;
@@ -19,6 +19,7 @@ use crate::state::answers::leg_addresses;
 pub(super) const GROUPS: Switch = Switch {
     word: "group",
     object: Object::MulticastGroup,
+    purpose: None,
     wanted: |target| {
         let links = &target.resolved.links;
         let is_there = |device: &str| links.iter().any(|link| link.name == device);
@@ -35,20 +36,15 @@ pub(super) const GROUPS: Switch = Switch {
         });
         groups.collect()
     },
-    is_on: |netlink, spot| match spot.address {
-        Some(of) => netlink.has_proxy(&spot.device, of),
-        None => Ok(false),
+    form: Form::Entry {
+        is_on: Netlink::has_proxy,
+        set: |netlink, device, of, on| match on {
+            true => netlink.add_proxy(device, of),
+            false => netlink.delete_proxy(device, of),
+        },
+        // A machine without IPv6.
+        without: Some(finding::no_group),
     },
-    set: |netlink, spot, on| match (spot.address, on) {
-        (Some(of), true) => netlink.add_proxy(&spot.device, of),
-        (Some(of), false) => netlink.delete_proxy(&spot.device, of),
-        (None, _) => Ok(()),
-    },
-    // A machine without IPv6.
-    without: Some(|spot, reason| match spot.address {
-        Some(of) => finding::no_group(&spot.device, of, reason),
-        None => Row::add(Object::MulticastGroup, ""),
-    }),
 };
 
 /// Joins again what a device forgot when somebody took it down; says what.
@@ -65,8 +61,8 @@ pub(crate) fn join_again(host: &str) -> Result<Vec<Row>, HostError> {
         let netlink = Netlink::new()?;
         let mut joined = Vec::new();
         for spot in state.ours.iter().filter_map(|thing| GROUPS.spot(thing)) {
-            let again = match (GROUPS.is_on)(&netlink, &spot) {
-                Ok(false) => (GROUPS.set)(&netlink, &spot, true).map(|()| true),
+            let again = match GROUPS.is_on(&netlink, &spot) {
+                Ok(false) => GROUPS.set(&netlink, &spot, true).map(|()| true),
                 other => other.map(|_| false),
             };
             match again {

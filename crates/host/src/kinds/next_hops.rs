@@ -1,24 +1,23 @@
 //! Neighbours that packets to the remotes are handed to: the kernel keeps them resolved.
 
-use super::switch::Switch;
+use super::switch::{Form, Switch};
 use crate::report::Object;
 
 /// The kind.
 pub(super) const NEXT_HOPS: Switch = Switch {
     word: "managed",
     object: Object::NextHop,
+    purpose: None,
     wanted: |target| target.resolved.next_hops.clone(),
-    is_on: |netlink, spot| match spot.address {
-        Some(address) => {
-            let known = netlink.neighbour(&spot.device, address)?;
+    form: Form::Entry {
+        is_on: |netlink, device, address| {
+            let known = netlink.neighbour(device, address)?;
             Ok(known.is_some_and(|known| known.managed))
-        }
-        None => Ok(false),
+        },
+        set: |netlink, device, address, on| match on {
+            true => netlink.manage_neighbour(device, address),
+            false => netlink.delete_neighbour(device, address),
+        },
+        without: None,
     },
-    set: |netlink, spot, on| match (spot.address, on) {
-        (Some(address), true) => netlink.manage_neighbour(&spot.device, address),
-        (Some(address), false) => netlink.delete_neighbour(&spot.device, address),
-        (None, _) => Ok(()),
-    },
-    without: None,
 };

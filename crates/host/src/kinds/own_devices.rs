@@ -68,12 +68,16 @@ pub(super) fn discard_aside<'a>(look: &Look<'a>, plan: &mut Plan<'a>, names: &[&
 pub(super) fn discard<'a>(name: &'static str, row: impl Into<Option<Row>>) -> Deed<'a> {
     Deed::new(row, move |mending| {
         mending.journal.before()?;
-        match mending.netlink.delete(name) {
-            // The second end of a pair goes with the first.
-            Err(error) if error.is_not_found() => Ok(Done::Nothing),
-            other => Ok(other.map(|()| Done::Yes)?),
-        }
+        Ok(delete(mending.netlink, name)?)
     })
+}
+
+/// The second end of a pair goes with the first.
+pub(super) fn delete(netlink: &Netlink, name: &str) -> Result<Done, NetError> {
+    match netlink.delete(name) {
+        Err(error) if error.is_not_found() => Ok(Done::Nothing),
+        other => other.map(|()| Done::Yes),
+    }
 }
 
 /// Takes away what there is of these devices when all else has succeeded.
@@ -86,16 +90,13 @@ pub(super) fn take_away<'a>(
     for name in names {
         if look.current.devices.contains_key(*name) {
             let row = Row::remove(Object::Device, name).detail(what);
-            plan.clean_up(delete(name, row));
+            plan.clean_up(clean_up(name, row));
         }
     }
 }
 
-fn delete<'a>(name: &'static str, row: impl Into<Option<Row>>) -> Deed<'a> {
-    Deed::new(row, move |mending| match mending.netlink.delete(name) {
-        Err(error) if error.is_not_found() => Ok(Done::Nothing),
-        other => Ok(other.map(|()| Done::Yes)?),
-    })
+fn clean_up<'a>(name: &'static str, row: impl Into<Option<Row>>) -> Deed<'a> {
+    Deed::new(row, move |mending| Ok(delete(mending.netlink, name)?))
 }
 
 /// The new devices get the names of these.
@@ -112,6 +113,6 @@ pub(super) fn put_aside<'a>(look: &Look<'a>, plan: &mut Plan<'a>, names: &[&str]
             mending.journal.push(undo);
             Ok(Done::Yes)
         }));
-        plan.clean_up(delete(aside, None));
+        plan.clean_up(clean_up(aside, None));
     }
 }

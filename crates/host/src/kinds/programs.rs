@@ -1,7 +1,7 @@
 //! Programs at the hooks of devices, and the links that hold them there. A link that lives gets the new program in
 //! place of the old one, so that no packet passes without any.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use overlane_ebpf::devices as held;
@@ -96,22 +96,18 @@ fn wanted(target: &Target<'_>, look: &Look<'_>) -> Vec<Hook> {
     );
     let detours = resolved.detours.iter().flat_map(|detour| detour.hooks());
     hooks.extend(detours.map(|(program, device)| of_ours(*program, device)));
-    let ports = &target.tables.ports;
-    let mut seen = BTreeSet::new();
-    hooks.extend(ports.iter().filter_map(|port| {
-        // A device once, whatever number of ports it is.
-        let device = &port.attachment.device;
-        let ifindex = resolved.devices.ports.get(device)?.ifindex;
-        let of_device = ports
-            .iter()
-            .filter(|port| port.attachment.device == *device);
-        seen.insert(device).then(|| Hook {
+    // A device once, whatever number of ports it is.
+    let mut ports_of: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for port in &target.tables.ports {
+        let things = ports_of.entry(&port.attachment.device).or_default();
+        things.push((Object::Port, port.name.to_string()));
+    }
+    hooks.extend(ports_of.into_iter().filter_map(|(device, things)| {
+        Some(Hook {
             program: Program::FromPort,
             device: device.to_string(),
-            ifindex,
-            things: of_device
-                .map(|port| (Object::Port, port.name.to_string()))
-                .collect(),
+            ifindex: resolved.devices.ports.get(device)?.ifindex,
+            things,
         })
     }));
     hooks.extend(target.tables.legs().filter_map(|(_, device)| {
@@ -203,21 +199,21 @@ fn attach_all<'a>(target: &Target<'_>, look: &Look<'a>, plan: &mut Plan<'a>, hoo
     running.retain(|program, _| !renamed.contains(program) && load.remove(program));
 }
 
-/// Ports are told by name with all else that differs of them.
+/// Ports and legs are told by name, with all else that differs of them.
 fn row_of(target: &Target<'_>, look: &Look<'_>, hook: &Hook) -> Option<Row> {
     let state = look.current.state.as_ref();
     let device = hook.device.as_str();
-    match hook.program {
-        Program::FromUnderlay if device == target.tables.uplink.as_str() => {
-            let is_known = state.is_some_and(|state| state.tables.uplink == target.tables.uplink);
-            Some(match is_known {
-                true => Row::modify(Object::Uplink, device).without_program(),
-                false => Row::add(Object::Uplink, device),
-            })
-        }
-        Program::FromLeg | Program::FromPort if !hook.things.is_empty() => None,
-        _ => Some(Row::modify(Object::Device, device).without_program()),
+    if !hook.things.is_empty() {
+        return None;
     }
+    let uplink = &target.tables.uplink;
+    Some(if device != uplink.as_str() {
+        Row::modify(Object::Device, device).without_program()
+    } else if state.is_some_and(|state| state.tables.uplink == *uplink) {
+        Row::modify(Object::Uplink, device).without_program()
+    } else {
+        Row::add(Object::Uplink, device)
+    })
 }
 
 fn tell_uplink(target: &Target<'_>, look: &Look<'_>, plan: &mut Plan<'_>) {

@@ -3,6 +3,7 @@
 //! the state file say what is ours.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use overlane_net::{NetError, Netlink};
 
@@ -19,14 +20,47 @@ pub(super) struct Switch {
     /// The first word of its things in the record.
     pub(super) word: &'static str,
     pub(super) object: Object,
+    /// What it is for, in a sentence.
+    pub(super) purpose: Option<&'static str>,
     pub(super) wanted: fn(&Target<'_>) -> BTreeSet<Spot>,
-    pub(super) is_on: fn(&Netlink, &Spot) -> Result<bool, NetError>,
-    pub(super) set: fn(&Netlink, &Spot, bool) -> Result<(), NetError>,
-    /// What a host goes without where the kernel refuses it; none: it is needed.
-    pub(super) without: Option<fn(&Spot, &str) -> Row>,
+    pub(super) form: Form,
+}
+
+/// What is switched.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// A mode of a device.
+    Mode {
+        is_on: fn(&Netlink, &str) -> Result<bool, NetError>,
+        set: fn(&Netlink, &str, bool) -> Result<(), NetError>,
+    },
+    /// An address in a list of a device.
+    Entry {
+        is_on: fn(&Netlink, &str, IpAddr) -> Result<bool, NetError>,
+        set: fn(&Netlink, &str, IpAddr, bool) -> Result<(), NetError>,
+        /// What a host goes without where the kernel refuses the address, for this reason; none: it is needed.
+        without: Option<fn(&str, IpAddr, &str) -> Row>,
+    },
 }
 
 impl Switch {
+    /// [`spot`](Self::spot) makes no spot of another form.
+    pub(super) fn is_on(self, netlink: &Netlink, spot: &Spot) -> Result<bool, NetError> {
+        match (self.form, spot.address) {
+            (Form::Mode { is_on, .. }, _) => is_on(netlink, &spot.device),
+            (Form::Entry { is_on, .. }, Some(address)) => is_on(netlink, &spot.device, address),
+            (Form::Entry { .. }, None) => Ok(false),
+        }
+    }
+
+    pub(super) fn set(self, netlink: &Netlink, spot: &Spot, on: bool) -> Result<(), NetError> {
+        match (self.form, spot.address) {
+            (Form::Mode { set, .. }, _) => set(netlink, &spot.device, on),
+            (Form::Entry { set, .. }, Some(address)) => set(netlink, &spot.device, address, on),
+            (Form::Entry { .. }, None) => Ok(()),
+        }
+    }
+
     fn thing(self, spot: &Spot) -> String {
         format!("{} {spot}", self.word)
     }
@@ -37,45 +71,56 @@ impl Switch {
             Some((device, address)) => (device, Some(address.parse().ok()?)),
             None => (rest, None),
         };
-        // Only promiscuous mode is a device's own.
-        let is_whole = address.is_some() != (self.object == Object::Promiscuous);
-        (word == self.word && is_whole).then(|| Spot {
+        let is_entry = matches!(self.form, Form::Entry { .. });
+        (word == self.word && is_entry == address.is_some()).then(|| Spot {
             device: device.to_owned(),
             address,
         })
     }
 
     pub(super) fn row(self, change: ChangeKind, spot: &Spot) -> Row {
-        match spot.address {
+        let row = match spot.address {
             Some(address) => {
                 Row::new(change, self.object, address).of(Object::Device, &spot.device)
             }
             None => Row::new(change, self.object, &spot.device),
+        };
+        match self.purpose {
+            Some(purpose) if change == ChangeKind::Add => row.detail(purpose),
+            _ => row,
         }
     }
 
     fn switch_on<'a>(self, spot: Spot) -> Deed<'a> {
         let thing = self.thing(&spot);
-        let (row, refused) = (self.row(ChangeKind::Add, &spot), spot.clone());
+        let row = self.row(ChangeKind::Add, &spot);
+        let without = match (self.form, spot.address) {
+            (Form::Entry { without, .. }, Some(address)) => {
+                let device = spot.device.clone();
+                without.map(|row| move |reason: &str| row(&device, address, reason))
+            }
+            _ => None,
+        };
+        let is_needed = without.is_none();
         let itself = (self.object, row.name.clone());
         let deed = Deed::new(row, move |mending| {
             mending.journal.before()?;
             let netlink = mending.netlink;
-            match (self.set)(netlink, &spot, true) {
+            match self.set(netlink, &spot, true) {
                 Ok(()) => {
-                    let undo = move || unless_gone((self.set)(netlink, &spot, false));
+                    let undo = move || unless_gone(self.set(netlink, &spot, false));
                     mending.journal.push(undo);
                     Ok(Done::Yes)
                 }
-                Err(error) if self.without.is_some() && !error.is_not_found() => {
+                Err(error) if !is_needed && !error.is_not_found() => {
                     Ok(Done::Refused(error.to_string()))
                 }
                 Err(error) => Err(error.into()),
             }
         });
         let deed = deed.alone([itself]);
-        match self.without {
-            Some(without) => deed.or_without(thing, move |reason| without(&refused, reason)),
+        match without {
+            Some(without) => deed.or_without(thing, without),
             None => deed,
         }
     }
@@ -85,14 +130,14 @@ impl Switch {
         Deed::new(self.row(ChangeKind::Remove, &spot), move |mending| {
             mending.journal.before()?;
             let netlink = mending.netlink;
-            match (self.is_on)(netlink, &spot) {
+            match self.is_on(netlink, &spot) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Done::Nothing),
                 Err(error) if error.is_not_found() => return Ok(Done::Nothing),
                 Err(error) => return Err(error.into()),
             }
-            unless_gone((self.set)(netlink, &spot, false))?;
-            let undo = move || unless_gone((self.set)(netlink, &spot, true));
+            unless_gone(self.set(netlink, &spot, false))?;
+            let undo = move || unless_gone(self.set(netlink, &spot, true));
             mending.journal.push(undo);
             Ok(Done::Yes)
         })
@@ -108,7 +153,7 @@ impl Kind for Switch {
         let wanted = look.target.map(switch.wanted).unwrap_or_default();
         for spot in wanted {
             let was_ours = before.remove(&spot);
-            let is_on = (switch.is_on)(look.netlink, &spot)?;
+            let is_on = switch.is_on(look.netlink, &spot)?;
             if was_ours || !is_on {
                 plan.ours.insert(switch.thing(&spot));
             }
