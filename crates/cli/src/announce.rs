@@ -1,7 +1,7 @@
 //! `overlane announce`: tells the physical network where addresses are. By hand for all of them; `apply` starts
 //! it for what it has left to announce, and then it says nothing.
 
-use overlane_host::announce::{self, Announcements};
+use overlane_host::announce;
 use overlane_host::report::lines;
 use overlane_host::{Announced, Row};
 use serde::Serialize;
@@ -61,13 +61,4 @@ pub(crate) fn run(args: &Announce, output: Output) -> Result<(), Failure> {
 pub(crate) fn line(announced: &[Announced]) -> Option<String> {
     let parts: Vec<String> = announced.iter().map(ToString::to_string).collect();
     (!parts.is_empty()).then(|| format!("announces {}", parts.join("; ")))
-}
-
-/// Has the rest announced by a process that outlives this one.
-pub(crate) fn start(announcements: &Announcements, output: Output) {
-    if let Err(error) = announcements.start() {
-        output.note(format!(
-            "addresses are announced once only ({error}); run `overlane announce`"
-        ));
-    }
 }

@@ -1,9 +1,7 @@
-//! `overlane apply FILE --host NAME`: the fabric file becomes tables, and `overlane_host` makes the
-//! machine carry them. Here: which errors come first, and what is printed.
+//! `overlane apply FILE --host NAME`: `overlane_host` makes the machine carry what the file says. Here: what is printed.
 
 use overlane_host::report::lines;
-use overlane_host::{ApplyRequest, Holder, HostError, Report, UnfitDevice, UsedAs};
-use overlane_model::Tables;
+use overlane_host::{ApplyRequest, Declared, Holder, Report, RestBy, UnfitDevice, UsedAs};
 
 use crate::args::Apply;
 use crate::failure::Failure;
@@ -11,28 +9,33 @@ use crate::output::Output;
 use crate::{announce, check};
 
 pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
-    // First of all: on an old kernel nothing else is worth mending.
-    overlane_ebpf::preflight::check_kernel().map_err(HostError::from)?;
-    let (tables, netns) = wanted(args, output)?;
-    let host = tables.host.as_str();
-    let on_wait = |holder: &Holder| wait_note(output, host, holder);
+    let host = match &args.host {
+        Some(host) => host.to_string(),
+        None => overlane_host::only_applied_host()?.host,
+    };
+    let declared = match &args.file {
+        Some(file) => Declared::File {
+            path: check::path(file),
+            host: &host,
+        },
+        None => Declared::Last { host: &host },
+    };
     let say_missing = |devices: &[UnfitDevice]| {
         for device in devices {
             output.note(missing(device));
         }
     };
     let report = overlane_host::apply(&ApplyRequest {
-        netns: netns.as_deref(),
+        netns: args.netns.as_deref(),
         dry_run: args.dry_run,
         strict: args.strict,
-        on_wait: &on_wait,
-        ..ApplyRequest::new(&tables)
+        rest_by: RestBy::Process,
+        on_warnings: &|warnings| check::say(warnings, output),
+        on_wait: &|holder| wait_note(output, &host, holder),
+        ..ApplyRequest::new(declared)
     })
     .inspect_err(|error| say_missing(error.missing_besides()))?;
     say_missing(&report.missing);
-    if let Some(announcements) = &report.announcements {
-        announce::start(announcements, output);
-    }
     for note in lines(&report.notes) {
         output.note(note);
     }
@@ -44,31 +47,13 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tables of the host, and its network namespace: by the file, or as they were applied last.
-fn wanted(args: &Apply, output: Output) -> Result<(Tables, Option<String>), Failure> {
-    let asked = args.netns.as_deref().map(str::to_owned);
-    let (Some(file), Some(host)) = (&args.file, &args.host) else {
-        let host = match &args.host {
-            Some(host) => host.to_string(),
-            None => overlane_host::only_applied_host()?.host,
-        };
-        let (tables, netns) = overlane_host::last_applied(&host)?;
-        return Ok((tables, asked.or(netns)));
-    };
-    let fabric = check::load(file)?;
-    check::warn(&fabric, output);
-    Ok((fabric.compile(host.as_str())?, asked))
-}
-
 /// What is without it until somebody makes the device.
 fn missing(device: &UnfitDevice) -> String {
-    let without = match (device.used_as, device.by.len()) {
-        (UsedAs::Uplink, _) => return format!("no such device: {device}"),
-        (UsedAs::Port, 1) => "the port has no network",
-        (UsedAs::Port, _) => "the ports have no network",
-        (UsedAs::Leg, _) => "the router reaches no physical network",
-    };
-    format!("no such device: {device}; {without} until the device is there and you apply again")
+    if device.used_as == UsedAs::Uplink {
+        return format!("no such device: {device}");
+    }
+    let lost = device.used_as.lost(device.by.len());
+    format!("no such device: {device}; {lost} until the device is there and you apply again")
 }
 
 /// Said once, before waiting: who holds the lock.

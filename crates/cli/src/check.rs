@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use overlane_model::{Diagnostic, Fabric, FabricErrors, Severity};
+use overlane_model::{Diagnostic, Fabric, FabricErrors, Report, Severity};
 use serde::Serialize;
 
 use crate::args::Check;
@@ -24,18 +24,25 @@ pub(crate) fn run(args: &Check, output: Output) -> Result<(), Failure> {
 /// Says on standard error what may work, but hardly as it was meant.
 pub(crate) fn warn(fabric: &Fabric, output: Output) {
     if let Some(warnings) = fabric.warnings() {
-        output.err_raw(warnings.render(output.colour_err()));
+        say(warnings, output);
     }
+}
+
+pub(crate) fn say(warnings: &Report, output: Output) {
+    output.err_raw(warnings.render(output.colour_err()));
 }
 
 /// The fabric in a file, or on standard input for `-`.
 pub(crate) fn load(file: &Path) -> Result<Fabric, FabricErrors> {
-    let path = if file == Path::new("-") {
-        Path::new("/dev/stdin")
-    } else {
-        file
-    };
-    Fabric::load(path)
+    Fabric::load(path(file))
+}
+
+/// Where a file is that the command line names.
+pub(crate) fn path(file: &Path) -> &Path {
+    match file == Path::new("-") {
+        true => Path::new("/dev/stdin"),
+        false => file,
+    }
 }
 
 /// `geneve over IPv4, 2 hosts, 1 logical switch, 4 logical ports`

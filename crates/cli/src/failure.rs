@@ -32,7 +32,7 @@ pub(crate) enum Failure {
     Packet(#[from] PacketError),
     /// Applying, removing or looking at a host failed.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(HostError),
     /// Nobody can tell how a host is.
     #[error(transparent)]
     CannotTell(HostError),
@@ -78,6 +78,16 @@ pub(crate) enum Failure {
     /// The command ran and found mistakes, already printed.
     #[error("mistakes were found")]
     Findings,
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Fabric(errors) => Self::Fabric(errors),
+            HostError::Compile(error) => Self::Compile(error),
+            other => Self::Host(other),
+        }
+    }
 }
 
 impl From<AnalysisError> for Failure {

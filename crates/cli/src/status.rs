@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use overlane_host::report::remedy_words;
-use overlane_host::{Row, Status, Thing, Verdict, status};
+use overlane_host::{Row, Status, Verdict, status};
 use overlane_model::Tables;
 
 use crate::args::{HostChoice, Status as Arguments};
@@ -78,27 +77,23 @@ fn print(found: &Status, output: Output) -> std::io::Result<()> {
 fn told(row: &Row, output: Output) -> String {
     let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &row.condition())];
     if let Some(remedy) = &row.remedy {
-        lines.push(output.wrapped("  help: ", &remedy_words(remedy)));
+        lines.push(output.wrapped("  help: ", &remedy.words()));
     }
     lines.join("\n")
 }
 
 fn verdict(found: &Status) -> (String, bool) {
     let host = &found.host;
-    let count = |verdict| {
-        let is = |thing: &&Thing| thing.verdict == verdict;
-        found.things.iter().filter(is).count()
-    };
     let all = found.things.len();
     match found.verdict {
         Verdict::AsDeclared => (format!("host {host}: as declared"), true),
         Verdict::Differs => {
-            let s = if count(Verdict::Differs) == 1 {
-                "s"
-            } else {
-                ""
-            };
-            let differ = count(Verdict::Differs);
+            let differ = found
+                .things
+                .iter()
+                .filter(|it| it.verdict == Verdict::Differs);
+            let differ = differ.count();
+            let s = if differ == 1 { "s" } else { "" };
             (
                 format!("host {host}: {differ} of {all} things differ{s}"),
                 false,

@@ -5,7 +5,7 @@
 //! links). It keeps nothing running: after [`apply`] the kernel carries the packets alone.
 //!
 //! ```text
-//!   Tables ──► pre-flight ──► plan (what differs) ──► steps, each with its undo ──► Report
+//!   fabric file ──► Tables ──► pre-flight ──► plan (what differs) ──► steps, each with its undo ──► Report
 //!                  │ fails: nothing was touched            │ fails: everything is put back
 //! ```
 //!
@@ -39,13 +39,14 @@ mod lib {
     pub(crate) mod greeting;
     pub(crate) mod holder;
     pub(crate) mod lock;
+    pub(crate) mod next_hop;
     pub mod paths;
     pub(crate) mod random;
     pub mod signals;
     pub(crate) mod wait;
 }
 
-pub use apply::{ApplyRequest, RemoveRequest, apply, remove};
+pub use apply::{ApplyRequest, Declared, RemoveRequest, RestBy, apply, remove};
 pub use conntrack::{forget, handover};
 pub use kinds::Testing;
 pub use lib::detour as detours;
@@ -55,9 +56,9 @@ pub use lib::holder::Holder;
 pub use lib::{paths, signals};
 pub use live::announcer as announce;
 pub use overlane_net::netns::is_name as is_netns_name;
-pub use report::{Announced, ChangeKind, Difference, Object, Removal, Report, Row};
+pub use report::{Announced, ChangeKind, Difference, Object, Remedy, Removal, Report, Row};
 pub use state::{
     AppliedHost, SCHEMA as STATE_SCHEMA, applied_hosts, only_applied_host, only_known_host,
 };
-pub use status::{Status, Thing, Verdict, last_applied, status};
+pub use status::{Status, Thing, Verdict, status};
 pub use watch::{capture, rates, rule_log};

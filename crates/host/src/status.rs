@@ -1,7 +1,7 @@
 //! `status`: is this host as it was declared, and if not, what differs and what helps? It plans what `apply` would do
 //! with the tables that were applied last, does none of it, and looks at what only a user can mend. It changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, preflight};
@@ -12,11 +12,10 @@ use serde::Serialize;
 use crate::HostError;
 use crate::apply::{self, Unfit, resolve, users};
 use crate::kinds::{Current, Look, hooks};
-use crate::lib::detour::Detour;
 use crate::lib::lock::Lock;
-use crate::lib::paths::{GRO, SEGMENTER};
+use crate::lib::next_hop::next_hop;
 use crate::observe::{self, NeighbourState};
-use crate::report::{Object, Report, Row, finding};
+use crate::report::{Object, Remedy, Report, Row, finding};
 use crate::state::{self, State};
 
 /// A host beside what it should be.
@@ -62,7 +61,7 @@ pub struct Thing {
 /// Looks at `host`. `declared`: the tables of a fabric file, in place of those that were applied last.
 pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError> {
     preflight::check_rights()?;
-    let state = observe::state_of(host)?;
+    let state = State::applied(host)?;
     let mut rows: Vec<Row> = interrupted(&state).into_iter().collect();
     let tables = match declared {
         Some(tables) if *tables != state.tables => {
@@ -71,28 +70,28 @@ pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError
         }
         _ => &state.tables,
     };
+    let mut helpers = Vec::new();
     match state.namespace()? {
         None => rows.push(finding::namespace_gone(host)),
         Some(netns) => {
-            let found = netns.run(|| look(&state, tables))??;
+            let found = netns.run(|| look(&state, tables, &mut helpers))??;
             let netns = state.netns.as_deref();
             rows.extend(found.into_iter().map(|row| row.in_namespace(netns)));
         }
     }
     if state.schema != state::SCHEMA {
         // Only the file says what that was.
-        let again = finding::apply_again(host);
-        for row in rows
-            .iter_mut()
-            .filter(|row| row.remedy.as_ref() == Some(&again))
-        {
-            row.remedy = Some(format!("overlane apply FILE --host {host}"));
+        let again = Remedy::apply_again(host);
+        for row in &mut rows {
+            if row.remedy.as_ref() == Some(&again) {
+                row.remedy = Some(Remedy::apply_file(host));
+            }
         }
     }
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(row.to_string()));
     rows.sort_by_key(|row| row.object);
-    let things = things(tables, &rows);
+    let things = things(tables, helpers, &rows);
     let verdict = rows.iter().map(verdict_of).max();
     Ok(Status {
         host: host.to_owned(),
@@ -103,22 +102,17 @@ pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError
     })
 }
 
-/// The tables that were applied last, and where: `apply` can repeat them.
-pub fn last_applied(host: &str) -> Result<(Tables, Option<String>), HostError> {
-    let state = observe::state_of(host)?;
-    if state.schema != state::SCHEMA {
-        return Err(HostError::TablesUnknown(host.to_owned()));
-    }
-    Ok((state.tables, state.netns))
-}
-
 fn interrupted(state: &State) -> Option<Row> {
     let row = || finding::apply_unfinished(&state.host, Lock::holder(&state.host).as_ref());
     state.in_progress.then(row)
 }
 
-/// From a thread in the host's namespace.
-fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
+/// From a thread in the host's namespace. `helpers` gets the devices of ours that should be there.
+fn look(
+    state: &State,
+    tables: &Tables,
+    helpers: &mut Vec<&'static str>,
+) -> Result<Vec<Row>, HostError> {
     let host = state.host.as_str();
     let netlink = Netlink::new()?;
     let links = netlink.links()?;
@@ -138,6 +132,7 @@ fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
         }
     };
     rows.append(&mut resolved.notes);
+    helpers.extend(resolved.helpers());
     rows.extend(resolved.missing.iter().flat_map(finding::missing));
     let mut current = Current::read(host, &data_path, &netlink)?;
     if let Some(maps) = &current.maps {
@@ -152,17 +147,14 @@ fn look(state: &State, tables: &Tables) -> Result<Vec<Row>, HostError> {
     rows.extend(hooks::look(host, &plan.hooks, &current, &netlink)?);
     let mut report = Report::new(host);
     plan.predict(&state.refused, &mut report);
-    let again = finding::apply_again(host);
     // A missing device has a row that says more.
-    let is_told = |row: &Row| {
-        let told = rows
-            .iter()
-            .filter(|told| told.note == Some("missing_device"));
-        let mut told = told.map(|told| (told.object, told.name.as_str()));
-        told.any(|told| told == (row.object, row.name.as_str()))
-    };
-    let planned = report.changes.into_iter().filter(|row| !is_told(row));
-    let planned: Vec<Row> = planned.map(|row| explained(row).remedy(&again)).collect();
+    let thing = |row: &Row| (row.object, row.name.clone());
+    let missing = (rows.iter()).filter(|row| row.note == Some("missing_device"));
+    let missing: BTreeSet<_> = missing.map(thing).collect();
+    let planned = (report.changes.into_iter()).filter(|row| !missing.contains(&thing(row)));
+    let planned: Vec<Row> = planned
+        .map(|row| explained(row).remedy(Remedy::apply_again(host)))
+        .collect();
     rows.extend(planned);
     rows.extend(report.notes);
     Ok(rows)
@@ -197,8 +189,9 @@ fn other_build(state: &State, data_path: &DataPath<'_>) -> Option<Row> {
 /// Devices of the fabric that are not what `apply` found: another one, with a lower MTU, or without carrier.
 fn devices(state: &State, tables: &Tables, links: &[Link]) -> Vec<Row> {
     let mut rows = Vec::new();
+    let links: BTreeMap<&str, &Link> = links.iter().map(|it| (it.name.as_str(), it)).collect();
     for (object, user, device) in users(tables) {
-        let Some(link) = links.iter().find(|link| link.name == device) else {
+        let Some(link) = links.get(device) else {
             continue;
         };
         if let Some(before) = state.devices.get(device) {
@@ -234,13 +227,9 @@ fn neighbours(tables: &Tables, netlink: &Netlink) -> Result<Vec<Row>, HostError>
         return Ok(rows);
     };
     for remote in &tables.remotes {
-        let Ok(route) = netlink.route_to(remote.addr, None) else {
+        let Ok(Some(next_hop)) = next_hop(netlink, link.index, remote.addr) else {
             continue;
         };
-        let next_hop = route.gateway.unwrap_or(remote.addr);
-        if route.oif != link.index {
-            continue;
-        }
         let known = netlink.neighbour(uplink, next_hop)?;
         if known.is_some_and(|known| matches!(known.state, Nud::Failed | Nud::Incomplete)) {
             rows.push(finding::no_answer(remote.name.as_str(), next_hop, uplink));
@@ -268,56 +257,54 @@ fn verdict_of(row: &Row) -> Verdict {
 }
 
 /// All that people know, in their order, and then what else has rows.
-fn things(tables: &Tables, rows: &[Row]) -> Vec<Thing> {
-    let mut known: Vec<(Object, String)> = vec![(Object::Host, tables.host.to_string())];
+fn things(tables: &Tables, helpers: Vec<&str>, rows: &[Row]) -> Vec<Thing> {
     let users: Vec<_> = users(tables).collect();
-    known.extend(
-        users
-            .iter()
-            .map(|(object, user, _)| (*object, (*user).to_owned())),
-    );
-    let remotes = tables.remotes.iter();
-    known.extend(remotes.map(|remote| (Object::Remote, remote.name.to_string())));
-    let helpers = [
-        SEGMENTER,
-        GRO,
-        Detour::Unmarker.entrance(),
-        Detour::Coalescer.entrance(),
-    ];
-    let is_there = |name: &&str| *name != Detour::Coalescer.entrance();
-    known.extend(
-        (helpers.into_iter().filter(is_there)).map(|name| (Object::Device, name.to_owned())),
-    );
-    if !tables.ports.is_empty() {
-        known.push((Object::Guard, String::new()));
+    let host = [(Object::Host, tables.host.as_str())];
+    let remotes = (tables.remotes.iter()).map(|remote| (Object::Remote, remote.name.as_str()));
+    let guard = (!tables.ports.is_empty()).then_some((Object::Guard, ""));
+    let known = (host.into_iter())
+        .chain(users.iter().map(|(object, user, _)| (*object, *user)))
+        .chain(remotes)
+        .chain(helpers.into_iter().map(|name| (Object::Device, name)))
+        .chain(guard);
+    let mut things: Vec<Thing> = known.map(Thing::as_declared).collect();
+    let places = things.iter().zip(0..);
+    let mut places: BTreeMap<_, usize> = places.map(|(it, at)| (it.key(), at)).collect();
+    let user_of: BTreeMap<_, _> = (users.into_iter())
+        .map(|(object, user, device)| (device, (object, user)))
+        .collect();
+    for (place, row) in rows.iter().enumerate() {
+        // A device's row belongs to its user, and a guard's to all families.
+        let thing = match row.object {
+            Object::Guard => (Object::Guard, ""),
+            Object::Device => match user_of.get(row.name.as_str()) {
+                Some(user) => *user,
+                None => (Object::Device, row.name.as_str()),
+            },
+            object => (object, row.name.as_str()),
+        };
+        let at = *(places.entry((thing.0, thing.1.to_owned()))).or_insert_with(|| {
+            things.push(Thing::as_declared(thing));
+            things.len() - 1
+        });
+        let thing = &mut things[at];
+        thing.verdict = thing.verdict.max(verdict_of(row));
+        thing.rows.push(place);
     }
-    // A device's row belongs to its user, and a guard's to all families.
-    let thing_of = |row: &Row| match row.object {
-        Object::Guard => (Object::Guard, String::new()),
-        Object::Device => {
-            let user = users.iter().find(|(_, _, device)| *device == row.name);
-            let user = user.map(|(object, user, _)| (*object, (*user).to_owned()));
-            user.unwrap_or_else(|| (Object::Device, row.name.clone()))
-        }
-        object => (object, row.name.clone()),
-    };
-    for row in rows {
-        let thing = thing_of(row);
-        if !known.contains(&thing) {
-            known.push(thing);
-        }
-    }
-    let thing = |(object, name): (Object, String)| {
-        let own = rows.iter().enumerate();
-        let own = own.filter(|(_, row)| thing_of(row) == (object, name.clone()));
-        let own: Vec<_> = own.collect();
-        let verdict = own.iter().map(|(_, row)| verdict_of(row)).max();
-        Thing {
+    things
+}
+
+impl Thing {
+    fn as_declared((object, name): (Object, &str)) -> Self {
+        Self {
             object,
-            name,
-            verdict: verdict.unwrap_or(Verdict::AsDeclared),
-            rows: own.into_iter().map(|(place, _)| place).collect(),
+            name: name.to_owned(),
+            verdict: Verdict::AsDeclared,
+            rows: Vec::new(),
         }
-    };
-    known.into_iter().map(thing).collect()
+    }
+
+    fn key(&self) -> (Object, String) {
+        (self.object, self.name.clone())
+    }
 }

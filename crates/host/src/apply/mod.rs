@@ -1,5 +1,6 @@
 //! `apply` and `remove`: what is there is looked at, a plan is made of what differs, and carried out.
 
+mod declared;
 mod greeting;
 mod legs;
 mod look;
@@ -10,7 +11,8 @@ mod remove;
 mod resolve;
 mod run;
 
+pub use declared::Declared;
 pub use remove::{RemoveRequest, remove};
 pub(crate) use resolve::{Unfit, resolve, users};
 pub(crate) use run::target;
-pub use run::{ApplyRequest, apply};
+pub use run::{ApplyRequest, RestBy, apply};

@@ -18,6 +18,7 @@ use crate::kinds::{Links, Resolved, Spot};
 use crate::lib::detour::Detour;
 use crate::lib::error::{UnfitDevice, UsedAs};
 use crate::lib::features::{has_feature, takes_mark};
+use crate::lib::next_hop::next_hop;
 use crate::lib::{files, paths};
 use crate::report::{Object, Row, finding};
 use crate::state::{self, Place};
@@ -29,7 +30,6 @@ const VERSION: &str = "/proc/sys/kernel/version";
 
 /// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
 pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
-    preflight::check_kernel()?;
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     check_preemption(&read(REALTIME), &read(VERSION))?;
     preflight::check_rights()?;
@@ -253,6 +253,9 @@ fn port_devices(
     let mut users: BTreeMap<&DeviceName, Vec<String>> = BTreeMap::new();
     for port in &tables.ports {
         let device = &port.attachment.device;
+        if devices.contains_key(device) {
+            continue;
+        }
         if let Some(link) = links.get(device.as_str()) {
             let port = PortDevice {
                 ifindex: link.index,
@@ -296,9 +299,9 @@ pub(crate) fn users(tables: &Tables) -> impl Iterator<Item = (Object, &str, &str
 
 /// Devices of ports that are also ports of a bridge or of another master.
 fn port_masters(ports: &BTreeMap<DeviceName, PortDevice>, links: &Links<'_>) -> Vec<Row> {
+    let by_index: BTreeMap<u32, &Link> = links.values().map(|link| (link.index, *link)).collect();
     let note = |device: &DeviceName| {
-        let index = links.get(device.as_str())?.master?;
-        let master = links.values().find(|link| link.index == index)?;
+        let master = by_index.get(&links.get(device.as_str())?.master?)?;
         let kind = master.kind.as_deref().unwrap_or("device");
         Some(finding::port_master(device.as_str(), &master.name, kind))
     };
@@ -355,10 +358,8 @@ fn next_hops(
 ) -> Result<BTreeSet<Spot>, HostError> {
     let mut next_hops = BTreeSet::new();
     for remote in &tables.remotes {
-        // Asked for the uplink only, the kernel would call an address without a route on-link.
-        match netlink.route_to(remote.addr, None) {
-            Ok(route) if route.oif == uplink => {
-                let address = route.gateway.unwrap_or(remote.addr);
+        match next_hop(netlink, uplink, remote.addr) {
+            Ok(Some(address)) => {
                 let known = netlink.neighbour(tables.uplink.as_str(), address)?;
                 // A static entry is the user's, and as good as one the kernel keeps resolved for us.
                 if known.is_none_or(|known| known.state != Nud::Permanent) {

@@ -3,12 +3,13 @@
 use std::cell::OnceCell;
 
 use overlane_ebpf::DataPath;
-use overlane_ebpf::preflight::OLDEST_TESTED;
+use overlane_ebpf::preflight::{self, OLDEST_TESTED};
 use overlane_ebpf::tables::encode_beside;
-use overlane_model::Tables;
+use overlane_model::{Report as Warnings, Tables};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
 
+use super::declared::Declared;
 use super::resolve::{self, Unfit, resolve};
 use super::{greeting, mend, questions};
 use crate::HostError;
@@ -26,8 +27,8 @@ use crate::watch::capture;
 
 /// What to apply, and how.
 pub struct ApplyRequest<'a> {
-    /// The tables of the host, compiled from the fabric file. `tables.host` names the host.
-    pub tables: &'a Tables,
+    /// What the host should carry.
+    pub declared: Declared<'a>,
     /// Named network namespace of the host (`/run/netns/NAME`); none for the one this process is in.
     pub netns: Option<&'a str>,
     /// Only say what would change.
@@ -37,6 +38,10 @@ pub struct ApplyRequest<'a> {
     /// A port or a leg that cannot be applied does not stop the others: the report says which failed. Otherwise any
     /// failure takes all back.
     pub each_alone: bool,
+    /// Who repeats the announcements, and makes those that have to wait for a device.
+    pub rest_by: RestBy,
+    /// Called once with the warnings of the fabric file, if it has any.
+    pub on_warnings: &'a dyn Fn(&Warnings),
     /// Called once if another process holds the host's lock, before waiting for it.
     pub on_wait: &'a dyn Fn(&Holder),
     /// For tests of this crate.
@@ -44,27 +49,42 @@ pub struct ApplyRequest<'a> {
     pub testing: Testing<'a>,
 }
 
+/// Who goes on with the announcements when `apply` has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestBy {
+    /// The caller, by [`Report::announcements`].
+    Caller,
+    /// A process of this program that outlives the caller.
+    Process,
+}
+
 impl<'a> ApplyRequest<'a> {
-    /// A request for `tables` in the current namespace that changes the machine and waits silently.
-    pub fn new(tables: &'a Tables) -> Self {
+    /// A request in the current namespace that changes the machine, waits silently and leaves the rest of the
+    /// announcements to the caller.
+    pub fn new(declared: impl Into<Declared<'a>>) -> Self {
         Self {
-            tables,
+            declared: declared.into(),
             netns: None,
             dry_run: false,
             strict: false,
             each_alone: false,
+            rest_by: RestBy::Caller,
+            on_warnings: &|_| (),
             on_wait: &|_| (),
             testing: Testing::default(),
         }
     }
 }
 
-/// Makes this machine as `request.tables` says. On any error it is as it was before. When a device went between the
+/// Makes this machine as `request.declared` says. On any error it is as it was before. When a device went between the
 /// look at it and its use, all is looked at a second time.
 pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
-    let tables = request.tables;
-    resolve::machine(tables)?;
-    let netns = match request.netns {
+    // On an old kernel nothing else is worth mending.
+    preflight::check_kernel()?;
+    let (tables, last_netns) = request.declared.read(request.on_warnings)?;
+    resolve::machine(&tables)?;
+    let netns_name = request.netns.or(last_netns.as_deref());
+    let netns = match netns_name {
         Some(name) if !netns::exists(name) => return Err(HostError::NoNamespace(name.to_owned())),
         Some(name) => Netns::open(name)?,
         None => Netns::current()?,
@@ -77,20 +97,27 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
         Some(Lock::acquire(host, request.on_wait)?)
     };
     let job = Job {
-        tables,
-        netns: request.netns,
+        tables: &tables,
+        netns: netns_name,
         dry_run: request.dry_run,
         strict: request.strict,
         each_alone: request.each_alone,
         testing: request.testing,
     };
     let run = || netns.run(|| job.run()).map_err(HostError::from).flatten();
-    let result = match run() {
+    let mut result = match run() {
         Err(error) if error.is_device_gone() => run(),
         other => other,
     };
     if let Some(lock) = lock.filter(|_| !files::is_there(&paths::state(host))) {
         lock.remove_file();
+    }
+    if let (Ok(report), RestBy::Process) = (&mut result, request.rest_by)
+        && let Some(Err(error)) = report.announcements.take().map(|rest| rest.start())
+    {
+        report
+            .notes
+            .push(finding::announced_once(&error.to_string()));
     }
     result
 }
@@ -240,12 +267,12 @@ pub(crate) fn target<'a>(
 
 /// What is to be known of the machine and of the last run.
 fn machine_notes(host: &str, current: &Current) -> Result<Vec<Row>, HostError> {
-    let running = overlane_ebpf::preflight::untested_kernel()?;
+    let running = preflight::untested_kernel()?;
     let untested = running.map(|running| {
         let oldest = OLDEST_TESTED.to_string();
         finding::kernel_untested(&running, &oldest)
     });
-    let is_shut_in = overlane_ebpf::preflight::is_shut_in();
+    let is_shut_in = preflight::is_shut_in();
     let state = current.state.as_ref();
     let is_interrupted = state.is_some_and(|state| state.in_progress);
     let notes = [

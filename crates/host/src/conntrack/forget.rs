@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::lib::lock::Lock;
 use crate::lib::paths;
-use crate::observe::{End, Whose, ends, known_owner, maps, state_of};
+use crate::observe::{End, Whose, ends, known_owner, maps};
 use crate::state::State;
 use crate::{Holder, HostError};
 
@@ -45,10 +45,10 @@ pub fn forget(
     which: &Which,
     on_wait: &dyn Fn(&Holder),
 ) -> Result<Forgotten, HostError> {
-    state_of(host)?;
+    State::applied(host)?;
     // No `apply` may change over to other maps meanwhile.
     let _lock = Lock::acquire(host, on_wait)?;
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     if let Some(name) = &which.of {
         known_owner(&state, name)?;
     }

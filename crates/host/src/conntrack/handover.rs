@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::lib::clock::Clock;
 use crate::lib::lock::Lock;
 use crate::lib::paths;
-use crate::observe::{maps, state_of};
+use crate::observe::maps;
 use crate::state::State;
 use crate::{Holder, HostError};
 
@@ -55,7 +55,7 @@ struct Here<'a> {
 
 /// The live connections of a port of this host.
 pub fn export(host: &str, port: &str) -> Result<Export, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let here = Here::find(&state, port)?;
     let entries = match here.has_firewall {
         true => connections::entries(&here.maps)?,
@@ -92,10 +92,10 @@ pub fn import(
     moved: &MovedConnections,
     on_wait: &dyn Fn(&Holder),
 ) -> Result<Import, HostError> {
-    state_of(host)?;
+    State::applied(host)?;
     // No `apply` may change the rules, or take the port away, meanwhile.
     let _lock = Lock::acquire(host, on_wait)?;
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let here = Here::find(&state, port)?;
     here.check(moved)?;
     let mut done = Import {

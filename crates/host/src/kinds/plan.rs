@@ -14,8 +14,11 @@ use super::current::Current;
 use super::journal::Journal;
 use crate::HostError;
 use crate::lib::detour::Detour;
-use crate::report::finding::{self, Refused};
+use crate::report::finding;
 use crate::report::{Object, Report, Row};
+
+/// What the kernel refused, by the words of a thing (`guard arp`), and its answer.
+pub(crate) type Refused = BTreeMap<String, String>;
 
 /// How a deed went.
 pub(crate) enum Done {

@@ -11,6 +11,7 @@ use overlane_net::Link;
 
 use crate::lib::detour::Detour;
 use crate::lib::error::UnfitDevice;
+use crate::lib::paths;
 use crate::report::Row;
 use crate::state::answers::Answer;
 
@@ -49,6 +50,13 @@ pub(crate) struct Resolved {
 impl Resolved {
     pub(crate) fn is_missing(&self, device: &str) -> bool {
         self.missing.iter().any(|missing| missing.device == device)
+    }
+
+    /// The devices of ours that frames go into.
+    pub(crate) fn helpers(&self) -> impl Iterator<Item = &'static str> {
+        let receive = self.coalescing.then_some(paths::GRO);
+        let detours = self.detours.iter().map(|detour| detour.entrance());
+        [paths::SEGMENTER].into_iter().chain(receive).chain(detours)
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::EbpfError;
+use overlane_model::{CompileError, FabricErrors};
 use overlane_net::NetError;
 use thiserror::Error;
 
@@ -20,6 +21,12 @@ use super::holder::Holder;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HostError {
+    /// There is no valid fabric.
+    #[error(transparent)]
+    Fabric(#[from] FabricErrors),
+    /// The fabric has no tables for the host that was named.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// The data path or its rights.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),

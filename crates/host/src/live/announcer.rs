@@ -19,7 +19,7 @@ pub use crate::lib::announcements::Announcements;
 use crate::lib::{files, paths};
 use crate::live::announce::{Announce, Outcome, Send};
 use crate::live::{Executor, Job, Loop, Machine};
-use crate::observe::{in_namespace, maps, state_of};
+use crate::observe::{in_namespace, maps};
 use crate::report::{Announced, Row};
 use crate::state::State;
 use crate::state::answers::Answer;
@@ -131,7 +131,7 @@ pub struct All {
 /// Announces all that a host answers for: [`All::run`] does it.
 pub fn all(host: &str) -> Result<All, HostError> {
     let changes = groups::join_again(host)?;
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     Ok(All {
         announced: Announced::of(&state.answers),
         changes,

@@ -45,7 +45,7 @@ use talk::{Talk, Told};
 /// Probes all remotes of an applied host, both ways.
 pub fn probe(host: &str) -> Result<Probed, HostError> {
     preflight::check_rights()?;
-    let state = observe::state_of(host)?;
+    let state = State::applied(host)?;
     let settings = settings(&observe::maps(&state)?)?;
     let look = |netlink: &Netlink| {
         let prober = Prober::open(&state, &settings, netlink)?;

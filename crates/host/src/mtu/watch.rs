@@ -101,7 +101,7 @@ impl Watch {
     /// Blocks the signals that end a program for the calling thread: they end [`step`](Self::step).
     pub fn open(host: &str, interval: Duration) -> Result<Self, HostError> {
         preflight::check_rights()?;
-        let view = View::open(observe::state_of(host)?)?;
+        let view = View::open(State::applied(host)?)?;
         let signals = Rc::new(Signals::take_over()?);
         let live = Loop::new(Machine::of_host(host, Some(Rc::clone(&signals)))?);
         let duty = WatchMtu::new(host, interval, Instant::now());

@@ -12,7 +12,7 @@ use overlane_ebpf::tables::Table;
 use serde::Serialize;
 use zerocopy::{FromBytes, FromZeros as _};
 
-use super::look::{router_name, state_of};
+use super::look::router_name;
 use crate::HostError;
 use crate::lib::clock::Clock;
 use crate::state::State;
@@ -144,7 +144,7 @@ impl ConnectionState {
 
 /// Reads the connections of `host`, or only those of the port, or router, with the name `of`.
 pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     if let Some(name) = of {
         known_owner(&state, name)?;
     }
@@ -287,6 +287,8 @@ version: 1
 hosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }
 switches: { blue: { vni: 5001 } }
 ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", key: 7 } }
+rules: { web-http: { ports: [web], direction: to_port, action: allow } }
+routers: { r1: { interfaces: { blue: [198.18.1.254/24] } } }
 "#;
 
     fn state() -> State {
@@ -294,6 +296,11 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
         let mut state = State::of(&fabric.compile("h1").unwrap());
         state.rule_numbers = vec![10241];
         state
+    }
+
+    /// The connections of router `r1` have this zone.
+    fn zone() -> u32 {
+        abi::ZONE_ROUTER | state().tables.routers[0].id.get()
     }
 
     /// A connection of port `web` over IPv4.
@@ -375,7 +382,7 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
     #[test]
     fn a_routers_connection_is_a_translation() {
         let zone = ConnectionKey {
-            switch_id: abi::ZONE_ROUTER | 9,
+            switch_id: zone(),
             key: 0,
             ..key(6, 1234, 80)
         };
@@ -410,7 +417,7 @@ ports: { web: { switch: blue, host: h1, device: web0, mac: "02:00:00:00:00:01", 
             ),
         ] {
             let key = ConnectionKey {
-                switch_id: abi::ZONE_ROUTER | 9,
+                switch_id: zone(),
                 key: 0,
                 family,
                 ..key(6, 1, 2)

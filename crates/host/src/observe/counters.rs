@@ -6,8 +6,9 @@ use overlane_ebpf::abi::Counter;
 use overlane_model::{Hook, PortTable, Remote, Verdict};
 use serde::Serialize;
 
-use super::look::{Count, OnUnderlay, maps, state_of, switch_name};
+use super::look::{Count, OnUnderlay, maps, switch_name};
 use crate::HostError;
+use crate::state::State;
 
 /// `show counters`.
 #[derive(Debug, Clone, Serialize)]
@@ -86,7 +87,7 @@ impl Counters {
 
 /// Reads the counters of `host`.
 pub fn counters(host: &str) -> Result<Counters, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let read = overlane_ebpf::counters::read(&maps(&state)?)?;
     let verdict = |(hook, verdict, counter): &(Hook, Verdict, Counter)| VerdictCount {
         hook: hook.name(),

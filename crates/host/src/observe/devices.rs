@@ -7,7 +7,7 @@ use serde::Serialize;
 use overlane_ebpf::Program;
 use overlane_net::{Link, Netlink};
 
-use super::look::{in_namespace, state_of};
+use super::look::in_namespace;
 use super::states::{OtherDevice, device_states, others};
 use crate::HostError;
 use crate::kinds::{inside, own_devices};
@@ -49,7 +49,7 @@ impl DeviceRow {
 
 /// Looks at the devices of `host`; those that are gone are left out.
 pub fn devices(host: &str) -> Result<Devices, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let look = |netlink: &Netlink| {
         let states = device_states(&state, &netlink.links()?)?;
         Ok((rows(&state, netlink)?, states))
@@ -68,7 +68,7 @@ pub fn device_names(host: &str) -> Result<Option<BTreeSet<String>>, HostError> {
         let links = netlink.links()?.into_iter();
         Ok(links.map(|link| link.name).collect())
     };
-    in_namespace(&state_of(host)?, names)
+    in_namespace(&State::applied(host)?, names)
 }
 
 /// From a thread in the host's namespace.

@@ -9,7 +9,7 @@ use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::look::{OnUnderlay, maps, remote_name, router_name, state_of, switch_name};
+use super::look::{OnUnderlay, maps, remote_name, router_name, switch_name};
 use crate::HostError;
 use crate::state::State;
 
@@ -73,7 +73,7 @@ pub enum FdbPlace {
 
 /// Reads the FDB of `host` from the kernel.
 pub fn fdb(host: &str) -> Result<Fdb, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let contents = maps(&state)?.entries(Table::Fdb)?;
     let mut entries = Vec::new();
     for (key, value) in &contents {

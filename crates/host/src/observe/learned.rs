@@ -14,7 +14,7 @@ use zerocopy::FromBytes;
 
 use super::fdb::FdbPlace;
 use super::fdb::local_place;
-use super::look::{OnUnderlay, remote_name, state_of, switch_name};
+use super::look::{OnUnderlay, remote_name, switch_name};
 use crate::HostError;
 use crate::lib::clock::Clock;
 use crate::state::State;
@@ -74,7 +74,7 @@ pub struct LearnedRow {
 
 /// Reads what `host` has learned from the kernel.
 pub fn learned(host: &str) -> Result<Learned, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let set = super::look::maps(&state)?;
     let ports = ports_of(&set.entries(Table::Ports)?);
     let counts = maps::counts(&set)?;

@@ -68,11 +68,7 @@ impl From<Counter> for Count {
 
 /// True when the last `apply` of `host` did not come to its end: `show` should say so.
 pub fn interrupted(host: &str) -> Result<bool, HostError> {
-    Ok(state_of(host)?.in_progress)
-}
-
-pub(crate) fn state_of(host: &str) -> Result<State, HostError> {
-    State::read(host)?.ok_or_else(|| HostError::NotApplied(host.to_owned()))
+    Ok(State::applied(host)?.in_progress)
 }
 
 /// The pinned maps, if this build can read them.

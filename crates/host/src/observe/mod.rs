@@ -28,7 +28,7 @@ pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
 pub use look::{Count, OnUnderlay, interrupted};
-pub(crate) use look::{in_namespace, maps, state_of};
+pub(crate) use look::{in_namespace, maps};
 pub(crate) use neighbours::neighbours_in;
 pub use neighbours::{NeighbourRow, NeighbourState, Neighbours, neighbours};
 pub use ports::{LowerMtu, PortRow, Ports, SuperPackets, ports};

@@ -7,7 +7,7 @@ use overlane_ebpf::neighbours as maps;
 use overlane_wire::Mac;
 use serde::Serialize;
 
-use super::look::{router_name, state_of, switch_name};
+use super::look::{router_name, switch_name};
 use crate::HostError;
 use crate::lib::clock::Clock;
 use crate::state::State;
@@ -78,7 +78,7 @@ impl NeighbourState {
 
 /// Reads whom the routers of `host` found from the kernel.
 pub fn neighbours(host: &str) -> Result<Neighbours, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     neighbours_in(&state, &super::look::maps(&state)?)
 }
 

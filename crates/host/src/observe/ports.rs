@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 
 use super::devices::{self, DeviceRow};
 use super::guard::{self, Guard};
-use super::look::{OnUnderlay, in_namespace, maps, state_of, switch_name};
+use super::look::{OnUnderlay, in_namespace, maps, switch_name};
 use super::states::{OtherDevice, PortState, device_states, others, state_at};
 use crate::HostError;
 use crate::state::State;
@@ -82,7 +82,7 @@ pub enum SuperPackets {
 
 /// Looks at the logical ports of `host`.
 pub fn ports(host: &str) -> Result<Ports, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let look = |netlink: &Netlink| {
         let devices = netlink.links()?;
         let states = device_states(&state, &devices)?;

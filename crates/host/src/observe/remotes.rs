@@ -7,9 +7,10 @@ use overlane_model::Remote;
 use overlane_net::Netlink;
 use serde::Serialize;
 
-use super::look::{in_namespace, maps, state_of};
+use super::look::{in_namespace, maps};
 use crate::HostError;
 use crate::lib::clock::Clock;
+use crate::lib::next_hop::next_hop;
 use crate::state::State;
 
 /// So long is it known what fits on the way to a remote (RFC 8201 §4, `PATH_MTU_SECONDS` in `bpf/lib/`).
@@ -58,7 +59,7 @@ pub struct PathMtuRow {
 
 /// Looks at the remotes of `host`.
 pub fn remotes(host: &str) -> Result<Remotes, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let now_s = Clock::now()?.monotonic_s();
     let (whole_udp, known) = match maps(&state) {
         Err(HostError::OtherVersion(_)) => Default::default(),
@@ -107,9 +108,7 @@ fn remote_row(state: &State, remote: &Remote, netlink: &Netlink) -> Result<Remot
     let Ok(uplink) = netlink.link(state.tables.uplink.as_str()) else {
         return Ok(row);
     };
-    let route = netlink.route_to(remote.addr, None);
-    if let Some(route) = route.ok().filter(|route| route.oif == uplink.index) {
-        let next_hop = route.gateway.unwrap_or(remote.addr);
+    if let Ok(Some(next_hop)) = next_hop(netlink, uplink.index, remote.addr) {
         row.next_hop = Some(next_hop);
         if let Some(neighbour) = netlink.neighbour(state.tables.uplink.as_str(), next_hop)? {
             row.neighbour = neighbour.state.name().to_owned();

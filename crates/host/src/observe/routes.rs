@@ -11,7 +11,7 @@ use overlane_net::Netlink;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::look::{in_namespace, maps, state_of, switch_name};
+use super::look::{in_namespace, maps, switch_name};
 use super::states::{PortState, device_states, state_at};
 use crate::HostError;
 use crate::state::State;
@@ -99,7 +99,7 @@ impl fmt::Display for WayRow {
 
 /// Reads the routes of `host` from the kernel.
 pub fn routes(host: &str) -> Result<Routes, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let maps = maps(&state)?;
     let next_hops = maps.entries(Table::NextHops)?;
     let next_hops = read::<abi::NextHopKey, abi::NextHop>(&next_hops)

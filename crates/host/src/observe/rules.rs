@@ -3,8 +3,9 @@
 use overlane_model::RuleTable;
 use serde::Serialize;
 
-use super::look::{Count, maps, state_of};
+use super::look::{Count, maps};
 use crate::HostError;
+use crate::state::State;
 
 /// `show rules`.
 #[derive(Debug, Clone, Serialize)]
@@ -36,7 +37,7 @@ pub struct RuleRow {
 
 /// Reads the rules of `host` and their counters.
 pub fn rules(host: &str) -> Result<Rules, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let numbers = state.rule_numbers.iter().copied();
     let counters = overlane_ebpf::counters::rules(&maps(&state)?, numbers)?;
     let row = |(number, rule): (u32, &RuleTable)| RuleRow {

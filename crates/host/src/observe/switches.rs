@@ -3,8 +3,9 @@
 use overlane_model::SwitchTable;
 use serde::Serialize;
 
-use super::look::{OnUnderlay, state_of};
+use super::look::OnUnderlay;
 use crate::HostError;
+use crate::state::State;
 
 /// `show switches`.
 #[derive(Debug, Clone, Serialize)]
@@ -39,7 +40,7 @@ pub struct SwitchRow {
 
 /// Looks at the logical switches of `host`.
 pub fn switches(host: &str) -> Result<Switches, HostError> {
-    let state = state_of(host)?;
+    let state = State::applied(host)?;
     let row = |switch: &SwitchTable| {
         let ports = state.tables.ports.iter();
         let ports = ports.filter(|port| port.switch == switch.id);

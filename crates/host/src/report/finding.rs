@@ -1,10 +1,10 @@
 //! Rows of what does not stop `apply` and its user should know: what it means, and what helps.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use overlane_net::nftables::Family;
 
+use super::remedy::Remedy;
 use super::row::{Object, Row};
 use crate::lib::detour::Detour;
 use crate::lib::error::{HostError, UnfitDevice, UsedAs};
@@ -21,7 +21,7 @@ pub(crate) fn port_mtu(port: &str, device: &str, mtu: u32, fits: u32) -> Row {
     Row::finding("port_mtu", Object::Port, port)
         .has("mtu", mtu, format!("{fits} or less"))
         .means(meaning)
-        .remedy(format!("ip link set {device} mtu {fits}"))
+        .ip(format!("link set {device} mtu {fits}"))
 }
 
 /// The kernel drops packets to it.
@@ -32,7 +32,7 @@ pub(crate) fn no_route(remote: &str, address: IpAddr, uplink: &str) -> Row {
     Row::finding("no_route", Object::Remote, remote)
         .differs("route")
         .means(meaning)
-        .remedy(format!("add a route to {address} by {uplink} (`ip route`)"))
+        .advice(format!("add a route to {address} by {uplink} (`ip route`)"))
 }
 
 /// Somebody took the device of a port, a leg or the uplink down.
@@ -45,7 +45,7 @@ pub(crate) fn down(user: (Object, &str), device: &str) -> Row {
     Row::finding(note, user.0, user.1)
         .has("device", "down", "up")
         .means(format!("{what} is down; no packet passes until it is up"))
-        .remedy(format!("ip link set {device} up"))
+        .ip(format!("link set {device} up"))
 }
 
 /// The device of ports belongs to a bridge or another master, which gets no frame from it. `kind`: of the master.
@@ -62,8 +62,8 @@ pub(crate) fn port_master(device: &str, master: &str, kind: &str) -> Row {
     );
     // Open vSwitch answers only to its own command.
     let remedy = match kind {
-        "openvswitch" => format!("ovs-vsctl del-port {device}"),
-        _ => format!("ip link set {device} nomaster"),
+        "openvswitch" => Remedy::Command(format!("ovs-vsctl del-port {device}")),
+        _ => Remedy::Ip(None, format!("link set {device} nomaster")),
     };
     Row::finding("port_master", Object::Device, device)
         .differs("master")
@@ -101,7 +101,7 @@ pub(crate) fn no_guard(host: &str, family: Family, reason: &str) -> Row {
     Row::finding("no_guard", Object::Guard, family.name())
         .of(Object::Guard, paths::guard_table(host))
         .means(meaning)
-        .remedy("load the kernel module nf_tables and apply again, or apply after each restart of a guest")
+        .advice("load the kernel module nf_tables and apply again, or apply after each restart of a guest")
 }
 
 /// A tunnel device of somebody else has the tunnel's UDP port. It keeps what is not the fabric's.
@@ -148,7 +148,14 @@ pub(crate) fn not_announced(reason: &str) -> Row {
         .means(format!(
             "not all is announced ({reason}): the physical network may remember where addresses were"
         ))
-        .remedy("overlane announce")
+        .remedy(Remedy::Command("overlane announce".to_owned()))
+}
+
+/// Nobody repeats the announcements.
+pub(crate) fn announced_once(reason: &str) -> Row {
+    Row::finding("announced_once", Object::Announcement, "")
+        .means(format!("addresses are announced once only ({reason})"))
+        .remedy(Remedy::Command("overlane announce".to_owned()))
 }
 
 /// A program of somebody else sees the packets of a device before ours does.
@@ -161,10 +168,10 @@ pub(crate) fn earlier_program(device: &str, program: &str, id: u32, link: u32) -
         .differs("program before Overlane's")
         .means(meaning)
         .remedy(match link {
-            0 => {
-                format!("take it off: `tc filter` and `bpftool net` show who attached program {id}")
-            }
-            link => format!("bpftool link detach id {link}"),
+            0 => Remedy::Advice(format!(
+                "take it off: `tc filter` and `bpftool net` show who attached program {id}"
+            )),
+            link => Remedy::Command(format!("bpftool link detach id {link}")),
         })
 }
 
@@ -214,7 +221,7 @@ pub(crate) fn failed(thing: (Object, &str), reason: &str, help: Option<&str>) ->
     let (object, name) = thing;
     let row = Row::finding("failed", object, name).means(format!("{reason}; all else is applied"));
     match help {
-        Some(help) => row.remedy(help),
+        Some(help) => row.advice(help),
         None => row,
     }
 }
@@ -222,16 +229,12 @@ pub(crate) fn failed(thing: (Object, &str), reason: &str, help: Option<&str>) ->
 /// The device of ports or of a leg is not there. The fabric is applied without it.
 pub(crate) fn missing(device: &UnfitDevice) -> Vec<Row> {
     let name = &device.device;
-    let means = match device.used_as {
-        UsedAs::Uplink => "nothing reaches the other hosts",
-        UsedAs::Port => "the port has no network",
-        UsedAs::Leg => "the router reaches no physical network",
-    };
+    let means = device.used_as.lost(1);
     let row = |(object, by): (Object, String)| {
         Row::finding("missing_device", object, by)
             .has("device", "missing", name)
             .means(format!("no such device: {name}; {means}"))
-            .remedy(format!("make the device {name} and apply again"))
+            .advice(format!("make the device {name} and apply again"))
     };
     users(device).map(row).collect()
 }
@@ -241,7 +244,7 @@ pub(crate) fn unfit(device: &UnfitDevice, reason: &str) -> Vec<Row> {
     let row = |(object, by): (Object, String)| {
         Row::finding("failed", object, by)
             .means(reason)
-            .remedy("give it another device, and apply again")
+            .advice("give it another device, and apply again")
     };
     users(device).map(row).collect()
 }
@@ -265,7 +268,7 @@ pub(crate) fn other_file(host: &str) -> Row {
     Row::finding("other_file", Object::Host, host)
         .differs("fabric file")
         .means("the fabric file is not the one that was applied")
-        .remedy(format!("overlane apply FILE --host {host}"))
+        .remedy(Remedy::apply_file(host))
 }
 
 /// The last `apply` did not come to its end, or works right now.
@@ -274,11 +277,11 @@ pub(crate) fn apply_unfinished(host: &str, at_work: Option<&Holder>) -> Row {
         Some(holder) => Row::finding("apply_at_work", Object::Host, host)
             .differs("apply")
             .means(format!("an apply is at work: {holder}"))
-            .remedy("wait until it is done"),
+            .advice("wait until it is done"),
         None => Row::finding("apply_interrupted", Object::Host, host)
             .differs("apply")
             .means("the last apply was interrupted; packets may be lost until the next one")
-            .remedy(apply_again(host)),
+            .remedy(Remedy::apply_again(host)),
     }
 }
 
@@ -287,7 +290,7 @@ pub(crate) fn namespace_gone(host: &str) -> Row {
     Row::finding("namespace_gone", Object::Host, host)
         .has("namespace", "missing", "the one in which it was applied")
         .means("the network namespace of the host is gone, and its devices with it")
-        .remedy(format!("overlane remove --host {host}"))
+        .remedy(Remedy::Command(format!("overlane remove --host {host}")))
 }
 
 /// Another build with other maps applied the host.
@@ -295,7 +298,7 @@ pub(crate) fn other_layout(host: &str) -> Row {
     Row::finding("other_layout", Object::DataPath, "layout")
         .differs("layout of the maps")
         .means("another build applied this host, and its maps cannot be read by this one; traffic goes on")
-        .remedy(apply_again(host))
+        .remedy(Remedy::apply_again(host))
 }
 
 /// Another build with the same maps applied the host.
@@ -303,7 +306,7 @@ pub(crate) fn other_programs(host: &str) -> Row {
     Row::finding("other_programs", Object::DataPath, "programs")
         .differs("build of the programs")
         .means("another build applied this host; traffic goes on with its programs")
-        .remedy(apply_again(host))
+        .remedy(Remedy::apply_again(host))
 }
 
 /// Under the name of a device of the fabric there is another one than `apply` found.
@@ -318,7 +321,7 @@ pub(crate) fn other_device(
         .means(format!(
             "{device} is another device than the one that `apply` found"
         ))
-        .remedy(apply_again(host))
+        .remedy(Remedy::apply_again(host))
 }
 
 /// A device takes less than `apply` found.
@@ -328,7 +331,7 @@ pub(crate) fn lower_mtu(user: (Object, &str), device: &str, mtu: u32, before: u3
         .means(format!(
             "MTU of {device} is {mtu}, was {before} at apply: larger packets are lost there"
         ))
-        .remedy(format!("ip link set {device} mtu {before}"))
+        .ip(format!("link set {device} mtu {before}"))
 }
 
 /// The other end of the uplink or of a leg is down.
@@ -336,7 +339,7 @@ pub(crate) fn no_carrier(user: (Object, &str), device: &str) -> Row {
     Row::finding("no_carrier", user.0, user.1)
         .has("carrier", "none", "there")
         .means("it has no carrier: no packet passes")
-        .remedy(format!("bring up the other end of {device}, or its cable"))
+        .advice(format!("bring up the other end of {device}, or its cable"))
 }
 
 /// Nobody answers for the next hop to a remote.
@@ -346,7 +349,7 @@ pub(crate) fn no_answer(remote: &str, next_hop: IpAddr, uplink: &str) -> Row {
         .means(format!(
             "next hop {next_hop} does not answer on {uplink}: packets to it are lost"
         ))
-        .remedy(format!(
+        .advice(format!(
             "bring up {next_hop}, or its cable; the kernel asks again by itself"
         ))
 }
@@ -358,7 +361,7 @@ pub(crate) fn leg_silent(router: &str, next_hop: &str) -> Row {
         .means(format!(
             "next hop {next_hop} behind its leg does not answer: packets to it are lost"
         ))
-        .remedy(format!(
+        .advice(format!(
             "bring up {next_hop}, or its cable; the router asks again by itself"
         ))
 }
@@ -376,20 +379,20 @@ pub(crate) fn of_error(host: &str, error: &HostError) -> Vec<Row> {
             let row = Row::finding("no_address", Object::Uplink, uplink)
                 .has("address", "missing", address)
                 .means(format!("it does not have the underlay address {address}"))
-                .remedy(format!("ip address add {address}/{prefix} dev {uplink}"));
+                .ip(format!("address add {address}/{prefix} dev {uplink}"));
             vec![row]
         }
         HostError::MtuTooSmall { uplink, mtu, needs } => {
             let row = Row::finding("mtu_too_small", Object::Uplink, uplink)
                 .has("MTU", mtu, format!("{needs} or more"))
                 .means("the tunnel header leaves too little of it")
-                .remedy(format!("ip link set {uplink} mtu {needs}"));
+                .ip(format!("link set {uplink} mtu {needs}"));
             vec![row]
         }
         error => {
             let row = Row::finding("unknown", Object::Host, host).means(error);
             vec![match error.help() {
-                Some(help) => row.remedy(help),
+                Some(help) => row.advice(help),
                 None => row,
             }]
         }
@@ -411,14 +414,6 @@ pub(crate) fn is_remark(note: &str) -> bool {
     ];
     remarks.contains(&note)
 }
-
-/// Repairs what differs from the tables that were applied last.
-pub(crate) fn apply_again(host: &str) -> String {
-    format!("overlane apply --last --host {host}")
-}
-
-/// What the kernel refused, by the words of a thing: `guard arp`, `device ovl-gro`.
-pub(crate) type Refused = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests {

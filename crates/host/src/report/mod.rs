@@ -9,11 +9,13 @@ use crate::lib::error::UnfitDevice;
 use crate::state::answers::Answer;
 
 pub(crate) mod finding;
+mod remedy;
 mod row;
 mod sentence;
 
+pub use remedy::Remedy;
 pub use row::{ChangeKind, Difference, Object, Row};
-pub use sentence::{lines, remedy_words};
+pub use sentence::lines;
 
 /// The outcome of [`crate::apply`].
 #[derive(Debug, Clone, Serialize)]

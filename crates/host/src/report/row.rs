@@ -3,6 +3,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::remedy::Remedy;
+
 /// What a row is about. The order is that of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,7 +113,7 @@ pub struct Row {
     /// What it means for the network.
     pub meaning: Option<String>,
     /// The command that helps, or what to do where no command does.
-    pub remedy: Option<String>,
+    pub remedy: Option<Remedy>,
 }
 
 impl Row {
@@ -198,11 +200,21 @@ impl Row {
         }
     }
 
-    pub(crate) fn remedy(self, remedy: impl ToString) -> Self {
+    pub(crate) fn remedy(self, remedy: Remedy) -> Self {
         Self {
-            remedy: Some(remedy.to_string()),
+            remedy: Some(remedy),
             ..self
         }
+    }
+
+    /// `ip` with these words helps.
+    pub(crate) fn ip(self, words: impl ToString) -> Self {
+        self.remedy(Remedy::Ip(None, words.to_string()))
+    }
+
+    /// No command helps; this does.
+    pub(crate) fn advice(self, advice: impl ToString) -> Self {
+        self.remedy(Remedy::Advice(advice.to_string()))
     }
 
     /// A device of the fabric is there without its program.
@@ -215,13 +227,10 @@ impl Row {
         self.has(PROGRAM, MISSING, "attached")
     }
 
-    /// The remedy as a command for another namespace than that of its reader.
-    pub(crate) fn in_namespace(mut self, namespace: Option<&str>) -> Self {
-        let ip = |remedy: &String| Some(remedy.strip_prefix("ip ")?.to_owned());
-        if let (Some(name), Some(rest)) = (namespace, self.remedy.as_ref().and_then(ip)) {
-            self.remedy = Some(format!("ip -n {name} {rest}"));
-        }
-        self
+    /// A command of the remedy is for this network namespace; none: for that of its reader.
+    pub(crate) fn in_namespace(self, namespace: Option<&str>) -> Self {
+        let remedy = self.remedy.map(|remedy| remedy.in_namespace(namespace));
+        Self { remedy, ..self }
     }
 }
 
@@ -243,7 +252,7 @@ impl Serialize for Row {
             note: Option<&'static str>,
             since: Option<u64>,
             meaning: Option<&'a str>,
-            remedy: Option<&'a str>,
+            remedy: Option<&'a Remedy>,
             what: String,
         }
         let of = self.of.as_ref();
@@ -259,7 +268,7 @@ impl Serialize for Row {
             note: self.note,
             since: self.since,
             meaning: self.meaning.as_deref(),
-            remedy: self.remedy.as_deref(),
+            remedy: self.remedy.as_ref(),
             what: self.sentence(),
         };
         written.serialize(serializer)
@@ -281,18 +290,5 @@ mod tests {
             "what": "port web1 (device web1, key 8): key 7 → 8",
         });
         assert_eq!(serde_json::to_value(&row).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_command_names_the_namespace_that_it_is_for() {
-        let row = |remedy: &str| Row::finding("port_down", Object::Port, "a").remedy(remedy);
-        let remedy = |remedy: &str| row(remedy).in_namespace(Some("blue")).remedy;
-        assert_eq!(
-            remedy("ip link set a up").unwrap(),
-            "ip -n blue link set a up"
-        );
-        assert_eq!(remedy("ovs-vsctl x").unwrap(), "ovs-vsctl x");
-        let same = row("ip link").in_namespace(None).remedy;
-        assert_eq!(same.unwrap(), "ip link");
     }
 }

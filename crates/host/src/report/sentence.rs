@@ -139,26 +139,9 @@ impl Row {
         let words = subject.into_iter().chain(self.meaning.as_deref());
         let mut words = words.collect::<Vec<_>>().join(": ");
         if let Some(remedy) = &self.remedy {
-            words.push_str(&format!("; {}", remedy_words(remedy)));
+            words.push_str(&format!("; {}", remedy.words()));
         }
         words
-    }
-}
-
-/// A command is set off from the text around it.
-pub fn remedy_words(remedy: &str) -> String {
-    let commands = [
-        "ip ",
-        "overlane ",
-        "ovs-vsctl ",
-        "bpftool ",
-        "modprobe ",
-        "mount ",
-        "nft ",
-    ];
-    match commands.iter().any(|command| remedy.starts_with(command)) {
-        true => format!("run `{remedy}`"),
-        false => remedy.to_owned(),
     }
 }
 
@@ -288,7 +271,7 @@ mod tests {
     fn a_finding_says_what_it_means_and_what_helps() {
         let row = Row::finding("port_down", Object::Port, "web1")
             .means("its device is down")
-            .remedy("ip link set web1 up");
+            .ip("link set web1 up");
         let said = "port web1: its device is down; run `ip link set web1 up`";
         assert_eq!(row.to_string(), said);
     }

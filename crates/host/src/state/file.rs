@@ -18,6 +18,11 @@ impl State {
         read_file(&paths::state(host))
     }
 
+    /// The state of a host that is applied.
+    pub(crate) fn applied(host: &str) -> Result<Self, HostError> {
+        Self::read(host)?.ok_or_else(|| HostError::NotApplied(host.to_owned()))
+    }
+
     /// Writes the file in one step: a reader sees the old or the new one.
     pub(crate) fn write(&self) -> Result<(), HostError> {
         let path = paths::state(&self.host);

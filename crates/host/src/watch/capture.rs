@@ -126,7 +126,7 @@ impl Session {
     ///
     /// Blocks the signals that end a program for the calling thread: they end [`wait`](Self::wait).
     pub fn open(host: &str, target: Target<'_>, snap: u32) -> Result<Self, HostError> {
-        let state = observe::state_of(host)?;
+        let state = State::applied(host)?;
         let names = Names::of(&state);
         let wanted = names.find(target, host)?;
         let lock = Lock::of_capture(host)?;
@@ -259,7 +259,7 @@ pub fn recover(host: &str) -> Result<bool, HostError> {
     if !paths::capture_lock(host).exists() {
         return Ok(false);
     }
-    recover_in(host, &observe::maps(&observe::state_of(host)?)?)
+    recover_in(host, &observe::maps(&State::applied(host)?)?)
 }
 
 /// The same for one who has the maps open.

@@ -66,7 +66,7 @@ impl Session {
     ///
     /// Blocks the signals that end a program for the calling thread: they end [`wait`](Self::wait).
     pub fn open(host: &str) -> Result<Self, HostError> {
-        let state = observe::state_of(host)?;
+        let state = State::applied(host)?;
         // Also says whether this build can read the maps.
         observe::maps(&state)?;
         let lock = Lock::of_log(host)?;

@@ -29,6 +29,18 @@ pub enum UsedAs {
     Leg,
 }
 
+impl UsedAs {
+    /// What is lost without the device, for so many who use it.
+    pub fn lost(self, users: usize) -> &'static str {
+        match (self, users) {
+            (Self::Uplink, _) => "nothing reaches the other hosts",
+            (Self::Port, 1) => "the port has no network",
+            (Self::Port, _) => "the ports have no network",
+            (Self::Leg, _) => "the router reaches no physical network",
+        }
+    }
+}
+
 /// A program of ours at the hook of a device, of a data path that is nobody's any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {

@@ -15,6 +15,7 @@ impl HostError {
             error if error.is_device_gone() => {
                 "the device went away, or was made anew, meanwhile: try again".into()
             }
+            Self::Compile(error) => return error.help(),
             Self::Ebpf(error) => return error.help(),
             Self::Refused { cause, .. } => return cause.help(),
             Self::Realtime => "boot a kernel without PREEMPT_RT (`uname -v` names it)".into(),
