@@ -251,7 +251,7 @@ fn silent_next_hops(state: &State, maps: &MapSet) -> Result<Vec<Row>, HostError>
 fn verdict_of(row: &Row) -> Verdict {
     match row.note {
         Some("unknown") => Verdict::Unknown,
-        Some(note) if finding::is_remark(note) => Verdict::AsDeclared,
+        _ if row.is_remark => Verdict::AsDeclared,
         _ => Verdict::Differs,
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn port_mtu(port: &str, device: &str, mtu: u32, fits: u32) -> Row {
     let meaning = format!(
         "its device has MTU {mtu}, but only {fits} bytes fit into the underlay; larger packets are dropped as pkt_too_big"
     );
-    Row::finding("port_mtu", Object::Port, port)
+    Row::remark("port_mtu", Object::Port, port)
         .has("mtu", mtu, format!("{fits} or less"))
         .means(meaning)
         .ip(format!("link set {device} mtu {fits}"))
@@ -65,7 +65,7 @@ pub(crate) fn port_master(device: &str, master: &str, kind: &str) -> Row {
         "openvswitch" => Remedy::Command(format!("ovs-vsctl del-port {device}")),
         _ => Remedy::Ip(None, format!("link set {device} nomaster")),
     };
-    Row::finding("port_master", Object::Device, device)
+    Row::remark("port_master", Object::Device, device)
         .differs("master")
         .means(meaning)
         .remedy(remedy)
@@ -73,7 +73,7 @@ pub(crate) fn port_master(device: &str, master: &str, kind: &str) -> Row {
 
 /// There is no receive helper.
 pub(crate) fn no_gro(port: u16, reason: &str) -> Row {
-    Row::finding("no_gro", Object::Device, paths::GRO).means(format!(
+    Row::remark("no_gro", Object::Device, paths::GRO).means(format!(
         "received packets to UDP port {port} are not coalesced: {reason}; {RECEIVE_RATE}"
     ))
 }
@@ -87,7 +87,7 @@ pub(crate) fn no_detour(detour: Detour, reason: &str) -> Row {
         Detour::Coalescer => RECEIVE_RATE,
     };
     let name = detour.name();
-    Row::finding("no_detour", Object::Device, detour.entrance())
+    Row::remark("no_detour", Object::Device, detour.entrance())
         .detail(name)
         .means(format!("there is no {name}: {reason}; {goes_without}"))
 }
@@ -98,7 +98,7 @@ pub(crate) fn no_guard(host: &str, family: Family, reason: &str) -> Row {
         "there is no guard: {reason}; when a port's device is deleted and made again, its guest \
          reaches this host and what it forwards to, until the next apply"
     );
-    Row::finding("no_guard", Object::Guard, family.name())
+    Row::remark("no_guard", Object::Guard, family.name())
         .of(Object::Guard, paths::guard_table(host))
         .means(meaning)
         .advice("load the kernel module nf_tables and apply again, or apply after each restart of a guest")
@@ -114,7 +114,7 @@ pub(crate) fn other_tunnel(device: &str, port: u16, coalesces: bool) -> Row {
             false => format!("received tunnel packets are not coalesced, and {RECEIVE_RATE}"),
         }
     );
-    Row::finding("other_tunnel", Object::Device, device).means(meaning)
+    Row::remark("other_tunnel", Object::Device, device).means(meaning)
 }
 
 /// Neighbour solicitations for an address go to its multicast group.
@@ -122,7 +122,7 @@ pub(crate) fn no_group(device: &str, address: IpAddr, reason: &str) -> Row {
     let meaning = format!(
         "it is not joined: {reason}; where the device or a switch filters multicast, nobody finds the address"
     );
-    Row::finding("no_group", Object::MulticastGroup, address)
+    Row::remark("no_group", Object::MulticastGroup, address)
         .of(Object::Device, device)
         .means(meaning)
 }
@@ -177,7 +177,7 @@ pub(crate) fn earlier_program(device: &str, program: &str, id: u32, link: u32) -
 
 /// The running kernel is older than any that is tested.
 pub(crate) fn kernel_untested(running: &str, oldest: &str) -> Row {
-    Row::finding("kernel_untested", Object::Kernel, running).means(format!(
+    Row::remark("kernel_untested", Object::Kernel, running).means(format!(
         "Linux {running} is not tested; the oldest tested kernel is {oldest}"
     ))
 }
@@ -189,7 +189,7 @@ pub(crate) fn shut_in(host: &str) -> Row {
          mounted in this container, the datapath ends with the container: bind-mount the machine's",
         paths::BPFFS
     );
-    Row::finding("shut_in", Object::Host, host).means(meaning)
+    Row::remark("shut_in", Object::Host, host).means(meaning)
 }
 
 /// An earlier `apply` was interrupted; this one completed or repaired it.
@@ -397,22 +397,6 @@ pub(crate) fn of_error(host: &str, error: &HostError) -> Vec<Row> {
             }]
         }
     }
-}
-
-/// Whether a finding tells only how a host is made: all works as well as it can.
-pub(crate) fn is_remark(note: &str) -> bool {
-    let remarks = [
-        "port_mtu",
-        "port_master",
-        "no_gro",
-        "no_detour",
-        "no_guard",
-        "no_group",
-        "other_tunnel",
-        "kernel_untested",
-        "shut_in",
-    ];
-    remarks.contains(&note)
 }
 
 #[cfg(test)]

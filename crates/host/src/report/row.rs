@@ -108,6 +108,8 @@ pub struct Row {
     pub differs: Vec<Difference>,
     /// A word for programs: which finding it is.
     pub note: Option<&'static str>,
+    /// It only tells of how the host is made: all is as declared.
+    pub is_remark: bool,
     /// Seconds since the Epoch, where it is known since when.
     pub since: Option<u64>,
     /// What it means for the network.
@@ -127,6 +129,7 @@ impl Row {
             detail: None,
             differs: Vec::new(),
             note: None,
+            is_remark: false,
             since: None,
             meaning: None,
             remedy: None,
@@ -151,6 +154,14 @@ impl Row {
             change: None,
             note: Some(note),
             ..Self::add(object, name)
+        }
+    }
+
+    /// Of how the host is made. Nothing differs.
+    pub(crate) fn remark(note: &'static str, object: Object, name: impl ToString) -> Self {
+        Self {
+            is_remark: true,
+            ..Self::finding(note, object, name)
         }
     }
 
