@@ -13,7 +13,7 @@ use aya::maps::{Map, MapData, MapError, RingBuf};
 use zerocopy::FromBytes;
 
 use crate::sys::{self, RawMap};
-use crate::tables::{Contents, Entries, Table};
+use crate::tables::{self, Contents, Entries, Table};
 use crate::{EbpfError, Layout};
 
 /// Layout of every map, by name.
@@ -156,7 +156,7 @@ impl MapSet {
             .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", name))
     }
 
-    /// Entries of one map. Of an array all.
+    /// Entries of one map. Of an array those that are not zero: it has thousands that nobody ever wrote.
     pub fn entries(&self, table: Table) -> Result<Entries, EbpfError> {
         let mut entries = Entries::new();
         if table.is_array() {
@@ -165,7 +165,9 @@ impl MapSet {
                 .array()
                 .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", table.name()))?;
             for (index, value) in (0u32..).zip(values.chunks(map.stride)) {
-                entries.insert(index.to_ne_bytes().to_vec(), value.to_vec());
+                if !tables::is_zero(value) {
+                    entries.insert(index.to_ne_bytes().to_vec(), value.to_vec());
+                }
             }
             return Ok(entries);
         }

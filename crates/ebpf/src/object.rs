@@ -109,10 +109,22 @@ impl DataPath<'static> {
     }
 }
 
+/// The object with its line information under a name that nobody looks for. Only the verifier needs it, and aya takes
+/// longer to read it than all else.
+fn without_line_info(bytes: &[u8]) -> Vec<u8> {
+    const NAME: &[u8] = b".BTF.ext\0";
+    let mut bytes = bytes.to_vec();
+    let places: Vec<usize> = memchr::memmem::find_iter(&bytes, NAME).collect();
+    for at in places {
+        bytes[at..at + NAME.len()].copy_from_slice(b".btf.ext\0");
+    }
+    bytes
+}
+
 impl<'a> DataPath<'a> {
     /// Reads an object file and checks its maps against `abi.rs`.
     pub fn new(bytes: &'a [u8]) -> Result<Self, EbpfError> {
-        let object = aya_obj::Object::parse(bytes)?;
+        let object = aya_obj::Object::parse(&without_line_info(bytes))?;
         let layouts: Layouts = object
             .maps
             .iter()

@@ -30,6 +30,19 @@ pub use table::Table;
 /// Entries of one map: key → value.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Whether the kernel's entries have this one. Of an array they have those that are not zero.
+pub fn has(entries: &Entries, table: Table, key: &[u8], value: &[u8]) -> bool {
+    match entries.get(key) {
+        Some(there) => there == value,
+        None => table.is_array() && is_zero(value),
+    }
+}
+
+/// As the entries of an array are from the beginning.
+pub(crate) fn is_zero(value: &[u8]) -> bool {
+    value.iter().all(|byte| *byte == 0)
+}
+
 /// Entries of every map that `apply` writes.
 pub type Contents = BTreeMap<Table, Entries>;
 

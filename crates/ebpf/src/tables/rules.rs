@@ -142,7 +142,7 @@ fn is_there(current: &Contents, wanted: &Contents, generation: u8) -> bool {
         && same(Table::RuleServices)
         && of(wanted, Table::Rules)
             .iter()
-            .all(|(key, rule)| rules.get(key) == Some(rule))
+            .all(|(key, rule)| super::has(rules, Table::Rules, key, rule))
 }
 
 /// Whether a key of the maps of peers and services belongs to a generation.

@@ -66,7 +66,7 @@ fn put<'a>(target: &Target<'_>, look: &Look<'a>, plan: &mut Plan<'a>, table: Tab
     let none = Entries::new();
     let is = look.current.contents.get(&table).unwrap_or(&none);
     let should = target.contents[&table].iter();
-    let differs = should.filter(|(key, new)| is.get(*key) != Some(*new));
+    let differs = should.filter(|(key, new)| !tables::has(is, table, key, new));
     let entries: Vec<Rc<Entry>> = differs
         .map(|(key, new)| {
             Rc::new(Entry {
@@ -86,9 +86,7 @@ fn put<'a>(target: &Target<'_>, look: &Look<'a>, plan: &mut Plan<'a>, table: Tab
         for entry in entries {
             mending.journal.before()?;
             let undo = Rc::clone(&entry);
-            mending
-                .journal
-                .push(move || put_back(maps, table, &undo.key, undo.old.as_deref()));
+            mending.journal.push(move || put_back(maps, table, &undo));
             maps.put(table, &entry.key, &entry.new)?;
         }
         Ok(Done::Yes)
@@ -111,9 +109,7 @@ fn delete<'a>(
         for entry in entries {
             mending.journal.before()?;
             maps.delete(table, &entry.key)?;
-            mending
-                .journal
-                .push(move || put_back(maps, table, &entry.key, entry.old.as_deref()));
+            mending.journal.push(move || put_back(maps, table, &entry));
         }
         Ok(Done::Yes)
     });
@@ -189,13 +185,14 @@ pub(super) fn write_settings(
         detour.set_index(&mut devices, index);
     }
     let mut before = maps.entries(Table::Settings)?;
-    for (key, value) in tables::settings(target.tables, &devices) {
+    for (key, new) in tables::settings(target.tables, &devices) {
         mending.journal.before()?;
-        let (undo_key, old) = (key.clone(), before.remove(&key));
+        maps.put(Table::Settings, &key, &new)?;
+        let old = before.remove(&key);
+        let entry = Entry { key, old, new };
         mending
             .journal
-            .push(move || put_back(maps, Table::Settings, &undo_key, old.as_deref()));
-        maps.put(Table::Settings, &key, &value)?;
+            .push(move || put_back(maps, Table::Settings, &entry));
     }
     Ok(())
 }
@@ -245,11 +242,12 @@ fn wait_for_packets<'a>() -> Deed<'a> {
     })
 }
 
-fn put_back(maps: &MapSet, table: Table, key: &[u8], old: Option<&[u8]>) -> Result<(), HostError> {
-    match old {
+fn put_back(maps: &MapSet, table: Table, entry: &Entry) -> Result<(), HostError> {
+    let key = &entry.key;
+    match &entry.old {
         Some(old) => Ok(maps.put(table, key, old)?),
-        // The entries of an array cannot be deleted, and of a new set they need not.
-        None if table.is_array() => Ok(()),
+        // The entries of an array cannot be deleted.
+        None if table.is_array() => Ok(maps.put(table, key, &vec![0; entry.new.len()])?),
         None => Ok(maps.delete(table, key)?),
     }
 }
