@@ -307,6 +307,26 @@ fn unsafe_stands_only_in_sys_rs() {
     assert!(!uses_unsafe("// an unsafe { block }"));
 }
 
+/// Code in the comments of documentation. cargo would compile each crate once more to try it: examples are tests.
+fn code_examples(text: &str) -> Vec<&str> {
+    let comments = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or(line.strip_prefix("//!"))
+    });
+    let fences = comments.filter_map(|line| line.trim_start().strip_prefix("```"));
+    fences.step_by(2).filter(|kind| *kind != "text").collect()
+}
+
+#[test]
+fn examples_are_tests() {
+    for path in sources(&["crates", "tests"], &[".rs"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(code_examples(&text), [""; 0], "{}", path.display());
+    }
+    let text = "/// ```text\n/// a\n/// ```\n//! ```no_run\n//! b();\n//! ```\n";
+    assert_eq!(code_examples(text), ["no_run"]);
+}
+
 #[test]
 fn the_makefile_stays_small() {
     let makefile = fs::read_to_string(root().join("Makefile")).unwrap();

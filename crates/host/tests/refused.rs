@@ -9,9 +9,12 @@ use std::fs;
 use common::{World, assert_same, build_with, can_run, snapshot, with_object};
 use overlane_host::{HostError, paths};
 
-/// A mistake that every verifier finds: a length without a bound.
+/// A mistake that every verifier finds, and at once: it writes what only the kernel may write.
 fn wrong_build() -> Vec<u8> {
-    build_with("if (len > sizeof(o->bytes))", "if (false)")
+    build_with(
+        "w = begin(ctx, hook);",
+        "ctx->len = 0; w = begin(ctx, hook);",
+    )
 }
 
 #[test]

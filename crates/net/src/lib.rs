@@ -6,18 +6,7 @@
 //!
 //! Everything acts in the network namespace of the calling thread. To act in another one, enter it
 //! with [`netns::Netns::run`] (a thread of its own; the caller's thread never changes namespace) or
-//! open a handle there with [`Netlink::in_netns`].
-//!
-//! ```no_run
-//! use overlane_net::{Netlink, netns::Netns};
-//! # fn main() -> Result<(), overlane_net::NetError> {
-//! let guest = Netns::create("guest1")?;
-//! let here = Netlink::new()?;
-//! here.add_veth("tap0", "eth0", Some(&guest))?;
-//! Netlink::in_netns(&guest)?.add_address("eth0", [198, 18, 0, 1].into(), 24)?;
-//! # Ok(())
-//! # }
-//! ```
+//! open a handle there with [`Netlink::in_netns`]. `tests/links.rs` has examples.
 
 pub mod address;
 mod create;
