@@ -166,6 +166,7 @@ DISTURBANCES = [
     Disturbance("the segmenter is deleted", ip("link delete ovl-seg0"), ("device", "is missing")),
     Disturbance("the unmarker is down", ip("link set ovl-unm4 down"), ("device", "differs")),
     Disturbance("an FDB entry is deleted", delete_entry("fdb"), ("fdb_entry", "is missing")),
+    Disturbance("a switch is deleted from the maps", delete_entry("switches"), ("data_path", "differs")),
     Disturbance("a multicast group is left", lambda world: world.ns.ip(*[
         f"neigh delete proxy {entry['dst']} dev {LEG}" for entry in world.ns.json("neigh show proxy")][:1]),
         ("multicast_group", "is missing")),
@@ -193,6 +194,7 @@ def test_each_disturbance_is_named_and_its_remedy_works(lab, encapsulation):
     assert (code, found["verdict"]) == (0, "as_declared"), found["rows"]
     for disturbance in DISTURBANCES:
         disturbance.do(world)
+        wait_until(lambda: carriers_are_known(host.ns), what="the kernel to say who has a carrier")
         before = state.snapshot(host.ns, host.name)
         wait_until(lambda: status(host)[0] == 1, what=disturbance.what)
         _, found = status(host)
@@ -200,6 +202,8 @@ def test_each_disturbance_is_named_and_its_remedy_works(lab, encapsulation):
         where, what = disturbance.row
         rows = [row for row in found["rows"] if row["object"] == where and (row["note"] == what or what in condition(row))]
         assert rows, (disturbance.what, found["rows"])
+        # What the machine has a time for says since when.
+        assert (rows[0]["since"] is not None) == (what in ("no_answer", "apply_interrupted")), rows[0]
         if disturbance.mend:
             disturbance.mend(world)
         else:
@@ -211,6 +215,12 @@ def test_each_disturbance_is_named_and_its_remedy_works(lab, encapsulation):
                     follow(row)
         wait_until(lambda: status(host)[0] == 0,
                    what=f"the remedy of: {disturbance.what}: {[row['what'] for row in status(host)[1]['rows']]}")
+
+
+def carriers_are_known(ns):
+    """The kernel says up to a second later what a lost carrier makes of a device."""
+    links = [link for link in ns.json("link show") if "UP" in link["flags"]]
+    return all(("LOWER_UP" in link["flags"]) == (link["operstate"] in ("UP", "UNKNOWN")) for link in links)
 
 
 def follow(row):
@@ -251,9 +261,28 @@ def test_a_file_that_is_not_the_applied_one(lab):
     code, found = status(host, other)
     notes = {row["note"] for row in found["rows"]}
     assert code == 1 and "other_file" in notes
-    assert any(row["object"] == "switch" and row["name"] == "blue" for row in found["rows"])
+    row = next(row for row in found["rows"] if row["object"] == "switch" and row["name"] == "blue")
+    # What was applied last would not help.
+    assert row["remedy"] == f"overlane apply FILE --host {host.name}"
+    commented = lab.directory / "commented.yaml"
+    commented.write_text("# A comment moves all lines.\n" + path.read_text())
+    assert status(host, commented)[0] == 0
     apply_host(lab, other, host)
     assert status(host, other)[0] == 0 and status(host, path)[0] == 1
+
+
+def test_a_first_apply_that_was_interrupted_has_nothing_to_repeat(lab):
+    scene = Scene(lab, VXLAN, 4).apply()
+    host = scene.hosts[0]
+    path = STATE / f"{host.name}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"in_progress": True, "knows_tables": False}))
+    code, found = status(host)
+    assert (code, [row["note"] for row in found["rows"]]) == (1, ["apply_interrupted"])
+    assert found["rows"][0]["remedy"] == f"overlane apply FILE --host {host.name}"
+    refused = overlane("apply", "--last", "--host", host.name, expect=1).stderr
+    assert "overlane apply FILE" in refused
+    apply_host(lab, lab.directory / "fabric.yaml", host)
+    assert status(host)[0] == 0
 
 
 def test_who_cannot_tell_says_so(lab):

@@ -2,6 +2,7 @@
 //! and what helps? Exit codes: 0 as declared, 1 something differs, 2 nobody can tell.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use overlane_host::{Row, Status, Verdict, status};
 use overlane_model::Tables;
@@ -75,11 +76,24 @@ fn print(found: &Status, output: Output) -> std::io::Result<()> {
 
 /// What it is, how it is, and what helps.
 fn told(row: &Row, output: Output) -> String {
-    let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &row.condition())];
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = row.since.zip(now.ok());
+    let lasts = since.map(|(since, now)| lasts(now.as_secs().saturating_sub(since)));
+    let lasts = lasts.map_or_else(String::new, |lasts| format!(" (for {lasts})"));
+    let condition = row.condition() + &lasts;
+    let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &condition)];
     if let Some(remedy) = &row.remedy {
         lines.push(output.wrapped("  help: ", &remedy.words()));
     }
     lines.join("\n")
+}
+
+/// Of seconds, in the largest unit that there are two of.
+fn lasts(seconds: u64) -> String {
+    let units = [(86400, "days"), (3600, "hours"), (60, "minutes")];
+    let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
+    let (unit, name) = unit.unwrap_or((1, "seconds"));
+    format!("{} {name}", seconds / unit)
 }
 
 fn verdict(found: &Status) -> (String, bool) {
@@ -100,5 +114,24 @@ fn verdict(found: &Status) -> (String, bool) {
             )
         }
         Verdict::Unknown => (format!("host {host}: not all could be looked at"), false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lasts;
+
+    #[test]
+    fn a_time_has_a_unit_that_says_enough() {
+        for (seconds, said) in [
+            (0, "0 seconds"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (7199, "119 minutes"),
+            (7200, "2 hours"),
+            (172_800, "2 days"),
+        ] {
+            assert_eq!(lasts(seconds), said);
+        }
     }
 }

@@ -2,21 +2,28 @@
 //! with the tables that were applied last, does none of it, and looks at what only a user can mend. It changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, preflight};
 use overlane_model::Tables;
-use overlane_net::{Link, Netlink, Nud};
+use overlane_net::{Link, NeighbourState as Neighbour, Netlink, Nud};
 use serde::Serialize;
 
 use crate::HostError;
 use crate::apply::{self, Unfit, resolve, users};
-use crate::kinds::{Current, Look, hooks};
+use crate::kinds::{self, Current, Look, hooks};
+use crate::lib::detour::own_devices;
 use crate::lib::lock::Lock;
 use crate::lib::next_hop::next_hop;
+use crate::lib::paths;
 use crate::observe::{self, NeighbourState};
 use crate::report::{Object, Remedy, Report, Row, finding};
 use crate::state::{self, State};
+
+/// So often all is looked at again where an apply comes in between.
+const LOOKS: usize = 3;
 
 /// A host beside what it should be.
 #[derive(Debug, Clone, Serialize)]
@@ -61,26 +68,45 @@ pub struct Thing {
 /// Looks at `host`. `declared`: the tables of a fabric file, in place of those that were applied last.
 pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError> {
     preflight::check_rights()?;
-    let state = State::applied(host)?;
-    let mut rows: Vec<Row> = interrupted(&state).into_iter().collect();
-    let tables = match declared {
-        Some(tables) if *tables != state.tables => {
-            rows.push(finding::other_file(host));
-            tables
+    let mut state = State::applied(host)?;
+    for _ in 0..LOOKS {
+        let found = status_of(&state, declared)?;
+        let now = State::applied(host)?;
+        if now == state {
+            return Ok(found);
         }
-        _ => &state.tables,
-    };
+        // An apply has come to its end meanwhile.
+        state = now;
+    }
+    status_of(&state, declared)
+}
+
+fn status_of(state: &State, declared: Option<&Tables>) -> Result<Status, HostError> {
+    let host = state.host.as_str();
+    let mut rows: Vec<Row> = interrupted(state).into_iter().collect();
+    let other = declared.filter(|tables| !kinds::same(tables, &state.tables));
+    if other.is_some() {
+        rows.push(finding::other_file(host));
+    }
+    let tables = other.unwrap_or(&state.tables);
     let mut helpers = Vec::new();
     match state.namespace()? {
+        None if state.netns.is_none() => rows.push(finding::namespace_unseen(host)),
         None => rows.push(finding::namespace_gone(host)),
-        Some(netns) => {
-            let found = netns.run(|| look(&state, tables, &mut helpers))??;
-            let netns = state.netns.as_deref();
-            rows.extend(found.into_iter().map(|row| row.in_namespace(netns)));
+        Some(netns) if state.knows_tables || declared.is_some() => {
+            let found = netns.run(|| look(state, tables, &mut helpers))??;
+            let netns = state.namespace_name()?;
+            rows.extend(
+                found
+                    .into_iter()
+                    .map(|row| row.in_namespace(netns.as_deref())),
+            );
         }
+        Some(_) if state.in_progress => {}
+        Some(_) => rows.push(finding::tables_unknown(host)),
     }
-    if state.schema != state::SCHEMA {
-        // Only the file says what that was.
+    if other.is_some() || !state.knows_tables {
+        // Only the file says what that is.
         let again = Remedy::apply_again(host);
         for row in &mut rows {
             if row.remedy.as_ref() == Some(&again) {
@@ -95,7 +121,7 @@ pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError
     let verdict = rows.iter().map(verdict_of).max();
     Ok(Status {
         host: host.to_owned(),
-        netns: state.netns,
+        netns: state.netns.clone(),
         verdict: verdict.unwrap_or(Verdict::AsDeclared),
         things,
         rows,
@@ -103,8 +129,21 @@ pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError
 }
 
 fn interrupted(state: &State) -> Option<Row> {
-    let row = || finding::apply_unfinished(&state.host, Lock::holder(&state.host).as_ref());
+    let host = state.host.as_str();
+    let row = || finding::apply_unfinished(host, Lock::holder(host).as_ref(), written(host));
     state.in_progress.then(row)
+}
+
+/// When the state file was written.
+fn written(host: &str) -> Option<u64> {
+    let file = fs::metadata(paths::state(host)).ok()?;
+    seconds(file.modified().ok()?)
+}
+
+/// Since the Epoch.
+fn seconds(time: SystemTime) -> Option<u64> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(since.as_secs())
 }
 
 /// From a thread in the host's namespace. `helpers` gets the devices of ours that should be there.
@@ -124,7 +163,7 @@ fn look(
         // What this build would write says nothing of what the other one wrote.
         return Ok(rows);
     }
-    let mut resolved = match resolve(tables, &netlink, None, Unfit::LeftOut) {
+    let mut resolved = match resolve(tables, (&netlink, &links), None, Unfit::LeftOut) {
         Ok(resolved) => resolved,
         Err(error) => {
             rows.extend(finding::of_error(host, &error));
@@ -134,7 +173,7 @@ fn look(
     rows.append(&mut resolved.notes);
     helpers.extend(resolved.helpers());
     rows.extend(resolved.missing.iter().flat_map(finding::missing));
-    let mut current = Current::read(host, &data_path, &netlink)?;
+    let mut current = Current::read(host, &data_path, links)?;
     if let Some(maps) = &current.maps {
         rows.extend(silent_next_hops(state, maps)?);
     }
@@ -146,6 +185,10 @@ fn look(
     let plan = Look::new(host, Some(&target), &current, &netlink, here).plan()?;
     rows.extend(hooks::look(host, &plan.hooks, &current, &netlink)?);
     let mut report = Report::new(host);
+    if plan.is_silent() {
+        let entries = Row::modify(Object::DataPath, "").differs("entries in the maps");
+        report.changes.push(entries);
+    }
     plan.predict(&state.refused, &mut report);
     // A missing device has a row that says more.
     let thing = |row: &Row| (row.object, row.name.clone());
@@ -170,7 +213,9 @@ fn explained(row: Row) -> Row {
         Object::NextHop => "the first packets to its remotes wait until it is resolved",
         Object::MulticastGroup => "neighbours may not find the address",
         Object::Promiscuous => "frames to guests on a VLAN may be lost at the network card",
-        Object::Device => "super-packets go a slower way, or none",
+        Object::Device if own_devices().any(|own| own == row.name) => {
+            "super-packets go a slower way, or none"
+        }
         _ => return row,
     };
     row.means(meaning)
@@ -231,8 +276,11 @@ fn neighbours(tables: &Tables, netlink: &Netlink) -> Result<Vec<Row>, HostError>
             continue;
         };
         let known = netlink.neighbour(uplink, next_hop)?;
-        if known.is_some_and(|known| matches!(known.state, Nud::Failed | Nud::Incomplete)) {
-            rows.push(finding::no_answer(remote.name.as_str(), next_hop, uplink));
+        let is_silent = |known: &Neighbour| matches!(known.state, Nud::Failed | Nud::Incomplete);
+        if let Some(known) = known.filter(is_silent) {
+            let since = seconds(SystemTime::now() - known.confirmed);
+            let remote = remote.name.as_str();
+            rows.push(finding::no_answer(remote, next_hop, uplink, since));
         }
     }
     Ok(rows)
@@ -270,26 +318,29 @@ fn things(tables: &Tables, helpers: Vec<&str>, rows: &[Row]) -> Vec<Thing> {
     let mut things: Vec<Thing> = known.map(Thing::as_declared).collect();
     let places = things.iter().zip(0..);
     let mut places: BTreeMap<_, usize> = places.map(|(it, at)| (it.key(), at)).collect();
-    let user_of: BTreeMap<_, _> = (users.into_iter())
-        .map(|(object, user, device)| (device, (object, user)))
-        .collect();
+    let mut users_of: BTreeMap<&str, Vec<(Object, &str)>> = BTreeMap::new();
+    for (object, user, device) in users {
+        users_of.entry(device).or_default().push((object, user));
+    }
     for (place, row) in rows.iter().enumerate() {
-        // A device's row belongs to its user, and a guard's to all families.
-        let thing = match row.object {
-            Object::Guard => (Object::Guard, ""),
-            Object::Device => match user_of.get(row.name.as_str()) {
-                Some(user) => *user,
-                None => (Object::Device, row.name.as_str()),
+        // A device's row belongs to its users, and a guard's to all families.
+        let of_row = match row.object {
+            Object::Guard => vec![(Object::Guard, "")],
+            Object::Device => match users_of.get(row.name.as_str()) {
+                Some(users) => users.clone(),
+                None => vec![(Object::Device, row.name.as_str())],
             },
-            object => (object, row.name.as_str()),
+            object => vec![(object, row.name.as_str())],
         };
-        let at = *(places.entry((thing.0, thing.1.to_owned()))).or_insert_with(|| {
-            things.push(Thing::as_declared(thing));
-            things.len() - 1
-        });
-        let thing = &mut things[at];
-        thing.verdict = thing.verdict.max(verdict_of(row));
-        thing.rows.push(place);
+        for thing in of_row {
+            let at = *(places.entry((thing.0, thing.1.to_owned()))).or_insert_with(|| {
+                things.push(Thing::as_declared(thing));
+                things.len() - 1
+            });
+            let thing = &mut things[at];
+            thing.verdict = thing.verdict.max(verdict_of(row));
+            thing.rows.push(place);
+        }
     }
     things
 }

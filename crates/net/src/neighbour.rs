@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
@@ -15,6 +16,9 @@ use crate::address::family_of;
 use crate::error::NetError;
 use crate::netlink::Netlink;
 
+/// Ticks of a second in what the kernel shows (include/asm-generic/param.h).
+const USER_HZ: u32 = 100;
+
 /// What the kernel knows of one neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighbourState {
@@ -24,6 +28,8 @@ pub struct NeighbourState {
     pub mac: Option<[u8; 6]>,
     /// The kernel resolves it by itself and keeps it so.
     pub managed: bool,
+    /// Since it answered last, or since the kernel began to ask for it.
+    pub confirmed: Duration,
 }
 
 /// State of neighbour unreachability detection (RFC 4861 §7.3.2, and the kernel's own).
@@ -221,6 +227,7 @@ fn neighbour_of(message: RouteNetlinkMessage) -> Option<NeighbourState> {
         state: nud_of(message.header.state),
         mac: None,
         managed: false,
+        confirmed: Duration::ZERO,
     };
     for attribute in message.attributes {
         match attribute {
@@ -229,6 +236,9 @@ fn neighbour_of(message: RouteNetlinkMessage) -> Option<NeighbourState> {
             }
             NeighbourAttribute::ExtFlags(flags) => {
                 neighbour.managed = flags.contains(NeighbourExtFlags::Managed);
+            }
+            NeighbourAttribute::CacheInfo(info) => {
+                neighbour.confirmed = Duration::from_secs((info.confirmed / USER_HZ).into());
             }
             _ => {}
         }

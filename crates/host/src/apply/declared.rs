@@ -6,7 +6,7 @@ use std::path::Path;
 use overlane_model::{Fabric, Report as Warnings, Tables};
 
 use crate::HostError;
-use crate::state::{self, State};
+use crate::state::State;
 
 /// What a host should carry.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,8 @@ pub enum Declared<'a> {
         /// The host.
         host: &'a str,
     },
-    /// What a host was applied with last, in the network namespace of that time if the request names no other.
+    /// What a host was applied with last, in the network namespace of that time if the request names no other. Read under
+    /// the lock: an apply at work may be about to change it.
     Last {
         /// The host.
         host: &'a str,
@@ -42,10 +43,11 @@ impl<'a> Declared<'a> {
             }
             Self::Last { host } => {
                 let state = State::applied(host)?;
-                if state.schema != state::SCHEMA {
+                if !state.knows_tables {
                     return Err(HostError::TablesUnknown(host.to_owned()));
                 }
-                Ok((Cow::Owned(state.tables), state.netns))
+                let netns = state.namespace_name()?;
+                Ok((Cow::Owned(state.tables), netns))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use overlane_ebpf::DataPath;
 use overlane_ebpf::devices::held;
 use overlane_ebpf::maps::MapSet;
-use overlane_net::{Netlink, netns};
+use overlane_net::{Link, netns};
 
 use crate::HostError;
 use crate::kinds::{Current, guard, hooks, own_devices};
@@ -13,11 +13,11 @@ use crate::lib::{detour, files, paths};
 use crate::state::{Record, State};
 
 impl Current {
-    /// Looks at the machine from a thread in the host's namespace.
+    /// Looks at the machine from a thread in the host's namespace, which has these devices.
     pub(crate) fn read(
         host: &str,
         data_path: &DataPath<'_>,
-        netlink: &Netlink,
+        links: Vec<Link>,
     ) -> Result<Self, HostError> {
         let state = State::read(host)?;
         let own = paths::map_set(host, data_path.signature());
@@ -40,7 +40,7 @@ impl Current {
         if current.maps.is_some() {
             current.stale_sets.retain(|set| *set != own);
         }
-        current.look_in_namespace(host, netlink)?;
+        current.look_in_namespace(host, links)?;
         Ok(current)
     }
 
@@ -56,13 +56,14 @@ impl Current {
         })
     }
 
-    /// What is there of a host in its namespace, which this thread is in.
+    /// What is there of a host in its namespace, which this thread is in, and which has these devices.
     pub(crate) fn look_in_namespace(
         &mut self,
         host: &str,
-        netlink: &Netlink,
+        links: Vec<Link>,
     ) -> Result<(), HostError> {
-        self.devices = own_devices::find_all(host, netlink)?;
+        self.devices = own_devices::find_all(host, &links)?;
+        self.in_namespace = links;
         self.guard = guard::read(host)?;
         Ok(())
     }

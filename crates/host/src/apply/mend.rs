@@ -119,7 +119,9 @@ fn finish(mending: &mut Mending<'_>, end: &mut State) -> Result<(), HostError> {
     end.programs.append(&mut mending.programs);
     end.refused = std::mem::take(&mut mending.refused);
     let refused = &end.refused;
-    end.ours.retain(|thing| !refused.contains_key(thing));
+    let not_ours = &mending.not_ours;
+    end.ours
+        .retain(|thing| !refused.contains_key(thing) && !not_ours.contains(thing));
     mending.journal.before()?;
     // The undo of `begin` restores the file.
     end.write()?;

@@ -100,7 +100,7 @@ fn take_away(
     let netlink = Netlink::new()?;
     let here = state::netns_id()?;
     if is_in_namespace {
-        current.look_in_namespace(host, &netlink)?;
+        current.look_in_namespace(host, netlink.links()?)?;
         // Where this host was not, the devices may be another one's that is applied here.
         let is_own = known
             .place
@@ -118,6 +118,7 @@ fn take_away(
     let plan = look.plan()?;
     let mut report = Report::new(host);
     let mut mending = Mending::new(&netlink, Journal::new(Testing::default()));
+    mending.for_good = true;
     let left = plan.run(&mut mending, &mut report)?;
     mending.take_away(left, &mut report)?;
     Ok(report.changes)

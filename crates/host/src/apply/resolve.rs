@@ -83,15 +83,14 @@ pub(crate) enum Unfit {
     LeftOut,
 }
 
-/// Devices, addresses and routes of the namespace of this thread. A missing uplink is always an error.
+/// Addresses and routes of the namespace of this thread, and what its `links` are to the tables. A missing uplink is always an error.
 pub(crate) fn resolve(
     tables: &Tables,
-    netlink: &Netlink,
+    (netlink, links): (&Netlink, &[Link]),
     netns: Option<&str>,
     unfit: Unfit,
 ) -> Result<Resolved, HostError> {
     let is_strict = unfit == Unfit::Refused;
-    let links = netlink.links()?;
     let mut links: Links<'_> = links
         .iter()
         .map(|link| (link.name.as_str(), link))

@@ -81,20 +81,24 @@ impl<'a> ApplyRequest<'a> {
 pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
     // On an old kernel nothing else is worth mending.
     preflight::check_kernel()?;
-    let (tables, last_netns) = request.declared.read(request.on_warnings)?;
+    let (mut tables, mut last_netns) = request.declared.read(request.on_warnings)?;
     resolve::machine(&tables)?;
-    let netns_name = request.netns.or(last_netns.as_deref());
-    let netns = match netns_name {
-        Some(name) if !netns::exists(name) => return Err(HostError::NoNamespace(name.to_owned())),
-        Some(name) => Netns::open(name)?,
-        None => Netns::current()?,
-    };
-    let host = tables.host.as_str();
+    let host = tables.host.to_string();
+    let host = host.as_str();
     // A dry run of a host that never was applied must not leave even a lock file.
     let lock = if request.dry_run && !files::is_there(&paths::lock(host)) {
         None
     } else {
         Some(Lock::acquire(host, request.on_wait)?)
+    };
+    if matches!(request.declared, Declared::Last { .. }) {
+        (tables, last_netns) = request.declared.read(request.on_warnings)?;
+    }
+    let netns_name = request.netns.or(last_netns.as_deref());
+    let netns = match netns_name {
+        Some(name) if !netns::exists(name) => return Err(HostError::NoNamespace(name.to_owned())),
+        Some(name) => Netns::open(name)?,
+        None => Netns::current()?,
     };
     let job = Job {
         tables: &tables,
@@ -143,9 +147,11 @@ impl Job<'_> {
         };
         resolve::namespace(host)?;
         let here = state::netns_id()?;
-        let mut resolved = resolve(self.tables, &netlink, self.netns, self.unfit())?;
+        let links = netlink.links()?;
+        let look = (&netlink, &links[..]);
+        let mut resolved = resolve(self.tables, look, self.netns, self.unfit())?;
         let mut notes = std::mem::take(&mut resolved.notes);
-        let mut current = Current::read(host, &data_path, &netlink)?;
+        let mut current = Current::read(host, &data_path, links)?;
         // An older file has names only.
         if let Some(state) = &mut current.state {
             state.complete(self.tables);

@@ -57,9 +57,9 @@ impl Kind for Connections {
             let row = Row::remove(Object::Connections, "ports that left");
             let run = move |mending: &mut Mending<'a>| {
                 connections::forget_of(mending.maps()?, &gone, || forgetter(target))?;
-                Ok(Done::Nothing)
+                Ok(Done::Yes)
             };
-            plan.clean_up(Deed::new(row, run));
+            plan.clean_up(Deed::new(None, run).or_left_over(row));
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(crate) struct Current {
     pub(crate) links: BTreeMap<String, Option<LinkInfo>>,
     /// Devices of ours by name, also those put aside by an interrupted run.
     pub(crate) devices: BTreeMap<String, Link>,
+    /// All devices of the namespace.
+    pub(crate) in_namespace: Vec<Link>,
     /// The tables of nftables that drop what comes in by ports' devices.
     pub(crate) guard: BTreeMap<Family, DropTable>,
     /// The unmarker's namespace is there.

@@ -395,6 +395,16 @@ fn fields<T: Serialize>(old: &T, new: &T, silent: &[&str], row: &mut Row) -> boo
     !row.differs.is_empty()
 }
 
+/// Whether tables say the same, wherever in a file it stands.
+pub(crate) fn same(one: &Tables, other: &Tables) -> bool {
+    let without_lines = |tables| {
+        let mut value = serde_json::to_value(tables).ok()?;
+        strip_lines(&mut value);
+        Some(value)
+    };
+    one == other || without_lines(one) == without_lines(other)
+}
+
 fn strip_lines(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -70,10 +70,12 @@ fn clear(folder: &Path) -> Deed<'_> {
 /// People hear of it when all goes.
 fn discard(folder: &Path, is_told: bool) -> Deed<'_> {
     let row = Row::remove(Object::Maps, folder.display());
-    Deed::new(row, move |_| {
+    let told = is_told.then(|| row.clone());
+    let deed = Deed::new(told, move |_| {
         unpin_folder(folder)?;
-        Ok(if is_told { Done::Yes } else { Done::Nothing })
-    })
+        Ok(Done::Yes)
+    });
+    deed.or_left_over(row)
 }
 
 fn carry_counters(

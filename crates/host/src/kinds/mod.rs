@@ -33,6 +33,7 @@ mod switch;
 mod target;
 
 pub(crate) use current::Current;
+pub(crate) use fabric::same;
 pub(crate) use journal::Journal;
 pub use journal::Testing;
 pub(crate) use kind::Look;

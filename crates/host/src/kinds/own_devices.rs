@@ -14,20 +14,17 @@ use crate::lib::detour::own_devices;
 use crate::lib::paths;
 use crate::report::{Object, Row};
 
-/// Devices with our names in the namespace of this thread, also those put aside.
-pub(crate) fn find(netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
+/// Devices with our names among those of a namespace, also those put aside.
+pub(crate) fn find(links: &[Link]) -> BTreeMap<String, Link> {
     let aside = paths::ASIDE.map(|(_, aside)| aside);
     let is_ours = |name: &str| own_devices().any(|own| own == name) || aside.contains(&name);
-    let ours = netlink
-        .links()?
-        .into_iter()
-        .filter(|link| is_ours(&link.name));
-    Ok(ours.map(|link| (link.name.clone(), link)).collect())
+    let ours = links.iter().filter(|link| is_ours(&link.name));
+    ours.map(|link| (link.name.clone(), link.clone())).collect()
 }
 
 /// And those in the unmarker's namespace. No name is in both.
-pub(crate) fn find_all(host: &str, netlink: &Netlink) -> Result<BTreeMap<String, Link>, HostError> {
-    let mut devices = find(netlink)?;
+pub(crate) fn find_all(host: &str, links: &[Link]) -> Result<BTreeMap<String, Link>, HostError> {
+    let mut devices = find(links);
     let inside = inside::inside(host)?.into_iter();
     devices.extend(inside.map(|link| (link.name.clone(), link)));
     Ok(devices)

@@ -35,6 +35,10 @@ type Run<'a> = Box<dyn FnOnce(&mut Mending<'a>) -> Result<Done, HostError> + 'a>
 /// One thing to do. Devices are looked up when it runs: earlier ones may have created them.
 pub(crate) struct Deed<'a> {
     row: Option<Row>,
+    /// What is left over if it fails, where no row tells of the deed.
+    left_over: Option<Row>,
+    /// What of ours it makes, in the words of the record.
+    ours: Option<String>,
     run: Run<'a>,
     without: Option<Without<'a>>,
     alone: Vec<(Object, String)>,
@@ -54,6 +58,8 @@ impl<'a> Deed<'a> {
     ) -> Self {
         Self {
             row: row.into(),
+            left_over: None,
+            ours: None,
             run: Box::new(run),
             without: None,
             alone: Vec::new(),
@@ -65,6 +71,22 @@ impl<'a> Deed<'a> {
         let row = Box::new(row);
         Self {
             without: Some(Without { thing, row }),
+            ..self
+        }
+    }
+
+    /// Nobody needs to hear of it, but if it fails this is left over.
+    pub(crate) fn or_left_over(self, row: Row) -> Self {
+        Self {
+            left_over: Some(row),
+            ..self
+        }
+    }
+
+    /// Where it fails alone, this of the record is not ours.
+    pub(crate) fn makes_ours(self, thing: String) -> Self {
+        Self {
+            ours: Some(thing),
             ..self
         }
     }
@@ -173,6 +195,13 @@ impl<'a> Plan<'a> {
         self.deeds.is_empty()
     }
 
+    /// Something differs that no row names.
+    pub(crate) fn is_silent(&self) -> bool {
+        let is_told = |deed: &Deed<'_>| deed.row.is_some() || deed.without.is_some();
+        let mut deeds = self.deeds.iter();
+        self.told.is_empty() && !deeds.any(|(.., deed)| is_told(deed)) && !self.is_empty()
+    }
+
     /// The programs have to be loaded, or taken from where they run.
     pub(crate) fn needs_programs(&self) -> bool {
         self.new_set || !self.load.is_empty() || !self.running.is_empty()
@@ -180,7 +209,7 @@ impl<'a> Plan<'a> {
 
     /// Tells what would be done. What the kernel refused the last time it would refuse again.
     pub(crate) fn predict(self, before: &Refused, report: &mut Report) {
-        report.changes = self.told;
+        report.changes.extend(self.told);
         for (_, _, deed) in sorted(self.deeds) {
             let without = deed.without.as_ref();
             let refused = without.and_then(|it| Some((it, before.get(&it.thing)?)));
@@ -230,6 +259,10 @@ pub(crate) struct Mending<'a> {
     pub(crate) refused: Refused,
     /// What failed alone.
     pub(crate) failed: BTreeSet<(Object, String)>,
+    /// And what of the record is not ours therefore.
+    pub(crate) not_ours: BTreeSet<String>,
+    /// Nothing is undone: a link that is let go of is detached at once.
+    pub(crate) for_good: bool,
     /// Detours that were created and have no programs yet.
     pub(crate) closed: BTreeSet<Detour>,
 }
@@ -245,6 +278,8 @@ impl<'a> Mending<'a> {
             programs: BTreeMap::new(),
             refused: Refused::new(),
             failed: BTreeSet::new(),
+            not_ours: BTreeSet::new(),
+            for_good: false,
             closed: BTreeSet::new(),
         }
     }
@@ -265,6 +300,7 @@ impl<'a> Mending<'a> {
             }
             (Err(error), _) if self.each_alone && !deed.alone.is_empty() => {
                 self.journal.roll_back_to(undos)?;
+                self.not_ours.extend(deed.ours);
                 let (reason, help) = (error.to_string(), error.help());
                 for (object, name) in deed.alone {
                     let row = finding::failed((object, &name), &reason, help.as_deref());
@@ -273,6 +309,9 @@ impl<'a> Mending<'a> {
                 }
             }
             (Err(error), _) => return Err(error),
+        }
+        if self.for_good {
+            self.journal.commit();
         }
         Ok(())
     }
@@ -296,7 +335,7 @@ impl<'a> Mending<'a> {
                 Ok(Done::Yes) => report.changes.extend(deed.row),
                 Ok(_) => {}
                 Err(error) => {
-                    let thing = deed.row.unwrap_or_else(|| {
+                    let thing = deed.row.or(deed.left_over).unwrap_or_else(|| {
                         Row::remove(Object::DataPath, "").detail("what is no longer needed")
                     });
                     report

@@ -118,7 +118,7 @@ impl Switch {
                 Err(error) => Err(error.into()),
             }
         });
-        let deed = deed.alone([itself]);
+        let deed = deed.alone([itself]).makes_ours(thing.clone());
         match without {
             Some(without) => deed.or_without(thing, without),
             None => deed,

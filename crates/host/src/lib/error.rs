@@ -219,7 +219,9 @@ pub enum HostError {
     #[error("host {0} is not applied on this machine")]
     NotApplied(String),
     /// Its state file has no tables that could be applied again.
-    #[error("host {0} was applied by an earlier version, which did not keep what it applied")]
+    #[error(
+        "nobody kept what was applied to host {0}: an earlier version applied it, or its first apply was interrupted"
+    )]
     TablesUnknown(String),
     /// No host was named and none is applied.
     #[error("no host is applied on this machine")]

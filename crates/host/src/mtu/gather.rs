@@ -168,7 +168,7 @@ fn devices(
     }
     let others = fabric.hosts().values().filter(|it| it.name != host.name);
     facts.routes = others.map(|it| route(it, netlink, &links)).collect();
-    let helpers = own_devices::find(netlink)?.into_values();
+    let helpers = own_devices::find(&links).into_values();
     let inside = inside::inside(&facts.host).unwrap_or_default();
     facts.helpers = helpers
         .filter(|link| link.kind.as_deref() == Some("veth"))

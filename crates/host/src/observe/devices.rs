@@ -80,7 +80,7 @@ pub(super) fn rows(state: &State, netlink: &Netlink) -> Result<Vec<DeviceRow>, H
         Some(fabric_row(state, *program, link))
     });
     let mut rows: Vec<_> = of_fabric.collect();
-    let mut ours: Vec<Link> = own_devices::find(netlink)?.into_values().collect();
+    let mut ours: Vec<Link> = own_devices::find(&links).into_values().collect();
     ours.extend(inside::inside(&state.host)?);
     rows.extend(ours.iter().map(|link| DeviceRow {
         device: link.name.clone(),

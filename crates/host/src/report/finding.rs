@@ -272,7 +272,7 @@ pub(crate) fn other_file(host: &str) -> Row {
 }
 
 /// The last `apply` did not come to its end, or works right now.
-pub(crate) fn apply_unfinished(host: &str, at_work: Option<&Holder>) -> Row {
+pub(crate) fn apply_unfinished(host: &str, at_work: Option<&Holder>, since: Option<u64>) -> Row {
     match at_work {
         Some(holder) => Row::finding("apply_at_work", Object::Host, host)
             .differs("apply")
@@ -280,6 +280,7 @@ pub(crate) fn apply_unfinished(host: &str, at_work: Option<&Holder>) -> Row {
             .advice("wait until it is done"),
         None => Row::finding("apply_interrupted", Object::Host, host)
             .differs("apply")
+            .since(since)
             .means("the last apply was interrupted; packets may be lost until the next one")
             .remedy(Remedy::apply_again(host)),
     }
@@ -291,6 +292,20 @@ pub(crate) fn namespace_gone(host: &str) -> Row {
         .has("namespace", "missing", "the one in which it was applied")
         .means("the network namespace of the host is gone, and its devices with it")
         .remedy(Remedy::Command(format!("overlane remove --host {host}")))
+}
+
+/// Nobody can tell from here whether the network namespace of the host exists.
+pub(crate) fn namespace_unseen(host: &str) -> Row {
+    Row::finding("unknown", Object::Host, host)
+        .means("the network namespace in which it was applied has no name: it is gone, or cannot be seen from here")
+        .advice(format!("look from inside it; if it is gone, `overlane remove --host {host}`"))
+}
+
+/// Nothing says what was applied.
+pub(crate) fn tables_unknown(host: &str) -> Row {
+    Row::finding("unknown", Object::Host, host)
+        .means("an earlier version applied it, and did not keep what it applied; traffic goes on")
+        .remedy(Remedy::apply_file(host))
 }
 
 /// Another build with other maps applied the host.
@@ -343,8 +358,9 @@ pub(crate) fn no_carrier(user: (Object, &str), device: &str) -> Row {
 }
 
 /// Nobody answers for the next hop to a remote.
-pub(crate) fn no_answer(remote: &str, next_hop: IpAddr, uplink: &str) -> Row {
+pub(crate) fn no_answer(remote: &str, next_hop: IpAddr, uplink: &str, since: Option<u64>) -> Row {
     Row::finding("no_answer", Object::Remote, remote)
+        .since(since)
         .has("next hop", "silent", next_hop)
         .means(format!(
             "next hop {next_hop} does not answer on {uplink}: packets to it are lost"

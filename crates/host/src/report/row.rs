@@ -204,6 +204,11 @@ impl Row {
         self
     }
 
+    /// Since when, in seconds since the Epoch.
+    pub(crate) fn since(self, since: Option<u64>) -> Self {
+        Self { since, ..self }
+    }
+
     pub(crate) fn means(self, meaning: impl ToString) -> Self {
         Self {
             meaning: Some(meaning.to_string()),

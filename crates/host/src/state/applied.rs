@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::Answer;
 use super::device::DeviceState;
-use super::netns_id::NetnsId;
+use super::netns_id::{NetnsId, netns_id};
 use crate::HostError;
 
 /// 2: switches on VLANs, trunks. 3: rules, routers. 4: the tables themselves. An older file is read as what it meant;
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) devices: BTreeMap<String, DeviceState>,
     /// What the maps call the rules of the tables, in their order.
     pub(crate) rule_numbers: Vec<u32>,
+    /// False: nobody knows what was applied. An earlier build did it, or the first apply did not come to its end.
+    pub(crate) knows_tables: bool,
     /// What was applied.
     pub(crate) tables: Tables,
 }
@@ -74,6 +76,7 @@ impl State {
             missing: BTreeSet::new(),
             devices: BTreeMap::new(),
             rule_numbers: Vec::new(),
+            knows_tables: true,
             tables: tables.clone(),
         }
     }
@@ -100,6 +103,7 @@ impl State {
         tables.firewall.rules.clear();
         self.rule_numbers.clear();
         self.answers.clear();
+        self.knows_tables = false;
         self
     }
 
@@ -132,6 +136,18 @@ impl State {
     pub(crate) fn router(&self, number: u32) -> Option<&RouterTable> {
         let mut routers = self.tables.routers.iter();
         routers.find(|router| router.id.get() == number)
+    }
+
+    /// The name of the namespace the host was applied in; none for that of this thread.
+    pub(crate) fn namespace_name(&self) -> Result<Option<String>, HostError> {
+        if netns_id()? == self.netns_id {
+            return Ok(None);
+        }
+        match &self.netns {
+            Some(name) if self.netns_id.named(name).is_some() => Ok(Some(name.clone())),
+            // It was entered, or has got another name since. One that is gone is called as it was.
+            before => Ok(self.netns_id.name()?.or_else(|| before.clone())),
+        }
     }
 
     /// The namespace the host was applied in, if it still exists and can be found.

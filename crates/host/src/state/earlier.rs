@@ -98,6 +98,7 @@ pub(super) fn decode(text: &[u8]) -> Result<State, serde_json::Error> {
         answers: file.answers,
         missing: file.missing,
         devices: file.devices,
+        knows_tables: false,
         ..State::of(&tables)
     })
 }

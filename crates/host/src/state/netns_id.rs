@@ -45,7 +45,7 @@ impl NetnsId {
     }
 
     /// The namespace of this name, if it exists and is the one.
-    fn named(self, name: &str) -> Option<Netns> {
+    pub(super) fn named(self, name: &str) -> Option<Netns> {
         let file = file_id(&Path::new("/run/netns").join(name)).ok()?;
         // Only who has entered a namespace can ask for its cookie.
         let netns = (file == self.file).then(|| Netns::open(name).ok())??;
