@@ -166,6 +166,7 @@ DISTURBANCES = [
     Disturbance("the segmenter is deleted", ip("link delete ovl-seg0"), ("device", "is missing")),
     Disturbance("the unmarker is down", ip("link set ovl-unm4 down"), ("device", "differs")),
     Disturbance("an FDB entry is deleted", delete_entry("fdb"), ("fdb_entry", "is missing")),
+    Disturbance("an alias is cleared", ip("link set {port} alias ''"), ("device", "alias is none")),
     Disturbance("a switch is deleted from the maps", delete_entry("switches"), ("data_path", "differs")),
     Disturbance("a multicast group is left", lambda world: world.ns.ip(*[
         f"neigh delete proxy {entry['dst']} dev {LEG}" for entry in world.ns.json("neigh show proxy")][:1]),

@@ -19,6 +19,8 @@ pub struct Link {
     pub index: u32,
     /// Name.
     pub name: String,
+    /// What somebody wrote there for people (`ip link set alias`).
+    pub alias: Option<String>,
     /// MAC address; zero for devices that have none.
     pub mac: [u8; 6],
     /// Largest packet.
@@ -208,6 +210,12 @@ impl Netlink {
         self.set(format!("rename the device to {to}"), name, vec![attribute])
     }
 
+    /// Writes something there for people; nothing takes it away.
+    pub fn set_alias(&self, name: &str, alias: &str) -> Result<(), NetError> {
+        let attribute = LinkAttribute::IfAlias(alias.to_owned());
+        self.set("set the alias".to_owned(), name, vec![attribute])
+    }
+
     /// Limits the super-packets a device is given: those above either limit are segmented before it.
     /// The size holds for both address families.
     pub fn set_gso_limits(&self, name: &str, segs: u32, size: u32) -> Result<(), NetError> {
@@ -322,6 +330,7 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
+            LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
             LinkAttribute::Address(bytes) => {
                 link.mac = bytes.as_slice().try_into().unwrap_or_default();
             }

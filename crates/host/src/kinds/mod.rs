@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+mod aliases;
 pub(crate) mod connections;
 mod current;
 mod detours;
@@ -46,7 +47,7 @@ use crate::HostError;
 
 /// Each after what it needs: a port's device is closed before it has a program, ports send into devices of ours, and
 /// nothing comes out of the tunnel before there is somewhere to go.
-pub(crate) const ORDER: [&dyn Kind; 13] = [
+pub(crate) const ORDER: [&dyn Kind; 14] = [
     &guard::Guard,
     &segmenter::Segmenter,
     &receive_helper::ReceiveHelper,
@@ -59,6 +60,7 @@ pub(crate) const ORDER: [&dyn Kind; 13] = [
     &entries::MapEntries,
     &maps::Maps,
     &programs::Programs,
+    &aliases::Aliases,
     &fabric::Fabric,
 ];
 
