@@ -184,10 +184,9 @@ impl Job<'_> {
             capture::recover_in(host, maps)?;
         }
         if differs {
-            let around = (&target, &current, &netlink);
             mend::run(
                 (self.testing, self.each_alone),
-                around,
+                (&target, &current, &netlink),
                 &loaded,
                 plan,
                 end,
