@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use overlane_host::{Row, Status, Verdict, status};
+use overlane_host::{Row, Status, Thing, Verdict, status};
 use overlane_model::Tables;
 
 use crate::args::{HostChoice, Status as Arguments};
@@ -76,11 +76,12 @@ fn print(found: &Status, output: Output) -> std::io::Result<()> {
 
 /// What it is, how it is, and what helps.
 fn told(row: &Row, output: Output) -> String {
+    let mut condition = row.condition();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let since = row.since.zip(now.ok());
-    let lasts = since.map(|(since, now)| lasts(now.as_secs().saturating_sub(since)));
-    let lasts = lasts.map_or_else(String::new, |lasts| format!(" (for {lasts})"));
-    let condition = row.condition() + &lasts;
+    if let (Some(since), Ok(now)) = (row.since, now) {
+        let seconds = now.as_secs().saturating_sub(since);
+        condition.push_str(&format!(" (for {})", lasts(seconds)));
+    }
     let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &condition)];
     if let Some(remedy) = &row.remedy {
         lines.push(output.wrapped("  help: ", &remedy.words()));
@@ -102,11 +103,8 @@ fn verdict(found: &Status) -> (String, bool) {
     match found.verdict {
         Verdict::AsDeclared => (format!("host {host}: as declared"), true),
         Verdict::Differs => {
-            let differ = found
-                .things
-                .iter()
-                .filter(|it| it.verdict == Verdict::Differs);
-            let differ = differ.count();
+            let differs = |it: &&Thing| it.verdict == Verdict::Differs;
+            let differ = found.things.iter().filter(differs).count();
             let s = if differ == 1 { "s" } else { "" };
             (
                 format!("host {host}: {differ} of {all} things differ{s}"),

@@ -37,11 +37,7 @@ impl Kind for Aliases {
             let is_repaired = before.get(device) == Some(&should);
             let row = Row::modify(Object::Device, device).has("alias", word(&is), word(&should));
             let row = is_repaired.then_some(row);
-            let deed = write(device.clone(), is, should, row);
-            match look.target {
-                Some(_) => plan.add(deed),
-                None => plan.clean_up(deed),
-            }
+            plan.add(write(device.clone(), is, should, row));
         }
         Ok(())
     }

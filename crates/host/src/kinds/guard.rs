@@ -74,11 +74,7 @@ impl Kind for Guard {
             let deed = Deed::new(row, deed).or_without(thing(family), move |reason| {
                 finding::no_guard(host, family, reason)
             });
-            match look.target {
-                Some(_) => plan.add(deed),
-                // It guards until no guest is behind a program.
-                None => plan.clean_up(deed),
-            }
+            plan.add(deed);
         }
         Ok(())
     }

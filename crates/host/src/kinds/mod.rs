@@ -67,7 +67,7 @@ pub(crate) const ORDER: [&dyn Kind; 14] = [
 impl<'a> Look<'a> {
     /// Asks each kind.
     pub(crate) fn plan(&self) -> Result<Plan<'a>, HostError> {
-        let mut plan = Plan::new(self.current);
+        let mut plan = Plan::new(self.current, self.target.is_none());
         let unknown = |thing: &&String| !ORDER.iter().any(|kind| kind.knows(thing));
         // What another version switched on stays in the record.
         plan.ours = self.ours.iter().filter(unknown).cloned().collect();

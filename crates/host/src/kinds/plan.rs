@@ -32,23 +32,20 @@ pub(crate) enum Done {
 
 type Run<'a> = Box<dyn FnOnce(&mut Mending<'a>) -> Result<Done, HostError> + 'a>;
 
+/// The row of what is missing, for the reason that the kernel gave.
+type Without<'a> = Box<dyn Fn(&str) -> Row + 'a>;
+
 /// One thing to do. Devices are looked up when it runs: earlier ones may have created them.
 pub(crate) struct Deed<'a> {
     row: Option<Row>,
     /// What is left over if it fails, where no row tells of the deed.
     left_over: Option<Row>,
-    /// What of ours it makes, in the words of the record.
-    ours: Option<String>,
+    /// What it makes, in the words of its kind.
+    thing: Option<String>,
     run: Run<'a>,
+    /// What becomes of a host that goes without the thing.
     without: Option<Without<'a>>,
     alone: Vec<(Object, String)>,
-}
-
-/// What becomes of a host that goes without a thing.
-struct Without<'a> {
-    /// In the words of its kind.
-    thing: String,
-    row: Box<dyn Fn(&str) -> Row + 'a>,
 }
 
 impl<'a> Deed<'a> {
@@ -59,19 +56,27 @@ impl<'a> Deed<'a> {
         Self {
             row: row.into(),
             left_over: None,
-            ours: None,
+            thing: None,
             run: Box::new(run),
             without: None,
             alone: Vec::new(),
         }
     }
 
-    /// The kernel may refuse it; `row` says what that means.
-    pub(crate) fn or_without(self, thing: String, row: impl Fn(&str) -> Row + 'a) -> Self {
-        let row = Box::new(row);
+    /// It makes this thing, in the words of its kind, which may be those of the record. Where it fails alone, or is
+    /// refused, the thing is not ours.
+    pub(crate) fn makes(self, thing: String) -> Self {
         Self {
-            without: Some(Without { thing, row }),
+            thing: Some(thing),
             ..self
+        }
+    }
+
+    /// It makes this thing, and the kernel may refuse it; `row` says what that means.
+    pub(crate) fn or_without(self, thing: String, row: impl Fn(&str) -> Row + 'a) -> Self {
+        Self {
+            without: Some(Box::new(row)),
+            ..self.makes(thing)
         }
     }
 
@@ -79,14 +84,6 @@ impl<'a> Deed<'a> {
     pub(crate) fn or_left_over(self, row: Row) -> Self {
         Self {
             left_over: Some(row),
-            ..self
-        }
-    }
-
-    /// Where it fails alone, this of the record is not ours.
-    pub(crate) fn makes_ours(self, thing: String) -> Self {
-        Self {
-            ours: Some(thing),
             ..self
         }
     }
@@ -120,6 +117,7 @@ enum Phase {
 pub(crate) struct Plan<'a> {
     deeds: Vec<(Phase, usize, Deed<'a>)>,
     kind: usize,
+    takes_all_away: bool,
     /// Rows of several deeds together.
     told: Vec<Row>,
     /// Names of the devices that are created.
@@ -146,10 +144,11 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(current: &Current) -> Self {
+    pub(super) fn new(current: &Current, takes_all_away: bool) -> Self {
         Self {
             deeds: Vec::new(),
             kind: 0,
+            takes_all_away,
             told: Vec::new(),
             fresh: BTreeSet::new(),
             ours: BTreeSet::new(),
@@ -169,8 +168,12 @@ impl<'a> Plan<'a> {
         self.kind += 1;
     }
 
-    /// In the order of the kinds, and of a kind in this order.
+    /// In the order of the kinds, and of a kind in this order. Where nothing is wanted, it is cleanup: it takes away what no
+    /// packet needs any more.
     pub(crate) fn add(&mut self, deed: Deed<'a>) {
+        if self.takes_all_away {
+            return self.clean_up(deed);
+        }
         self.deeds.push((Phase::Add, self.kind, deed));
     }
 
@@ -211,10 +214,9 @@ impl<'a> Plan<'a> {
     pub(crate) fn predict(self, before: &Refused, report: &mut Report) {
         report.changes.extend(self.told);
         for (_, _, deed) in sorted(self.deeds) {
-            let without = deed.without.as_ref();
-            let refused = without.and_then(|it| Some((it, before.get(&it.thing)?)));
-            match refused {
-                Some((without, reason)) => report.notes.push((without.row)(reason)),
+            let reason = deed.thing.as_ref().and_then(|thing| before.get(thing));
+            match deed.without.as_ref().zip(reason) {
+                Some((without, reason)) => report.notes.push(without(reason)),
                 None => report.changes.extend(deed.row),
             }
         }
@@ -295,12 +297,12 @@ impl<'a> Mending<'a> {
             (Ok(Done::Yes), _) => report.changes.extend(deed.row),
             (Ok(Done::Nothing), _) | (Ok(Done::Refused(_)), None) => {}
             (Ok(Done::Refused(reason)), Some(without)) => {
-                report.notes.push((without.row)(&reason));
-                self.refused.insert(without.thing, reason);
+                report.notes.push(without(&reason));
+                self.refused.extend(deed.thing.map(|thing| (thing, reason)));
             }
             (Err(error), _) if self.each_alone && !deed.alone.is_empty() => {
                 self.journal.roll_back_to(undos)?;
-                self.not_ours.extend(deed.ours);
+                self.not_ours.extend(deed.thing);
                 let (reason, help) = (error.to_string(), error.help());
                 for (object, name) in deed.alone {
                     let row = finding::failed((object, &name), &reason, help.as_deref());

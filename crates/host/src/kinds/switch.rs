@@ -118,10 +118,10 @@ impl Switch {
                 Err(error) => Err(error.into()),
             }
         });
-        let deed = deed.alone([itself]).makes_ours(thing.clone());
+        let deed = deed.alone([itself]);
         match without {
             Some(without) => deed.or_without(thing, without),
-            None => deed,
+            None => deed.makes(thing),
         }
     }
 
