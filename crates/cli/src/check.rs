@@ -80,6 +80,7 @@ struct Verdict<'a> {
 #[derive(Serialize)]
 struct Mistake<'a> {
     severity: String,
+    file: Option<&'a str>,
     line: Option<u32>,
     column: Option<u32>,
     length: Option<u32>,
@@ -91,6 +92,7 @@ struct Mistake<'a> {
 /// Another place that a mistake has to do with.
 #[derive(Serialize)]
 struct Related<'a> {
+    file: &'a str,
     line: u32,
     column: u32,
     message: &'a str,
@@ -98,14 +100,15 @@ struct Related<'a> {
 
 impl<'a> Verdict<'a> {
     fn of(result: &'a Result<Fabric, FabricErrors>) -> Self {
-        let found = match result {
-            Ok(fabric) => fabric.warnings().map(|report| &report.diagnostics[..]),
-            Err(errors) => Some(errors.diagnostics()),
+        let report = match result {
+            Ok(fabric) => fabric.warnings(),
+            Err(errors) => errors.report(),
         };
-        let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = (found.into_iter())
-            .flatten()
-            .partition(|found| found.severity == Severity::Error);
-        let list = |found: Vec<&'a Diagnostic>| found.into_iter().map(Mistake::of).collect();
+        let found = report.iter().flat_map(|report| &report.diagnostics);
+        let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+            found.partition(|found| found.severity == Severity::Error);
+        let mistake = |found| Some(Mistake::of(found, report?));
+        let list = |found: Vec<&'a Diagnostic>| found.into_iter().filter_map(mistake).collect();
         let mut errors: Vec<Mistake<'_>> = list(errors);
         if let Err(unreadable) = result
             && errors.is_empty()
@@ -121,19 +124,21 @@ impl<'a> Verdict<'a> {
 }
 
 impl<'a> Mistake<'a> {
-    fn of(found: &'a Diagnostic) -> Self {
+    fn of(found: &'a Diagnostic, report: &'a Report) -> Self {
         let related = found.related.as_ref();
         Self {
             severity: found.severity.to_string(),
+            file: Some(report.part(found.part)),
             line: Some(found.line),
             column: Some(found.column),
             length: Some(found.length),
             message: found.message.clone(),
             help: found.help.as_deref(),
-            related: related.map(|(line, column, message)| Related {
-                line: *line,
-                column: *column,
-                message,
+            related: related.map(|related| Related {
+                file: report.part(related.part),
+                line: related.line,
+                column: related.column,
+                message: &related.message,
             }),
         }
     }
@@ -141,6 +146,7 @@ impl<'a> Mistake<'a> {
     fn without_place(errors: &FabricErrors) -> Self {
         Self {
             severity: Severity::Error.to_string(),
+            file: None,
             line: None,
             column: None,
             length: None,

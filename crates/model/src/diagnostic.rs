@@ -33,6 +33,8 @@ impl fmt::Display for Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
+    /// Which part of the fabric it is in, from 0: [`Report::part`](crate::Report::part) names it.
+    pub part: u16,
     /// Line, from 1.
     pub line: u32,
     /// Column in characters, from 1.
@@ -43,8 +45,21 @@ pub struct Diagnostic {
     pub message: String,
     /// How to mend it.
     pub help: Option<String>,
-    /// Another place that it has to do with, mostly an earlier one: line, column, what stands there.
-    pub related: Option<(u32, u32, String)>,
+    /// Another place that it has to do with, mostly an earlier one.
+    pub related: Option<Related>,
+}
+
+/// Another place that a mistake has to do with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Related {
+    /// Which part of the fabric it is in, from 0.
+    pub part: u16,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// What stands there.
+    pub message: String,
 }
 
 /// Why there is no fabric.
@@ -73,12 +88,17 @@ pub enum FabricErrors {
 }
 
 impl FabricErrors {
-    /// The errors and warnings of the file, in the order of their place; none if it could not be read.
-    pub fn diagnostics(&self) -> &[Diagnostic] {
+    /// The mistakes of the file; none if it could not be read.
+    pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Invalid(report) => &report.diagnostics,
-            Self::Read { .. } | Self::TooLarge { .. } => &[],
+            Self::Invalid(report) => Some(report),
+            Self::Read { .. } | Self::TooLarge { .. } => None,
         }
+    }
+
+    /// Its errors and warnings, in the order of their place.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        self.report().map_or(&[], |report| &report.diagnostics)
     }
 
     /// The whole text for a terminal: begins with `error:`, ends without a line break.
@@ -97,6 +117,8 @@ impl FabricErrors {
 /// A place in the file, drawn as one underlined stretch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Span {
+    /// Which part of the fabric, from 0: a file is its only one.
+    pub(crate) part: u16,
     pub(crate) line: u32,
     pub(crate) column: u32,
     pub(crate) length: u32,
@@ -105,10 +127,20 @@ pub(crate) struct Span {
 impl Span {
     /// The beginning of the file.
     pub(crate) const START: Self = Self {
+        part: 0,
         line: 1,
         column: 1,
         length: 1,
     };
+
+    const fn related(self, message: String) -> Related {
+        Related {
+            part: self.part,
+            line: self.line,
+            column: self.column,
+            message,
+        }
+    }
 }
 
 /// Gathers mistakes.
@@ -154,7 +186,7 @@ impl Sink {
         help: &str,
         related: Option<(Span, String)>,
     ) {
-        let related = related.map(|(place, said)| (place.line, place.column, said));
+        let related = related.map(|(place, said)| place.related(said));
         let help = Some(help.to_owned());
         self.push(Severity::Warning, at, message, help, related);
     }
@@ -168,7 +200,7 @@ impl Sink {
         first: (Span, String),
     ) {
         let (place, said) = first;
-        let related = Some((place.line, place.column, said));
+        let related = Some(place.related(said));
         let help = Some(help.to_owned());
         self.push(Severity::Error, at, message, help, related);
     }
@@ -189,7 +221,7 @@ impl Sink {
         at: Span,
         message: String,
         help: Option<String>,
-        related: Option<(u32, u32, String)>,
+        related: Option<Related>,
     ) {
         let kept = match severity {
             Severity::Error => &mut self.errors,
@@ -201,6 +233,7 @@ impl Sink {
         }
         kept.list.push(Diagnostic {
             severity,
+            part: at.part,
             line: at.line,
             column: at.column,
             length: at.length,

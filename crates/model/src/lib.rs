@@ -34,11 +34,11 @@ mod verdict;
 mod yaml;
 
 pub use compile::CompileError;
-pub use diagnostic::{Diagnostic, FabricErrors, Severity, nearest};
+pub use diagnostic::{Diagnostic, FabricErrors, Related, Severity, nearest};
 pub use fabric::{
     Allow, Fabric, GatewayHost, Group, GuestVlan, Host, Interface, Limits, MAX_FILE_BYTES,
-    Neighbours, Network, NonIp, Peer, Policy, Port, PortSet, ReversePath, Router, Rule, Security,
-    StaticRoute, Switch, SwitchFirewall, UnknownUnicast,
+    Neighbours, Network, NonIp, Part, Peer, Policy, Port, PortSet, ReversePath, Router, Rule,
+    Security, StaticRoute, Switch, SwitchFirewall, UnknownUnicast,
 };
 pub use moved::{
     MovedConnection, MovedConnections, MovedEnd, MovedEnds, MovedError, MovedMarks, MovedState,

@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::diagnostic::{Diagnostic, Severity, Sink};
+use crate::fabric::Part;
 
-/// The mistakes of one file, with the text they speak of.
+/// The mistakes of a fabric, with the text they speak of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// What the file is called in messages.
+    /// What the file, or the folder, is called in messages.
     pub name: String,
     /// Errors and warnings, in the order of their place.
     pub diagnostics: Vec<Diagnostic>,
@@ -18,31 +19,45 @@ pub struct Report {
     pub omitted_errors: usize,
     /// How many more warnings.
     pub omitted_warnings: usize,
-    text: String,
+    /// The name and the text of each part.
+    parts: Vec<(String, String)>,
 }
 
 impl Report {
-    pub(crate) fn new(name: &str, text: &str, sink: Sink) -> Self {
+    pub(crate) fn new(name: &str, parts: &[Part], sink: Sink) -> Self {
         let mut diagnostics = sink.errors.list;
         diagnostics.extend(sink.warnings.list);
-        diagnostics.sort_by_key(|d| (d.line, d.column));
+        diagnostics.sort_by_key(|d| (d.part, d.line, d.column));
         Self {
             name: printable(name),
             diagnostics,
             omitted_errors: sink.errors.omitted,
             omitted_warnings: sink.warnings.omitted,
-            text: text.to_owned(),
+            parts: (parts.iter())
+                .map(|part| (printable(&part.name), part.text.clone()))
+                .collect(),
         }
+    }
+
+    /// The name of a part.
+    pub fn part(&self, number: u16) -> &str {
+        self.parts
+            .get(usize::from(number))
+            .map_or(&self.name, |(name, _)| name)
     }
 
     /// Every diagnostic in the manner of rustc, then how many there are.
     pub fn render(&self, colour: bool) -> String {
         let paint = Paint(colour);
-        let lines: Vec<&str> = self.text.lines().collect();
+        let texts = self.parts.iter().map(|(_, text)| text.lines().collect());
+        let lines: Vec<Vec<&str>> = texts.collect();
         let mut out = String::new();
         for diagnostic in &self.diagnostics {
-            let source = lines.get(diagnostic.line as usize - 1).copied();
-            draw(&mut out, &self.name, diagnostic, source, paint);
+            let lines = lines.get(usize::from(diagnostic.part));
+            let source = lines
+                .and_then(|lines| lines.get(diagnostic.line as usize - 1))
+                .copied();
+            self.draw(&mut out, diagnostic, source, paint);
             out.push('\n');
         }
         let _ = write!(out, "{} in {}", self.counted(paint), self.name);
@@ -50,6 +65,46 @@ impl Report {
             let _ = write!(out, " ({} of them are shown)", self.diagnostics.len());
         }
         out
+    }
+
+    fn draw(&self, out: &mut String, diagnostic: &Diagnostic, source: Option<&str>, paint: Paint) {
+        let name = self.part(diagnostic.part);
+        let (line, column) = (diagnostic.line, diagnostic.column);
+        let width = line.to_string().len();
+        let gap = " ".repeat(width);
+        let bar = paint.frame("|");
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            paint.label(diagnostic.severity),
+            printable(&diagnostic.message)
+        );
+        let _ = writeln!(out, "{gap}{} {name}:{line}:{column}", paint.frame("-->"));
+        if let Some(source) = source {
+            let (excerpt, indent, length) = window(source, column, diagnostic.length);
+            let caret = paint.mark(diagnostic.severity, &"^".repeat(length));
+            let number = paint.frame(&line.to_string());
+            let _ = writeln!(out, "{gap} {bar}");
+            let _ = writeln!(out, "{number} {bar} {excerpt}");
+            let _ = writeln!(out, "{gap} {bar} {}{caret}", " ".repeat(indent));
+        }
+        if let Some(related) = &diagnostic.related {
+            let (note, said) = (paint.frame("note"), printable(&related.message));
+            let (line, column) = (related.line, related.column);
+            let of = match related.part == diagnostic.part {
+                true => String::new(),
+                false => format!("{}, ", self.part(related.part)),
+            };
+            let _ = writeln!(
+                out,
+                "{gap} = {note}: {said} ({of}line {line}, column {column})"
+            );
+        }
+        if let Some(help) = &diagnostic.help {
+            // The longest helps exceed `printable`'s length, and only quote names that passed it.
+            let help_text = escaped(help).replace('\n', "\\n");
+            let _ = writeln!(out, "{gap} = {}: {help_text}", paint.help("help"));
+        }
     }
 
     /// `error: 2 errors and 1 warning`
@@ -177,37 +232,6 @@ impl Paint {
     }
 }
 
-fn draw(out: &mut String, name: &str, diagnostic: &Diagnostic, source: Option<&str>, paint: Paint) {
-    let (line, column) = (diagnostic.line, diagnostic.column);
-    let width = line.to_string().len();
-    let gap = " ".repeat(width);
-    let bar = paint.frame("|");
-    let _ = writeln!(
-        out,
-        "{}: {}",
-        paint.label(diagnostic.severity),
-        printable(&diagnostic.message)
-    );
-    let _ = writeln!(out, "{gap}{} {name}:{line}:{column}", paint.frame("-->"));
-    if let Some(source) = source {
-        let (excerpt, indent, length) = window(source, column, diagnostic.length);
-        let caret = paint.mark(diagnostic.severity, &"^".repeat(length));
-        let number = paint.frame(&line.to_string());
-        let _ = writeln!(out, "{gap} {bar}");
-        let _ = writeln!(out, "{number} {bar} {excerpt}");
-        let _ = writeln!(out, "{gap} {bar} {}{caret}", " ".repeat(indent));
-    }
-    if let Some((line, column, said)) = &diagnostic.related {
-        let (note, said) = (paint.frame("note"), printable(said));
-        let _ = writeln!(out, "{gap} = {note}: {said} (line {line}, column {column})");
-    }
-    if let Some(help) = &diagnostic.help {
-        // The longest helps exceed `printable`'s length, and only quote names that passed it.
-        let help_text = escaped(help).replace('\n', "\\n");
-        let _ = writeln!(out, "{gap} = {}: {help_text}", paint.help("help"));
-    }
-}
-
 /// The part of a line around `column` that fits a terminal: excerpt, indent and length of the caret.
 fn window(source: &str, column: u32, length: u32) -> (String, usize, usize) {
     const WIDTH: usize = 96;
@@ -245,6 +269,14 @@ pub(crate) fn listed<'a>(known: impl ExactSizeIterator<Item = &'a str>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_text(name: &str, text: &str, sink: Sink) -> Report {
+        let part = Part {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        };
+        Report::new(name, &[part], sink)
+    }
     use crate::diagnostic::Span;
 
     #[test]
@@ -277,7 +309,7 @@ mod tests {
             "a\u{1b}[31m\u{202e}b".into(),
             Some("\u{7}".into()),
         );
-        let text = Report::new("f\n", "\u{1b}]0;x\u{7}", sink).render(false);
+        let text = of_text("f\n", "\u{1b}]0;x\u{7}", sink).render(false);
         assert!(
             text.chars().all(|c| c == '\n' || !c.is_control()),
             "{text:?}"
@@ -286,7 +318,7 @@ mod tests {
         let mut sink = Sink::default();
         sink.report(Span::START, "m".into(), None);
         assert!(
-            Report::new("f", "x", sink)
+            of_text("f", "x", sink)
                 .render(true)
                 .starts_with("\u{1b}[1;31merror\u{1b}[0m: m\n")
         );
@@ -336,7 +368,7 @@ mod tests {
         for _ in 0..Sink::KEPT + 5 {
             sink.report(Span::START, "m".into(), None);
         }
-        let report = Report::new("f", "", sink);
+        let report = of_text("f", "", sink);
         assert_eq!(report.diagnostics.len(), Sink::KEPT);
         assert_eq!((report.omitted_errors, report.omitted_warnings), (5, 0));
         assert!(
@@ -354,7 +386,7 @@ mod tests {
         }
         let only = |text: &str| text.lines().last().map(str::to_owned);
         sink.report(Span::START, "m".into(), None);
-        let report = Report::new("f", "x", sink);
+        let report = of_text("f", "x", sink);
         let text = report.render(false);
         assert!(text.starts_with("error: m\n"), "{text}");
         let said = "error: 1 error and 1001 warnings in f (1001 of them are shown)";
@@ -362,7 +394,7 @@ mod tests {
         let mut sink = Sink::default();
         let place = (Span::START, "said".to_owned());
         sink.warn(Span::START, "w".into(), "h", Some(place));
-        let text = Report::new("f", "x", sink).render(true);
+        let text = of_text("f", "x", sink).render(true);
         assert!(text.starts_with("\u{1b}[1;33mwarning\u{1b}[0m: w\n"));
         assert!(text.contains("said (line 1, column 1)"));
         assert!(text.ends_with("warning\u{1b}[0m: 1 warning in f"));

@@ -442,7 +442,7 @@ fn examples_fit_the_schema() {
         include_str!("../../../examples/routers-and-firewall.yaml"),
     ] {
         let mut sink = Sink::default();
-        let document = json_of(&yaml::read(text, &mut sink).unwrap());
+        let document = json_of(&yaml::read(text, 0, &mut sink).unwrap());
         assert_eq!(faults(&document), [""; 0]);
     }
 }

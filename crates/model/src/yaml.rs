@@ -45,21 +45,24 @@ pub(crate) struct Entry {
 /// The deepest file in the manual has four levels.
 const NESTING: usize = 16;
 
-/// Reads the one document of a file. `None`: what is wrong is in `sink`, and there is nothing more
+/// Reads the one document of a part of the fabric. `None`: what is wrong is in `sink`, and there is nothing more
 /// to say about the file. A syntax error is always the last mistake of its file.
-pub(crate) fn read(text: &str, sink: &mut Sink) -> Option<Node> {
+pub(crate) fn read(text: &str, part: u16, sink: &mut Sink) -> Option<Node> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: NESTING,
         block_nesting_limit: NESTING,
     };
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut events = Events { parser, sink };
+    let mut events = Events { parser, part, sink };
     match events.document() {
         Ok(Some(root)) => Some(root),
         Ok(None) => {
             events.sink.error(
-                Span::START,
+                Span {
+                    part,
+                    ..Span::START
+                },
                 "the file is empty".into(),
                 "a fabric file begins with `version: 1`; examples/two-hosts.yaml is a small one",
             );
@@ -70,7 +73,8 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Option<Node> {
             let message = format!("not YAML: {}", printable(&error.kind().to_string()));
             let help =
                 "check indentation, brackets and quotes at this place and on the line before";
-            events.sink.error(span(mark, mark), message, help);
+            let at = span(part, mark, mark);
+            events.sink.error(at, message, help);
             None
         }
     }
@@ -78,13 +82,14 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Option<Node> {
 
 struct Events<'t, 's> {
     parser: Parser<'t, granit_parser::StrInput<'t>>,
+    part: u16,
     sink: &'s mut Sink,
 }
 
 impl<'t> Events<'t, '_> {
     fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, ScanError> {
         match self.parser.next() {
-            Some(Ok((event, at))) => Ok(Some((event, span(&at.start, &at.end)))),
+            Some(Ok((event, at))) => Ok(Some((event, span(self.part, &at.start, &at.end)))),
             Some(Err(error)) => Err(error),
             None => Ok(None),
         }
@@ -192,7 +197,7 @@ impl<'t> Events<'t, '_> {
 
 /// From the parser's columns (from 0) to ours (from 1). A stretch over several lines is drawn to the
 /// end of its first one.
-fn span(start: &Marker, end: &Marker) -> Span {
+fn span(part: u16, start: &Marker, end: &Marker) -> Span {
     let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
     let length = if start.line() == end.line() {
         end.col().saturating_sub(start.col()).max(1)
@@ -200,6 +205,7 @@ fn span(start: &Marker, end: &Marker) -> Span {
         1
     };
     Span {
+        part,
         line: narrow(start.line()).max(1),
         column: narrow(start.col()).saturating_add(1),
         length: narrow(length),
@@ -281,12 +287,13 @@ mod tests {
     #[test]
     fn places_and_duplicates() {
         let mut sink = Sink::default();
-        let root = read("a: 1\nbä: {c: \"x y\", c: 2}\n", &mut sink).unwrap();
+        let root = read("a: 1\nbä: {c: \"x y\", c: 2}\n", 0, &mut sink).unwrap();
         assert!(!sink.has_errors());
         let Value::Mapping(entries) = root.value else {
             panic!()
         };
         let at = |line, column, length| Span {
+            part: 0,
             line,
             column,
             length,
@@ -318,9 +325,7 @@ mod tests {
             (&"[".repeat(1000), "not YAML"),
             (&"- ".repeat(1000), "not YAML"),
         ] {
-            let mut sink = Sink::default();
-            let _ = read(text, &mut sink);
-            let shown = crate::render::Report::new("f", text, sink).render(false);
+            let shown = crate::Fabric::parse("f", text).unwrap_err().render(false);
             assert!(shown.contains(part), "{text:?}: {shown}");
         }
     }

@@ -78,7 +78,7 @@ fn every_mistake_has_a_help_and_a_place_in_order() {
             let within = line.map_or(0, |line| line.chars().count()) + 1;
             assert!(diagnostic.column as usize <= within, "{diagnostic:?}");
             let place = (diagnostic.line, diagnostic.column);
-            if let Some((line, column, _)) = diagnostic.related {
+            if let Some(overlane_model::Related { line, column, .. }) = diagnostic.related {
                 assert_ne!((line, column), place, "{diagnostic:?}");
             }
         }
