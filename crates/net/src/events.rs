@@ -42,8 +42,14 @@ pub enum Event {
         index: u32,
         /// Its name.
         name: String,
+        /// Its largest packet.
+        mtu: u32,
+        /// Somebody switched it on.
+        up: bool,
         /// It is up, and the other end of the cable too.
         carrier: bool,
+        /// The bridge or other master that it belongs to.
+        master: Option<u32>,
         /// It is not in this namespace any more.
         gone: bool,
     },
@@ -202,14 +208,22 @@ fn event_of(message: RouteNetlinkMessage) -> Option<Event> {
 
 fn link_event(link: LinkMessage, gone: bool) -> Event {
     let flags = link.header.flags;
-    let name = link.attributes.into_iter().find_map(|it| match it {
-        LinkAttribute::IfName(name) => Some(name),
-        _ => None,
-    });
+    let (mut name, mut mtu, mut master) = (None, 0, None);
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(found) => name = Some(found),
+            LinkAttribute::Mtu(found) => mtu = found,
+            LinkAttribute::Controller(found) => master = Some(found),
+            _ => {}
+        }
+    }
     name.map_or(Event::Everything, |name| Event::Link {
         index: link.header.index,
         name,
+        mtu,
+        up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        master,
         gone,
     })
 }
@@ -306,7 +320,10 @@ mod tests {
         Event::Link {
             index: 7,
             name: "eth0".into(),
+            mtu: 1500,
+            up: true,
             carrier: true,
+            master: None,
             gone,
         }
     }

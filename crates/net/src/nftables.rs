@@ -18,7 +18,10 @@
 //!   }
 //! ```
 
+mod events;
 mod message;
+
+pub use self::events::RulesetEvents;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

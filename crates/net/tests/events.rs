@@ -44,7 +44,7 @@ fn links_addresses_routes_and_neighbours_come_and_go() {
     let made = link(&netlink, "eth0").index;
     let is_link = |up: bool, is_gone: bool| {
         move |event: &Event| {
-            matches!(event, Event::Link { index, name, carrier, gone }
+            matches!(event, Event::Link { index, name, carrier, gone, .. }
                 if *index == made && name == "eth0" && *carrier == up && *gone == is_gone)
         }
     };

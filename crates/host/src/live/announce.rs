@@ -123,6 +123,11 @@ impl Announce {
         }
     }
 
+    /// What is not announced yet is not.
+    pub(crate) fn give_up(&mut self) {
+        self.end();
+    }
+
     fn end(&mut self) {
         self.is_over = true;
         self.down.clear();
@@ -149,7 +154,7 @@ impl Duty for Announce {
                 self.end();
                 return Vec::new();
             }
-            Event::Network(_) | Event::Timer => {}
+            Event::Network(_) | Event::Ruleset | Event::Mounts | Event::Call | Event::Timer => {}
         }
         if self.turns.iter().any(|turn| turn.at <= now) {
             return self.send_due(now);
@@ -224,7 +229,10 @@ mod tests {
         Event::Network(Change::Link {
             index: 1,
             name: name.into(),
+            mtu: 1500,
+            up: true,
             carrier: true,
+            master: None,
             gone: false,
         })
     }

@@ -157,7 +157,7 @@ impl Duty for WatchMtu {
             }
             Event::File(_) => true,
             Event::Network(change) => self.concerns(change),
-            Event::Started | Event::Timer => false,
+            Event::Started | Event::Ruleset | Event::Mounts | Event::Call | Event::Timer => false,
         };
         if is_soon {
             self.next = self.next.min(now.max(self.looked + PAUSE));
@@ -270,7 +270,10 @@ mod tests {
         Change::Link {
             index,
             name: name.into(),
+            mtu: 1500,
+            up: !gone,
             carrier: !gone,
+            master: None,
             gone,
         }
     }
