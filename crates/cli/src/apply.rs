@@ -1,32 +1,43 @@
 //! `overlane apply FILE --host NAME`: `overlane_host` makes the machine carry what the file says. Here: what is printed.
 
+use std::path::Path;
+
+use overlane_host::agent::{CONFIG, Config};
+use overlane_host::calls::{self, Answer, Call};
 use overlane_host::report::lines;
 use overlane_host::{ApplyRequest, Declared, Holder, Report, RestBy, UnfitDevice, UsedAs};
 
 use crate::args::Apply;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::{announce, check};
+use crate::{agent, announce, check};
 
 pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
+    let config = Config::read(Path::new(CONFIG))?;
     let host = match &args.host {
         Some(host) => host.to_string(),
-        None => overlane_host::only_applied_host()?.host,
+        None if args.last && config.host.is_none() => overlane_host::only_applied_host()?.host,
+        None => config.host()?,
     };
-    let declared = match &args.file {
-        Some(file) => Declared::File {
-            path: check::path(file),
-            host: &host,
-        },
-        None => Declared::Last { host: &host },
+    if let Some(answer) = by_agent(args, &host)? {
+        return agent::print(answer, args.json, output);
+    }
+    let file = args.file.as_deref().map(check::path);
+    let defaults = config.host.as_ref().is_none_or(|its| *its == host);
+    let file = file.or(config.fabric.as_deref().filter(|_| defaults && !args.last));
+    let declared = match file {
+        Some(path) => Declared::File { path, host: &host },
+        None if args.last => Declared::Last { host: &host },
+        None => return Err(Failure::NothingToApply),
     };
     let say_missing = |devices: &[UnfitDevice]| {
         for device in devices {
             output.note(missing(device));
         }
     };
+    let netns = config.netns.as_deref().filter(|_| defaults && !args.last);
     let report = overlane_host::apply(&ApplyRequest {
-        netns: args.netns.as_deref(),
+        netns: args.netns.as_deref().or(netns),
         dry_run: args.dry_run,
         strict: args.strict,
         rest_by: RestBy::Process,
@@ -35,16 +46,50 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
         ..ApplyRequest::new(declared)
     })
     .inspect_err(|error| say_missing(error.missing_besides()))?;
-    say_missing(&report.missing);
-    for note in lines(&report.notes) {
+    let (lines, notes) = rendered(&report);
+    for note in notes {
         output.note(note);
     }
     if args.json {
         output.json(&report)?;
     } else {
-        output.line(describe(&report))?;
+        output.line(lines.join("\n"))?;
     }
     Ok(())
+}
+
+/// Where an agent keeps the host, it applies. None: nobody keeps it, or the fabric is on standard input and the agent
+/// has no other: it takes up what is applied.
+fn by_agent(args: &Apply, host: &str) -> Result<Option<Answer>, Failure> {
+    let is_input = args.file.as_deref() == Some(Path::new("-"));
+    if is_input && let Some(Answer::Status(view)) = calls::ask(host, &Call::Status)? {
+        if view.source.is_none() {
+            return Ok(None);
+        }
+    }
+    let file = args
+        .file
+        .as_deref()
+        .map(check::path)
+        .map(std::path::absolute);
+    let file = file.transpose().map_err(|source| Failure::Input {
+        name: "the current directory".to_owned(),
+        source,
+    })?;
+    let call = Call::Apply {
+        file,
+        netns: args.netns.as_deref().map(str::to_owned),
+        dry_run: args.dry_run,
+        strict: args.strict,
+    };
+    Ok(calls::ask(host, &call)?)
+}
+
+/// What changed with the outcome, and what deserves a look.
+pub(crate) fn rendered(report: &Report) -> (Vec<String>, Vec<String>) {
+    let missing = report.missing.iter().map(missing);
+    let notes = missing.chain(lines(&report.notes)).collect();
+    (describe(report), notes)
 }
 
 /// What is without it until somebody makes the device.
@@ -62,7 +107,7 @@ pub(crate) fn wait_note(output: Output, host: &str, holder: &Holder) {
 }
 
 /// One line per difference, then how it went.
-fn describe(report: &Report) -> String {
+fn describe(report: &Report) -> Vec<String> {
     let mut lines = lines(&report.changes);
     let count = lines.len();
     lines.extend(announce::line(&report.announced));
@@ -74,5 +119,5 @@ fn describe(report: &Report) -> String {
         (1, false) => format!("host {host}: applied, 1 change"),
         (count, false) => format!("host {host}: applied, {count} changes"),
     });
-    lines.join("\n")
+    lines
 }

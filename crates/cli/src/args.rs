@@ -2,6 +2,7 @@
 //! of this and does the work. `--help` texts and their examples live here, beside what they explain; those
 //! of `show`, of `connections`, of the laboratory and of the program itself in files of their own.
 
+mod agent;
 mod connections;
 mod lab;
 mod mtu;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use overlane_lab::{RelayCable, RelayEnd};
 use overlane_model::Name;
 
+pub(crate) use agent::{Agent, AgentAccept, AgentWhat};
 pub(crate) use connections::{
     Connections, ConnectionsExport, ConnectionsForget, ConnectionsImport, ConnectionsWhat,
 };
@@ -51,6 +53,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Check(Check),
     Apply(Apply),
+    Agent(Agent),
     Announce(Announce),
     Remove(Remove),
     Status(Status),
@@ -82,8 +85,8 @@ Examples:
 
 Exit codes: 0 the file is right, 2 it is wrong or cannot be read.")]
 pub(crate) struct Check {
-    /// The fabric file (YAML), or - for standard input
-    #[arg(value_hint = ValueHint::FilePath)]
+    /// The fabric: a file (YAML), a folder with the parts of one, or - for standard input
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -103,16 +106,18 @@ Examples:
   overlane apply fabric.yaml --host h1 --netns blue  the host lives in network namespace 'blue'
   overlane apply fabric.yaml --host h1 --strict      all devices, or no change at all
   overlane apply --last --host h1                    what was applied last, again: mends what differs
+  overlane apply                                     what /etc/overlane/agent.yaml says
 
+Where `overlane agent` keeps the host, the agent does it, at once and as it would by itself.
 Needs root, Linux 6.12 or newer, and the BPF file system on /sys/fs/bpf.
 Exit codes: 0 applied (or nothing differed), 1 failed and put back, 2 wrong usage or wrong
 fabric file.")]
 pub(crate) struct Apply {
-    /// The fabric file (YAML), the same on every host
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "last")]
+    /// The fabric, the same on every host: a file (YAML), or a folder with the parts of one; left out: the agent's
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: Option<PathBuf>,
-    /// Which host of the fabric this machine is
-    #[arg(long, value_name = "NAME", value_parser = names::name, required_unless_present = "last")]
+    /// Which host of the fabric this machine is; may be left out where the agent has one
+    #[arg(long, value_name = "NAME", value_parser = names::name)]
     pub(crate) host: Option<Name>,
     /// What was applied last, again, in place of a file
     #[arg(long, conflicts_with = "file")]

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use overlane_analysis::AnalysisError;
 use overlane_host::HostError;
+use overlane_host::calls::Refused;
 use overlane_lab::LabError;
 use overlane_model::{CompileError, FabricErrors, MovedError, escaped};
 use overlane_traffic::TrafficError;
@@ -39,6 +40,12 @@ pub(crate) enum Failure {
     /// Some of a host could not be looked at, and that has been said already.
     #[error("not all could be looked at")]
     Unclear,
+    /// The agent of a host did not do it.
+    #[error("{}", .0.error)]
+    Refused(Refused),
+    /// Nobody said what to apply.
+    #[error("what should be applied?")]
+    NothingToApply,
     /// A study, or the result of one, is not usable.
     #[error(transparent)]
     Analysis(AnalysisError),
@@ -134,7 +141,10 @@ impl Failure {
             | Self::NoTerminal
             | Self::CannotTell(_)
             | Self::Unclear
+            | Self::NothingToApply
             | Self::Reported => 2,
+            Self::Refused(refused) => refused.code,
+            Self::Host(HostError::Config { .. } | HostError::WhichHost) => 2,
             Self::Findings => 3,
             Self::Analysis(error) if is_wrong_request(error) => 2,
             Self::Host(HostError::OtherPort { .. }) => 2,
@@ -153,6 +163,11 @@ impl Failure {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Compile(error) => error.help(),
+            Self::Refused(refused) => refused.help.clone(),
+            Self::NothingToApply => Some(
+                "name a fabric file, or write `fabric: FILE` into /etc/overlane/agent.yaml"
+                    .to_owned(),
+            ),
             Self::Packet(error) => error.help(),
             Self::Host(error) | Self::CannotTell(error) => error.help(),
             Self::Analysis(AnalysisError::UnknownStudy { .. }) => {

@@ -1,6 +1,7 @@
 //! The binary `overlane`: arguments become a typed request, a crate does the work, the answer is
 //! printed. Decides nothing itself. One file per command.
 
+mod agent;
 mod announce;
 mod apply;
 mod args;
@@ -54,6 +55,7 @@ fn run(command: &Command, output: Output) -> Result<(), Failure> {
     match command {
         Command::Check(args) => check::run(args, output),
         Command::Apply(args) => apply::run(args, output),
+        Command::Agent(args) => agent::run(args, output),
         Command::Announce(args) => announce::run(args, output),
         Command::Remove(args) => remove::run(args, output),
         Command::Status(args) => status::run(args, output),

@@ -1,6 +1,6 @@
 //! `overlane remove`: takes away what `apply` made.
 
-use overlane_host::{Holder, RemoveRequest};
+use overlane_host::{Holder, HostError, RemoveRequest};
 
 use crate::apply::wait_note;
 use crate::args::Remove;
@@ -12,6 +12,9 @@ pub(crate) fn run(args: &Remove, output: Output) -> Result<(), Failure> {
         Some(name) => name.to_string(),
         None => overlane_host::only_known_host()?,
     };
+    if overlane_host::calls::is_kept(&host) {
+        return Err(HostError::KeptByAgent(host).into());
+    }
     let on_wait = |holder: &Holder| wait_note(output, &host, holder);
     let removal = overlane_host::remove(&RemoveRequest {
         netns: args.netns.as_deref(),

@@ -35,5 +35,5 @@ pub mod test_run;
 
 pub use error::EbpfError;
 pub use links::HeldProgram;
-pub use object::{DataPath, Loaded, Program};
+pub use object::{DataPath, Loaded, Program, digest};
 pub use sys::{Hooked, Layout, LinkInfo, ProgramSize};

@@ -150,7 +150,7 @@ impl<'a> DataPath<'a> {
         let signature = signature(&layouts);
         Ok(Self {
             bytes,
-            digest: format!("{:016x}", fnv1a(bytes)),
+            digest: digest(bytes),
             layouts,
             signature,
         })
@@ -395,10 +395,14 @@ fn signature(layouts: &Layouts) -> String {
     for (name, layout) in layouts {
         text.push_str(&format!("{name} {layout:?}\n"));
     }
-    format!("{:016x}", fnv1a(text.as_bytes()))
+    digest(text.as_bytes())
 }
 
-/// Against accidents, not against malice: who can write these pins is root already.
+/// Tells contents apart: 16 hexadecimal digits. Against accidents, not against malice.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("{:016x}", fnv1a(bytes))
+}
+
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)

@@ -15,7 +15,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod agent;
 mod apply;
+pub mod calls;
 mod conntrack;
 mod kinds;
 mod live;

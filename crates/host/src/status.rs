@@ -13,13 +13,14 @@ use serde::Serialize;
 
 use crate::HostError;
 use crate::apply::{self, Unfit, resolve, users};
+use crate::calls::{self, Answer, Call, View};
 use crate::kinds::{self, Current, Look, hooks};
 use crate::lib::detour::own_devices;
 use crate::lib::lock::Lock;
 use crate::lib::next_hop::next_hop;
 use crate::lib::paths;
 use crate::observe::{self, NeighbourState};
-use crate::report::{Object, Remedy, Report, Row, finding};
+use crate::report::{Object, Remedy, Report, Row, finding, kept};
 use crate::state::{self, State};
 
 /// So often all is looked at again where an apply comes in between.
@@ -38,6 +39,8 @@ pub struct Status {
     pub things: Vec<Thing>,
     /// What differs, and what deserves a look, as the same rows that `apply` tells with.
     pub rows: Vec<Row>,
+    /// How an agent keeps it; none: nobody does.
+    pub agent: Option<View>,
 }
 
 /// Whether a host is as declared.
@@ -65,8 +68,23 @@ pub struct Thing {
     pub rows: Vec<usize>,
 }
 
-/// Looks at `host`. `declared`: the tables of a fabric file, in place of those that were applied last.
+/// Looks at `host`, and asks its agent. `declared`: the tables of a fabric file, in place of those that were applied last.
 pub fn status(host: &str, declared: Option<&Tables>) -> Result<Status, HostError> {
+    let found = look(host, declared);
+    // An agent that does not answer says nothing of the host: packets do not need it.
+    match calls::ask(host, &Call::Status) {
+        Ok(Some(Answer::Status(view))) => Ok(match found {
+            Ok(found) => found.told_by(*view),
+            // Its agent knows why.
+            Err(HostError::NotApplied(_)) => Status::empty(host).told_by(*view),
+            Err(error) => return Err(error),
+        }),
+        _ => found,
+    }
+}
+
+/// Looks at `host`, without its agent.
+pub(crate) fn look(host: &str, declared: Option<&Tables>) -> Result<Status, HostError> {
     preflight::check_rights()?;
     let mut state = State::applied(host)?;
     for _ in 0..LOOKS {
@@ -94,7 +112,7 @@ fn status_of(state: &State, declared: Option<&Tables>) -> Result<Status, HostErr
         None if state.netns.is_none() => rows.push(finding::namespace_unseen(host)),
         None => rows.push(finding::namespace_gone(host)),
         Some(netns) if state.knows_tables || declared.is_some() => {
-            let found = netns.run(|| look(state, tables, &mut helpers))??;
+            let found = netns.run(|| differences(state, tables, &mut helpers))??;
             let netns = state.namespace_name()?;
             rows.extend(
                 found
@@ -125,7 +143,58 @@ fn status_of(state: &State, declared: Option<&Tables>) -> Result<Status, HostErr
         verdict: verdict.unwrap_or(Verdict::AsDeclared),
         things,
         rows,
+        agent: None,
     })
+}
+
+impl Status {
+    /// Nothing is applied.
+    fn empty(host: &str) -> Self {
+        let mut empty = Self {
+            host: host.to_owned(),
+            netns: None,
+            verdict: Verdict::AsDeclared,
+            things: Vec::new(),
+            rows: Vec::new(),
+            agent: None,
+        };
+        empty.add(Row::finding("not_applied", Object::Host, host).means("it is not applied"));
+        empty
+    }
+
+    /// With what only the agent knows.
+    fn told_by(mut self, view: View) -> Self {
+        let seen = view.seen.iter().map(|it| (it.key.as_str(), it.since));
+        let seen: BTreeMap<&str, u64> = seen.collect();
+        for row in &mut self.rows {
+            row.since = row.since.or_else(|| seen.get(row.key().as_str()).copied());
+        }
+        self.things.push(Thing::as_declared((Object::Agent, "")));
+        for row in kept::rows(&view) {
+            if self.rows.iter().all(|known| known.key() != row.key()) {
+                self.add(row);
+            }
+        }
+        self.agent = Some(view);
+        self
+    }
+
+    fn add(&mut self, row: Row) {
+        let verdict = verdict_of(&row);
+        let key = (row.object, row.name.clone());
+        let place = self.things.iter().position(|thing| thing.key() == key);
+        let place = place.unwrap_or_else(|| {
+            self.things
+                .push(Thing::as_declared((row.object, &row.name)));
+            self.things.len() - 1
+        });
+        if let Some(thing) = self.things.get_mut(place) {
+            thing.verdict = thing.verdict.max(verdict);
+            thing.rows.push(self.rows.len());
+        }
+        self.verdict = self.verdict.max(verdict);
+        self.rows.push(row);
+    }
 }
 
 fn interrupted(state: &State) -> Option<Row> {
@@ -147,7 +216,7 @@ fn seconds(time: SystemTime) -> Option<u64> {
 }
 
 /// From a thread in the host's namespace. `helpers` gets the devices of ours that should be there.
-fn look(
+fn differences(
     state: &State,
     tables: &Tables,
     helpers: &mut Vec<&'static str>,

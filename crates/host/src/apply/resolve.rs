@@ -28,6 +28,9 @@ const REALTIME: &str = "/sys/kernel/realtime";
 /// `#1 SMP PREEMPT_RT …` on such a kernel.
 const VERSION: &str = "/proc/sys/kernel/version";
 
+/// The MTU of an uplink that is not there: nothing is sent by it.
+const WITHOUT_UPLINK: u32 = 1500;
+
 /// The machine: kernel first (nothing else matters on an old one), rights, BPF file system, capacities.
 pub(crate) fn machine(tables: &Tables) -> Result<(), HostError> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -83,7 +86,8 @@ pub(crate) enum Unfit {
     LeftOut,
 }
 
-/// Addresses and routes of the namespace of this thread, and what its `links` are to the tables. A missing uplink is always an error.
+/// Addresses and routes of the namespace of this thread, and what its `links` are to the tables. A missing uplink is an
+/// error, unless all that is unfit is left out.
 pub(crate) fn resolve(
     tables: &Tables,
     (netlink, links): (&Netlink, &[Link]),
@@ -103,21 +107,24 @@ pub(crate) fn resolve(
         _ => Vec::new(),
     };
     let uplink = links.get(tables.uplink.as_str());
-    let underlay_mtu = uplink.map_or(0, |link| link.mtu.min(mtu::IP_MOST));
+    let underlay_mtu = uplink.map_or(WITHOUT_UPLINK, |link| link.mtu.min(mtu::IP_MOST));
     devices.ports = port_devices(tables, &links, netlink, &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
     notes.extend(down(tables, &links));
     notes.extend(port_masters(&devices.ports, &links));
-    if !tables.remotes.is_empty() {
+    if !tables.remotes.is_empty() && uplink.is_some() {
         notes.extend(port_mtus(tables, &links, underlay_mtu));
     }
     let namespace = netns.map(str::to_owned);
-    let Some(uplink) = uplink.filter(|_| missing.is_empty() || !is_strict) else {
-        let no_uplink = uplink.is_none().then(|| UnfitDevice {
-            device: tables.uplink.to_string(),
-            used_as: UsedAs::Uplink,
-            by: Vec::new(),
-        });
+    let no_uplink = uplink.is_none().then(|| UnfitDevice {
+        device: tables.uplink.to_string(),
+        used_as: UsedAs::Uplink,
+        by: Vec::new(),
+    });
+    if unfit == Unfit::LeftOut {
+        // Guests of this host reach each other without it.
+        missing.extend(no_uplink);
+    } else if uplink.is_none() || (is_strict && !missing.is_empty()) {
         let (errors, besides) = if is_strict {
             (missing, Vec::new())
         } else {
@@ -128,7 +135,7 @@ pub(crate) fn resolve(
             besides,
             namespace,
         });
-    };
+    }
     let devices_without_frames = layer3(tables, &links);
     if !devices_without_frames.is_empty() {
         return Err(HostError::Layer3Devices {
@@ -137,16 +144,24 @@ pub(crate) fn resolve(
         });
     }
     own_addresses::check(tables, &own, namespace.as_deref())?;
-    check_address(tables, &own, namespace)?;
-    check_mtu(tables, uplink.mtu)?;
-    devices.uplink_ifindex = uplink.index;
+    if let Some(uplink) = uplink {
+        let checked =
+            check_address(tables, &own, namespace).and_then(|()| check_mtu(tables, uplink.mtu));
+        match checked {
+            Err(error) if unfit == Unfit::LeftOut => {
+                notes.extend(finding::of_error(tables.host.as_str(), &error));
+            }
+            checked => checked?,
+        }
+    }
+    devices.uplink_ifindex = uplink.map_or(0, |uplink| uplink.index);
     devices.underlay_mtu = underlay_mtu;
     let coalescing = receive_helper::decide(tables, &links, netlink)?;
     devices.port_shared = matches!(coalescing, Coalescing::OtherDevice(_));
     let is_geneve = tables.tunnel.encapsulation == Encapsulation::Geneve;
     let mut detours = BTreeSet::new();
     // Without remotes nothing comes out of a tunnel.
-    if !tables.remotes.is_empty() {
+    if let Some(uplink) = uplink.filter(|_| !tables.remotes.is_empty()) {
         detours.insert(Detour::Unmarker);
         // Who switched GRO off on the uplink wants segments: a guest may read raw frames.
         if matches!(coalescing, Coalescing::None(_)) && is_geneve && has_feature(uplink, "rx-gro") {
@@ -162,7 +177,10 @@ pub(crate) fn resolve(
             false
         }
     };
-    let next_hops = next_hops(tables, netlink, uplink.index, &mut notes)?;
+    let next_hops = match uplink {
+        Some(uplink) => next_hops(tables, netlink, uplink.index, &mut notes)?,
+        None => BTreeSet::new(),
+    };
     for note in &mut notes {
         *note = note.clone().in_namespace(netns);
     }

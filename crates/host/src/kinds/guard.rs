@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use overlane_model::Tables;
 use overlane_net::NetError;
 use overlane_net::nftables::{self, DropTable, Family, Nftables};
 
@@ -58,10 +59,7 @@ pub(crate) struct Guard;
 
 impl Kind for Guard {
     fn compare<'a>(&self, look: &Look<'a>, plan: &mut Plan<'a>) -> Result<(), HostError> {
-        let ports = look.target.iter().flat_map(|target| &target.tables.ports);
-        let wanted: BTreeSet<_> = ports
-            .map(|port| port.attachment.device.to_string())
-            .collect();
+        let wanted = (look.target).map_or_else(BTreeSet::new, |target| devices(target.tables));
         let host = look.host;
         for family in Family::ALL {
             let found = look.current.guard.get(&family);
@@ -78,6 +76,27 @@ impl Kind for Guard {
         }
         Ok(())
     }
+}
+
+/// Whether a table is not as these tables want it, in a family that the kernel does not refuse. From a thread in the
+/// host's namespace.
+pub(crate) fn differs(
+    host: &str,
+    tables: &Tables,
+    refused: &BTreeMap<String, String>,
+) -> Result<bool, HostError> {
+    let found = read(host)?;
+    let wanted = devices(tables);
+    let differs = |family: &Family| difference(&wanted, found.get(family)).is_some();
+    let mut families = Family::ALL.into_iter();
+    Ok(families.any(|family| !refused.contains_key(&thing(family)) && differs(&family)))
+}
+
+fn devices(tables: &Tables) -> BTreeSet<String> {
+    let ports = tables.ports.iter();
+    ports
+        .map(|port| port.attachment.device.to_string())
+        .collect()
 }
 
 fn difference(wanted: &BTreeSet<String>, found: Option<&DropTable>) -> Option<ChangeKind> {

@@ -119,12 +119,12 @@ fn wanted(target: &Target<'_>, look: &Look<'_>) -> Vec<Hook> {
         })
     }));
     // Nothing comes out of the tunnel before there is somewhere to go.
-    hooks.push(Hook {
+    hooks.extend((resolved.devices.uplink_ifindex != 0).then(|| Hook {
         program: Program::FromUnderlay,
         device: target.tables.uplink.to_string(),
         ifindex: resolved.devices.uplink_ifindex,
         things: Vec::new(),
-    });
+    }));
     hooks
 }
 

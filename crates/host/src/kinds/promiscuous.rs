@@ -13,7 +13,8 @@ pub(super) const PROMISCUOUS: Switch = Switch {
     wanted: |target| {
         let mut switches = target.tables.switches.iter();
         let on_vlan = switches.any(|switch| switch.id.vlan().is_some());
-        let uplink = on_vlan.then(|| Spot::on(&target.tables.uplink));
+        let is_there = target.resolved.devices.uplink_ifindex != 0;
+        let uplink = (on_vlan && is_there).then(|| Spot::on(&target.tables.uplink));
         uplink.into_iter().collect()
     },
     form: Form::Mode {

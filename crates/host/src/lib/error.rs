@@ -70,6 +70,48 @@ pub enum HostError {
         /// Who reads.
         holder: Holder,
     },
+    /// Another agent keeps the same host.
+    #[error("host {host} is kept by {holder}")]
+    AgentRuns {
+        /// The host.
+        host: String,
+        /// Who keeps it.
+        holder: Holder,
+    },
+    /// The agent of a host gave no answer.
+    #[error("the agent of host {host} is of no help: {why}")]
+    Agent {
+        /// The host.
+        host: String,
+        /// What it did in place of answering.
+        why: String,
+    },
+    /// The system gives this process no more threads.
+    #[error("no thread to {what}")]
+    Thread {
+        /// What it was for.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// An agent would make anew what is taken away.
+    #[error("an agent keeps host {0}, and would make it anew")]
+    KeptByAgent(String),
+    /// Nobody keeps the host.
+    #[error("no agent keeps host {0}")]
+    NoAgent(String),
+    /// The settings of the agent make no sense.
+    #[error("{}: {what}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Nobody said which host this machine is.
+    #[error("which host of the fabric is this machine?")]
+    WhichHost,
     /// The host has neither a port nor a router of this name.
     #[error("host {host} has no port and no router `{name}`")]
     NoPortOrRouter {

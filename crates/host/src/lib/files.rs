@@ -118,6 +118,27 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     written
 }
 
+/// The same, and on the disk when this returns.
+pub(crate) fn write_to_disk(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
+    let new = unfinished(path);
+    let sync = |path: &Path| {
+        let file = File::open(path).and_then(|file| file.sync_all());
+        file.map_err(HostError::file("write", path))
+    };
+    let written = write_new(&new, bytes)
+        .and_then(|()| sync(&new))
+        .and_then(|()| fs::rename(&new, path).map_err(HostError::file("write", path)));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.and_then(|()| path.parent().map_or(Ok(()), sync))
+}
+
+/// Makes a folder that outlives a reboot, or takes the one that is there.
+pub(crate) fn folder_on_disk(folder: &Path) -> Result<(), HostError> {
+    make_or_check(folder, Before::Root).map(drop)
+}
+
 /// What `write` makes first.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);

@@ -52,6 +52,14 @@ impl Lock {
         })
     }
 
+    /// Takes the lock of the agent of a host, likewise.
+    pub(crate) fn of_agent(host: &str) -> Result<Self, HostError> {
+        Self::at_once(&paths::agent_lock(host), |holder| HostError::AgentRuns {
+            host: host.to_owned(),
+            holder,
+        })
+    }
+
     fn at_once(path: &Path, taken: impl FnOnce(Holder) -> HostError) -> Result<Self, HostError> {
         let started = Instant::now();
         loop {

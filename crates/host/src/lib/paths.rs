@@ -13,6 +13,9 @@ pub const PINS: &str = "/sys/fs/bpf/overlane";
 /// State and lock files: gone after a reboot, as the pins are.
 pub const RUN: &str = "/run/overlane";
 
+/// What agents keep of their hosts. It outlives a reboot.
+pub const KEPT: &str = "/var/lib/overlane";
+
 /// The end of the segmenter to send into.
 pub const SEGMENTER: &str = "ovl-seg0";
 /// The end where the segments come out.
@@ -81,6 +84,21 @@ pub fn capture_lock(host: &str) -> PathBuf {
 /// Who reads the log of rules of a host.
 pub fn log_lock(host: &str) -> PathBuf {
     Path::new(RUN).join(format!("{host}.log"))
+}
+
+/// Who keeps a host.
+pub fn agent_lock(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.agent"))
+}
+
+/// Where the agent of a host is called.
+pub fn socket(host: &str) -> PathBuf {
+    Path::new(RUN).join(format!("{host}.socket"))
+}
+
+/// The last good desired state of a host.
+pub fn kept(host: &str) -> PathBuf {
+    Path::new(KEPT).join(format!("{host}.json"))
 }
 
 /// What a run of `apply` left to announce; no two runs have the same number.

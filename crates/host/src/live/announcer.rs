@@ -18,7 +18,7 @@ use crate::kinds::groups;
 pub use crate::lib::announcements::Announcements;
 use crate::lib::{files, paths};
 use crate::live::announce::{Announce, Outcome, Send};
-use crate::live::{Executor, Job, Loop, Machine};
+use crate::live::{Event, Executor, Job, Loop, Machine, Work};
 use crate::observe::{in_namespace, maps};
 use crate::report::{Announced, Row};
 use crate::state::State;
@@ -163,6 +163,45 @@ pub fn rest(host: &str, number: u32) -> Result<(), HostError> {
     done.map(drop)
 }
 
+/// The rest of the announcements as a job of somebody's loop.
+#[derive(Debug)]
+pub(crate) struct Announcing(Job<Announce, Announcer>);
+
+impl Announcing {
+    /// None: nothing is left, or nobody wants it any more.
+    pub(crate) fn of(left: &Announcements) -> Option<Self> {
+        let rest = read(&left.file)?;
+        Some(Self(
+            Announcer::new(&left.host, left.file.clone()).job(rest),
+        ))
+    }
+}
+
+impl Work for Announcing {
+    fn handle(&mut self, event: &Event, clock: &dyn Fn() -> Instant) -> Result<(), HostError> {
+        // What cannot be announced is no reason to let a host go.
+        if self.0.handle(event, clock).is_err() {
+            self.0.duty.give_up();
+        }
+        if self.0.is_over() {
+            self.0.executor.forget();
+        }
+        Ok(())
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        self.0.wakes_at()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.0.files()
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
 /// A file that says by its being there that there is work to do.
 #[derive(Debug)]
 struct Watched {
@@ -201,17 +240,28 @@ impl Announcer {
         }
     }
 
+    fn job(self, rest: Rest) -> Job<Announce, Self> {
+        let files = vec![self.watched.path.clone(), paths::state(&self.host)];
+        let (untold, told) = (rest.waiting, rest.told);
+        Job {
+            duty: Announce::new(untold, told, files, PATIENCE, Instant::now()),
+            executor: self,
+        }
+    }
+
     /// Returns the devices that were down to the end.
     fn run(self, rest: Rest) -> Result<BTreeSet<String>, HostError> {
         let mut live = Loop::new(Machine::of_host(&self.host, None)?);
-        let files = vec![self.watched.path.clone(), paths::state(&self.host)];
-        let (untold, told) = (rest.waiting, rest.told);
-        let mut job = Job {
-            duty: Announce::new(untold, told, files, PATIENCE, Instant::now()),
-            executor: self,
-        };
+        let mut job = self.job(rest);
         live.run(&mut [&mut job])?;
         Ok(job.duty.into_down())
+    }
+
+    /// All is done.
+    fn forget(&self) {
+        if self.watched.is_there() {
+            let _ = fs::remove_file(&self.watched.path);
+        }
     }
 }
 

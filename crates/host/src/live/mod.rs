@@ -32,6 +32,12 @@ pub(crate) enum Event {
     Network(overlane_net::Event),
     /// This file was written, replaced or removed.
     File(PathBuf),
+    /// The nftables of the namespace were changed, by whomever.
+    Ruleset,
+    /// A file system was mounted or unmounted.
+    Mounts,
+    /// Somebody calls, and waits for an answer.
+    Call,
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// A time has come that some duty named.

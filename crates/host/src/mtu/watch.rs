@@ -82,7 +82,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Watcher {
     view: View,
-    signals: Rc<Signals>,
+    signals: Option<Rc<Signals>>,
     said: VecDeque<Step>,
 }
 
@@ -100,10 +100,22 @@ impl Watch {
     ///
     /// Blocks the signals that end a program for the calling thread: they end [`step`](Self::step).
     pub fn open(host: &str, interval: Duration) -> Result<Self, HostError> {
+        Self::begin(host, interval, Some(Rc::new(Signals::take_over()?)))
+    }
+
+    /// The same in a process that ends by itself when a signal comes.
+    pub(crate) fn beside(host: &str, interval: Duration) -> Result<Self, HostError> {
+        Self::begin(host, interval, None)
+    }
+
+    fn begin(
+        host: &str,
+        interval: Duration,
+        signals: Option<Rc<Signals>>,
+    ) -> Result<Self, HostError> {
         preflight::check_rights()?;
         let view = View::open(State::applied(host)?)?;
-        let signals = Rc::new(Signals::take_over()?);
-        let live = Loop::new(Machine::of_host(host, Some(Rc::clone(&signals)))?);
+        let live = Loop::new(Machine::of_host(host, signals.clone())?);
         let duty = WatchMtu::new(host, interval, Instant::now());
         let executor = Watcher {
             view,
@@ -162,7 +174,7 @@ impl Watcher {
         let View { state, prober, .. } = &self.view;
         let ways = self.view.ways()?;
         let check = |way: &Way| (way.address, way.check(prober.least()));
-        let stop = Some(self.signals.as_fd());
+        let stop = self.signals.as_ref().map(|signals| signals.as_fd());
         let checked = prober.ask(ways.iter().map(check).collect(), stop)?;
         let checked = ways
             .into_iter()
@@ -177,7 +189,7 @@ impl Watcher {
 
     fn search(&self, ways: Vec<Way>) -> Result<Looked, HostError> {
         let addresses: Vec<IpAddr> = ways.iter().map(|way| way.address).collect();
-        let stop = Some(self.signals.as_fd());
+        let stop = self.signals.as_ref().map(|signals| signals.as_fd());
         let found = self.view.prober.search(&addresses, false, stop)?;
         let found = ways
             .into_iter()

@@ -1,12 +1,12 @@
 //! A row: one thing of a host that differs, or deserves a look, as data. `apply`, `remove`, `show` and `status` tell with
 //! rows; `sentence.rs` makes the words for people from them.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::remedy::Remedy;
 
 /// What a row is about. The order is that of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Object {
     /// A logical port.
@@ -63,6 +63,10 @@ pub enum Object {
     Kernel,
     /// The host itself.
     Host,
+    /// Where the agent has it from what the host should carry.
+    Source,
+    /// The agent that keeps the host.
+    Agent,
 }
 
 /// Added, changed or removed.
@@ -146,6 +150,13 @@ impl Row {
 
     pub(crate) fn remove(object: Object, name: impl ToString) -> Self {
         Self::new(ChangeKind::Remove, object, name)
+    }
+
+    /// Tells it from other rows, whatever its figures are.
+    pub fn key(&self) -> String {
+        let differs: Vec<&str> = self.differs.iter().map(|it| it.what.as_str()).collect();
+        let (object, note) = (self.object.word(), self.note.unwrap_or_default());
+        format!("{object} {} {note} {}", self.name, differs.join(","))
     }
 
     /// Of something that its user should know.

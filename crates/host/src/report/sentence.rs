@@ -38,6 +38,8 @@ impl Object {
             Self::State => ("state", "states"),
             Self::Kernel => ("kernel", "kernels"),
             Self::Host => ("host", "hosts"),
+            Self::Source => ("source", "sources"),
+            Self::Agent => ("agent", "agents"),
         }
     }
 
@@ -88,7 +90,9 @@ impl Row {
         let name = &self.name;
         let mut words = match self.object {
             Object::Setting if self.change.is_some() => String::new(),
-            Object::DataPath | Object::Announcement => self.object.words().0.to_owned(),
+            Object::DataPath | Object::Announcement | Object::Agent => {
+                self.object.words().0.to_owned()
+            }
             Object::Guard => {
                 let table = self.of.as_ref().map_or("", |(_, table)| table);
                 return match self.change {

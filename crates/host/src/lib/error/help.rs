@@ -22,6 +22,12 @@ impl HostError {
             Self::Locked { holder, .. } => wait_for(holder, ""),
             Self::Capturing { holder, .. } => wait_for(holder, "one capture at a time: "),
             Self::ReadingLog { holder, .. } => wait_for(holder, "one reader at a time: "),
+            Self::AgentRuns { holder, .. } => wait_for(holder, "one agent for each host: "),
+            Self::Agent { .. } => "`journalctl -u overlane-agent` says more; packets do not need it".into(),
+            Self::KeptByAgent(_) => "stop the agent first: `systemctl disable --now overlane-agent`".into(),
+            Self::NoAgent(_) => "`systemctl start overlane-agent` starts it, `overlane agent` runs one here".into(),
+            Self::Config { .. } => "its keys are host, fabric, netns and watch_mtu; `man overlane-agent` shows one".into(),
+            Self::WhichHost => "say it: --host NAME, or `host: NAME` in /etc/overlane/agent.yaml".into(),
             Self::TimeNamespace { .. } => "run it outside of the time namespace".into(),
             Self::NotOurs { path, why } => mend(path, *why),
             Self::LeftUnknown { .. } => {

@@ -1,0 +1,683 @@
+//! Carries out what the agent decides: reads the source, keeps what is wanted on disk, applies it, and answers who calls.
+//! No failure ends the agent: it is a trouble that `status` shows, and that is tried again.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use overlane_model::{Diagnostic, Severity, Tables};
+
+use super::failing::Failing;
+use super::hold::Loss;
+use super::keep::{Action, Interest, Outcome, Passed, What};
+use super::kept::{Kept, Origin};
+use super::memory::{Memory, Troubles};
+use super::server::Server;
+use super::source::{FabricSource, Reading, Source};
+use super::{Voice, watch};
+use crate::apply::{ApplyRequest, apply};
+use crate::calls::{Answer, Applied, Call, Held, Mended, Refused, View};
+use crate::lib::announcements::Announcements;
+use crate::lib::paths;
+use crate::live::Executor;
+use crate::report::{Report, Row};
+use crate::state::State;
+use crate::status;
+use crate::{HostError, RemoveRequest, remove};
+
+/// So many passes that mended something are remembered.
+const MENDED: usize = 32;
+
+/// Acts for the agent of a host.
+#[derive(Debug)]
+pub(super) struct Keeper<'a> {
+    host: String,
+    netns: Option<String>,
+    source: Box<dyn Source>,
+    server: Rc<Server>,
+    voice: Voice<'a>,
+    started: Instant,
+    /// What the host should carry.
+    kept: Option<Kept>,
+    is_on_disk: bool,
+    /// The desired state that the last pass reached, and when that was first so.
+    applied: Option<(u64, Instant)>,
+    held: Option<Hold>,
+    troubles: Troubles,
+    failing: Failing,
+    memory: Memory,
+    mended: VecDeque<(Instant, Vec<String>)>,
+    hooks: watch::Hooks,
+    is_ready: bool,
+    /// What passes left to announce.
+    pub(super) announcements: Vec<Announcements>,
+}
+
+/// A desired state that waits for a person.
+#[derive(Debug)]
+struct Hold {
+    /// None: nothing of the host is left.
+    tables: Option<Box<Tables>>,
+    origin: Origin,
+    loss: Loss,
+    why: &'static str,
+    since: Instant,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(
+        (host, netns): (&str, Option<&str>),
+        source: Box<dyn Source>,
+        server: Rc<Server>,
+        voice: Voice<'a>,
+    ) -> Self {
+        let now = Instant::now();
+        let mut keeper = Self {
+            host: host.to_owned(),
+            netns: netns.map(str::to_owned),
+            source,
+            server,
+            voice,
+            started: now,
+            kept: None,
+            is_on_disk: true,
+            applied: None,
+            held: None,
+            troubles: Troubles::default(),
+            failing: Failing::default(),
+            memory: Memory::default(),
+            mended: VecDeque::new(),
+            hooks: watch::Hooks::default(),
+            is_ready: false,
+            announcements: Vec::new(),
+        };
+        match Kept::read(host) {
+            Ok(kept) => keeper.kept = kept,
+            // The source says it again.
+            Err(error) => voice.say(&format!(
+                "what was kept of host {host} is of no use: {}",
+                whole(&error)
+            )),
+        }
+        keeper
+    }
+
+    /// What concerns the host, as it should be now.
+    pub(super) fn interest(&self) -> Interest {
+        let tables = self.kept.as_ref().map(|kept| &kept.tables);
+        let ports = tables.iter().flat_map(|tables| &tables.ports);
+        let mut interest = Interest {
+            ports: ports
+                .map(|port| port.attachment.device.to_string())
+                .collect(),
+            files: self.source.files(),
+            state: paths::state(&self.host),
+            ..Interest::default()
+        };
+        if let Some(tables) = tables {
+            interest.others.insert(tables.uplink.to_string());
+            interest
+                .others
+                .extend(tables.legs().map(|(_, leg)| leg.to_string()));
+            interest
+                .others
+                .extend(crate::detours::own_devices().map(str::to_owned));
+            interest.remotes = tables.remotes.iter().map(|remote| remote.addr).collect();
+        }
+        interest
+    }
+
+    /// Reads the source. True: there is another desired state.
+    fn read(&mut self) -> bool {
+        let reading = self.source.read(&self.host);
+        let result = match reading {
+            Ok(Reading::Same) => return false,
+            Ok(Reading::Nothing) => {
+                let loss = self
+                    .kept
+                    .as_ref()
+                    .map(|kept| Loss::between(&kept.tables, None));
+                match loss {
+                    // Nothing is kept, and nothing is wanted.
+                    None => {
+                        let text = "there is no fabric file in it yet".to_owned();
+                        Err((text.clone(), text))
+                    }
+                    Some(loss) => {
+                        self.hold(
+                            None,
+                            Origin::new(),
+                            loss,
+                            "the folder has no fabric file any more",
+                        );
+                        Ok(false)
+                    }
+                }
+            }
+            Ok(Reading::State {
+                tables,
+                origin,
+                warnings,
+            }) => {
+                if let Some(warnings) = warnings {
+                    self.voice.say(&warnings.render(false));
+                }
+                Ok(self.weigh(tables, origin))
+            }
+            Err(error) => Err((in_short(&error), whole(&error))),
+        };
+        let name = self.source.name().unwrap_or_default();
+        match result {
+            Ok(is_other) => {
+                self.troubles.mistakes.end();
+                is_other
+            }
+            Err((short, error)) => {
+                if self.troubles.mistakes.begin(&short, None) {
+                    let goes_on = match self.kept {
+                        Some(_) => "; the last good state stays",
+                        None => "",
+                    };
+                    self.voice
+                        .say(&format!("{name} cannot be used{goes_on}:\n{error}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes a desired state, or holds it.
+    fn weigh(&mut self, tables: Box<Tables>, origin: Origin) -> bool {
+        let Some(kept) = &mut self.kept else {
+            self.held = None;
+            self.adopt(*tables, origin);
+            return true;
+        };
+        if kept.tables == *tables {
+            self.held = None;
+            if kept.origin != origin {
+                kept.origin = origin;
+                self.is_on_disk = false;
+                self.keep();
+            }
+            return false;
+        }
+        let loss = Loss::between(&kept.tables, Some(&tables));
+        // A part that is new, or says something else than before, was written by somebody.
+        let is_written = |(name, digest): (&String, &String)| kept.origin.get(name) != Some(digest);
+        let by_person = self.source.name().is_none() || origin.iter().any(is_written);
+        if loss.is_large() && !by_person {
+            self.hold(
+                Some(tables),
+                origin,
+                loss,
+                "files of the folder are gone, and none was written",
+            );
+            return false;
+        }
+        self.held = None;
+        self.adopt(*tables, origin);
+        true
+    }
+
+    fn hold(&mut self, tables: Option<Box<Tables>>, origin: Origin, loss: Loss, why: &'static str) {
+        if self.held.as_ref().is_none_or(|held| held.loss != loss) {
+            self.voice.say(&format!(
+                "held: {} of {} ports would go, and {why}; `overlane agent accept --host {}` does it",
+                loss.ports, loss.of, self.host
+            ));
+        }
+        let since = self
+            .held
+            .take()
+            .map_or_else(Instant::now, |held| held.since);
+        self.held = Some(Hold {
+            tables,
+            origin,
+            loss,
+            why,
+            since,
+        });
+    }
+
+    /// On disk first: whoever starts after a crash does what was begun.
+    fn adopt(&mut self, tables: Tables, origin: Origin) {
+        let generation = self.kept.as_ref().map_or(0, |kept| kept.generation) + 1;
+        let netns = self.netns.as_deref();
+        self.kept = Some(Kept::new(netns, generation, wall_s(), tables, origin));
+        self.is_on_disk = false;
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        let Some(kept) = self.kept.as_ref().filter(|_| !self.is_on_disk) else {
+            return;
+        };
+        match kept.write() {
+            Ok(()) => {
+                self.is_on_disk = true;
+                self.troubles.not_kept.end();
+            }
+            Err(error) => {
+                let help = "after a reboot the host needs its source until this is mended";
+                if self.troubles.not_kept.begin(&whole(&error), Some(help)) {
+                    self.voice
+                        .say(&format!("cannot keep what is wanted: {}", whole(&error)));
+                }
+            }
+        }
+    }
+
+    /// Makes the host as it should be.
+    fn pass(&mut self, strict: bool) -> (Passed, Option<Result<Report, HostError>>) {
+        self.keep();
+        let result = self.kept.as_ref().map(|kept| {
+            apply(&ApplyRequest {
+                netns: self.netns.as_deref(),
+                strict,
+                each_alone: !strict,
+                ..ApplyRequest::new(&kept.tables)
+            })
+        });
+        let result = result.map(|done| done.inspect(|report| self.applied(report)));
+        let has_failed = matches!(result, Some(Err(_)));
+        if let Some(Err(error)) = &result
+            && self
+                .troubles
+                .failed
+                .begin(&whole(error), error.help().as_deref())
+        {
+            self.voice.say(&format!(
+                "host {} could not be applied: {}",
+                self.host,
+                whole(error)
+            ));
+        }
+        self.hooks.forget();
+        let passed = Passed {
+            interest: self.interest(),
+            has_failed,
+            again: self.failing.next(),
+        };
+        (passed, result)
+    }
+
+    fn applied(&mut self, report: &Report) {
+        let now = Instant::now();
+        self.troubles.failed.end();
+        let generation = self.kept.as_ref().map_or(0, |kept| kept.generation);
+        if self.applied.is_none_or(|(before, _)| before != generation) {
+            self.applied = Some((generation, now));
+        }
+        let failed = report.notes.iter().filter(|row| is_failure(row));
+        self.failing.after_pass(failed, now);
+        self.announcements.extend(report.announcements.clone());
+        if !report.changes.is_empty() {
+            let rendered = (self.voice.render)(report);
+            for line in &rendered.lines {
+                self.voice.say(line);
+            }
+            self.mended.push_back((now, rendered.lines));
+            if self.mended.len() > MENDED {
+                self.mended.pop_front();
+            }
+        }
+    }
+
+    fn compare(&mut self, what: What) -> Option<Outcome> {
+        let kept = self.kept.as_ref();
+        // What cannot be compared is looked at as a whole.
+        let differs = match what {
+            What::Guard => {
+                watch::guard_differs(&self.host, self.netns.as_deref(), kept.map(|it| &it.tables))
+            }
+            What::Pins => watch::pins_differ(&self.host),
+            What::Applied if self.source.name().is_none() => {
+                return Some(Outcome::Again(Action::Read));
+            }
+            What::Applied => match State::read(&self.host) {
+                Ok(Some(state)) if state.in_progress => return Some(Outcome::Later),
+                Ok(Some(state)) => Ok(kept.is_some_and(|kept| kept.tables != state.tables)),
+                Ok(None) => Ok(kept.is_some()),
+                Err(error) => Err(error),
+            },
+            What::Hooks => self.hooks.differ(&self.host),
+        };
+        differs.unwrap_or(true).then_some(Outcome::Differs)
+    }
+
+    fn look(&mut self) -> Outcome {
+        let began = Instant::now();
+        let rows = status::look(&self.host, None)
+            .map(|found| found.rows)
+            .unwrap_or_default();
+        self.memory.seen(rows.iter(), Instant::now());
+        Outcome::Looked(began.elapsed())
+    }
+
+    fn answer(&mut self) -> Option<Outcome> {
+        let (caller, call) = self.server.call()?;
+        let (answer, outcome) = match call {
+            Call::Status => {
+                let outcome = self.look();
+                (Answer::Status(Box::new(self.view())), Some(outcome))
+            }
+            Call::Apply {
+                file,
+                netns,
+                dry_run,
+                strict,
+            } => match self.other_namespace(netns.as_deref()) {
+                Some(refused) => (refused, None),
+                None => self.called_to_apply(file.as_deref(), dry_run, strict),
+            },
+            Call::Accept => self.accept(),
+        };
+        caller.answer(answer);
+        // Others may wait too.
+        Some(outcome.unwrap_or(Outcome::Again(Action::Answer)))
+    }
+
+    fn called_to_apply(
+        &mut self,
+        file: Option<&Path>,
+        dry_run: bool,
+        strict: bool,
+    ) -> (Answer, Option<Outcome>) {
+        if let Some(error) = file.and_then(|file| self.other_source(file)) {
+            return (error, None);
+        }
+        if dry_run {
+            return (self.dry_run(file, strict), None);
+        }
+        match file.filter(|_| self.source.name().is_none()) {
+            None => drop(self.read()),
+            Some(file) => match FabricSource::new(file).read(&self.host) {
+                Ok(Reading::State { tables, origin, .. }) => drop(self.weigh(tables, origin)),
+                Ok(_) => {
+                    return (
+                        refused(format!("{} has no fabric file", file.display()), None, 2),
+                        None,
+                    );
+                }
+                Err(error) => return (refused_for(&error), None),
+            },
+        }
+        if let Some(mistakes) = self.troubles.mistakes.current() {
+            return (refused(mistakes.error.clone(), None, 2), None);
+        }
+        if let Some(held) = &self.held {
+            let error = format!(
+                "held: {} of {} ports would go, and {}",
+                held.loss.ports, held.loss.of, held.why
+            );
+            let help = format!("`overlane agent accept --host {}` does it", self.host);
+            return (refused(error, Some(help), 1), None);
+        }
+        let (passed, result) = self.pass(strict);
+        let answer = match result {
+            Some(Ok(report)) => self.report(&report),
+            Some(Err(error)) => refused_for(&error),
+            None => {
+                let help = "give the agent a fabric file, or `overlane apply` one";
+                refused(
+                    format!("nobody has said yet what host {} should carry", self.host),
+                    Some(help.to_owned()),
+                    1,
+                )
+            }
+        };
+        (answer, Some(Outcome::Passed(passed)))
+    }
+
+    fn other_namespace(&self, netns: Option<&str>) -> Option<Answer> {
+        let other = netns.filter(|netns| self.netns.as_deref() != Some(netns))?;
+        let error = match &self.netns {
+            Some(own) => format!(
+                "an agent keeps host {} in namespace {own}, and not in {other}",
+                self.host
+            ),
+            None => format!(
+                "an agent keeps host {} in its own namespace, and not in {other}",
+                self.host
+            ),
+        };
+        let help = "stop the agent, and start it with another --netns";
+        Some(refused(error, Some(help.to_owned()), 1))
+    }
+
+    /// Another file than the agent's would be undone by its next look.
+    fn other_source(&self, file: &Path) -> Option<Answer> {
+        let name = self.source.name()?;
+        let same = |path: &Path| path.canonicalize().ok();
+        if same(file).is_some() && same(file) == same(Path::new(&name)) {
+            return None;
+        }
+        let error = format!(
+            "an agent keeps host {} by {name}, and would undo what {} says",
+            self.host,
+            file.display()
+        );
+        let help =
+            format!("change {name}, or stop the agent first (`systemctl stop overlane-agent`)");
+        Some(refused(error, Some(help), 1))
+    }
+
+    fn dry_run(&self, file: Option<&Path>, strict: bool) -> Answer {
+        let name = self.source.name();
+        let path = file.map(Path::to_owned).or_else(|| name.map(Into::into));
+        let tables = match path.map(|path| FabricSource::new(&path).read(&self.host)) {
+            Some(Ok(Reading::State { tables, .. })) => Some(*tables),
+            Some(Err(error)) => return refused_for(&error),
+            _ => self.kept.as_ref().map(|kept| kept.tables.clone()),
+        };
+        let Some(tables) = tables else {
+            return refused(
+                format!("nobody has said yet what host {} should carry", self.host),
+                None,
+                1,
+            );
+        };
+        let done = apply(&ApplyRequest {
+            netns: self.netns.as_deref(),
+            dry_run: true,
+            strict,
+            each_alone: !strict,
+            ..ApplyRequest::new(&tables)
+        });
+        match done {
+            Ok(report) => self.report(&report),
+            Err(error) => refused_for(&error),
+        }
+    }
+
+    /// Does what is held.
+    fn accept(&mut self) -> (Answer, Option<Outcome>) {
+        let Some(held) = self.held.take() else {
+            return (
+                refused(format!("nothing is held on host {}", self.host), None, 1),
+                None,
+            );
+        };
+        if let Some(tables) = held.tables {
+            self.adopt(*tables, held.origin);
+            let (passed, result) = self.pass(false);
+            let answer = match result {
+                Some(Ok(report)) => self.report(&report),
+                Some(Err(error)) => refused_for(&error),
+                None => refused("nothing is wanted".to_owned(), None, 1),
+            };
+            return (answer, Some(Outcome::Passed(passed)));
+        }
+        let removed = remove(&RemoveRequest {
+            netns: self.netns.as_deref(),
+            ..RemoveRequest::new(&self.host)
+        });
+        let answer = match removed {
+            Ok(removal) => {
+                self.kept = None;
+                self.applied = None;
+                let lines = removal.removed.iter().map(|thing| format!("- {thing}"));
+                Answer::Applied(Applied {
+                    lines: lines.collect(),
+                    report: serde_json::to_value(&removal).unwrap_or_default(),
+                    notes: Vec::new(),
+                    failed: 0,
+                })
+            }
+            Err(error) => {
+                self.held = Some(Hold {
+                    tables: None,
+                    ..held
+                });
+                refused_for(&error)
+            }
+        };
+        let passed = Passed {
+            interest: self.interest(),
+            ..Passed::default()
+        };
+        (answer, Some(Outcome::Passed(passed)))
+    }
+
+    fn report(&self, report: &Report) -> Answer {
+        let rendered = (self.voice.render)(report);
+        Answer::Applied(Applied {
+            report: serde_json::to_value(report).unwrap_or_default(),
+            lines: rendered.lines,
+            notes: rendered.notes,
+            failed: report.notes.iter().filter(|row| is_failure(row)).count(),
+        })
+    }
+
+    fn view(&self) -> View {
+        let (now, wall_s) = (Instant::now(), wall_s());
+        // By the present clock: it may have been wrong at that time.
+        let at = |instant: Instant| {
+            wall_s.saturating_sub(now.saturating_duration_since(instant).as_secs())
+        };
+        let generation = |number, since| crate::calls::Generation { number, since };
+        let kept = self.kept.as_ref();
+        View {
+            host: self.host.clone(),
+            pid: std::process::id(),
+            since: at(self.started),
+            source: self.source.name(),
+            attempted: generation(
+                kept.map_or(0, |it| it.generation),
+                kept.map_or(0, |it| it.since),
+            ),
+            applied: self
+                .applied
+                .map(|(number, since)| generation(number, at(since))),
+            mistakes: self.troubles.mistakes.told(at),
+            failed: self.troubles.failed.told(at),
+            not_kept: self.troubles.not_kept.told(at),
+            held: self.held.as_ref().map(|held| Held {
+                ports: held.loss.ports,
+                of: held.loss.of,
+                why: held.why.to_owned(),
+                since: at(held.since),
+            }),
+            failing: self.failing.told(now, wall_s),
+            seen: self.memory.told(at),
+            mended: (self.mended.iter())
+                .map(|(when, lines)| Mended {
+                    at: at(*when),
+                    lines: lines.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// After the first pass, whatever came of it: who waits for this service needs no better one.
+    fn ready(&mut self) {
+        if !self.is_ready {
+            self.is_ready = true;
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            self.voice.say(&format!(
+                "agent: keeps host {} by {}",
+                self.host,
+                self.source.name().as_deref().unwrap_or("what is applied")
+            ));
+        }
+    }
+}
+
+impl Executor<super::keep::Keep> for Keeper<'_> {
+    fn carry_out(&mut self, action: Action) -> Result<Option<Outcome>, HostError> {
+        Ok(match action {
+            Action::Read => self.read().then_some(Outcome::Wanted).or_else(|| {
+                // Its files may be others than before.
+                Some(Outcome::Files(self.source.files()))
+            }),
+            Action::Pass => Some(Outcome::Passed(self.pass(false).0)),
+            Action::Compare(what) => self.compare(what),
+            Action::Look => {
+                self.ready();
+                Some(self.look())
+            }
+            Action::Answer => self.answer(),
+            Action::Beat => {
+                let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
+                None
+            }
+        })
+    }
+}
+
+fn is_failure(row: &Row) -> bool {
+    row.note == Some("failed")
+}
+
+fn refused(error: String, help: Option<String>, code: u8) -> Answer {
+    Answer::Refused(Refused { error, help, code })
+}
+
+fn refused_for(error: &HostError) -> Answer {
+    let is_of_file = matches!(error, HostError::Fabric(_) | HostError::Compile(_));
+    refused(whole(error), error.help(), if is_of_file { 2 } else { 1 })
+}
+
+/// The mistakes of a file, each with its place; of other errors all.
+fn in_short(error: &HostError) -> String {
+    const SHOWN: usize = 5;
+    let HostError::Fabric(errors) = error else {
+        return whole(error);
+    };
+    let Some(report) = errors.report() else {
+        return whole(error);
+    };
+    let is_error = |found: &&Diagnostic| found.severity == Severity::Error;
+    let errors: Vec<&Diagnostic> = report.diagnostics.iter().filter(is_error).collect();
+    let shown = errors.iter().take(SHOWN).map(|found| {
+        let part = report.part(found.part);
+        format!("{part}:{}:{}: {}", found.line, found.column, found.message)
+    });
+    let mut shown: Vec<String> = shown.collect();
+    let more = errors.len().saturating_sub(SHOWN) + report.omitted_errors;
+    shown.extend((more > 0).then(|| format!("and {more} more")));
+    shown.join("; ")
+}
+
+/// An error with what is behind it.
+fn whole(error: &HostError) -> String {
+    let mut text = error.to_string();
+    let mut behind = std::error::Error::source(error);
+    while let Some(source) = behind {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        behind = source.source();
+    }
+    text
+}
+
+/// Seconds since the Epoch.
+pub(super) fn wall_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
