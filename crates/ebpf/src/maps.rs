@@ -164,9 +164,16 @@ impl MapSet {
             let values = map
                 .array()
                 .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", table.name()))?;
-            for (index, value) in (0u32..).zip(values.chunks(map.stride)) {
-                if !tables::is_zero(value) {
-                    entries.insert(index.to_ne_bytes().to_vec(), value.to_vec());
+            const BLOCK: usize = 256;
+            let blocks = values
+                .chunks(map.stride * BLOCK)
+                .zip((0u32..).step_by(BLOCK));
+            // Most are all zero.
+            for (block, first) in blocks.filter(|(block, _)| !tables::is_zero(block)) {
+                for (index, value) in (first..).zip(block.chunks(map.stride)) {
+                    if !tables::is_zero(value) {
+                        entries.insert(index.to_ne_bytes().to_vec(), value.to_vec());
+                    }
                 }
             }
             return Ok(entries);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use aya::maps::{Map, MapData};
 use aya::programs::{ProgramError, SchedClassifier};
@@ -81,7 +82,7 @@ impl Program {
 }
 
 /// One build of the data path.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DataPath<'a> {
     bytes: &'a [u8],
     digest: String,
@@ -98,9 +99,14 @@ pub struct Loaded {
 }
 
 impl DataPath<'static> {
-    /// The one this program was built with.
+    /// The one this program was built with. It is read once.
     pub fn embedded() -> Result<Self, EbpfError> {
-        Self::new(EMBEDDED)
+        static READ: OnceLock<DataPath<'static>> = OnceLock::new();
+        if let Some(read) = READ.get() {
+            return Ok(read.clone());
+        }
+        let read = Self::new(EMBEDDED)?;
+        Ok(READ.get_or_init(|| read).clone())
     }
 
     /// The object file itself.

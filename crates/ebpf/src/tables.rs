@@ -40,7 +40,9 @@ pub fn has(entries: &Entries, table: Table, key: &[u8], value: &[u8]) -> bool {
 
 /// As the entries of an array are from the beginning.
 pub(crate) fn is_zero(value: &[u8]) -> bool {
-    value.iter().all(|byte| *byte == 0)
+    const ZERO: [u8; 4096] = [0; 4096];
+    let mut chunks = value.chunks(ZERO.len());
+    chunks.all(|chunk| Some(chunk) == ZERO.get(..chunk.len()))
 }
 
 /// Entries of every map that `apply` writes.

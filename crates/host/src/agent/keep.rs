@@ -23,8 +23,8 @@ const LONGEST_BURST: Duration = Duration::from_millis(500);
 const PARTING: Duration = Duration::from_millis(100);
 /// Who writes a file may not be done.
 const WRITING: Duration = Duration::from_millis(50);
-/// After a change, what people should know of is looked at.
-const CALM: Duration = Duration::from_millis(300);
+/// After a change, what people should know of is looked at, but not more often than this.
+const CALM: Duration = Duration::from_secs(2);
 /// Whatever happens, all is looked at after so long.
 const FULL_LOOK: Duration = Duration::from_secs(120);
 /// A host whose look takes long is looked at less often: it costs this part of a CPU.
@@ -98,6 +98,8 @@ pub(super) struct Passed {
 /// What of a namespace concerns a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interest {
+    /// The indices of devices as the last pass found them.
+    pub(super) indices: BTreeMap<String, u32>,
     /// The devices of ports.
     pub(super) ports: BTreeSet<String>,
     /// The uplink, legs, and devices of ours. The kernel forgets things of those when they go down.
@@ -232,13 +234,12 @@ impl Keep {
         }
     }
 
-    /// Devices whose index nobody told yet may be any.
+    /// Whether the uplink, a leg or a device of ours has this index.
     fn is_of_others(&self, index: u32) -> bool {
-        let others = self.interest.others.iter();
-        let known: Vec<u32> = others
-            .filter_map(|name| Some(self.devices.get(name)?.index))
-            .collect();
-        known.len() < self.interest.others.len() || known.contains(&index)
+        let told = |name: &String| Some(self.devices.get(name)?.index);
+        let found = |name: &String| self.interest.indices.get(name).copied();
+        let mut others = self.interest.others.iter();
+        others.any(|name| told(name).or_else(|| found(name)) == Some(index))
     }
 
     fn link(&mut self, change: &Change, now: Instant) {

@@ -1,7 +1,7 @@
 //! Carries out what the agent decides: reads the source, keeps what is wanted on disk, applies it, and answers who calls.
 //! No failure ends the agent: it is a trouble that `status` shows, and that is tried again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -49,6 +49,10 @@ pub(super) struct Keeper<'a> {
     memory: Memory,
     mended: VecDeque<(Instant, Vec<String>)>,
     hooks: watch::Hooks,
+    /// The devices as the last pass found them.
+    devices: BTreeMap<String, u32>,
+    /// The state file as the last pass left it.
+    state_file: Option<(u64, u64)>,
     is_ready: bool,
     /// What passes left to announce.
     pub(super) announcements: Vec<Announcements>,
@@ -89,6 +93,8 @@ impl<'a> Keeper<'a> {
             memory: Memory::default(),
             mended: VecDeque::new(),
             hooks: watch::Hooks::default(),
+            devices: BTreeMap::new(),
+            state_file: None,
             is_ready: false,
             announcements: Vec::new(),
         };
@@ -111,6 +117,7 @@ impl<'a> Keeper<'a> {
             ports: ports
                 .map(|port| port.attachment.device.to_string())
                 .collect(),
+            indices: self.devices.clone(),
             files: self.source.files(),
             state: paths::state(&self.host),
             ..Interest::default()
@@ -295,6 +302,7 @@ impl<'a> Keeper<'a> {
             ));
         }
         self.hooks.forget();
+        self.state_file = watch::state_file(&self.host);
         let passed = Passed {
             interest: self.interest(),
             has_failed,
@@ -313,6 +321,7 @@ impl<'a> Keeper<'a> {
         let failed = report.notes.iter().filter(|row| is_failure(row));
         self.failing.after_pass(failed, now);
         self.announcements.extend(report.announcements.clone());
+        self.devices.clone_from(&report.devices);
         if !report.changes.is_empty() {
             let rendered = (self.voice.render)(report);
             for line in &rendered.lines {
@@ -336,13 +345,14 @@ impl<'a> Keeper<'a> {
             What::Applied if self.source.name().is_none() => {
                 return Some(Outcome::Again(Action::Read));
             }
+            What::Applied if self.state_file == watch::state_file(&self.host) => return None,
             What::Applied => match State::read(&self.host) {
                 Ok(Some(state)) if state.in_progress => return Some(Outcome::Later),
                 Ok(Some(state)) => Ok(kept.is_some_and(|kept| kept.tables != state.tables)),
                 Ok(None) => Ok(kept.is_some()),
                 Err(error) => Err(error),
             },
-            What::Hooks => self.hooks.differ(&self.host),
+            What::Hooks => self.hooks.differ(self.netns.as_deref(), &self.devices),
         };
         differs.unwrap_or(true).then_some(Outcome::Differs)
     }

@@ -1,7 +1,7 @@
 //! Comparisons that cost little, for changes of which the kernel tells little or nothing.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use overlane_ebpf::links;
 use overlane_model::Tables;
@@ -9,7 +9,7 @@ use overlane_net::netns::Netns;
 
 use crate::HostError;
 use crate::kinds::guard;
-use crate::lib::paths;
+use crate::lib::{files, paths};
 use crate::state::State;
 
 /// Whether the guard is not as it should be.
@@ -21,11 +21,13 @@ pub(super) fn guard_differs(
     let (Some(tables), Some(state)) = (tables, State::read(host)?) else {
         return Ok(false);
     };
-    let netns = match netns {
-        Some(name) => Netns::open(name)?,
-        None => Netns::current()?,
-    };
-    netns.run(|| guard::differs(host, tables, &state.refused))?
+    namespace(netns)?.run(|| guard::differs(host, tables, &state.refused))?
+}
+
+/// Which state file it is: nobody writes in one, so another one says something else.
+pub(super) fn state_file(host: &str) -> Option<(u64, u64)> {
+    let metadata = fs::symlink_metadata(paths::state(host)).ok()?;
+    Some(files::identity(&metadata))
 }
 
 /// Whether what was pinned is gone.
@@ -34,13 +36,13 @@ pub(super) fn pins_differ(host: &str) -> Result<bool, HostError> {
         return Ok(false);
     };
     let maps = paths::map_set(host, &state.map_signature);
-    Ok(!Path::new(&maps).exists() || !paths::links(host).exists())
+    Ok(!maps.exists() || !paths::links(host).exists())
 }
 
 /// The programs at the hooks of a host's devices, as they were after the last pass.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    known: Option<BTreeSet<(String, u32)>>,
+    known: Option<BTreeSet<(u32, Vec<(u32, u32)>)>>,
 }
 
 impl Hooks {
@@ -50,28 +52,27 @@ impl Hooks {
     }
 
     /// Whether somebody attached or detached a program since the last time. What is first asked for differs from nothing.
-    pub(super) fn differ(&mut self, host: &str) -> Result<bool, HostError> {
-        let Some(state) = State::read(host)?.filter(|state| !state.in_progress) else {
-            return Ok(false);
-        };
-        let Some(netns) = state.namespace()? else {
-            return Ok(false);
-        };
-        let now: BTreeSet<_> = netns.run(|| {
-            let devices = state.devices.iter();
-            let at = |(name, device): (&String, &crate::state::DeviceState)| {
-                let hooked = links::hooked(name, device.ifindex).unwrap_or_default();
-                hooked
-                    .into_iter()
-                    .map(|at| (name.clone(), at.link_id, at.program_id))
-                    .collect::<Vec<_>>()
+    pub(super) fn differ(
+        &mut self,
+        netns: Option<&str>,
+        devices: &BTreeMap<String, u32>,
+    ) -> Result<bool, HostError> {
+        let now: BTreeSet<_> = namespace(netns)?.run(|| {
+            let at = |(name, index): (&String, &u32)| {
+                let hooked = links::hooked(name, *index).unwrap_or_default();
+                let programs = hooked.into_iter().map(|at| (at.link_id, at.program_id));
+                (*index, programs.collect())
             };
-            devices
-                .flat_map(at)
-                .map(|(name, link, program)| (name, link ^ program.rotate_left(16)))
-                .collect()
+            devices.iter().map(at).collect()
         })?;
         let before = self.known.replace(now.clone());
         Ok(before.is_some_and(|before| before != now))
     }
+}
+
+fn namespace(name: Option<&str>) -> Result<Netns, HostError> {
+    Ok(match name {
+        Some(name) => Netns::open(name)?,
+        None => Netns::current()?,
+    })
 }

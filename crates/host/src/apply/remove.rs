@@ -213,6 +213,8 @@ fn other_files(host: &str) -> Vec<PathBuf> {
         // Left by a capture that was killed; one that runs ends by itself.
         paths::capture_lock(host),
         paths::log_lock(host),
+        // No agent runs: it would make the host anew.
+        paths::kept(host),
     ]
 }
 

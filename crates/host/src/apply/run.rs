@@ -168,6 +168,10 @@ impl Job<'_> {
             dry_run: self.dry_run,
             missing: target.resolved.missing.clone(),
             notes,
+            devices: (target.resolved.links.iter())
+                .chain(current.devices.values())
+                .map(|link| (link.name.clone(), link.index))
+                .collect(),
             ..Report::new(host)
         };
         // Where nothing differs, an earlier run goes on with what it has left.

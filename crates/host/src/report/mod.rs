@@ -1,5 +1,6 @@
 //! What `apply`, `remove` and `status` tell their caller.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -33,6 +34,9 @@ pub struct Report {
     pub announced: Vec<Announced>,
     /// What works but deserves a look.
     pub notes: Vec<Row>,
+    /// The devices of the host by name, with the indices that they had.
+    #[serde(skip)]
+    pub(crate) devices: BTreeMap<String, u32>,
     /// Announcements that are left to be made: [`Announcements::start`] has them made.
     #[serde(skip)]
     pub announcements: Option<Announcements>,
@@ -69,6 +73,7 @@ impl Report {
             missing: Vec::new(),
             announced: Vec::new(),
             notes: Vec::new(),
+            devices: BTreeMap::new(),
             announcements: None,
         }
     }
