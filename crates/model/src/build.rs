@@ -128,6 +128,7 @@ fn port(draft: &PortDraft<'_>, key: PortKey) -> Option<Port> {
                 TagDraft::Wrong => return None,
             },
         },
+        netns: draft.netns.as_ref().map(|at| at.value.clone()),
         mac: draft.mac?.value,
         addresses,
         allowed_addresses,

@@ -169,6 +169,7 @@ impl<'f> View<'f> {
                 Some(PortTable {
                     name: port.name.clone(),
                     attachment: port.attachment.clone(),
+                    netns: port.netns.clone(),
                     switch: self.fabric.switches.get(&port.switch)?.id,
                     key: port.key,
                     mac: port.mac,

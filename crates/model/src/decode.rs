@@ -15,13 +15,14 @@ use crate::fabric::{
     Allow, GuestVlan, Limits, Neighbours, Security, SwitchFirewall, UnknownUnicast,
 };
 use crate::names::DeviceName;
+use crate::netns::Netns;
 use crate::networks::allowed_addresses;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
 use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, PortLimits, VlanId};
 use crate::values::{
-    address, addresses, allowed_macs, device, dscp, permissions, port_range, station, vlan,
+    address, addresses, allowed_macs, device, dscp, netns, permissions, port_range, station, vlan,
 };
 use crate::yaml::{Kind, Node, Value, resolve};
 
@@ -89,6 +90,7 @@ pub(crate) struct PortDraft<'n> {
     pub(crate) switch: Option<Spanned<&'n str>>,
     pub(crate) host: Option<Spanned<&'n str>>,
     pub(crate) device: Option<Spanned<DeviceName>>,
+    pub(crate) netns: Option<Spanned<Netns>>,
     pub(crate) mac: Option<Spanned<Mac>>,
     pub(crate) addresses: Vec<Spanned<IpAddr>>,
     pub(crate) allowed_addresses: Vec<Spanned<IpNet>>,
@@ -159,11 +161,12 @@ const SWITCH: [Key; 10] = [
     optional("limits"),
     optional("timeouts"),
 ];
-const PORT: [Key; 13] = [
+const PORT: [Key; 14] = [
     required("switch", "switch: blue"),
     required("host", "host: h1"),
     required("device", "device: veth0"),
     required("mac", "mac: \"02:00:00:00:00:01\""),
+    optional("netns"),
     optional("addresses"),
     optional("allowed_addresses"),
     optional("allowed_macs"),
@@ -330,6 +333,7 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         host,
         device_node,
         mac,
+        netns_node,
         list,
         allowed,
         macs,
@@ -345,6 +349,7 @@ fn decode_port<'n>(name: NameDraft<'n>, node: &'n Node, sink: &mut Sink) -> Port
         switch: switch.and_then(|node| reference(node, "switch", sink)),
         host: host.and_then(|node| reference(node, "host", sink)),
         device: device_node.and_then(|node| device(node, "`device`", sink)),
+        netns: netns_node.and_then(|node| netns(node, sink)),
         mac: mac.and_then(|node| station(node, "`mac`", sink)),
         addresses: list.map_or_else(Vec::new, |node| addresses(node, sink)),
         allowed_addresses: allowed.map_or_else(Vec::new, |node| allowed_addresses(node, sink)),

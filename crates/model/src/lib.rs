@@ -18,6 +18,7 @@ mod meaning;
 mod moved;
 pub mod mtu;
 mod names;
+mod netns;
 mod networks;
 mod prefixes;
 mod record;
@@ -44,6 +45,7 @@ pub use moved::{
     MovedConnection, MovedConnections, MovedEnd, MovedEnds, MovedError, MovedMarks, MovedState,
 };
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
+pub use netns::{Netns, NetnsError};
 pub use render::{Report, escaped, is_printable};
 pub use schema::schema;
 pub use special::{Special, is_end_of, special, special_described};

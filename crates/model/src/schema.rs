@@ -12,6 +12,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::netns;
 use crate::tables::{self, PortLimits, Tunnel, VlanId};
 
 mod firewall;
@@ -21,7 +22,7 @@ mod timeouts;
 
 use firewall::{Firewall, Rule};
 use router::Router;
-use text::{Address, Device, MacText, Name, NetworkText};
+use text::{Address, Device, MacText, Name, NetnsText, NetworkText};
 use timeouts::Timeouts;
 
 /// The JSON Schema (draft 2020-12) of the fabric file.
@@ -299,6 +300,9 @@ struct LogicalPort {
     host: Name,
     /// Its device on that host.
     device: Device,
+    /// The network namespace in which whoever makes its device leaves it, for example `c1`; `apply` takes it from there.
+    #[schemars(with = "Netns", default, skip_serializing_if = "Option::is_none")]
+    netns: Option<Netns>,
     /// Its unicast MAC, unique in the switch.
     mac: MacText,
     /// Its addresses, unique in the switch; ARP and ND for them are answered locally.
@@ -338,6 +342,16 @@ struct LogicalPort {
     /// How much of what all share it may have. Default: what its switch says.
     #[schemars(default)]
     limits: Limits,
+}
+
+/// A network namespace: a name as `ip netns` has it, the absolute path of its file, or the number of a process.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Netns {
+    /// That of the process with this number.
+    Process(#[schemars(range(min = 1, max = netns::Netns::MOST_PROCESSES))] u32),
+    /// By name or path.
+    Text(NetnsText),
 }
 
 /// How much of what a port sends must be its own.

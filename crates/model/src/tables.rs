@@ -4,6 +4,7 @@
 //!
 //! The same fabric and host always give the same tables, whatever the order of the file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -26,6 +27,7 @@ pub use timeouts::Timeouts;
 
 use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
+use crate::netns::Netns;
 
 /// The fabric compiled for one host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -322,6 +324,9 @@ pub struct PortTable {
     pub name: Name,
     /// Where it is attached.
     pub attachment: Attachment,
+    /// Where its device is left by whoever makes it, if not on the host. An older build knows no such field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<Netns>,
     /// Its logical switch.
     pub switch: SwitchId,
     /// Its number in that switch.
@@ -340,6 +345,16 @@ pub struct PortTable {
     pub limits: PortLimits,
     /// What it has of a firewall; `None`: none.
     pub firewall: Option<PortFirewall>,
+}
+
+impl Tables {
+    /// The devices of ports that somebody makes in another network namespace, each with that one.
+    pub fn devices_elsewhere(&self) -> BTreeMap<&DeviceName, &Netns> {
+        let ports = self.ports.iter();
+        let elsewhere =
+            ports.filter_map(|port| Some((&port.attachment.device, port.netns.as_ref()?)));
+        elsewhere.collect()
+    }
 }
 
 impl PortTable {

@@ -11,6 +11,7 @@ use overlane_wire::Mac;
 use crate::diagnostic::{Sink, Span};
 use crate::fabric::{Allow, NonIp};
 use crate::names::{DeviceName, NameError};
+use crate::netns::{Netns, NetnsError};
 use crate::render::printable;
 use crate::scalar::{Spanned, choice, integer, text, wrong_type};
 use crate::special::{Special, special};
@@ -25,6 +26,25 @@ pub(crate) fn device(node: &Node, what: &str, sink: &mut Sink) -> Option<Spanned
         .map(|device| Spanned::new(device, node.at))
         .map_err(|error| report_name(&error, node.at, sink))
         .ok()
+}
+
+/// The network namespace of a port's device.
+pub(crate) fn netns(node: &Node, sink: &mut Sink) -> Option<Spanned<Netns>> {
+    if is_number(node) {
+        let number = integer(node, "`netns`", 1..=Netns::MOST_PROCESSES, sink)?;
+        let netns = Netns::of_process(number.value).ok()?;
+        return Some(Spanned::new(netns, node.at));
+    }
+    let written = text(node, "`netns`", NetnsError::HELP, sink)?;
+    Netns::new(written.value)
+        .map(|netns| Spanned::new(netns, node.at))
+        .map_err(|error| sink.error(node.at, printable(&error.to_string()), NetnsError::HELP))
+        .ok()
+}
+
+/// In quotes it is text.
+fn is_number(node: &Node) -> bool {
+    matches!(&node.value, Value::Plain(written) if resolve(written) == Kind::Integer)
 }
 
 /// Reports what is no name.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use overlane_model::{Tables, load};
+use overlane_model::{Fabric, Tables, load};
 
 fn tables() -> Vec<Tables> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -30,6 +30,24 @@ fn what_is_read_is_what_was_written() {
         let text = serde_json::to_string(&tables).unwrap();
         assert_eq!(serde_json::from_str::<Tables>(&text).unwrap(), tables);
     }
+}
+
+/// A build that does not know a field of a port passes over it, and one that knows it does without.
+#[test]
+fn builds_read_what_older_and_newer_ones_wrote() {
+    let text = "version: 1\nhosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }\n\
+        switches: { s: { vni: 5001 } }\nports:\n  \
+        p: { switch: s, host: h1, device: v, netns: 4711, mac: '02:00:00:00:00:01' }\n";
+    let tables = |text: &str| Fabric::parse("f", text).unwrap().compile("h1").unwrap();
+    let written = serde_json::to_string(&tables(text)).unwrap();
+    assert_eq!(written.matches(r#""netns":4711,"#).count(), 1);
+    // It stands for every field that a build does not know.
+    let newer = written.replace(r#""netns":"#, r#""unheard_of":"#);
+    let without = tables(&text.replace("netns: 4711, ", ""));
+    assert_eq!(serde_json::from_str::<Tables>(&newer).unwrap(), without);
+    let older = serde_json::to_string(&without).unwrap();
+    assert!(!older.contains("netns"));
+    assert_eq!(serde_json::from_str::<Tables>(&older).unwrap(), without);
 }
 
 #[test]

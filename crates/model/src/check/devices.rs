@@ -1,5 +1,7 @@
 //! Devices of the hosts: each is an uplink, a gateway's leg, or has ports.
 
+use std::collections::BTreeMap;
+
 use super::{Claims, quoted};
 use crate::decode::{Draft, HostDraft, PortDraft, RouterDraft, TagDraft};
 use crate::diagnostic::{Sink, Span};
@@ -30,6 +32,7 @@ enum How {
 
 /// A device is the uplink, a leg, or one port for each tag and one without.
 pub(super) fn devices(draft: &Draft<'_>, sink: &mut Sink) {
+    netns(draft, sink);
     let uplinks = draft.hosts.iter().filter_map(uplink_use);
     let legs = draft.routers.iter().filter_map(leg_use);
     let ports = draft.ports.iter().filter_map(port_use);
@@ -57,6 +60,31 @@ pub(super) fn devices(draft: &Draft<'_>, sink: &mut Sink) {
                     whole => in_use(&one, None, whole, sink),
                 }
             }
+        }
+    }
+}
+
+/// Ports on one device agree where it comes from. One that does not say so goes by the others.
+fn netns(draft: &Draft<'_>, sink: &mut Sink) {
+    let mut firsts = BTreeMap::new();
+    for port in &draft.ports {
+        let (Some(host), Some(device), Some(netns)) = (&port.host, &port.device, &port.netns)
+        else {
+            continue;
+        };
+        let device = (host.value, device.value.as_str());
+        let (first, other) = *firsts.entry(device).or_insert((netns, &port.name));
+        if first.value != netns.value {
+            let message = format!(
+                "device `{}` comes from network namespace {} here, and from {} for {}",
+                printable(device.1),
+                printable(&netns.value.to_string()),
+                printable(&first.value.to_string()),
+                quoted("port", other)
+            );
+            let help = "ports on one device (`vlan`) name the same network namespace";
+            let place = (first.at, format!("{} says so here", quoted("port", other)));
+            sink.conflict(netns.at, message, help, place);
         }
     }
 }

@@ -8,6 +8,7 @@ use overlane_wire::{Mac, PortKey};
 
 use super::Limits;
 use crate::names::Name;
+use crate::netns::Netns;
 use crate::tables::{Attachment, Learning};
 
 /// How much of what a port sends is compared with what the fabric says of it.
@@ -76,6 +77,8 @@ pub struct Port {
     pub host: Name,
     /// Where it is attached on that host.
     pub attachment: Attachment,
+    /// Where its device is left by whoever makes it, if not on the host.
+    pub netns: Option<Netns>,
     /// Its MAC.
     pub mac: Mac,
     /// Its addresses, in order.

@@ -2,12 +2,12 @@
 
 use schemars::{JsonSchema, SchemaGenerator, json_schema};
 
-use crate::names;
+use crate::{names, netns};
 
 /// A text type of the schema: description and pattern.
 macro_rules! text {
     ($name:ident, $description:literal, $pattern:expr) => {
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
         pub(super) struct $name;
 
         impl JsonSchema for $name {
@@ -31,6 +31,11 @@ text!(
     Device,
     "The name of a network device.",
     names::DeviceName::PATTERN
+);
+text!(
+    NetnsText,
+    "The name of a network namespace, or the absolute path of its file.",
+    netns::Netns::PATTERN
 );
 text!(
     MacText,

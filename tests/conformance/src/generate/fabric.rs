@@ -370,6 +370,10 @@ impl PortSpec {
             self.key,
             self.security
         );
+        // It changes nothing for packets. Ports on one device agree.
+        if self.key.is_multiple_of(4) {
+            let _ = write!(out, ", netns: of-{}", self.device);
+        }
         if self.address != 0 {
             let _ = write!(
                 out,
