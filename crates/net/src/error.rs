@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 
 use netlink_packet_core::DecodeError;
 use nix::errno::Errno;
@@ -66,6 +67,12 @@ pub enum NetError {
         /// What it was meant to name.
         what: &'static str,
     },
+    /// There is such a file, and it is that of no network namespace.
+    #[error("{} is not a network namespace", path.display())]
+    NotANamespace {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file stands where a namespace should be mounted: creation was interrupted.
     #[error("namespace {name} is only half made: delete it and create it again")]
     HalfMade {
@@ -125,6 +132,12 @@ impl NetError {
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.raw(), Some(Errno::EPERM | Errno::EACCES))
+    }
+
+    /// Another one has it: the index of a device.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.raw() == Some(Errno::EBUSY)
     }
 
     /// Another user holds the resource: a UDP port of a tunnel device, a TAP queue.
@@ -187,7 +200,10 @@ impl NetError {
             | Self::Decode { place, .. }
             | Self::NoAnswer { place, .. }
             | Self::Features { place, .. } => Some(place),
-            Self::Panicked { .. } | Self::BadName { .. } | Self::HalfMade { .. } => None,
+            Self::Panicked { .. }
+            | Self::BadName { .. }
+            | Self::NotANamespace { .. }
+            | Self::HalfMade { .. } => None,
         }
     }
 }

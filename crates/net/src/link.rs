@@ -204,6 +204,26 @@ impl Netlink {
         self.set(operation, name, vec![LinkAttribute::NetNsFd(fd)])
     }
 
+    /// Moves the device of this index into another namespace, where it gets this index, which no device there may have.
+    /// `name` is for errors: the device keeps its own.
+    pub fn move_to(
+        &self,
+        (index, name): (u32, &str),
+        netns: &Netns,
+        new_index: Option<u32>,
+    ) -> Result<(), NetError> {
+        let operation = format!("move the device to namespace {}", netns.name());
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let fd = netns.as_fd().as_raw_fd();
+        message.attributes.push(LinkAttribute::NetNsFd(fd));
+        let new_index = new_index.and_then(|index| i32::try_from(index).ok());
+        let new_index = new_index.map(LinkAttribute::NewIfIndex);
+        message.attributes.extend(new_index);
+        let message = RouteNetlinkMessage::SetLink(message);
+        self.call(operation, Some(name), message, 0).map(drop)
+    }
+
     /// Gives a device another name. Kernels before 6.2 want it down.
     pub fn rename(&self, name: &str, to: &str) -> Result<(), NetError> {
         let attribute = LinkAttribute::IfName(device_name(to)?);

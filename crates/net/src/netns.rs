@@ -81,6 +81,36 @@ impl Netns {
         })
     }
 
+    /// Opens the network namespace of this file: a name of `ip netns`, a file in `/proc`, or a bind mount of one. The
+    /// file may be any: nobody waits for the other end of a pipe.
+    pub fn at(path: &Path) -> Result<Self, NetError> {
+        let name = path.to_string_lossy().into_owned();
+        let refused = |errno| refused("open the namespace", &name, errno);
+        let not_one = || NetError::NotANamespace {
+            path: path.to_owned(),
+        };
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                return Err(match errno_of(&error) {
+                    // A socket, a device without a driver, a file that is taken for a folder.
+                    Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR => not_one(),
+                    errno => refused(errno),
+                });
+            }
+        };
+        if fstatfs(&file).map_err(refused)?.filesystem_type() != NSFS
+            || !sys::is_netns(&file).map_err(refused)?
+        {
+            return Err(not_one());
+        }
+        Ok(Self {
+            name,
+            file: Arc::new(file),
+        })
+    }
+
     /// The namespace of the calling thread. Its name is the one under `/run/netns`, else `net:[inode]`.
     pub fn current() -> Result<Self, NetError> {
         let file = File::open(OWN_NS).map_err(|error| {

@@ -14,6 +14,9 @@ use nix::sched::{CloneFlags, setns};
 /// `SIOCETHTOOL` of linux/sockios.h.
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
+/// `_IO(0xb7, 3)` of linux/nsfs.h.
+const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
+
 // Commands of linux/ethtool.h.
 pub(crate) const GDRVINFO: u32 = 0x03;
 pub(crate) const GPAUSEPARAM: u32 = 0x12;
@@ -116,6 +119,13 @@ pub(crate) fn set_option(
         )
     };
     Errno::result(code).map(drop)
+}
+
+/// `NS_GET_NSTYPE` of linux/nsfs.h: whether a file of nsfs is that of a network namespace.
+pub(crate) fn is_netns(file: &File) -> Result<bool, Errno> {
+    // SAFETY: the request has no argument, no memory is touched.
+    let code = unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE as _) };
+    Errno::result(code).map(|kind| kind == libc::CLONE_NEWNET)
 }
 
 /// `SO_NETNS_COOKIE` (net/core/sock.c): the number of the namespace that a socket belongs to.

@@ -393,3 +393,33 @@ fn errors_name_device_and_namespace() {
     );
     assert!(netlink.add_bridge("a name too long for it").is_err());
 }
+
+#[test]
+fn a_device_moves_by_index_and_gets_the_one_that_is_chosen() {
+    need_root!();
+    let (a, b) = (TestNetns::new(), TestNetns::new());
+    let (here, there) = (a.netlink(), b.netlink());
+    for netlink in [&here, &there] {
+        netlink.add_veth("port", "peer", None).unwrap();
+    }
+    let port = link(&here, "port");
+    let taken = link(&there, "port").index;
+    // Its name is taken there, and then the index.
+    let moved = here.move_to((port.index, "port"), &b.0, None);
+    assert!(moved.unwrap_err().is_exists());
+    there.rename("port", "other").unwrap();
+    let moved = here.move_to((port.index, "port"), &b.0, Some(taken));
+    assert!(moved.unwrap_err().is_busy());
+    here.move_to((port.index, "port"), &b.0, Some(1 << 29))
+        .unwrap();
+    assert!(here.link("port").unwrap_err().is_not_found());
+    let moved = link(&there, "port");
+    assert_eq!(
+        (moved.index, moved.up, moved.mac),
+        (1 << 29, false, port.mac)
+    );
+    there
+        .move_to((moved.index, "port"), &a.0, Some(port.index))
+        .unwrap();
+    assert_eq!(link(&here, "port").index, port.index);
+}

@@ -163,3 +163,36 @@ fn half_made_namespaces_can_be_deleted() {
     assert!(listed.contains(&name) && listed.contains(&test.0.name().to_owned()));
     assert!(!netns::exists(&name));
 }
+
+#[test]
+fn a_namespace_is_found_by_its_file() {
+    need_root!();
+    let test = TestNetns::new();
+    let by_name = Netns::at(format!("/run/netns/{}", test.0.name()).as_ref()).unwrap();
+    assert!(by_name.is_same(&test.0));
+    let process = std::process::id();
+    let of_process = Netns::at(format!("/proc/{process}/ns/net").as_ref()).unwrap();
+    assert!(of_process.is_same(&Netns::current().unwrap()));
+
+    let folder = std::env::temp_dir();
+    let pipe = folder.join(unique_name());
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let namespace_of_mounts = format!("/proc/{process}/ns/mnt");
+    for wrong in [
+        "/etc/passwd".as_ref(),
+        "/etc/passwd/x".as_ref(),
+        "/dev/null".as_ref(),
+        namespace_of_mounts.as_ref(),
+        pipe.as_path(),
+        folder.as_path(),
+    ] {
+        let error = Netns::at(wrong).unwrap_err();
+        let is_told = matches!(&error, NetError::NotANamespace { path } if path == wrong);
+        assert!(is_told, "{error}");
+    }
+    fs::remove_file(&pipe).unwrap();
+    for missing in ["/run/netns/none-such", "/proc/4194304/ns/net"] {
+        let error = Netns::at(missing.as_ref()).unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+    }
+}
