@@ -35,6 +35,7 @@ mod lib {
     pub(crate) mod clock;
     pub mod detour;
     pub(crate) mod distrust;
+    pub(crate) mod elsewhere;
     pub(crate) mod error;
     pub(crate) mod features;
     pub(crate) mod files;
@@ -53,7 +54,7 @@ pub use conntrack::{forget, handover};
 pub use kinds::Testing;
 pub use lib::detour as detours;
 pub use lib::distrust::Distrust;
-pub use lib::error::{HostError, UnfitDevice, UsedAs};
+pub use lib::error::{Absence, HostError, NotElsewhere, UnfitDevice, UsedAs};
 pub use lib::holder::Holder;
 pub use lib::{paths, signals};
 pub use live::announcer as announce;

@@ -16,6 +16,7 @@ use crate::apply::{self, Unfit, resolve, users};
 use crate::calls::{self, Answer, Call, View};
 use crate::kinds::{self, Current, Look, hooks};
 use crate::lib::detour::own_devices;
+use crate::lib::elsewhere::{Elsewhere, NotTaken};
 use crate::lib::lock::Lock;
 use crate::lib::next_hop::next_hop;
 use crate::lib::paths;
@@ -223,7 +224,7 @@ fn differences(
 ) -> Result<Vec<Row>, HostError> {
     let host = state.host.as_str();
     let netlink = Netlink::new()?;
-    let links = netlink.links()?;
+    let mut links = netlink.links()?;
     let data_path = DataPath::embedded()?;
     let mut rows: Vec<Row> = other_build(state, &data_path).into_iter().collect();
     rows.extend(devices(state, tables, &links));
@@ -232,7 +233,10 @@ fn differences(
         // What this build would write says nothing of what the other one wrote.
         return Ok(rows);
     }
-    let mut resolved = match resolve(tables, (&netlink, &links), None, Unfit::LeftOut) {
+    let elsewhere = Elsewhere::look(tables, &links, &NotTaken::new())?;
+    links.extend(elsewhere.links());
+    let look = (&netlink, &links[..], elsewhere);
+    let mut resolved = match resolve(tables, look, None, Unfit::LeftOut) {
         Ok(resolved) => resolved,
         Err(error) => {
             rows.extend(finding::of_error(host, &error));

@@ -28,6 +28,7 @@ fn late() -> UnfitDevice {
         device: "late0".into(),
         used_as: UsedAs::Port,
         by: vec!["late".into()],
+        elsewhere: None,
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn devices(
             devices.insert(device.clone(), leg);
         } else {
             missing.push(UnfitDevice {
+                elsewhere: None,
                 device: device.to_string(),
                 used_as: UsedAs::Leg,
                 by: vec![router.name.to_string()],

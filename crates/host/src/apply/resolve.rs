@@ -16,6 +16,7 @@ use crate::HostError;
 use crate::kinds::receive_helper::{self, Coalescing};
 use crate::kinds::{Links, Resolved, Spot};
 use crate::lib::detour::Detour;
+use crate::lib::elsewhere::Elsewhere;
 use crate::lib::error::{UnfitDevice, UsedAs};
 use crate::lib::features::{has_feature, takes_mark};
 use crate::lib::next_hop::next_hop;
@@ -86,11 +87,11 @@ pub(crate) enum Unfit {
     LeftOut,
 }
 
-/// Addresses and routes of the namespace of this thread, and what its `links` are to the tables. A missing uplink is an
-/// error, unless all that is unfit is left out.
+/// Addresses and routes of the namespace of this thread, and what its `links` are to the tables: those that come from
+/// `elsewhere` among them. A missing uplink is an error, unless all that is unfit is left out.
 pub(crate) fn resolve(
     tables: &Tables,
-    (netlink, links): (&Netlink, &[Link]),
+    (netlink, links, elsewhere): (&Netlink, &[Link], Elsewhere),
     netns: Option<&str>,
     unfit: Unfit,
 ) -> Result<Resolved, HostError> {
@@ -106,9 +107,11 @@ pub(crate) fn resolve(
         Unfit::LeftOut => leave_out(tables, &own, &mut links),
         _ => Vec::new(),
     };
+    // One that could not be taken in is not the port's, whatever has its name.
+    links.retain(|device, _| !elsewhere.absent.contains_key(*device));
     let uplink = links.get(tables.uplink.as_str());
     let underlay_mtu = uplink.map_or(WITHOUT_UPLINK, |link| link.mtu.min(mtu::IP_MOST));
-    devices.ports = port_devices(tables, &links, netlink, &mut missing);
+    devices.ports = port_devices(tables, &links, (netlink, &elsewhere), &mut missing);
     devices.legs = legs::devices(tables, &links, netlink, &mut missing);
     notes.extend(down(tables, &links));
     notes.extend(port_masters(&devices.ports, &links));
@@ -120,6 +123,7 @@ pub(crate) fn resolve(
         device: tables.uplink.to_string(),
         used_as: UsedAs::Uplink,
         by: Vec::new(),
+        elsewhere: None,
     });
     if unfit == Unfit::LeftOut {
         // Guests of this host reach each other without it.
@@ -190,6 +194,7 @@ pub(crate) fn resolve(
         coalescing,
         detours,
         links: links_of(tables, &links),
+        coming: elsewhere.coming,
         missing,
         notes,
     })
@@ -225,6 +230,7 @@ fn leave_out(tables: &Tables, own: &[HostAddress], links: &mut Links<'_>) -> Vec
                 device: device.to_string(),
                 used_as: UsedAs::Leg,
                 by: vec![taken.router.clone()],
+                elsewhere: None,
             };
             let reason = format!("its router would take packets from this host: {taken}");
             rows.extend(finding::unfit(&device, &reason));
@@ -255,6 +261,7 @@ fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
         device: device.to_string(),
         used_as,
         by: by.into_iter().collect(),
+        elsewhere: None,
     });
     unfit.collect()
 }
@@ -263,7 +270,7 @@ fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
 fn port_devices(
     tables: &Tables,
     links: &Links<'_>,
-    netlink: &Netlink,
+    (netlink, elsewhere): (&Netlink, &Elsewhere),
     missing: &mut Vec<UnfitDevice>,
 ) -> BTreeMap<DeviceName, PortDevice> {
     let mut devices = BTreeMap::new();
@@ -277,7 +284,10 @@ fn port_devices(
             let port = PortDevice {
                 ifindex: link.index,
                 peer: link.peer_in_other_netns,
-                takes_no_mark: !takes_mark(link, netlink),
+                takes_no_mark: match elsewhere.of(device.as_str()) {
+                    Some(coming) => !coming.takes_mark,
+                    None => !takes_mark(link, netlink),
+                },
             };
             devices.insert(device.clone(), port);
         } else {
@@ -288,6 +298,7 @@ fn port_devices(
     missing.extend(users.into_iter().map(|(device, by)| UnfitDevice {
         device: device.to_string(),
         used_as: UsedAs::Port,
+        elsewhere: elsewhere.absent.get(device.as_str()).cloned(),
         by,
     }));
     devices

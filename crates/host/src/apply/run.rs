@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use overlane_ebpf::DataPath;
 use overlane_ebpf::preflight::{self, OLDEST_TESTED};
 use overlane_ebpf::tables::encode_beside;
-use overlane_model::{Report as Warnings, Tables};
+use overlane_model::{PortTable, Report as Warnings, Tables};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
 
@@ -15,12 +15,13 @@ use super::{greeting, mend, questions};
 use crate::HostError;
 use crate::kinds::{Current, Look, Plan, Resolved, Target, Testing, hooks, segmenter};
 use crate::lib::detour::Detour;
+use crate::lib::elsewhere::{Elsewhere, NotTaken};
 use crate::lib::files;
 use crate::lib::holder::Holder;
 use crate::lib::lock::Lock;
 use crate::lib::paths::{self, SEGMENTER, SEGMENTER_OUT};
 use crate::live::announcer as announce;
-use crate::report::{Announced, Report, Row, finding};
+use crate::report::{Announced, Object, Report, Row, finding};
 use crate::state::answers::answers;
 use crate::state::{self, DeviceState, NetnsId, State};
 use crate::watch::capture;
@@ -100,18 +101,34 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
         Some(name) => Netns::open(name)?,
         None => Netns::current()?,
     };
-    let job = Job {
-        tables: &tables,
-        netns: netns_name,
-        dry_run: request.dry_run,
-        strict: request.strict,
-        each_alone: request.each_alone,
-        testing: request.testing,
+    let run = |not_taken: &NotTaken| {
+        let job = Job {
+            tables: &tables,
+            netns: netns_name,
+            dry_run: request.dry_run,
+            strict: request.strict,
+            each_alone: request.each_alone,
+            not_taken,
+            testing: request.testing,
+        };
+        netns.run(|| job.run()).map_err(HostError::from).flatten()
     };
-    let run = || netns.run(|| job.run()).map_err(HostError::from).flatten();
-    let mut result = match run() {
-        Err(error) if error.is_device_gone() => run(),
-        other => other,
+    let mut not_taken = NotTaken::new();
+    let mut result = loop {
+        let result = match run(&not_taken) {
+            Err(error) if error.is_device_gone() => run(&not_taken),
+            other => other,
+        };
+        match &result {
+            // All was put back. Another time, without this one.
+            Err(error @ HostError::NotTakenIn { device, .. }) if request.each_alone => {
+                let why = (error.to_string(), error.help());
+                if not_taken.insert(device.clone(), why).is_some() {
+                    break result;
+                }
+            }
+            _ => break result,
+        }
     };
     if let Some(lock) = lock.filter(|_| !files::is_there(&paths::state(host))) {
         lock.remove_file();
@@ -133,6 +150,7 @@ struct Job<'a> {
     dry_run: bool,
     strict: bool,
     each_alone: bool,
+    not_taken: &'a NotTaken,
     testing: Testing<'a>,
 }
 
@@ -147,10 +165,13 @@ impl Job<'_> {
         };
         resolve::namespace(host)?;
         let here = state::netns_id()?;
-        let links = netlink.links()?;
-        let look = (&netlink, &links[..]);
+        let mut links = netlink.links()?;
+        let elsewhere = Elsewhere::look(self.tables, &links, self.not_taken)?;
+        links.extend(elsewhere.links());
+        let look = (&netlink, &links[..], elsewhere);
         let mut resolved = resolve(self.tables, look, self.netns, self.unfit())?;
         let mut notes = std::mem::take(&mut resolved.notes);
+        notes.extend(not_taken_in(self.tables, self.not_taken));
         let mut current = Current::read(host, &data_path, links)?;
         // An older file has names only.
         if let Some(state) = &mut current.state {
@@ -272,6 +293,16 @@ pub(crate) fn target<'a>(
         resolved,
         data_path,
     })
+}
+
+/// Ports whose devices could not be taken in from another network namespace.
+fn not_taken_in(tables: &Tables, not_taken: &NotTaken) -> Vec<Row> {
+    let row = |port: &PortTable| {
+        let (reason, help) = not_taken.get(port.attachment.device.as_str())?;
+        let thing = (Object::Port, port.name.as_str());
+        Some(finding::failed(thing, reason, help.as_deref()))
+    };
+    tables.ports.iter().filter_map(row).collect()
 }
 
 /// What is to be known of the machine and of the last run.

@@ -10,7 +10,7 @@ use overlane_ebpf::tables::Table;
 use overlane_model::{PortTable, Remote, RouterTable, RuleTable, SwitchTable, Tables};
 use overlane_wire::Mac;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use zerocopy::FromBytes;
 
 use super::kind::{Kind, Look};
@@ -375,11 +375,14 @@ fn fields<T: Serialize>(old: &T, new: &T, silent: &[&str], row: &mut Row) -> boo
     else {
         return false;
     };
-    for (field, mut new) in new
+    // A field that says nothing may be left out.
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for field in names
         .into_iter()
-        .filter(|(it, _)| !silent.contains(&it.as_str()))
+        .filter(|it| !silent.contains(&it.as_str()))
     {
-        let mut old = old.get(&field).cloned().unwrap_or(Value::Null);
+        let value = |of: &Map<String, Value>| of.get(field).cloned().unwrap_or(Value::Null);
+        let (mut old, mut new) = (value(&old), value(&new));
         // Where something stands in the file makes no other thing.
         strip_lines(&mut old);
         strip_lines(&mut new);
@@ -388,8 +391,8 @@ fn fields<T: Serialize>(old: &T, new: &T, silent: &[&str], row: &mut Row) -> boo
         }
         let told = std::mem::replace(row, Row::modify(row.object, ""));
         *row = match (scalar(&old), scalar(&new)) {
-            (Some(old), Some(new)) => told.has(words(&field), old, new),
-            _ => told.differs(words(&field)),
+            (Some(old), Some(new)) => told.has(words(field), old, new),
+            _ => told.differs(words(field)),
         };
     }
     !row.differs.is_empty()

@@ -31,6 +31,7 @@ mod promiscuous;
 pub(crate) mod receive_helper;
 pub(crate) mod segmenter;
 mod switch;
+mod take_in;
 mod target;
 
 pub(crate) use current::Current;
@@ -45,10 +46,11 @@ pub(crate) use target::{Links, Resolved, Spot, Target};
 use self::kind::Kind;
 use crate::HostError;
 
-/// Each after what it needs: a port's device is closed before it has a program, ports send into devices of ours, and
+/// Each after what it needs: a port's device is closed before it comes, and has a program before it is up, ports send into devices of ours, and
 /// nothing comes out of the tunnel before there is somewhere to go.
-pub(crate) const ORDER: [&dyn Kind; 14] = [
+pub(crate) const ORDER: [&dyn Kind; 16] = [
     &guard::Guard,
+    &take_in::TakeIn,
     &segmenter::Segmenter,
     &receive_helper::ReceiveHelper,
     &detours::Detours,
@@ -60,6 +62,7 @@ pub(crate) const ORDER: [&dyn Kind; 14] = [
     &entries::MapEntries,
     &maps::Maps,
     &programs::Programs,
+    &take_in::BringUp,
     &aliases::Aliases,
     &fabric::Fabric,
 ];

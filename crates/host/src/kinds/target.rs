@@ -10,6 +10,7 @@ use overlane_model::Tables;
 use overlane_net::Link;
 
 use crate::lib::detour::Detour;
+use crate::lib::elsewhere::Coming;
 use crate::lib::error::UnfitDevice;
 use crate::lib::paths;
 use crate::report::Row;
@@ -42,6 +43,8 @@ pub(crate) struct Resolved {
     pub(crate) detours: BTreeSet<Detour>,
     /// Devices of the fabric that are there.
     pub(crate) links: Vec<Link>,
+    /// Devices of ports that another network namespace has. They are among the links, as they will be.
+    pub(crate) coming: Vec<Coming>,
     /// Devices of ports and of legs that are not there.
     pub(crate) missing: Vec<UnfitDevice>,
     pub(crate) notes: Vec<Row>,

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::EbpfError;
-use overlane_model::{CompileError, FabricErrors};
+use overlane_model::{CompileError, FabricErrors, Netns};
 use overlane_net::NetError;
 use thiserror::Error;
 
+pub use self::devices::{Absence, NotElsewhere, UnfitDevice, UsedAs};
 pub(crate) use self::devices::{Leftover, TakenAddress, TakenBy};
-pub use self::devices::{UnfitDevice, UsedAs};
 use super::distrust::Distrust;
 use super::holder::Holder;
 
@@ -204,6 +204,18 @@ pub enum HostError {
         /// The namespace; none for the one of this process.
         namespace: Option<String>,
     },
+    /// The device of a port is in another network namespace, and the kernel does not let it come.
+    #[error("cannot take device {device} of port {} from network namespace {netns}: {source}", ports.join(", "))]
+    NotTakenIn {
+        /// The device.
+        device: String,
+        /// The ports on it.
+        ports: Vec<String>,
+        /// Where it is.
+        netns: Netns,
+        /// The kernel's answer.
+        source: NetError,
+    },
     /// Devices of the fabric that carry no Ethernet frames.
     #[error("layer-3 device: {} ({})", list(devices), of(namespace.as_deref()))]
     Layer3Devices {
@@ -353,6 +365,8 @@ impl HostError {
     pub(crate) fn is_device_gone(&self) -> bool {
         match self {
             Self::Net(error) => error.is_not_found() && error.device().is_some(),
+            // Another device has got its index here.
+            Self::NotTakenIn { source, .. } => source.is_not_found() || source.is_busy(),
             Self::Ebpf(error) => error.is_device_gone(),
             _ => false,
         }

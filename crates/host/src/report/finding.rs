@@ -230,10 +230,12 @@ pub(crate) fn failed(thing: (Object, &str), reason: &str, help: Option<&str>) ->
 pub(crate) fn missing(device: &UnfitDevice) -> Vec<Row> {
     let name = &device.device;
     let means = device.used_as.lost(1);
+    let elsewhere = device.elsewhere.as_ref();
+    let elsewhere = elsewhere.map_or_else(String::new, |it| format!(" ({it})"));
     let row = |(object, by): (Object, String)| {
         Row::finding("missing_device", object, by)
             .has("device", "missing", name)
-            .means(format!("no such device: {name}; {means}"))
+            .means(format!("no such device: {name}{elsewhere}; {means}"))
             .advice(format!("make the device {name} and apply again"))
     };
     users(device).map(row).collect()
@@ -438,6 +440,7 @@ mod tests {
             device: "trunk0".into(),
             used_as: UsedAs::Port,
             by: vec!["a".into(), "b".into()],
+            elsewhere: None,
         };
         let names: Vec<_> = missing(&device).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["a", "b"]);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use overlane_model::Netns;
 use serde::Serialize;
 
 /// A device the fabric names and the namespace lacks, or has of the wrong kind.
@@ -15,6 +16,33 @@ pub struct UnfitDevice {
     pub used_as: UsedAs,
     /// Names of the ports, or of the router.
     pub by: Vec<String>,
+    /// Where else a port's device was looked for (`netns`).
+    pub elsewhere: Option<NotElsewhere>,
+}
+
+/// Another network namespace from which a device does not come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotElsewhere {
+    /// As declared.
+    pub netns: Netns,
+    /// What is wrong there.
+    pub why: Absence,
+}
+
+/// Why a device does not come from another network namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// There is no such namespace: a container that does not run.
+    NoNamespace,
+    /// There is such a file, and it is that of no network namespace.
+    NotANamespace,
+    /// The namespace has no such device.
+    NoDevice,
+    /// The kernel does not let it come.
+    NotTaken,
+    /// The namespace cannot be looked into, for this reason.
+    Unreadable(String),
 }
 
 /// What the fabric uses a device as.
@@ -107,11 +135,33 @@ impl std::fmt::Display for TakenAddress {
 impl std::fmt::Display for UnfitDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let by = self.by.join(", ");
+        write!(f, "{} (", self.device)?;
         match (self.used_as, self.by.len()) {
-            (UsedAs::Uplink, _) => write!(f, "{} (uplink)", self.device),
-            (UsedAs::Port, 1) => write!(f, "{} (port {by})", self.device),
-            (UsedAs::Port, _) => write!(f, "{} (ports {by})", self.device),
-            (UsedAs::Leg, _) => write!(f, "{} (leg of router {by})", self.device),
+            (UsedAs::Uplink, _) => f.write_str("uplink"),
+            (UsedAs::Port, 1) => write!(f, "port {by}"),
+            (UsedAs::Port, _) => write!(f, "ports {by}"),
+            (UsedAs::Leg, _) => write!(f, "leg of router {by}"),
+        }?;
+        match &self.elsewhere {
+            Some(elsewhere) => write!(f, "; {elsewhere})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+impl std::fmt::Display for NotElsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let netns = &self.netns;
+        match &self.why {
+            Absence::NoNamespace => write!(f, "there is no network namespace {netns}"),
+            Absence::NotANamespace => {
+                write!(f, "{} is not a network namespace", netns.path().display())
+            }
+            Absence::NoDevice => write!(f, "network namespace {netns} has none either"),
+            Absence::NotTaken => write!(f, "it does not come from network namespace {netns}"),
+            Absence::Unreadable(why) => {
+                write!(f, "network namespace {netns} cannot be looked into: {why}")
+            }
         }
     }
 }

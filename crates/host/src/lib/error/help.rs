@@ -57,6 +57,10 @@ impl HostError {
                 };
                 format!("create the devices first, or correct the names in the fabric file{or}; nothing was changed")
             }
+            Self::NotTakenIn { device, source, .. } if source.is_exists() => {
+                format!("the host has got a device {device} meanwhile: apply again if that is the port's, or give it another name")
+            }
+            Self::NotTakenIn { .. } => "not every kind of device can leave its network namespace: take a veth, netkit or TAP".into(),
             Self::Layer3Devices { .. } => {
                 "Overlane carries Ethernet frames: take a veth, TAP or physical device, or create netkit with `mode l2`; nothing was changed"
                     .into()
