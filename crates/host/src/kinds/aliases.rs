@@ -25,6 +25,10 @@ impl Kind for Aliases {
             .unwrap_or_default();
         let before = look.current.state_in(look.here);
         let before = before.map(|state| of(&state.tables)).unwrap_or_default();
+        let coming = look
+            .target
+            .map_or(&[][..], |target| &target.resolved.coming);
+        let comes = |device: &str| coming.iter().any(|coming| coming.name() == device);
         for link in &look.current.in_namespace {
             let (device, is) = (&link.name, link.alias.clone().unwrap_or_default());
             let is_ours = is.starts_with(&ours);
@@ -33,8 +37,8 @@ impl Kind for Aliases {
                 None if is_ours => String::new(),
                 _ => continue,
             };
-            // Beside a port that is new, or another one, nobody needs to hear of it.
-            let is_repaired = before.get(device) == Some(&should);
+            // Beside a port that is new or another one, or a device that comes, nobody needs to hear of it.
+            let is_repaired = before.get(device) == Some(&should) && !comes(device);
             let row = Row::modify(Object::Device, device).has("alias", word(&is), word(&should));
             let row = is_repaired.then_some(row);
             plan.add(write(device.clone(), is, should, row));

@@ -152,7 +152,7 @@ impl Coming {
                     device: self.name().to_owned(),
                     ports: self.ports.clone(),
                     netns: self.netns.clone(),
-                    source,
+                    source: Box::new(source),
                 });
             }
         }

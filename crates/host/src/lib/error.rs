@@ -214,7 +214,7 @@ pub enum HostError {
         /// Where it is.
         netns: Netns,
         /// The kernel's answer.
-        source: NetError,
+        source: Box<NetError>,
     },
     /// Devices of the fabric that carry no Ethernet frames.
     #[error("layer-3 device: {} ({})", list(devices), of(namespace.as_deref()))]
