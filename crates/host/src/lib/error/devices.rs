@@ -36,6 +36,7 @@ pub enum Absence {
     /// There is no such namespace: a container that does not run.
     NoNamespace,
     /// There is such a file, and it is that of no network namespace.
+    #[serde(rename = "not_a_namespace")]
     NotANamespace,
     /// The namespace has no such device.
     NoDevice,
