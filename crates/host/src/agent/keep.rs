@@ -31,6 +31,8 @@ const FULL_LOOK: Duration = Duration::from_secs(120);
 const COST: u32 = 1000;
 /// No event says that somebody attached a program.
 const HOOKS: Duration = Duration::from_secs(1);
+/// Who listens in a namespace keeps it alive, so one in which a device is awaited is looked into, so often for one device.
+const ELSEWHERE: Duration = Duration::from_millis(50);
 /// A pass that failed as a whole is tried again after this, then twice as long, and so on.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
@@ -63,6 +65,8 @@ pub(super) enum What {
     Applied,
     /// Whether somebody's program is in front of ours.
     Hooks,
+    /// The namespaces in which devices of ports are awaited.
+    Elsewhere,
 }
 
 /// What came of an action.
@@ -78,8 +82,13 @@ pub(super) enum Outcome {
     Files(BTreeSet<PathBuf>),
     /// A pass was made.
     Passed(Passed),
-    /// All was looked at, and took so long.
-    Looked(Duration),
+    /// All was looked at.
+    Looked {
+        /// So long.
+        took: Duration,
+        /// A pass would change something.
+        differs: bool,
+    },
     /// Who called wants the source to be read, or something to be done that is decided now.
     Again(Action),
 }
@@ -93,6 +102,8 @@ pub(super) struct Passed {
     pub(super) has_failed: bool,
     /// When an object that could not be applied is tried again.
     pub(super) again: Option<Instant>,
+    /// So many devices are awaited in namespaces that the file names.
+    pub(super) awaited: u32,
 }
 
 /// What of a namespace concerns a host.
@@ -136,7 +147,9 @@ pub(super) struct Keep {
     full_at: Instant,
     full_every: Duration,
     hooks_at: Instant,
+    elsewhere: Option<(Instant, Duration)>,
     beat: Option<(Instant, Duration)>,
+    has_read: bool,
     is_over: bool,
 }
 
@@ -162,7 +175,9 @@ impl Keep {
             full_at: now + FULL_LOOK,
             full_every: FULL_LOOK,
             hooks_at: now + HOOKS,
+            elsewhere: None,
             beat: beat.map(|every| (now, every)),
+            has_read: false,
             is_over: false,
         }
     }
@@ -311,6 +326,12 @@ impl Keep {
             self.look_at = self.full_at;
             actions.push(Action::Look);
         }
+        if let Some((at, every)) = &mut self.elsewhere
+            && *at <= now
+        {
+            *at = now + *every;
+            actions.push(Action::Compare(What::Elsewhere));
+        }
         if self.hooks_at <= now {
             self.hooks_at = now + HOOKS;
             actions.push(Action::Compare(What::Hooks));
@@ -326,7 +347,7 @@ impl Duty for Keep {
     fn on(&mut self, event: &Event, now: Instant) -> Vec<Action> {
         match event {
             // What is kept first: the source may be slow, or away.
-            Event::Started => return vec![Action::Pass, Action::Read, Action::Look],
+            Event::Started => return vec![Action::Pass, Action::Read],
             Event::Signal => {
                 self.is_over = true;
                 return Vec::new();
@@ -348,11 +369,22 @@ impl Duty for Keep {
 
     fn done(&mut self, outcome: Outcome, now: Instant) -> Vec<Action> {
         match outcome {
-            Outcome::Wanted | Outcome::Differs => return vec![Action::Pass],
+            Outcome::Wanted => {
+                self.has_read = true;
+                return vec![Action::Pass, Action::Look];
+            }
+            Outcome::Differs => return vec![Action::Pass],
             Outcome::Again(action) => return vec![action],
             Outcome::Later => self.pass_by(now + RETRY),
-            Outcome::Files(files) => self.interest.files = files,
+            Outcome::Files(files) => {
+                self.interest.files = files;
+                if !std::mem::replace(&mut self.has_read, true) {
+                    return vec![Action::Look];
+                }
+            }
             Outcome::Passed(passed) => {
+                let every = ELSEWHERE.saturating_mul(passed.awaited);
+                self.elsewhere = (passed.awaited > 0).then(|| (now + every, every));
                 self.interest = passed.interest;
                 self.look_at = self.look_at.min(now + CALM);
                 self.retries = match passed.has_failed {
@@ -366,8 +398,12 @@ impl Duty for Keep {
                 let whole = passed.has_failed.then(|| now + pause);
                 self.retry_at = whole.into_iter().chain(passed.again).min();
             }
-            Outcome::Looked(took) => {
+            Outcome::Looked { took, differs } => {
                 self.full_every = FULL_LOOK.max(took.saturating_mul(COST));
+                // No event told of it.
+                if differs {
+                    return vec![Action::Pass];
+                }
             }
         }
         Vec::new()
@@ -375,7 +411,8 @@ impl Duty for Keep {
 
     fn wakes_at(&self) -> Option<Instant> {
         let beat = self.beat.map(|(at, _)| at);
-        let times = [self.pass_at, self.read_at, self.retry_at, beat];
+        let elsewhere = self.elsewhere.map(|(at, _)| at);
+        let times = [self.pass_at, self.read_at, self.retry_at, beat, elsewhere];
         let always = [self.look_at, self.full_at, self.hooks_at];
         times.into_iter().flatten().chain(always).min()
     }

@@ -14,7 +14,7 @@ use super::keep::{Action, Interest, Outcome, Passed, What};
 use super::kept::{Kept, Origin};
 use super::memory::{Memory, Troubles};
 use super::server::Server;
-use super::source::{FabricSource, Reading, Source};
+use super::source::{FabricSource, Reading, Source, Stamp};
 use super::{Voice, watch};
 use crate::apply::{ApplyRequest, apply};
 use crate::calls::{Answer, Applied, Call, Held, Mended, Refused, View};
@@ -24,7 +24,7 @@ use crate::live::Executor;
 use crate::report::{Report, Row};
 use crate::state::State;
 use crate::status;
-use crate::{HostError, RemoveRequest, remove};
+use crate::{HostError, RemoveRequest, UnfitDevice, remove};
 
 /// So many passes that mended something are remembered.
 const MENDED: usize = 32;
@@ -51,11 +51,24 @@ pub(super) struct Keeper<'a> {
     hooks: watch::Hooks,
     /// The devices as the last pass found them.
     devices: BTreeMap<String, u32>,
+    /// How many are awaited in other namespaces.
+    awaited: u32,
     /// The state file as the last pass left it.
-    state_file: Option<(u64, u64)>,
+    state_file: Option<Stamp>,
     is_ready: bool,
     /// What passes left to announce.
     pub(super) announcements: Vec<Announcements>,
+}
+
+/// Who wants a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Something happened.
+    Never,
+    /// A person.
+    Plainly,
+    /// A person who wants all devices to be there.
+    Strictly,
 }
 
 /// A desired state that waits for a person.
@@ -94,6 +107,7 @@ impl<'a> Keeper<'a> {
             mended: VecDeque::new(),
             hooks: watch::Hooks::default(),
             devices: BTreeMap::new(),
+            awaited: 0,
             state_file: None,
             is_ready: false,
             announcements: Vec::new(),
@@ -277,13 +291,14 @@ impl<'a> Keeper<'a> {
     }
 
     /// Makes the host as it should be.
-    fn pass(&mut self, strict: bool) -> (Passed, Option<Result<Report, HostError>>) {
+    fn pass(&mut self, asked: Asked) -> (Passed, Option<Result<Report, HostError>>) {
         self.keep();
         let result = self.kept.as_ref().map(|kept| {
             apply(&ApplyRequest {
                 netns: self.netns.as_deref(),
-                strict,
-                each_alone: !strict,
+                strict: asked == Asked::Strictly,
+                each_alone: asked != Asked::Strictly,
+                unasked: asked == Asked::Never,
                 ..ApplyRequest::new(&kept.tables)
             })
         });
@@ -301,12 +316,15 @@ impl<'a> Keeper<'a> {
                 whole(error)
             ));
         }
-        self.hooks.forget();
-        self.state_file = watch::state_file(&self.host);
+        self.hooks = watch::Hooks::default();
+        // What the pass left is what there should be.
+        let _ = self.hooks.differ(self.netns.as_deref(), &self.devices);
+        self.state_file = Stamp::of(&paths::state(&self.host));
         let passed = Passed {
             interest: self.interest(),
             has_failed,
             again: self.failing.next(),
+            awaited: self.awaited,
         };
         (passed, result)
     }
@@ -322,6 +340,9 @@ impl<'a> Keeper<'a> {
         self.failing.after_pass(failed, now);
         self.announcements.extend(report.announcements.clone());
         self.devices.clone_from(&report.devices);
+        let is_elsewhere = |device: &&UnfitDevice| device.elsewhere.is_some();
+        let awaited = report.missing.iter().filter(is_elsewhere).count();
+        self.awaited = u32::try_from(awaited).unwrap_or(u32::MAX);
         if !report.changes.is_empty() {
             let rendered = (self.voice.render)(report);
             for line in &rendered.lines {
@@ -345,12 +366,17 @@ impl<'a> Keeper<'a> {
             What::Applied if self.source.name().is_none() => {
                 return Some(Outcome::Again(Action::Read));
             }
-            What::Applied if self.state_file == watch::state_file(&self.host) => return None,
+            What::Applied if self.state_file == Stamp::of(&paths::state(&self.host)) => {
+                return None;
+            }
             What::Applied => match State::read(&self.host) {
                 Ok(Some(state)) if state.in_progress => return Some(Outcome::Later),
-                Ok(Some(state)) => Ok(kept.is_some_and(|kept| kept.tables != state.tables)),
-                Ok(None) => Ok(kept.is_some()),
-                Err(error) => Err(error),
+                // Somebody else wrote it.
+                _ => Ok(kept.is_some()),
+            },
+            What::Elsewhere => match kept {
+                Some(kept) => watch::has_come(self.netns.as_deref(), &kept.tables, &self.devices),
+                None => Ok(false),
             },
             What::Hooks => self.hooks.differ(self.netns.as_deref(), &self.devices),
         };
@@ -363,7 +389,10 @@ impl<'a> Keeper<'a> {
             .map(|found| found.rows)
             .unwrap_or_default();
         self.memory.seen(rows.iter(), Instant::now());
-        Outcome::Looked(began.elapsed())
+        Outcome::Looked {
+            took: began.elapsed(),
+            differs: rows.iter().any(|row| row.change.is_some()),
+        }
     }
 
     fn answer(&mut self) -> Option<Outcome> {
@@ -425,7 +454,11 @@ impl<'a> Keeper<'a> {
             let help = format!("`overlane agent accept --host {}` does it", self.host);
             return (refused(error, Some(help), 1), None);
         }
-        let (passed, result) = self.pass(strict);
+        let (passed, result) = self.pass(if strict {
+            Asked::Strictly
+        } else {
+            Asked::Plainly
+        });
         let answer = match result {
             Some(Ok(report)) => self.report(&report),
             Some(Err(error)) => refused_for(&error),
@@ -512,7 +545,7 @@ impl<'a> Keeper<'a> {
         };
         if let Some(tables) = held.tables {
             self.adopt(*tables, held.origin);
-            let (passed, result) = self.pass(false);
+            let (passed, result) = self.pass(Asked::Plainly);
             let answer = match result {
                 Some(Ok(report)) => self.report(&report),
                 Some(Err(error)) => refused_for(&error),
@@ -622,7 +655,7 @@ impl Executor<super::keep::Keep> for Keeper<'_> {
                 // Its files may be others than before.
                 Some(Outcome::Files(self.source.files()))
             }),
-            Action::Pass => Some(Outcome::Passed(self.pass(false).0)),
+            Action::Pass => Some(Outcome::Passed(self.pass(Asked::Never).0)),
             Action::Compare(what) => self.compare(what),
             Action::Look => {
                 self.ready();

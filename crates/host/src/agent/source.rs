@@ -56,8 +56,9 @@ pub(super) struct FabricSource {
 /// Which files they were, and when they were written.
 type Stamps = Vec<(PathBuf, Option<Stamp>)>;
 
+/// Which file it is, and when it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -129,7 +130,7 @@ impl Source for FabricSource {
 }
 
 impl Stamp {
-    fn of(file: &Path) -> Option<Self> {
+    pub(super) fn of(file: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = fs::metadata(file).ok()?;
         Some(Self {

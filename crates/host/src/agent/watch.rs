@@ -1,15 +1,16 @@
 //! Comparisons that cost little, for changes of which the kernel tells little or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use overlane_ebpf::links;
 use overlane_model::Tables;
+use overlane_net::Link;
 use overlane_net::netns::Netns;
 
 use crate::HostError;
 use crate::kinds::guard;
-use crate::lib::{files, paths};
+use crate::lib::elsewhere::{Elsewhere, NotTaken};
+use crate::lib::paths;
 use crate::state::State;
 
 /// Whether the guard is not as it should be.
@@ -24,10 +25,21 @@ pub(super) fn guard_differs(
     namespace(netns)?.run(|| guard::differs(host, tables, &state.refused))?
 }
 
-/// Which state file it is: nobody writes in one, so another one says something else.
-pub(super) fn state_file(host: &str) -> Option<(u64, u64)> {
-    let metadata = fs::symlink_metadata(paths::state(host)).ok()?;
-    Some(files::identity(&metadata))
+/// Whether a device that a port waits for is in the namespace that the file names. `devices`: those that the host has.
+pub(super) fn has_come(
+    netns: Option<&str>,
+    tables: &Tables,
+    devices: &BTreeMap<String, u32>,
+) -> Result<bool, HostError> {
+    let link = |(name, index): (&String, &u32)| Link {
+        name: name.clone(),
+        index: *index,
+        ..Link::default()
+    };
+    let links: Vec<Link> = devices.iter().map(link).collect();
+    let look = || Elsewhere::look(tables, &links, &NotTaken::default());
+    let elsewhere = namespace(netns)?.run(look)??;
+    Ok(!elsewhere.coming.is_empty())
 }
 
 /// Whether what was pinned is gone.
@@ -46,11 +58,6 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// A pass may have changed them.
-    pub(super) fn forget(&mut self) {
-        self.known = None;
-    }
-
     /// Whether somebody attached or detached a program since the last time. What is first asked for differs from nothing.
     pub(super) fn differ(
         &mut self,

@@ -13,7 +13,7 @@ use super::declared::Declared;
 use super::resolve::{self, Unfit, resolve};
 use super::{greeting, mend, questions};
 use crate::HostError;
-use crate::kinds::{Current, Look, Plan, Resolved, Target, Testing, hooks, segmenter};
+use crate::kinds::{Current, Look, NO_DEVICE, Plan, Resolved, Target, Testing, hooks, segmenter};
 use crate::lib::detour::Detour;
 use crate::lib::elsewhere::{Elsewhere, NotTaken};
 use crate::lib::files;
@@ -39,6 +39,8 @@ pub struct ApplyRequest<'a> {
     /// A port or a leg that cannot be applied does not stop the others: the report says which failed. Otherwise any
     /// failure takes all back.
     pub each_alone: bool,
+    /// Nobody asked for it. What somebody should know of stays told: a device's lower MTU, for example.
+    pub unasked: bool,
     /// Who repeats the announcements, and makes those that have to wait for a device.
     pub rest_by: RestBy,
     /// Called once with the warnings of the fabric file, if it has any.
@@ -69,6 +71,7 @@ impl<'a> ApplyRequest<'a> {
             dry_run: false,
             strict: false,
             each_alone: false,
+            unasked: false,
             rest_by: RestBy::Caller,
             on_warnings: &|_| (),
             on_wait: &|_| (),
@@ -108,6 +111,7 @@ pub fn apply(request: &ApplyRequest<'_>) -> Result<Report, HostError> {
             dry_run: request.dry_run,
             strict: request.strict,
             each_alone: request.each_alone,
+            unasked: request.unasked,
             not_taken,
             testing: request.testing,
         };
@@ -150,6 +154,7 @@ struct Job<'a> {
     dry_run: bool,
     strict: bool,
     each_alone: bool,
+    unasked: bool,
     not_taken: &'a NotTaken,
     testing: Testing<'a>,
 }
@@ -249,7 +254,10 @@ impl Job<'_> {
         let before = current.state_in(here);
         let device = |link: &Link| {
             let before = before.and_then(|before| before.devices.get(&link.name));
-            (link.name.clone(), DeviceState::of(link, before))
+            let mut now = DeviceState::of(link, before);
+            let same = before.filter(|before| before.ifindex == now.ifindex && self.unasked);
+            now.mtu = same.map_or(now.mtu, |before| before.mtu.max(now.mtu));
+            (link.name.clone(), now)
         };
         state.devices = target.resolved.links.iter().map(device).collect();
         state.object_digest = target.data_path.digest().to_owned();
@@ -275,6 +283,10 @@ pub(crate) fn target<'a>(
     resolved.devices.secret = current.secret();
     resolved.devices.cookie_key = current.cookie_key();
     resolved.devices.netns_cookie = netns::current_cookie()?;
+    if resolved.devices.uplink_ifindex == 0 {
+        // 0 is of maps that nobody filled.
+        resolved.devices.uplink_ifindex = NO_DEVICE;
+    }
     let index = |name: &str| current.devices.get(name).map_or(0, |link| link.index);
     let mut with_ours = resolved.devices.clone();
     if segmenter::is_right(&current.devices) {

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 use super::kind::{Kind, Look};
 use super::plan::Entry;
 use super::plan::{Deed, Done, Mending, Plan};
-use super::target::Target;
+use super::target::{NO_DEVICE, Target};
 use crate::HostError;
 use crate::lib::detour::Detour;
 use crate::lib::paths::{SEGMENTER, SEGMENTER_OUT};
@@ -224,7 +224,13 @@ fn tell_settings(old: &abi::Settings, new: &abi::Settings, plan: &mut Plan<'_>) 
                 "another device on the tunnel port",
                 (settings.port_shared != 0).to_string(),
             ),
-            ("uplink index", settings.uplink_ifindex.to_string()),
+            (
+                "uplink index",
+                match settings.uplink_ifindex {
+                    NO_DEVICE => "none".to_owned(),
+                    index => index.to_string(),
+                },
+            ),
         ]
     };
     for ((name, old), (_, new)) in of(old).into_iter().zip(of(new)) {

@@ -7,6 +7,7 @@ use overlane_ebpf::devices::{self as held, named};
 
 use super::kind::{Kind, Look};
 use super::plan::{Deed, Done, Plan};
+use super::target::NO_DEVICE;
 use crate::HostError;
 use crate::lib::detour::own_devices;
 
@@ -23,6 +24,7 @@ impl Kind for Held {
         let ours = ours.filter_map(|name| Some(look.current.devices.get(name)?.index));
         let mut wanted = named(&target.contents);
         wanted.extend(ours);
+        wanted.remove(&NO_DEVICE);
         let surplus: BTreeSet<u32> = look.current.held.difference(&wanted).copied().collect();
         if !surplus.is_empty() {
             plan.clean_up(Deed::new(None, move |mending| {

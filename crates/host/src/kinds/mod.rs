@@ -41,7 +41,7 @@ pub use journal::Testing;
 pub(crate) use kind::Look;
 pub(crate) use plan::Mending;
 pub(crate) use plan::Plan;
-pub(crate) use target::{Links, Resolved, Spot, Target};
+pub(crate) use target::{Links, NO_DEVICE, Resolved, Spot, Target};
 
 use self::kind::Kind;
 use crate::HostError;

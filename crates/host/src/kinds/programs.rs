@@ -12,7 +12,7 @@ use overlane_net::Netlink;
 use super::entries::write_settings;
 use super::kind::{Kind, Look};
 use super::plan::{Deed, Done, Mending, Plan};
-use super::target::Target;
+use super::target::{NO_DEVICE, Target};
 use super::{hooks, inside};
 use crate::HostError;
 use crate::lib::detour::{Detour, is_inside};
@@ -119,12 +119,14 @@ fn wanted(target: &Target<'_>, look: &Look<'_>) -> Vec<Hook> {
         })
     }));
     // Nothing comes out of the tunnel before there is somewhere to go.
-    hooks.extend((resolved.devices.uplink_ifindex != 0).then(|| Hook {
-        program: Program::FromUnderlay,
-        device: target.tables.uplink.to_string(),
-        ifindex: resolved.devices.uplink_ifindex,
-        things: Vec::new(),
-    }));
+    hooks.extend(
+        (resolved.devices.uplink_ifindex != NO_DEVICE).then(|| Hook {
+            program: Program::FromUnderlay,
+            device: target.tables.uplink.to_string(),
+            ifindex: resolved.devices.uplink_ifindex,
+            things: Vec::new(),
+        }),
+    );
     hooks
 }
 

@@ -2,7 +2,7 @@
 //! refuse; and cards that sort by VLAN take every VLAN in that mode.
 
 use super::switch::{Form, Switch};
-use super::target::Spot;
+use super::target::{NO_DEVICE, Spot};
 use crate::report::Object;
 
 /// The kind.
@@ -13,7 +13,7 @@ pub(super) const PROMISCUOUS: Switch = Switch {
     wanted: |target| {
         let mut switches = target.tables.switches.iter();
         let on_vlan = switches.any(|switch| switch.id.vlan().is_some());
-        let is_there = target.resolved.devices.uplink_ifindex != 0;
+        let is_there = target.resolved.devices.uplink_ifindex != NO_DEVICE;
         let uplink = (on_vlan && is_there).then(|| Spot::on(&target.tables.uplink));
         uplink.into_iter().collect()
     },

@@ -16,6 +16,9 @@ use crate::lib::paths;
 use crate::report::Row;
 use crate::state::answers::Answer;
 
+/// The index of an uplink that is not there. The kernel gives no device this number, and drops what is sent to it.
+pub(crate) const NO_DEVICE: u32 = i32::MAX as u32;
+
 /// What should be.
 pub(crate) struct Target<'a> {
     pub(crate) tables: &'a Tables,

@@ -1,5 +1,5 @@
 //! Files that are written, replaced or removed (inotify(7)). The folder of each is watched, so that a file is heard of
-//! that is not there yet.
+//! that is not there yet. A folder changes when anything in it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,9 +61,14 @@ impl Files {
     }
 
     fn is_watched(&mut self, file: &Path) -> bool {
-        let Some(folder) = file.parent() else {
-            return false;
-        };
+        let is_inside_watched = !file.is_dir() || self.is_folder_watched(file);
+        match file.parent() {
+            Some(folder) => self.is_folder_watched(folder) && is_inside_watched,
+            None => is_inside_watched,
+        }
+    }
+
+    fn is_folder_watched(&mut self, folder: &Path) -> bool {
         if self.folders.contains_key(folder) {
             return true;
         }
@@ -108,8 +113,8 @@ impl Files {
                 }
                 let file = event.name.map(|name| folder.join(name));
                 let is_it = |it: &&PathBuf| match &file {
-                    Some(file) => *it == file,
-                    None => is_gone && it.parent() == Some(&folder),
+                    Some(file) => *it == file || **it == folder,
+                    None => is_gone && (it.parent() == Some(&folder) || **it == folder),
                 };
                 self.changed
                     .extend(self.watched.iter().filter(is_it).cloned());
@@ -177,5 +182,30 @@ mod tests {
             fs::remove_dir_all(&folder).unwrap();
             assert_eq!(files.changed(now).unwrap(), watched);
         }
+    }
+
+    #[test]
+    fn a_folder_changes_with_what_is_in_it() {
+        let now = Instant::now();
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("fabric.d");
+        fs::create_dir(&folder).unwrap();
+        let (watched, nothing) = (set(&folder), BTreeSet::new());
+        let mut files = Files::new(now);
+        files.watch(&watched, now);
+        assert_eq!(files.changed(now).unwrap(), watched);
+        assert_eq!(files.changed(now).unwrap(), nothing);
+        fs::write(folder.join("one.yaml"), "1").unwrap();
+        assert_eq!(files.changed(now).unwrap(), watched);
+        fs::remove_file(folder.join("one.yaml")).unwrap();
+        assert_eq!(files.changed(now).unwrap(), watched);
+        // Another one takes its place: a volume that is mounted anew.
+        fs::remove_dir(&folder).unwrap();
+        assert_eq!(files.changed(now).unwrap(), watched);
+        fs::create_dir(&folder).unwrap();
+        assert_eq!(files.changed(now).unwrap(), watched);
+        files.watch(&watched, now);
+        fs::write(folder.join("two.yaml"), "2").unwrap();
+        assert_eq!(files.changed(now).unwrap(), watched);
     }
 }
