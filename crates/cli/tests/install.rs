@@ -13,8 +13,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_overlane");
 const PREFIX: &str = "/opt/overlane";
 
 /// What is there beside the man pages of the commands.
-const FILES: [&str; 6] = [
+const FILES: [&str; 9] = [
     "bin/overlane",
+    "etc/NetworkManager/conf.d/10-overlane.conf",
+    "lib/systemd/network/10-overlane.network",
+    "lib/systemd/system/overlane-agent.service",
     "lib/systemd/system/overlane-apply@.service",
     "share/bash-completion/completions/overlane",
     "share/fish/vendor_completions.d/overlane.fish",
@@ -58,7 +61,7 @@ impl Place {
         self.command(action).output().unwrap()
     }
 
-    /// Every file below the root, as seen from the prefix.
+    /// Every file below the root, as seen from the prefix, or from the root if it is not below that.
     fn files(&self) -> BTreeSet<String> {
         let prefix = self.prefix();
         let mut found = BTreeSet::new();
@@ -69,7 +72,9 @@ impl Place {
                 if path.is_dir() {
                     open.push(path);
                 } else {
-                    let name = path.strip_prefix(&prefix).unwrap_or(&path);
+                    let name = path.strip_prefix(&prefix);
+                    let name = name.or_else(|_| path.strip_prefix(self.root()));
+                    let name = name.unwrap_or(&path);
                     found.insert(name.to_str().unwrap().to_owned());
                 }
             }
@@ -193,6 +198,11 @@ fn the_unit_runs_what_was_installed() {
         assert!(unit.contains(&line), "{unit}");
     }
     assert!(!unit.contains("/usr/local"), "{unit}");
+    let unit = place.read("lib/systemd/system/overlane-agent.service");
+    assert!(
+        unit.contains(&format!("\nExecStart={PREFIX}/bin/overlane agent\n")),
+        "{unit}"
+    );
 }
 
 /// A folder without the right to write would stop nobody who is root: so a file lies where a folder has to be.

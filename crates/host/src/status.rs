@@ -21,7 +21,7 @@ use crate::lib::lock::Lock;
 use crate::lib::next_hop::next_hop;
 use crate::lib::paths;
 use crate::observe::{self, NeighbourState};
-use crate::report::{Object, Remedy, Report, Row, finding, kept};
+use crate::report::{Object, Remedy, Report, Row, finding};
 use crate::state::{self, State};
 
 /// So often all is looked at again where an apply comes in between.
@@ -171,7 +171,7 @@ impl Status {
             row.since = row.since.or_else(|| seen.get(row.key().as_str()).copied());
         }
         self.things.push(Thing::as_declared((Object::Agent, "")));
-        for row in kept::rows(&view) {
+        for row in calls::rows(&view) {
             if self.rows.iter().all(|known| known.key() != row.key()) {
                 self.add(row);
             }

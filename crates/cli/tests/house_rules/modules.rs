@@ -46,6 +46,7 @@ const HOST: Floors = &[
         "",
         &[
             "apply",
+            "calls",
             "conntrack",
             "kinds",
             "lib",
@@ -60,6 +61,7 @@ const HOST: Floors = &[
     ("lib", &["lib"]),
     ("state", &["state", "lib"]),
     ("report", &["report", "state", "lib"]),
+    ("calls", &["calls", "report", "lib"]),
     ("kinds", &["kinds", "report", "state", "lib"]),
     ("observe", &["observe", "kinds", "state", "lib"]),
     ("conntrack", &["conntrack", "observe", "state", "lib"]),
@@ -72,6 +74,12 @@ const HOST: Floors = &[
     (
         "apply",
         &["apply", "live", "watch", "kinds", "report", "state", "lib"],
+    ),
+    (
+        "agent",
+        &[
+            "agent", "", "apply", "calls", "live", "mtu", "kinds", "report", "state", "lib",
+        ],
     ),
 ];
 

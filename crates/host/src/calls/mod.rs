@@ -7,9 +7,11 @@
 //! ```
 
 mod client;
+mod rows;
 mod view;
 
 pub use client::{ask, is_kept};
+pub(crate) use rows::rows;
 pub use view::{Failed, Generation, Held, Mended, Seen, Trouble, View};
 
 use std::path::PathBuf;

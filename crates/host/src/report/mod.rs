@@ -10,7 +10,6 @@ use crate::lib::error::UnfitDevice;
 use crate::state::answers::Answer;
 
 pub(crate) mod finding;
-pub(crate) mod kept;
 mod remedy;
 mod row;
 mod sentence;

@@ -1,8 +1,7 @@
 //! Rows of what the agent of a host says.
 
-use super::remedy::Remedy;
-use super::row::{Object, Row};
-use crate::calls::{Trouble, View};
+use super::view::{Trouble, View};
+use crate::report::{Object, Remedy, Row};
 
 /// All that is not as it should be.
 pub(crate) fn rows(view: &View) -> Vec<Row> {
