@@ -165,7 +165,7 @@ def test_a_file_with_a_mistake_changes_nothing(lab):
     scene, agent, path = kept_scene(lab)
     near, other, far = scene.guests
     good = path.read_text()
-    for garbage in ("", "ports: [\n", "version: 1\nhosts: {}\n", good.replace("vni: 5001", "vni: 5001\n    vnii: 1"),
+    for garbage in ("", "ports: [\n", "version: 1\nhosts: {}\n", good.replace("vni: 5001", "vni: 5001\n    vnn: 1"),
                     "\x00\xff", good.replace(scene.hosts[0].name, "nobody")):
         path.write_bytes(garbage.encode("latin-1"))
         wait_until(lambda: agent.view()["mistakes"], what=f"a mistake in {garbage[:20]!r}")

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use overlane_host::calls::View;
 use overlane_host::{Row, Status, Thing, Verdict, status};
 use overlane_model::Tables;
 
@@ -11,6 +12,9 @@ use crate::args::{HostChoice, Status as Arguments};
 use crate::check;
 use crate::failure::Failure;
 use crate::output::{Output, state, text};
+
+/// So many passes of the agent that mended something are shown.
+const MENDED: usize = 5;
 
 pub(crate) fn run(args: &Arguments, output: Output) -> Result<(), Failure> {
     show(args.file.as_deref(), &args.host, args.json, output)
@@ -69,17 +73,57 @@ fn print(found: &Status, output: Output) -> std::io::Result<()> {
         output.line("")?;
         output.line(told(row, output))?;
     }
+    if let Some(view) = &found.agent {
+        output.line("")?;
+        for line in agent(view) {
+            output.line(line)?;
+        }
+    }
     output.line("")?;
     let (words, is_well) = verdict(found);
     output.outcome(words, is_well)
 }
 
+/// Who keeps the host, by what, and what it mended lately.
+fn agent(view: &View) -> Vec<String> {
+    let source = view.source.as_deref().unwrap_or("what is applied");
+    let since = lasts(now().saturating_sub(view.since));
+    let mut lines = vec![format!(
+        "agent (process {}): keeps the host by {source} for {since}",
+        view.pid
+    )];
+    let (attempted, applied) = (view.attempted.number, view.applied.map(|it| it.number));
+    if applied != Some(attempted) {
+        let applied = applied.map_or("none".to_owned(), |number| format!("number {number}"));
+        lines.push(format!(
+            "  wanted: state number {attempted}; applied: {applied}"
+        ));
+    }
+    let lately = view.mended.iter().rev().take(MENDED);
+    for mended in lately {
+        let ago = lasts(now().saturating_sub(mended.at));
+        let first = mended.lines.first().map(String::as_str);
+        // The last line says how many there were.
+        let more = match mended.lines.len() {
+            0..=2 => String::new(),
+            count => format!(", and {} more", count - 2),
+        };
+        lines.push(format!("  {ago} ago: {}{more}", first.unwrap_or_default()));
+    }
+    lines
+}
+
+/// Seconds since the Epoch.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
 /// What it is, how it is, and what helps.
 fn told(row: &Row, output: Output) -> String {
     let mut condition = row.condition();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    if let (Some(since), Ok(now)) = (row.since, now) {
-        let seconds = now.as_secs().saturating_sub(since);
+    if let Some(since) = row.since {
+        let seconds = now().saturating_sub(since);
         condition.push_str(&format!(" (for {})", lasts(seconds)));
     }
     let mut lines = vec![output.wrapped(&format!("{}: ", row.subject()), &condition)];

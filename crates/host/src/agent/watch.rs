@@ -1,6 +1,6 @@
 //! Comparisons that cost little, for changes of which the kernel tells little or nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use overlane_ebpf::links;
 use overlane_model::Tables;
@@ -51,10 +51,13 @@ pub(super) fn pins_differ(host: &str) -> Result<bool, HostError> {
     Ok(!maps.exists() || !paths::links(host).exists())
 }
 
-/// The programs at the hooks of a host's devices, as they were after the last pass.
+/// The links and programs at one hook, in their order.
+type Programs = Vec<(u32, u32)>;
+
+/// The programs at the hooks of a host's devices, by index, as they were after the last pass.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    known: Option<BTreeSet<(u32, Vec<(u32, u32)>)>>,
+    known: BTreeMap<u32, Programs>,
 }
 
 impl Hooks {
@@ -64,16 +67,20 @@ impl Hooks {
         netns: Option<&str>,
         devices: &BTreeMap<String, u32>,
     ) -> Result<bool, HostError> {
-        let now: BTreeSet<_> = namespace(netns)?.run(|| {
+        let now: BTreeMap<u32, Programs> = namespace(netns)?.run(|| {
             let at = |(name, index): (&String, &u32)| {
-                let hooked = links::hooked(name, *index).unwrap_or_default();
+                // A device that is gone has an event of its own.
+                let hooked = links::hooked(name, *index).ok()?;
                 let programs = hooked.into_iter().map(|at| (at.link_id, at.program_id));
-                (*index, programs.collect())
+                Some((*index, programs.collect()))
             };
-            devices.iter().map(at).collect()
+            devices.iter().filter_map(at).collect()
         })?;
-        let before = self.known.replace(now.clone());
-        Ok(before.is_some_and(|before| before != now))
+        let is_other =
+            |(index, before): (&u32, &Programs)| now.get(index).is_some_and(|now| now != before);
+        let differs = self.known.iter().any(is_other);
+        self.known = now;
+        Ok(differs)
     }
 }
 
