@@ -32,6 +32,7 @@
 #include "stage/to_port.h"
 #include "leave/leave.h"
 #include "leave/reply.h"
+#include "lib/take.h"
 /* clang-format on */
 
 /* From a port, and segments of what came from one. */
@@ -446,7 +447,10 @@ int back_to_peer(struct __sk_buff *ctx)
 	return bpf_redirect_peer(ctx->ifindex, 0);
 }
 
-/* At no hook: `overlane connections import` runs it, once for each connection that moved here. */
+/*
+ * At no hook: `overlane connections import` runs it, once for each connection that moved here, and `apply` for those of
+ * maps with another layout.
+ */
 SEC("classifier")
 int take_connection(struct __sk_buff *ctx)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a connection begins: with a packet that the rules, or a rule of nat, let begin one, or by coming from another
- * host with its port.
+ * How a connection begins: with a packet that the rules, or a rule of nat, let begin one. How one comes from elsewhere is
+ * in take.h.
  */
 #pragma once
 
@@ -114,37 +114,4 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	kept = keep_connection(t);
 	t->has_begun = kept == KEPT;
 	return kept == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
-}
-
-/* The port of a connection that moved here. */
-INLINE struct port *port_of(const struct connection_key *key)
-{
-	struct port_key id = { .switch_id = key->switch_id, .key = key->key };
-	struct port_place *place = bpf_map_lookup_elem(&port_keys, &id);
-
-	return place ? bpf_map_lookup_elem(&ports, &place->id) : NULL;
-}
-
-/*
- * A connection of a port that moved here, in the bytes of a test run (crates/ebpf/src/connections.rs): behind an
- * Ethernet header the key and the connection. One that is here already stays. enum keeping, or -1.
- */
-INLINE int take_over_connection(struct __sk_buff *ctx)
-{
-	struct tracking *t = get_tracking();
-	struct port *port;
-
-	if (!t || bpf_skb_load_bytes(ctx, ETH_HLEN, &t->key, sizeof(t->key)) < 0 ||
-	    bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(t->key), &t->fresh, sizeof(t->fresh)) < 0)
-		return -1;
-	if (t->fresh.flags & CONNECTION_PICKED_UP)
-		pick_up(&t->fresh);
-	t->now = coarse_now_ns();
-	if (find_connection(&t->key, t->now))
-		return KEPT_ANOTHER;
-	port = port_of(&t->key);
-	t->share = port ? port->connections : 0;
-	t->fresh.owner = port ? port->owner : 0;
-	t->fresh.life = life_of(&t->key, t->fresh.state);
-	return keep_connection(t);
 }

@@ -8,7 +8,7 @@ use crate::EbpfError;
 use crate::abi;
 use crate::maps::MapSet;
 
-const ABILITIES: &str = "abilities";
+pub(crate) const ABILITIES: &str = "abilities";
 
 /// The remotes that take UDP super-packets whole.
 pub fn take_whole_udp(maps: &MapSet) -> Result<Vec<IpAddr>, EbpfError> {

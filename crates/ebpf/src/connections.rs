@@ -19,7 +19,7 @@ use crate::{DataPath, EbpfError, Loaded, Program, sys};
 
 pub(crate) const CONNECTIONS: &str = "connections";
 pub(crate) const TRANSLATIONS: &str = "translations";
-const FRAGMENTS: &str = "fragments";
+pub(crate) const FRAGMENTS: &str = "fragments";
 const LIMITS: &str = "limits";
 
 /// Before what a program at no hook reads.
@@ -240,14 +240,36 @@ impl Taker {
 
     /// Takes one connection; its place is chosen here.
     pub fn take(&self, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
-        take(self.loaded.program(Program::TakeConnection)?, entry)
+        take(
+            self.loaded.program(Program::TakeConnection)?,
+            entry,
+            How::Absent,
+        )
     }
 }
 
-/// The bytes are those that `take_over_connection` of `bpf/lib/begin.h` reads.
-pub(crate) fn take(program: &HeldProgram, entry: &ConnectionEntry) -> Result<Taken, EbpfError> {
+/// Which of two connections with one key stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// The one that is there.
+    Absent,
+    /// The one that had its last packet later.
+    Newer,
+}
+
+/// The bytes are those that `take_over_connection` of `bpf/lib/take.h` reads.
+pub(crate) fn take(
+    program: &HeldProgram,
+    entry: &ConnectionEntry,
+    how: How,
+) -> Result<Taken, EbpfError> {
+    const TAKE_NEWER: u32 = 1 << 0;
     let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());
-    let bytes = [&ETHERNET_HEADER, key, value].concat();
+    let how = match how {
+        How::Absent => 0,
+        How::Newer => TAKE_NEWER,
+    };
+    let bytes = [&ETHERNET_HEADER, key, value, how.as_bytes()].concat();
     let failed = EbpfError::call("BPF_PROG_TEST_RUN", Program::TakeConnection.name());
     match sys::test_run(program.fd(), &bytes, bytes.len()) {
         Ok((0, _)) => Ok(Taken::Kept),

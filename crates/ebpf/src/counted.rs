@@ -42,6 +42,30 @@ pub(crate) fn forget<K: IntoBytes + Immutable>(
     Ok(())
 }
 
+/// Counts the entries of each of these owners, once for each that it has.
+pub(crate) fn count(
+    maps: &MapSet,
+    counts: &'static str,
+    owners: impl Iterator<Item = abi::PortKey>,
+) -> Result<(), EbpfError> {
+    let mut numbers: BTreeMap<_, u32> = BTreeMap::new();
+    for owner in owners {
+        *numbers.entry(owner).or_default() += 1;
+    }
+    let map = maps.map(counts)?;
+    let there: BTreeMap<_, _> = maps
+        .all::<abi::PortKey, abi::Learning>(counts)?
+        .into_iter()
+        .collect();
+    for (owner, macs) in numbers {
+        let before = there.get(&owner).copied().unwrap_or_default();
+        // What a program counts at this moment may be missing: its next sweep counts anew.
+        map.put(owner.as_bytes(), abi::Learning { macs, ..before }.as_bytes())
+            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", counts))?;
+    }
+    Ok(())
+}
+
 fn delete<K: IntoBytes + Immutable>(
     maps: &MapSet,
     name: &'static str,

@@ -8,6 +8,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
 use crate::abi::{self, Counter};
+use crate::btf::conversion::Known;
+use crate::carry::converted;
 use crate::maps::MapSet;
 use crate::sys::RawMap;
 use crate::tables::{self, Contents, Table};
@@ -145,16 +147,14 @@ pub fn move_to(
     moves: &[(Option<u32>, u32)],
 ) -> Result<(), EbpfError> {
     let map = new.map(what.map())?;
-    let form = |map: &RawMap| (map.layout.kind, map.layout.key_size, map.stride);
-    // A build from before the map has none.
-    let same_form = old.map(what.map()).is_ok_and(|old| form(old) == form(map));
+    let read = reader(what, old, map)?;
     let mut values = Vec::new();
     for (from, to) in moves {
-        let value = match from.filter(|_| same_form) {
-            Some(from) => get(old, what, from)?,
-            None => vec![0; map.stride],
+        let value = match from {
+            Some(from) => read(*from)?,
+            None => None,
         };
-        values.push((to, value));
+        values.push((to, value.unwrap_or_else(|| vec![0; map.stride])));
     }
     // All were read before any is written: numbers may change places.
     for (to, value) in values {
@@ -162,6 +162,38 @@ pub fn move_to(
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", what.map()))?;
     }
     Ok(())
+}
+
+/// How the value of a number in `old` is read as one for `map`. None: it cannot be.
+fn reader<'a>(
+    what: Counted,
+    old: &'a MapSet,
+    map: &'a RawMap,
+) -> Result<impl Fn(u32) -> Result<Option<Vec<u8>>, EbpfError> + 'a, EbpfError> {
+    let form = |map: &RawMap| (map.layout.kind, map.layout.key_size, map.stride);
+    // A build from before the map has none.
+    let from = old.map(what.map()).ok();
+    let from = from.filter(|from| from.layout.kind == map.layout.kind);
+    let is_same = from.is_some_and(|from| form(from) == form(map) && from.types.btf == map.types.btf);
+    let conversions = match from.filter(|_| !is_same) {
+        Some(from) => Known::default().between(from, map)?,
+        None => None,
+    };
+    // Without types the same size is the same form.
+    let has_types = from.is_some_and(|from| from.types.btf != 0 && map.types.btf != 0);
+    let is_same = is_same || (!has_types && from.is_some_and(|from| form(from) == form(map)));
+    Ok(move |number| {
+        if from.is_none() {
+            return Ok(None);
+        }
+        let value = get(old, what, number)?;
+        let conversions = conversions.as_ref().map(|it| &it.value);
+        Ok(match (conversions, what) {
+            (Some(value_form), Counted::PathMtus) => value_form.convert(&value),
+            (Some(value_form), _) => value_form.convert_each(&value),
+            (None, _) => is_same.then_some(value),
+        })
+    })
 }
 
 /// Forgets what was said of the paths to remotes, for tests.
@@ -185,11 +217,14 @@ pub(crate) fn forget_path_mtus(maps: &MapSet) -> Result<(), EbpfError> {
 /// and of ports and remotes that are in both. What the old programs count between this and their replacement is
 /// lost to the counters, not to the network.
 pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
-    let (before, after) = (numbered(old)?, numbered(new)?);
+    let mut known = Known::default();
     for what in [Counted::Ports, Counted::Remotes, Counted::PathMtus] {
-        move_to(what, old, new, &what.moves(&before, &after))?;
+        let moves = moves_between(what, (old, new), &mut known)?;
+        move_to(what, old, new, &moves)?;
     }
-    let (old, new) = (old.map(VERDICT_COUNTERS)?, new.map(VERDICT_COUNTERS)?);
+    let (Ok(old), new) = (old.map(VERDICT_COUNTERS), new.map(VERDICT_COUNTERS)?) else {
+        return Ok(());
+    };
     if (old.layout.kind, old.stride) != (new.layout.kind, new.stride) {
         return Ok(());
     }
@@ -204,6 +239,18 @@ pub fn carry_over(old: &MapSet, new: &MapSet) -> Result<(), EbpfError> {
         }
     }
     Ok(())
+}
+
+/// The numbers of all ports or remotes of `new`, with those that they have in another set.
+pub(crate) fn moves_between(
+    what: Counted,
+    (old, new): (&MapSet, &MapSet),
+    known: &mut Known,
+) -> Result<Moves, EbpfError> {
+    let tables = [Table::PortKeys, Table::Remotes].into_iter();
+    let before = tables.map(|table| Ok((table, converted(old, new, table, known)?)));
+    let before: Contents = before.collect::<Result<_, EbpfError>>()?;
+    Ok(what.moves(&before, &numbered(new)?))
 }
 
 /// The tables that say which number belongs to what.

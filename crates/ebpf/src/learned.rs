@@ -64,6 +64,12 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     )
 }
 
+/// Counts all anew, where entries came from elsewhere.
+pub(crate) fn recount(maps: &MapSet) -> Result<(), EbpfError> {
+    let entries = entries(maps)?;
+    counted::count(maps, LEARNING, entries.iter().map(owner))
+}
+
 /// Who counts an entry: its learning port, key 0: what the switch learned from the underlay, or what floats there.
 fn owner(entry: &LearnedEntry) -> abi::PortKey {
     let is_local = entry.value.port.ifindex != 0;

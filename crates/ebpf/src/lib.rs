@@ -3,13 +3,15 @@
 //! The programs themselves are C, in `bpf/`; this crate compiles them (build.rs), mirrors their ABI
 //! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`], rules by way of the
 //! [`classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`devices`], [`counters`],
-//! [`learned`], [`connections`], [`path_mtus`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
+//! [`learned`], [`connections`], [`carry`], [`path_mtus`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
 //! one crate up, in `overlane-host`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod abi;
 pub mod abilities;
+mod btf;
+pub mod carry;
 pub mod classifier;
 pub mod connections;
 mod counted;

@@ -51,19 +51,19 @@ impl MapSet {
         Ok(Some(Self { maps }))
     }
 
-    /// Opens whatever maps with the names of `layouts` are pinned in `dir`, of any build. None when one is
-    /// missing. Only to read from: sizes may differ.
+    /// Opens whatever maps with the names of `layouts` are pinned in `dir`, of any build. None when there is none. Only
+    /// to read from: one may be missing, and sizes may differ.
     pub fn open_any(dir: &Path, layouts: &Layouts) -> Result<Option<Self>, EbpfError> {
         let mut maps = BTreeMap::new();
         for name in layouts.keys() {
             let path = dir.join(name);
             match sys::pinned(&path) {
-                Ok(fd) => maps.insert(name.clone(), raw_map(name, fd)?),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Ok(fd) => drop(maps.insert(name.clone(), raw_map(name, fd)?)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
-            };
+            }
         }
-        Ok(Some(Self { maps }))
+        Ok((!maps.is_empty()).then_some(Self { maps }))
     }
 
     pub(crate) fn from_descriptors(fds: BTreeMap<String, OwnedFd>) -> Result<Self, EbpfError> {

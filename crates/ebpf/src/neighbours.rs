@@ -16,7 +16,7 @@ use crate::tables::{Contents, Table, read};
 
 pub(crate) const FOUND: &str = "found";
 const FOUND_COUNTS: &str = "found_counts";
-const ASKED: &str = "asked";
+pub(crate) const ASKED: &str = "asked";
 
 /// By side and address, in no order.
 pub type Entries<V> = Vec<(abi::NeighbourKey, V)>;
@@ -82,6 +82,13 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
     counted::forget(maps, [FOUND, FOUND_COUNTS], &kept, &stale, |id| {
         is_clock(id) || borne.bears(id)
     })
+}
+
+/// Counts all anew, where entries came from elsewhere.
+pub(crate) fn recount(maps: &MapSet) -> Result<(), EbpfError> {
+    let entries = found(maps)?;
+    let owners = entries.iter().map(|(key, entry)| owner(key, entry));
+    counted::count(maps, FOUND_COUNTS, owners)
 }
 
 /// Who counts an entry: a port, or key 0: the underlay of a switch, or a leg. Those that spoke first count apart.

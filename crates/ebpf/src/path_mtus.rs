@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::EbpfError;
 use crate::abi::{Addr, PathMtu};
+use crate::btf::conversion::Known;
 use crate::counters::Counted;
 use crate::maps::MapSet;
 use crate::sys::RawMap;
@@ -53,6 +54,35 @@ pub fn forget(maps: &MapSet, remote: IpAddr) -> Result<(), EbpfError> {
         Some(number) => write(maps.map(NAME)?, number, PathMtu::default()),
         None => Ok(()),
     }
+}
+
+/// Takes what another set knows longer than this one, by the numbers that remotes have there and here.
+pub(crate) fn carry(
+    old: &MapSet,
+    new: &MapSet,
+    moves: &[(Option<u32>, u32)],
+    known: &mut Known,
+) -> Result<(), EbpfError> {
+    let (Ok(from), to) = (old.map(NAME), new.map(NAME)?) else {
+        return Ok(());
+    };
+    let Some(conversions) = known.between(from, to)? else {
+        return Ok(());
+    };
+    for (number, new_number) in moves {
+        let Some(number) = number else {
+            continue;
+        };
+        let value = from.get(&number.to_ne_bytes());
+        let value = value.map_err(EbpfError::call("BPF_MAP_LOOKUP_ELEM", NAME))?;
+        let value = value.and_then(|value| conversions.value.convert(&value));
+        let entry = value.and_then(|value| PathMtu::read_from_bytes(&value).ok());
+        let entry = entry.unwrap_or_default();
+        if entry.mtu != 0 && entry.until > read(to, *new_number)?.until {
+            write(to, *new_number, entry)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the programs still hold it for known. `now_s` is their clock (`bpf_ktime_get_ns`) in seconds.

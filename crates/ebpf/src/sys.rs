@@ -22,6 +22,7 @@ const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const PROG_QUERY: libc::c_int = 16;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BTF_GET_FD_BY_ID: libc::c_int = 19;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
@@ -56,6 +57,16 @@ pub(crate) struct RawMap {
     pub(crate) layout: Layout,
     /// Bytes of a value as user space sees it: of all CPUs for a per-CPU map.
     pub(crate) stride: usize,
+    pub(crate) types: MapTypes,
+}
+
+/// Where the kernel has the types of a map's keys and values: the number of its BTF, 0: it has none, and numbers of types
+/// in there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MapTypes {
+    pub(crate) btf: u32,
+    pub(crate) key: u32,
+    pub(crate) value: u32,
 }
 
 /// What the kernel says about a tcx link.
@@ -176,6 +187,22 @@ struct MapInfo {
     value_size: u32,
     max_entries: u32,
     flags: u32,
+    name: [u8; 16],
+    not_asked: [u32; 2],
+    nor_that: [u64; 2],
+    btf: u32,
+    key_type: u32,
+    value_type: u32,
+    pad: u32,
+}
+
+/// Start of `struct bpf_btf_info`.
+#[repr(C)]
+#[derive(Default)]
+struct BtfInfo {
+    bytes: u64,
+    size: u32,
+    id: u32,
 }
 
 /// `struct bpf_prog_info` up to the number of verified instructions.
@@ -251,7 +278,17 @@ impl RawMap {
                 _ => info.flags,
             },
         };
-        Ok(Self { fd, layout, stride })
+        let types = MapTypes {
+            btf: info.btf,
+            key: info.key_type,
+            value: info.value_type,
+        };
+        Ok(Self {
+            fd,
+            layout,
+            stride,
+            types,
+        })
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
@@ -458,6 +495,29 @@ pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     unsafe { bpf(OBJ_PIN, &mut attr) }.map(drop)
 }
 
+/// The types that the kernel has under a number of its own, as BTF (Documentation/bpf/btf.rst).
+pub(crate) fn btf_by_id(id: u32) -> io::Result<Vec<u8>> {
+    let mut attr = IdAttr {
+        id,
+        next_id: 0,
+        open_flags: 0,
+    };
+    // SAFETY: no pointers; the answer is a new descriptor.
+    let fd = unsafe { bpf(BTF_GET_FD_BY_ID, &mut attr).map(|fd| owned(fd)) }?;
+    // What a number stands for never changes, and so its size does not.
+    let mut size = BtfInfo::default();
+    object_info(&fd, &mut size)?;
+    let mut bytes = vec![0u8; size.size as usize];
+    let mut info = BtfInfo {
+        bytes: bytes.as_mut_ptr() as u64,
+        size: size.size,
+        id: 0,
+    };
+    // The kernel writes at most `size` bytes there.
+    object_info(&fd, &mut info)?;
+    Ok(bytes)
+}
+
 /// Opens a loaded program by its id.
 pub(crate) fn program_by_id(id: u32) -> io::Result<OwnedFd> {
     let mut attr = IdAttr {
@@ -639,7 +699,8 @@ pub(crate) fn wait_for_programs() -> io::Result<()> {
     }
 }
 
-/// `T`: the start of the kernel's info struct of that kind of object, plain integers only.
+/// `T`: the start of the kernel's info struct of that kind of object, plain integers only; what they point to has as many
+/// bytes as they say.
 fn object_info<T>(fd: &OwnedFd, info: &mut T) -> io::Result<()> {
     let mut attr = InfoAttr {
         fd: raw(fd),

@@ -188,7 +188,11 @@ impl TestRun {
             now: now_ns,
             ..abi::TestIo::default()
         })?;
-        connections::take(self.loaded.program(Program::TakeConnection)?, entry)
+        connections::take(
+            self.loaded.program(Program::TakeConnection)?,
+            entry,
+            connections::How::Absent,
+        )
     }
 
     /// Forgets all translations as `overlane connections forget` does, also while packets are at work: so many.
