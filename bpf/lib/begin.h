@@ -16,11 +16,11 @@ enum keeping {
 	KEPT_NONE = 2,    /* no place */
 };
 
-/* Gives tracking.fresh a place and makes it the connection of tracking.key. */
-INLINE int keep_connection(struct tracking *t)
+/* Gives tracking.fresh a place, its own where it is to stay there, and makes it the connection of tracking.key. */
+INLINE int keep_connection(struct tracking *t, bool in_place)
 {
 	struct connection *c = &t->fresh;
-	struct connection_place *place = take_place(t);
+	struct connection_place *place = take_place(t, in_place);
 	long failed;
 
 	if (!place)
@@ -111,7 +111,7 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 	keep_alive(t, c);
 	c->rule = rule;
 	c->version = version;
-	kept = keep_connection(t);
+	kept = keep_connection(t, false);
 	t->has_begun = kept == KEPT;
 	return kept == KEPT_NONE ? DROP(CONNECTIONS_FULL) : GO_ON;
 }

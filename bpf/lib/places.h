@@ -116,6 +116,29 @@ INLINE void consider_victim(struct tracking *t, const struct connection *c, __u3
 	search->victim_claim = seen;
 }
 
+/* Whether a place is free, and then ours. Nobody makes way. */
+INLINE bool take_if_free(struct tracking *t, __u32 place)
+{
+	struct connection_place *at = bpf_map_lookup_elem(&connection_places, &place);
+	struct place_search *search = &t->search;
+	struct connection *c;
+	__u32 seen;
+
+	if (!at)
+		return false;
+	seen = *(volatile __u32 *)&at->claim;
+	if (seen & 1)
+		return false;
+	search->holder = at->key;
+	search->place = place;
+	c = holder_of(&search->holder, place);
+	if (c && !is_expired(c, t->now))
+		return false;
+	if (!c)
+		search->holder.switch_id = 0; /* nobody */
+	return claim(at, seen);
+}
+
 /* One attempt: whether the place is free, and then ours. */
 __noinline int look_at_place(__u32 attempt)
 {
@@ -181,12 +204,13 @@ INLINE void forget_holder(struct tracking *t)
 }
 
 /*
- * A place for tracking.key, in search.place: claimed, so the caller writes the key and releases it. NULL: none is free
+ * A place for tracking.key, in search.place: claimed, so the caller writes the key and releases it. in_place: the one that
+ * tracking.fresh names comes first. NULL: none is free
  * among those that were looked at, and no connection there makes way.
  */
-INLINE struct connection_place *take_place(struct tracking *t)
+INLINE struct connection_place *take_place(struct tracking *t, bool in_place)
 {
-	bool found = false;
+	bool found = in_place && take_if_free(t, t->fresh.place);
 
 	for (int round = 0; round < PLACE_ROUNDS && !found; round++) {
 		if (!begin_search())

@@ -9,8 +9,8 @@
 
 /* How a connection is taken. */
 #define TAKE_NEWER                                                                                   \
-	(1                                                                                           \
-	 << 0) /* of two with one key the one stays that had its last packet later; else the one here */
+	(1 << 0) /* of two with one key the one with the later last packet stays; else the one here */
+#define TAKE_IN_PLACE (1 << 1) /* in the place that it had, if that is free */
 
 /* The port of a connection. */
 INLINE struct port *port_of(const struct connection_key *key)
@@ -43,7 +43,7 @@ INLINE void give_owner(struct tracking *t)
  * A translation becomes that of tracking.key, with the outside end that tracking.fresh has. KEPT_ANOTHER: another one
  * has that end by now. Global, for the stack's sake.
  */
-__noinline int keep_translation(void)
+__noinline int keep_translation(__u32 in_place)
 {
 	struct tracking *t = get_tracking();
 	struct scratch *w = get_scratch();
@@ -57,7 +57,7 @@ __noinline int keep_translation(void)
 	published = publish();
 	if (published != GO_ON)
 		return published == DROP(NAT_EXHAUSTED) ? KEPT_ANOTHER : KEPT_NONE;
-	kept = keep_connection(t);
+	kept = keep_connection(t, in_place);
 	if (kept == KEPT)
 		release_translation(&w->outside);
 	else
@@ -66,7 +66,7 @@ __noinline int keep_translation(void)
 }
 
 /* What is here with the key of tracking.fresh makes room for it, which has its place then. Global, likewise. */
-__noinline int replace_connection(void)
+__noinline int replace_connection(__u32 in_place)
 {
 	struct tracking *t = get_tracking();
 	struct connection *c;
@@ -80,7 +80,7 @@ __noinline int replace_connection(void)
 		outside_key_of(&t->other, &t->key, &t->fresh);
 		if (!is_outside(c, &t->other)) {
 			forget_connection(&t->key, c);
-			return keep_translation();
+			return keep_translation(in_place);
 		}
 	}
 	t->fresh.place = c->place;
@@ -111,7 +111,9 @@ INLINE int take_over_connection(struct __sk_buff *ctx)
 		t->fresh.life = life_of(&t->key, t->fresh.state);
 	c = find_connection(&t->key, t->now);
 	if (c)
-		return how & TAKE_NEWER && c->seen <= t->fresh.seen ? replace_connection() :
-								      KEPT_ANOTHER;
-	return t->key.switch_id & ZONE_ROUTER ? keep_translation() : keep_connection(t);
+		return how & TAKE_NEWER && c->seen <= t->fresh.seen ?
+			       replace_connection(how & TAKE_IN_PLACE) :
+			       KEPT_ANOTHER;
+	return t->key.switch_id & ZONE_ROUTER ? keep_translation(how & TAKE_IN_PLACE) :
+						keep_connection(t, how & TAKE_IN_PLACE);
 }

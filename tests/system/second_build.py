@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""A second build of the program whose data path has another ABI: one map value is larger.
+"""A second build of the program whose data path has another ABI: structs that `apply` writes, and structs that packets
+write, have a member more, in front of the others or between them.
 
-Sources are copied, two lines are patched in the copy, and the copy is built beside the original's
+Sources are copied, some lines are patched in the copy, and the copy is built beside the original's
 compiled dependencies, so that only the project's own crates are compiled again. The result stays in
 `target/upgrade` for the next run. `make test-all` runs this file before the system tests.
 """
@@ -22,6 +23,22 @@ PATCHES = (
     ("crates/ebpf/src/abi.rs", 'struct Switch = "lswitch" {\n',
      'struct Switch = "lswitch" {\n        enlarged: u32,\n'),
     ("crates/ebpf/src/tables/ports.rs", "abi::Switch {\n", "abi::Switch {\n            enlarged: 0,\n"),
+    ("bpf/lib/abi_firewall.h", "struct connection {\n", "struct connection {\n\t__u64 enlarged;\n"),
+    ("crates/ebpf/src/abi/firewall.rs", 'struct Connection = "connection" {\n',
+     'struct Connection = "connection" {\n        enlarged: u64,\n'),
+    ("bpf/lib/abi_firewall.h", "struct translation_entry {\n", "struct translation_entry {\n\t__u32 enlarged;\n"),
+    ("crates/ebpf/src/abi/firewall.rs", 'struct TranslationEntry = "translation_entry" {\n',
+     'struct TranslationEntry = "translation_entry" {\n        enlarged: u32,\n'),
+    ("bpf/lib/abi_firewall.h", "struct first_fragment {\n", "struct first_fragment {\n\t__u64 enlarged;\n"),
+    ("crates/ebpf/src/abi/firewall.rs", 'struct FirstFragment = "first_fragment" {\n',
+     'struct FirstFragment = "first_fragment" {\n        enlarged: u64,\n'),
+    ("bpf/lib/abi.h", "struct found_neighbour {\n", "struct found_neighbour {\n\t__u64 enlarged;\n"),
+    ("crates/ebpf/src/abi.rs", 'struct FoundNeighbour = "found_neighbour" {\n',
+     'struct FoundNeighbour = "found_neighbour" {\n        enlarged: u64,\n'),
+    ("crates/ebpf/src/neighbours.rs", "abi::FoundNeighbour {\n        mac:", "abi::FoundNeighbour {\n        enlarged: 0,\n        mac:"),
+    ("bpf/lib/abi.h", "\t__u32 age;          /* seconds it is remembered */\n",
+     "\t__u32 age;          /* seconds it is remembered */\n\t__u64 enlarged;\n"),
+    ("crates/ebpf/src/abi.rs", "        age: u32,\n", "        age: u32,\n        enlarged: u64,\n"),
 )
 COPIED = ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "bpf", "crates", "docs", "studies",
           "tests/conformance")

@@ -19,12 +19,24 @@ pub(crate) struct Types {
 
 #[derive(Debug)]
 enum Type {
-    Number { bytes: usize, signed: bool },
-    Array { element: u32, length: usize },
+    Number {
+        bytes: usize,
+        signed: bool,
+    },
+    Array {
+        element: u32,
+        length: usize,
+    },
     /// Or a union, whose members lie at the same place.
-    Struct { bytes: usize, members: Vec<Member> },
+    Struct {
+        bytes: usize,
+        members: Vec<Member>,
+    },
     /// A name for another, or another with a qualifier.
-    Alias { name: String, of: u32 },
+    Alias {
+        name: String,
+        of: u32,
+    },
     /// Nothing that is in a map of ours.
     Other,
 }
@@ -66,6 +78,25 @@ enum Order {
     Network,
 }
 
+impl Form {
+    /// The number with this name, in a key or value of this form.
+    pub(crate) fn read(&self, bytes: &[u8], name: &str) -> Option<u64> {
+        let field = self.fields.iter().find(|field| field.name == name)?;
+        let only = Self {
+            bytes: 8,
+            fields: vec![Field {
+                offset: 0,
+                bytes: 8,
+                length: 1,
+                order: Order::Unsigned,
+                ..field.clone()
+            }],
+        };
+        let number = conversion::Conversion::between(self, &only)?.convert(bytes)?;
+        Some(u64::from_ne_bytes(number.try_into().ok()?))
+    }
+}
+
 impl Types {
     /// None: this is no BTF, or of a kind that nobody knew yet.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
@@ -101,7 +132,10 @@ impl Types {
             let all = field.bytes.checked_mul(field.length);
             all.and_then(|all| all.checked_add(field.offset)) <= Some(bytes)
         };
-        fields.iter().all(is_inside).then_some(Form { bytes, fields })
+        fields
+            .iter()
+            .all(is_inside)
+            .then_some(Form { bytes, fields })
     }
 
     fn get(&self, number: u32) -> Option<&Type> {
@@ -174,7 +208,11 @@ impl Types {
         let deeper = depth.checked_sub(1)?;
         match self.get(number)? {
             Type::Number { bytes, signed } => {
-                let order = if *signed { Order::Signed } else { Order::Unsigned };
+                let order = if *signed {
+                    Order::Signed
+                } else {
+                    Order::Unsigned
+                };
                 matches!(bytes, 1..=8).then_some((*bytes, order))
             }
             Type::Alias { name, of } => {

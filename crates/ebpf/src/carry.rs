@@ -13,6 +13,7 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
+use std::path::Path;
 
 use overlane_model::FirewallTable;
 use zerocopy::{FromBytes, IntoBytes};
@@ -25,7 +26,7 @@ use crate::counters::{self, Counted};
 use crate::links::HeldProgram;
 use crate::maps::MapSet;
 use crate::tables::{Entries, Table};
-use crate::{EbpfError, Loaded, Program, abilities, learned, neighbours, path_mtus};
+use crate::{EbpfError, Layout, Loaded, Program, abilities, learned, neighbours, path_mtus};
 
 /// `FRAGMENT_LIFE` of `bpf/lib/fragments.h`.
 const FRAGMENT_LIFE_NS: u64 = 30_000_000_000;
@@ -105,6 +106,32 @@ pub struct Carrier<'a> {
     hash: RandomState,
     /// When the last pass began; 0: there was none.
     last: u64,
+    /// Both sets have the same secret, so places mean the same in both.
+    in_place: bool,
+}
+
+/// The secret of the maps that are pinned in a folder, of any build: with it whoever has a share has the same places in the
+/// next set. None: they do not tell.
+pub fn secret_in(folder: &Path) -> Result<Option<u32>, EbpfError> {
+    let layouts = BTreeMap::from([(Table::Settings.name().to_owned(), Layout::default())]);
+    match MapSet::open_any(folder, &layouts)? {
+        Some(maps) => secret_of(&maps, &mut Known::default()),
+        None => Ok(None),
+    }
+}
+
+fn secret_of(maps: &MapSet, known: &mut Known) -> Result<Option<u32>, EbpfError> {
+    let Ok(map) = maps.map(Table::Settings.name()) else {
+        return Ok(None);
+    };
+    let form = known.form((map, map.types.value))?;
+    let settings = maps.entries(Table::Settings)?;
+    let secret = settings
+        .values()
+        .next()
+        .zip(form)
+        .and_then(|(value, form)| form.read(value, "secret"));
+    Ok(secret.and_then(|secret| u32::try_from(secret).ok()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +154,10 @@ impl<'a> Carrier<'a> {
             let between = between.filter(|it| it.value.has_all(members));
             conversions.extend(between.map(|it| (name, it)));
         }
+        let secret = secret_of(new, &mut known)?;
+        let in_place = secret.is_some() && secret_of(&old, &mut known)? == secret;
         let mut carrier = Self {
+            in_place,
             take: loaded.program(Program::TakeConnection)?,
             forget: loaded.program(Program::ForgetTranslated)?,
             conversions,
@@ -162,11 +192,8 @@ impl<'a> Carrier<'a> {
         learned::prune(self.new)?;
         neighbours::recount(self.new)?;
         neighbours::prune(self.new)?;
-        let moves = counters::moves_between(
-            Counted::PathMtus,
-            (&self.old, self.new),
-            &mut self.known,
-        )?;
+        let moves =
+            counters::moves_between(Counted::PathMtus, (&self.old, self.new), &mut self.known)?;
         path_mtus::carry(&self.old, self.new, &moves, &mut self.known)?;
         self.last = now;
         Ok(passed)
@@ -175,7 +202,9 @@ impl<'a> Carrier<'a> {
     /// A port is the same that has the same device and MAC, by number or by name.
     fn find_owners(&mut self) -> Result<(), EbpfError> {
         let before = converted(&self.old, self.new, Table::Ports, &mut self.known)?;
-        let before: HashMap<_, _> = ports(&before).map(|(id, port)| (zone(&port), (id, port))).collect();
+        let before: HashMap<_, _> = ports(&before)
+            .map(|(id, port)| (zone(&port), (id, port)))
+            .collect();
         let now = self.new.entries(Table::Ports)?;
         for (id, port) in ports(&now) {
             let same = before.get(&zone(&port)).filter(|(was_at, was)| {
@@ -205,6 +234,9 @@ impl<'a> Carrier<'a> {
             return Ok(());
         };
         let (owners, hash, take) = (&self.owners, &self.hash, self.take);
+        let how = How::Newer {
+            in_place: self.in_place,
+        };
         let carried = &mut self.carried;
         let before = carried.len();
         let mut still_there = HashSet::with_capacity(before);
@@ -220,14 +252,17 @@ impl<'a> Carrier<'a> {
             let Some(entry) = coming(entry, owners, now) else {
                 return;
             };
-            let (number, mark) = (hash.hash_one(entry.key.as_bytes()), mark(hash, &entry.value));
+            let (number, mark) = (
+                hash.hash_one(entry.key.as_bytes()),
+                mark(hash, &entry.value),
+            );
             if before != 0 {
                 still_there.insert(number);
             }
             if carried.get(&number) == Some(&mark) {
                 return;
             }
-            match connections::take(take, &entry, How::Newer) {
+            match connections::take(take, &entry, how) {
                 Ok(Taken::Full) => passed.left_out += 1,
                 Ok(taken) => {
                     passed.taken += usize::from(taken == Taken::Kept);
@@ -286,8 +321,8 @@ impl<'a> Carrier<'a> {
                 return;
             };
             // Until the last pass it was another pass's, and it may have been forgotten since.
-            let is_old = now.saturating_sub(used) > plain.life_ns
-                || (self.last != 0 && used < self.last);
+            let is_old =
+                now.saturating_sub(used) > plain.life_ns || (self.last != 0 && used < self.last);
             if outcome.is_err() || is_old {
                 return;
             }
@@ -342,7 +377,10 @@ pub(crate) fn converted(
 }
 
 fn as_here(conversions: &Conversions, key: &[u8], value: &[u8]) -> Option<ConnectionEntry> {
-    let (key, value) = (conversions.key.convert(key)?, conversions.value.convert(value)?);
+    let (key, value) = (
+        conversions.key.convert(key)?,
+        conversions.value.convert(value)?,
+    );
     Some(ConnectionEntry {
         key: ConnectionKey::read_from_bytes(&key).ok()?,
         value: Connection::read_from_bytes(&value).ok()?,

@@ -253,8 +253,11 @@ impl Taker {
 pub(crate) enum How {
     /// The one that is there.
     Absent,
-    /// The one that had its last packet later.
-    Newer,
+    /// The one that had its last packet later. A new one stays in the place that it had, if that is free here.
+    Newer {
+        /// Places mean the same here.
+        in_place: bool,
+    },
 }
 
 /// The bytes are those that `take_over_connection` of `bpf/lib/take.h` reads.
@@ -264,10 +267,12 @@ pub(crate) fn take(
     how: How,
 ) -> Result<Taken, EbpfError> {
     const TAKE_NEWER: u32 = 1 << 0;
+    const TAKE_IN_PLACE: u32 = 1 << 1;
     let (key, value) = (entry.key.as_bytes(), entry.value.as_bytes());
     let how = match how {
         How::Absent => 0,
-        How::Newer => TAKE_NEWER,
+        How::Newer { in_place: false } => TAKE_NEWER,
+        How::Newer { in_place: true } => TAKE_NEWER | TAKE_IN_PLACE,
     };
     let bytes = [&ETHERNET_HEADER, key, value, how.as_bytes()].concat();
     let failed = EbpfError::call("BPF_PROG_TEST_RUN", Program::TakeConnection.name());

@@ -60,8 +60,11 @@ pub(crate) fn count(
     for (owner, macs) in numbers {
         let before = there.get(&owner).copied().unwrap_or_default();
         // What a program counts at this moment may be missing: its next sweep counts anew.
-        map.put(owner.as_bytes(), abi::Learning { macs, ..before }.as_bytes())
-            .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", counts))?;
+        map.put(
+            owner.as_bytes(),
+            abi::Learning { macs, ..before }.as_bytes(),
+        )
+        .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", counts))?;
     }
     Ok(())
 }

@@ -174,7 +174,8 @@ fn reader<'a>(
     // A build from before the map has none.
     let from = old.map(what.map()).ok();
     let from = from.filter(|from| from.layout.kind == map.layout.kind);
-    let is_same = from.is_some_and(|from| form(from) == form(map) && from.types.btf == map.types.btf);
+    let is_same =
+        from.is_some_and(|from| form(from) == form(map) && from.types.btf == map.types.btf);
     let conversions = match from.filter(|_| !is_same) {
         Some(from) => Known::default().between(from, map)?,
         None => None,

@@ -36,7 +36,7 @@ const LINK_TYPE_TCX: u32 = 11;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
 /// What a map is; two maps with the same layout can stand in for each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Layout {
     /// `enum bpf_map_type`.
     pub kind: u32,

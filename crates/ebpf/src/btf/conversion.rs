@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{Field, Form, Order, Types};
-use crate::sys::{self, RawMap};
 use crate::EbpfError;
+use crate::sys::{self, RawMap};
 
 /// How keys or values of one map become those of another.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,11 +143,14 @@ impl Known {
         let key = self.conversion((from, from.types.key), (to, to.types.key))?;
         let value = self.conversion((from, from.types.value), (to, to.types.value))?;
         let fits = |it: &Conversions| {
-            let sizes = |map: &RawMap| (map.layout.key_size as usize, map.layout.value_size as usize);
+            let sizes =
+                |map: &RawMap| (map.layout.key_size as usize, map.layout.value_size as usize);
             (it.key.from, it.value.from) == sizes(from) && (it.key.to, it.value.to) == sizes(to)
         };
         let both = key.zip(value);
-        Ok(both.map(|(key, value)| Conversions { key, value }).filter(fits))
+        Ok(both
+            .map(|(key, value)| Conversions { key, value })
+            .filter(fits))
     }
 
     fn conversion(
@@ -156,10 +159,16 @@ impl Known {
         to: (&RawMap, u32),
     ) -> Result<Option<Conversion>, EbpfError> {
         let (from, to) = (self.form(from)?, self.form(to)?);
-        Ok(from.zip(to).and_then(|(from, to)| Conversion::between(&from, &to)))
+        Ok(from
+            .zip(to)
+            .and_then(|(from, to)| Conversion::between(&from, &to)))
     }
 
-    fn form(&mut self, (map, number): (&RawMap, u32)) -> Result<Option<Form>, EbpfError> {
+    /// How a key or value of a map lies, by the number of its type.
+    pub(crate) fn form(
+        &mut self,
+        (map, number): (&RawMap, u32),
+    ) -> Result<Option<Form>, EbpfError> {
         let id = map.types.btf;
         if id == 0 || number == 0 {
             return Ok(None);

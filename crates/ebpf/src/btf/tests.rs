@@ -92,12 +92,25 @@ fn members_are_found_by_name_wherever_they_lie() {
     let mut build = Build::default();
     let word = build.int(4);
     let old = build.record(12, &[("a", word, 0), ("gone", word, 32), ("b", word, 64)]);
-    let new = build.record(16, &[("fresh", word, 0), ("b", word, 32), ("a", word, 64), ("more", word, 96)]);
+    let new = build.record(
+        16,
+        &[
+            ("fresh", word, 0),
+            ("b", word, 32),
+            ("a", word, 64),
+            ("more", word, 96),
+        ],
+    );
     let (old, new) = (build.form(old), build.form(new));
     let there = Conversion::between(&old, &new).unwrap();
-    assert_eq!(there.convert(&words(&[1, 2, 3])), Some(words(&[0, 3, 1, 0])));
+    assert_eq!(
+        there.convert(&words(&[1, 2, 3])),
+        Some(words(&[0, 3, 1, 0]))
+    );
     let back = Conversion::between(&new, &old).unwrap();
     assert_eq!(back.convert(&words(&[9, 3, 1, 9])), Some(words(&[1, 0, 3])));
+    assert_eq!(old.read(&words(&[1, 2, 3]), "b"), Some(3));
+    assert_eq!(old.read(&words(&[1, 2, 3]), "c"), None);
     assert!(there.has_all(&["a", "b"]) && !there.has_all(&["fresh"]));
     // Not of another size than the types say.
     assert_eq!(there.convert(&words(&[1, 2])), None);
@@ -158,7 +171,10 @@ fn structs_in_structs_and_arrays_are_followed() {
     let (byte, word) = (build.int(1), build.int(4));
     let address = build.array(byte, 4);
     let end = build.record(8, &[("at", address, 0), ("seen", word, 32)]);
-    let longer = build.record(12, &[("first", word, 0), ("seen", word, 32), ("at", address, 64)]);
+    let longer = build.record(
+        12,
+        &[("first", word, 0), ("seen", word, 32), ("at", address, 64)],
+    );
     let (ends, longer_ends) = (build.array(end, 2), build.array(longer, 2));
     let old = build.record(20, &[("ends", ends, 0), ("last", word, 128)]);
     let inner = build.record(28, &[("last", word, 0), ("ends", longer_ends, 32)]);
@@ -193,7 +209,10 @@ fn members_of_a_nameless_union_are_the_structs_own() {
     let old = build.record(8, &[("a", word, 0), ("", either, 32)]);
     let new = build.record(12, &[("", either, 32), ("a", word, 64)]);
     let there = Conversion::between(&build.form(old), &build.form(new)).unwrap();
-    assert_eq!(there.convert(&words(&[1, 0x0102_0304])), Some(words(&[0, 0x0102_0304, 1])));
+    assert_eq!(
+        there.convert(&words(&[1, 0x0102_0304])),
+        Some(words(&[0, 0x0102_0304, 1]))
+    );
 }
 
 #[test]
@@ -204,9 +223,15 @@ fn values_of_each_cpu_begin_on_a_border() {
     let many = build.record(12, &[("fresh", word, 0), ("a", word, 64)]);
     let (few, many) = (build.form(few), build.form(many));
     let there = Conversion::between(&few, &many).unwrap();
-    assert_eq!(there.convert_each(&words(&[1, 0, 2, 0])), Some(words(&[0, 0, 1, 0, 0, 0, 2, 0])));
+    assert_eq!(
+        there.convert_each(&words(&[1, 0, 2, 0])),
+        Some(words(&[0, 0, 1, 0, 0, 0, 2, 0]))
+    );
     let back = Conversion::between(&many, &few).unwrap();
-    assert_eq!(back.convert_each(&words(&[0, 0, 1, 0, 0, 0, 2, 0])), Some(words(&[1, 0, 2, 0])));
+    assert_eq!(
+        back.convert_each(&words(&[0, 0, 1, 0, 0, 0, 2, 0])),
+        Some(words(&[1, 0, 2, 0]))
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use overlane_ebpf::DataPath;
+use overlane_ebpf::carry::secret_in;
 use overlane_ebpf::devices::held;
 use overlane_ebpf::maps::MapSet;
 use overlane_net::{Link, netns};
@@ -39,6 +40,11 @@ impl Current {
         };
         if current.maps.is_some() {
             current.stale_sets.retain(|set| *set != own);
+        } else if let Some(state) = &current.state {
+            let before = paths::map_set(host, &state.map_signature);
+            if current.stale_sets.contains(&before) {
+                current.secret_before = secret_in(&before)?;
+            }
         }
         current.look_in_namespace(host, links)?;
         Ok(current)

@@ -64,6 +64,7 @@ pub(super) fn run<'a>(
     match done {
         Ok(left) => {
             mending.journal.commit();
+            report.notes.append(&mut mending.notes);
             mending.clean_up(left, report);
             report.sort();
             Ok(())

@@ -25,7 +25,7 @@ pub(crate) struct Connections;
 impl Kind for Connections {
     fn compare<'a>(&self, look: &Look<'a>, plan: &mut Plan<'a>) -> Result<(), HostError> {
         let Some(target) = look.target.filter(|_| !plan.new_set) else {
-            // A new set has none, and those of an old one go with it.
+            // A new set gets those of the old one whose ports and routers are the same.
             return Ok(());
         };
         let (should, is) = (&target.contents, &look.current.contents);

@@ -24,6 +24,8 @@ pub(crate) struct Current {
     pub(crate) maps: Option<MapSet>,
     /// Its entries; empty without it.
     pub(crate) contents: Contents,
+    /// The secret of the set that it takes the place of, where it is new.
+    pub(crate) secret_before: Option<u32>,
     /// The devices that it holds.
     pub(crate) held: BTreeSet<u32>,
     /// Folders of map sets that cannot be used: another build's, or half made.
@@ -67,6 +69,7 @@ impl Current {
         let mut secrets = self.settings().map(|settings| settings.secret);
         secrets
             .find(|secret| *secret != 0)
+            .or(self.secret_before.filter(|secret| *secret != 0))
             .unwrap_or_else(|| random::number() as u32)
     }
 

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 mod aliases;
+mod carried;
 pub(crate) mod connections;
 mod current;
 mod detours;
@@ -46,9 +47,9 @@ pub(crate) use target::{Links, NO_DEVICE, Resolved, Spot, Target};
 use self::kind::Kind;
 use crate::HostError;
 
-/// Each after what it needs: a port's device is closed before it comes, and has a program before it is up, ports send into devices of ours, and
-/// nothing comes out of the tunnel before there is somewhere to go.
-pub(crate) const ORDER: [&dyn Kind; 16] = [
+/// Each after what it needs: a port's device is closed before it comes, and has a program before it is up, ports send into
+/// devices of ours, and nothing comes out of the tunnel before there is somewhere to go.
+pub(crate) const ORDER: [&dyn Kind; 17] = [
     &guard::Guard,
     &take_in::TakeIn,
     &segmenter::Segmenter,
@@ -60,6 +61,7 @@ pub(crate) const ORDER: [&dyn Kind; 16] = [
     &held::Held,
     &connections::Connections,
     &entries::MapEntries,
+    &carried::Carried,
     &maps::Maps,
     &programs::Programs,
     &take_in::BringUp,

@@ -261,6 +261,8 @@ pub(crate) struct Mending<'a> {
     pub(crate) refused: Refused,
     /// What failed alone.
     pub(crate) failed: BTreeSet<(Object, String)>,
+    /// What else its user should know.
+    pub(crate) notes: Vec<Row>,
     /// And what of the record is not ours therefore.
     pub(crate) not_ours: BTreeSet<String>,
     /// Nothing is undone: a link that is let go of is detached at once.
@@ -280,6 +282,7 @@ impl<'a> Mending<'a> {
             programs: BTreeMap::new(),
             refused: Refused::new(),
             failed: BTreeSet::new(),
+            notes: Vec::new(),
             not_ours: BTreeSet::new(),
             for_good: false,
             closed: BTreeSet::new(),

@@ -13,7 +13,7 @@ use super::entries::write_settings;
 use super::kind::{Kind, Look};
 use super::plan::{Deed, Done, Mending, Plan};
 use super::target::{NO_DEVICE, Target};
-use super::{hooks, inside};
+use super::{carried, hooks, inside};
 use crate::HostError;
 use crate::lib::detour::{Detour, is_inside};
 use crate::lib::paths::{self, GRO, SEGMENTER_OUT};
@@ -40,6 +40,7 @@ impl Kind for Programs {
             plan.hooks = (hooks.iter().filter(is_old))
                 .map(|hook| (hook.program, hook.device.clone()))
                 .collect();
+            carried::lead(target, look, plan);
             attach_all(target, look, plan, hooks);
             tell_uplink(target, look, plan);
             // Their programs are attached: frames may go into the detours that were created.

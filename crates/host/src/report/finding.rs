@@ -192,6 +192,21 @@ pub(crate) fn shut_in(host: &str) -> Row {
     Row::remark("shut_in", Object::Host, host).means(meaning)
 }
 
+/// The maps of another build tell nothing that this one could read.
+pub(crate) fn begins_anew(maps: &[&str]) -> Row {
+    let maps = maps.join(", ");
+    Row::remark("begins_anew", Object::Maps, "").means(format!(
+        "the build before has nothing that this one can read in {maps}: they begin empty"
+    ))
+}
+
+/// Some of what the maps of another build had is not in the new ones.
+pub(crate) fn left_behind(entries: usize) -> Row {
+    Row::remark("left_behind", Object::Maps, "").means(format!(
+        "{entries} entries of the maps before have no place in the new ones: what they were of begins anew"
+    ))
+}
+
 /// An earlier `apply` was interrupted; this one completed or repaired it.
 pub(crate) fn interrupted(host: &str) -> Row {
     Row::finding("interrupted", Object::Host, host)
