@@ -32,7 +32,6 @@
 #include "stage/to_port.h"
 #include "leave/leave.h"
 #include "leave/reply.h"
-#include "lib/take.h"
 /* clang-format on */
 
 /* From a port, and segments of what came from one. */

@@ -11,6 +11,7 @@
 #include "lib/firewall.h"
 #include "lib/fragments.h"
 #include "lib/quoted.h"
+#include "lib/take.h"
 #include "lib/tracking.h"
 #include "lib/upkeep.h"
 

@@ -5,7 +5,9 @@ use std::path::Path;
 use overlane_host::agent::{CONFIG, Config};
 use overlane_host::calls::{self, Answer, Call};
 use overlane_host::report::lines;
-use overlane_host::{ApplyRequest, Declared, Holder, Report, RestBy, UnfitDevice, UsedAs};
+use overlane_host::{
+    ApplyRequest, Declared, Holder, HostError, Report, RestBy, UnfitDevice, UsedAs,
+};
 
 use crate::args::Apply;
 use crate::failure::Failure;
@@ -17,6 +19,8 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
     let host = match &args.host {
         Some(host) => host.to_string(),
         None if args.last && config.host.is_none() => overlane_host::only_applied_host()?.host,
+        // Who names a file says for which host, here or in the settings.
+        None if args.file.is_some() => config.host.clone().ok_or(HostError::WhichHost)?,
         None => config.host()?,
     };
     if let Some(answer) = by_agent(args, &host)? {

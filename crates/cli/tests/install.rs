@@ -144,9 +144,11 @@ fn what_is_installed_is_all_there_and_goes_again() {
         assert!(!page.contains("relay"), "hidden: {page}");
     }
     for file in &files {
-        let mode = fs::metadata(place.prefix().join(file))
-            .unwrap()
-            .permissions();
+        let place = match file.starts_with("etc/") {
+            true => place.root().join(file),
+            false => place.prefix().join(file),
+        };
+        let mode = fs::metadata(place).unwrap().permissions();
         let expected = if file == "bin/overlane" { 0o755 } else { 0o644 };
         assert_eq!(mode.mode() & 0o777, expected, "{file}");
     }

@@ -18,6 +18,7 @@ mod kept;
 mod memory;
 mod server;
 mod source;
+mod voice;
 mod watch;
 mod ways;
 
@@ -31,42 +32,12 @@ use self::keep::Keep;
 use self::keeper::Keeper;
 use self::server::Server;
 use self::source::{ByHand, FabricSource, Source};
+pub use self::voice::{Rendered, Voice};
 use crate::HostError;
 use crate::lib::lock::Lock;
 use crate::lib::signals::Signals;
 use crate::live::announcer::Announcing;
 use crate::live::{Job, Loop, Machine, Work};
-use crate::report::Report;
-
-/// How an agent speaks to people.
-#[derive(Clone, Copy)]
-pub struct Voice<'a> {
-    /// A line, or several, for the journal.
-    pub say: &'a dyn Fn(&str),
-    /// A report in words.
-    pub render: &'a dyn Fn(&Report) -> Rendered,
-}
-
-/// A report in words.
-#[derive(Debug, Clone, Default)]
-pub struct Rendered {
-    /// What was changed, a line each, and the outcome.
-    pub lines: Vec<String>,
-    /// What deserves a look.
-    pub notes: Vec<String>,
-}
-
-impl Voice<'_> {
-    fn say(&self, text: &str) {
-        (self.say)(text);
-    }
-}
-
-impl std::fmt::Debug for Voice<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Voice")
-    }
-}
 
 /// Keeps a host until a signal comes.
 pub fn run(config: &Config, voice: Voice<'_>) -> Result<(), HostError> {
