@@ -16,6 +16,7 @@
 #include "lib/next_hop.h"
 #include "lib/outside_ends.h"
 #include "lib/quoted.h"
+#include "lib/take.h" /* of translations too: the program take_connection has it from here */
 
 /* The same as conntrack's, but no rule is asked about a SYN. */
 INLINE enum verdict follow_translation(struct __sk_buff *ctx, const struct packet *p,

@@ -10,7 +10,7 @@ import pytest
 
 import second_build
 import traffic
-from logical import FAR4, INSIDE4, LEG4, LEG6, ROUTER, SPARE4, Estate, connections, port
+from logical import FAR4, INSIDE4, LEG4, ROUTER, SPARE4, Estate, connections, port
 from net import PATIENCE, wait_until
 from overlane import binary, show, verdicts
 from probes import Talk
@@ -158,12 +158,12 @@ def test_datagrams_and_learned_addresses_survive(lab, second):
             answers.sendto(b"more", client)
             assert asks.recv(100) == b"more"
             assert behind_leg(host, program) == found
-        assert [row for row in connections(host, port(scene.third)) if row["protocol"] == "udp"]
+        assert [row for row in connections(host, port(scene.third)) if row["protocol"] == 17]
 
 
 def behind_leg(host, program=None):
     rows = show("neighbours", host.name, program=program)["neighbours"]
-    return {row["address"] for row in rows if row.get("router") and row.get("mac")} - {LEG4, LEG6}
+    return {row["address"] for row in rows if row["leg_of"] and row["mac"]}
 
 
 def test_an_upgrade_that_is_killed_loses_no_connection(lab, second):
@@ -176,7 +176,7 @@ def test_an_upgrade_that_is_killed_loses_no_connection(lab, second):
         duration = (time.monotonic() - began) / len(scene.estate.hosts)
         killed = 0
         for number in range(12):
-            program, then = ((None, second) if number % 2 else (second, None))[:2]
+            program, then = (None, second) if number % 2 else (second, None)
             scene.apply(then)
             for host in scene.estate.hosts:
                 killed += kill_apply(program or binary(), scene.path, host, duration * (number + 1) / 12)

@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::firewall::{self, Connection, ConnectionKey};
 use crate::abi::{self, router};
-use crate::btf::conversion::{Conversions, Known};
+use crate::btf::conversion::{Conversion, Conversions, Known};
 use crate::connections::{self, CONNECTIONS, ConnectionEntry, FRAGMENTS, How, Taken};
 use crate::counters::{self, Counted};
 use crate::links::HeldProgram;
@@ -239,29 +239,36 @@ impl<'a> Carrier<'a> {
         };
         let carried = &mut self.carried;
         let before = carried.len();
+        let marking = conversions.value.only(&["seen", "state", "flags"]);
+        let numbers = |entry: &ConnectionEntry| {
+            let number = hash.hash_one(entry.key.as_bytes());
+            (number, mark(hash, &entry.value))
+        };
         let mut still_there = HashSet::with_capacity(before);
         let mut outcome = Ok(());
         self.old.walk(CONNECTIONS, |key, value| {
             if outcome.is_err() {
                 return;
             }
-            let Some(entry) = as_here(conversions, key, value) else {
+            // Most entries are as they were at the last pass.
+            if let Some(mut entry) = as_here(&conversions.key, &marking, key, value) {
+                pick_up(&mut entry);
+                let (number, mark) = numbers(&entry);
+                if carried.get(&number) == Some(&mark) {
+                    still_there.insert(number);
+                    return;
+                }
+            }
+            let entry = as_here(&conversions.key, &conversions.value, key, value);
+            let Some(entry) = entry else {
                 passed.left_out += 1;
                 return;
             };
             let Some(entry) = coming(entry, owners, now) else {
                 return;
             };
-            let (number, mark) = (
-                hash.hash_one(entry.key.as_bytes()),
-                mark(hash, &entry.value),
-            );
-            if before != 0 {
-                still_there.insert(number);
-            }
-            if carried.get(&number) == Some(&mark) {
-                return;
-            }
+            let (number, mark) = numbers(&entry);
+            still_there.insert(number);
             match connections::take(take, &entry, how) {
                 Ok(Taken::Full) => passed.left_out += 1,
                 Ok(taken) => {
@@ -376,11 +383,13 @@ pub(crate) fn converted(
     Ok(entries.collect())
 }
 
-fn as_here(conversions: &Conversions, key: &[u8], value: &[u8]) -> Option<ConnectionEntry> {
-    let (key, value) = (
-        conversions.key.convert(key)?,
-        conversions.value.convert(value)?,
-    );
+fn as_here(
+    of_key: &Conversion,
+    of_value: &Conversion,
+    key: &[u8],
+    value: &[u8],
+) -> Option<ConnectionEntry> {
+    let (key, value) = (of_key.convert(key)?, of_value.convert(value)?);
     Some(ConnectionEntry {
         key: ConnectionKey::read_from_bytes(&key).ok()?,
         value: Connection::read_from_bytes(&value).ok()?,
@@ -394,7 +403,6 @@ fn coming(
     owners: &HashMap<(u32, u16), Owner>,
     now: u64,
 ) -> Option<ConnectionEntry> {
-    const TCP: u8 = 6;
     // A build that keeps no time-out in a connection says nothing of its end.
     if entry.value.life != 0 && entry.is_expired(now) {
         return None;
@@ -407,10 +415,17 @@ fn coming(
     }
     value.rule = firewall::RULE_DEFAULT;
     value.version = FirewallTable::NO_VERSION;
-    if key.protocol == TCP && (key.local_port, key.peer_port) != (0, 0) {
-        value.flags |= firewall::CONNECTION_PICKED_UP;
-    }
+    pick_up(&mut entry);
     Some(entry)
+}
+
+/// Its packets pass unseen while it is carried.
+const fn pick_up(entry: &mut ConnectionEntry) {
+    const TCP: u8 = 6;
+    let key = &entry.key;
+    if key.protocol == TCP && (key.local_port != 0 || key.peer_port != 0) {
+        entry.value.flags |= firewall::CONNECTION_PICKED_UP;
+    }
 }
 
 /// Differs where packets have changed a connection, but for its windows.

@@ -2,6 +2,7 @@
 //! their width. What only this build has is zero, and what only the other one had is left out.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::{Field, Form, Order, Types};
 use crate::EbpfError;
@@ -17,7 +18,7 @@ pub(crate) struct Conversion {
 }
 
 /// One number, or an array of them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     from: Field,
     to: Field,
@@ -49,6 +50,19 @@ impl Conversion {
         names.all(|name| self.steps.iter().any(|step| step.to.name == *name))
     }
 
+    /// The same of these members alone; the others are zero.
+    pub(crate) fn only(&self, names: &[&str]) -> Self {
+        let steps = self
+            .steps
+            .iter()
+            .filter(|it| names.contains(&it.to.name.as_str()));
+        Self {
+            is_same: false,
+            steps: steps.cloned().collect(),
+            ..*self
+        }
+    }
+
     /// None: a number is larger than this build has room for.
     pub(crate) fn convert(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         if bytes.len() != self.from {
@@ -77,6 +91,14 @@ impl Conversion {
 
 impl Step {
     fn carry_out(&self, from: &[u8], to: &mut [u8]) -> Option<()> {
+        let shape = |field: &Field| (field.bytes, field.length);
+        if shape(&self.from) == shape(&self.to) {
+            let bytes = self.from.bytes * self.from.length;
+            let source = from.get(self.from.offset..self.from.offset + bytes)?;
+            let target = to.get_mut(self.to.offset..self.to.offset + bytes)?;
+            target.copy_from_slice(source);
+            return Some(());
+        }
         for index in 0..self.from.length {
             let at = self.from.offset + index * self.from.bytes;
             let source = from.get(at..at + self.from.bytes)?;
@@ -173,12 +195,14 @@ impl Known {
         if id == 0 || number == 0 {
             return Ok(None);
         }
-        if !self.builds.contains_key(&id) {
-            let bytes = sys::btf_by_id(id);
-            let bytes = bytes.map_err(EbpfError::call("BPF_BTF_GET_FD_BY_ID", id.to_string()))?;
-            self.builds.insert(id, Types::read(&bytes));
-        }
-        let types = self.builds.get(&id).and_then(Option::as_ref);
-        Ok(types.and_then(|types| types.form(number)))
+        let types = match self.builds.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let bytes = sys::btf_by_id(id);
+                let failed = EbpfError::call("BPF_BTF_GET_FD_BY_ID", id.to_string());
+                unknown.insert(Types::read(&bytes.map_err(failed)?))
+            }
+        };
+        Ok(types.as_ref().and_then(|types| types.form(number)))
     }
 }

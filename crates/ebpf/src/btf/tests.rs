@@ -28,7 +28,7 @@ impl Build {
 
     fn add(&mut self, name: &str, info: (u32, u32), size_or_type: u32, more: &[u32]) -> u32 {
         let name = self.name(name);
-        let words = [name, info.0 << 24 | info.1, size_or_type];
+        let words = [name, (info.0 << 24) | info.1, size_or_type];
         for word in words.iter().chain(more) {
             self.types.extend(word.to_ne_bytes());
         }
@@ -41,7 +41,7 @@ impl Build {
     }
 
     fn signed(&mut self, bytes: u32) -> u32 {
-        self.add("int", (1, 0), bytes, &[1 << 24 | bytes * 8])
+        self.add("int", (1, 0), bytes, &[(1 << 24) | (bytes * 8)])
     }
 
     fn array(&mut self, element: u32, length: u32) -> u32 {
