@@ -11,7 +11,6 @@
 #include "lib/firewall.h"
 #include "lib/fragments.h"
 #include "lib/quoted.h"
-#include "lib/take.h"
 #include "lib/tracking.h"
 #include "lib/upkeep.h"
 

@@ -66,10 +66,11 @@ pub(crate) fn run(args: &Apply, output: Output) -> Result<(), Failure> {
 /// has no other: it takes up what is applied.
 fn by_agent(args: &Apply, host: &str) -> Result<Option<Answer>, Failure> {
     let is_input = args.file.as_deref() == Some(Path::new("-"));
-    if is_input && let Some(Answer::Status(view)) = calls::ask(host, &Call::Status)? {
-        if view.source.is_none() {
-            return Ok(None);
-        }
+    if is_input
+        && let Some(Answer::Status(view)) = calls::ask(host, &Call::Status)?
+        && view.source.is_none()
+    {
+        return Ok(None);
     }
     let file = args
         .file

@@ -106,16 +106,19 @@ pub fn with_object(object: &[u8]) -> Testing<'_> {
 }
 
 fn build_of_maps(more: &str) -> Vec<u8> {
-    let programs = Program::ALL.map(|program| {
+    // With those at no hook: an upgrade carries connections by them.
+    let at_no_hook = [Program::TakeConnection, Program::ForgetTranslated];
+    let programs = Program::ALL.into_iter().chain(at_no_hook).map(|program| {
         let name = program.name();
         format!("SEC(\"classifier\") int {name}(struct __sk_buff *ctx) {{ return TCX_NEXT; }}\n")
     });
+    let programs: String = programs.collect();
     let headers = ["maps", "capture", "test_mode", "l4", "packet"];
     let headers = headers.map(|name| format!("#include \"lib/{name}.h\"\n"));
     let license = "char _license[] SEC(\"license\") = \"GPL\";\n";
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("tc.bpf.c");
-    let text = headers.concat() + more + &programs.concat() + license;
+    let text = headers.concat() + more + &programs + license;
     std::fs::write(&source, text).unwrap();
     compile(&source, &sources())
 }
