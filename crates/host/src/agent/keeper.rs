@@ -344,12 +344,15 @@ impl<'a> Keeper<'a> {
         let is_elsewhere = |device: &&UnfitDevice| device.elsewhere.is_some();
         let awaited = report.missing.iter().filter(is_elsewhere).count();
         self.awaited = u32::try_from(awaited).unwrap_or(u32::MAX);
-        if !report.changes.is_empty() {
-            let rendered = (self.voice.render)(report);
-            for line in &rendered.lines {
+        if !report.changes.is_empty() || report.is_silent {
+            let mut lines = (self.voice.render)(report).lines;
+            if report.is_silent {
+                lines = vec![format!("~ host {}: entries in the maps", self.host)];
+            }
+            for line in &lines {
                 self.voice.say(line);
             }
-            self.mended.push_back((now, rendered.lines));
+            self.mended.push_back((now, lines));
             if self.mended.len() > MENDED {
                 self.mended.pop_front();
             }

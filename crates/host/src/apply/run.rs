@@ -214,6 +214,7 @@ impl Job<'_> {
             capture::recover_in(host, maps)?;
         }
         if differs {
+            report.is_silent = plan.is_silent();
             mend::run(
                 (self.testing, self.each_alone),
                 (&target, &current, &netlink),

@@ -33,6 +33,9 @@ pub struct Report {
     pub announced: Vec<Announced>,
     /// What works but deserves a look.
     pub notes: Vec<Row>,
+    /// Entries of the maps were put right that no row names.
+    #[serde(skip)]
+    pub(crate) is_silent: bool,
     /// The devices of the host by name, with the indices that they had.
     #[serde(skip)]
     pub(crate) devices: BTreeMap<String, u32>,
@@ -72,6 +75,7 @@ impl Report {
             missing: Vec::new(),
             announced: Vec::new(),
             notes: Vec::new(),
+            is_silent: false,
             devices: BTreeMap::new(),
             announcements: None,
         }

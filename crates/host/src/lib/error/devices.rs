@@ -17,6 +17,7 @@ pub struct UnfitDevice {
     /// Names of the ports, or of the router.
     pub by: Vec<String>,
     /// Where else a port's device was looked for (`netns`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<NotElsewhere>,
 }
 
