@@ -184,7 +184,7 @@ def scene_with_vm(lab, encapsulation, wire="whole"):
 
 @pytest.mark.thorough
 def test_another_build_takes_over_from_under_a_vm(lab, encapsulation):
-    """TCP goes on. Of UDP super-packets none is lost: another build begins without what remotes said, and sends segments until they answer."""
+    """TCP goes on. Of UDP super-packets none is lost: what remotes said they can take holds for another build, which asks them again."""
     second = second_build.program()
     if second is None:
         pytest.skip("needs a second build of the program: tests/system/second_build.py")

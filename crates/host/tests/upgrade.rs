@@ -176,7 +176,26 @@ fn counters_of_another_form_begin_anew() {
         .unwrap();
     assert!(created.success());
 
-    world.apply(&text, 1).unwrap();
+    // Of this one nobody knows the members.
+    let learned = set.join("learned");
+    std::fs::remove_file(&learned).unwrap();
+    let created = Command::new("bpftool")
+        .args(["map", "create"])
+        .arg(&learned)
+        .args(["type", "hash", "key", "12", "value", "48"])
+        .args(["entries", "64", "name", "learned"])
+        .status()
+        .unwrap();
+    assert!(created.success());
+
+    let report = world.apply(&text, 1).unwrap();
+    let told = report
+        .notes
+        .iter()
+        .find(|row| row.note == Some("begins_anew"));
+    let told = told.unwrap().to_string();
+    assert!(told.contains("learned: they begin empty"), "{told}");
+    assert!(!told.contains("connections"), "{told}");
     let counters = observe::counters(&host).unwrap();
     assert_eq!(counters.remotes[0].to_remote, observe::Count::default());
     assert!(counters.ports[0].from_port.packets >= 3, "{counters:?}");
