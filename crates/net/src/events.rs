@@ -42,6 +42,8 @@ pub enum Event {
         index: u32,
         /// Its name.
         name: String,
+        /// Its MAC; all zero where it has none.
+        mac: [u8; 6],
         /// Its largest packet.
         mtu: u32,
         /// Somebody switched it on.
@@ -208,10 +210,11 @@ fn event_of(message: RouteNetlinkMessage) -> Option<Event> {
 
 fn link_event(link: LinkMessage, gone: bool) -> Event {
     let flags = link.header.flags;
-    let (mut name, mut mtu, mut master) = (None, 0, None);
+    let (mut name, mut mac, mut mtu, mut master) = (None, [0; 6], 0, None);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::IfName(found) => name = Some(found),
+            LinkAttribute::Address(found) => mac = found.try_into().unwrap_or_default(),
             LinkAttribute::Mtu(found) => mtu = found,
             LinkAttribute::Controller(found) => master = Some(found),
             _ => {}
@@ -220,6 +223,7 @@ fn link_event(link: LinkMessage, gone: bool) -> Event {
     name.map_or(Event::Everything, |name| Event::Link {
         index: link.header.index,
         name,
+        mac,
         mtu,
         up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
@@ -311,6 +315,7 @@ mod tests {
         link.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
         link.attributes = vec![
             LinkAttribute::IfName("eth0".into()),
+            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
             LinkAttribute::Mtu(1500),
         ];
         link
@@ -320,6 +325,7 @@ mod tests {
         Event::Link {
             index: 7,
             name: "eth0".into(),
+            mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             up: true,
             carrier: true,

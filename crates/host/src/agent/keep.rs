@@ -100,6 +100,8 @@ pub(super) struct Passed {
     pub(super) interest: Interest,
     /// It could not be made at all.
     pub(super) has_failed: bool,
+    /// It changed something.
+    pub(super) has_changed: bool,
     /// When an object that could not be applied is tried again.
     pub(super) again: Option<Instant>,
     /// So many devices are awaited in namespaces that the file names.
@@ -127,6 +129,7 @@ pub(super) struct Interest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Device {
     index: u32,
+    mac: [u8; 6],
     mtu: u32,
     master: Option<u32>,
     up: bool,
@@ -261,6 +264,7 @@ impl Keep {
         let Change::Link {
             index,
             name,
+            mac,
             mtu,
             up,
             master,
@@ -285,6 +289,7 @@ impl Keep {
         }
         let device = Device {
             index: *index,
+            mac: *mac,
             mtu: *mtu,
             master: *master,
             // A port whose guest comes and goes loses nothing by it.
@@ -386,7 +391,9 @@ impl Duty for Keep {
                 let every = ELSEWHERE.saturating_mul(passed.awaited);
                 self.elsewhere = (passed.awaited > 0).then(|| (now + every, every));
                 self.interest = passed.interest;
-                self.look_at = self.look_at.min(now + CALM);
+                if passed.has_changed {
+                    self.look_at = self.look_at.min(now + CALM);
+                }
                 self.retries = match passed.has_failed {
                     true => self.retries.saturating_add(1),
                     false => 0,

@@ -3,7 +3,7 @@
 
 mod answers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -48,6 +48,8 @@ pub(super) struct Keeper<'a> {
     troubles: Troubles,
     failing: Failing,
     memory: Memory,
+    /// What the last look found that a pass would change.
+    planned: BTreeSet<String>,
     mended: VecDeque<(Instant, Vec<String>)>,
     hooks: watch::Hooks,
     /// The devices as the last pass found them.
@@ -105,6 +107,7 @@ impl<'a> Keeper<'a> {
             troubles: Troubles::default(),
             failing: Failing::default(),
             memory: Memory::default(),
+            planned: BTreeSet::new(),
             mended: VecDeque::new(),
             hooks: watch::Hooks::default(),
             devices: BTreeMap::new(),
@@ -324,6 +327,7 @@ impl<'a> Keeper<'a> {
         let passed = Passed {
             interest: self.interest(),
             has_failed,
+            has_changed: matches!(&result, Some(Ok(report)) if !report.changes.is_empty()),
             again: self.failing.next(),
             awaited: self.awaited,
         };
@@ -393,9 +397,14 @@ impl<'a> Keeper<'a> {
             .map(|found| found.rows)
             .unwrap_or_default();
         self.memory.seen(rows.iter(), Instant::now());
+        let planned = rows.iter().filter(|row| row.change.is_some());
+        let planned: BTreeSet<String> = planned.map(Row::key).collect();
+        // What a pass could not put right the next one cannot either.
+        let differs = !planned.is_subset(&self.planned);
+        self.planned = planned;
         Outcome::Looked {
             took: began.elapsed(),
-            differs: rows.iter().any(|row| row.change.is_some()),
+            differs,
         }
     }
 

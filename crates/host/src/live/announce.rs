@@ -229,6 +229,7 @@ mod tests {
         Event::Network(Change::Link {
             index: 1,
             name: name.into(),
+            mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             up: true,
             carrier: true,

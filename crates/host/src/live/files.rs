@@ -20,6 +20,8 @@ pub(super) struct Files {
     /// None: the kernel has no more of them for this user (`fs.inotify.max_user_instances`).
     inotify: Option<Inotify>,
     folders: BTreeMap<PathBuf, WatchDescriptor>,
+    /// What was asked for last, as long as nothing has happened to it.
+    asked: Option<BTreeSet<PathBuf>>,
     watched: BTreeSet<PathBuf>,
     /// Their folders are not there, or the kernel watches no more.
     unwatched: BTreeSet<PathBuf>,
@@ -32,6 +34,7 @@ impl Files {
         Self {
             inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok(),
             folders: BTreeMap::new(),
+            asked: None,
             watched: BTreeSet::new(),
             unwatched: BTreeSet::new(),
             look_at: now + LOOK,
@@ -46,6 +49,12 @@ impl Files {
 
     /// Watches these files. Returns when to ask for changes, if not before.
     pub(super) fn watch(&mut self, files: &BTreeSet<PathBuf>, now: Instant) -> Option<Instant> {
+        // A storm of other events asks again and again.
+        let is_same = self.asked.as_ref() == Some(files);
+        if is_same && self.changed.is_empty() && self.unwatched.is_empty() {
+            return None;
+        }
+        self.asked = Some(files.clone());
         let all = files.iter().cloned();
         let (watched, unwatched) = all.partition(|file| self.is_watched(file));
         let before = std::mem::replace(&mut self.watched, watched);
@@ -98,6 +107,7 @@ impl Files {
                 Err(errno) => return Err(HostError::system("watch files")(errno)),
             };
             for event in events {
+                self.asked = None;
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     self.changed.extend(self.watched.iter().cloned());
                 }

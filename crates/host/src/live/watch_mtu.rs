@@ -270,6 +270,7 @@ mod tests {
         Change::Link {
             index,
             name: name.into(),
+            mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             up: !gone,
             carrier: !gone,

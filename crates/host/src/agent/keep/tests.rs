@@ -60,6 +60,7 @@ fn link(name: &str, index: u32) -> Change {
     Change::Link {
         index,
         name: name.into(),
+        mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,
         up: true,
         carrier: true,
@@ -71,10 +72,15 @@ fn link(name: &str, index: u32) -> Change {
 fn gone(name: &str, index: u32) -> Change {
     match link(name, index) {
         Change::Link {
-            index, name, mtu, ..
+            index,
+            name,
+            mac,
+            mtu,
+            ..
         } => Change::Link {
             index,
             name,
+            mac,
             mtu,
             up: false,
             carrier: false,
