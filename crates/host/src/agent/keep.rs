@@ -21,6 +21,8 @@ const PER_DEVICE: Duration = Duration::from_millis(2);
 const LONGEST_BURST: Duration = Duration::from_millis(500);
 /// A device that goes may be about to be made again.
 const PARTING: Duration = Duration::from_millis(100);
+/// A full table of neighbours forgets some all the time; who sends to one asks for it again.
+const NEIGHBOURS: Duration = Duration::from_secs(5);
 /// Who writes a file may not be done.
 const WRITING: Duration = Duration::from_millis(50);
 /// After a change, what people should know of is looked at, but not more often than this.
@@ -117,6 +119,8 @@ pub(super) struct Interest {
     pub(super) ports: BTreeSet<String>,
     /// The uplink, legs, and devices of ours. The kernel forgets things of those when they go down.
     pub(super) others: BTreeSet<String>,
+    /// The neighbours that the kernel keeps resolved for it.
+    pub(super) next_hops: BTreeSet<IpAddr>,
     /// The tunnel end points of the remotes.
     pub(super) remotes: Vec<IpAddr>,
     /// What the source is made of.
@@ -244,9 +248,14 @@ impl Keep {
                     self.pass_by(now + PARTING);
                 }
             }
-            Change::Neighbour { index, gone, .. } => {
-                if *gone && self.is_of_others(*index) {
-                    self.pass_by(now + PARTING);
+            Change::Neighbour {
+                index,
+                address,
+                gone,
+            } => {
+                let is_kept = self.interest.next_hops.contains(address);
+                if *gone && is_kept && self.is_of_others(*index) {
+                    self.pass_by(now + NEIGHBOURS);
                 }
             }
         }

@@ -4,6 +4,7 @@
 mod answers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -54,6 +55,8 @@ pub(super) struct Keeper<'a> {
     hooks: watch::Hooks,
     /// The devices as the last pass found them.
     devices: BTreeMap<String, u32>,
+    /// The neighbours that the kernel keeps resolved.
+    next_hops: BTreeSet<IpAddr>,
     /// How many are awaited in other namespaces.
     awaited: u32,
     /// The state file as the last pass left it.
@@ -111,6 +114,7 @@ impl<'a> Keeper<'a> {
             mended: VecDeque::new(),
             hooks: watch::Hooks::default(),
             devices: BTreeMap::new(),
+            next_hops: BTreeSet::new(),
             awaited: 0,
             state_file: None,
             is_ready: false,
@@ -136,6 +140,7 @@ impl<'a> Keeper<'a> {
                 .map(|port| port.attachment.device.to_string())
                 .collect(),
             indices: self.devices.clone(),
+            next_hops: self.next_hops.clone(),
             files: self.source.files(),
             state: paths::state(&self.host),
             ..Interest::default()
@@ -345,6 +350,7 @@ impl<'a> Keeper<'a> {
         self.failing.after_pass(failed, now);
         self.announcements.extend(report.announcements.clone());
         self.devices.clone_from(&report.devices);
+        self.next_hops.clone_from(&report.next_hops);
         let is_elsewhere = |device: &&UnfitDevice| device.elsewhere.is_some();
         let awaited = report.missing.iter().filter(is_elsewhere).count();
         self.awaited = u32::try_from(awaited).unwrap_or(u32::MAX);

@@ -194,6 +194,9 @@ impl Job<'_> {
             dry_run: self.dry_run,
             missing: target.resolved.missing.clone(),
             notes,
+            next_hops: (target.resolved.next_hops.iter())
+                .filter_map(|next_hop| next_hop.address)
+                .collect(),
             devices: (target.resolved.links.iter())
                 .chain(current.devices.values())
                 .map(|link| (link.name.clone(), link.index))

@@ -1,7 +1,8 @@
 //! What `apply`, `remove` and `status` tell their caller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -39,6 +40,9 @@ pub struct Report {
     /// The devices of the host by name, with the indices that they had.
     #[serde(skip)]
     pub(crate) devices: BTreeMap<String, u32>,
+    /// The next hops that the kernel keeps resolved.
+    #[serde(skip)]
+    pub(crate) next_hops: BTreeSet<IpAddr>,
     /// Announcements that are left to be made: [`Announcements::start`] has them made.
     #[serde(skip)]
     pub announcements: Option<Announcements>,
@@ -77,6 +81,7 @@ impl Report {
             notes: Vec::new(),
             is_silent: false,
             devices: BTreeMap::new(),
+            next_hops: BTreeSet::new(),
             announcements: None,
         }
     }

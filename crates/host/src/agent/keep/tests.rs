@@ -8,6 +8,7 @@ fn interest() -> Interest {
         indices: BTreeMap::from([("eth1".to_owned(), 2), ("v1".to_owned(), 11)]),
         ports: names(&["v1", "v2"]),
         others: names(&["eth1", "ovl-seg0"]),
+        next_hops: BTreeSet::from([[198, 18, 0, 2].into()]),
         remotes: vec![[198, 18, 0, 2].into()],
         files: BTreeSet::from(["/etc/overlane/fabric.yaml".into()]),
         state: STATE.into(),
@@ -154,9 +155,9 @@ fn the_uplink_counts_in_all_and_others_do_not() {
         index,
         gone: true,
     };
-    let neighbour = |index, gone| Change::Neighbour {
+    let neighbour = |index, last: u8, gone| Change::Neighbour {
         index,
-        address: [198, 18, 0, 2].into(),
+        address: [198, 18, 0, last].into(),
         gone,
     };
     assert!(concerns(Change::Everything));
@@ -166,8 +167,8 @@ fn the_uplink_counts_in_all_and_others_do_not() {
     assert!(concerns(route([198, 18, 0, 0], 24, Some(7))));
     assert!(concerns(route([198, 19, 0, 0], 24, Some(2))));
     assert!(!concerns(route([198, 19, 0, 0], 24, Some(7))));
-    assert!(concerns(neighbour(2, true)) && !concerns(neighbour(2, false)));
-    assert!(!concerns(neighbour(11, true)));
+    assert!(concerns(neighbour(2, 2, true)) && !concerns(neighbour(2, 2, false)));
+    assert!(!concerns(neighbour(2, 3, true)) && !concerns(neighbour(11, 2, true)));
 }
 
 #[test]
