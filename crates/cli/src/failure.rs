@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use overlane_analysis::AnalysisError;
-use overlane_host::HostError;
 use overlane_host::calls::Refused;
+use overlane_host::{HostError, chain};
 use overlane_lab::LabError;
 use overlane_model::{CompileError, FabricErrors, MovedError, escaped};
 use overlane_traffic::TrafficError;
@@ -219,21 +219,6 @@ fn is_wrong_request(error: &AnalysisError) -> bool {
             | AnalysisError::Unreadable { .. }
             | AnalysisError::NotComparable { .. }
     )
-}
-
-/// The error and what is behind it, `: ` between; what a text contains already is not said twice.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut behind = error.source();
-    while let Some(source) = behind {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        behind = source.source();
-    }
-    text
 }
 
 /// When nobody closer knows a help, and the kernel refused for want of rights.

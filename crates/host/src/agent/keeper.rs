@@ -21,6 +21,7 @@ use super::voice::Voice;
 use super::watch;
 use crate::apply::{ApplyRequest, apply};
 use crate::lib::announcements::Announcements;
+use crate::lib::error::chain;
 use crate::lib::paths;
 use crate::live::Executor;
 use crate::report::{Report, Row};
@@ -125,7 +126,7 @@ impl<'a> Keeper<'a> {
             // The source says it again.
             Err(error) => voice.say(&format!(
                 "what was kept of host {host} is of no use: {}",
-                whole(&error)
+                chain(&error)
             )),
         }
         keeper
@@ -195,7 +196,7 @@ impl<'a> Keeper<'a> {
                 }
                 Ok(self.weigh(tables, origin))
             }
-            Err(error) => Err((in_short(&error), whole(&error))),
+            Err(error) => Err((in_short(&error), chain(&error))),
         };
         let name = self.source.name().unwrap_or_default();
         match result {
@@ -253,10 +254,8 @@ impl<'a> Keeper<'a> {
 
     fn hold(&mut self, tables: Option<Box<Tables>>, origin: Origin, loss: Loss, why: &'static str) {
         if self.held.as_ref().is_none_or(|held| held.loss != loss) {
-            self.voice.say(&format!(
-                "held: {} of {} ports would go, and {why}; `overlane agent accept --host {}` does it",
-                loss.ports, loss.of, self.host
-            ));
+            let (what, help) = self.held_words(loss, why);
+            self.voice.say(&format!("{what}; {help}"));
         }
         let since = self
             .held
@@ -269,6 +268,15 @@ impl<'a> Keeper<'a> {
             why,
             since,
         });
+    }
+
+    /// What is held, and what does it.
+    fn held_words(&self, loss: Loss, why: &str) -> (String, String) {
+        let Loss { ports, of } = loss;
+        (
+            format!("held: {ports} of {of} ports would go, and {why}"),
+            format!("`overlane agent accept --host {}` does it", self.host),
+        )
     }
 
     /// On disk first: whoever starts after a crash does what was begun.
@@ -291,9 +299,9 @@ impl<'a> Keeper<'a> {
             }
             Err(error) => {
                 let help = "after a reboot the host needs its source until this is mended";
-                if self.troubles.not_kept.begin(&whole(&error), Some(help)) {
+                if self.troubles.not_kept.begin(&chain(&error), Some(help)) {
                     self.voice
-                        .say(&format!("cannot keep what is wanted: {}", whole(&error)));
+                        .say(&format!("cannot keep what is wanted: {}", chain(&error)));
                 }
             }
         }
@@ -317,12 +325,12 @@ impl<'a> Keeper<'a> {
             && self
                 .troubles
                 .failed
-                .begin(&whole(error), error.help().as_deref())
+                .begin(&chain(error), error.help().as_deref())
         {
             self.voice.say(&format!(
                 "host {} could not be applied: {}",
                 self.host,
-                whole(error)
+                chain(error)
             ));
         }
         self.hooks = watch::Hooks::default();
@@ -458,10 +466,10 @@ fn is_failure(row: &Row) -> bool {
 fn in_short(error: &HostError) -> String {
     const SHOWN: usize = 5;
     let HostError::Fabric(errors) = error else {
-        return whole(error);
+        return chain(error);
     };
     let Some(report) = errors.report() else {
-        return whole(error);
+        return chain(error);
     };
     let is_error = |found: &&Diagnostic| found.severity == Severity::Error;
     let errors: Vec<&Diagnostic> = report.diagnostics.iter().filter(is_error).collect();
@@ -473,21 +481,6 @@ fn in_short(error: &HostError) -> String {
     let more = errors.len().saturating_sub(SHOWN) + report.omitted_errors;
     shown.extend((more > 0).then(|| format!("and {more} more")));
     shown.join("; ")
-}
-
-/// An error with what is behind it.
-fn whole(error: &HostError) -> String {
-    let mut text = error.to_string();
-    let mut behind = std::error::Error::source(error);
-    while let Some(source) = behind {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        behind = source.source();
-    }
-    text
 }
 
 /// Seconds since the Epoch.

@@ -17,6 +17,21 @@ pub(crate) use self::devices::{Leftover, TakenAddress, TakenBy};
 use super::distrust::Distrust;
 use super::holder::Holder;
 
+/// The error and what is behind it, `: ` between; what a text contains already is not said twice.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(source) = behind {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        behind = source.source();
+    }
+    text
+}
+
 /// Any failure of this crate.
 #[derive(Debug, Error)]
 #[non_exhaustive]

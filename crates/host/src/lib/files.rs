@@ -109,29 +109,32 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, HostError> {
 
 /// Writes a file so that a reader sees all of the old or all of the new. After an error the old one is there.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
+    replace(path, bytes, |_| Ok(()))
+}
+
+/// The same, and on the disk when this returns.
+pub(crate) fn write_to_disk(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
+    let sync = |path: &Path| {
+        let file = File::open(path).and_then(|file| file.sync_all());
+        file.map_err(HostError::file("write", path))
+    };
+    replace(path, bytes, sync).and_then(|()| path.parent().map_or(Ok(()), sync))
+}
+
+/// `finish` has the new file before it takes the place of the old one.
+fn replace(
+    path: &Path,
+    bytes: &[u8],
+    finish: impl FnOnce(&Path) -> Result<(), HostError>,
+) -> Result<(), HostError> {
     let new = unfinished(path);
     let written = write_new(&new, bytes)
+        .and_then(|()| finish(&new))
         .and_then(|()| fs::rename(&new, path).map_err(HostError::file("write", path)));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
     written
-}
-
-/// The same, and on the disk when this returns.
-pub(crate) fn write_to_disk(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
-    let new = unfinished(path);
-    let sync = |path: &Path| {
-        let file = File::open(path).and_then(|file| file.sync_all());
-        file.map_err(HostError::file("write", path))
-    };
-    let written = write_new(&new, bytes)
-        .and_then(|()| sync(&new))
-        .and_then(|()| fs::rename(&new, path).map_err(HostError::file("write", path)));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written.and_then(|()| path.parent().map_or(Ok(()), sync))
 }
 
 /// Makes a folder that outlives a reboot, or takes the one that is there.

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use super::super::keep::{Action, Outcome, Passed};
 use super::super::source::{FabricSource, Reading, Source as _};
-use super::{Asked, Hold, Keeper, is_failure, wall_s, whole};
+use super::{Asked, Hold, Keeper, is_failure, wall_s};
 use crate::apply::{ApplyRequest, apply};
 use crate::calls::{Answer, Applied, Call, Generation, Held, Mended, Refused, View};
+use crate::lib::error::chain;
 use crate::report::Report;
 use crate::{HostError, RemoveRequest, remove};
 
@@ -65,11 +66,7 @@ impl Keeper<'_> {
             return (refused(mistakes.error.clone(), None, 2), None);
         }
         if let Some(held) = &self.held {
-            let error = format!(
-                "held: {} of {} ports would go, and {}",
-                held.loss.ports, held.loss.of, held.why
-            );
-            let help = format!("`overlane agent accept --host {}` does it", self.host);
+            let (error, help) = self.held_words(held.loss, held.why);
             return (refused(error, Some(help), 1), None);
         }
         let (passed, result) = self.pass(if strict {
@@ -259,5 +256,5 @@ fn refused(error: String, help: Option<String>, code: u8) -> Answer {
 
 fn refused_for(error: &HostError) -> Answer {
     let is_of_file = matches!(error, HostError::Fabric(_) | HostError::Compile(_));
-    refused(whole(error), error.help(), if is_of_file { 2 } else { 1 })
+    refused(chain(error), error.help(), if is_of_file { 2 } else { 1 })
 }
