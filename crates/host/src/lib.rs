@@ -31,6 +31,7 @@ mod watch;
 /// What all else stands on, and what knows nothing of fabrics. A folder of this name beside `lib.rs` would be ambiguous.
 #[path = "lib"]
 mod lib {
+    pub(crate) mod allocator;
     pub(crate) mod announcements;
     pub(crate) mod clock;
     pub mod detour;
@@ -46,6 +47,7 @@ mod lib {
     pub mod paths;
     pub(crate) mod random;
     pub mod signals;
+    pub(crate) mod stamp;
     pub(crate) mod wait;
 }
 

@@ -29,10 +29,10 @@ const WRITING: Duration = Duration::from_millis(50);
 const CALM: Duration = Duration::from_secs(2);
 /// Whatever happens, all is looked at after so long.
 const FULL_LOOK: Duration = Duration::from_secs(120);
-/// A host whose look takes long is looked at less often: it costs this part of a CPU.
-const COST: u32 = 1000;
 /// No event says that somebody attached a program.
 const HOOKS: Duration = Duration::from_secs(1);
+/// What takes long on a large host is done less often: it costs this part of a CPU.
+const COST: u32 = 1000;
 /// Who listens in a namespace keeps it alive, so one in which a device is awaited is looked into, so often for one device.
 const ELSEWHERE: Duration = Duration::from_millis(50);
 /// A pass that failed as a whole is tried again after this, then twice as long, and so on.
@@ -78,6 +78,13 @@ pub(super) enum Outcome {
     Wanted,
     /// What was compared differs.
     Differs,
+    /// The programs at the hooks were compared.
+    Hooks {
+        /// So long.
+        took: Duration,
+        /// Somebody attached or detached one.
+        differs: bool,
+    },
     /// Somebody else is at work on the host.
     Later,
     /// The source is made of these files.
@@ -86,8 +93,6 @@ pub(super) enum Outcome {
     Passed(Passed),
     /// All was looked at.
     Looked {
-        /// So long.
-        took: Duration,
         /// A pass would change something.
         differs: bool,
     },
@@ -152,8 +157,11 @@ pub(super) struct Keep {
     retries: u32,
     look_at: Instant,
     full_at: Instant,
+    /// When the one began that is at work.
+    full_began: Option<Instant>,
     full_every: Duration,
     hooks_at: Instant,
+    hooks_every: Duration,
     elsewhere: Option<(Instant, Duration)>,
     beat: Option<(Instant, Duration)>,
     has_read: bool,
@@ -180,8 +188,10 @@ impl Keep {
             retries: 0,
             look_at: now + FULL_LOOK,
             full_at: now + FULL_LOOK,
+            full_began: None,
             full_every: FULL_LOOK,
             hooks_at: now + HOOKS,
+            hooks_every: HOOKS,
             elsewhere: None,
             beat: beat.map(|every| (now, every)),
             has_read: false,
@@ -331,6 +341,7 @@ impl Keep {
         }
         if self.full_at <= now {
             self.full_at = now + self.full_every;
+            self.full_began = Some(now);
             self.read_at = None;
             self.look_at = now;
             // No event may have told of the source either.
@@ -347,7 +358,7 @@ impl Keep {
             actions.push(Action::Compare(What::Elsewhere));
         }
         if self.hooks_at <= now {
-            self.hooks_at = now + HOOKS;
+            self.hooks_at = now + self.hooks_every;
             actions.push(Action::Compare(What::Hooks));
         }
         actions
@@ -388,6 +399,13 @@ impl Duty for Keep {
                 return vec![Action::Pass, Action::Look];
             }
             Outcome::Differs => return vec![Action::Pass],
+            Outcome::Hooks { took, differs } => {
+                self.hooks_every = HOOKS.max(took.saturating_mul(COST));
+                self.hooks_at = now + self.hooks_every;
+                if differs {
+                    return vec![Action::Pass];
+                }
+            }
             Outcome::Again(action) => return vec![action],
             Outcome::Later => self.pass_by(now + RETRY),
             Outcome::Files(files) => {
@@ -414,8 +432,13 @@ impl Duty for Keep {
                 let whole = passed.has_failed.then(|| now + pause);
                 self.retry_at = whole.into_iter().chain(passed.again).min();
             }
-            Outcome::Looked { took, differs } => {
-                self.full_every = FULL_LOOK.max(took.saturating_mul(COST));
+            Outcome::Looked { differs } => {
+                // The source was read and a pass made before.
+                if let Some(began) = self.full_began.take() {
+                    self.full_every = FULL_LOOK.max((now - began).saturating_mul(COST));
+                    self.full_at = now + self.full_every;
+                    self.look_at = self.full_at;
+                }
                 // No event told of it.
                 if differs {
                     return vec![Action::Pass];

@@ -16,13 +16,15 @@ use super::keep::{Action, Interest, Outcome, Passed, What};
 use super::kept::{Kept, Origin};
 use super::memory::{Memory, Troubles};
 use super::server::Server;
-use super::source::{Reading, Source, Stamp};
+use super::source::{Reading, Source};
 use super::voice::Voice;
 use super::watch;
 use crate::apply::{ApplyRequest, apply};
+use crate::lib::allocator;
 use crate::lib::announcements::Announcements;
 use crate::lib::error::chain;
 use crate::lib::paths;
+use crate::lib::stamp::Stamp;
 use crate::live::Executor;
 use crate::report::{Report, Row};
 use crate::state::State;
@@ -198,6 +200,8 @@ impl<'a> Keeper<'a> {
             }
             Err(error) => Err((in_short(&error), chain(&error))),
         };
+        // The parts and the fabric that they made are gone.
+        allocator::give_back();
         let name = self.source.name().unwrap_or_default();
         match result {
             Ok(is_other) => {
@@ -400,13 +404,19 @@ impl<'a> Keeper<'a> {
                 Some(kept) => watch::has_come(self.netns.as_deref(), &kept.tables, &self.devices),
                 None => Ok(false),
             },
-            What::Hooks => self.hooks.differ(self.netns.as_deref(), &self.devices),
+            What::Hooks => {
+                let began = Instant::now();
+                let differs = self.hooks.differ(self.netns.as_deref(), &self.devices);
+                return Some(Outcome::Hooks {
+                    took: began.elapsed(),
+                    differs: differs.unwrap_or(true),
+                });
+            }
         };
         differs.unwrap_or(true).then_some(Outcome::Differs)
     }
 
     fn look(&mut self) -> Outcome {
-        let began = Instant::now();
         let rows = status::look(&self.host, None)
             .map(|found| found.rows)
             .unwrap_or_default();
@@ -416,10 +426,7 @@ impl<'a> Keeper<'a> {
         // What a pass could not put right the next one cannot either.
         let differs = !planned.is_subset(&self.planned);
         self.planned = planned;
-        Outcome::Looked {
-            took: began.elapsed(),
-            differs,
-        }
+        Outcome::Looked { differs }
     }
 
     /// After the first pass, whatever came of it: who waits for this service needs no better one.
@@ -447,7 +454,10 @@ impl Executor<super::keep::Keep> for Keeper<'_> {
             Action::Compare(what) => self.compare(what),
             Action::Look => {
                 self.ready();
-                Some(self.look())
+                let looked = self.look();
+                // A look follows what needed much: another state, a pass that changed something, a full look.
+                allocator::give_back();
+                Some(looked)
             }
             Action::Answer => self.answer(),
             Action::Beat => {

@@ -34,6 +34,7 @@ use self::server::Server;
 use self::source::{ByHand, FabricSource, Source};
 pub use self::voice::{Rendered, Voice};
 use crate::HostError;
+use crate::lib::allocator;
 use crate::lib::lock::Lock;
 use crate::lib::signals::Signals;
 use crate::live::announcer::Announcing;
@@ -43,6 +44,7 @@ use crate::live::{Job, Loop, Machine, Work};
 pub fn run(config: &Config, voice: Voice<'_>) -> Result<(), HostError> {
     preflight::check_kernel()?;
     preflight::check_rights()?;
+    allocator::be_frugal();
     let host = config.host()?;
     let netns = config.netns.as_deref();
     let lock = Lock::of_agent(&host)?;

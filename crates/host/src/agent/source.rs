@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use overlane_model::{Fabric, Report as Warnings, Tables};
+use overlane_model::{Fabric, Part, Report as Warnings, Tables};
 
 use super::kept::Origin;
 use crate::HostError;
 use crate::lib::paths;
+use crate::lib::stamp::Stamp;
 use crate::state::State;
 
 /// So many symbolic links may follow each other (path_resolution(7)).
@@ -56,22 +57,24 @@ pub(super) struct FabricSource {
 /// Which files they were, and when they were written.
 type Stamps = Vec<(PathBuf, Option<Stamp>)>;
 
-/// Which file it is, and when it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-    modified: (i64, i64),
-}
-
 impl FabricSource {
     pub(super) fn new(path: &Path) -> Self {
         Self {
-            path: path.to_owned(),
+            // A relative one has no folder that can be watched.
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             stamps: None,
         }
+    }
+
+    /// What the parts say of a host.
+    fn state(
+        &self,
+        parts: &[Part],
+        host: &str,
+    ) -> Result<(Box<Tables>, Option<Warnings>), HostError> {
+        let fabric = Fabric::of_parts(&self.path.display().to_string(), parts)?;
+        let tables = Box::new(fabric.compile(host)?);
+        Ok((tables, fabric.warnings().cloned()))
     }
 
     fn stamps(&self) -> Stamps {
@@ -114,31 +117,16 @@ impl Source for FabricSource {
             )
         });
         let origin = digests.collect();
-        let fabric = Fabric::of_parts(&self.path.display().to_string(), &parts)?;
-        let warnings = fabric.warnings().cloned();
-        let tables = Box::new(fabric.compile(host)?);
-        // What was written while it was read is read again.
+        let state = self.state(&parts, host);
+        // What was written while it was read is read again. A mistake stays one until somebody writes.
         if self.stamps() == stamps {
             self.stamps = Some(stamps);
         }
+        let (tables, warnings) = state?;
         Ok(Reading::State {
             tables,
             origin,
             warnings,
-        })
-    }
-}
-
-impl Stamp {
-    pub(super) fn of(file: &Path) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-        let metadata = fs::metadata(file).ok()?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
         })
     }
 }
@@ -218,6 +206,26 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_read_once_also_with_a_mistake_and_by_a_relative_path() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let file = Path::new(folder.path().file_name().unwrap()).join("fabric.yaml");
+        let mut source = FabricSource::new(&file);
+        assert!(source.read("h1").is_err());
+        assert!(
+            source.read("h1").is_err(),
+            "a file that is not there is asked for again"
+        );
+        fs::write(&file, "version: 1\nhosts: 5\n").unwrap();
+        assert!(source.read("h1").is_err());
+        assert!(matches!(source.read("h1"), Ok(Reading::Same)));
+        let sound = "version: 1\nhosts: { h1: { underlay: 198.18.0.1, uplink: eth1 } }\n";
+        fs::write(&file, sound).unwrap();
+        assert!(matches!(source.read("h1"), Ok(Reading::State { .. })));
+        assert!(matches!(source.read("h1"), Ok(Reading::Same)));
+        assert!(source.files().iter().all(|file| file.is_absolute()));
+    }
 
     #[test]
     fn each_link_on_the_way_is_on_it() {

@@ -22,7 +22,9 @@ use super::probe::{self, Outcome, ProbedWay, Prober};
 use super::way::Way;
 use crate::HostError;
 use crate::lib::clock::Clock;
+use crate::lib::paths;
 use crate::lib::signals::Signals;
+use crate::lib::stamp::Stamp;
 pub use crate::live::watch_mtu::End;
 use crate::live::watch_mtu::{Action, Looked, WatchMtu};
 use crate::live::{Executor, Job, Loop, Machine};
@@ -90,6 +92,8 @@ struct Watcher {
 #[derive(Debug)]
 struct View {
     state: State,
+    /// The file that it was read from.
+    file: Option<Stamp>,
     maps: MapSet,
     settings: Settings,
     prober: Prober,
@@ -114,7 +118,8 @@ impl Watch {
         signals: Option<Rc<Signals>>,
     ) -> Result<Self, HostError> {
         preflight::check_rights()?;
-        let view = View::open(State::applied(host)?)?;
+        let file = Stamp::of(&paths::state(host));
+        let view = View::open(State::applied(host)?, file)?;
         let live = Loop::new(Machine::of_host(host, signals.clone())?);
         let duty = WatchMtu::new(host, interval, Instant::now());
         let executor = Watcher {
@@ -209,13 +214,14 @@ fn is_without_address(error: &HostError) -> bool {
 }
 
 impl View {
-    fn open(state: State) -> Result<Self, HostError> {
+    fn open(state: State, file: Option<Stamp>) -> Result<Self, HostError> {
         let maps = observe::maps(&state)?;
         let settings = probe::settings(&maps)?;
         let open = |netlink: &_| Prober::open(&state, &settings, netlink);
         let prober = observe::in_namespace(&state, open)?.ok_or_else(|| probe::gone(&state))?;
         Ok(Self {
             state,
+            file,
             maps,
             settings,
             prober,
@@ -225,23 +231,31 @@ impl View {
     /// Takes over what an `apply` has changed. Returns why there is nothing to look at: a host that is gone, or not for
     /// this version, or its uplink.
     fn renew(&mut self) -> Result<Option<Looked>, HostError> {
-        let Some(state) = State::read(&self.state.host)? else {
-            return Ok(Some(Looked::HostGone));
+        // The state of a large host takes long to read.
+        let file = Stamp::of(&paths::state(&self.state.host));
+        let read = match file.is_some() && file == self.file {
+            true => None,
+            false => match State::read(&self.state.host)? {
+                Some(state) => Some(state),
+                None => return Ok(Some(Looked::HostGone)),
+            },
         };
-        let uplink = observe::in_namespace(&state, |netlink| {
+        let state = read.as_ref().unwrap_or(&self.state);
+        let uplink = observe::in_namespace(state, |netlink| {
             Ok(netlink.link(state.tables.uplink.as_str())?.index)
         });
         let is_same = uplink.is_ok_and(|index| index == Some(self.prober.ifindex()));
         let settings = probe::settings(&self.maps);
         let is_same = is_same && settings.is_ok_and(|settings| settings == self.settings);
-        if is_same && state == self.state {
+        if is_same && read.as_ref().is_none_or(|read| *read == self.state) {
+            self.file = file;
             return Ok(None);
         }
         // An `apply` is at work, or the uplink is being made anew: what there was is looked at once more.
         if state.in_progress {
             return Ok(None);
         }
-        match Self::open(state) {
+        match Self::open(state.clone(), file) {
             Ok(view) => *self = view,
             Err(HostError::OtherVersion(_) | HostError::NoNamespace(_)) => {
                 return Ok(Some(Looked::HostGone));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::live::events;
 
 const STATE: &str = "/run/overlane/h1.json";
 
@@ -58,38 +59,11 @@ impl Played {
 }
 
 fn link(name: &str, index: u32) -> Change {
-    Change::Link {
-        index,
-        name: name.into(),
-        mac: [2, 0, 0, 0, 0, 1],
-        mtu: 1500,
-        up: true,
-        carrier: true,
-        master: None,
-        gone: false,
-    }
+    events::link(index, name, false)
 }
 
 fn gone(name: &str, index: u32) -> Change {
-    match link(name, index) {
-        Change::Link {
-            index,
-            name,
-            mac,
-            mtu,
-            ..
-        } => Change::Link {
-            index,
-            name,
-            mac,
-            mtu,
-            up: false,
-            carrier: false,
-            master: None,
-            gone: true,
-        },
-        other => other,
-    }
+    events::link(index, name, true)
 }
 
 #[test]
@@ -216,21 +190,42 @@ fn whatever_happens_all_is_looked_at_from_time_to_time() {
     for action in [Action::Read, Action::Pass, Action::Look] {
         assert!(all.contains(&action), "{all:?}");
     }
-    // A host whose look takes long is looked at less often.
-    let now = played.at(120_000);
-    let looked = Outcome::Looked {
-        took: Duration::from_secs(1),
-        differs: false,
-    };
-    played.keep.done(looked, now);
-    assert!(played.hear(240_000, Event::Timer).contains(&Action::Pass));
-    assert!(!played.hear(360_000, Event::Timer).contains(&Action::Pass));
-    let now = played.at(360_000);
-    let found = Outcome::Looked {
-        took: Duration::ZERO,
-        differs: true,
-    };
+    // A host of which that takes a second is looked at after a thousand.
+    let now = played.at(121_000);
+    assert_eq!(
+        played.keep.done(Outcome::Looked { differs: false }, now),
+        []
+    );
+    assert!(!played.hear(1_120_999, Event::Timer).contains(&Action::Pass));
+    // A look at something else meanwhile is no full one.
+    let now = played.at(1_120_999);
+    assert_eq!(
+        played.keep.done(Outcome::Looked { differs: false }, now),
+        []
+    );
+    assert!(played.hear(1_121_000, Event::Timer).contains(&Action::Pass));
+    let now = played.at(1_121_000);
+    let found = Outcome::Looked { differs: true };
     assert_eq!(played.keep.done(found, now), [Action::Pass]);
+}
+
+#[test]
+fn hooks_are_compared_each_second_and_on_a_large_host_less_often() {
+    let mut played = Played::new();
+    let compare = Action::Compare(What::Hooks);
+    let compared = |ms, differs| Outcome::Hooks {
+        took: Duration::from_millis(ms),
+        differs,
+    };
+    assert!(!played.hear(999, Event::Timer).contains(&compare));
+    assert!(played.hear(1000, Event::Timer).contains(&compare));
+    let now = played.at(1000);
+    assert_eq!(played.keep.done(compared(1, true), now), [Action::Pass]);
+    assert!(played.hear(2000, Event::Timer).contains(&compare));
+    let now = played.at(2000);
+    assert_eq!(played.keep.done(compared(30, false), now), []);
+    assert!(!played.hear(31_999, Event::Timer).contains(&compare));
+    assert!(played.hear(32_000, Event::Timer).contains(&compare));
 }
 
 #[test]
