@@ -211,6 +211,7 @@ impl Duty for Announce {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::events;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -226,16 +227,7 @@ mod tests {
     }
 
     fn link(name: &str) -> Event {
-        Event::Network(Change::Link {
-            index: 1,
-            name: name.into(),
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            up: true,
-            carrier: true,
-            master: None,
-            gone: false,
-        })
+        Event::Network(events::link(1, name, false))
     }
 
     /// The duty, and a machine that is as a test says: which devices are up, whether `apply` works.

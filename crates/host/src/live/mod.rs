@@ -177,6 +177,26 @@ impl<S: Sources> Loop<S> {
     }
 }
 
+/// Events for tests of duties.
+#[cfg(test)]
+pub(crate) mod events {
+    use overlane_net::Event;
+
+    /// A device that is up, or that is gone.
+    pub(crate) fn link(index: u32, name: &str, gone: bool) -> Event {
+        Event::Link {
+            index,
+            name: name.into(),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            up: !gone,
+            carrier: !gone,
+            master: None,
+            gone,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -219,6 +219,7 @@ mod tests {
     use overlane_ebpf::abi::{Addr, PathMtu};
 
     use super::*;
+    use crate::live::events::link;
 
     const INTERVAL: Duration = Duration::from_secs(2);
     const NOW_S: u32 = 1000;
@@ -264,19 +265,6 @@ mod tests {
         let fine = (way(1, None), checked(true, None));
         assert_eq!(watch.done(looked(vec![fine]), begin), []);
         watch
-    }
-
-    fn link(index: u32, name: &str, gone: bool) -> Change {
-        Change::Link {
-            index,
-            name: name.into(),
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            up: !gone,
-            carrier: !gone,
-            master: None,
-            gone,
-        }
     }
 
     fn route(destination: ([u8; 4], u8), index: Option<u32>) -> Change {

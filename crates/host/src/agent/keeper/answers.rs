@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+use overlane_model::Tables;
+
 use super::super::keep::{Action, Outcome, Passed};
 use super::super::source::{FabricSource, Reading, Source as _};
 use super::{Asked, Hold, Keeper, is_failure, wall_s};
@@ -52,7 +54,13 @@ impl Keeper<'_> {
         match file.filter(|_| self.source.name().is_none()) {
             None => drop(self.read()),
             Some(file) => match FabricSource::new(file).read(&self.host) {
-                Ok(Reading::State { tables, origin, .. }) => drop(self.weigh(tables, origin)),
+                Ok(Reading::State { tables, origin, .. }) => {
+                    // What is refused is not kept.
+                    if strict && let Err(error) = self.plan(&tables, strict) {
+                        return (refused_for(&error), None);
+                    }
+                    self.weigh(tables, origin);
+                }
                 Ok(_) => {
                     return (
                         refused(format!("{} has no fabric file", file.display()), None, 2),
@@ -137,17 +145,21 @@ impl Keeper<'_> {
                 1,
             );
         };
-        let done = apply(&ApplyRequest {
+        match self.plan(&tables, strict) {
+            Ok(report) => self.report(&report),
+            Err(error) => refused_for(&error),
+        }
+    }
+
+    /// What a pass would change.
+    fn plan(&self, tables: &Tables, strict: bool) -> Result<Report, HostError> {
+        apply(&ApplyRequest {
             netns: self.netns.as_deref(),
             dry_run: true,
             strict,
             each_alone: !strict,
-            ..ApplyRequest::new(&tables)
-        });
-        match done {
-            Ok(report) => self.report(&report),
-            Err(error) => refused_for(&error),
-        }
+            ..ApplyRequest::new(tables)
+        })
     }
 
     /// Does what is held.
@@ -256,5 +268,8 @@ fn refused(error: String, help: Option<String>, code: u8) -> Answer {
 
 fn refused_for(error: &HostError) -> Answer {
     let is_of_file = matches!(error, HostError::Fabric(_) | HostError::Compile(_));
-    refused(chain(error), error.help(), if is_of_file { 2 } else { 1 })
+    // Mistakes of a file say what they are, as does whoever prints an error.
+    let text = chain(error);
+    let text = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
+    refused(text, error.help(), if is_of_file { 2 } else { 1 })
 }
