@@ -116,8 +116,8 @@ INLINE void consider_victim(struct tracking *t, const struct connection *c, __u3
 	search->victim_claim = seen;
 }
 
-/* Whether a place is free, and then ours. Nobody makes way. */
-INLINE bool take_if_free(struct tracking *t, __u32 place)
+/* Whether a place is free, and then ours. May its holder make way, if not? */
+INLINE bool take_if_free(struct tracking *t, __u32 place, bool considers)
 {
 	struct connection_place *at = bpf_map_lookup_elem(&connection_places, &place);
 	struct place_search *search = &t->search;
@@ -132,8 +132,11 @@ INLINE bool take_if_free(struct tracking *t, __u32 place)
 	search->holder = at->key;
 	search->place = place;
 	c = holder_of(&search->holder, place);
-	if (c && !is_expired(c, t->now))
+	if (c && !is_expired(c, t->now)) {
+		if (considers)
+			consider_victim(t, c, place, seen);
 		return false;
+	}
 	if (!c)
 		search->holder.switch_id = 0; /* nobody */
 	return claim(at, seen);
@@ -143,32 +146,12 @@ INLINE bool take_if_free(struct tracking *t, __u32 place)
 __noinline int look_at_place(__u32 attempt)
 {
 	struct tracking *t = get_tracking();
-	struct place_search *search;
-	struct connection_place *at;
-	__u32 number, place, seen;
-	struct connection *c;
+	__u32 number;
 
 	if (!t)
 		return false;
-	search = &t->search;
-	number = number_in_share(mix_hash(search->hash + attempt * 0x9e3779b9), search);
-	place = place_of(number, search);
-	at = bpf_map_lookup_elem(&connection_places, &place);
-	if (!at)
-		return false;
-	seen = *(volatile __u32 *)&at->claim;
-	if (seen & 1)
-		return false;
-	search->holder = at->key;
-	search->place = place;
-	c = holder_of(&search->holder, place);
-	if (c && !is_expired(c, t->now)) {
-		consider_victim(t, c, place, seen);
-		return false;
-	}
-	if (!c)
-		search->holder.switch_id = 0; /* nobody */
-	return claim(at, seen);
+	number = number_in_share(mix_hash(t->search.hash + attempt * 0x9e3779b9), &t->search);
+	return take_if_free(t, place_of(number, &t->search), true);
 }
 
 /* Where no place is free: whether that of the connection that makes way is ours now, unless another CPU was first. */
@@ -210,7 +193,7 @@ INLINE void forget_holder(struct tracking *t)
  */
 INLINE struct connection_place *take_place(struct tracking *t, bool in_place)
 {
-	bool found = in_place && take_if_free(t, t->fresh.place);
+	bool found = in_place && take_if_free(t, t->fresh.place, false);
 
 	for (int round = 0; round < PLACE_ROUNDS && !found; round++) {
 		if (!begin_search())
