@@ -102,9 +102,13 @@ def make_again(guest, mtu=1500):
 
 
 def make(guest, mtu=1500):
-    host = guest.host.ns
     guest.ns.ip(f"link add eth0 type veth peer name {guest.device}",
-                f"link set {guest.device} netns {host.name}")
-    host.ip(f"link set {guest.device} mtu {mtu} up")
+                f"link set {guest.device} netns {guest.host.netns}")
+    bring_up(guest, mtu)
+
+
+def bring_up(guest, mtu=1500):
+    """Both ends of a guest's cable, which are there."""
+    guest.host.ns.ip(f"link set {guest.device} mtu {mtu} up")
     guest.ns.ip(f"link set eth0 address {guest.mac} mtu 1400 up", f"address add {guest.v4}/24 dev eth0",
                 f"address add {guest.v6}/64 dev eth0 nodad")

@@ -16,8 +16,9 @@ import time
 import pytest
 import yaml
 
+import tap_vm
 import traffic
-from keeping import KEPT, Keeping, make, make_again
+from keeping import KEPT, Keeping, bring_up, make, make_again
 from net import PATIENCE, run, stop, wait_until
 from overlane import GENEVE, PINS, STATE, VXLAN, in_mount_namespace, overlane
 from probes import Talk
@@ -183,6 +184,20 @@ def test_restarted_containers_work_again_and_nobody_else_notices(lab):
     taken = sorted(returns.taken_ms())
     print(f"{RESTARTS} restarts, from the first event of the new device to its first frame at another guest: "
           f"median {statistics.median(taken):.1f} ms, worst {taken[-1]:.1f} ms")
+
+
+def test_a_virtual_machine_that_is_started_again_works_again(lab):
+    """Its TAP goes with its process, and the next process makes one of the same name."""
+    scene, agent, _ = kept_scene(lab)
+    near, _, far = scene.guests
+    scene.hosts[0].ns.ip(f"link delete {near.device}")
+    for number in range(3):
+        machine = tap_vm.start(lab, near.host.ns, near.device, near.ns)
+        bring_up(near)
+        wait_until(lambda: reaches(near, far), what=f"start {number} to be over")
+        machine.kill()
+        machine.wait()
+    wait_until(lambda: not agent.is_whole(), what="the port to be missed")
 
 
 def test_a_container_that_stays_away_is_awaited(lab):
