@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import os
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import second_build
 import traffic
 from keeping import KEPT, Keeping, make_again
 from net import run, wait_until
-from overlane import GENEVE, PINS, in_mount_namespace
+from overlane import GENEVE, PINS, binary, in_mount_namespace
 from probes import Talk
 from streams import Streams
 from topology import UPLINK, Scene
@@ -135,7 +134,7 @@ class World:
         for program in (second, None, second, None):
             for agent in self.agents:
                 agent.end()
-                agent.program = program or os.environ["OVERLANE"]
+                agent.program = program or binary()
                 agent.start()
                 assert len(list((PINS / agent.host.name).glob("maps-*"))) == 1
 
