@@ -426,6 +426,8 @@ impl<'a> Keeper<'a> {
         // What a pass could not put right the next one cannot either.
         let differs = !planned.is_subset(&self.planned);
         self.planned = planned;
+        // A look needs much itself, and follows what did: another state, a pass that changed something.
+        allocator::give_back();
         Outcome::Looked { differs }
     }
 
@@ -454,10 +456,7 @@ impl Executor<super::keep::Keep> for Keeper<'_> {
             Action::Compare(what) => self.compare(what),
             Action::Look => {
                 self.ready();
-                let looked = self.look();
-                // A look follows what needed much: another state, a pass that changed something, a full look.
-                allocator::give_back();
-                Some(looked)
+                Some(self.look())
             }
             Action::Answer => self.answer(),
             Action::Beat => {
