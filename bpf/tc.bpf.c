@@ -15,6 +15,7 @@
 #include "stage/vlan_in.h"
 #include "stage/leg_in.h"
 #include "stage/parse.h"
+#include "stage/flow.h"
 #include "stage/ecn.h"
 #include "stage/origin.h"
 #include "stage/port_security.h"
@@ -34,23 +35,48 @@
 #include "leave/reply.h"
 /* clang-format on */
 
+/* What comes from a port without a tag is parsed at once, and its flow may be known. Else from_port_stages() goes on. */
+__noinline enum verdict flow_from_port(struct __sk_buff *ctx, struct packet *p, struct destination *d,
+				       __u32 device)
+{
+	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
+	struct known known;
+
+	if (!s || !w || !p || !d || p->in_tag.proto)
+		return GO_ON;
+	w->parsed = parse(ctx, p, false);
+	p->is_parsed = true;
+	if (w->parsed != GO_ON || !may_be_kept(p))
+		return GO_ON;
+	set_flow_key(&w->flow.key, p, NULL, device);
+	known = know(ctx, s, w, p);
+	if (!known.kept)
+		return GO_ON;
+	p->source = (struct port_id){ .ifindex = device };
+	enter_known(p, d, known.kept);
+	count_from_port(p, true);
+	return follow(ctx, p, d, &known);
+}
+
 /* From a port, and segments of what came from one. */
 __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p,
 					 struct destination *d, __u32 device)
 {
 	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
 	struct lswitch *sw = NULL;
 	struct port *at = NULL;
 	enum verdict result;
 
-	if (!s || !p || !d)
+	if (!s || !w || !p || !d)
 		return DROP(NOT_CONFIGURED);
 	result = port(p, d, device, &at, &sw);
 	if (result != GO_ON || !at || !sw)
 		return result;
 	d->tells_too_big = !!(sw->flags & SWITCH_TELLS_TOO_BIG);
 	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
-	result = parse(ctx, p, sw);
+	result = p->is_parsed ? w->parsed : parse(ctx, p, sw->flags & SWITCH_TRANSPARENT);
 	if (p->hook == HOOK_FROM_PORT)
 		count_from_port(p, result == GO_ON);
 	if (result != GO_ON)
@@ -59,7 +85,7 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	hash_flow(s, p);
 	result = port_security(ctx, p, at);
 	if (result == GO_ON)
-		result = learn_from_port(p, at);
+		result = learn_from_port(p, d, at);
 	if (result == GO_ON)
 		result = neighbour(ctx, p, d, sw);
 	if (result != GO_ON || d->kind) /* an answer to a router, for its other hosts */
@@ -73,22 +99,76 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	return result;
 }
 
-/* Out of a tunnel: the switch, and where the frame begins. */
+/* The frame inside may be one of a known flow. */
+INLINE struct known know_in_tunnel(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
+				   struct packet *p, const struct outer_view *o)
+{
+	__u32 segments = p->segments;
+	struct known known = {};
+
+	if (o->end < ctx->len) /* padding goes first */
+		return known;
+	p->offset = o->frame;
+	if (parse(ctx, p, false) == GO_ON && may_be_kept(p) && !is_whole_udp(p)) {
+		set_flow_key(&w->flow.key, p, o, o->vni);
+		known = know(ctx, s, w, p);
+	}
+	if (known.kept && ecn(p, o->tos) == GO_ON && p->ecn == (p->tos & ECN_MASK))
+		return known;
+	p->offset = 0;
+	p->len = ctx->len;
+	p->segments = segments;
+	return (struct known){};
+}
+
+/* Reads the outer headers, scratch.view; the flow inside may be known. Else from_underlay_stages() goes on. */
+__noinline enum verdict flow_from_tunnel(struct __sk_buff *ctx, struct packet *p,
+					 struct destination *d)
+{
+	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
+	struct outer_view *o;
+	struct known known;
+
+	if (!s || !w || !p || !d || p->in_tag.proto)
+		return GO_ON;
+	o = &w->view;
+	*o = (struct outer_view){};
+	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
+	o->checked = vtep_check(ctx, o);
+	if (o->checked == VERDICT_TO_HOST)
+		return GO_ON;
+	p->changes = o->changes;
+	p->tunnel_source_port = o->source_port;
+	if (o->checked != GO_ON)
+		return GO_ON;
+	o->read = read_tunnel(ctx, p, o);
+	if (o->read != GO_ON)
+		return GO_ON;
+	known = know_in_tunnel(ctx, s, w, p, o);
+	if (!known.kept)
+		return GO_ON;
+	enter_known(p, d, known.kept);
+	if (decap(ctx, p) != GO_ON)
+		return refuse(d, TELL_NOTHING, DROP(DECAP_FAILED));
+	return follow(ctx, p, d, &known);
+}
+
+/* Out of a tunnel, of whose outer headers scratch.view tells: the switch, and where the frame begins. */
 INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
 				  struct destination *d, struct outer_view *o, struct lswitch **sw)
 {
-	enum verdict result;
+	enum verdict result = o->checked;
 
-	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
-	result = vtep_check(ctx, o);
 	if (result == VERDICT_TO_HOST && o->is_icmp)
 		learn_path_mtu(ctx);
+	if (result == VERDICT_TO_HOST)
+		return result;
+	result = from_remote(s, o, result);
 	if (result != GO_ON)
 		return result;
-	p->changes = o->changes;
 	p->sender_counters = o->counters;
-	p->tunnel_source_port = o->source_port;
-	result = tunnel(ctx, s, p, d, o, sw);
+	result = tunnel(ctx, s, p, d, o, o->read, sw);
 	return result == DROP(VNI_ZERO) ? greeting(ctx, p, d, o) : result;
 }
 
@@ -97,34 +177,38 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 					     struct destination *d)
 {
 	struct settings *s = get_settings();
-	struct outer_view o = {};
+	struct scratch *w = get_scratch();
 	struct lswitch *sw = NULL;
 	enum known_source known = SOURCE_UNKNOWN;
+	struct outer_view *o;
 	bool in_tunnel;
 	enum verdict result;
 
-	if (!s || !p || !d)
+	if (!s || !w || !p || !d)
 		return VERDICT_TO_HOST;
+	o = &w->view;
 	in_tunnel = !p->in_tag.proto;
-	result = in_tunnel ? tunnel_stages(ctx, s, p, d, &o, &sw) : vlan_in(ctx, p, d, &sw);
+	if (!in_tunnel) /* nobody knows from where */
+		o->source = (struct addr){};
+	result = in_tunnel ? tunnel_stages(ctx, s, p, d, o, &sw) : vlan_in(ctx, p, d, &sw);
 	if (result != GO_ON || !sw)
 		return result;
 	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
-	result = parse(ctx, p, sw);
+	result = parse(ctx, p, sw->flags & SWITCH_TRANSPARENT);
 	if (result == GO_ON && in_tunnel)
-		result = ecn(p, o.tos);
+		result = ecn(p, o->tos);
 	if (result == GO_ON)
-		result = origin(p, d, in_tunnel ? &o.source : NULL, &known);
+		result = origin(p, d, in_tunnel ? &o->source : NULL, &known);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
 	if (known != SOURCE_DECLARED)
-		learn_from_underlay(p, sw, &o.source, known == SOURCE_FLOATS);
+		learn_from_underlay(p, d, sw, &o->source, known == SOURCE_FLOATS);
 	result = neighbour(ctx, p, d, sw);
 	if (result == GO_ON)
 		result = arp_nd(ctx, p, d);
 	if (result == GO_ON && in_tunnel)
-		result = ids(ctx, p, d, &o);
+		result = ids(ctx, p, d, o);
 	if (result == GO_ON && !d->kind)
 		result = l2_lookup(p, d, sw);
 	if (!is_drop(result) && in_tunnel && decap(ctx, p) != GO_ON)
@@ -163,7 +247,7 @@ __noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
 	if (result == VERDICT_TO_HOST)
 		overhear(ctx, p, d);
 	if (result == GO_ON)
-		result = parse(ctx, p, NULL);
+		result = parse(ctx, p, false);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
@@ -213,13 +297,18 @@ INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 	if (!w)
 		return NULL;
 	if (test_mode) { /* what is not cleared, nobody must read; clang fills 1024 bytes at once */
-		__builtin_memset(w, 0xa5, offsetof(struct scratch, reply));
+		__builtin_memset(w, 0xa5, offsetof(struct scratch, original));
+		asm volatile("" ::: "memory");
+		__builtin_memset(&w->original, 0xa5,
+				 offsetof(struct scratch, reply) -
+					 offsetof(struct scratch, original));
 		asm volatile("" ::: "memory");
 		__builtin_memset(&w->reply, 0xa5,
 				 offsetof(struct scratch, bytes) - offsetof(struct scratch, reply));
 	}
 	__builtin_memset(&w->packet, 0, offsetof(struct packet, eth));
 	clear_destination(&w->destination);
+	begin_flow(&w->flow);
 	w->begun.switch_id = 0;
 	w->packet.hook = hook;
 	w->packet.len = ctx->len;
@@ -261,7 +350,7 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 
 	if (result == GO_ON && d->kind == TO_ROUTER)
 		result = router_stages(ctx, p, d);
-	if (result == GO_ON && d->kind == TO_PORT)
+	if (result == GO_ON && d->kind == TO_PORT && !p->is_known)
 		result = to_port(ctx, p, d);
 	if (result == VERDICT_TO_HOST)
 		d->kind = TO_HOST;
@@ -272,6 +361,8 @@ INLINE int finish(struct __sk_buff *ctx, struct scratch *w, enum verdict result)
 									    TELL_PROHIBITED;
 	if (result == VERDICT_ANSWER)
 		d->dest_key = p->source_key;
+	if (w->flow.slot != NO_FLOW && !p->is_known && is_kept_verdict(result))
+		keep_flow(p, d);
 	action = is_drop(result) ? TCX_DROP : p->action;
 	if (d->tell && reply(ctx, p, d)) {
 		leave(ctx, &w->reply, &w->reply_to);
@@ -300,6 +391,7 @@ INLINE enum verdict from_probe(struct __sk_buff *ctx, struct scratch *w, __u32 n
 INLINE enum verdict from_port_device(struct __sk_buff *ctx, struct scratch *w)
 {
 	__u32 device = device_of_hook(ctx);
+	enum verdict result;
 
 	if (w->packet.hook == HOOK_FROM_SEGMENTER) {
 		device = mark_of_packet(ctx);
@@ -312,7 +404,22 @@ INLINE enum verdict from_port_device(struct __sk_buff *ctx, struct scratch *w)
 	}
 	if ((device & MARK_PROBE) == MARK_PROBE)
 		return from_probe(ctx, w, device & ~MARK_PROBE);
+	if (w->packet.hook == HOOK_FROM_PORT) {
+		result = flow_from_port(ctx, &w->packet, &w->destination, device);
+		if (w->packet.is_known)
+			return result;
+	}
 	return from_port_stages(ctx, &w->packet, &w->destination, device);
+}
+
+/* From the uplink, or where the coalescer ends. */
+INLINE enum verdict from_underlay_device(struct __sk_buff *ctx, struct scratch *w)
+{
+	enum verdict result = flow_from_tunnel(ctx, &w->packet, &w->destination);
+
+	if (w->packet.is_known)
+		return result;
+	return from_underlay_stages(ctx, &w->packet, &w->destination);
 }
 
 /* Where the coalescer ends: nothing else may come from there. */
@@ -321,13 +428,13 @@ INLINE enum verdict from_coalescer(struct __sk_buff *ctx, struct scratch *w)
 	if (!is_on_detour(ctx))
 		return DROP(OUTER_DEVICE);
 	ctx->tc_index = 0;
-	return from_underlay_stages(ctx, &w->packet, &w->destination);
+	return from_underlay_device(ctx, w);
 }
 
 INLINE enum verdict stages_of(struct __sk_buff *ctx, struct scratch *w, enum hook hook)
 {
 	if (hook == HOOK_FROM_UNDERLAY)
-		return from_underlay_stages(ctx, &w->packet, &w->destination);
+		return from_underlay_device(ctx, w);
 	if (!hook_is_there(ctx, &w->packet.changes))
 		return hook == HOOK_FROM_LEG ? VERDICT_TO_HOST : DROP(DEVICE_GONE);
 	if (hook == HOOK_FROM_LEG)

@@ -29,7 +29,7 @@ INLINE enum verdict send_out(struct __sk_buff *ctx, struct packet *p, __u32 ifin
 INLINE bool send_to_peer(struct __sk_buff *ctx, struct packet *p, __u32 ifindex)
 {
 	if (ctx->protocol != p->eth.h_proto || !is_there(p->changes, ifindex) ||
-	    bpf_skb_change_type(ctx, PACKET_HOST) < 0)
+	    (ctx->pkt_type != PACKET_HOST && bpf_skb_change_type(ctx, PACKET_HOST) < 0))
 		return false;
 	report_device(ifindex);
 	p->action = bpf_redirect_peer(ifindex, 0);

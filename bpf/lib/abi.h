@@ -209,6 +209,8 @@ struct fdb_key {
 	(1                                                                                           \
 	 << 1) /* several ports may have the address: `learned` says where it is; the rest is zero */
 
+#define FDB_LEARNED (1 << 2) /* only in the programs: it is not from map fdb, but from `learned` */
+
 struct fdb_entry {
 	struct port_id port; /* on this host; ifindex 0: elsewhere */
 	__u32 key;           /* logical port key */

@@ -58,6 +58,21 @@ INLINE long load_bytes(struct __sk_buff *ctx, __u32 at, void *to, __u32 len)
 	return bpf_skb_load_bytes(ctx, at, to, len);
 }
 
+/*
+ * Writes the front of a packet that was just made writable, `len` a constant. False: it is not in the linear part, and a
+ * helper has to.
+ */
+INLINE bool put_front(struct __sk_buff *ctx, const void *from, __u32 len)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *to = (void *)(long)ctx->data;
+
+	if (to + len > end)
+		return false;
+	copy_words(to, from, len);
+	return true;
+}
+
 INLINE bool is_group(const __u8 *mac)
 {
 	return mac[0] & 1;

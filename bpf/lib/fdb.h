@@ -44,7 +44,7 @@ static __noinline bool find_learned(const struct fdb_key *key, struct fdb_entry 
 	found->key = copy.key;
 	found->remote = copy.remote;
 	found->router = 0;
-	found->flags = 0;
+	found->flags = FDB_LEARNED;
 	if (!copy.port.ifindex)
 		return is_on_vlan(key->switch_id) || bpf_map_lookup_elem(&remotes, &found->remote);
 	port = bpf_map_lookup_elem(&ports, &found->port);

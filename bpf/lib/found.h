@@ -6,6 +6,7 @@
 #pragma once
 
 #include "counted.h"
+#include "flows.h"
 #include "limit.h"
 #include "next_hop.h"
 #include "tell.h"
@@ -83,6 +84,7 @@ INLINE enum verdict ask(struct __sk_buff *ctx, struct scratch *w, const struct p
 /* Whether nobody has the MAC in a switch, and a routed packet is not flooded. sw NULL: on a leg. */
 INLINE bool is_nowhere(struct scratch *w, const struct lswitch *sw, __u32 side, const struct mac *mac)
 {
+	w->found.flags = 0;
 	return sw && !is_on_vlan(side) && !find_mac(side, mac->bytes, sw, &w->found);
 }
 
@@ -126,15 +128,20 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 		if (!sw || !(sw->flags & SWITCH_ASKS))
 			return refuse(d, TELL_NO_NEIGHBOUR, DROP(NO_NEIGHBOUR));
 	}
+	rest_on_side(&w->flow, d, key.switch_id);
 	found_one = bpf_map_lookup_elem(&found, &key);
 	if (found_one) {
 		f = *found_one; /* the kernel gives the memory of a deleted entry to a new one */
 		if (!is_nowhere(w, sw, key.switch_id, &f.mac) && is_still_used(p, d, &f, now)) {
 			__builtin_memcpy(d->eth.h_dest, f.mac.bytes, ETH_ALEN);
+			rest_until(&w->flow, f.confirmed + REACHABLE_TIME);
+			if (now >= f.confirmed + REACHABLE_TIME || w->found.flags & FDB_LEARNED)
+				d->once = true;
 			return GO_ON;
 		}
 		if (bpf_map_delete_elem(&found, &key) == 0)
 			uncount(&found_counts, key.switch_id, owner_of_found(&f));
+		change_side(key.switch_id);
 	}
 	if (!is_leg(key.switch_id) && r->flags & ROUTER_GATEWAY_ELSEWHERE) {
 		d->kind = TO_REMOTE;

@@ -23,6 +23,9 @@ struct outer_view {
 	__be16 port; /* of the tunnel, that it must have */
 	__u8 tos;
 	__u8 is_icmp; /* it is no tunnel packet, and may be an error about one */
+	__u8 pad[2];
+	enum verdict checked; /* what vtep_check and */
+	enum verdict read;    /* read_tunnel() say */
 };
 
 #define VXLAN_FLAG_VNI 0x08

@@ -11,6 +11,7 @@
 #include "bytes.h"
 #include "csum.h"
 #include "maps.h"
+#include "outer.h"
 #include "test_mode.h"
 
 #define SECOND 1000000000ull /* in the unit of now_ns() */
@@ -58,6 +59,8 @@ struct packet {
 	/* the hook */
 	__u8 hook;         /* enum hook */
 	__u8 captured;     /* somebody looks: the packet as it came is in the event buffer */
+	__u8 is_known;     /* its flow is: nothing else is to be decided */
+	__u8 is_parsed;    /* already: scratch.parsed */
 	struct tag in_tag; /* beside the bytes */
 	__u32 len;         /* of the packet; since parse of the frame without its tag */
 	__u32 segments;
@@ -133,8 +136,8 @@ struct translation {
 
 /*
  * What was decided about a packet: where it goes, and what is written anew on the way. Apart from how that is done
- * (leave/), so that what was decided for one packet of a flow is right for the next. Cleared up to translation.addr;
- * who says where to writes the rest.
+ * (leave/), so that what was decided for one packet of a flow is right for the next, as far as `tell`. Who says where to
+ * writes the port, the remote and the headers; the rest is cleared.
  */
 struct destination {
 	/* where it goes */
@@ -152,23 +155,63 @@ struct destination {
 	__u8 routed;        /* by so many routers: its TTL is that much less */
 	__u8 tells_too_big; /* its switch tells who sends what does not fit */
 	__u8 clamps_mss;    /* a switch or a router on its way does */
-	__u16 dest_key;     /* logical port it goes to; 0: unknown, or several */
-	__u16 source_key;   /* as what it goes there: from this port, */
-	__u32 switch_id;    /* in this switch */
-	__u32 router;       /* TO_ROUTER; else the last router it came to; 0: none */
-	__u32 router_in;    /* on this switch; SWITCH_ID_LEG: by the leg */
-	__u32 tell;         /* what its sender is told: enum tell */
-	__u32 tell_rest; /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES, TELL_SIZE: where the question is */
-	struct translation translation;
+	__u8 once;          /* not for the next packet of its flow: lib/flows.h */
+	__u8 pad;
+	__u16 dest_key;   /* logical port it goes to; 0: unknown, or several */
+	__u16 source_key; /* as what it goes there: from this port, */
+	__u32 switch_id;  /* in this switch */
+	__u32 router;     /* TO_ROUTER; else the last router it came to; 0: none */
+	__u32 router_in;  /* on this switch; SWITCH_ID_LEG: by the leg */
 
 	struct port_id port; /* TO_PORT; TO_LEG: the device */
-	__u32 counters;      /* of that port */
 	struct addr remote;  /* TO_REMOTE: its VTEP */
-	__u32 nat_version;   /* TO_LEG: of the router's nat rules */
 	struct ethhdr eth __attribute__((aligned(8)));
 	struct tag tag;
+	__u16 pad2;
+	__u32 counters;    /* of that port */
+	__u32 nat_version; /* TO_LEG: of the router's nat rules */
+	__u32 pad3;
+
+	/* of this packet alone */
+	__u32 tell; /* what its sender is told: enum tell */
+	__u32 tell_rest; /* bytes 4 to 8 of an ICMP error; TELL_ABILITIES, TELL_SIZE: where the question is */
+	struct translation translation;
 	struct mac owner;   /* TELL_OWNER: whose address it is, */
 	__u16 owner_routes; /* and whether that is a router */
+};
+
+#define KEPT_DESTINATION 88 /* bytes: up to tell */
+
+/* A packet as it came, as far as anything is decided by it: plain TCP or UDP. What flows are kept by (flows.h). */
+struct flow_key {
+	struct addr remote; /* from the underlay: outer source, */
+	__u32 entrance;     /* and VNI; from a port: its device */
+	__u16 source_key;   /* of the Geneve option */
+	__u16 dest_key;
+	struct ethhdr eth;
+	__u16 from_underlay;
+	union flow flow;
+};
+
+/* A connection that has to let the packet. zone 0: none has to. */
+struct flow_connection {
+	__u32 zone; /* as in struct connection_key */
+	__u16 key;
+	__u8 from_peer;
+	__u8 translates;
+	__u32 holder; /* port.owner; of a translation the router's nat_version */
+};
+
+/* What would be kept of this packet's flow. */
+struct fresh_flow {
+	__u32 slot; /* where; NO_FLOW: it is not kept */
+	__u32 hash; /* of the key */
+	__u32 side; /* what is decided by neighbours found there: number in map epochs; 0: none are */
+	__u64 epoch;
+	__u64 side_epoch;
+	__u64 until;
+	struct flow_connection near, far;
+	struct flow_key key;
 };
 
 /* An outer header being written, with the inner Ethernet header behind it. */
@@ -195,6 +238,9 @@ struct original {
 struct scratch {
 	struct packet packet;           /* the hook's, */
 	struct destination destination; /* and what is decided about it */
+	enum verdict parsed;            /* what stage parse says, if packet.is_parsed */
+	struct outer_view view;         /* the outer headers that it came in */
+	struct fresh_flow flow;         /* as what it is kept */
 	struct original original;
 	struct outer outer;
 	__u32 members;                 /* of a flooded packet: length of its flood list, */
@@ -243,7 +289,13 @@ INLINE bool is_whole_udp(const struct packet *p)
 
 INLINE void clear_destination(struct destination *d)
 {
-	__builtin_memset(d, 0, offsetof(struct destination, translation.addr));
+	_Static_assert(KEPT_DESTINATION == offsetof(struct destination, tell) &&
+			       offsetof(struct destination, port) == 32,
+		       "in words");
+	__builtin_memset(d, 0, offsetof(struct destination, port));
+	__builtin_memset(&d->tell, 0,
+			 offsetof(struct destination, translation.addr) -
+				 offsetof(struct destination, tell));
 }
 
 /* A switch, and the logical port it came from; 0: unknown. */

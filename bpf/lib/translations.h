@@ -133,3 +133,29 @@ INLINE void give_back(struct translation_entry *entry, const struct connection_k
 	if (!has_connection(entry, outside))
 		forget_translation(outside);
 }
+
+/* The packet gets the other side's address and port instead of its source or destination. */
+INLINE void translate(struct destination *d, enum translated_end end, const struct addr *addr,
+		      __be16 port)
+{
+	d->translation.end = end;
+	d->translation.addr = *addr;
+	d->translation.port = port;
+}
+
+/* And the peer's port instead of the one on its own side. */
+INLINE void translate_peer(struct destination *d, __be16 from, __be16 to)
+{
+	d->translation.moves_peer = from != to;
+	d->translation.peer_port = to;
+}
+
+/* Out by the leg. What was opened untranslated has the same end on both sides. */
+INLINE void translate_source(struct destination *d, const struct connection_key *inside,
+			     const struct connection *c)
+{
+	if (is_outside(c, inside))
+		return;
+	translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
+	translate_peer(d, inside->peer_port, c->peer_outside_port);
+}

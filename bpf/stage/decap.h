@@ -73,7 +73,8 @@ INLINE enum verdict decap(struct __sk_buff *ctx, struct packet *p)
 	/* Ethernet pads short frames; so do we, no further than the kernel demands. No IP packet is so short. */
 	if (missing && pad_frame(ctx, missing) != GO_ON)
 		return DROP(DECAP_FAILED);
-	if (bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
+	if (!put_front(ctx, &p->eth, ETH_HLEN) &&
+	    bpf_skb_store_bytes(ctx, 0, &p->eth, ETH_HLEN, 0) < 0)
 		return DROP(DECAP_FAILED);
 	if (store_ecn(ctx, p) != GO_ON)
 		return DROP(DECAP_FAILED);

@@ -10,6 +10,8 @@
 INLINE enum verdict l2_unknown(const struct packet *p, struct destination *d,
 			       const struct lswitch *sw)
 {
+	if (sw->flags & SWITCH_LEARNING) /* at any time it may be learned */
+		d->once = true;
 	if (!d->routed && sw->flags & SWITCH_FLOOD_UNKNOWN)
 		d->kind = TO_FLOOD;
 	else if (is_on_vlan(d->switch_id) && (d->routed || !is_from_underlay(p)))
@@ -30,6 +32,8 @@ INLINE enum verdict l2_lookup(const struct packet *p, struct destination *d, con
 	}
 	if (!find_mac(d->switch_id, d->eth.h_dest, sw, &entry))
 		return l2_unknown(p, d, sw);
+	if (entry.flags & FDB_LEARNED)
+		d->once = true;
 	if (entry.router) {
 		d->kind = TO_ROUTER;
 		d->router = entry.router;

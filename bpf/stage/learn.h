@@ -90,7 +90,8 @@ INLINE bool see_again(const struct fdb_key *key, const struct learned *entry)
 	return true;
 }
 
-INLINE enum verdict learn_from_port(const struct packet *p, const struct port *port)
+INLINE enum verdict learn_from_port(const struct packet *p, struct destination *d,
+				    const struct port *port)
 {
 	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .port = p->source, .key = p->source_key, .age = port->learn_age };
@@ -100,6 +101,7 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
 	if (!(port->flags & (PORT_LEARNING | PORT_ALLOWED_MACS)) ||
 	    same_mac(p->eth.h_source, port->mac.bytes))
 		return GO_ON;
+	d->once = true; /* the next packet has to be seen too */
 	known = bpf_map_lookup_elem(&fdb, &key);
 	if (known && known->flags & FDB_FLOATS && may_use_mac(p, port)) {
 		entry.flags = FDB_FLOATS;
@@ -117,8 +119,8 @@ INLINE enum verdict learn_from_port(const struct packet *p, const struct port *p
  * Of a source that the FDB does not have. From the underlay nothing is refused: the frame's own host did that. On a
  * VLAN there is no remote, its address is zero.
  */
-INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw,
-				const struct addr *remote, bool floats)
+INLINE void learn_from_underlay(const struct packet *p, struct destination *d,
+				const struct lswitch *sw, const struct addr *remote, bool floats)
 {
 	struct fdb_key key = fdb_key_of(p->switch_id, p->eth.h_source);
 	struct learned entry = { .key = p->source_key, .age = sw->learn_age, .remote = *remote };
@@ -126,6 +128,7 @@ INLINE void learn_from_underlay(const struct packet *p, const struct lswitch *sw
 	entry.flags = floats ? FDB_FLOATS : 0;
 	if (!(sw->flags & SWITCH_LEARNING))
 		return;
+	d->once = true;
 	entry.seen = now_ns();
 	if (!see_again(&key, &entry))
 		learn_new(&key, &entry, floats ? NO_LIMIT : MAX_LEARNED_FROM_UNDERLAY);

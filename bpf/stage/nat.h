@@ -13,6 +13,7 @@
 #pragma once
 
 #include "lib/covered.h"
+#include "lib/flows.h"
 #include "lib/next_hop.h"
 #include "lib/outside_ends.h"
 #include "lib/quoted.h"
@@ -61,32 +62,6 @@ INLINE bool is_stuck(struct __sk_buff *ctx, const struct packet *p, const struct
 		     const struct connection *c)
 {
 	return c && !is_untranslated(c, &t->key) && keeps_addresses(ctx, p);
-}
-
-/* The packet gets the other side's address and port instead of its source or destination. */
-INLINE void translate(struct destination *d, enum translated_end end, const struct addr *addr,
-		      __be16 port)
-{
-	d->translation.end = end;
-	d->translation.addr = *addr;
-	d->translation.port = port;
-}
-
-/* And the peer's port instead of the one on its own side. */
-INLINE void translate_peer(struct destination *d, __be16 from, __be16 to)
-{
-	d->translation.moves_peer = from != to;
-	d->translation.peer_port = to;
-}
-
-/* Out by the leg. What was opened untranslated has the same end on both sides. */
-INLINE void translate_source(struct destination *d, const struct connection_key *inside,
-			     const struct connection *c)
-{
-	if (is_outside(c, inside))
-		return;
-	translate(d, TRANSLATE_SOURCE, &c->outside, c->outside_port);
-	translate_peer(d, inside->peer_port, c->peer_outside_port);
 }
 
 /* From the leg, likewise. */
@@ -313,8 +288,10 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 			return DROP(NOT_CONFIGURED);
 		t->share = r->connections;
 		list = nat_list(r, d->router);
-		if (!find_nat_rule(list, NAT_INSIDE))
+		if (!find_nat_rule(list, NAT_INSIDE)) {
+			d->once = true; /* what begins from outside may translate the next packet */
 			return untranslated(r);
+		}
 		if (is_loose(&t->l4) || keeps_addresses(ctx, p))
 			return DROP(NAT_UNSUPPORTED);
 		if (t->l4.part == LATER_FRAGMENT || !is_sound(ctx, p) || !can_begin(&t->l4, 0))
@@ -329,6 +306,7 @@ __noinline enum verdict nat_out(struct __sk_buff *ctx, const struct packet *p, s
 			return DROP(NAT_EXHAUSTED);
 	}
 	translate_source(d, &t->key, c);
+	rest_on_connection(&w->flow.far, ZONE_ROUTER | d->router, 0, false, true, d->nat_version);
 	return t->has_begun ? GO_ON : follow_translation(ctx, p, t, c, false);
 }
 

@@ -132,6 +132,7 @@ static long forget_if_unconfirmed(void *map, const void *id, void *value, void *
 	const struct found_neighbour *f = value;
 	struct sweep *s = context;
 
+	/* Nobody uses what is that old: no side changes. */
 	return sweep_entry(s, map, &found_counts, id, owner_of_found(f),
 			   s->now > f->confirmed + FORGET_TIME, !f->unasked);
 }
@@ -163,6 +164,8 @@ INLINE long write_note(const struct neighbour_key *key, const struct found_neigh
 		return 0; /* another CPU was first, and counted */
 	if (failed)
 		return failed;
+	if (former)
+		change_side(key->switch_id);
 	if (counts)
 		__sync_fetch_and_add(&of->macs, 1);
 	if (counts && former)

@@ -157,17 +157,22 @@ INLINE bool is_reserved_group(const __u8 *mac)
 	return !__builtin_memcmp(mac, first, ETH_ALEN - 1) && mac[ETH_ALEN - 1] <= 0x0f;
 }
 
-/* p->offset and the tags are set by the caller; sw NULL: on a leg. */
-INLINE enum verdict parse(struct __sk_buff *ctx, struct packet *p, const struct lswitch *sw)
+/*
+ * p->offset and the tags are set by the caller. transparent: the switch carries tags of guests. Global, so that the
+ * verifier checks it once and not for every hook.
+ */
+__noinline enum verdict parse(struct __sk_buff *ctx, struct packet *p, __u32 transparent)
 {
 	enum verdict result;
 
+	if (!p)
+		return DROP(NOT_CONFIGURED);
 	p->len = ctx->len - p->offset;
 	p->segment_len = p->len;
 	p->gso_size = gso_size_of(ctx);
 	if (ctx->len < p->offset + ETH_HLEN || load_bytes(ctx, p->offset, &p->eth, ETH_HLEN) < 0)
 		return DROP(INNER_TOO_SMALL);
-	result = parse_tags(ctx, p, sw && sw->flags & SWITCH_TRANSPARENT);
+	result = parse_tags(ctx, p, transparent);
 	if (result != GO_ON)
 		return result;
 	if (is_group(p->eth.h_source) ||

@@ -163,13 +163,12 @@ __noinline enum verdict read_tunnel(struct __sk_buff *ctx, const struct packet *
 
 /*
  * Finds the switch, and where the frame begins: p->offset. A packet of another tunnel that has the same port stays
- * with the host.
+ * with the host. result: what read_tunnel() says.
  */
 INLINE enum verdict tunnel(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-			   struct destination *d, struct outer_view *o, struct lswitch **sw)
+			   struct destination *d, struct outer_view *o, enum verdict result,
+			   struct lswitch **sw)
 {
-	enum verdict result = read_tunnel(ctx, p, o);
-
 	*sw = NULL;
 	if (result == GO_ON) {
 		enter_switch(p, d, o->vni, o->source_key);

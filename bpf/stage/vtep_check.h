@@ -87,21 +87,28 @@ INLINE enum verdict check_ipv6(struct __sk_buff *ctx, const struct settings *s, 
 	return check_lengths(ctx, o, udp_at, &udp, bpf_ntohs(ip.payload_len));
 }
 
-/* What is no tunnel packet of ours stays with the host. Global, so that the verifier checks it once. */
+/*
+ * What is no tunnel packet of ours stays with the host. Who sent it, from_remote() says. Global, so that the verifier
+ * checks it once.
+ */
 __noinline enum verdict vtep_check(struct __sk_buff *ctx, struct outer_view *o)
 {
 	struct settings *s = get_settings();
 	enum verdict result;
-	struct remote *r;
 
 	if (!s || !o)
 		return VERDICT_TO_HOST;
 	if (ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return VERDICT_TO_HOST;
 	result = s->family == 4 ? check_ipv4(ctx, s, o) : check_ipv6(ctx, s, o);
-	if (result == VERDICT_TO_HOST || !hook_is_there(ctx, &o->changes))
-		return VERDICT_TO_HOST;
-	r = bpf_map_lookup_elem(&remotes, &o->source);
+	return hook_is_there(ctx, &o->changes) ? result : VERDICT_TO_HOST;
+}
+
+/* result: what vtep_check() says of a packet to the tunnel's port. */
+INLINE enum verdict from_remote(const struct settings *s, struct outer_view *o, enum verdict result)
+{
+	struct remote *r = bpf_map_lookup_elem(&remotes, &o->source);
+
 	if (!r && s->port_shared)
 		return VERDICT_TO_HOST;
 	if (result != GO_ON)

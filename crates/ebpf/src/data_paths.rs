@@ -44,6 +44,8 @@ impl Loaded {
             return Ok(None);
         }
         let before = id.map(HeldProgram::by_id).transpose()?;
+        // What the other one kept for flows is not for this one.
+        maps.change()?;
         maps.lead_to(new)?;
         Ok(before)
     }

@@ -18,6 +18,7 @@ mod counted;
 pub mod counters;
 mod data_paths;
 pub mod devices;
+mod epochs;
 mod error;
 pub mod events;
 mod kernel;

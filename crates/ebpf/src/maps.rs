@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) fn ring(data: Result<MapData, MapError>) -> Result<RingBuf<MapData>, 
 #[derive(Debug)]
 pub struct MapSet {
     maps: BTreeMap<String, RawMap>,
+    /// Somebody writes ([`change`](Self::change)).
+    pub(crate) is_changing: AtomicBool,
 }
 
 impl MapSet {
@@ -48,7 +51,7 @@ impl MapSet {
             }
             maps.insert(name.clone(), map);
         }
-        Ok(Some(Self { maps }))
+        Ok(Some(Self::of(maps)))
     }
 
     /// Opens whatever maps with the names of `layouts` are pinned in `dir`, of any build. None when there is none. Only
@@ -63,7 +66,7 @@ impl MapSet {
                 Err(error) => return Err(EbpfError::path("BPF_OBJ_GET", &path)(error)),
             }
         }
-        Ok((!maps.is_empty()).then_some(Self { maps }))
+        Ok((!maps.is_empty()).then(|| Self::of(maps)))
     }
 
     pub(crate) fn from_descriptors(fds: BTreeMap<String, OwnedFd>) -> Result<Self, EbpfError> {
@@ -71,7 +74,14 @@ impl MapSet {
             .into_iter()
             .map(|(name, fd)| Ok((name.clone(), raw_map(&name, fd)?)))
             .collect::<Result<_, EbpfError>>()?;
-        Ok(Self { maps })
+        Ok(Self::of(maps))
+    }
+
+    const fn of(maps: BTreeMap<String, RawMap>) -> Self {
+        Self {
+            maps,
+            is_changing: AtomicBool::new(false),
+        }
     }
 
     /// Pins every map in `dir`, which must exist. After an error some are pinned.
@@ -93,6 +103,7 @@ impl MapSet {
 
     /// Writes one entry.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EbpfError> {
+        self.change()?;
         self.map(table.name())?
             .put(key, value)
             .map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", table.name()))
@@ -100,6 +111,7 @@ impl MapSet {
 
     /// Deletes one entry, if it is there.
     pub fn delete(&self, table: Table, key: &[u8]) -> Result<(), EbpfError> {
+        self.change()?;
         self.map(table.name())?
             .delete(key)
             .map_err(EbpfError::call("BPF_MAP_DELETE_ELEM", table.name()))
@@ -127,6 +139,7 @@ impl MapSet {
 
     /// Deletes these entries, those that are there.
     pub(crate) fn delete_all(&self, name: &str, keys: &[Vec<u8>]) -> Result<(), EbpfError> {
+        self.change()?;
         let map = self.map(name)?;
         for key in keys {
             map.delete(key)

@@ -64,7 +64,8 @@ impl Bench {
         for ifindex in devices::named(contents) {
             devices::pretend(&self.loaded.maps, ifindex, IFINDEX)?;
         }
-        devices::hold(&self.loaded.maps, IFINDEX)
+        devices::hold(&self.loaded.maps, IFINDEX)?;
+        self.loaded.maps.stand_still()
     }
 
     /// A machine behind a router's leg has answered the router, and goes on to.
@@ -74,7 +75,8 @@ impl Bench {
         addr: IpAddr,
         mac: Mac,
     ) -> Result<(), EbpfError> {
-        neighbours::insert_behind_leg(&self.loaded.maps, router, addr, mac)
+        neighbours::insert_behind_leg(&self.loaded.maps, router, addr, mac)?;
+        self.loaded.maps.stand_still()
     }
 
     /// Switches capturing of all packets (to nobody) on or off.

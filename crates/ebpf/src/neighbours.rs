@@ -55,6 +55,7 @@ pub fn insert_behind_leg(
         tries: 0,
         unasked: 0,
     };
+    maps.change()?;
     let put = maps.map(FOUND)?.put(key.as_bytes(), entry.as_bytes());
     put.map_err(EbpfError::call("BPF_MAP_UPDATE_ELEM", FOUND))
 }

@@ -160,7 +160,7 @@ impl TestRun {
             }
         }
         self.written = contents.clone();
-        Ok(())
+        self.loaded.maps.stand_still()
     }
 
     /// As if somebody had taken the pin of the map `data_paths` away.
@@ -174,7 +174,8 @@ impl TestRun {
         neighbours::forget(&self.loaded.maps)?;
         abilities::forget(&self.loaded.maps)?;
         counters::forget_path_mtus(&self.loaded.maps)?;
-        connections::forget(&self.loaded.maps)
+        connections::forget(&self.loaded.maps)?;
+        self.loaded.maps.stand_still()
     }
 
     /// The connections there are, expired ones among them.

@@ -19,7 +19,13 @@ fn abi_structs(btf: &Btf) -> BTreeSet<String> {
     let layouts = DataPath::embedded().unwrap();
     let mut names = BTreeSet::new();
     // These maps never leave the programs.
-    let private = ["scratch", "event_buffer", "tracking"];
+    let private = [
+        "scratch",
+        "event_buffer",
+        "tracking",
+        "flows",
+        "coarse_clock",
+    ];
     for map in layouts
         .layouts()
         .keys()
@@ -264,6 +270,9 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         // The programs' own.
         ("scratch", 1),
         ("tracking", 1),
+        ("flows", 4096),
+        ("coarse_clock", 1),
+        ("epochs", 1024),
         ("event_buffer", 1),
         ("test_io", 1),
         ("routers", router::MAX_ROUTERS),

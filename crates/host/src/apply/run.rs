@@ -218,16 +218,23 @@ impl Job<'_> {
         }
         if differs {
             report.is_silent = plan.is_silent();
-            mend::run(
+            let done = mend::run(
                 (self.testing, self.each_alone),
                 (&target, &current, &netlink),
                 &loaded,
                 plan,
                 end,
                 &mut report,
-            )?;
+            );
+            let loaded = loaded.get().map(|loaded| loaded.maps.stand_still());
+            let settled = stand_still(&current);
+            done?;
+            loaded.transpose()?;
+            settled?;
             mend::announce(&due, &netlink, &mut report);
         }
+        // A run that was killed may have left them in motion.
+        stand_still(&current)?;
         questions::ask(target.tables, &netlink);
         greeting::greet(&target, &mut report);
         Ok(report)
@@ -274,6 +281,14 @@ impl Job<'_> {
             .map(|(name, id)| (name.clone(), *id))
             .collect();
         state
+    }
+}
+
+/// Whatever came of a run: nobody writes the maps any more.
+fn stand_still(current: &Current) -> Result<(), HostError> {
+    match &current.maps {
+        Some(maps) => Ok(maps.stand_still()?),
+        None => Ok(()),
     }
 }
 
