@@ -35,6 +35,14 @@
 #include "leave/reply.h"
 /* clang-format on */
 
+/* As the kernel says; parse counts them for itself. */
+INLINE void set_segments(struct __sk_buff *ctx, struct packet *p)
+{
+	__u32 segments = gso_segs_of(ctx);
+
+	p->segments = segments ? segments : 1;
+}
+
 /* What comes from a port without a tag is parsed at once, and its flow may be known. Else from_port_stages() goes on. */
 __noinline enum verdict flow_from_port(struct __sk_buff *ctx, struct packet *p, struct destination *d,
 				       __u32 device)
@@ -72,6 +80,8 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 	if (!s || !w || !p || !d)
 		return DROP(NOT_CONFIGURED);
 	result = port(p, d, device, &at, &sw);
+	if (result != GO_ON)
+		set_segments(ctx, p); /* nobody asked for its headers */
 	if (result != GO_ON || !at || !sw)
 		return result;
 	d->tells_too_big = !!(sw->flags & SWITCH_TELLS_TOO_BIG);
@@ -103,7 +113,6 @@ __noinline enum verdict from_port_stages(struct __sk_buff *ctx, struct packet *p
 INLINE struct known know_in_tunnel(struct __sk_buff *ctx, const struct settings *s, struct scratch *w,
 				   struct packet *p, const struct outer_view *o)
 {
-	__u32 segments = p->segments;
 	struct known known = {};
 
 	if (o->end < ctx->len) /* padding goes first */
@@ -117,7 +126,7 @@ INLINE struct known know_in_tunnel(struct __sk_buff *ctx, const struct settings 
 		return known;
 	p->offset = 0;
 	p->len = ctx->len;
-	p->segments = segments;
+	set_segments(ctx, p);
 	return (struct known){};
 }
 
@@ -292,7 +301,6 @@ __noinline enum verdict router_stages(struct __sk_buff *ctx, struct packet *p, s
 INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 {
 	struct scratch *w = get_scratch();
-	__u32 segments = gso_segs_of(ctx);
 
 	if (!w)
 		return NULL;
@@ -312,7 +320,7 @@ INLINE struct scratch *begin(struct __sk_buff *ctx, enum hook hook)
 	w->begun.switch_id = 0;
 	w->packet.hook = hook;
 	w->packet.len = ctx->len;
-	w->packet.segments = segments ? segments : 1;
+	set_segments(ctx, &w->packet);
 	w->packet.in_tag = read_tag(ctx);
 	w->packet.action = TCX_DROP;
 	capture_entered(ctx, &w->packet);

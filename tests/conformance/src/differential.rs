@@ -158,11 +158,11 @@ fn on_both(
     }
     counted::add(&mut theirs, &kernel.counted()?);
     let mut found = compare::counters(&ours, &theirs);
-    found.extend(learned(now, &state, kernel)?);
-    found.extend(neighbours::differences(&state, kernel)?);
-    found.extend(path_mtus(&state, kernel)?);
     let both = [Some(tables), turned.as_ref()];
     let both: Vec<_> = both.into_iter().flatten().collect();
+    found.extend(learned(&both, &state, kernel)?);
+    found.extend(neighbours::differences(&state, kernel)?);
+    found.extend(path_mtus(&state, kernel)?);
     found.extend(connections::differences(&both, &state, kernel)?);
     met.connections_of(&state);
     Ok(difference(arrivals.len(), found))
@@ -196,7 +196,11 @@ impl Met {
 type Entries = BTreeMap<(u32, Mac), (String, u16, u32, u64)>;
 
 /// What the executors have learned must be the same too.
-fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<String>, EbpfError> {
+fn learned(
+    tables: &[&Tables],
+    state: &State,
+    kernel: &TestRunner,
+) -> Result<Vec<String>, EbpfError> {
     let ours: Entries = state
         .learned()
         .iter()
@@ -232,7 +236,12 @@ fn learned(tables: &Tables, state: &State, kernel: &TestRunner) -> Result<Vec<St
     })
 }
 
-fn place(tables: &Tables, kernel: &TestRunner, key: &abi::FdbKey, entry: &abi::Learned) -> String {
+fn place(
+    tables: &[&Tables],
+    kernel: &TestRunner,
+    key: &abi::FdbKey,
+    entry: &abi::Learned,
+) -> String {
     if entry.port.ifindex == 0 && entry.remote == abi::Addr::default() {
         return "uplink".to_owned();
     }
@@ -240,7 +249,8 @@ fn place(tables: &Tables, kernel: &TestRunner, key: &abi::FdbKey, entry: &abi::L
         return IpAddr::from(entry.remote).to_string();
     }
     let device = kernel.device_name(entry.port.ifindex);
-    let here = tables.ports.iter().find(|port| {
+    let mut ports = tables.iter().flat_map(|tables| &tables.ports);
+    let here = ports.find(|port| {
         Some(&port.attachment.device) == device.as_ref()
             && port.attachment.vlan.map_or(0, |vlan| u32::from(vlan.get())) == entry.port.vlan
             && port.switch.number() == key.switch_id

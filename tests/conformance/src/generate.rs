@@ -66,17 +66,17 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
     let host = reference::host(world.tables, world.spec.machine());
     let mut conversations = Conversations::new(world, host);
     let talkative = if world.is_simple() { 15 } else { 70 };
-    let has_rules = !world.spec.rules.is_empty();
-    let turn = random.some(if has_rules { 40 } else { 0 }, |random| {
-        random.below(length)
-    });
+    let turn = random.some(50, |random| random.below(length));
+    // Those that came several times: what was decided about them may be kept.
+    let mut warm: Vec<Arrival> = Vec::new();
     let lost = random.some(10, |random| (random.below(length), lose(random, world)));
     // What follows at once.
     let mut next = match random.percent(talkative) {
         true => conversations.next_hops_answer(random),
         false => Vec::new(),
     };
-    for index in 0..length {
+    while arrivals.len() < length {
+        let index = arrivals.len();
         if next.is_empty() {
             now_ns += pause(random);
         }
@@ -107,8 +107,24 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
             gone: (lost.as_ref().filter(|(at, _)| index >= *at))
                 .map_or_else(BTreeSet::new, |(_, devices)| devices.clone()),
         };
-        conversations.carry(&arrival);
-        arrivals.push(arrival);
+        let again = random.percent(10).then(|| random.pick(&warm)).flatten();
+        let arrival = match again {
+            Some(again) => Arrival {
+                entry: again.entry.clone(),
+                packet: again.packet.clone(),
+                ..arrival
+            },
+            None => arrival,
+        };
+        // The second is kept, the third is decided by what was kept.
+        let times = if random.percent(20) { 3 } else { 1 };
+        if times > 1 {
+            warm.push(arrival.clone());
+        }
+        for _ in 0..times {
+            conversations.carry(&arrival);
+            arrivals.push(arrival.clone());
+        }
     }
     arrivals
 }

@@ -153,6 +153,7 @@ impl TestRunner {
         if known.is_some_and(|it| it.machine == machine && it.tables == *tables) {
             return self.begin_counting();
         }
+        self.tables = None;
         self.change_host(tables, machine)
     }
 
@@ -168,9 +169,10 @@ impl TestRunner {
         self.gone.clone_from(devices);
     }
 
-    /// The host gets other tables, and knows what it knew.
+    /// The host gets other tables, and knows what it knew. A device keeps its number.
     pub fn change_host(&mut self, tables: &Tables, machine: Machine) -> Result<(), EbpfError> {
-        let mut devices = BTreeMap::new();
+        let before = self.tables.take();
+        let mut devices = before.map_or_else(BTreeMap::new, |before| before.devices);
         for port in &tables.ports {
             let next = FIRST_PORT + devices.len() as u32;
             devices

@@ -50,6 +50,27 @@ pub struct FabricSpec {
     pub routers: Vec<RouterSpec>,
     /// Rules of the firewall.
     pub rules: Vec<RuleSpec>,
+    /// What [turns](FabricSpec::turned) beside the rules.
+    pub turn: Turn,
+}
+
+/// What becomes of a fabric while packets flow, beside its rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Nothing.
+    Nothing,
+    /// The ports of the first host, but one, are on another host.
+    PortsMove,
+    /// Ports have other addresses.
+    OtherAddresses,
+    /// What had port security has none, and the other way round.
+    Security,
+    /// Two ports have each other's MAC.
+    SwappedMacs,
+    /// Routers have no static routes, and nothing is translated.
+    NoRoutes,
+    /// Other fields of the tunnel's headers.
+    Headers,
 }
 
 /// A logical port.
@@ -155,6 +176,15 @@ impl FabricSpec {
             ports: Vec::new(),
             routers: Vec::new(),
             rules: Vec::new(),
+            turn: random.of([
+                Turn::Nothing,
+                Turn::PortsMove,
+                Turn::OtherAddresses,
+                Turn::Security,
+                Turn::SwappedMacs,
+                Turn::NoRoutes,
+                Turn::Headers,
+            ]),
         };
         for name in 0..3 + random.below(7) {
             // The first port is on the host that the packets enter.
@@ -225,7 +255,7 @@ impl FabricSpec {
         out
     }
 
-    /// The same, where every second rule says the opposite: as after a change of the rules.
+    /// The same, where every second rule says the opposite, and something else has changed too.
     pub fn turned(&self) -> Self {
         let mut spec = self.clone();
         for rule in spec.rules.iter_mut().filter(|rule| rule.name % 2 == 0) {
@@ -234,7 +264,51 @@ impl FabricSpec {
                 _ => "allow",
             };
         }
+        spec.turn_rest();
         spec
+    }
+
+    fn turn_rest(&mut self) {
+        match self.turn {
+            Turn::Nothing => {}
+            Turn::PortsMove => {
+                let here = self.ports.iter_mut().filter(|port| port.host == 0);
+                for port in here.skip(1) {
+                    port.host = 1 % self.hosts;
+                }
+            }
+            Turn::OtherAddresses => {
+                for port in self.ports.iter_mut().filter(|port| port.address != 0) {
+                    port.address += 60;
+                }
+            }
+            Turn::Security => {
+                for port in &mut self.ports {
+                    port.security = match port.security {
+                        "off" => "addresses",
+                        _ => "off",
+                    };
+                }
+            }
+            Turn::SwappedMacs => {
+                let (first, second) = self.ports.split_at_mut(1);
+                if let (Some(first), Some(second)) = (first.first_mut(), second.first_mut()) {
+                    std::mem::swap(&mut first.mac, &mut second.mac);
+                }
+            }
+            Turn::NoRoutes => {
+                for router in &mut self.routers {
+                    router.routes.clear();
+                    if let Some(gateway) = &mut router.gateway {
+                        gateway.nat.clear();
+                    }
+                }
+            }
+            Turn::Headers => {
+                "46".clone_into(&mut self.dscp);
+                self.source_ports = Some((40_000, 40_999));
+            }
+        }
     }
 
     /// What the first host is like.
