@@ -78,11 +78,21 @@ INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u
 	__u32 pseudo = protocol == IPPROTO_ICMP ? 0 : pseudo_header(p, protocol, len);
 	__u16 field;
 
-	if (bpf_skb_load_bytes(ctx, p->l4_offset + at, &field, sizeof(field)) < 0)
+	if (load_bytes(ctx, p->l4_offset + at, &field, sizeof(field)) < 0)
 		return false;
 	if (protocol != IPPROTO_ICMP && field == (__u16)pseudo)
 		return true;
 	return sum_bytes(ctx, p->l4_offset, len, pseudo) == 0xffff;
+}
+
+/* The checksum of an IPv4 header, which nearly always has no options. */
+INLINE bool is_ipv4_header_right(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct iphdr ip;
+
+	if (p->l4_offset == ETH_HLEN + sizeof(ip) && load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) == 0)
+		return csum_ipv4_header(&ip) == 0xffff;
+	return sum_bytes(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) == 0xffff;
 }
 
 /* Of a plain frame. Global, for the stack's sake. */
@@ -97,18 +107,21 @@ __noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
 	protocol = p->protocol;
 	len = ETH_HLEN + p->ip_len - p->l4_offset;
 	at = checksum_offset(protocol, has_ipv4(p));
-	if (has_ipv4(p) && sum_bytes(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) != 0xffff)
+	if (has_ipv4(p) && !is_ipv4_header_right(ctx, p))
 		return false;
 	/* An extension header may say another destination, which is summed then (RFC 8200 section 8.1). */
 	if (!has_ipv4(p) && p->l4_offset != ETH_HLEN + sizeof(struct ipv6hdr))
 		return true;
 	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && !is_icmp(protocol, has_ipv4(p)))
 		return true;
-	if (p->gso_size || p->fragment || is_hidden(p) ||
-	    bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
+	if (p->gso_size || p->fragment || is_hidden(p))
+		return true;
+	if (protocol == IPPROTO_UDP && load_bytes(ctx, p->l4_offset + 4, &said, sizeof(said)) == 0 &&
+	    bpf_ntohs(said) >= 8 && bpf_ntohs(said) <= len)
+		return true;
+	if (bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
 		return true;
 	if (protocol == IPPROTO_UDP)
-		return bpf_skb_load_bytes(ctx, p->l4_offset + 4, &said, sizeof(said)) == 0 &&
-		       bpf_ntohs(said) >= 8 && bpf_ntohs(said) <= len;
+		return false;
 	return is_checksum_right(ctx, p, protocol, at, len);
 }

@@ -107,7 +107,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
             gone: (lost.as_ref().filter(|(at, _)| index >= *at))
                 .map_or_else(BTreeSet::new, |(_, devices)| devices.clone()),
         };
-        let again = random.percent(10).then(|| random.pick(&warm)).flatten();
+        let again = random.percent(8).then(|| random.pick(&warm)).flatten();
         let arrival = match again {
             Some(again) => Arrival {
                 entry: again.entry.clone(),
@@ -117,7 +117,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
             None => arrival,
         };
         // The second is kept, the third is decided by what was kept.
-        let times = if random.percent(20) { 3 } else { 1 };
+        let times = if random.percent(12) { 3 } else { 1 };
         if times > 1 {
             warm.push(arrival.clone());
         }
