@@ -173,11 +173,11 @@ INLINE enum verdict tunnel_stages(struct __sk_buff *ctx, const struct settings *
 		learn_path_mtu(ctx);
 	if (result == VERDICT_TO_HOST)
 		return result;
-	result = from_remote(s, o, result);
+	result = from_remote(s, o);
 	if (result != GO_ON)
 		return result;
 	p->sender_counters = o->counters;
-	result = tunnel(ctx, s, p, d, o, o->read, sw);
+	result = tunnel(ctx, s, p, d, o, sw);
 	return result == DROP(VNI_ZERO) ? greeting(ctx, p, d, o) : result;
 }
 

@@ -43,14 +43,11 @@ INLINE void set_flow_key(struct flow_key *key, const struct packet *p, const str
 INLINE void set_plain_key(struct connection_key *key, const struct packet *p,
 			  const struct flow_connection *by)
 {
-	key->switch_id = by->zone;
-	key->key = by->key;
-	key->protocol = p->protocol;
-	key->family = has_ipv4(p) ? 4 : 6;
-	key->local = by->from_peer ? p->flow.dest : p->flow.source;
-	key->peer = by->from_peer ? p->flow.source : p->flow.dest;
-	key->local_port = by->from_peer ? p->flow.dest_port : p->flow.source_port;
-	key->peer_port = by->from_peer ? p->flow.source_port : p->flow.dest_port;
+	const struct l4 plain = { .protocol = p->protocol,
+				  .source = p->flow.source_port,
+				  .dest = p->flow.dest_port };
+
+	set_connection_key(key, p, &plain, by->zone, by->key, by->from_peer);
 }
 
 /* The connection that lets the packet, if it is there and the rules are those that it was let by. */

@@ -163,12 +163,13 @@ __noinline enum verdict read_tunnel(struct __sk_buff *ctx, const struct packet *
 
 /*
  * Finds the switch, and where the frame begins: p->offset. A packet of another tunnel that has the same port stays
- * with the host. result: what read_tunnel() says.
+ * with the host.
  */
 INLINE enum verdict tunnel(struct __sk_buff *ctx, const struct settings *s, struct packet *p,
-			   struct destination *d, struct outer_view *o, enum verdict result,
-			   struct lswitch **sw)
+			   struct destination *d, struct outer_view *o, struct lswitch **sw)
 {
+	enum verdict result = o->read;
+
 	*sw = NULL;
 	if (result == GO_ON) {
 		enter_switch(p, d, o->vni, o->source_key);

@@ -104,15 +104,15 @@ __noinline enum verdict vtep_check(struct __sk_buff *ctx, struct outer_view *o)
 	return hook_is_there(ctx, &o->changes) ? result : VERDICT_TO_HOST;
 }
 
-/* result: what vtep_check() says of a packet to the tunnel's port. */
-INLINE enum verdict from_remote(const struct settings *s, struct outer_view *o, enum verdict result)
+/* Of a packet to the tunnel's port, which vtep_check() has seen. */
+INLINE enum verdict from_remote(const struct settings *s, struct outer_view *o)
 {
 	struct remote *r = bpf_map_lookup_elem(&remotes, &o->source);
 
 	if (!r && s->port_shared)
 		return VERDICT_TO_HOST;
-	if (result != GO_ON)
-		return result;
+	if (o->checked != GO_ON)
+		return o->checked;
 	if (!r)
 		return DROP(UNKNOWN_VTEP);
 	o->counters = r->counters;

@@ -20,9 +20,6 @@ pub(crate) fn forget<K: IntoBytes + Immutable>(
     stale: &[Owned<K>],
     is_borne: impl Fn(abi::PortKey) -> bool,
 ) -> Result<(), EbpfError> {
-    if !stale.is_empty() {
-        maps.change()?;
-    }
     for (key, _) in stale {
         delete(maps, name, key)?;
     }

@@ -139,7 +139,6 @@ impl MapSet {
 
     /// Deletes these entries, those that are there.
     pub(crate) fn delete_all(&self, name: &str, keys: &[Vec<u8>]) -> Result<(), EbpfError> {
-        self.change()?;
         let map = self.map(name)?;
         for key in keys {
             map.delete(key)

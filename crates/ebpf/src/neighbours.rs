@@ -62,6 +62,7 @@ pub fn insert_behind_leg(
 
 /// Forgets all of it, for tests.
 pub fn forget(maps: &MapSet) -> Result<(), EbpfError> {
+    maps.change()?;
     maps.clear(FOUND)?;
     maps.clear(FOUND_COUNTS)?;
     maps.clear(ASKED)
@@ -79,6 +80,9 @@ pub fn prune(maps: &MapSet) -> Result<(), EbpfError> {
         .iter()
         .map(|(key, entry)| (*key, owner(key, entry)))
         .partition(|(key, owner)| borne.bears(*owner) && !borne.declared.contains(key));
+    if !stale.is_empty() {
+        maps.change()?;
+    }
     let is_clock = |id: abi::PortKey| (id.switch_id, id.key) == (0, 0);
     counted::forget(maps, [FOUND, FOUND_COUNTS], &kept, &stale, |id| {
         is_clock(id) || borne.bears(id)

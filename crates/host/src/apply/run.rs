@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
-use overlane_ebpf::DataPath;
 use overlane_ebpf::preflight::{self, OLDEST_TESTED};
 use overlane_ebpf::tables::encode_beside;
+use overlane_ebpf::{DataPath, Loaded};
 use overlane_model::{PortTable, Report as Warnings, Tables};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
@@ -216,9 +216,10 @@ impl Job<'_> {
         if let Some(maps) = &current.maps {
             capture::recover_in(host, maps)?;
         }
+        let mut done = Ok(());
         if differs {
             report.is_silent = plan.is_silent();
-            let done = mend::run(
+            done = mend::run(
                 (self.testing, self.each_alone),
                 (&target, &current, &netlink),
                 &loaded,
@@ -226,15 +227,14 @@ impl Job<'_> {
                 end,
                 &mut report,
             );
-            let loaded = loaded.get().map(|loaded| loaded.maps.stand_still());
-            let settled = stand_still(&current);
-            done?;
-            loaded.transpose()?;
-            settled?;
+        }
+        // Where nothing differs too: a run that was killed may have left them in motion.
+        let settled = stand_still(&current, loaded.get());
+        done?;
+        settled?;
+        if differs {
             mend::announce(&due, &netlink, &mut report);
         }
-        // A run that was killed may have left them in motion.
-        stand_still(&current)?;
         questions::ask(target.tables, &netlink);
         greeting::greet(&target, &mut report);
         Ok(report)
@@ -284,12 +284,13 @@ impl Job<'_> {
     }
 }
 
-/// Whatever came of a run: nobody writes the maps any more.
-fn stand_still(current: &Current) -> Result<(), HostError> {
-    match &current.maps {
-        Some(maps) => Ok(maps.stand_still()?),
-        None => Ok(()),
+/// Whatever came of a run: nobody writes the maps any more, neither those that were there nor those that it loaded.
+fn stand_still(current: &Current, loaded: Option<&Loaded>) -> Result<(), HostError> {
+    let loaded = loaded.map(|loaded| &loaded.maps);
+    for maps in current.maps.iter().chain(loaded) {
+        maps.stand_still()?;
     }
+    Ok(())
 }
 
 /// What the tables mean on this machine, with the devices of ours that are right.
