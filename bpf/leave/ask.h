@@ -44,14 +44,14 @@ INLINE __u32 write_arp_request(struct scratch *w, const struct addr *target, con
 
 	__builtin_memset(f, 0, sizeof(*f));
 	__builtin_memcpy(f->eth.h_dest, to ? to : (const __u8 *)"\xff\xff\xff\xff\xff\xff", ETH_ALEN);
-	__builtin_memcpy(f->eth.h_source, mac, ETH_ALEN);
+	copy_mac(f->eth.h_source, mac);
 	f->eth.h_proto = bpf_htons(ETH_P_ARP);
 	f->arp.hardware_type = bpf_htons(ARP_ETHERNET);
 	f->arp.protocol_type = ETHERTYPE_IPV4;
 	f->arp.hardware_len = ETH_ALEN;
 	f->arp.protocol_len = 4;
 	f->arp.operation = bpf_htons(ARP_REQUEST);
-	__builtin_memcpy(f->arp.sender_mac, mac, ETH_ALEN);
+	copy_mac(f->arp.sender_mac, mac);
 	f->arp.sender_ip = v4_of(&w->asker);
 	f->arp.target_ip = v4_of(target);
 	w->reply.flow = (union flow){}; /* of a frame that is not IP: its header */
@@ -79,12 +79,12 @@ INLINE __u32 write_solicitation(struct scratch *w, const struct addr *target, co
 
 	__builtin_memset(f, 0, sizeof(*f));
 	if (to) {
-		__builtin_memcpy(f->eth.h_dest, to, ETH_ALEN);
+		copy_mac(f->eth.h_dest, to);
 		__builtin_memcpy(&f->ip.daddr, target, sizeof(*target));
 	} else {
 		to_solicited_node(f, target);
 	}
-	__builtin_memcpy(f->eth.h_source, mac, ETH_ALEN);
+	copy_mac(f->eth.h_source, mac);
 	f->eth.h_proto = ETHERTYPE_IPV6;
 	f->ip.version = 6;
 	f->ip.payload_len = bpf_htons(sizeof(f->nd));
@@ -95,7 +95,7 @@ INLINE __u32 write_solicitation(struct scratch *w, const struct addr *target, co
 	f->nd.target = *target;
 	f->nd.option_type = ND_SOURCE_MAC;
 	f->nd.option_len = 1;
-	__builtin_memcpy(f->nd.option_mac, mac, ETH_ALEN);
+	copy_mac(f->nd.option_mac, mac);
 	f->nd.checksum = nd_checksum(f);
 	r->l4_offset = ETH_HLEN + sizeof(f->ip);
 	r->flow = (union flow){ .source = w->asker, .protocol = IPPROTO_ICMPV6 };

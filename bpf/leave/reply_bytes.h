@@ -27,8 +27,8 @@ INLINE void begin_reply(struct packet *r, const struct packet *about, const stru
 			      .tag = about->tag,
 			      .switch_id = about->switch_id,
 			      .action = TCX_DROP };
-	__builtin_memcpy(r->eth.h_dest, about->eth.h_source, ETH_ALEN);
-	__builtin_memcpy(r->eth.h_source, about->eth.h_dest, ETH_ALEN);
+	copy_mac(r->eth.h_dest, about->eth.h_source);
+	copy_mac(r->eth.h_source, about->eth.h_dest);
 	r->eth.h_proto = about->eth.h_proto;
 	if (from)
 		r->flow.source = *from;
@@ -85,13 +85,13 @@ INLINE bool write_arp_reply(struct __sk_buff *ctx, struct scratch *w, const stru
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &f->arp, sizeof(f->arp)) < 0)
 		return false;
 	ip = f->arp.target_ip;
-	__builtin_memcpy(f->eth.h_dest, f->arp.sender_mac, ETH_ALEN);
-	__builtin_memcpy(f->eth.h_source, d->owner.bytes, ETH_ALEN);
+	copy_mac(f->eth.h_dest, f->arp.sender_mac);
+	copy_mac(f->eth.h_source, d->owner.bytes);
 	f->eth.h_proto = p->eth.h_proto;
 	f->arp.operation = bpf_htons(ARP_REPLY);
-	__builtin_memcpy(f->arp.target_mac, f->arp.sender_mac, ETH_ALEN);
+	copy_mac(f->arp.target_mac, f->arp.sender_mac);
 	f->arp.target_ip = f->arp.sender_ip;
-	__builtin_memcpy(f->arp.sender_mac, d->owner.bytes, ETH_ALEN);
+	copy_mac(f->arp.sender_mac, d->owner.bytes);
 	f->arp.sender_ip = ip;
 	if (bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
 		return false;
@@ -126,10 +126,10 @@ INLINE void turn_nd(struct nd_frame *f, const struct packet *p, const struct des
 		__builtin_memcpy(f->eth.h_dest, "\x33\x33\0\0\0\x01", ETH_ALEN);
 	} else {
 		f->ip.daddr = f->ip.saddr;
-		__builtin_memcpy(f->eth.h_dest, p->eth.h_source, ETH_ALEN);
+		copy_mac(f->eth.h_dest, p->eth.h_source);
 	}
 	__builtin_memcpy(&f->ip.saddr, &f->nd.target, sizeof(f->ip.saddr));
-	__builtin_memcpy(f->eth.h_source, d->owner.bytes, ETH_ALEN);
+	copy_mac(f->eth.h_source, d->owner.bytes);
 	f->ip.payload_len = bpf_htons(sizeof(f->nd));
 	f->nd.type = ND_ADVERTISEMENT;
 	f->nd.checksum = 0;
@@ -138,7 +138,7 @@ INLINE void turn_nd(struct nd_frame *f, const struct packet *p, const struct des
 	__builtin_memset(f->nd.reserved, 0, sizeof(f->nd.reserved));
 	f->nd.option_type = ND_TARGET_MAC;
 	f->nd.option_len = 1;
-	__builtin_memcpy(f->nd.option_mac, d->owner.bytes, ETH_ALEN);
+	copy_mac(f->nd.option_mac, d->owner.bytes);
 	f->nd.checksum = nd_checksum(f);
 }
 
@@ -164,11 +164,12 @@ INLINE bool write_advertisement(struct __sk_buff *ctx, struct scratch *w, const 
 	turn_nd(f, p, d);
 	if (resize_to_nd(ctx) < 0 || bpf_skb_store_bytes(ctx, 0, f, sizeof(*f), 0) < 0)
 		return false;
-	begin_reply(r, p, &f->nd.target);
+	begin_reply(r, p, NULL);
 	r->eth = f->eth;
 	r->tos = p->tos;
 	r->len = r->segment_len = sizeof(*f);
 	r->l4_offset = ETH_HLEN + sizeof(f->ip);
+	__builtin_memcpy(&r->flow.source, &f->ip.saddr, sizeof(f->ip.saddr));
 	__builtin_memcpy(&r->flow.dest, &f->ip.daddr, sizeof(f->ip.daddr));
 	r->flow.protocol = IPPROTO_ICMPV6;
 	return true;

@@ -64,11 +64,11 @@ enum encapsulation {
 
 struct addr {
 	__u8 bytes[16];
-};
+} __attribute__((aligned(4)));
 
 struct mac {
 	__u8 bytes[6];
-};
+} __attribute__((aligned(2)));
 
 /* Map settings: one entry. */
 struct settings {

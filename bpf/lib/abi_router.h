@@ -115,6 +115,7 @@ struct nat_rule {
 	__u16 outside_port; /* NAT_FORWARD; native */
 	__u16 port_min;     /* NAT_SOURCE; native */
 	__u16 port_max;
+	__u16 pad;
 };
 
 /*

@@ -84,13 +84,18 @@ INLINE bool is_broadcast(const __u8 *mac)
 	       mac[4] == 0xff && mac[5] == 0xff;
 }
 
+/* MACs are at even addresses everywhere. */
 INLINE bool same_mac(const __u8 *a, const __u8 *b)
 {
-	__u8 difference = 0;
+	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
 
-	for (int i = 0; i < ETH_ALEN; i++)
-		difference |= a[i] ^ b[i];
-	return !difference;
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]));
+}
+
+INLINE void copy_mac(__u8 *to, const __u8 *from)
+{
+	__builtin_memcpy(__builtin_assume_aligned(to, 2), __builtin_assume_aligned(from, 2),
+			 ETH_ALEN);
 }
 
 INLINE bool same_port(const struct port_id *a, const struct port_id *b)
@@ -100,7 +105,9 @@ INLINE bool same_port(const struct port_id *a, const struct port_id *b)
 
 INLINE bool same_addr(const struct addr *a, const struct addr *b)
 {
-	return !__builtin_memcmp(a, b, sizeof(*a));
+	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
+
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]));
 }
 
 INLINE bool is_zero(const struct addr *addr)
@@ -127,16 +134,18 @@ INLINE struct addr mapped_v4(__be32 v4)
 /* As an IPv6 address it is nobody's. */
 INLINE bool is_mapped_v4(const struct addr *a)
 {
-	const struct addr prefix = { .bytes = { [10] = 0xff, [11] = 0xff } };
+	const __u32 *words = (const __u32 *)a;
 
-	return !__builtin_memcmp(a, &prefix, 12);
+	return !(words[0] | words[1] | (words[2] ^ bpf_htonl(0xffff)));
 }
 
 /* fe80::/64 and the modified EUI-64 of a MAC (RFC 4291 appendix A). */
 INLINE bool is_link_local_of(const __u8 *mac, const void *addr)
 {
-	struct addr own = { .bytes = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe,
-				       mac[3], mac[4], mac[5] } };
+	const __u32 *words = addr;
+	const __u8 *id = addr + 8;
 
-	return !__builtin_memcmp(&own, addr, sizeof(own));
+	return !((words[0] ^ bpf_htonl(0xfe800000)) | words[1] | (id[0] ^ mac[0] ^ 2) |
+		 (id[1] ^ mac[1]) | (id[2] ^ mac[2]) | (id[3] ^ 0xff) | (id[4] ^ 0xfe) |
+		 (id[5] ^ mac[3]) | (id[6] ^ mac[4]) | (id[7] ^ mac[5]));
 }

@@ -59,11 +59,13 @@ INLINE long sweep_entry(struct sweep *s, void *map, void *counts, const void *id
 			bool is_old, bool is_spared)
 {
 	__u32 switch_id = *(const __u32 *)id;
-	bool mine = switch_id == s->asking.switch_id && key == s->asking.key;
+	__u32 differs = (switch_id ^ s->asking.switch_id) | (key ^ s->asking.key);
 
-	if (!is_old || (is_spared && !mine && !s->of_all))
-		s->number += mine;
-	else if (bpf_map_delete_elem(map, id) == 0 && !mine)
-		uncount(counts, switch_id, key);
+	if (is_old && !(is_spared && differs && !s->of_all)) {
+		if (bpf_map_delete_elem(map, id) == 0 && differs)
+			uncount(counts, switch_id, key);
+	} else if (!differs) {
+		s->number++;
+	}
 	return 0;
 }

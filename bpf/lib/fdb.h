@@ -14,7 +14,7 @@ INLINE bool is_allowed_mac(__u32 switch_id, __u32 port_key, const __u8 *mac)
 {
 	struct allowed_mac_key key = { .switch_id = switch_id, .key = port_key };
 
-	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
+	copy_mac(key.mac.bytes, mac);
 	return bpf_map_lookup_elem(&allowed_macs, &key);
 }
 
@@ -58,7 +58,7 @@ INLINE struct fdb_key fdb_key_of(__u32 switch_id, const __u8 *mac)
 {
 	struct fdb_key key = { .switch_id = switch_id };
 
-	__builtin_memcpy(key.mac.bytes, mac, ETH_ALEN);
+	copy_mac(key.mac.bytes, mac);
 	return key;
 }
 

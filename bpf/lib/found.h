@@ -24,7 +24,7 @@ INLINE __u32 side_of(__u32 router, __u32 switch_id)
 /* Under which key a found neighbour counts. Who speaks first takes no place of those that routers ask for. */
 INLINE __u32 owner_of_found(const struct found_neighbour *f)
 {
-	return f->key | (f->unasked ? FOUND_UNASKED : 0);
+	return f->key | f->unasked * FOUND_UNASKED;
 }
 
 INLINE bool is_leg(__u32 side)
@@ -51,12 +51,12 @@ INLINE bool know_neighbour(struct scratch *w, bool ipv4, __u8 *mac)
 	struct found_neighbour *f;
 
 	if (n) {
-		__builtin_memcpy(mac, n->mac.bytes, ETH_ALEN);
+		copy_mac(mac, n->mac.bytes);
 		return true;
 	}
 	f = bpf_map_lookup_elem(&found, &key);
 	if (f)
-		__builtin_memcpy(mac, f->mac.bytes, ETH_ALEN);
+		copy_mac(mac, f->mac.bytes);
 	return f;
 }
 
@@ -133,7 +133,7 @@ __noinline enum verdict find_or_ask(struct __sk_buff *ctx, const struct packet *
 	if (found_one) {
 		f = *found_one; /* the kernel gives the memory of a deleted entry to a new one */
 		if (!is_nowhere(w, sw, key.switch_id, &f.mac) && is_still_used(p, d, &f, now)) {
-			__builtin_memcpy(d->eth.h_dest, f.mac.bytes, ETH_ALEN);
+			copy_mac(d->eth.h_dest, f.mac.bytes);
 			rest_until(&w->flow, f.confirmed + REACHABLE_TIME);
 			if (now >= f.confirmed + REACHABLE_TIME || w->found.flags & FDB_LEARNED)
 				d->once = true;

@@ -70,12 +70,14 @@ struct nd_frame {
 /* A neighbour solicitation or advertisement, without its option: RFC 4861 section 7.1. */
 INLINE bool is_nd_message(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 {
+	const struct addr *target = (const void *)f + offsetof(struct nd_frame, nd.target);
+
 	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
 		return false;
 	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
 	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN &&
 	       (f->nd.type == ND_SOLICITATION || f->nd.type == ND_ADVERTISEMENT) && f->nd.code == 0 &&
-	       f->nd.target.bytes[0] != 0xff && !is_mapped_v4(&f->nd.target);
+	       target->bytes[0] != 0xff && !is_mapped_v4(target);
 }
 
 INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)

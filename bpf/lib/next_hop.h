@@ -73,7 +73,7 @@ INLINE __u32 find_next_hop(struct scratch *w, const struct packet *p, __u32 rout
 INLINE void send_from_router(struct destination *d, const struct router *r,
 			     const struct router_interface *i, __u32 switch_id)
 {
-	__builtin_memcpy(d->eth.h_source, r->mac.bytes, ETH_ALEN);
+	copy_mac(d->eth.h_source, r->mac.bytes);
 	d->tag = (struct tag){};
 	d->switch_id = switch_id;
 	d->source_key = i ? i->key : 0;

@@ -55,8 +55,8 @@ INLINE bool has_router_alert(struct __sk_buff *ctx)
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN + sizeof(struct ipv6hdr), h, sizeof(h)) < 0)
 		return false;
 	if (h[2] == 5)
-		return h[3] == 2 && !h[4] && !h[5];
-	return h[2] <= 1 && !h[3] && h[4] == 5 && h[5] == 2 && !h[6] && !h[7];
+		return !((h[3] ^ 2) | h[4] | h[5]);
+	return h[2] <= 1 && !(h[3] | (h[4] ^ 5) | (h[5] ^ 2) | h[6] | h[7]);
 }
 
 /* MLD of this type, in the form that RFC 2710 section 3 and RFC 3810 section 5 ask for. */

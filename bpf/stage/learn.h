@@ -31,14 +31,15 @@ static long forget_if_old(void *map, const void *id, void *value, void *context)
 }
 
 /* Forgets what is old, everywhere. The count for the asking owner replaces one that two CPUs may have made wrong. */
-INLINE void sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
+__noinline int sweep(struct learning *of, __u32 switch_id, __u32 key, __u64 now)
 {
 	struct sweep s = { .now = now, .asking = { .switch_id = switch_id, .key = key } };
 
-	if (!may_sweep(&learning, now))
-		return;
+	if (!of || !may_sweep(&learning, now))
+		return 0;
 	bpf_for_each_map_elem(&learned, forget_if_old, &s, 0);
 	of->macs = s.number;
+	return 0;
 }
 
 /* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */
@@ -59,11 +60,15 @@ INLINE long remember(const struct fdb_key *key, const struct learned *entry, str
 }
 
 /* A new address, or one that has moved. False: there is no room for it. */
-static __noinline int learn_new(const struct fdb_key *key, const struct learned *entry, __u32 limit)
+__noinline int learn_new(const struct fdb_key *key, const struct learned *entry, __u32 limit)
 {
-	__u32 owner = owner_of(entry);
-	struct learning *of = get_count(&learning, key->switch_id, owner);
+	struct learning *of;
+	__u32 owner;
 
+	if (!key || !entry)
+		return false;
+	owner = owner_of(entry);
+	of = get_count(&learning, key->switch_id, owner);
 	if (!of)
 		return false;
 	if (of->macs >= limit)

@@ -35,7 +35,7 @@ INLINE bool hear_arp(struct __sk_buff *ctx, __u32 at, struct heard *h)
 	h->overrides = true;
 	h->addr = mapped_v4(arp.sender_ip);
 	h->target = mapped_v4(arp.target_ip);
-	__builtin_memcpy(h->mac.bytes, arp.sender_mac, ETH_ALEN);
+	copy_mac(h->mac.bytes, arp.sender_mac);
 	return h->answers || arp.operation == bpf_htons(ARP_REQUEST);
 }
 
@@ -66,9 +66,9 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 	h->answers = f->nd.type == ND_ADVERTISEMENT;
 	has_mac = read_mac_option(ctx, f, p->offset, h->answers ? ND_TARGET_MAC : ND_SOURCE_MAC);
 	if (has_mac)
-		__builtin_memcpy(h->mac.bytes, f->nd.option_mac, ETH_ALEN);
+		copy_mac(h->mac.bytes, f->nd.option_mac);
 	else
-		__builtin_memcpy(h->mac.bytes, p->eth.h_source, ETH_ALEN);
+		copy_mac(h->mac.bytes, p->eth.h_source);
 	h->target = f->nd.target;
 	h->confirms = h->answers && f->nd.flags & ND_SOLICITED;
 	h->overrides = !h->answers || f->nd.flags & ND_OVERRIDE;
@@ -137,7 +137,8 @@ static long forget_if_unconfirmed(void *map, const void *id, void *value, void *
 			   s->now > f->confirmed + FORGET_TIME, !f->unasked);
 }
 
-INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u64 now, bool of_all)
+__noinline int forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u64 now,
+				  bool of_all)
 {
 	struct sweep s = {
 		.now = now,
@@ -145,10 +146,11 @@ INLINE void forget_unconfirmed(struct learning *of, __u32 side, __u32 owner, __u
 		.of_all = of_all,
 	};
 
-	if (!may_sweep(&found_counts, now))
-		return;
+	if (!of || !may_sweep(&found_counts, now))
+		return 0;
 	bpf_for_each_map_elem(&found, forget_if_unconfirmed, &s, 0);
 	of->macs = s.number;
+	return 0;
 }
 
 /* Writes an entry and counts it; its former owner no longer does. 0, or negative: there is no room. */

@@ -137,7 +137,7 @@ INLINE enum verdict into_switch(struct __sk_buff *ctx, struct scratch *w, const 
 	enum verdict result = GO_ON;
 
 	if (n)
-		__builtin_memcpy(d->eth.h_dest, n->mac.bytes, ETH_ALEN);
+		copy_mac(d->eth.h_dest, n->mac.bytes);
 	else
 		result = find_or_ask(ctx, p, d);
 	if (result != GO_ON)
@@ -169,7 +169,7 @@ INLINE enum verdict into_leg(struct __sk_buff *ctx, const struct packet *p, stru
 	d->translates = !!(r->flags & ROUTER_NAT);
 	d->nat_version = r->nat_version;
 	d->tag = (struct tag){};
-	__builtin_memcpy(d->eth.h_source, r->leg_mac.bytes, ETH_ALEN);
+	copy_mac(d->eth.h_source, r->leg_mac.bytes);
 	d->routed++;
 	return GO_ON;
 }

@@ -102,6 +102,7 @@ abi! {
         outside_port: u16,
         port_min: u16,
         port_max: u16,
+        pad: u16,
     }
     struct NatInsideKey = "nat_inside_key" {
         prefixlen: u32,
