@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The classifier of acl: which rule a packet, or the first packet of a connection, matches. It costs the same few
- * lookups among one rule or ten thousand (abi_firewall.h, rule_set).
+ * lookups among one rule or ten thousand (abi_firewall.h, rule_set). Which one it was for a peer and a service is kept, for
+ * the next connections between them: most clients come again.
  */
 #pragma once
 
 #include "connection.h"
+#include "epochs.h"
 
 #define NO_RULE (-1)
 
@@ -51,11 +53,50 @@ INLINE int first_common(const struct rule_set *a, const struct rule_set *b, cons
 	return NO_RULE;
 }
 
-/*
- * The first rule of a port's set for tracking.peer and tracking.service: its number, or NO_RULE. Global, so that the
- * verifier checks it once.
- */
-__noinline int find_rule(__u32 port_set, __u32 generation)
+#define KEPT_RULES 1024 /* of a CPU: a power of two */
+
+struct kept_rule {
+	__u64 epoch; /* 0: nothing is kept here */
+	struct rule_peer_key peer;
+	struct rule_service_key service;
+	__u32 set;
+	int number;
+	__u32 missed; /* hash of what last found nothing here: if it comes again, it is kept */
+	__u32 pad;
+};
+
+ARRAY(kept_rules, BPF_MAP_TYPE_PERCPU_ARRAY, struct kept_rule, KEPT_RULES);
+
+/* The secret of the host goes in: a guest cannot choose peers and services that meet those of others. */
+INLINE __u32 hash_question(const struct tracking *t, __u32 set)
+{
+	const struct settings *s = get_settings();
+	const __u32 *peer = (const __u32 *)&t->peer, *service = (const __u32 *)&t->service;
+	__u64 hash = s ? s->secret : 0;
+
+	for (__u32 i = 1; i < sizeof(t->peer) / sizeof(__u32);
+	     i++) /* all are asked for a whole address */
+		hash = (hash ^ peer[i]) * WORD_FACTOR;
+	hash = (hash ^ service[0] ^ (__u64)service[1] << 32) * WORD_FACTOR;
+	hash = (hash ^ set ^ hash >> 32) * WORD_FACTOR;
+	return hash >> 32;
+}
+
+INLINE bool is_kept_for(const struct kept_rule *kept, const struct tracking *t, __u32 set)
+{
+	const __u32 *a = (const __u32 *)&kept->peer, *b = (const __u32 *)&t->peer;
+	__u32 differs = kept->set ^ set;
+
+	_Static_assert(sizeof(t->peer) + sizeof(t->service) ==
+			       offsetof(struct kept_rule, set) - offsetof(struct kept_rule, peer),
+		       "they follow each other");
+	for (__u32 i = 0; i < (sizeof(t->peer) + sizeof(t->service)) / sizeof(__u32); i++)
+		differs |= a[i] ^ b[i];
+	return !differs;
+}
+
+/* The number of the first rule of a set for tracking.peer and tracking.service, or NO_RULE. Global: few packets come here. */
+__noinline int find_first(__u32 port_set, __u32 generation)
 {
 	struct tracking *t = get_tracking();
 	const struct rule_set *port, *peer, *service;
@@ -66,7 +107,6 @@ __noinline int find_rule(__u32 port_set, __u32 generation)
 	port = get_rule_set(&port_set);
 	if (!port)
 		return NO_RULE;
-	t->peer.generation = t->service.generation = generation;
 	peer = get_rule_set(bpf_map_lookup_elem(&rule_peers, &t->peer));
 	if (!peer)
 		return NO_RULE;
@@ -75,6 +115,41 @@ __noinline int find_rule(__u32 port_set, __u32 generation)
 		return NO_RULE;
 	bit = first_common(port, peer, service);
 	return bit < 0 ? NO_RULE : (int)(generation * MAX_RULES) + bit;
+}
+
+/*
+ * The first rule of a port's set for tracking.peer and tracking.service: its number, or NO_RULE. Global, so that the
+ * verifier checks it once.
+ */
+__noinline int find_rule(__u32 port_set, __u32 generation)
+{
+	struct tracking *t = get_tracking();
+	struct kept_rule *kept;
+	__u64 epoch;
+	__u32 hash, slot;
+	int number;
+
+	if (!t || !port_set)
+		return NO_RULE;
+	t->peer.generation = t->service.generation = generation;
+	hash = hash_question(t, port_set);
+	slot = hash & (KEPT_RULES - 1);
+	kept = bpf_map_lookup_elem(&kept_rules, &slot);
+	epoch = epoch_of(EPOCH_TABLES);
+	if (kept && epoch & 1 && kept->epoch == epoch && is_kept_for(kept, t, port_set))
+		return kept->number;
+	number = find_first(port_set, generation);
+	if (!kept || !(epoch & 1))
+		return number;
+	if (kept->missed == hash) {
+		kept->epoch = epoch;
+		kept->peer = t->peer;
+		kept->service = t->service;
+		kept->set = port_set;
+		kept->number = number;
+	}
+	kept->missed = hash;
+	return number;
 }
 
 INLINE void ask_for_peer(struct tracking *t, const struct addr *peer, __u8 family)

@@ -99,6 +99,10 @@ INLINE __u32 flow_hash(const __u32 words[FLOW_WORDS], __u32 seed)
 	return hash_words(words, FLOW_WORDS, seed);
 }
 
+/* Odd numbers that scatter 64-bit words: 2^64 by the golden ratio, and a prime of xxHash. */
+#define WORD_FACTOR 0x9e3779b97f4a7c15ull
+#define WORD_FACTOR_2 0xc2b2ae3d27d4eb4full
+
 /* Another hash of a hash: what was chosen by one says nothing of what is chosen by the other (MurmurHash3's end). */
 INLINE __u32 mix_hash(__u32 hash)
 {

@@ -12,21 +12,13 @@
  */
 #pragma once
 
+#include "epochs.h"
 #include "ip.h"
 
 #define FLOWS 4096 /* of a CPU: a power of two */
 #define FLOW_SHARE                                                                                   \
 	1024 /* of them for one port or remote, scattered: it does not push out what others have */
 #define NO_FLOW 0xffffffffu
-
-/*
- * Map epochs (array). 0: the tables, odd while they stand still; user space writes it (crates/ebpf/src/epochs.rs). The
- * others: neighbours found on a side of a router.
- */
-#define EPOCHS 1024 /* a power of two */
-#define EPOCH_TABLES 0
-
-ARRAY(epochs, BPF_MAP_TYPE_ARRAY, __u64, EPOCHS);
 
 struct kept_flow {
 	__u32 hash;   /* of the key: most flows are told apart by it, in one cache line */
@@ -52,31 +44,6 @@ struct kept_flow {
 };
 
 ARRAY(flows, BPF_MAP_TYPE_PERCPU_ARRAY, struct kept_flow, FLOWS);
-
-INLINE __u64 epoch_of(__u32 number)
-{
-	__u64 *epoch = bpf_map_lookup_elem(&epochs, &number);
-
-	return epoch ? *(volatile __u64 *)epoch : 0;
-}
-
-/* The number of a side's epoch: several sides may share one. */
-INLINE __u32 number_of_side(__u32 side)
-{
-	__u32 number = mix_hash(side) & (EPOCHS - 1);
-
-	return number ? number : 1;
-}
-
-/* A neighbour that was found there has another MAC now, or is forgotten. */
-INLINE void change_side(__u32 side)
-{
-	__u32 number = number_of_side(side);
-	__u64 *epoch = bpf_map_lookup_elem(&epochs, &number);
-
-	if (epoch)
-		__sync_fetch_and_add(epoch, 1);
-}
 
 /* Nothing has been decided yet. */
 INLINE void begin_flow(struct fresh_flow *f)
@@ -126,23 +93,20 @@ INLINE bool same_key(const struct flow_key *a, const struct flow_key *b)
 	return !difference;
 }
 
-#define FLOW_FACTOR 0x9e3779b97f4a7c15ull
-#define FLOW_FACTOR_2 0xc2b2ae3d27d4eb4full
-
 /* Two halves at once. The secret of the host goes in: a guest cannot choose flows that meet those of others. */
 INLINE __u64 hash_key(const struct flow_key *key, __u32 secret)
 {
 	const __u64 *words = (const __u64 *)key;
-	__u64 a = secret, b = FLOW_FACTOR;
+	__u64 a = secret, b = WORD_FACTOR;
 
 	_Static_assert(sizeof(*key) == 80, "in ten words");
 	for (int i = 0; i < 5; i++) {
-		a = (a ^ words[i]) * FLOW_FACTOR;
-		b = (b ^ words[i + 5]) * FLOW_FACTOR_2;
+		a = (a ^ words[i]) * WORD_FACTOR;
+		b = (b ^ words[i + 5]) * WORD_FACTOR_2;
 		a ^= a >> 32;
 		b ^= b >> 32;
 	}
-	a = (a ^ b) * FLOW_FACTOR;
+	a = (a ^ b) * WORD_FACTOR;
 	return a ^ a >> 32;
 }
 
@@ -151,10 +115,10 @@ INLINE __u32 slot_of(const struct flow_key *key, __u64 hash, __u32 secret)
 {
 	const __u32 *remote = (const __u32 *)&key->remote;
 	__u64 zone = (secret ^ key->entrance ^ (remote[0] ^ remote[1] ^ remote[2])) +
-		     (__u64)remote[3] * FLOW_FACTOR_2;
+		     (__u64)remote[3] * WORD_FACTOR_2;
 	__u32 number = (hash >> 32) & (FLOW_SHARE - 1);
 
-	zone *= FLOW_FACTOR;
+	zone *= WORD_FACTOR;
 	return (number * ((zone >> 32) | 1) + (zone >> 50)) & (FLOWS - 1);
 }
 

@@ -113,7 +113,15 @@ fn build_of_maps(more: &str) -> Vec<u8> {
         format!("SEC(\"classifier\") int {name}(struct __sk_buff *ctx) {{ return TCX_NEXT; }}\n")
     });
     let programs: String = programs.collect();
-    let headers = ["maps", "capture", "test_mode", "l4", "packet", "flows"];
+    let headers = [
+        "maps",
+        "capture",
+        "test_mode",
+        "l4",
+        "packet",
+        "flows",
+        "classifier",
+    ];
     let headers = headers.map(|name| format!("#include \"lib/{name}.h\"\n"));
     let license = "char _license[] SEC(\"license\") = \"GPL\";\n";
     let folder = tempfile::tempdir().unwrap();
