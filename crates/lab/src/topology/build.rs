@@ -71,10 +71,14 @@ impl Site<'_> {
         Node::create(self.session, &self.label, place, cpus)
     }
 
-    /// The first host has CPUs of its own, the others share theirs.
-    fn cpus_of_host(&self, host: usize) -> &[usize] {
+    /// The first host has CPUs of its own, the others share theirs. One that is alone has all.
+    fn cpus_of_host(&self, host: usize) -> Vec<usize> {
         let cpus = &self.session.cpus;
-        if host == 0 { &cpus.host1 } else { &cpus.host2 }
+        match host {
+            _ if self.setting.hosts == 1 && self.setting.far_end == FarEnd::Host => cpus.all(),
+            0 => cpus.host1.clone(),
+            _ => cpus.host2.clone(),
+        }
     }
 
     fn guest_mtu(&self) -> u32 {
@@ -90,7 +94,7 @@ impl Site<'_> {
     fn build_hosts(&mut self) -> Result<Option<Node>, LabError> {
         let mtu = self.setting.mtu_class.underlay_mtu();
         for host in 0..layout::hosts(&self.setting) as usize {
-            let node = self.node(&format!("host{}", host + 1), self.cpus_of_host(host))?;
+            let node = self.node(&format!("host{}", host + 1), &self.cpus_of_host(host))?;
             self.hosts.push(node);
             self.ports.push(0);
         }
