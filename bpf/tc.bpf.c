@@ -145,6 +145,8 @@ __noinline enum verdict flow_from_tunnel(struct __sk_buff *ctx, struct packet *p
 	*o = (struct outer_view){};
 	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
 	o->checked = vtep_check(ctx, o);
+	if (o->checked == VERDICT_TO_HOST && !o->is_icmp)
+		return VERDICT_TO_HOST;
 	if (o->checked == VERDICT_TO_HOST)
 		return GO_ON;
 	p->changes = o->changes;
@@ -425,7 +427,7 @@ INLINE enum verdict from_underlay_device(struct __sk_buff *ctx, struct scratch *
 {
 	enum verdict result = flow_from_tunnel(ctx, &w->packet, &w->destination);
 
-	if (w->packet.is_known)
+	if (w->packet.is_known || result == VERDICT_TO_HOST)
 		return result;
 	return from_underlay_stages(ctx, &w->packet, &w->destination);
 }

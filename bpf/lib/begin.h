@@ -98,7 +98,7 @@ __noinline enum verdict begin_connection(__u32 how, __u32 rule, __u32 version)
 		return DROP(CONNECTIONS_FULL);
 	if (!may_begin(&t->l4))
 		return GO_ON;
-	c = is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;
+	c = t->may_be_there && is_syn(&t->l4) ? see_connection(&t->key, t->now) : NULL;
 	if (c) {
 		remember_syn(c, t, how & BEGIN_FROM_PEER);
 		return GO_ON;

@@ -112,6 +112,7 @@ struct tracking {
 	struct port_search ports;
 	__u32 how;                 /* BEGIN_*: as what the packet may begin one */
 	__u32 is_admitted;         /* by its connection; no rule is asked */
+	__u32 may_be_there;        /* a connection of key, where a SYN begins one */
 	__u32 other_begins;        /* another CPU begins a connection with the same key outside */
 	__u32 has_begun;           /* the connection of key, with this packet */
 	struct rule_peer_key peer; /* what acl asks for */

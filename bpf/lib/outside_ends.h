@@ -324,6 +324,7 @@ __noinline enum verdict begin_translation(__u32 how, __u32 version)
 	if (!t || !w)
 		return DROP(NOT_CONFIGURED);
 	t->fresh.owner = 0;
+	t->may_be_there = true;
 	t->fresh.outside = t->other.local;
 	t->fresh.outside_port = t->other.local_port;
 	t->fresh.peer_outside_port = t->other.peer_port;

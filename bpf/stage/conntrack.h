@@ -74,8 +74,10 @@ INLINE enum verdict belong(struct __sk_buff *ctx, const struct packet *p, const 
 			forget_connection(&t->key, c);
 		return GO_ON;
 	}
-	if (asks_for_another(c, &t->l4, from_peer)) /* of the rules */
+	if (asks_for_another(c, &t->l4, from_peer)) { /* of the rules */
+		t->may_be_there = true;
 		return GO_ON;
+	}
 	result = follow_connection(ctx, p, c, from_peer);
 	if (result != GO_ON)
 		return result;
@@ -105,6 +107,7 @@ INLINE enum verdict conntrack(struct __sk_buff *ctx, const struct packet *p, con
 
 	t->now = coarse_now_ns();
 	t->how = to_port ? BEGIN_FROM_PEER : 0;
+	t->may_be_there = false;
 	t->key.switch_id = port->switch_id;
 	t->key.key = port->key;
 	result = read_l4(ctx, p);
