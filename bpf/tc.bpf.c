@@ -245,20 +245,53 @@ INLINE enum verdict translate_now(struct __sk_buff *ctx, struct packet *p, struc
 	return result;
 }
 
+/* The same from a gateway's leg: what nat makes of it comes before its destination. Else from_leg_stages() goes on. */
+__noinline enum verdict flow_from_leg(struct __sk_buff *ctx, struct packet *p, struct destination *d)
+{
+	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
+	struct tracking *t = get_tracking();
+	struct known known;
+	enum verdict result;
+
+	if (!s || !w || !t || !p || !d || p->in_tag.proto)
+		return GO_ON;
+	w->parsed = parse(ctx, p, false);
+	p->is_parsed = true;
+	if (w->parsed != GO_ON || !may_be_kept(p))
+		return GO_ON;
+	p->source.ifindex = device_of_hook(ctx);
+	set_flow_key(&w->flow.key, p, NULL, p->source.ifindex);
+	known = know(ctx, s, w, p);
+	if (!known.kept)
+		return GO_ON;
+	enter_known(p, d, known.kept);
+	leave_as_it_came(d, p);
+	result = follow_near(ctx, p, &known);
+	if (result == GO_ON && known.near) {
+		translate_destination(d, &w->outside, &t->key);
+		result = translate_now(ctx, p, d);
+	}
+	return result == GO_ON ? follow_far(ctx, p, d, &known) : result;
+}
+
 /* From a gateway's leg. What is not the router's stays with the host. */
 __noinline enum verdict from_leg_stages(struct __sk_buff *ctx, struct packet *p,
 					struct destination *d)
 {
 	struct settings *s = get_settings();
+	struct scratch *w = get_scratch();
 	enum verdict result;
 
-	if (!s || !p || !d)
+	if (!s || !w || !p || !d)
 		return VERDICT_TO_HOST;
 	result = leg_in(ctx, p, d);
-	if (result == VERDICT_TO_HOST)
+	if (result == VERDICT_TO_HOST) {
+		set_segments(ctx, p); /* nobody asked for its headers */
 		overhear(ctx, p, d);
+	}
 	if (result == GO_ON)
-		result = parse(ctx, p, false);
+		result = p->is_parsed ? w->parsed : parse(ctx, p, false);
 	if (result != GO_ON)
 		return result;
 	leave_as_it_came(d, p);
@@ -422,6 +455,16 @@ INLINE enum verdict from_port_device(struct __sk_buff *ctx, struct scratch *w)
 	return from_port_stages(ctx, &w->packet, &w->destination, device);
 }
 
+/* From a gateway's leg. */
+INLINE enum verdict from_leg_device(struct __sk_buff *ctx, struct scratch *w)
+{
+	enum verdict result = flow_from_leg(ctx, &w->packet, &w->destination);
+
+	if (w->packet.is_known)
+		return result;
+	return from_leg_stages(ctx, &w->packet, &w->destination);
+}
+
 /* From the uplink, or where the coalescer ends. */
 INLINE enum verdict from_underlay_device(struct __sk_buff *ctx, struct scratch *w)
 {
@@ -448,7 +491,7 @@ INLINE enum verdict stages_of(struct __sk_buff *ctx, struct scratch *w, enum hoo
 	if (!hook_is_there(ctx, &w->packet.changes))
 		return hook == HOOK_FROM_LEG ? VERDICT_TO_HOST : DROP(DEVICE_GONE);
 	if (hook == HOOK_FROM_LEG)
-		return from_leg_stages(ctx, &w->packet, &w->destination);
+		return from_leg_device(ctx, w);
 	if (hook == HOOK_FROM_COALESCER)
 		return from_coalescer(ctx, w);
 	return from_port_device(ctx, w);

@@ -37,7 +37,7 @@ struct kept_flow {
 	__u16 source_key;
 	__u8 claims_key;
 	__u8 pad;
-	struct flow_connection near; /* of the port that it came from, */
+	struct flow_connection near; /* of the port that it came from, or of a router from its leg, */
 	struct flow_connection far;  /* and of the one that it goes to, or of a router's leg */
 	__u8 destination[KEPT_DESTINATION];
 	struct remote remote; /* TO_REMOTE: from map remotes */
@@ -176,6 +176,8 @@ __noinline int keep_flow(const struct packet *p, const struct destination *d)
 	slot = w->flow.slot;
 	kept = bpf_map_lookup_elem(&flows, &slot);
 	if (!kept || d->once || d->tell || d->probes || d->is_reply)
+		return 0;
+	if (w->flow.near.translates && w->flow.far.zone) /* whose key is not the packet's */
 		return 0;
 	if (d->kind == TO_REMOTE) {
 		remote = bpf_map_lookup_elem(&remotes, &d->remote);

@@ -5,7 +5,7 @@
  * that let it, whose states it changes. In doubt it goes through the stages as if nothing was kept.
  *
  *   know()     looks up the flow and its connections; nothing has happened yet
- *   follow()   the packet goes on with its connections, the destination is filled in
+ *   follow()   the packet goes on with its connections, the destination is filled in. From a leg nat is between both.
  */
 #pragma once
 
@@ -66,6 +66,24 @@ INLINE struct connection *find_admitting(const struct settings *s, const struct 
 	return c->owner == by->holder && c->version == s->rules_version ? c : NULL;
 }
 
+/* The same of a translation from the leg: the packet has the outside key, scratch.outside, and tracking.key is the inside one. */
+INLINE struct connection *find_translation(struct scratch *w, struct tracking *t,
+					   const struct packet *p, const struct flow_connection *by)
+{
+	struct translation_entry *entry;
+	struct connection *c;
+
+	set_plain_key(&w->outside, p, by);
+	entry = bpf_map_lookup_elem(&translations, &w->outside);
+	if (!entry)
+		return NULL;
+	t->key = entry->inside; /* it may become another's meanwhile */
+	c = see_connection(&t->key, t->now);
+	if (!c || !is_its_outside(&t->key, c, &w->outside))
+		return NULL;
+	return c->version == by->holder && !(c->flags & CONNECTION_REVOKED) ? c : NULL;
+}
+
 /* A SYN may ask for another connection. */
 INLINE bool has_syn(struct __sk_buff *ctx, const struct packet *p)
 {
@@ -76,19 +94,22 @@ INLINE bool has_syn(struct __sk_buff *ctx, const struct packet *p)
 		flags & TCP_SYN);
 }
 
-/* Routers forward it: its header is right, and it does not end with the last of them. Reads it into scratch.ip. */
+/*
+ * Routers forward it: its header is right, and it does not end with the last of them, nor with one that another host is to
+ * be for it. Reads it into scratch.ip.
+ */
 INLINE bool can_be_routed(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
 			  const struct destination *d)
 {
-	__u32 at = p->offset + ETH_HLEN;
+	__u32 at = p->offset + ETH_HLEN, hops = d->routed + d->for_router;
 
 	if (!d->router)
 		return true;
 	if (!has_ipv4(p))
 		return load_bytes(ctx, at, w->ip, sizeof(struct ipv6hdr)) == 0 &&
-		       w->ip[IPV6_HOP_LIMIT] > d->routed;
+		       w->ip[IPV6_HOP_LIMIT] > hops;
 	return load_bytes(ctx, at, w->ip, sizeof(struct iphdr)) == 0 &&
-	       csum_ipv4_header(w->ip) == 0xffff && w->ip[IPV4_TTL] > d->routed;
+	       csum_ipv4_header(w->ip) == 0xffff && w->ip[IPV4_TTL] > hops;
 }
 
 /* The flow of scratch.flow.key, parsed by whoever asks; no bytes have changed yet. */
@@ -116,7 +137,9 @@ INLINE struct known know(struct __sk_buff *ctx, const struct settings *s, struct
 		t->now = coarse_now_ns();
 	}
 	if (kept->near.zone) {
-		known.near = find_admitting(s, p, &kept->near, &t->key, t->now);
+		known.near = kept->near.translates ?
+				     find_translation(w, t, p, &kept->near) :
+				     find_admitting(s, p, &kept->near, &t->key, t->now);
 		if (!known.near)
 			return known;
 	}
@@ -151,9 +174,21 @@ INLINE enum verdict go_on_with(struct __sk_buff *ctx, const struct packet *p, st
 	return result;
 }
 
-/* A plain frame goes on with its connections, and gets its destination. */
-INLINE enum verdict follow(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
-			   const struct known *known)
+/* A plain frame goes on with the connection of the place that it came from, */
+INLINE enum verdict follow_near(struct __sk_buff *ctx, const struct packet *p,
+				const struct known *known)
+{
+	enum verdict result;
+
+	if (!known->near)
+		return GO_ON;
+	result = read_l4(ctx, p);
+	return result == GO_ON ? go_on_with(ctx, p, known->near, &known->kept->near) : result;
+}
+
+/* gets its destination, and goes on with the connection of the place that it goes to. */
+INLINE enum verdict follow_far(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			       const struct known *known)
 {
 	const struct kept_flow *kept = known->kept;
 	struct tracking *t = get_tracking();
@@ -161,13 +196,6 @@ INLINE enum verdict follow(struct __sk_buff *ctx, const struct packet *p, struct
 
 	if (!t)
 		return DROP(NOT_CONFIGURED);
-	if (known->near) {
-		result = read_l4(ctx, p);
-		if (result == GO_ON)
-			result = go_on_with(ctx, p, known->near, &kept->near);
-		if (result != GO_ON)
-			return result;
-	}
 	copy_words(d, kept->destination, KEPT_DESTINATION);
 	if (!known->far)
 		return GO_ON;
@@ -179,4 +207,12 @@ INLINE enum verdict follow(struct __sk_buff *ctx, const struct packet *p, struct
 	if (kept->far.translates)
 		translate_source(d, &t->key, known->far);
 	return go_on_with(ctx, p, known->far, &kept->far);
+}
+
+INLINE enum verdict follow(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
+			   const struct known *known)
+{
+	enum verdict result = follow_near(ctx, p, known);
+
+	return result == GO_ON ? follow_far(ctx, p, d, known) : result;
 }

@@ -379,12 +379,15 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 	struct router *r;
 	int judgement, has_rule;
 	__u32 version;
+	bool once;
 
 	if (!p || !d || !t || !w)
 		return DROP(NOT_CONFIGURED);
 	r = bpf_map_lookup_elem(&routers, &d->router);
 	if (!r || !(r->flags & ROUTER_NAT))
 		return GO_ON;
+	once = d->once;
+	d->once = true;           /* without a translation that stands */
 	version = r->nat_version; /* before the rules: what older ones began is judged again */
 	t->share = r->connections;
 	result = track(ctx, p, t, d->router, true);
@@ -419,5 +422,9 @@ __noinline enum verdict nat_in(struct __sk_buff *ctx, struct packet *p, struct d
 			return has_rule ? DROP(NAT_EXHAUSTED) : GO_ON;
 	}
 	translate_destination(d, &w->outside, &t->key);
-	return c ? follow_translation(ctx, p, t, c, true) : GO_ON;
+	if (!c)
+		return GO_ON;
+	d->once = once;
+	rest_on_connection(&w->flow.near, ZONE_ROUTER | d->router, 0, true, true, version);
+	return follow_translation(ctx, p, t, c, true);
 }
