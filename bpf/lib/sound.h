@@ -72,10 +72,10 @@ INLINE __u32 pseudo_header(const struct packet *p, __u8 protocol, __u32 len)
 }
 
 /* The transport header's checksum over the `len` bytes that it speaks of. */
-INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u8 protocol, __u32 at,
-			      __u32 len)
+INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u8 protocol, __u32 len)
 {
 	__u32 pseudo = protocol == IPPROTO_ICMP ? 0 : pseudo_header(p, protocol, len);
+	__u32 at = checksum_offset(protocol, has_ipv4(p));
 	__u16 field;
 
 	if (load_bytes(ctx, p->l4_offset + at, &field, sizeof(field)) < 0)
@@ -88,34 +88,35 @@ INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u
 /* The checksum of an IPv4 header, which nearly always has no options. */
 INLINE bool is_ipv4_header_right(struct __sk_buff *ctx, const struct packet *p)
 {
-	struct iphdr ip;
+	struct tracking *t =
+		get_tracking(); /* not on the stack: this is the end of the longest chain of calls */
 
-	if (p->l4_offset == ETH_HLEN + sizeof(ip) && load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) == 0)
-		return csum_ipv4_header(&ip) == 0xffff;
+	if (t && p->l4_offset == ETH_HLEN + sizeof(struct iphdr) &&
+	    load_bytes(ctx, ETH_HLEN, t->chunk, sizeof(struct iphdr)) == 0)
+		return csum_ipv4_header(t->chunk) == 0xffff;
 	return sum_bytes(ctx, ETH_HLEN, p->l4_offset - ETH_HLEN, 0) == 0xffff;
 }
 
 /* Of a plain frame. Global, for the stack's sake. */
 __noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
 {
-	__u32 len, at;
-	__be16 said;
 	__u8 protocol;
+	__be16 said;
+	__u32 len;
 
 	if (!p)
 		return false;
-	protocol = p->protocol;
-	len = ETH_HLEN + p->ip_len - p->l4_offset;
-	at = checksum_offset(protocol, has_ipv4(p));
 	if (has_ipv4(p) && !is_ipv4_header_right(ctx, p))
 		return false;
 	/* An extension header may say another destination, which is summed then (RFC 8200 section 8.1). */
 	if (!has_ipv4(p) && p->l4_offset != ETH_HLEN + sizeof(struct ipv6hdr))
 		return true;
+	protocol = p->protocol;
 	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && !is_icmp(protocol, has_ipv4(p)))
 		return true;
 	if (p->gso_size || p->fragment || is_hidden(p))
 		return true;
+	len = ETH_HLEN + p->ip_len - p->l4_offset;
 	if (protocol == IPPROTO_UDP && load_bytes(ctx, p->l4_offset + 4, &said, sizeof(said)) == 0 &&
 	    bpf_ntohs(said) >= 8 && bpf_ntohs(said) <= len)
 		return true;
@@ -123,5 +124,5 @@ __noinline int is_sound(struct __sk_buff *ctx, const struct packet *p)
 		return true;
 	if (protocol == IPPROTO_UDP)
 		return false;
-	return is_checksum_right(ctx, p, protocol, at, len);
+	return is_checksum_right(ctx, p, protocol, len);
 }

@@ -61,19 +61,16 @@ INLINE bool advance(__u32 *newest, __u32 value)
 }
 
 /* An end that had not been seen before this packet. */
-INLINE struct tcp_end tcp_first_sight(const struct tcp_segment *t)
+INLINE void tcp_first_sight(struct tcp_end *end, const struct tcp_segment *t)
 {
-	struct tcp_end end = { .end = t->seq_end,
-			       .max_end = t->seq_end,
-			       .acked = t->seq + !!(t->flags & TCP_SYN),
-			       .flags = TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0) };
+	bool has_scale = t->scale >= 0;
 
-	end.max_window = t->window ? t->window : 1;
-	if (t->scale >= 0) {
-		end.scale = t->scale;
-		end.flags |= TCP_END_SCALE;
-	}
-	return end;
+	end->end = end->max_end = t->seq_end;
+	end->acked = t->seq + !!(t->flags & TCP_SYN);
+	end->max_window = t->window ? t->window : 1;
+	end->scale = has_scale ? t->scale : 0;
+	end->flags = TCP_END_SEEN | (t->flags & TCP_FIN ? TCP_END_FIN : 0) |
+		     (has_scale ? TCP_END_SCALE : 0);
 }
 
 INLINE __u32 tcp_scaled(const struct tcp_end *s, const struct tcp_end *r, __u32 window)
@@ -164,7 +161,7 @@ INLINE void tcp_change(struct tcp_end *s, struct tcp_end *r, const struct tcp_se
 			r_seen = false;
 		}
 	} else if (!s_seen) {
-		*s = tcp_first_sight(t);
+		tcp_first_sight(s, t);
 		if (r_seen) /* what the other SYN offered, the answer may use */
 			s->max_end += r->max_window;
 	}

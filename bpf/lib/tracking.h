@@ -73,12 +73,20 @@ INLINE bool acknowledges_syn(const struct connection *c, const struct l4 *l4, bo
 	       t->flags & TCP_ACK && t->ack - least <= syn->end - least;
 }
 
-/* The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. */
-INLINE void begin_again(const struct tracking *t, struct connection *c)
+/*
+ * The other end has taken a SYN for a new connection. Which rule lets it, the next packet asks. Global, for the stack's
+ * sake.
+ */
+__noinline int begin_again(struct connection *c)
 {
-	const struct syn_seen syn = c->again;
-	struct tcp_end *s = syn.flags & SYN_FROM_PEER ? &c->peer : &c->local;
+	const struct tracking *t = get_tracking();
+	struct syn_seen syn;
+	struct tcp_end *s;
 
+	if (!t || !c)
+		return 0;
+	syn = c->again;
+	s = syn.flags & SYN_FROM_PEER ? &c->peer : &c->local;
 	c->begun = t->now;
 	c->rule = RULE_DEFAULT;
 	c->version = NO_VERSION;
@@ -92,6 +100,7 @@ INLINE void begin_again(const struct tracking *t, struct connection *c)
 	s->scale = syn.scale;
 	s->flags = TCP_END_SEEN | (syn.flags & SYN_SCALE ? TCP_END_SCALE : 0);
 	keep_alive(t, c);
+	return 0;
 }
 
 /* Whether the packet may change more of the connection than its windows and its time. */
@@ -137,7 +146,7 @@ __noinline enum verdict follow_connection(struct __sk_buff *ctx, const struct pa
 		return GO_ON;
 	}
 	if (answers_syn && t->l4.tcp.flags & TCP_SYN)
-		begin_again(t, c);
+		begin_again(c);
 	old_state = state = *(volatile __u8 *)&c->state;
 	old_flags = flags = *(volatile __u8 *)&c->flags;
 	answers = from_peer != !!(flags & CONNECTION_FROM_PEER);
