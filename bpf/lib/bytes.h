@@ -139,13 +139,23 @@ INLINE bool is_mapped_v4(const struct addr *a)
 	return !(words[0] | words[1] | (words[2] ^ bpf_htonl(0xffff)));
 }
 
-/* fe80::/64 and the modified EUI-64 of a MAC (RFC 4291 appendix A). */
-INLINE bool is_link_local_of(const __u8 *mac, const void *addr)
+/* Global, for the stack's sake. */
+__noinline int is_made_from(const struct addr *addr, const struct mac *of)
 {
-	const __u32 *words = addr;
-	const __u8 *id = addr + 8;
+	const __u32 *words = (const __u32 *)addr;
+	const __u8 *id, *mac;
 
+	if (!addr || !of)
+		return false;
+	id = addr->bytes + 8;
+	mac = of->bytes;
 	return !((words[0] ^ bpf_htonl(0xfe800000)) | words[1] | (id[0] ^ mac[0] ^ 2) |
 		 (id[1] ^ mac[1]) | (id[2] ^ mac[2]) | (id[3] ^ 0xff) | (id[4] ^ 0xfe) |
 		 (id[5] ^ mac[3]) | (id[6] ^ mac[4]) | (id[7] ^ mac[5]));
+}
+
+/* fe80::/64 and the modified EUI-64 of a MAC (RFC 4291 appendix A). */
+INLINE bool is_link_local_of(const __u8 *mac, const void *addr)
+{
+	return is_made_from(addr, (const struct mac *)mac);
 }

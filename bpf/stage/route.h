@@ -59,16 +59,22 @@ INLINE bool is_link_local(const struct packet *p, const struct addr *addr)
 			     is_link_local_v6(addr);
 }
 
-/* Whether a packet may come from its source: strict reverse path (RFC 3704 section 2.2). */
-INLINE enum verdict check_source(struct scratch *w, const struct packet *p,
-				 const struct destination *d, const struct router *r, bool to_own)
+/*
+ * Whether a packet may come from its source: strict reverse path (RFC 3704 section 2.2). Global, for the stack's sake.
+ */
+__noinline enum verdict check_source(const struct packet *p, const struct destination *d,
+				     const struct router *r, __u32 to_own)
 {
 	const struct settings *s = get_settings();
-	const struct addr *from = &p->flow.source;
+	struct scratch *w = get_scratch();
+	const struct addr *from;
 	struct route *back;
 	bool refused;
 
-	if (!s || is_about_vtep(s, p))
+	if (!s || !w || !p || !d || !r)
+		return DROP(NOT_CONFIGURED);
+	from = &p->flow.source;
+	if (is_about_vtep(s, p))
 		return DROP(VTEP_ADDRESS);
 	back = find_route(w, has_ipv4(p), d->router, from);
 	refused = is_refused(has_ipv4(p), from, back);
@@ -205,7 +211,7 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	}
 	if (has_ipv4(p) && w->ip[0] == 0x45 && csum_ipv4_header(w->ip) != 0xffff)
 		return DROP(INNER_IP_HEADER);
-	result = check_source(w, p, d, r, kind == ROUTE_OWN);
+	result = check_source(p, d, r, kind == ROUTE_OWN);
 	if (result != GO_ON)
 		return result;
 	if (kind == ROUTE_NONE)

@@ -24,6 +24,7 @@ fn abi_structs(btf: &Btf) -> BTreeSet<String> {
         "event_buffer",
         "tracking",
         "flows",
+        "kept_rules",
         "coarse_clock",
     ];
     for map in layouts
@@ -271,6 +272,7 @@ fn maps_hold_as_many_entries_as_we_check_for() {
         ("scratch", 1),
         ("tracking", 1),
         ("flows", 4096),
+        ("kept_rules", 1024),
         ("coarse_clock", 1),
         ("epochs", 1024),
         ("event_buffer", 1),
