@@ -14,7 +14,7 @@ SYS_BPF, BPF_PROG_QUERY, BPF_TCX_INGRESS = 321, 16, 46
 _VOLATILE_MAPS = ("port_counters", "remote_counters", "verdict_counters", "scratch", "learned",
                   "learning", "capture", "events", "test_io", "devices_seen", "connections", "translations",
                   "connection_places", "limits", "rule_counters", "rule_log", "abilities", "flow_ways",
-                  "fragments", "path_mtus")
+                  "fragments", "path_mtus", "flows", "kept_rules", "epochs", "coarse_clock")
 
 
 def tcx_programs(ns, device):
