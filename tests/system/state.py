@@ -53,14 +53,9 @@ def tables(host):
 
 
 def state_files(host):
-    """Names and contents of the state files; the lock's text names whoever came last.
-
-    Without those of announcers, which end by themselves some seconds after an apply.
-    """
+    """Names and contents of the state files; the lock's text names whoever came last."""
     files = {}
     for path in sorted(STATE.glob(f"{host}.*")) if STATE.exists() else []:
-        if ".announce." in path.name:
-            continue
         files[path.name] = None if path.suffix == ".lock" else path.read_text()
     return files
 

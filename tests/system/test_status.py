@@ -14,7 +14,7 @@ import pytest
 import state
 from logical import LEG, Estate
 from net import run, wait_until
-from overlane import GENEVE, PINS, STATE, VXLAN, apply, overlane
+from overlane import GENEVE, PINS, STATE, VXLAN, announcers, apply, overlane
 from test_hooks import attached
 from topology import UPLINK, Scene, apply_host
 
@@ -196,6 +196,7 @@ def test_each_disturbance_is_named_and_its_remedy_works(lab, encapsulation):
     for disturbance in DISTURBANCES:
         disturbance.do(world)
         wait_until(lambda: carriers_are_known(host.ns), what="the kernel to say who has a carrier")
+        wait_until(lambda: not announcers(host.name), timeout=30, what="the last apply's announcements to end")
         before = state.snapshot(host.ns, host.name)
         wait_until(lambda: status(host)[0] == 1, what=disturbance.what)
         _, found = status(host)
