@@ -145,10 +145,8 @@ __noinline enum verdict flow_from_tunnel(struct __sk_buff *ctx, struct packet *p
 	*o = (struct outer_view){};
 	o->port = bpf_htons(p->hook == HOOK_FROM_COALESCER ? UNMARK_PORT : s->tunnel_port);
 	o->checked = vtep_check(ctx, o);
-	if (o->checked == VERDICT_TO_HOST && !o->is_icmp)
-		return VERDICT_TO_HOST;
-	if (o->checked == VERDICT_TO_HOST)
-		return GO_ON;
+	if (o->checked == VERDICT_TO_HOST) /* ICMP may be an error about a tunnel packet */
+		return o->is_icmp ? GO_ON : VERDICT_TO_HOST;
 	p->changes = o->changes;
 	p->tunnel_source_port = o->source_port;
 	if (o->checked != GO_ON)

@@ -85,11 +85,13 @@ INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u
 	return sum_bytes(ctx, p->l4_offset, len, pseudo) == 0xffff;
 }
 
-/* The checksum of an IPv4 header, which nearly always has no options. */
+/*
+ * The checksum of an IPv4 header, which nearly always has no options. It is not read onto the stack: the longest chain of
+ * calls ends here.
+ */
 INLINE bool is_ipv4_header_right(struct __sk_buff *ctx, const struct packet *p)
 {
-	struct tracking *t =
-		get_tracking(); /* not on the stack: this is the end of the longest chain of calls */
+	struct tracking *t = get_tracking();
 
 	if (t && p->l4_offset == ETH_HLEN + sizeof(struct iphdr) &&
 	    load_bytes(ctx, ETH_HLEN, t->chunk, sizeof(struct iphdr)) == 0)
