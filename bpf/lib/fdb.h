@@ -25,6 +25,13 @@ INLINE bool may_use_mac(const struct packet *p, const struct port *port)
 	       is_allowed_mac(p->switch_id, port->key, p->eth.h_source);
 }
 
+/* Whether a port may say in ARP and neighbour discovery that an address is at this MAC: the frame's source, or its own. */
+INLINE bool speaks_for_mac(const struct packet *p, const struct port *port, const __u8 *mac)
+{
+	return same_mac(mac, p->eth.h_source) || same_mac(mac, port->mac.bytes) ||
+	       (port->flags & PORT_ALLOWED_MACS && is_allowed_mac(port->switch_id, port->key, mac));
+}
+
 /*
  * Where a learned address is, while that is still true. What is judged is a copy: the kernel gives the memory of a
  * deleted entry to the next new one at once.

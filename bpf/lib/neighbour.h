@@ -2,7 +2,8 @@
 /* Messages by which neighbours are found: ARP (RFC 826) and neighbour discovery (RFC 4861). */
 #pragma once
 
-#include "ip.h"
+#include "nd_options.h"
+#include "sound.h"
 
 #define ARP_ETHERNET 1
 #define ARP_REQUEST 1
@@ -67,22 +68,81 @@ struct nd_frame {
 	struct nd_message nd;
 } __attribute__((packed));
 
-/* A neighbour solicitation or advertisement, without its option: RFC 4861 section 7.1. */
-INLINE bool is_nd_message(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+/*
+ * The checksum of a message, whose headers are in `f`. One that a device is still to complete is the sum of the pseudo
+ * header, as in sound.h.
+ */
+INLINE bool is_nd_checksum_right(struct __sk_buff *ctx, const struct nd_frame *f, __u32 at)
 {
-	const struct addr *target = (const void *)f + offsetof(struct nd_frame, nd.target);
+	const __u32 len = bpf_ntohs(f->ip.payload_len);
+	__u32 pseudo =
+		bpf_csum_diff(NULL, 0, (void *)f + offsetof(struct nd_frame, ip.saddr),
+			      2 * sizeof(struct addr), bpf_htonl(len) + bpf_htonl(IPPROTO_ICMPV6));
 
-	if (bpf_skb_load_bytes(ctx, at, f, sizeof(*f) - 8) < 0)
+	pseudo = csum_fold(pseudo);
+	return f->nd.checksum == (__u16)pseudo ||
+	       sum_bytes(ctx, at + offsetof(struct nd_frame, nd), len, pseudo) == 0xffff;
+}
+
+/* The group of everybody whose address may be this one (RFC 4291 section 2.7.1). */
+INLINE bool is_solicited_node(const struct addr *group, const struct addr *target)
+{
+	const __u32 *to = (const __u32 *)group, *of = (const __u32 *)target;
+
+	return to[0] == bpf_htonl(0xff020000) && !to[1] && to[2] == bpf_htonl(1) &&
+	       to[3] == (bpf_htonl(0xff000000) | (of[3] & bpf_htonl(0xffffff)));
+}
+
+INLINE const struct addr *target_of(const struct nd_frame *f)
+{
+	return (const void *)f + offsetof(struct nd_frame, nd.target);
+}
+
+INLINE bool has_mac(const struct nd_frame *f)
+{
+	return f->nd.option_len;
+}
+
+/* Who has no address asks everybody who may have one, and says no MAC. An answer to a group answers no question. */
+INLINE bool is_for_its_receiver(const struct nd_frame *f)
+{
+	const struct addr *source = (const void *)&f->ip.saddr, *to = (const void *)&f->ip.daddr;
+
+	if (f->nd.type == ND_ADVERTISEMENT)
+		return !(f->nd.flags & ND_SOLICITED) || to->bytes[0] != 0xff;
+	return !is_zero(source) || (!has_mac(f) && is_solicited_node(to, target_of(f)));
+}
+
+/*
+ * A neighbour solicitation or advertisement that RFC 4861 section 7.1 does not tell to discard; its MAC stands where the
+ * first option is, if it has_mac(). Global, for the verifier's sake.
+ */
+__noinline int read_nd(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
+{
+	const __u32 options = at + offsetof(struct nd_frame, nd.option_type);
+	enum nd_options found;
+	struct mac mac = {};
+	__u32 len;
+
+	if (!f || bpf_skb_load_bytes(ctx, at, f, offsetof(struct nd_frame, nd.option_type)) < 0)
 		return false;
-	return f->ip.nexthdr == IPPROTO_ICMPV6 && f->ip.hop_limit == ND_HOP_LIMIT &&
-	       bpf_ntohs(f->ip.payload_len) >= ND_SOLICITATION_LEN &&
-	       (f->nd.type == ND_SOLICITATION || f->nd.type == ND_ADVERTISEMENT) && f->nd.code == 0 &&
-	       target->bytes[0] != 0xff && !is_mapped_v4(target);
+	len = bpf_ntohs(f->ip.payload_len);
+	if (f->ip.nexthdr != IPPROTO_ICMPV6 || f->ip.hop_limit != ND_HOP_LIMIT ||
+	    len < ND_SOLICITATION_LEN ||
+	    (f->nd.type != ND_SOLICITATION && f->nd.type != ND_ADVERTISEMENT) || f->nd.code != 0 ||
+	    target_of(f)->bytes[0] == 0xff || is_mapped_v4(target_of(f)) ||
+	    !is_nd_checksum_right(ctx, f, at))
+		return false;
+	found = read_nd_options(ctx, options, options + len - ND_SOLICITATION_LEN,
+				f->nd.type == ND_ADVERTISEMENT ? ND_TARGET_MAC : ND_SOURCE_MAC, &mac);
+	f->nd.option_len = found == ND_OPTIONS_WITH_MAC;
+	copy_mac(f->nd.option_mac, mac.bytes);
+	return found != ND_OPTIONS_BROKEN && is_for_its_receiver(f);
 }
 
 INLINE bool is_solicitation(struct __sk_buff *ctx, struct nd_frame *f, __u32 at)
 {
-	return is_nd_message(ctx, f, at) && f->nd.type == ND_SOLICITATION;
+	return read_nd(ctx, f, at) && f->nd.type == ND_SOLICITATION;
 }
 
 /* The address that a frame at `at` asks for. False: it is no question. */

@@ -7,19 +7,40 @@
 
 #include "lib/cookie.h"
 #include "lib/outer.h"
+#include "lib/sound.h"
 #include "lib/tell.h"
+
+/*
+ * The outer UDP checksum, which no other tunnel packet is asked for; 0: there is none. One that a device is still to
+ * complete is the sum of the pseudo header. The ::ffff of two IPv4 addresses add up to nothing.
+ */
+INLINE bool is_outer_sum_right(struct __sk_buff *ctx, const struct settings *s,
+			       const struct outer_view *o)
+{
+	const __u32 at = o->tunnel - sizeof(struct udphdr), len = o->end - at;
+	__u32 pseudo = bpf_csum_diff(NULL, 0, (void *)&o->source, sizeof(o->source),
+				     bpf_htonl(len) + bpf_htonl(IPPROTO_UDP));
+	__u16 field;
+
+	pseudo = csum_fold(bpf_csum_diff(NULL, 0, (void *)&s->vtep, sizeof(s->vtep), pseudo));
+	if (load_bytes(ctx, at + offsetof(struct udphdr, check), &field, sizeof(field)) < 0)
+		return false;
+	return !field || field == (__u16)pseudo || sum_bytes(ctx, at, len, pseudo) == 0xffff;
+}
 
 /* What a remote can take is believed, where it shows that it has heard this host. True: it has to hear more. */
 INLINE bool hear_abilities(struct __sk_buff *ctx, const struct outer_view *o,
 			   const struct greeting *g, __u32 at)
 {
 	bool is_answer = g->kind == GREETING_ANSWER;
+	struct settings *s = get_settings();
 	struct greeting_cookies c;
 	__u32 said = g->abilities;
 
 	if (at + sizeof(*g) + sizeof(c) > o->end ||
 	    load_bytes(ctx, at + sizeof(*g), &c, sizeof(c)) < 0 ||
-	    !is_cookie_of(is_answer ? &c.asker : &c.answerer, &o->source))
+	    !is_cookie_of(is_answer ? &c.asker : &c.answerer, &o->source) || !s ||
+	    !is_outer_sum_right(ctx, s, o))
 		return false;
 	bpf_map_update_elem(&abilities, &o->source, &said, BPF_ANY);
 	return is_answer && c.answerer.half[0] | c.answerer.half[1];

@@ -83,7 +83,7 @@ INLINE bool is_answer_for_router(struct __sk_buff *ctx, const struct packet *p, 
 	if (!w)
 		return false;
 	f = (struct nd_frame *)(w->bytes + FRAME_AT);
-	if (!is_nd_message(ctx, f, 0) || f->nd.type != ND_ADVERTISEMENT)
+	if (!read_nd(ctx, f, 0) || f->nd.type != ND_ADVERTISEMENT)
 		return false;
 	__builtin_memcpy(&to, &f->ip.daddr, sizeof(to));
 	return !is_mapped_v4(&to) && has_leg_address(p, &to);

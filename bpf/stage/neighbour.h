@@ -22,6 +22,7 @@ struct heard {
 	__u16 answers;    /* an ARP reply or an advertisement; else a question for target */
 	__u16 confirms;   /* if it is to a router: somebody was asked */
 	__u16 overrides;  /* another MAC */
+	__u16 has_mac;    /* else the MAC that is known stays */
 	struct addr target;
 };
 
@@ -32,43 +33,21 @@ INLINE bool hear_arp(struct __sk_buff *ctx, __u32 at, struct heard *h)
 	if (load_bytes(ctx, at + ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp))
 		return false;
 	h->answers = h->confirms = arp.operation == bpf_htons(ARP_REPLY);
-	h->overrides = true;
+	h->overrides = h->has_mac = true;
 	h->addr = mapped_v4(arp.sender_ip);
 	h->target = mapped_v4(arp.target_ip);
 	copy_mac(h->mac.bytes, arp.sender_mac);
 	return h->answers || arp.operation == bpf_htons(ARP_REQUEST);
 }
 
-/* The first option, if it says a MAC in the way that is looked for. */
-INLINE bool read_mac_option(struct __sk_buff *ctx, struct nd_frame *f, __u32 at, __u8 type)
-{
-	const __u32 option = sizeof(*f) - 8;
-
-	return bpf_ntohs(f->ip.payload_len) >= sizeof(f->nd) &&
-	       bpf_skb_load_bytes(ctx, at + option, &f->nd.option_type, 8) == 0 &&
-	       f->nd.option_type == type && f->nd.option_len == 1;
-}
-
-/* RFC 4861 section 7.1.2 refuses it. */
-INLINE bool is_solicited_by_group(const struct nd_frame *f)
-{
-	return f->nd.type == ND_ADVERTISEMENT && f->nd.flags & ND_SOLICITED &&
-	       f->ip.daddr.in6_u.u6_addr8[0] == 0xff;
-}
-
 INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_frame *f,
 		    struct heard *h)
 {
-	bool has_mac;
-
-	if (!is_nd_message(ctx, f, p->offset) || is_solicited_by_group(f))
+	if (!read_nd(ctx, f, p->offset))
 		return false;
 	h->answers = f->nd.type == ND_ADVERTISEMENT;
-	has_mac = read_mac_option(ctx, f, p->offset, h->answers ? ND_TARGET_MAC : ND_SOURCE_MAC);
-	if (has_mac)
-		copy_mac(h->mac.bytes, f->nd.option_mac);
-	else
-		copy_mac(h->mac.bytes, p->eth.h_source);
+	h->has_mac = has_mac(f);
+	copy_mac(h->mac.bytes, f->nd.option_mac);
 	h->target = f->nd.target;
 	h->confirms = h->answers && f->nd.flags & ND_SOLICITED;
 	h->overrides = !h->answers || f->nd.flags & ND_OVERRIDE;
@@ -76,7 +55,7 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 		h->addr = f->nd.target;
 	else
 		__builtin_memcpy(&h->addr, &f->ip.saddr, sizeof(h->addr));
-	return (h->answers || has_mac) && !is_mapped_v4(&h->addr);
+	return (h->answers || h->has_mac) && !is_mapped_v4(&h->addr);
 }
 
 INLINE bool is_no_station(const __u8 *mac)
@@ -84,8 +63,18 @@ INLINE bool is_no_station(const __u8 *mac)
 	return is_group(mac) || !(mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
 }
 
+/* Whether the port or the host that sent the message is the one that has an entry of the FDB. */
+INLINE bool is_senders(const struct packet *p, const struct scratch *w, const struct fdb_entry *entry)
+{
+	if (!is_from_underlay(p))
+		return entry->key == p->source_key;
+	return !entry->port.ifindex && (is_on_vlan(p->switch_id) || entry->flags & FDB_ROAMS ||
+					same_addr(&entry->remote, &w->view.source));
+}
+
 /* Whether the fabric lets the MAC be there. Of the frame's source port_security and origin have judged. */
-INLINE bool is_believed(const struct packet *p, __u32 side, const struct heard *h)
+INLINE bool is_believed(const struct packet *p, const struct scratch *w, __u32 side,
+			const struct heard *h)
 {
 	struct fdb_entry *entry;
 
@@ -94,7 +83,18 @@ INLINE bool is_believed(const struct packet *p, __u32 side, const struct heard *
 	if (is_leg(side))
 		return true;
 	entry = fdb_entry_of(side, h->mac.bytes);
-	return !entry || (!entry->router && same_mac(h->mac.bytes, p->eth.h_source));
+	return !entry || (!entry->router &&
+			  (same_mac(h->mac.bytes, p->eth.h_source) || is_senders(p, w, entry)));
+}
+
+/* An advertisement without a MAC is of the one that is known. False: none is. */
+INLINE bool complete_mac(struct heard *h, const struct neighbour_key *key)
+{
+	struct found_neighbour *known = h->has_mac ? NULL : bpf_map_lookup_elem(&found, key);
+
+	if (known)
+		h->mac = known->mac;
+	return h->has_mac || known;
 }
 
 INLINE bool is_gateway_here(__u32 router)
@@ -206,6 +206,15 @@ INLINE bool was_asked(const struct neighbour_key *key, const struct found_neighb
 	return known ? confirms && known->tries : !!bpf_map_lookup_elem(&asked, key);
 }
 
+/* Somebody else claims the address of a neighbour, and does not override it: it is stale (RFC 4861 section 7.2.5). */
+INLINE void doubt(struct found_neighbour *f, __u32 side, __u64 now)
+{
+	if (now >= f->confirmed + REACHABLE_TIME)
+		return;
+	f->confirmed = now > REACHABLE_TIME ? now - REACHABLE_TIME : 0;
+	change_side(side);
+}
+
 /* Of one that was found before, or (is_new) can be. False: there is no room for it. Global, for the verifier's sake. */
 __noinline int note(const struct neighbour_key *key, const struct heard *h, __u32 port_key,
 		    __u32 is_new, __u32 confirms)
@@ -221,8 +230,10 @@ __noinline int note(const struct neighbour_key *key, const struct heard *h, __u3
 	if (!f && !is_new)
 		return true;
 	same = f && same_mac(f->mac.bytes, h->mac.bytes);
-	if (f && !same && !h->overrides)
+	if (f && !same && !h->overrides) {
+		doubt(f, key->switch_id, now);
 		return true;
+	}
 	entry.unasked = (!f || f->unasked) && !was_asked(key, f, confirms);
 	stays = same && f->key == port_key;
 	entry.confirmed = confirms             ? now :
@@ -294,7 +305,8 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 	key.switch_id = on_leg ? side_of(d->router, SWITCH_ID_LEG) : p->switch_id;
 	key.addr = h->addr;
 	is_new = router && can_be_found(w, router, &key);
-	if (!(is_new || bpf_map_lookup_elem(&found, &key)) || !is_believed(p, key.switch_id, h))
+	if (!(is_new || bpf_map_lookup_elem(&found, &key)) || !complete_mac(h, &key) ||
+	    !is_believed(p, w, key.switch_id, h))
 		return router && h->answers ? VERDICT_TO_ROUTER : GO_ON;
 	if (!note(&key, h, p->source.ifindex && !on_leg ? p->source_key : 0, is_new,
 		  router && h->confirms))

@@ -9,6 +9,7 @@
 #include "lib/devices.h"
 #include "lib/outer.h"
 #include "lib/path_mtu.h"
+#include "lib/sound.h"
 
 #define ICMP_TOO_BIG 3 /* type, and code */
 #define ICMP_TOO_BIG_CODE 4
@@ -36,7 +37,8 @@ INLINE bool find_error_v4(struct __sk_buff *ctx, const struct settings *s, struc
 	if (load_bytes(ctx, ETH_HLEN, &ip, sizeof(ip)) < 0 || ip.version != 4 || ip.ihl < 5 ||
 	    ip.protocol != IPPROTO_ICMP ||
 	    ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET | IP_MORE_FRAGMENTS) ||
-	    ip.daddr != v4_of(&s->vtep) || bpf_ntohs(ip.tot_len) < ip.ihl * 4u)
+	    ip.daddr != v4_of(&s->vtep) || bpf_ntohs(ip.tot_len) < ip.ihl * 4u ||
+	    sum_bytes(ctx, ETH_HLEN, ip.ihl * 4, 0) != 0xffff)
 		return false;
 	e->at = ETH_HLEN + ip.ihl * 4;
 	e->len = bpf_ntohs(ip.tot_len) - ip.ihl * 4u;
@@ -155,7 +157,8 @@ __noinline int learn_path_mtu(struct __sk_buff *ctx)
 
 	if (!s || !w || ctx->protocol != (s->family == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6))
 		return 0;
-	if (!(s->family == 4 ? find_error_v4(ctx, s, &e, &sum) : find_error_v6(ctx, s, &e, &sum)))
+	if (!(s->family == 4 ? find_error_v4(ctx, s, &e, &sum) : find_error_v6(ctx, s, &e, &sum)) ||
+	    !is_of_one_host(&e.from, s->family == 4))
 		return 0;
 	if (e.len < ERROR_LEN + (s->family == 4 ? 20 : 40) + sizeof(struct udphdr) ||
 	    !read_message(ctx, w, &e, sum))

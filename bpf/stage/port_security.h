@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/fdb.h"
+#include "lib/nd_options.h"
 #include "lib/upkeep.h"
 #include "lib/vtep.h"
 
@@ -13,9 +14,6 @@
 #define DHCP_CLIENT_PORT bpf_htons(68)
 #define DHCPV6_CLIENT_PORT bpf_htons(546)
 #define DHCPV6_SERVER_PORT bpf_htons(547)
-
-#define ND_SOURCE_MAC 1
-#define ND_MAX_OPTIONS 16
 
 /* Sharers: an address that floats among other ports. */
 enum ownership { OWNED_BY_NOBODY, OWNED_BY_PORT, OWNED_BY_OTHER, OWNED_BY_SHARERS };
@@ -147,7 +145,7 @@ INLINE enum verdict check_arp(struct __sk_buff *ctx, const struct settings *s, c
 	struct addr sender;
 
 	if (bpf_skb_load_bytes(ctx, ETH_HLEN, &arp, sizeof(arp)) < 0 || !is_proper_arp(&arp) ||
-	    !same_mac(arp.sender_mac, p->eth.h_source))
+	    !speaks_for_mac(p, port, arp.sender_mac))
 		return DROP(SPOOFED_ARP);
 	sender = mapped_v4(arp.sender_ip);
 	if (is_vtep(s, &sender))
@@ -213,13 +211,11 @@ INLINE enum verdict check_ipv4_source(struct __sk_buff *ctx, const struct packet
 /* A neighbour solicitation for duplicate address detection (RFC 4862): to the solicited-node address of its target. */
 INLINE bool is_dad(struct __sk_buff *ctx, const struct packet *p)
 {
-	const __u32 *to = (const __u32 *)&p->flow.dest;
 	struct addr target;
 
 	return is_proper_nd(ctx, p) &&
 	       bpf_skb_load_bytes(ctx, p->l4_offset + 8, &target, sizeof(target)) == 0 &&
-	       to[0] == bpf_htonl(0xff020000) && !to[1] && to[2] == bpf_htonl(1) &&
-	       to[3] == (bpf_htonl(0xff000000) | (*(__u32 *)&target.bytes[12] & bpf_htonl(0xffffff)));
+	       is_solicited_node(&p->flow.dest, &target);
 }
 
 INLINE enum verdict check_ipv6_source(struct __sk_buff *ctx, const struct packet *p,
@@ -266,34 +262,36 @@ INLINE __u32 nd_fixed_len(__u8 type)
 	case ND_SOLICITATION:
 	case ND_ADVERTISEMENT:
 		return 24;
+	case ND_REDIRECT:
+		return 40;
 	}
 	return 0;
 }
 
-struct nd_option {
-	__u8 type;
-	__u8 len; /* in units of 8 bytes */
-	__u8 mac[ETH_ALEN];
-};
-
-INLINE enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet *p, __u8 type,
-				     __u32 at, __u32 end)
+/* The option that has the sender's MAC. That of a redirect has another's. */
+INLINE __u32 option_of_sender(__u8 type)
 {
-	__u8 own = type == ND_ADVERTISEMENT ? ND_TARGET_MAC : ND_SOURCE_MAC;
-	struct nd_option option;
+	if (type == ND_REDIRECT)
+		return ND_NO_OPTION;
+	return type == ND_ADVERTISEMENT ? ND_TARGET_MAC : ND_SOURCE_MAC;
+}
 
-	for (int i = 0; i < ND_MAX_OPTIONS; i++) {
-		if (at == end)
-			return GO_ON;
-		if (at + sizeof(option) > end ||
-		    bpf_skb_load_bytes(ctx, at, &option, sizeof(option)) < 0 || !option.len)
-			return DROP(SPOOFED_ND);
-		if (option.type == own &&
-		    (is_zero(&p->flow.source) || !same_mac(option.mac, p->eth.h_source)))
-			return DROP(SPOOFED_ND);
-		at += option.len * 8;
-	}
-	return at == end ? GO_ON : DROP(SPOOFED_ND);
+INLINE enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet *p,
+				     const struct port *port, __u8 type, __u32 at, __u32 end)
+{
+	struct mac mac = {};
+	enum nd_options found = read_nd_options(ctx, at, end, option_of_sender(type), &mac);
+
+	if (found == ND_OPTIONS_WITH_MAC && !is_zero(&p->flow.source) &&
+	    speaks_for_mac(p, port, mac.bytes))
+		return GO_ON;
+	return found == ND_OPTIONS_WITHOUT_MAC ? GO_ON : DROP(SPOOFED_ND);
+}
+
+/* They come from the router's link-local address (RFC 4861 sections 6.1.2 and 8.1). */
+INLINE bool is_routers_message(__u8 type)
+{
+	return type == ND_ROUTER_ADVERTISEMENT || type == ND_REDIRECT;
 }
 
 INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,
@@ -305,11 +303,13 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 
 	if (bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) < 0)
 		return GO_ON;
-	if ((type == ND_ROUTER_ADVERTISEMENT || type == ND_REDIRECT) && !(port->flags & PORT_ROUTER))
+	if (is_routers_message(type) && !(port->flags & PORT_ROUTER))
 		return DROP(ROUTER_ADVERTISEMENT);
 	fixed = nd_fixed_len(type);
 	if (!fixed)
 		return GO_ON;
+	if (is_routers_message(type) && !is_link_local_v6(&p->flow.source))
+		return DROP(SPOOFED_ND);
 	/* Receivers take the source for whose link-layer address an option says (RFC 4861 section 7.2.3). */
 	if (is_others(p, port, &p->flow.source))
 		return DROP(SPOOFED_ND);
@@ -329,7 +329,7 @@ INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, co
 		    !may_probe(port, owner_in_nd(p, port, &target)))
 			return DROP(SPOOFED_ND);
 	}
-	return check_nd_options(ctx, p, type, p->l4_offset + fixed, end);
+	return check_nd_options(ctx, p, port, type, p->l4_offset + fixed, end);
 }
 
 INLINE enum verdict check_ipv6_headers(struct __sk_buff *ctx, const struct settings *s,

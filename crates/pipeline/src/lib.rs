@@ -83,6 +83,7 @@ mod lib {
     pub(crate) mod limit;
     pub(crate) mod log;
     pub(crate) mod moved;
+    pub(crate) mod nd_options;
     pub(crate) mod neighbour;
     pub(crate) mod next_hop;
     pub(crate) mod outcome;

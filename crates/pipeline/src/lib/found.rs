@@ -219,7 +219,12 @@ impl State {
     pub(crate) fn note(&mut self, id: NeighbourId, note: &Note, now_ns: u64) -> bool {
         let known = self.found.get(&id).copied();
         let same = known.filter(|known| known.mac == note.mac);
-        if known.is_some() && same.is_none() && !note.replaces {
+        let stale_ns = now_ns.saturating_sub(REACHABLE_NS);
+        if let Some(known) = self.found.get_mut(&id)
+            && same.is_none()
+            && !note.replaces
+        {
+            known.confirmed_ns = known.confirmed_ns.min(stale_ns);
             return true;
         }
         let was_asked = match &known {
@@ -227,7 +232,6 @@ impl State {
             None => self.asked.contains_key(&id),
         };
         let unasked = known.is_none_or(|known| known.unasked) && !was_asked;
-        let stale_ns = now_ns.saturating_sub(REACHABLE_NS);
         let confirmed_ns = match note.confirms {
             true => now_ns,
             false => same.map_or(stale_ns, |same| same.confirmed_ns),

@@ -4,23 +4,20 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::{Neighbour, RouterTable, SwitchTable};
 use overlane_wire::ip::protocol;
-use overlane_wire::nd::{NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION};
+use overlane_wire::nd::{NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, solicited_node};
 use overlane_wire::{EtherType, Mac, arp, ethernet, ipv6};
 
-use crate::lib::bytes::{array, be16, byte};
+use crate::lib::bytes::{array, be16};
 use crate::lib::context::Context;
 use crate::lib::frame::Frame;
+use crate::lib::nd_options::{SOURCE_MAC, TARGET_MAC, mac_option};
+use crate::lib::sound::is_icmpv6_sum_right;
 
 /// Of a solicitation without options.
 const SOLICITATION_LEN: usize = 24;
 const IP_AT: usize = ethernet::LEN;
 const ND_AT: usize = IP_AT + ipv6::LEN;
 const HOP_LIMIT: u8 = 255;
-/// Of a message without options, and of one with a link-layer address.
-const ND_LEN: u16 = 24;
-const ND_LEN_WITH_MAC: u16 = 32;
-const SOURCE_MAC: u8 = 1;
-const TARGET_MAC: u8 = 2;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
 
@@ -28,7 +25,8 @@ const OVERRIDE: u8 = 0x20;
 pub(crate) struct Message {
     kind: Kind,
     pub(crate) addr: IpAddr,
-    pub(crate) mac: Mac,
+    /// `None`: the MAC that is known stays.
+    pub(crate) mac: Option<Mac>,
     /// Whom it is sent to: the target of ARP, the destination of neighbour discovery.
     to: IpAddr,
     pub(crate) replaces: bool,
@@ -66,7 +64,7 @@ impl Message {
         Some(Self {
             kind,
             addr: packet.sender.into(),
-            mac: packet.sender_mac,
+            mac: Some(packet.sender_mac),
             to: packet.target.into(),
             replaces: true,
             confirms: kind == Kind::Reply,
@@ -74,43 +72,23 @@ impl Message {
     }
 
     fn of_nd(frame: &[u8]) -> Option<Self> {
-        let [l0, l1, next, hop_limit] = array(frame, IP_AT + 4)?;
-        let len = u16::from_be_bytes([l0, l1]);
-        let [kind, code, _, _, flags, ..] = array::<8>(frame, ND_AT)?;
-        let target = array::<16>(frame, ND_AT + 8).map(Ipv6Addr::from)?;
-        let is_nd = next == protocol::ICMPV6 && hop_limit == HOP_LIMIT && code == 0;
-        let is_nobodys = target.is_multicast() || target.to_ipv4_mapped().is_some();
-        if !is_nd || len < ND_LEN || is_nobodys {
+        let nd = Nd::of(frame)?;
+        let is_advertisement = nd.kind == NEIGHBOUR_ADVERTISEMENT;
+        if !is_advertisement && (nd.source.is_unspecified() || nd.mac.is_none()) {
             return None;
         }
-        let option = array::<8>(frame, ND_AT + usize::from(ND_LEN));
-        let option = option.filter(|_| len >= ND_LEN_WITH_MAC);
-        let mac = |kind| match option {
-            Some([found, 1, mac @ ..]) if found == kind => Some(Mac::new(mac)),
-            _ => None,
+        let (kind, addr) = match is_advertisement {
+            true => (Kind::Advertisement, nd.target),
+            false => (Kind::Solicitation, nd.source),
         };
-        let source = array::<16>(frame, IP_AT + 8).map(Ipv6Addr::from)?;
-        let to = array::<16>(frame, IP_AT + 24).map(Ipv6Addr::from)?;
-        let is_solicited = flags & SOLICITED != 0;
-        match kind {
-            NEIGHBOUR_SOLICITATION if !source.is_unspecified() => Some(Self {
-                kind: Kind::Solicitation,
-                addr: source.into(),
-                mac: mac(SOURCE_MAC)?,
-                to: to.into(),
-                replaces: true,
-                confirms: false,
-            }),
-            NEIGHBOUR_ADVERTISEMENT if !(is_solicited && to.is_multicast()) => Some(Self {
-                kind: Kind::Advertisement,
-                addr: target.into(),
-                mac: mac(TARGET_MAC).or_else(|| array(frame, 6).map(Mac::new))?,
-                to: to.into(),
-                replaces: flags & OVERRIDE != 0,
-                confirms: is_solicited,
-            }),
-            _ => None,
-        }
+        Some(Self {
+            kind,
+            addr: addr.into(),
+            mac: nd.mac,
+            to: nd.to.into(),
+            replaces: !is_advertisement || nd.flags & OVERRIDE != 0,
+            confirms: is_advertisement && nd.flags & SOLICITED != 0,
+        })
     }
 
     /// An ARP reply, or an advertisement.
@@ -187,13 +165,56 @@ pub(crate) fn asked<'a>(
     is_asked.then_some((question, neighbour))
 }
 
-/// Target of a solicitation that RFC 4861 section 7.1.1 does not tell to ignore.
-fn solicited(bytes: &[u8]) -> Option<Ipv6Addr> {
-    let [_, _, _, _, l0, l1, next, hop_limit] = array::<8>(bytes, IP_AT)?;
-    let is_whole = usize::from(u16::from_be_bytes([l0, l1])) >= SOLICITATION_LEN;
-    let is_nd = next == protocol::ICMPV6 && hop_limit == HOP_LIMIT && is_whole;
-    let (kind, code) = (byte(bytes, ND_AT)?, byte(bytes, ND_AT + 1)?);
-    let target = array::<16>(bytes, ND_AT + 8).map(Ipv6Addr::from)?;
-    let is_solicitation = kind == NEIGHBOUR_SOLICITATION && code == 0 && !target.is_multicast();
-    (is_nd && is_solicitation).then_some(target)
+/// A neighbour solicitation or advertisement that RFC 4861 section 7.1 does not tell to discard.
+struct Nd {
+    kind: u8,
+    flags: u8,
+    source: Ipv6Addr,
+    to: Ipv6Addr,
+    target: Ipv6Addr,
+    /// In a link-layer address option.
+    mac: Option<Mac>,
+}
+
+impl Nd {
+    fn of(frame: &[u8]) -> Option<Self> {
+        let [l0, l1, next, hop_limit] = array(frame, IP_AT + 4)?;
+        let len = usize::from(u16::from_be_bytes([l0, l1]));
+        let message = frame.get(ND_AT..ND_AT + len)?;
+        let [kind, code, _, _, flags, ..] = array::<8>(message, 0)?;
+        let own = match kind {
+            NEIGHBOUR_SOLICITATION => SOURCE_MAC,
+            NEIGHBOUR_ADVERTISEMENT => TARGET_MAC,
+            _ => return None,
+        };
+        let nd = Self {
+            kind,
+            flags,
+            source: array::<16>(frame, IP_AT + 8)?.into(),
+            to: array::<16>(frame, IP_AT + 24)?.into(),
+            target: array::<16>(message, 8)?.into(),
+            mac: mac_option(message.get(SOLICITATION_LEN..)?, Some(own)).ok()?,
+        };
+        let is_nd = next == protocol::ICMPV6 && hop_limit == HOP_LIMIT && code == 0;
+        let is_nobodys = nd.target.is_multicast() || nd.target.to_ipv4_mapped().is_some();
+        let is_right = is_icmpv6_sum_right(nd.source, nd.to, message);
+        (is_nd && !is_nobodys && is_right && nd.is_for_its_receiver()).then_some(nd)
+    }
+
+    /// Who has no address asks everybody who may have one, and says no MAC. An answer to a group answers no question.
+    fn is_for_its_receiver(&self) -> bool {
+        match self.kind {
+            NEIGHBOUR_ADVERTISEMENT => self.flags & SOLICITED == 0 || !self.to.is_multicast(),
+            _ if self.source.is_unspecified() => {
+                self.mac.is_none() && self.to == solicited_node(self.target)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Target of a solicitation.
+fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
+    let nd = Nd::of(frame)?;
+    (nd.kind == NEIGHBOUR_SOLICITATION).then_some(nd.target)
 }

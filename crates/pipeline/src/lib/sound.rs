@@ -1,5 +1,7 @@
 //! Whether the end that a packet goes to would take it. `bpf/lib/sound.h`.
 
+use std::net::Ipv6Addr;
+
 use overlane_wire::checksum::Sum;
 use overlane_wire::ip::protocol;
 use overlane_wire::{ethernet, ipv6};
@@ -30,16 +32,29 @@ pub(crate) fn unsound(frame: &Frame<'_>, ip: &Ip) -> Option<&'static str> {
     let Some(field) = be16(bytes, checksum_at) else {
         return Some("its transport header is not whole");
     };
-    let pseudo = match ip.protocol {
-        protocol::ICMP => Sum::new(),
-        number => Sum::new().pseudo_header(ip.source, ip.destination, number, bytes.len()),
+    let is_right = match ip.protocol {
+        protocol::ICMP => Sum::new().bytes(bytes).verifies(),
+        number => {
+            let pseudo = Sum::new().pseudo_header(ip.source, ip.destination, number, bytes.len());
+            is_right_or_begun(pseudo, field, bytes)
+        }
     };
-    // A device is still to complete it.
-    let is_begun = ip.protocol != protocol::ICMP && field == pseudo.fold();
-    if is_begun || pseudo.bytes(bytes).verifies() {
-        return None;
+    match is_right {
+        true => None,
+        false => Some("its checksum is wrong"),
     }
-    Some("its checksum is wrong")
+}
+
+/// One that a device is still to complete is the sum of the pseudo header.
+pub(crate) fn is_right_or_begun(pseudo: Sum, field: u16, bytes: &[u8]) -> bool {
+    field == pseudo.fold() || pseudo.bytes(bytes).verifies()
+}
+
+/// The checksum of an ICMPv6 message.
+pub(crate) fn is_icmpv6_sum_right(source: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> bool {
+    let (source, to) = (source.into(), to.into());
+    let pseudo = Sum::new().pseudo_header(source, to, protocol::ICMPV6, message.len());
+    be16(message, 2).is_some_and(|field| is_right_or_begun(pseudo, field, message))
 }
 
 /// Its checksum may hold for an inner packet that is still to be completed.

@@ -14,13 +14,16 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use overlane_model::{Verdict, cookie};
-use overlane_wire::{ethernet, ipv4, ipv6};
+use overlane_wire::checksum::Sum;
+use overlane_wire::ip::protocol;
+use overlane_wire::{ethernet, ipv4, ipv6, udp};
 
-use crate::lib::bytes::{array, put};
+use crate::lib::bytes::{array, be16, put};
 use crate::lib::context::Context;
 use crate::lib::explain::Found;
 use crate::lib::limit::Limited;
 use crate::lib::outer::Outer;
+use crate::lib::sound::is_right_or_begun;
 use crate::lib::state::{LimitOf, ROUTES_WHOLE_UDP, WHOLE_UDP};
 use packet::{HEADER_LEN, MAGIC, STAGE, output};
 
@@ -92,7 +95,18 @@ impl Cookies {
 
 /// Whether the remote shows that it has heard this host.
 fn is_ours(cx: &Context<'_>, outer: &Outer<'_>, shown: [u8; cookie::LEN]) -> bool {
-    cookie::is_valid(shown, cx.state.cookies(), outer.remote.addr, cx.now_ns)
+    let is_valid = cookie::is_valid(shown, cx.state.cookies(), outer.remote.addr, cx.now_ns);
+    is_valid && is_outer_sum_right(cx, outer).unwrap_or_default()
+}
+
+/// The outer UDP checksum, which no other tunnel packet is asked for. 0: there is none.
+fn is_outer_sum_right(cx: &Context<'_>, outer: &Outer<'_>) -> Option<bool> {
+    let udp_at = outer.tunnel_at.checked_sub(udp::LEN)?;
+    let udp = cx.entered.bytes.get(udp_at..outer.end)?;
+    let field = be16(udp, 6)?;
+    let (from, to) = (outer.remote.addr, cx.host.tables().vtep);
+    let pseudo = Sum::new().pseudo_header(from, to, protocol::UDP, udp.len());
+    Some(field == 0 || is_right_or_begun(pseudo, field, udp))
 }
 
 fn believe(cx: &mut Context<'_>, outer: &Outer<'_>, abilities: u8) {

@@ -78,8 +78,12 @@ fn on_switch<'a>(
         return Stage::Continue(None);
     }
     let side = RouterSide::Switch(switch.id);
-    let is_believed = is_believed_on_switch(cx.host, switch.id, frame.source, message.mac);
-    let is_noted = is_believed && note(cx, side, router, &message, key)?;
+    let mac = said_mac(cx, side, &message);
+    let mac = mac.filter(|mac| is_believed_on_switch(cx, switch.id, frame.source, *mac));
+    let is_noted = match mac {
+        Some(mac) => note(cx, side, router, &message, mac, key)?,
+        None => false,
+    };
     match router.filter(|_| message.is_answer()) {
         Some(router) if !is_noted => ends(cx, router),
         router => Stage::Continue(router),
@@ -92,8 +96,9 @@ pub(crate) fn from_leg(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_
         return Stage::Continue(());
     };
     let router = taken.router;
-    if is_station(message.mac) {
-        note(cx, RouterSide::Leg(router.id), Some(router), &message, 0)?;
+    let side = RouterSide::Leg(router.id);
+    if let Some(mac) = said_mac(cx, side, &message) {
+        note(cx, side, Some(router), &message, mac, 0)?;
     }
     match message.is_answer() {
         true => ends(cx, router),
@@ -106,23 +111,36 @@ pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable) {
     let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
     let is_plain = is_single && cx.entered.tag.is_none();
     let message = Message::of(&cx.entered.bytes).filter(|_| is_plain);
-    if let Some(message) = message.filter(|message| is_station(message.mac)) {
-        let _ = note(cx, RouterSide::Leg(router.id), None, &message, 0);
+    let side = RouterSide::Leg(router.id);
+    if let Some(message) = message
+        && let Some(mac) = said_mac(cx, side, &message)
+    {
+        let _ = note(cx, side, None, &message, mac, 0);
     }
 }
 
-/// A port speaks for its own MAC, as far as the FDB knows; nobody does for a router.
-fn is_believed_on_switch(host: &Host, switch: SwitchId, source: Mac, mac: Mac) -> bool {
-    let owner = host.fdb_entry(switch, mac);
-    let is_its_own = owner.is_none_or(|owner| {
-        let is_router = matches!(owner.place, Place::Router(_));
-        mac == source && !is_router
-    });
-    is_station(mac) && is_its_own
+/// The MAC that a message is about: an advertisement that says none is of the one that is known.
+fn said_mac(cx: &Context<'_>, side: RouterSide, message: &Message) -> Option<Mac> {
+    let known = || cx.state.found.get(&(side, message.addr)).map(|it| it.mac);
+    let mac = message.mac.or_else(known)?;
+    (!mac.is_group() && !mac.is_zero()).then_some(mac)
 }
 
-fn is_station(mac: Mac) -> bool {
-    !mac.is_group() && !mac.is_zero()
+/// A port speaks for its own MACs, as far as the FDB knows; nobody does for a router.
+fn is_believed_on_switch(cx: &Context<'_>, switch: SwitchId, source: Mac, mac: Mac) -> bool {
+    let Some(owner) = cx.host.fdb_entry(switch, mac) else {
+        return true;
+    };
+    if let Some(port) = cx.source_port() {
+        let is_its_own = mac == source || owner.key == port.key;
+        return is_its_own && !matches!(owner.place, Place::Router(_));
+    }
+    match owner.place {
+        Place::Router(_) => false,
+        Place::Local(_) => mac == source,
+        Place::Remote(addr) => mac == source || cx.remote == Some(addr) || owner.roams,
+        Place::Vlan => true,
+    }
 }
 
 fn router_with(host: &Host, switch: SwitchId, mac: Mac) -> Option<&RouterTable> {
@@ -138,9 +156,10 @@ fn note(
     side: RouterSide,
     router: Option<&RouterTable>,
     message: &Message,
+    mac: Mac,
     key: u16,
 ) -> Stage<bool> {
-    let (id, addr, mac) = ((side, message.addr), message.addr, message.mac);
+    let (id, addr) = ((side, message.addr), message.addr);
     let is_known = cx.state.found.contains_key(&id);
     if !is_known && !router.is_some_and(|router| can_be_found(cx.host, router, side, addr)) {
         return Stage::Continue(false);

@@ -16,6 +16,7 @@ use overlane_wire::{EtherType, Vni, ethernet, ipv4, ipv6, udp};
 use crate::lib::bytes::{array, be16, be32};
 use crate::lib::context::Context;
 use crate::lib::explain::Found;
+use crate::lib::ip::is_of_one_host;
 use crate::lib::path_mtu::{known, now_s};
 use crate::lib::state::PathMtu;
 
@@ -104,13 +105,15 @@ fn error_4(bytes: &[u8], vtep: Ipv4Addr) -> Option<TooBig<'_>> {
         && header_len >= ipv4::LEN
         && be16(&header, 6)? & FRAGMENT == 0
         && *header.get(9)? == protocol::ICMP
-        && address_4(&header, 16)? == vtep;
+        && address_4(&header, 16)? == vtep
+        && is_of_one_host(address_4(&header, 12)?.into());
     let at = ethernet::LEN + header_len;
+    let is_header_right = Sum::new().bytes(bytes.get(ethernet::LEN..at)?).verifies();
     let message = message(bytes, at, total_len.checked_sub(header_len)?, ipv4::LEN)?;
     let is_right = Sum::new().bytes(message).verifies();
     let mtu = u32::from(be16(message, 6)?);
     let says_so = array(message, 0)? == TOO_BIG_4 && mtu >= LEAST_MTU_4;
-    (is_ours && is_right && says_so).then_some(TooBig {
+    (is_ours && is_header_right && is_right && says_so).then_some(TooBig {
         from: address_4(&header, 12)?.into(),
         mtu,
         quoted: message.get(ICMP_LEN..)?,
@@ -123,7 +126,8 @@ fn error_6(bytes: &[u8], vtep: Ipv6Addr) -> Option<TooBig<'_>> {
     let is_ours = be16(bytes, 12)? == EtherType::IPV6.get()
         && header.first()? >> 4 == 6
         && *header.get(6)? == protocol::ICMPV6
-        && address_6(&header, 24)? == vtep;
+        && address_6(&header, 24)? == vtep
+        && is_of_one_host(from.into());
     let (at, len) = (ethernet::LEN + ipv6::LEN, be16(&header, 4)?.into());
     let message = message(bytes, at, len, ipv6::LEN)?;
     let sum = Sum::new().pseudo_header(from.into(), vtep.into(), protocol::ICMPV6, len);

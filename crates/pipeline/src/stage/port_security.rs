@@ -17,7 +17,9 @@ use crate::lib::frame::Frame;
 use crate::lib::ip::Ip;
 use crate::lib::source::Source;
 use crate::lib::upkeep::{is_igmp_report, is_mld_report};
-use owner::{Owner, may_claim, may_probe, owner, refuse, refuse_claim, refuse_vtep};
+use owner::{
+    Owner, may_claim, may_probe, owner, refuse, refuse_claim, refuse_vtep, speaks_for_mac,
+};
 
 const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;
@@ -71,7 +73,7 @@ fn check_arp(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>) -> St
             || "ARP that is not whole, or not for IPv4 over Ethernet, is refused at",
         );
     };
-    if arp.sender_mac() != frame.source {
+    if !speaks_for_mac(source, frame, arp.sender_mac()) {
         return refuse(cx, source, Verdict::SpoofedArp, || {
             let (sender, source) = (arp.sender_mac(), frame.source);
             format!("ARP speaks for {sender} in a frame of {source}, refused at")

@@ -4,27 +4,26 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_model::Verdict;
+use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{
     NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
     solicited_node,
 };
-use overlane_wire::{Mac, ethernet};
 
 use super::owner::{
     Owner, may_claim, may_probe, owner, owner_on_link, refuse, refuse_claim, refuse_vtep,
+    speaks_for_mac,
 };
 use crate::lib::bytes::{array, byte};
 use crate::lib::context::{Context, Stage};
 use crate::lib::frame::Frame;
 use crate::lib::ip::Ip;
 use crate::lib::l4::least_transport_len;
+use crate::lib::nd_options::{SOURCE_MAC, TARGET_MAC, mac_option};
 use crate::lib::source::Source;
 
 const REDIRECT: u8 = 137;
-const SOURCE_MAC: u8 = 1;
-const TARGET_MAC: u8 = 2;
-const MAX_OPTIONS: usize = 16;
 /// Of a solicitation or advertisement of a neighbour.
 const FIXED_LEN: usize = 24;
 const HOP_LIMIT_AT: usize = ethernet::LEN + 7;
@@ -98,11 +97,7 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     let is_routers = matches!(kind, ROUTER_ADVERTISEMENT | REDIRECT);
     if is_routers && !source.port.security.allow_router_advertisement {
         return refuse(cx, source, Verdict::RouterAdvertisement, || {
-            let what = if kind == REDIRECT {
-                "redirect"
-            } else {
-                "router advertisement"
-            };
+            let what = routers_message(kind);
             format!("a {what} needs `allow: [router_advertisement]` at")
         });
     }
@@ -110,8 +105,19 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
         ROUTER_SOLICITATION => 8,
         ROUTER_ADVERTISEMENT => 16,
         NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => FIXED_LEN,
+        REDIRECT => 40,
         _ => return Stage::Continue(()),
     };
+    let is_from_link = matches!(ip.source, IpAddr::V6(from) if from.is_unicast_link_local());
+    if is_routers && !is_from_link {
+        return refuse(cx, source, Verdict::SpoofedNd, || {
+            format!(
+                "a {} comes from {}, which is not link-local, refused at",
+                routers_message(kind),
+                ip.source
+            )
+        });
+    }
     if let IpAddr::V6(from) = ip.source
         && let owner @ Owner::Other(_) = owner_on_link(cx, source, frame, from)
     {
@@ -127,12 +133,20 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     if matches!(kind, NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT) {
         check_target(cx, source, frame, ip, message)?;
     }
-    let own = if kind == NEIGHBOUR_ADVERTISEMENT {
-        TARGET_MAC
-    } else {
-        SOURCE_MAC
+    let own = match kind {
+        // It has another's.
+        REDIRECT => None,
+        NEIGHBOUR_ADVERTISEMENT => Some(TARGET_MAC),
+        _ => Some(SOURCE_MAC),
     };
     check_options(cx, source, frame, ip, own, options)
+}
+
+fn routers_message(kind: u8) -> &'static str {
+    match kind {
+        REDIRECT => "redirect",
+        _ => "router advertisement",
+    }
 }
 
 /// An advertisement is about the port, or about the address that its guest made itself; so is duplicate
@@ -171,41 +185,30 @@ fn check_target(
     refuse_claim(cx, source, Verdict::SpoofedNd, what, target.into(), &owner)
 }
 
-/// Every option whole, and the one of kind `own` about the frame's source, which who has no address does not say.
+/// Every option whole, and the one of type `own` about a MAC of the port, which who has no address does not say.
 fn check_options(
     cx: &mut Context<'_>,
     source: &Source<'_>,
     frame: &Frame<'_>,
     ip: &Ip,
-    own: u8,
-    mut options: &[u8],
+    own: Option<u8>,
+    options: &[u8],
 ) -> Stage {
-    for _ in 0..MAX_OPTIONS {
-        if options.is_empty() {
-            return Stage::Continue(());
+    let Ok(found) = mac_option(options, own) else {
+        return broken(cx, source);
+    };
+    let is_from_nobody = ip.source.is_unspecified();
+    match found {
+        Some(mac) if is_from_nobody || !speaks_for_mac(source, frame, mac) => {
+            refuse(cx, source, Verdict::SpoofedNd, || match is_from_nobody {
+                true => format!("neighbour discovery from :: speaks for {mac}, refused at"),
+                false => format!(
+                    "neighbour discovery speaks for {mac} in a frame of {}, refused at",
+                    frame.source
+                ),
+            })
         }
-        let Some([kind, units, mac @ ..]) = array::<8>(options, 0) else {
-            return broken(cx, source);
-        };
-        let Some(rest) = options.get(usize::from(units) * 8..).filter(|_| units > 0) else {
-            return broken(cx, source);
-        };
-        if kind == own && (ip.source.is_unspecified() || mac != frame.source.get()) {
-            return refuse(cx, source, Verdict::SpoofedNd, || {
-                let (mac, of) = (Mac::new(mac), frame.source);
-                match ip.source.is_unspecified() {
-                    true => format!("neighbour discovery from :: speaks for {mac}, refused at"),
-                    false => format!(
-                        "neighbour discovery speaks for {mac} in a frame of {of}, refused at"
-                    ),
-                }
-            });
-        }
-        options = rest;
-    }
-    match options.is_empty() {
-        true => Stage::Continue(()),
-        false => broken(cx, source),
+        _ => Stage::Continue(()),
     }
 }
 
@@ -214,6 +217,6 @@ fn broken(cx: &mut Context<'_>, source: &Source<'_>) -> Stage {
         cx,
         source,
         Verdict::SpoofedNd,
-        || "a neighbour discovery message that is not whole, or has more than sixteen options, is refused at",
+        || "a neighbour discovery message whose length or options are wrong is refused at",
     )
 }

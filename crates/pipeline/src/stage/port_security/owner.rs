@@ -116,6 +116,12 @@ fn link_local_owner<'a>(cx: &Context<'a>, source: &Source<'_>, addr: IpAddr) -> 
     })
 }
 
+/// Whether the port may say in ARP and neighbour discovery that an address is at this MAC: the frame's source, or its own.
+pub(super) fn speaks_for_mac(source: &Source<'_>, frame: &Frame<'_>, mac: Mac) -> bool {
+    let port = source.port;
+    mac == frame.source || mac == port.mac || port.allowed_macs.contains(&mac)
+}
+
 /// Whether the port may speak of an address as its own: never of another's, and of nobody's where the
 /// fabric does not know the port's.
 pub(super) fn may_claim(source: &Source<'_>, owner: &Owner<'_>) -> bool {
