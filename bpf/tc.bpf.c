@@ -118,7 +118,9 @@ INLINE struct known know_in_tunnel(struct __sk_buff *ctx, const struct settings 
 	if (o->end < ctx->len) /* padding goes first */
 		return known;
 	p->offset = o->frame;
-	if (parse(ctx, p, false) == GO_ON && may_be_kept(p) && !is_whole_udp(p)) {
+	/* One with a tag inside begins behind that. */
+	if (parse(ctx, p, false) == GO_ON && p->offset == o->frame && may_be_kept(p) &&
+	    !is_whole_udp(p)) {
 		set_flow_key(&w->flow.key, p, o, o->vni);
 		known = know(ctx, s, w, p);
 	}
@@ -139,7 +141,7 @@ __noinline enum verdict flow_from_tunnel(struct __sk_buff *ctx, struct packet *p
 	struct outer_view *o;
 	struct known known;
 
-	if (!s || !w || !p || !d || p->in_tag.proto)
+	if (!s || !w || !p || !d || has_vlan(&p->in_tag))
 		return GO_ON;
 	o = &w->view;
 	*o = (struct outer_view){};
@@ -152,7 +154,8 @@ __noinline enum verdict flow_from_tunnel(struct __sk_buff *ctx, struct packet *p
 	if (o->checked != GO_ON)
 		return GO_ON;
 	o->read = read_tunnel(ctx, p, o);
-	if (o->read != GO_ON)
+	/* What parse takes a tag off is no longer as it came, and may be the host's. */
+	if (o->read != GO_ON || (p->in_tag.proto && s->port_shared))
 		return GO_ON;
 	known = know_in_tunnel(ctx, s, w, p, o);
 	if (!known.kept)
@@ -196,7 +199,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	if (!s || !w || !p || !d)
 		return VERDICT_TO_HOST;
 	o = &w->view;
-	in_tunnel = !p->in_tag.proto;
+	in_tunnel = !has_vlan(&p->in_tag);
 	if (!in_tunnel) /* nobody knows from where */
 		o->source = (struct addr){};
 	result = in_tunnel ? tunnel_stages(ctx, s, p, d, o, &sw) : vlan_in(ctx, p, d, &sw);

@@ -205,7 +205,7 @@ INLINE enum verdict flood_vlan(struct __sk_buff *ctx, const struct settings *s,
 		return too_big(d, s->underlay_mtu);
 	if (!is_there(p->changes, s->uplink_ifindex))
 		return DROP(DEVICE_GONE);
-	if (put_tag(ctx, tag_of_vlan(d->switch_id)) < 0)
+	if (put_tag(ctx, tag_of_vlan(d->switch_id, &d->tag)) < 0)
 		return DROP(ENCAP_FAILED);
 	return send_copy(ctx, s->uplink_ifindex);
 }

@@ -105,5 +105,6 @@ INLINE void find_reply_destination(struct __sk_buff *ctx, struct scratch *w, str
 	}
 	d->kind = TO_SENDER;
 	d->port = r->source;
-	d->tag = r->in_tag;
+	/* A leg takes a priority only, which is none of the answer. */
+	d->tag = r->hook == HOOK_FROM_LEG ? (struct tag){} : r->in_tag;
 }

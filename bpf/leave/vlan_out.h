@@ -37,5 +37,6 @@ INLINE enum verdict vlan_out(struct __sk_buff *ctx, const struct settings *s, st
 		return result;
 	if (d->clamps_mss)
 		clamp_mss(ctx, p, s->underlay_mtu);
-	return send_out(ctx, p, s->uplink_ifindex, tag_of_vlan(d->switch_id), VERDICT_VLAN_OUT);
+	return send_out(ctx, p, s->uplink_ifindex, tag_of_vlan(d->switch_id, &d->tag),
+			VERDICT_VLAN_OUT);
 }

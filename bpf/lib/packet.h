@@ -24,7 +24,7 @@ INLINE bool is_drop(enum verdict verdict)
 	return verdict >= (int)VERDICT_DROP_FIRST;
 }
 
-/* A VLAN tag; proto 0: none. */
+/* A VLAN tag; proto 0: none, but maybe the priority of one that was taken off. */
 struct tag {
 	__be16 proto;
 	__u16 tci;

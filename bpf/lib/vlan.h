@@ -8,6 +8,7 @@
 #include "packet.h"
 
 #define VLAN_ID_MASK 0x0fff
+#define VLAN_PRIORITY_MASK 0xf000 /* PCP and DEI */
 #define ETHERTYPE_VLAN bpf_htons(ETH_P_8021Q)
 #define ETHERTYPE_SERVICE_VLAN bpf_htons(ETH_P_8021AD)
 
@@ -56,9 +57,24 @@ INLINE long put_tag(struct __sk_buff *ctx, struct tag tag)
 	return tag.proto ? push_tag(ctx, tag) : 0;
 }
 
-INLINE struct tag tag_of_vlan(__u32 vlan)
+/* VLAN 0 says a priority only: such a frame has no tag (IEEE 802.1Q 6.9.1). */
+INLINE bool has_vlan(const struct tag *tag)
 {
-	struct tag tag = { .proto = ETHERTYPE_VLAN, .tci = vlan & VLAN_ID_MASK };
+	return tag->tci & VLAN_ID_MASK;
+}
+
+/* A frame without a tag, with the priority of one that it came with. */
+INLINE struct tag priority_of(const struct tag *tag)
+{
+	struct tag priority = { .tci = tag->tci & VLAN_PRIORITY_MASK };
+
+	return priority;
+}
+
+INLINE struct tag tag_of_vlan(__u32 vlan, const struct tag *came)
+{
+	struct tag tag = { .proto = ETHERTYPE_VLAN,
+			   .tci = (vlan & VLAN_ID_MASK) | priority_of(came).tci };
 
 	return tag;
 }
@@ -71,5 +87,5 @@ INLINE bool is_on_vlan(__u32 switch_id)
 /* The tag that a frame has at a port's device: the trunk's, or a guest's in a transparent switch. */
 INLINE struct tag tag_at(const struct destination *d, const struct port_id *id)
 {
-	return id->vlan ? tag_of_vlan(id->vlan) : d->tag;
+	return id->vlan ? tag_of_vlan(id->vlan, &d->tag) : d->tag;
 }

@@ -10,6 +10,7 @@
 
 #include "lib/neighbour.h"
 #include "lib/tell.h"
+#include "lib/vlan.h"
 
 INLINE bool find_owner_on_leg(const struct packet *p, const struct addr *addr, struct destination *d)
 {
@@ -63,6 +64,8 @@ __noinline enum verdict answer_question(struct __sk_buff *ctx, const struct pack
 /* The stage: what may be a question. */
 INLINE enum verdict arp_nd(struct __sk_buff *ctx, const struct packet *p, struct destination *d)
 {
+	if (has_vlan(&p->tag)) /* another network of the guests */
+		return GO_ON;
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
 	    (p->flow.protocol == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
 		return answer_question(ctx, p, d);

@@ -9,6 +9,7 @@
 #include "lib/outer.h"
 #include "lib/sound.h"
 #include "lib/tell.h"
+#include "lib/vlan.h"
 
 /*
  * The outer UDP checksum, which no other tunnel packet is asked for; 0: there is none. One that a device is still to
@@ -63,6 +64,8 @@ INLINE enum verdict greeting(struct __sk_buff *ctx, struct packet *p, struct des
 		asks = hear_abilities(ctx, o, &g, at);
 	else
 		asks = g.kind == GREETING_ASK;
+	if (p->in_tag.proto) /* the answer is the same packet */
+		take_tag(ctx);
 	if (asks) {
 		d->tell = g.kind == GREETING_PROBE ? TELL_SIZE : TELL_ABILITIES;
 		d->tell_rest = at;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/neighbour.h"
+#include "lib/vlan.h"
 
 INLINE bool has_leg_address(const struct packet *p, const struct addr *addr)
 {
@@ -96,7 +97,7 @@ INLINE bool is_for_router(struct __sk_buff *ctx, struct packet *p, __u32 router)
 	struct addr target;
 	bool ours, is_arp;
 
-	if (!r || p->in_tag.proto || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
+	if (!r || has_vlan(&p->in_tag) || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
 		return false;
 	ours = same_mac(p->eth.h_dest, r->leg_mac.bytes);
 	if (!ours && !is_group(p->eth.h_dest))

@@ -58,6 +58,21 @@ INLINE bool hear_nd(struct __sk_buff *ctx, const struct packet *p, struct nd_fra
 	return (h->answers || h->has_mac) && !is_mapped_v4(&h->addr);
 }
 
+/* The message, into scratch. Global, for the stack's sake. */
+__noinline int read_message(struct __sk_buff *ctx, const struct packet *p)
+{
+	struct scratch *w = get_scratch();
+	struct heard *h;
+
+	if (!p || !w)
+		return false;
+	_Static_assert(HEARD_AT >= FRAME_AT + sizeof(struct nd_frame), "the message has its place");
+	h = (struct heard *)(w->bytes + HEARD_AT);
+	return p->eth.h_proto == bpf_htons(ETH_P_ARP) ?
+		       hear_arp(ctx, p->offset, h) :
+		       hear_nd(ctx, p, (struct nd_frame *)(w->bytes + FRAME_AT), h);
+}
+
 INLINE bool is_no_station(const __u8 *mac)
 {
 	return is_group(mac) || !(mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
@@ -289,12 +304,10 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 
 	if (!p || !d || !w || gso_size_of(ctx))
 		return GO_ON;
-	_Static_assert(HEARD_AT >= FRAME_AT + sizeof(struct nd_frame), "the message has its place");
 	h = (struct heard *)(w->bytes + HEARD_AT);
 	is_arp = p->eth.h_proto == bpf_htons(ETH_P_ARP);
 	on_leg = p->hook == HOOK_FROM_LEG;
-	if (!(is_arp ? hear_arp(ctx, p->offset, h) :
-		       hear_nd(ctx, p, (struct nd_frame *)(w->bytes + FRAME_AT), h)))
+	if (!read_message(ctx, p))
 		return GO_ON;
 	router = is_ours ? router_of(p, d, h) : 0;
 	/* Of the hosts on a VLAN only the router's acting host hears the answers to it. */
@@ -318,7 +331,7 @@ __noinline enum verdict hear(struct __sk_buff *ctx, const struct packet *p, stru
 INLINE enum verdict neighbour(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
 			      const struct lswitch *sw)
 {
-	if (sw && !(sw->flags & SWITCH_ASKS))
+	if ((sw && !(sw->flags & SWITCH_ASKS)) || has_vlan(&p->tag))
 		return GO_ON;
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) ||
 	    (p->flow.protocol == IPPROTO_ICMPV6 && p->eth.h_proto == ETHERTYPE_IPV6))
@@ -329,7 +342,7 @@ INLINE enum verdict neighbour(struct __sk_buff *ctx, const struct packet *p, str
 /* What stays with the host, on a leg. Nothing is parsed. */
 INLINE void overhear(struct __sk_buff *ctx, struct packet *p, struct destination *d)
 {
-	if (!d->router || p->in_tag.proto || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
+	if (!d->router || has_vlan(&p->in_tag) || bpf_skb_load_bytes(ctx, 0, &p->eth, ETH_HLEN) < 0)
 		return;
 	if (p->eth.h_proto == bpf_htons(ETH_P_ARP) || p->eth.h_proto == ETHERTYPE_IPV6)
 		hear(ctx, p, d, false);

@@ -127,16 +127,16 @@ INLINE enum verdict parse_inner_tag(struct __sk_buff *ctx, struct packet *p)
 	return GO_ON;
 }
 
-/* The tag beside the bytes (p->in_tag) and one in them. */
+/*
+ * The tag beside the bytes (p->in_tag) and one in them, which inside a tunnel is the first. A switch that carries no tags
+ * takes off one that only says a priority.
+ */
 INLINE enum verdict parse_tags(struct __sk_buff *ctx, struct packet *p, bool transparent)
 {
-	bool in_tunnel = p->offset;
 	enum verdict result;
 
-	if (p->tag.proto && !transparent)
-		return DROP(VLAN_TAG);
 	if (is_tag(p->eth.h_proto)) {
-		if (!transparent || !in_tunnel)
+		if (!p->offset)
 			return DROP(VLAN_TAG);
 		result = parse_inner_tag(ctx, p);
 		if (result != GO_ON)
@@ -144,6 +144,10 @@ INLINE enum verdict parse_tags(struct __sk_buff *ctx, struct packet *p, bool tra
 		if (is_tag(p->eth.h_proto))
 			return DROP(VLAN_TAG);
 	}
+	if (!transparent && has_vlan(&p->tag))
+		return DROP(VLAN_TAG);
+	if (!transparent)
+		p->tag.proto = 0;
 	if (p->in_tag.proto && take_tag(ctx) < 0)
 		return DROP(VLAN_TAG);
 	return GO_ON;

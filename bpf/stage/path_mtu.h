@@ -64,8 +64,7 @@ INLINE bool find_error_v6(struct __sk_buff *ctx, const struct settings *s, struc
 }
 
 /* The message, whole and right, in scratch.bytes. */
-INLINE bool read_message(struct __sk_buff *ctx, struct scratch *w, const struct mtu_error *e,
-			 __u32 sum)
+INLINE bool read_error(struct __sk_buff *ctx, struct scratch *w, const struct mtu_error *e, __u32 sum)
 {
 	__u32 len = e->len;
 
@@ -161,7 +160,7 @@ __noinline int learn_path_mtu(struct __sk_buff *ctx)
 	    !is_of_one_host(&e.from, s->family == 4))
 		return 0;
 	if (e.len < ERROR_LEN + (s->family == 4 ? 20 : 40) + sizeof(struct udphdr) ||
-	    !read_message(ctx, w, &e, sum))
+	    !read_error(ctx, w, &e, sum))
 		return 0;
 	if (s->family == 4 ? !read_quote_v4(s, w->bytes, &e) || !could_be_ours(s, w->bytes, &e, 20) :
 			     !read_quote_v6(s, w->bytes, &e) || !could_be_ours(s, w->bytes, &e, 40))

@@ -11,6 +11,7 @@ INLINE struct port *find_port(struct packet *p, __u32 ifindex)
 
 	if (p->in_tag.proto == ETHERTYPE_VLAN && id.vlan)
 		port = bpf_map_lookup_elem(&ports, &id);
+	p->tag = priority_of(&p->in_tag);
 	if (!port) {
 		p->tag = p->in_tag;
 		id.vlan = 0;

@@ -199,6 +199,9 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	if (r->flags & ROUTER_GATEWAY_ELSEWHERE && is_from_underlay(p) && !d->routed &&
 	    is_on_vlan(d->router_in))
 		return DROP(UNKNOWN_UNICAST);
+	/* The router's addresses are those of the network without a tag. */
+	if (has_vlan(&p->tag))
+		return DROP(VLAN_TAG);
 	if (!p->l4_offset)
 		return DROP(NOT_ROUTABLE);
 	if (read_ip(ctx, w, p) < 0)

@@ -16,6 +16,7 @@ INLINE enum verdict vlan_in(struct __sk_buff *ctx, struct packet *p, struct dest
 	if (p->in_tag.proto != ETHERTYPE_VLAN || !vlan)
 		return VERDICT_TO_HOST;
 	enter_switch(p, d, SWITCH_ID_VLAN | vlan, 0);
+	p->tag = priority_of(&p->in_tag);
 	*sw = bpf_map_lookup_elem(&switches, &p->switch_id);
 	return *sw && hook_is_there(ctx, &p->changes) ? GO_ON : VERDICT_TO_HOST;
 }

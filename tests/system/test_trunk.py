@@ -113,12 +113,27 @@ def test_two_ports_of_one_device_talk_to_each_other(lab, scene):
         assert into.receive() == tag(frame, 10)
 
 
+def test_a_priority_tag_is_no_tag_and_its_priority_is_kept(lab, scene):
+    trunk, blue, _ = scene.guests
+    with PacketSocket(trunk.ns, "eth0") as out, PacketSocket(trunk.ns, "eth0", ETH_P_ALL) as back, \
+            PacketSocket(blue.ns, "eth0", ETH_P_ALL) as far:
+        frame = plain_frame(trunk.mac, blue.mac)
+        out.send(tag(frame, 0, 5))
+        assert far.receive() == frame, "the port of the device itself, in a tunnel without a tag"
+        frame = plain_frame(trunk.mac, guest_mac(81))
+        out.send(tag(frame, 0, 5))
+        assert back.receive() == tag(frame, 10, 5), "from untagged to tag 10 on the same cable"
+        frame = plain_frame(guest_mac(81), trunk.mac)
+        out.send(tag(frame, 10, 6))
+        assert back.receive() == frame, "from tag 10 to untagged"
+
+
 def test_tags_without_a_port_and_tags_within_tags_are_dropped(lab, scene):
     trunk, blue, _ = scene.guests
     ten = guest_mac(81)
     cases = {
         "a VLAN of no port": (tag(plain_frame(trunk.mac, BROADCAST), 30), "vlan_tag"),
-        "a priority tag": (tag(plain_frame(trunk.mac, BROADCAST), 0), "vlan_tag"),
+        "a tag within a priority tag": (tag(tag(plain_frame(trunk.mac, BROADCAST), 7), 0), "vlan_tag"),
         "a tag within the tag": (tag(tag(plain_frame(ten, BROADCAST), 7), 10), "vlan_tag"),
         "the other port's address": (tag(plain_frame(guest_mac(82), BROADCAST), 10), "spoofed_mac"),
     }

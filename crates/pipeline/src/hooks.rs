@@ -75,8 +75,8 @@ fn run(cx: &mut Context<'_>, entry: &Entry) -> Verdict {
     let ended = match (entry, cx.entered.tag) {
         _ if has_left(cx, entry) => left(cx, entry),
         (Entry::Port(device) | Entry::Segmenter(device), _) => from_port(cx, device),
-        (Entry::Underlay, Some(tag)) => from_vlan(cx, tag),
-        (Entry::Underlay, None) => from_tunnel(cx),
+        (Entry::Underlay, Some(tag)) if !tag.is_priority() => from_vlan(cx, tag),
+        (Entry::Underlay, _) => from_tunnel(cx),
         (Entry::Leg(device), _) => from_leg(cx, device),
     };
     let (ControlFlow::Continue(verdict) | ControlFlow::Break(verdict)) = ended;

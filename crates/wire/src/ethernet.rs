@@ -66,6 +66,11 @@ impl Tag {
         })
     }
 
+    /// Names no VLAN, and says a priority only: such a frame counts as one without a tag (IEEE 802.1Q 6.9.1).
+    pub const fn is_priority(self) -> bool {
+        self.tag.vid() == 0
+    }
+
     /// The type that announces it.
     pub const fn ethertype(self) -> EtherType {
         if self.service {

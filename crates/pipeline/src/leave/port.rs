@@ -3,7 +3,6 @@
 use overlane_model::{PortTable, Verdict};
 use overlane_wire::ethernet::Tag;
 
-use crate::leave::vlan_out::tag_of;
 use crate::lib::context::{Context, Stage};
 use crate::lib::explain::Found;
 use crate::lib::frame::Frame;
@@ -23,7 +22,8 @@ pub(crate) fn to_port(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable)
 /// One frame for one port, also as the copy of a flooded one. Its firewall was asked.
 pub(crate) fn deliver(cx: &mut Context<'_>, frame: &Frame<'_>, port: &PortTable) {
     cx.count_to_port(port);
-    let tag = port.attachment.vlan.map(tag_of).or(frame.tag);
+    let tag = port.attachment.vlan.map(|vlan| frame.tag_of(vlan));
+    let tag = tag.or(frame.tag);
     send_to_port(cx, frame, port, tag);
 }
 

@@ -35,6 +35,7 @@ fn send(cx: &mut Context<'_>, about: &Frame<'_>, bytes: Vec<u8>) -> Option<()> {
     let mut frame = Frame::new(bytes.into(), about.tag, about.gso)?;
     headers::read_flow(cx, &mut frame).continue_value()?;
     (frame.gso, frame.segment_len) = (None, frame.len());
+    frame.priority = about.priority;
     let (source_key, destination) = reply_destination::of_reply(cx, &mut frame)?;
     let departure = Departure::new(&frame, source_key, destination);
     leave::leave(cx, &departure).continue_value().map(drop)

@@ -1,9 +1,8 @@
 //! Leave by a VLAN: the frame of a switch that is bound to one crosses the uplink plain, with its tag.
 
 use overlane_model::{Verdict, VlanId};
-use overlane_wire::ethernet::Tag;
+use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
-use overlane_wire::{VlanTag, ethernet};
 
 use crate::leave::segmenter::segment;
 use crate::lib::context::{Context, Stage};
@@ -51,15 +50,7 @@ pub(crate) fn send(
     cx.check_device(stage, &cx.host.tables().uplink)?;
     cx.send(Output::Underlay {
         remote: None,
-        packet: frame.packet(Some(tag_of(vlan))),
+        packet: frame.packet(Some(frame.tag_of(vlan))),
     });
     Stage::Continue(())
-}
-
-/// An 802.1Q tag of priority 0.
-pub(crate) fn tag_of(vlan: VlanId) -> Tag {
-    Tag {
-        service: false,
-        tag: VlanTag::from_tci(vlan.get()),
-    }
 }

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use overlane_model::VlanId;
 use overlane_wire::checksum::update;
 use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
-use overlane_wire::{EtherType, Mac, ethernet, ipv4, ipv6};
+use overlane_wire::{EtherType, Mac, VlanTag, ethernet, ipv4, ipv6};
 
 use crate::lib::bytes::{array, be16, byte, put, put16};
 use crate::lib::ip::Ip;
@@ -21,6 +22,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     /// A guest's, which goes with the frame in a transparent switch.
     pub(crate) tag: Option<Tag>,
+    /// PCP and DEI of the tag that was taken off, in their bits of a TCI.
+    pub(crate) priority: u16,
     pub(crate) gso: Option<Gso>,
     pub(crate) destination: Mac,
     pub(crate) source: Mac,
@@ -37,6 +40,7 @@ impl<'a> Frame<'a> {
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = array(&bytes, 0)?;
         Some(Self {
             tag,
+            priority: 0,
             gso: gso.filter(|gso| gso.size > 0),
             destination: Mac::new([d0, d1, d2, d3, d4, d5]),
             source: Mac::new([s0, s1, s2, s3, s4, s5]),
@@ -59,6 +63,20 @@ impl<'a> Frame<'a> {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// An 802.1Q tag for it, with its priority.
+    pub(crate) fn tag_of(&self, vlan: VlanId) -> Tag {
+        let priority = self.tag.map_or(self.priority, priority_of);
+        Tag {
+            service: false,
+            tag: VlanTag::from_tci(vlan.get() | priority),
+        }
+    }
+
+    /// It is of a VLAN of the guests, in a transparent switch: not of the network that the fabric describes.
+    pub(crate) fn has_vlan(&self) -> bool {
+        self.tag.is_some_and(|tag| !tag.is_priority())
     }
 
     /// Bytes that its tag takes inside a tunnel.
@@ -104,6 +122,11 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// PCP and DEI, in their bits of a TCI.
+pub(crate) fn priority_of(tag: Tag) -> u16 {
+    tag.tag.tci() & 0xf000
+}
+
 /// TTL or hop limit.
 pub(crate) fn ttl(frame: &Frame<'_>) -> u8 {
     let at = match frame.ip {
@@ -119,7 +142,7 @@ pub(crate) fn readdress(frame: &mut Frame<'_>, source: Mac, destination: Mac) {
     put(bytes, 0, destination.bytes());
     put(bytes, 6, source.bytes());
     (frame.source, frame.destination) = (source, destination);
-    frame.tag = None;
+    (frame.tag, frame.priority) = (None, 0);
 }
 
 /// One hop further.

@@ -104,7 +104,7 @@ impl Message {
 
 /// Flooded, it is for every host that may route into the switch.
 pub(crate) fn is_for_routers(frame: &Frame<'_>) -> bool {
-    let is_group = frame.destination.is_group() && frame.gso.is_none();
+    let is_group = frame.destination.is_group() && frame.gso.is_none() && !frame.has_vlan();
     let message = is_group.then(|| Message::of(&frame.bytes)).flatten();
     message.is_some_and(|message| message.kind != Kind::Solicitation)
 }
@@ -147,7 +147,7 @@ pub(crate) fn asked<'a>(
     switch: &SwitchTable,
     frame: &Frame<'_>,
 ) -> Option<(Question, &'a Neighbour)> {
-    let question = Question::of(&frame.bytes)?;
+    let question = Question::of(&frame.bytes).filter(|_| !frame.has_vlan())?;
     let neighbour = cx.host.neighbour(switch.id, question.target())?;
     // A router is asked directly too: nobody else could answer.
     let is_interface = neighbour.router.is_some();

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_model::{DeviceName, NatKind, RouterTable, Side, Verdict, Way};
+use overlane_wire::ethernet::Tag;
 use overlane_wire::ip::protocol;
 use overlane_wire::{EtherType, Mac, ethernet, ipv6};
 
@@ -31,7 +32,7 @@ pub(crate) fn leg_in<'a>(
     let mac = array::<6>(bytes, 0).map(Mac::new);
     let (is_ours, is_group) = (mac == Some(leg.mac), mac.is_some_and(Mac::is_group));
     let question = Question::of(bytes).filter(|asked| has_address(router, asked.target()));
-    let is_untagged = cx.entered.tag.is_none();
+    let is_untagged = cx.entered.tag.is_none_or(Tag::is_priority);
     let question = question.filter(|_| is_ours || is_group);
     let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
     let message = || Message::of(bytes).filter(|_| is_single);

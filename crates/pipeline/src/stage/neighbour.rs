@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use overlane_model::{Hook, Place, RouterTable, Side, SwitchId, SwitchTable, Verdict};
 use overlane_wire::Mac;
+use overlane_wire::ethernet::Tag;
 
 use crate::lib::context::{Context, Stage};
 use crate::lib::destination::Destination;
@@ -61,7 +62,8 @@ fn on_switch<'a>(
     frame: &Frame<'_>,
     key: u16,
 ) -> Stage<Option<&'a RouterTable>> {
-    let message = Message::of(&frame.bytes).filter(|_| switch.asks && frame.gso.is_none());
+    let is_heard = switch.asks && frame.gso.is_none() && !frame.has_vlan();
+    let message = Message::of(&frame.bytes).filter(|_| is_heard);
     let Some(message) = message else {
         return Stage::Continue(None);
     };
@@ -109,7 +111,7 @@ pub(crate) fn from_leg(cx: &mut Context<'_>, taken: &Taken<'_>, frame: &Frame<'_
 /// What stays with the host tells of neighbours that the router knows.
 pub(crate) fn overheard_on_leg(cx: &mut Context<'_>, router: &RouterTable) {
     let is_single = cx.entered.gso.is_none_or(|gso| gso.size == 0);
-    let is_plain = is_single && cx.entered.tag.is_none();
+    let is_plain = is_single && cx.entered.tag.is_none_or(Tag::is_priority);
     let message = Message::of(&cx.entered.bytes).filter(|_| is_plain);
     let side = RouterSide::Leg(router.id);
     if let Some(message) = message

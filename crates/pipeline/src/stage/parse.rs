@@ -8,7 +8,7 @@ use overlane_wire::{EtherType, Mac, ethernet};
 use crate::lib::bytes::be16;
 use crate::lib::context::{Context, Stage};
 use crate::lib::explain::Found;
-use crate::lib::frame::Frame;
+use crate::lib::frame::{Frame, priority_of};
 use crate::lib::headers::read_flow;
 
 const STAGE: &str = "parse";
@@ -27,6 +27,9 @@ pub(crate) fn parse<'a>(
             format!("{} bytes are no Ethernet header of 14", bytes.len())
         });
     };
+    if cx.weight.offset == 0 {
+        frame.priority = cx.entered.tag.map_or(0, priority_of);
+    }
     if let Some(switch) = switch {
         tags(cx, switch, &mut frame)?;
     }
@@ -53,20 +56,29 @@ fn is_reserved_group(mac: Mac) -> bool {
 }
 
 /// Tags that a guest chose: refused (RFC 7348 section 6.1), or carried by a transparent switch. The kernel
-/// keeps the first beside the bytes, so that one in them is the second, but inside a tunnel.
+/// keeps the first beside the bytes, so that one in them is the second, but inside a tunnel. A switch that carries no
+/// tags takes off one that only says a priority.
 fn tags(cx: &mut Context<'_>, switch: &SwitchTable, frame: &mut Frame<'_>) -> Stage {
-    if frame.tag.is_some() && !switch.vlan_transparent {
-        return refuse_tag(cx, switch, frame.tag);
+    if frame.ethertype.is_vlan() {
+        match cx.weight.offset {
+            0 => return second_tag(cx),
+            _ => take_inner_tag(cx, frame)?,
+        }
     }
-    if !frame.ethertype.is_vlan() {
-        return Stage::Continue(());
+    match frame.tag {
+        Some(tag) if !switch.vlan_transparent => {
+            if !tag.is_priority() {
+                return refuse_tag(cx, switch, tag);
+            }
+            (frame.tag, frame.priority) = (None, priority_of(tag));
+            Stage::Continue(())
+        }
+        _ => Stage::Continue(()),
     }
-    if !switch.vlan_transparent {
-        return refuse_tag(cx, switch, None);
-    }
-    if cx.weight.offset == 0 {
-        return second_tag(cx);
-    }
+}
+
+/// The first tag inside a tunnel.
+fn take_inner_tag(cx: &mut Context<'_>, frame: &mut Frame<'_>) -> Stage {
     let Some(ethertype) = be16(&frame.bytes, ethernet::LEN + 2) else {
         return cx.end(
             STAGE,
@@ -85,11 +97,10 @@ fn tags(cx: &mut Context<'_>, switch: &SwitchTable, frame: &mut Frame<'_>) -> St
     }
 }
 
-fn refuse_tag(cx: &mut Context<'_>, switch: &SwitchTable, tag: Option<Tag>) -> Stage {
+fn refuse_tag(cx: &mut Context<'_>, switch: &SwitchTable, tag: Tag) -> Stage {
     cx.end(STAGE, Verdict::VlanTag, || {
-        let tag = tag.map_or_else(String::new, |tag| format!(" (VLAN {})", tag.tag.vid()));
-        let name = &switch.name;
-        let text = format!("the frame has a VLAN tag{tag}, and switch {name} carries none");
+        let (vlan, name) = (tag.tag.vid(), &switch.name);
+        let text = format!("the frame has a tag of VLAN {vlan}, and switch {name} carries none");
         Found::by_switch(text, name)
     })
 }

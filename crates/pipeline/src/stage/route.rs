@@ -14,6 +14,7 @@ use overlane_wire::{Mac, ethernet};
 use crate::lib::context::{Context, Stage};
 use crate::lib::destination::{Departure, Destination, Ingress};
 use crate::lib::explain::Found;
+use crate::lib::frame::Frame;
 use crate::lib::next_hop::{self, interface_key, place};
 use crate::lib::tell::Answer;
 use crate::lib::{found, frame};
@@ -39,6 +40,7 @@ pub(crate) fn route<'a>(
         return refuse(cx, router, Verdict::TtlExceeded, Answer::TTL_EXCEEDED, why);
     }
     check_place(cx, at)?;
+    check_vlan(cx, router, &departure.frame)?;
     let ip = header::routable(cx, at, &departure.frame)?;
     source::check(cx, at, &ip)?;
     if at.has_link_local(ip.destination) {
@@ -64,6 +66,18 @@ pub(crate) fn route<'a>(
         Side::Leg => into_leg(cx, departure, router, next.addr),
         Side::Switch(id) => into_switch(cx, departure, at, next.addr, id),
     }
+}
+
+/// The router's addresses are those of the network without a tag.
+fn check_vlan(cx: &mut Context<'_>, router: &RouterTable, frame: &Frame<'_>) -> Stage {
+    if !frame.has_vlan() {
+        return Stage::Continue(());
+    }
+    cx.end(STAGE, Verdict::VlanTag, || {
+        let name = &router.name;
+        let text = format!("router {name}: routes no frames with a guest's VLAN tag");
+        Found::by_router(text, name)
+    })
 }
 
 /// What comes from a VLAN the physical switch may have flooded: then the acting host has it too.
