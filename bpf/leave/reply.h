@@ -11,6 +11,7 @@
 #include "lib/counters.h"
 #include "lib/hiding.h"
 #include "lib/limit.h"
+#include "lib/next_hop.h"
 #include "lib/original.h"
 #include "reply_bytes.h"
 #include "reply_destination.h"
@@ -23,13 +24,28 @@
 #define ICMPV6_REDIRECT 137
 #define TCP_FLAGS 13 /* in its header */
 
+/* The first or the last address of an IPv4 network, by the router of the packet's switch. */
+INLINE bool is_for_network(struct scratch *w, const struct packet *p, const struct addr *addr)
+{
+	struct lswitch *sw = bpf_map_lookup_elem(&switches, &p->switch_id);
+	struct route *r;
+	__u32 host;
+
+	r = sw && sw->router && has_ipv4(p) ? find_route(w, true, sw->router, addr) : NULL;
+	if (!r || !r->host_mask)
+		return false;
+	host = v4_of(addr) & r->host_mask;
+	return !host || host == r->host_mask;
+}
+
 /* Nobody is told what was for many, or from nobody; nor does anything come from an address that no host has. */
-INLINE bool is_between_two_hosts(const struct packet *p)
+INLINE bool is_between_two_hosts(struct scratch *w, const struct packet *p)
 {
 	bool ipv4 = has_ipv4(p);
 
 	return !is_group(p->eth.h_dest) && is_of_one_host(&p->flow.source, ipv4) &&
-	       is_of_one_host(&p->flow.dest, ipv4);
+	       is_of_one_host(&p->flow.dest, ipv4) && !is_for_network(w, p, &p->flow.source) &&
+	       !is_for_network(w, p, &p->flow.dest);
 }
 
 /* Whether a byte of the packet is there; then it is *byte. */
@@ -66,26 +82,36 @@ INLINE bool seen_from_leg(struct __sk_buff *ctx, const struct packet *p, struct 
 	return r && find_teller(r, *gateway, has_ipv4(p) ? 4 : 6, &inside, from);
 }
 
-/* Where an ICMP error of a router comes from: its first address on the way in. */
-INLINE bool router_address(struct __sk_buff *ctx, const struct packet *p, const struct destination *d,
-			   struct addr *from)
+/* Its first address on the way in. */
+INLINE void first_address(bool ipv4, const struct destination *d, struct addr *from)
 {
-	struct router_interface_key key = { .router = d->router, .switch_id = d->router_in };
 	struct router_interface *interface;
 	struct router *r;
 
+	*from = (struct addr){};
 	if (d->router_in == SWITCH_ID_LEG) {
 		r = bpf_map_lookup_elem(&routers, &d->router);
-		if (!r)
-			return false;
-		*from = has_ipv4(p) ? r->leg_v4 : r->leg_v6;
-		return !is_zero(from);
+		if (r)
+			*from = ipv4 ? r->leg_v4 : r->leg_v6;
+		return;
 	}
-	interface = bpf_map_lookup_elem(&router_interfaces, &key);
-	if (!interface)
-		return false;
-	*from = has_ipv4(p) ? interface->v4 : interface->v6;
-	return !is_zero(from) && (!p->readdressed || seen_from_leg(ctx, p, from));
+	interface = interface_on(d->router, d->router_in);
+	if (interface)
+		*from = ipv4 ? interface->v4 : interface->v6;
+}
+
+/* Where an ICMP error of a router comes from: its address in the sender's network on the way in, else its first there. */
+INLINE bool router_address(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+			   const struct destination *d, struct addr *from)
+{
+	struct route *back = find_route(w, has_ipv4(p), d->router, &p->flow.source);
+
+	if (back && back->kind == ROUTE_CONNECTED && back->switch_id == d->router_in)
+		*from = back->own;
+	else
+		first_address(has_ipv4(p), d, from);
+	return !is_zero(from) &&
+	       (d->router_in == SWITCH_ID_LEG || !p->readdressed || seen_from_leg(ctx, p, from));
 }
 
 /* About a packet that was dropped, unless about such a packet nobody is told. */
@@ -97,12 +123,13 @@ INLINE bool write_refusal(struct __sk_buff *ctx, struct scratch *w, const struct
 	struct addr from;
 	__u32 len;
 
-	if (!p->l4_offset || !is_between_two_hosts(p) || is_error_or_reset(ctx, p))
+	if (!p->l4_offset || !is_between_two_hosts(w, p) || is_error_or_reset(ctx, p))
 		return false;
-	/* A router speaks for itself; a firewall, a switch and a reset in the destination's name. */
-	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED || !d->router)
+	/* A router speaks for itself; a firewall, a switch, and who was asked himself in the destination's name. */
+	if (d->tell == TELL_RESET || d->tell == TELL_PROHIBITED || d->tell == TELL_NO_PORT ||
+	    !d->router)
 		from = p->flow.dest;
-	else if (!router_address(ctx, p, d, &from))
+	else if (!router_address(ctx, w, p, d, &from))
 		return false;
 	if (d->tell == TELL_RESET && !read_tcp_about(ctx, p, &tcp))
 		return false;

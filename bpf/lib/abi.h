@@ -193,6 +193,7 @@ struct lswitch {
 	__u32 flood_routers; /* and so many behind them: remotes that only route into it */
 	__u32 flags;
 	__u32 learn_age;           /* seconds a MAC behind a remote is remembered */
+	__u32 router;              /* with an interface there, the lowest number; 0: none */
 	__be16 non_ip[MAX_NON_IP]; /* EtherTypes that pass where PORT_DROP_NON_IP is set; 0: none */
 	struct timeouts timeouts;  /* of the connections of its ports */
 };

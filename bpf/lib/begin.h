@@ -58,7 +58,7 @@ INLINE enum verdict first_packet(struct tracking *tracking, __u32 how)
 	const struct tcp_segment *t = &tracking->l4.tcp;
 	struct connection *c = &tracking->fresh;
 
-	c->flags = how & BEGIN_FROM_PEER;
+	c->flags = how & BEGIN_FROM_PEER ? CONNECTION_FROM_PEER | CONNECTION_MADE_BY_PEER : 0;
 	c->state = CONNECTION_OPENING;
 	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};

@@ -91,7 +91,8 @@ __noinline int begin_again(struct connection *c)
 	c->rule = RULE_DEFAULT;
 	c->version = NO_VERSION;
 	c->state = CONNECTION_OPENING;
-	c->flags = syn.flags & SYN_FROM_PEER ? CONNECTION_FROM_PEER : 0;
+	c->flags = (c->flags & CONNECTION_MADE_BY_PEER) |
+		   (syn.flags & SYN_FROM_PEER ? CONNECTION_FROM_PEER : 0);
 	c->again = (struct syn_seen){};
 	c->local = c->peer = (struct tcp_end){};
 	s->end = s->max_end = syn.end;

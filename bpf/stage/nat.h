@@ -128,18 +128,16 @@ INLINE bool still_fits(struct scratch *w, struct tracking *t, const struct conne
 
 	if (is_untranslated(c, &t->key))
 		return !(r->flags & ROUTER_NAT_ALL);
-	if (c->flags & CONNECTION_FROM_PEER) {
+	/* What is for the one end keeps nothing that was made for the other. */
+	if (c->flags & CONNECTION_MADE_BY_PEER) {
 		t->other = t->key;
 		outside_key_of(&t->key, &t->other, c);
 		found = find_nat_rule(list, NAT_OUTSIDE);
 		t->key = t->other;
 		if (rule->kind == NAT_FORWARD)
 			port = bpf_htons(rule->inside_port);
-		if (found)
-			return same_addr(&rule->inside, &t->key.local) &&
-			       (port == t->key.local_port ||
-				is_icmp(t->key.protocol, t->key.family == 4));
-		port = c->outside_port; /* a SYN from outside may have begun anew what began inside */
+		return found && same_addr(&rule->inside, &t->key.local) &&
+		       (port == t->key.local_port || is_icmp(t->key.protocol, t->key.family == 4));
 	}
 	if (!find_nat_rule(list, NAT_INSIDE) || !same_addr(&rule->outside, &c->outside))
 		return false;

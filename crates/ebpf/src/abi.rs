@@ -218,6 +218,7 @@ abi! {
         flood_routers: u32,
         flags: u32,
         learn_age: u32,
+        router: u32,
         non_ip: [u16; MAX_NON_IP],
         timeouts: Timeouts,
     }

@@ -194,6 +194,7 @@ mod tests {
             flood_routers: 0,
             flags,
             learn_age: 60,
+            router: 0,
             non_ip: [0; abi::MAX_NON_IP],
             timeouts: abi::Timeouts::default(),
         };

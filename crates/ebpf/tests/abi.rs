@@ -413,6 +413,10 @@ fn constants_of_the_header() {
             "CONNECTION_FROM_PEER",
             firewall::CONNECTION_FROM_PEER.into(),
         ),
+        (
+            "CONNECTION_MADE_BY_PEER",
+            firewall::CONNECTION_MADE_BY_PEER.into(),
+        ),
         ("CONNECTION_ADOPTED", firewall::CONNECTION_ADOPTED.into()),
         ("CONNECTION_ANSWERED", firewall::CONNECTION_ANSWERED.into()),
         ("CONNECTION_ASSURED", firewall::CONNECTION_ASSURED.into()),

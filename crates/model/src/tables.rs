@@ -71,6 +71,12 @@ impl Tables {
         routers.filter_map(|router| Some((router, router.leg()?)))
     }
 
+    /// A router with an interface on a switch, the one with the lowest number: it knows the networks there.
+    pub fn router_on(&self, switch: SwitchId) -> Option<&RouterTable> {
+        let is_on = |it: &&RouterTable| it.interfaces.iter().any(|on| on.switch == switch);
+        self.routers.iter().filter(is_on).min_by_key(|it| it.id)
+    }
+
     /// The remotes that hear what is said to routers on a switch, beside those with ports of it: they route into it
     /// and have no port there. Peers without options do not route.
     pub fn routing_remotes(&self, switch: &SwitchTable) -> Vec<IpAddr> {

@@ -39,6 +39,7 @@ pub const CONNECTION_ADOPTED: u8 = 1 << 1;
 pub const CONNECTION_ANSWERED: u8 = 1 << 2;
 pub const CONNECTION_ASSURED: u8 = 1 << 3;
 pub const CONNECTION_PICKED_UP: u8 = 1 << 4;
+pub const CONNECTION_MADE_BY_PEER: u8 = 1 << 5;
 pub const CONNECTION_REVOKED: u8 = 1 << 6;
 
 pub const SYN_FROM_PEER: u8 = 1 << 0;

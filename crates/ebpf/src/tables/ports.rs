@@ -101,6 +101,7 @@ pub(super) fn switches(tables: &Tables, devices: &Devices, contents: &mut Conten
                 (switch.mss_clamp, abi::SWITCH_MSS_CLAMP),
             ]),
             learn_age: switch.learn_age_s.unwrap_or_default(),
+            router: tables.router_on(switch.id).map_or(0, |it| it.id.get()),
             non_ip: std::array::from_fn(|at| switch.non_ip.get(at).map_or(0, |it| it.to_be())),
             timeouts: switch.timeouts.into(),
         };

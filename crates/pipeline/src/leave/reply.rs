@@ -14,6 +14,7 @@ use crate::lib::context::{Context, Sender};
 use crate::lib::destination::Departure;
 use crate::lib::frame::{Frame, lessen_ttl};
 use crate::lib::limit::Limited;
+use crate::lib::next_hop::{is_end, longest};
 use crate::lib::tell::Answer;
 use crate::lib::{headers, hiding};
 
@@ -50,9 +51,9 @@ fn write(cx: &mut Context<'_>, about: &Frame<'_>, answer: Answer) -> Option<Vec<
 }
 
 /// A router speaks for itself; one behind a gateway, about what that translated, as it is seen outside.
-fn router_address(cx: &Context<'_>, is_v4: bool) -> Option<IpAddr> {
+fn router_address(cx: &Context<'_>, to: IpAddr) -> Option<IpAddr> {
     let at = cx.router?;
-    let addr = at.address(is_v4)?;
+    let addr = at.address_for(to)?;
     match cx.sender? {
         Sender::Leg(gateway) if cx.is_readdressed && at.switch.is_some() => {
             hiding::teller(gateway, addr)
@@ -61,16 +62,33 @@ fn router_address(cx: &Context<'_>, is_v4: bool) -> Option<IpAddr> {
     }
 }
 
+/// The first or the last address of a network, by the router of the switch that the packet came from.
+fn is_for_network(cx: &Context<'_>, addr: IpAddr) -> bool {
+    let switch = match cx.sender {
+        Some(Sender::Port(port)) => port.switch,
+        Some(Sender::Underlay(switch)) => switch.id,
+        Some(Sender::Leg(_)) | None => return false,
+    };
+    let router = cx.host.tables().router_on(switch);
+    router.is_some_and(|router| is_end(addr, longest(router, addr)))
+}
+
 /// Nothing where about such a packet nobody is told, or too many were.
 fn refusal(cx: &mut Context<'_>, about: &Frame<'_>, answer: &Answer) -> Option<Vec<u8>> {
     let ip = about
         .ip
         .filter(|ip| reply_bytes::may_be_answered(about, ip))?;
-    // A router speaks for itself; a firewall, a switch and a reset in the destination's name.
+    if [ip.source, ip.destination]
+        .iter()
+        .any(|addr| is_for_network(cx, *addr))
+    {
+        return None;
+    }
+    // A router speaks for itself; a firewall, a switch, and who was asked himself in the destination's name.
     let from = match *answer {
-        Answer::Reset | Answer::PROHIBITED => ip.destination,
+        Answer::Reset | Answer::PROHIBITED | Answer::PORT_UNREACHABLE => ip.destination,
         _ if cx.router.is_none() => ip.destination,
-        _ => router_address(cx, ip.source.is_ipv4())?,
+        _ => router_address(cx, ip.source)?,
     };
     if *answer == Answer::Reset {
         reply_bytes::tcp(about, &ip)?;

@@ -73,6 +73,7 @@ pub(crate) fn begin(
         state: ConnectionState::Opening,
         life_s: 0,
         from_peer: sender == Sender::Peer,
+        made_by_peer: sender == Sender::Peer,
         adopted,
         answered: false,
         assured: false,

@@ -33,6 +33,8 @@ pub struct Connection {
     pub life_s: u32,
     /// Its first packet came from the peer.
     pub from_peer: bool,
+    /// So was the first of all, before the other end began it anew.
+    pub made_by_peer: bool,
     /// Its windows are not known: it is older than the firewall, or has gone in fragments.
     pub adopted: bool,
     /// Packets of it may have passed unseen: what is known of an end that is not `seen` is older than these.

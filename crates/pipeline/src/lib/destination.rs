@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use overlane_model::{DeviceName, PortTable, RouterTable, SwitchId, SwitchTable, VlanId};
+use overlane_model::{
+    DeviceName, PortTable, Route, RouterTable, Side, SwitchId, SwitchTable, VlanId, Way,
+};
 use overlane_wire::Vni;
 
 use crate::lib::frame::Frame;
-use crate::lib::next_hop::interface_on;
+use crate::lib::next_hop::{interface_on, longest};
 
 /// A frame that is about to leave, and where it goes.
 pub(crate) struct Departure<'f, 'a> {
@@ -102,7 +104,18 @@ impl Ingress<'_> {
         interface.is_some_and(|interface| interface.link_local.map(IpAddr::V6) == Some(addr))
     }
 
-    /// The first address of the packet's family on that interface: the router's errors come from it.
+    /// The router's errors for a sender come from its address in the sender's network on that interface, else from its
+    /// first one of the family there.
+    pub(crate) fn address_for(&self, sender: IpAddr) -> Option<IpAddr> {
+        let side = self.switch.map_or(Side::Leg, |it| Side::Switch(it.id));
+        let is_there = |route: &&Route| route.way == Way::Connected(side);
+        match longest(self.router, sender).filter(is_there) {
+            Some(_) => self.router.address_beside(side, sender),
+            None => self.address(sender.is_ipv4()),
+        }
+    }
+
+    /// Its first address of a family on that interface.
     pub(crate) fn address(&self, is_v4: bool) -> Option<IpAddr> {
         let addresses = match self.switch {
             None => &self.router.gateway.as_ref()?.addresses,

@@ -88,6 +88,7 @@ fn connection_of(moved: &MovedConnection, owner: u32, place: u32, now_ns: u64) -
         },
         life_s: 0,
         from_peer: moved.begun_by_peer,
+        made_by_peer: moved.begun_by_peer,
         adopted: moved.adopted,
         picked_up: false,
         again: None,

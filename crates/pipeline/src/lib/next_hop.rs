@@ -36,14 +36,17 @@ pub(crate) fn find(
 
 /// Whether a router forwards nothing from or to the address, whose longest route this is (ROUTE-19).
 pub(crate) fn is_refused(addr: IpAddr, route: Option<&Route>) -> bool {
-    let is_end = route
-        .is_some_and(|route| matches!(route.way, Way::Connected(_)) && is_end_of(route.to, addr));
-    is_end
+    is_end(addr, route)
         || match special(addr) {
             Special::Never => true,
             Special::UnlessNamed => !route.is_some_and(|route| route.names_special),
             Special::Not => false,
         }
+}
+
+/// The first or the last address of a connected IPv4 network, whose route this is.
+pub(crate) fn is_end(addr: IpAddr, route: Option<&Route>) -> bool {
+    route.is_some_and(|route| matches!(route.way, Way::Connected(_)) && is_end_of(route.to, addr))
 }
 
 /// Why, in words.

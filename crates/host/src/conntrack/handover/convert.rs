@@ -81,8 +81,10 @@ pub fn entry(moved: &MovedConnection, (switch_id, key): (u32, u16), now: u64) ->
             MovedState::Closing => abi::CONNECTION_CLOSING,
             MovedState::Closed => abi::CONNECTION_CLOSED,
         },
-        flags: flag(moved.begun_by_peer, abi::CONNECTION_FROM_PEER)
-            | flag(moved.adopted, abi::CONNECTION_ADOPTED)
+        flags: flag(
+            moved.begun_by_peer,
+            abi::CONNECTION_FROM_PEER | abi::CONNECTION_MADE_BY_PEER,
+        ) | flag(moved.adopted, abi::CONNECTION_ADOPTED)
             | flag(moved.tcp.is_some(), abi::CONNECTION_PICKED_UP)
             | flag(
                 moved.answered,

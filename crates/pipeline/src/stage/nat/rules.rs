@@ -91,11 +91,13 @@ impl Passing<'_> {
         if is_untranslated(key, &outside) {
             return !self.drops_rest;
         }
-        // A SYN from outside may have begun anew what began inside.
-        if connection.from_peer
-            && let Some((_, (inside, port))) = self.of_outside(&outside)
-        {
-            return inside == key.local && (port == key.local_port || key.is_icmp());
+        // What is for the one end keeps nothing that was made for the other.
+        if connection.made_by_peer {
+            return self
+                .of_outside(&outside)
+                .is_some_and(|(_, (inside, port))| {
+                    inside == key.local && (port == key.local_port || key.is_icmp())
+                });
         }
         let outside = local(outside);
         let keeps_port = outside.1 == key.local_port;
