@@ -205,6 +205,7 @@ __noinline enum verdict from_underlay_stages(struct __sk_buff *ctx, struct packe
 	result = in_tunnel ? tunnel_stages(ctx, s, p, d, o, &sw) : vlan_in(ctx, p, d, &sw);
 	if (result != GO_ON || !sw)
 		return result;
+	d->tells_too_big = !!(sw->flags & SWITCH_TELLS_TOO_BIG);
 	d->clamps_mss = !!(sw->flags & SWITCH_MSS_CLAMP);
 	result = parse(ctx, p, sw->flags & SWITCH_TRANSPARENT);
 	if (result == GO_ON && in_tunnel)

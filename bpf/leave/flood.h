@@ -54,6 +54,10 @@ INLINE void copy_to_port(struct __sk_buff *ctx, struct scratch *w, const struct 
 	if (!d->is_reply && port->flags & PORT_FIREWALL &&
 	    firewall(ctx, p, port, FIREWALL_TO_PORT) != GO_ON)
 		return;
+	if (is_too_long_for(p, port)) {
+		w->dropped = DROP(PKT_TOO_BIG);
+		return;
+	}
 	if (put_tag(ctx, tag) < 0)
 		return;
 	if (send_copy(ctx, id->ifindex) == GO_ON && !d->is_reply)

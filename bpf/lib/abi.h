@@ -151,6 +151,7 @@ struct port {
 	__u32 connections; /* its share: most connections at a time */
 	__u32 flood;       /* most copies of its flooded frames in 100 ms */
 	__u32 owner;       /* a hash over its device and MAC: whose its connections are */
+	__u32 mtu;         /* of its device: the largest IP packet that it takes */
 };
 
 /* Map port_keys: (switch, key) → port_place. */

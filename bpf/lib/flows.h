@@ -28,7 +28,7 @@ struct kept_flow {
 	__u64 until; /* 0: no time is set */
 	__u64 side_epoch;
 	__u32 side;    /* its number in map epochs; 0: none */
-	__u32 longest; /* frame, as segmented */
+	__u32 longest; /* IP packet, as segmented */
 	/* of struct packet */
 	__u32 switch_id;
 	__u32 source_counters;
@@ -51,6 +51,7 @@ INLINE void begin_flow(struct fresh_flow *f)
 	f->slot = NO_FLOW;
 	f->side = 0;
 	f->until = 0;
+	f->longest = ~0u;
 	f->near.zone = f->far.zone = 0;
 }
 
@@ -191,7 +192,7 @@ __noinline int keep_flow(const struct packet *p, const struct destination *d)
 	kept->until = w->flow.until;
 	kept->side = w->flow.side;
 	kept->side_epoch = w->flow.side_epoch;
-	kept->longest = d->kind == TO_LEG ? p->segment_len : ~0u;
+	kept->longest = w->flow.longest;
 	kept->switch_id = p->switch_id;
 	kept->source_counters = p->source_counters;
 	kept->sender_counters = p->sender_counters;

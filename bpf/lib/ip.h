@@ -121,6 +121,16 @@ INLINE bool is_plain_l4(const struct packet *p)
 	       p->l4_offset == ETH_HLEN + ip_len && !p->fragment;
 }
 
+/*
+ * Longer than the port's device takes, if that can be said: nobody here knows the segments of super-packets other than
+ * TCP and UDP.
+ */
+INLINE bool is_too_long_for(const struct packet *p, const struct port *port)
+{
+	return p->segment_len - ETH_HLEN > port->mtu &&
+	       (!p->gso_size || p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP);
+}
+
 /* The IP header of a plain frame, into scratch.ip. */
 INLINE long read_ip(struct __sk_buff *ctx, struct scratch *w, const struct packet *p)
 {

@@ -77,7 +77,7 @@ INLINE bool is_nd_checksum_right(struct __sk_buff *ctx, const struct nd_frame *f
 	const __u32 len = bpf_ntohs(f->ip.payload_len);
 	__u32 pseudo =
 		bpf_csum_diff(NULL, 0, (void *)f + offsetof(struct nd_frame, ip.saddr),
-			      2 * sizeof(struct addr), bpf_htonl(len) + bpf_htonl(IPPROTO_ICMPV6));
+			      2 * sizeof(struct addr), bpf_htons(len) + bpf_htons(IPPROTO_ICMPV6));
 
 	pseudo = csum_fold(pseudo);
 	return f->nd.checksum == (__u16)pseudo ||

@@ -204,8 +204,9 @@ struct flow_connection {
 
 /* What would be kept of this packet's flow. */
 struct fresh_flow {
-	__u32 slot; /* where; NO_FLOW: it is not kept */
-	__u32 hash; /* of the key */
+	__u32 slot;    /* where; NO_FLOW: it is not kept */
+	__u32 hash;    /* of the key */
+	__u32 longest; /* packet that is decided so */
 	__u32 side; /* what is decided by neighbours found there: number in map epochs; 0: none are */
 	__u64 epoch;
 	__u64 side_epoch;

@@ -129,7 +129,7 @@ INLINE struct known know(struct __sk_buff *ctx, const struct settings *s, struct
 		return known;
 	if (kept->until && coarse_now_ns() >= kept->until)
 		return known;
-	if (p->segment_len > kept->longest || !can_be_routed(ctx, w, p, d))
+	if (p->segment_len - ETH_HLEN > kept->longest || !can_be_routed(ctx, w, p, d))
 		return known;
 	if (kept->near.zone | kept->far.zone) {
 		if (has_syn(ctx, p))

@@ -20,7 +20,7 @@ INLINE bool is_outer_sum_right(struct __sk_buff *ctx, const struct settings *s,
 {
 	const __u32 at = o->tunnel - sizeof(struct udphdr), len = o->end - at;
 	__u32 pseudo = bpf_csum_diff(NULL, 0, (void *)&o->source, sizeof(o->source),
-				     bpf_htonl(len) + bpf_htonl(IPPROTO_UDP));
+				     bpf_htons(len) + bpf_htons(IPPROTO_UDP));
 	__u16 field;
 
 	pseudo = csum_fold(bpf_csum_diff(NULL, 0, (void *)&s->vtep, sizeof(s->vtep), pseudo));

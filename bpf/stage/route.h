@@ -157,8 +157,8 @@ INLINE enum verdict into_switch(struct __sk_buff *ctx, struct scratch *w, const 
 }
 
 /* The frame is for the neighbour scratch.next in the physical network. */
-INLINE enum verdict into_leg(struct __sk_buff *ctx, const struct packet *p, struct destination *d,
-			     const struct router *r)
+INLINE enum verdict into_leg(struct __sk_buff *ctx, struct scratch *w, const struct packet *p,
+			     struct destination *d, const struct router *r)
 {
 	enum verdict result;
 
@@ -166,6 +166,7 @@ INLINE enum verdict into_leg(struct __sk_buff *ctx, const struct packet *p, stru
 		return refuse(d, TELL_NO_ROUTE, DROP(NO_ROUTE));
 	if (p->segment_len - ETH_HLEN > r->leg_mtu)
 		return too_big(d, r->leg_mtu);
+	w->flow.longest = r->leg_mtu;
 	result = find_or_ask(ctx, p, d);
 	if (result != GO_ON)
 		return result;
@@ -226,6 +227,6 @@ __noinline enum verdict route(struct __sk_buff *ctx, const struct packet *p, str
 	if (get_ttl(has_ipv4(p), w->ip) <= d->routed + 1)
 		return refuse(d, TELL_TTL_EXCEEDED, DROP(TTL_EXCEEDED));
 	if (w->next.switch_id == SWITCH_ID_LEG)
-		return into_leg(ctx, p, d, r);
+		return into_leg(ctx, w, p, d, r);
 	return into_switch(ctx, w, p, d, r);
 }

@@ -191,6 +191,7 @@ abi! {
         connections: u32,
         flood: u32,
         owner: u32,
+        mtu: u32,
     }
     #[derive(Hash, PartialOrd, Ord)]
     struct PortKey = "port_key" {

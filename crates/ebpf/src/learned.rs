@@ -211,6 +211,7 @@ mod tests {
             connections: 0,
             flood: 0,
             owner: 0,
+            mtu: 1500,
         };
         let plain = abi::PortId { vlan: 11, ..HERE };
         let header = abi::Remote::read_from_bytes(&[0; size_of::<abi::Remote>()]).unwrap();

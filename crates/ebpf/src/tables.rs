@@ -89,6 +89,8 @@ pub struct PortDevice {
     pub peer: bool,
     /// Segments super-packets that have a tunnel's mark.
     pub takes_no_mark: bool,
+    /// Largest IP packet.
+    pub mtu: u32,
 }
 
 /// A gateway's device in the physical network.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use overlane_model::{DeviceName, Direction, Hook, SwitchTable, Verdict};
 use overlane_wire::ethernet::Tag;
 
-use crate::leave::{ask, leave, mss, reply};
+use crate::leave::{ask, leave, mss, port as leave_to_port, reply};
 use crate::lib::context::{Context, Sender, Stage};
 use crate::lib::destination::{Departure, Destination, Ingress};
 use crate::lib::frame::Frame;
@@ -279,6 +279,7 @@ fn go_on<'a>(cx: &mut Context<'a>, mut departure: Departure<'_, 'a>) -> Stage<Ve
     }
     if let Destination::Port(port) = departure.destination {
         firewall::firewall(cx, Direction::ToPort, port, &departure.frame)?;
+        leave_to_port::check_len(cx, &departure.frame, port)?;
     }
     if let Some(probe) = cx.probe.take() {
         ask::probe(cx, &probe);

@@ -82,6 +82,8 @@ pub struct Machine {
     pub secret: u32,
     /// The devices of its gateways' legs.
     pub leg: LegDevice,
+    /// Largest IP packet that the devices of its ports take.
+    pub port_mtu: u32,
 }
 
 impl Default for Machine {
@@ -92,6 +94,7 @@ impl Default for Machine {
             whole_udp: true,
             secret: 0,
             leg: LegDevice::default(),
+            port_mtu: u32::MAX,
         }
     }
 }
@@ -338,6 +341,7 @@ fn machine(document: &document::Document) -> Machine {
         port_shared: document.port_shared.unwrap_or(default.port_shared),
         whole_udp: document.whole_udp.unwrap_or(default.whole_udp),
         leg: leg_device(document.leg.as_ref()),
+        port_mtu: document.port_mtu.unwrap_or(default.port_mtu),
         ..default
     }
 }

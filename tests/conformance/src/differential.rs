@@ -282,6 +282,7 @@ impl Difference {
         let _ = writeln!(out, "port_shared: {}", self.spec.port_shared);
         let _ = writeln!(out, "whole_udp: {}", self.spec.whole_udp);
         let _ = writeln!(out, "leg: {{ mtu: {} }}", self.spec.leg_mtu);
+        let _ = writeln!(out, "port_mtu: {}", self.spec.port_mtu);
         let mut turned = self.arrivals.iter().any(|arrival| arrival.turned);
         if turned {
             out += "changed:\n";

@@ -29,6 +29,7 @@ pub(crate) struct Document {
     pub(crate) port_shared: Option<bool>,
     pub(crate) whole_udp: Option<bool>,
     pub(crate) leg: Option<Leg>,
+    pub(crate) port_mtu: Option<u32>,
     pub(crate) changed: Option<FabricPlace>,
     /// A file of `overlane connections export`.
     pub(crate) moved: Option<Spanned<serde_json::Value>>,

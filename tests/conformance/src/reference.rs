@@ -34,6 +34,7 @@ pub fn host(tables: &Tables, machine: Machine) -> Host {
     let leg = machine.leg;
     let host = Host::new(tables.clone(), machine.underlay_mtu);
     let host = host.with_shared_port(machine.port_shared);
+    let host = host.with_port_mtu(machine.port_mtu);
     let mut host = host.with_whole_udp(machine.whole_udp);
     for router in &tables.routers {
         let place = router.gateway.as_ref().map(|gateway| &gateway.place);

@@ -186,6 +186,7 @@ impl TestRunner {
                 ifindex,
                 peer,
                 takes_no_mark,
+                mtu: machine.port_mtu,
             };
             (name.clone(), device)
         });

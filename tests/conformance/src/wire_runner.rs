@@ -120,6 +120,9 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.steps.iter().any(|step| !step.gone.is_empty()) {
         return Some("a device goes");
     }
+    if case.machine.port_mtu != u32::MAX {
+        return Some("devices of ports are small");
+    }
     if case.moved.is_some() {
         return Some("connections come from another host");
     }
@@ -155,6 +158,9 @@ fn cannot_send(tables: &Tables, step: &Step) -> Option<&'static str> {
     };
     match &step.entry {
         Entry::Port(device) if !has_ports(device) => return Some("no program on that device"),
+        Entry::Underlay if cookies::have_checksum(&packet.bytes) => {
+            return Some("a checksum covers its cookies");
+        }
         Entry::Segmenter(_) if packet.gso.is_some() => return Some("the segmenter cuts it"),
         _ if !is_length_of_a_device(packet) => return Some("no device takes that length"),
         _ if is_tagged && packet.bytes.len() < TAGGED_LEN_MIN => {

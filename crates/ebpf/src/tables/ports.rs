@@ -46,6 +46,7 @@ pub(super) fn ports(
             connections: port.limits.connections,
             flood: port.limits.flood_in_span(),
             owner: port.owner(),
+            mtu: device.mtu,
         };
         put(contents, Table::Ports, &id, &value);
         put(contents, Table::PortNumbers, &counters, &id);

@@ -46,6 +46,7 @@ fn devices() -> Devices {
                 ifindex,
                 peer,
                 takes_no_mark: peer,
+                mtu: 1500,
             },
         )
     };
@@ -128,6 +129,7 @@ fn ports_become_numbers() {
         counters: port.counters,
         connections: 5000,
         flood: 200,
+        mtu: 1500,
         owner: (tables().ports.iter().find(|it| it.key.get() == 7))
             .unwrap()
             .owner(),

@@ -288,6 +288,7 @@ fn port_devices(
                     Some(coming) => !coming.takes_mark,
                     None => !takes_mark(link, netlink),
                 },
+                mtu: link.mtu,
             };
             devices.insert(device.clone(), port);
         } else {

@@ -227,6 +227,7 @@ ports:
             connections: 0,
             flood: 0,
             owner: 0,
+            mtu: 1500,
         }
     }
 

@@ -147,10 +147,15 @@ fn to_ports(cx: &mut Context<'_>, frame: &Frame<'_>, switch: &SwitchTable) -> (u
             continue;
         }
         // Each copy is judged for its own port; of one that is stopped nobody is told.
-        if firewall::firewall(cx, Direction::ToPort, port, frame).is_continue() {
-            port::deliver(cx, frame, port);
-            copies += 1;
+        if firewall::firewall(cx, Direction::ToPort, port, frame).is_break() {
+            continue;
         }
+        if port::is_too_long(cx, frame) {
+            lost = Stage::Break(Verdict::PktTooBig);
+            continue;
+        }
+        port::deliver(cx, frame, port);
+        copies += 1;
     }
     (copies, lost)
 }

@@ -190,10 +190,13 @@ impl<'a> Context<'a> {
         self.clamps_mss = switch.mss_clamp;
     }
 
-    /// A router says so; and a switch, of what came from its ports. `mtu`: of the largest IP packet that would pass.
+    /// A router says so; and a switch that the packet came from. `mtu`: of the largest IP packet that would pass.
     pub(crate) fn tell_too_big(&mut self, mtu: usize) {
-        let switch = |port: &PortTable| self.host.switch(port.switch);
-        let switch = self.source_port().and_then(switch);
+        let switch = match self.sender {
+            Some(Sender::Port(port)) => self.host.switch(port.switch),
+            Some(Sender::Underlay(switch)) => Some(switch),
+            Some(Sender::Leg(_)) | None => None,
+        };
         if self.router.is_some() || switch.is_some_and(|switch| switch.path_mtu_discovery) {
             self.answer = Some(Answer::too_big(mtu));
         }

@@ -18,6 +18,7 @@ pub struct Host {
     tables: Tables,
     underlay_mtu: u32,
     shares_port: bool,
+    port_mtu: u32,
     takes_whole_udp: bool,
     devices: HashMap<DeviceName, BTreeMap<Option<VlanId>, usize>>,
     port_keys: HashMap<(SwitchId, u16), usize>,
@@ -50,6 +51,7 @@ impl Host {
         Self {
             underlay_mtu,
             shares_port: false,
+            port_mtu: u32::MAX,
             takes_whole_udp: true,
             legs,
             devices,
@@ -90,6 +92,17 @@ impl Host {
     pub fn with_whole_udp(mut self, takes: bool) -> Self {
         self.takes_whole_udp = takes;
         self
+    }
+
+    /// Says the largest IP packet that the devices of ports take. Without this they take all.
+    #[must_use]
+    pub fn with_port_mtu(mut self, mtu: u32) -> Self {
+        self.port_mtu = mtu;
+        self
+    }
+
+    pub(crate) fn port_mtu(&self) -> u32 {
+        self.port_mtu
     }
 
     pub(crate) fn takes_whole_udp(&self) -> bool {

@@ -305,6 +305,7 @@ fn devices(tables: &Tables) -> Devices {
                 ifindex,
                 peer: true,
                 takes_no_mark: false,
+                mtu: MTU,
             },
         );
     }

@@ -38,6 +38,8 @@ pub struct FabricSpec {
     pub underlay_mtu: u32,
     /// The same of its gateways' legs.
     pub leg_mtu: u32,
+    /// Of the devices of its ports.
+    pub port_mtu: u32,
     /// Another device of the first host has the tunnel's port.
     pub port_shared: bool,
     /// The first host can take the tunnel's mark off a UDP super-packet.
@@ -172,6 +174,7 @@ impl FabricSpec {
             whole_udp: random.percent(80),
             underlay_mtu: random.of([1500, 1500, 1500, 1400, 600, 2000]),
             leg_mtu: random.of([1500, 1500, 1500, 1300]),
+            port_mtu: random.of([u32::MAX, u32::MAX, 9000, 1500, 1300]),
             switches,
             ports: Vec::new(),
             routers: Vec::new(),
@@ -322,6 +325,7 @@ impl FabricSpec {
                 mtu: self.leg_mtu,
                 ..LegDevice::default()
             },
+            port_mtu: self.port_mtu,
         }
     }
 

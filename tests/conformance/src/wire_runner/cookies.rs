@@ -7,6 +7,7 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::tables::Table;
 use overlane_model::{Tables, cookie};
 use overlane_pipeline::Packet;
+use overlane_wire::{EtherType, ethernet, ipv4, ipv6};
 use zerocopy::FromBytes;
 
 use super::{WireError, io_error, sys};
@@ -67,8 +68,21 @@ impl Cookies {
     }
 }
 
+/// Whether a UDP checksum covers what would be replaced.
+pub(super) fn have_checksum(bytes: &[u8]) -> bool {
+    let at = match super::frame::be16(bytes, ethernet::LEN - 2).map(EtherType) {
+        Some(EtherType::IPV4) => ethernet::LEN + ipv4::LEN + 6,
+        _ => ethernet::LEN + ipv6::LEN + 6,
+    };
+    is_greeting(bytes) && super::frame::be16(bytes, at) != Some(0)
+}
+
+fn is_greeting(bytes: &[u8]) -> bool {
+    bytes.windows(MAGIC.len()).any(|window| window == MAGIC)
+}
+
 fn replace(bytes: &mut [u8], from: &Cookie, to: &Cookie) {
-    if !bytes.windows(MAGIC.len()).any(|window| window == MAGIC) {
+    if !is_greeting(bytes) {
         return;
     }
     for at in 0..(bytes.len() + 1).saturating_sub(cookie::LEN) {
