@@ -10,20 +10,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+pub use overlane_model::sizes::{
+    MAX_ALLOWED_ADDRESSES, MAX_ALLOWED_MACS, MAX_FDB, MAX_FLOOD, MAX_FLOOD_MEMBERS, MAX_NEIGHBOURS,
+    MAX_ORIGINS, MAX_PORTS, MAX_REMOTES, MAX_SWITCHES,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub const MAX_PORTS: usize = 16384;
 pub const MAX_DEVICES: usize = 32768;
 pub const SEEN_DEVICES: usize = 16384;
-pub const MAX_SWITCHES: usize = 16384;
-pub const MAX_FDB: usize = 65536;
-pub const MAX_NEIGHBOURS: usize = 131_072;
-pub const MAX_ALLOWED_ADDRESSES: usize = 65536;
-pub const MAX_ALLOWED_MACS: usize = 65536;
-pub const MAX_REMOTES: usize = 1024;
-pub const MAX_ORIGINS: usize = 1 << 20;
-pub const MAX_FLOOD: usize = 262_144;
-pub const MAX_FLOOD_MEMBERS: usize = 1024;
 pub const MAX_TEMPLATE: usize = 80;
 pub const MAX_LEARNED: usize = 262_144;
 pub const MAX_FOUND: usize = 65536;
@@ -394,6 +388,13 @@ impl From<IpAddr> for Addr {
 }
 
 impl Addr {
+    /// Of the bits of an IPv6 address.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self {
+            bytes: bits.to_be_bytes(),
+        }
+    }
+
     /// As packets of the family 4 or 6 have it. An IPv6 packet may have `::ffff:a.b.c.d`, which `IpAddr::from` takes
     /// for an IPv4 address.
     pub fn of_family(self, family: impl Into<u32>) -> IpAddr {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use overlane_model::sizes::TooMany;
 use thiserror::Error;
 
 use crate::preflight::{self, OLDEST_TESTED};
@@ -36,17 +37,8 @@ pub enum EbpfError {
         path: PathBuf,
     },
     /// A table would not fit into its map.
-    #[error("table {table} needs {count} entries and holds {limit}")]
-    TooMany {
-        /// The map.
-        table: &'static str,
-        /// How many entries the fabric asks for.
-        count: usize,
-        /// How many fit.
-        limit: usize,
-        /// What to shrink in the fabric.
-        shrink: &'static str,
-    },
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
     /// The flood list of one logical switch is too long.
     #[error("switch with {switch}: {count} receivers in the flood list, {limit} fit")]
     FloodList {
@@ -172,7 +164,7 @@ impl EbpfError {
                  network namespace with --netns NAME; a container needs the host's {} as a bind mount; nothing was changed",
                 path.display()
             ),
-            Self::TooMany { shrink, .. } => format!("shrink the fabric: {shrink}"),
+            Self::TooMany(too_many) => too_many.size.help(),
             Self::FloodList { .. } => "spread the ports of this switch over fewer hosts, or split the switch".into(),
             Self::Abi { .. } | Self::Missing { .. } => {
                 "program and data path come from different builds: build both again".into()

@@ -1,8 +1,8 @@
 //! The eBPF executor: building, loading, pinning and reading the data path.
 //!
 //! The programs themselves are C, in `bpf/`; this crate compiles them (build.rs), mirrors their ABI
-//! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`], rules by way of the
-//! [`classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`devices`], [`counters`],
+//! ([`abi`]), turns [`overlane_model::Tables`] into map entries ([`tables`], rules by way of
+//! [`overlane_model::classifier`]) and speaks to the kernel ([`maps`], [`links`], [`object`], [`devices`], [`counters`],
 //! [`learned`], [`connections`], [`carry`], [`path_mtus`], [`events`], [`rule_log`]). What to do when, and how to take it back, is decided
 //! one crate up, in `overlane-host`.
 
@@ -12,7 +12,6 @@ pub mod abi;
 pub mod abilities;
 mod btf;
 pub mod carry;
-pub mod classifier;
 pub mod connections;
 mod counted;
 pub mod counters;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use overlane_model::classifier::Classifier;
 use overlane_model::{Attachment, DeviceName, Tables};
 use overlane_wire::Mac;
 use zerocopy::IntoBytes;
 
 use crate::EbpfError;
 use crate::abi;
-use crate::classifier::Classifier;
 
 mod addresses;
 mod capacity;

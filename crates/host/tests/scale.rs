@@ -11,6 +11,7 @@ use std::time::Instant;
 use common::{World, assert_same, can_run, snapshot};
 use overlane_ebpf::EbpfError;
 use overlane_host::HostError;
+use overlane_model::sizes::{Size, TooMany};
 
 /// `count` ports of the other host, with an address each.
 fn ports(world: &World, count: usize) -> String {
@@ -74,12 +75,10 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
     let error = overlane_host::apply(&request).unwrap_err();
     assert!(matches!(
         error,
-        HostError::Ebpf(EbpfError::TooMany {
-            table: "fdb",
+        HostError::Ebpf(EbpfError::TooMany(TooMany {
+            size: Size::Fdb,
             count: 65537,
-            limit: 65536,
-            ..
-        })
+        }))
     ));
     assert!(error.help().unwrap().contains("shrink the fabric"));
     assert_same(&before, &snapshot(&world, 1), "refused");

@@ -27,8 +27,10 @@ mod nat;
 mod places;
 mod references;
 mod routers;
+mod rule_sizes;
 mod rules;
 mod shares;
+mod sizes;
 mod timeouts;
 mod translations;
 mod vlans;
@@ -56,7 +58,9 @@ pub(crate) fn fabric(draft: &Draft<'_>, sink: &mut Sink) -> Option<Fabric> {
     if sink.has_errors() {
         return None;
     }
-    build::fabric(draft)
+    let fabric = build::fabric(draft)?;
+    sizes::sizes(&fabric, draft, sink);
+    (!sink.has_errors()).then_some(fabric)
 }
 
 /// What can hardly be meant. Looked for in a draft of which nothing is missing: what is missing could be what

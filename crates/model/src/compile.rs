@@ -16,14 +16,17 @@ use crate::fabric::{
 use crate::names::Name;
 use crate::render::{listed, printable};
 use crate::tables::{
-    Encapsulation, FdbEntry, FloatingAddress, FloatingMac, FloodMember, GeneveOptions, Learning,
-    Neighbour, Origin, Place, PortLimits, PortSecurity, PortTable, Remote, RouterTable, SwitchId,
-    SwitchTable, Tables,
+    Encapsulation, FdbEntry, FirewallTable, FloatingAddress, FloatingMac, FloodMember,
+    GeneveOptions, Learning, Neighbour, Origin, Place, PortLimits, PortSecurity, PortTable, Remote,
+    RouterTable, SwitchId, SwitchTable, Tables,
 };
 use crate::template;
 
+mod counts;
 mod firewall;
 mod routers;
+
+pub(crate) use self::counts::{Crowded, needs};
 
 use self::routers::Attached;
 
@@ -83,6 +86,22 @@ impl Fabric {
     }
 }
 
+impl Fabric {
+    /// The rules of one host alone.
+    pub(crate) fn firewall(&self, host: &Host) -> FirewallTable {
+        let by_switch = by_switch(self);
+        firewall::View::new(self, host, &by_switch).table(&mut [])
+    }
+}
+
+fn by_switch(fabric: &Fabric) -> BTreeMap<&Name, Vec<&Port>> {
+    let mut by_switch: BTreeMap<&Name, Vec<&Port>> = BTreeMap::new();
+    for port in fabric.ports.values() {
+        by_switch.entry(&port.switch).or_default().push(port);
+    }
+    by_switch
+}
+
 /// What a port may send, as the data path checks it.
 fn security(port: &Port) -> PortSecurity {
     let check_mac = port.security != Security::Off;
@@ -116,10 +135,7 @@ struct View<'f> {
 
 impl<'f> View<'f> {
     fn new(fabric: &'f Fabric, host: &'f Host) -> Self {
-        let mut by_switch: BTreeMap<&Name, Vec<&Port>> = BTreeMap::new();
-        for port in fabric.ports.values() {
-            by_switch.entry(&port.switch).or_default().push(port);
-        }
+        let mut by_switch = by_switch(fabric);
         let areas = routers::Areas::new(fabric);
         let reached: BTreeSet<&Name> = areas.reached(host).collect();
         let routers: Vec<&Router> = (fabric.routers.values())

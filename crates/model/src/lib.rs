@@ -8,6 +8,7 @@
 
 mod build;
 mod check;
+pub mod classifier;
 mod compile;
 pub mod cookie;
 mod decode;
@@ -27,6 +28,7 @@ mod scalar;
 mod schema;
 #[cfg(test)]
 mod schema_test;
+pub mod sizes;
 mod special;
 mod tables;
 mod template;

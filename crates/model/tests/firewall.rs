@@ -283,7 +283,7 @@ fn a_host_has_room_for_so_many_rules() {
         }
         text
     };
-    let most = FirewallTable::MAX_RULES;
+    let most = overlane_model::sizes::MAX_RULES;
     assert_eq!(compiled(&text(most), "h1").rules.len(), most);
     let errors = Fabric::parse("f", &text(most + 1)).unwrap_err();
     // That they hide each other is warned of besides.

@@ -498,6 +498,7 @@ proptest! {
         let mut routers: BTreeMap<_, RouterTable> = BTreeMap::new();
         for host in fabric.hosts().keys() {
             let tables = fabric.compile(host.as_str()).unwrap();
+            prop_assert_eq!(tables.counts(), fabric.counts()[host]);
             let known: BTreeSet<_> = tables.switches.iter().map(|s| s.id).collect();
             for port in &tables.ports {
                 prop_assert!(known.contains(&port.switch));

@@ -216,6 +216,29 @@ fn every_command_and_option_is_documented() {
 }
 
 #[test]
+fn every_size_of_a_host_is_documented() {
+    use overlane_model::sizes::{MAX_FLOOD_MEMBERS, Size};
+    let page = fs::read_to_string(root().join("docs/limits.md")).unwrap_or_default();
+    let (_, sizes) = page.split_once("\n## Sizes\n").unwrap_or_default();
+    let of_rules = [Size::Rules, Size::RuleSets, Size::RulePeers];
+    let all = Size::COUNTED.into_iter().chain(of_rules).map(Size::most);
+    for most in all.chain([MAX_FLOOD_MEMBERS]) {
+        let digits = most.to_string();
+        let thousands: Vec<&str> = digits
+            .as_bytes()
+            .rchunks(3)
+            .rev()
+            .filter_map(|part| std::str::from_utf8(part).ok())
+            .collect();
+        let written = thousands.join(" ");
+        assert!(
+            sizes.contains(&written),
+            "docs/limits.md does not name {written}"
+        );
+    }
+}
+
+#[test]
 fn every_rule_has_an_id_of_its_own() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_default();
     let page = read("docs/semantics.md");

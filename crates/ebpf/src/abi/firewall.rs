@@ -5,16 +5,14 @@
     reason = "the meaning of each member stands in bpf/lib/abi_firewall.h, once"
 )]
 
+pub use overlane_model::sizes::{MAX_RULE_PREFIXES, MAX_RULE_SETS, MAX_RULES};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Addr, StructLayout};
 
-pub const MAX_RULES: usize = 10240;
 pub const RULE_GENERATIONS: usize = 2;
 pub const RULE_WORDS: usize = 160;
 pub const RULE_SUMMARY_WORDS: usize = 3;
-pub const MAX_RULE_SETS: usize = 65536;
-pub const MAX_RULE_PREFIXES: usize = 262_144;
 pub const MAX_CONNECTIONS: usize = 1 << 20;
 pub const LOG_BYTES: usize = 1 << 19;
 pub const ZONE_ROUTER: u32 = 1 << 25;

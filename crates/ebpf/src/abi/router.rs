@@ -5,15 +5,13 @@
     reason = "the meaning of each member stands in bpf/lib/abi_router.h, once"
 )]
 
+pub use overlane_model::sizes::{
+    MAX_NAT_RULES, MAX_NEXT_HOPS, MAX_ROUTER_INTERFACES, MAX_ROUTERS, MAX_ROUTES,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Addr, MacBytes, StructLayout, Timeouts};
 
-pub const MAX_ROUTERS: usize = 4096;
-pub const MAX_ROUTER_INTERFACES: usize = 16384;
-pub const MAX_ROUTES: usize = 65536;
-pub const MAX_NEXT_HOPS: usize = 65536;
-pub const MAX_NAT_RULES: usize = 4096;
 pub const MAX_NAT_ENDS: usize = 8192;
 
 pub const ROUTER_GATEWAY_HERE: u32 = 1 << 0;

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use overlane_model::classifier::{Prefix, contains, peer_prefix};
 use overlane_model::{Gateway, GatewayPlace, NatKind, NatRule, RouterTable};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Contents, Table, flags, put};
 use crate::abi::Addr;
 use crate::abi::router as abi;
-use crate::classifier::{Prefix, contains, peer_prefix};
 
 /// What the kernel has of each list.
 pub(super) type Lists = BTreeMap<u32, Contents>;
@@ -113,9 +113,7 @@ fn entries(list: u32, rules: &[NatRule]) -> Contents {
                 prefixlen: 64 + bits,
                 list: list.to_be(),
                 family: u32::from(family).to_be(),
-                addr: Addr {
-                    bytes: addr.to_be_bytes(),
-                },
+                addr: Addr::from_bits(addr),
             };
             put(&mut contents, Table::NatInsides, &key, &number);
         }
@@ -170,7 +168,7 @@ fn tries(rules: &[NatRule]) -> BTreeMap<u8, Trie> {
     for (number, rule) in (0..).zip(rules) {
         if !matches!(rule.kind, NatKind::Forward { .. }) {
             let prefix = peer_prefix(rule.kind.inside());
-            let place = (u128::from_be_bytes(prefix.addr.bytes), prefix.bits);
+            let place = (prefix.addr, prefix.bits);
             let trie = tries.entry(prefix.family).or_default();
             trie.entry(place).or_insert(number);
         }

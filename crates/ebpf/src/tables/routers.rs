@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use overlane_model::classifier::peer_prefix;
 use overlane_model::{Gateway, GatewayPlace, NextHop, Route, RouterTable, Side, Tables, Way};
 use zerocopy::IntoBytes;
 
@@ -11,7 +12,6 @@ use super::numbering::Numbering;
 use super::{Contents, Devices, Table, flags, nat, put, read};
 use crate::abi::router as abi;
 use crate::abi::{Addr, MacBytes};
-use crate::classifier::peer_prefix;
 
 /// Next hops of one group, in order, as bytes of their entries.
 type Group = Vec<Vec<u8>>;
@@ -90,7 +90,7 @@ fn route_entry(
         prefixlen: 64 + prefix.bits,
         router: router.id.get().to_be(),
         family: u32::from(prefix.family).to_be(),
-        addr: prefix.addr,
+        addr: Addr::from_bits(prefix.addr),
     };
     let mut entry = abi::Route {
         names_special: route.names_special.into(),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use overlane_model::classifier::{Classifier, PeerPrefix, ServicePrefix, SetIndex};
 use overlane_model::{Action, Direction, PortTable, Tables};
 use zerocopy::IntoBytes;
 
@@ -10,7 +11,6 @@ use super::numbering::Numbering;
 use super::{Contents, Table, flags, put, read};
 use crate::abi;
 use crate::abi::firewall as fw;
-use crate::classifier::{Classifier, PeerPrefix, ServicePrefix, SetIndex};
 
 /// Number of a rule in the maps, by its place in the order in which rules are tried.
 pub const fn rule_number(generation: u8, place: usize) -> u32 {
@@ -68,8 +68,9 @@ pub(super) fn rules<'a>(
     }));
     let mut numbers = vec![0];
     for set in classifier.sets.iter().skip(1) {
+        let set = set_entry(set);
         let number = numbering.number(set.as_bytes().to_vec());
-        put(contents, Table::RuleSets, &number, set);
+        put(contents, Table::RuleSets, &number, &set);
         numbers.push(number);
     }
     let entries = |generation| entries(tables, classifier, &numbers, generation);
@@ -93,6 +94,20 @@ pub(super) fn rules<'a>(
         numbers,
         generation,
     }
+}
+
+/// A set with the summary of its words.
+pub(super) fn set_entry(words: &[u64]) -> fw::RuleSet {
+    let mut set = fw::RuleSet {
+        summary: [0; fw::RULE_SUMMARY_WORDS],
+        words: [0; fw::RULE_WORDS],
+    };
+    let places = set.words.iter_mut().enumerate();
+    for ((index, place), word) in places.zip(words).filter(|(_, word)| **word != 0) {
+        *place = *word;
+        set.summary[index / 64] |= 1 << (index % 64);
+    }
+    set
 }
 
 /// All that belongs to one generation.
@@ -161,7 +176,7 @@ fn peer_key(prefix: &PeerPrefix, generation: u8) -> fw::RulePeerKey {
         generation,
         family: prefix.family,
         pad: 0,
-        addr: prefix.addr,
+        addr: abi::Addr::from_bits(prefix.addr),
     }
 }
 

@@ -8,7 +8,8 @@ use crate::diagnostic::Sink;
 use crate::fabric::Security;
 use crate::meaning::{Meaning, Meanings};
 use crate::render::printable;
-use crate::tables::{Action, FirewallTable};
+use crate::sizes::MAX_RULES;
+use crate::tables::Action;
 
 pub(super) fn rules(draft: &Draft<'_>, sink: &mut Sink) {
     references::clashes(draft, sink);
@@ -130,7 +131,7 @@ fn loose_ports<'d>(draft: &'d Draft<'_>) -> HashMap<Meaning<'d>, Vec<Loose<'d>>>
 
 /// A host's table has room for so many rules that name one of its ports.
 fn too_many(draft: &Draft<'_>, sink: &mut Sink) {
-    if draft.rules.len() <= FirewallTable::MAX_RULES {
+    if draft.rules.len() <= MAX_RULES {
         return;
     }
     let hosts = Hosts::new(draft);
@@ -145,8 +146,8 @@ fn too_many(draft: &Draft<'_>, sink: &mut Sink) {
             }
             *last = number;
             *count += 1;
-            if *count > FirewallTable::MAX_RULES {
-                let most = FirewallTable::MAX_RULES;
+            if *count > MAX_RULES {
+                let most = MAX_RULES;
                 let message = format!(
                     "more than {most} rules name ports of host `{}`",
                     printable(host)

@@ -68,6 +68,16 @@ impl<'f> Areas<'f> {
         Self { areas, known }
     }
 
+    /// The areas that each host knows.
+    pub(super) const fn known(&self) -> &BTreeMap<&'f Name, BTreeSet<usize>> {
+        &self.known
+    }
+
+    /// The area of a switch.
+    pub(super) fn area(&self, switch: &Name) -> Option<usize> {
+        self.areas.get(switch).copied()
+    }
+
     /// All switches of the areas that a host knows, by name.
     pub(super) fn reached(&self, host: &Host) -> impl Iterator<Item = &'f Name> {
         let known = self.known.get(&host.name);
@@ -94,15 +104,16 @@ fn areas(fabric: &Fabric) -> BTreeMap<&Name, usize> {
             routers.entry(switch).or_default().push(router);
         }
     }
-    let mut areas = BTreeMap::new();
+    let (mut areas, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for (area, first) in fabric.switches.keys().enumerate() {
         let mut next = vec![first];
         while let Some(switch) = next.pop() {
             if !areas.contains_key(switch) {
                 areas.insert(switch, area);
+                let joined = routers.remove(switch).unwrap_or_default().into_iter();
                 // Each router once: its switches need no second look.
-                let joined = routers.remove(switch).unwrap_or_default();
-                next.extend(joined.into_iter().flat_map(switches));
+                let new = joined.filter(|router| seen.insert(&router.name));
+                next.extend(new.flat_map(switches));
             }
         }
     }

@@ -57,7 +57,7 @@ impl Rule {
 }
 
 /// Ports that a rule names.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortSet {
     /// This one.
     Port(Name),
@@ -68,7 +68,7 @@ pub enum PortSet {
 }
 
 /// Addresses that a rule names.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// One network or address.
     Addresses(IpNet),

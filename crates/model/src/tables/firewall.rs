@@ -22,8 +22,6 @@ pub struct FirewallTable {
 }
 
 impl FirewallTable {
-    /// Most rules that name a port of one host: `MAX_RULES`.
-    pub const MAX_RULES: usize = 10_240;
     /// The version of no rules: a connection that came from another host has it, and is judged here.
     pub const NO_VERSION: u32 = 0;
 }

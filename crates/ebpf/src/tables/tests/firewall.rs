@@ -102,6 +102,19 @@ fn rules_become_numbers() {
 }
 
 #[test]
+fn a_set_says_which_of_its_words_have_rules() {
+    let mut words = vec![0; 130];
+    (words[0], words[65], words[129]) = (1, 1 << 63, 5);
+    let set = rules::set_entry(&words);
+    assert_eq!(set.summary, [1, 1 << 1, 1 << 1]);
+    assert_eq!(
+        [set.words[0], set.words[65], set.words[129]],
+        [1, 1 << 63, 5]
+    );
+    assert!(set.words[130..].iter().all(|word| *word == 0));
+}
+
+#[test]
 fn ports_without_firewall_have_no_flag_of_it() {
     let contents = encode(&tables(), &devices()).unwrap();
     assert_eq!(web1(&contents).flags & abi::PORT_FIREWALL, 0);

@@ -1,21 +1,19 @@
 //! The classifier of acl: rules become rule sets, prefixes of peers and prefixes of services
-//! (`bpf/lib/abi_firewall.h`, struct rule_set). Pure; [`tables`](crate::tables) turns the result into map entries.
+//! (`bpf/lib/abi_firewall.h`, struct rule_set). The crate `ebpf` turns the result into map entries; `check` asks whether
+//! it fits.
 //!
 //! A longest-prefix match finds one entry only, so the entry of each prefix has the rules of all wider ones
 //! as well. An entry that would say the same as the next wider one is left out, and equal sets are one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use ipnet::IpNet;
-use overlane_model::{Direction, FirewallTable, RuleTable, Service, SwitchId};
 use overlane_wire::PortKey;
 
-use crate::EbpfError;
-use crate::abi::Addr;
-use crate::abi::firewall::{self as abi, RULE_SUMMARY_WORDS, RULE_WORDS, RuleSet};
+use crate::sizes::{Size, TooMany};
+use crate::tables::{Direction, FirewallTable, RuleTable, Service, SwitchId};
 
 /// Bits of a word of a set.
 const BITS: usize = 64;
@@ -26,8 +24,8 @@ pub type SetIndex = usize;
 /// The rules of one host, ready for lookups.
 #[derive(Debug, Default)]
 pub struct Classifier {
-    /// Distinct sets; the first is the empty one.
-    pub sets: Vec<RuleSet>,
+    /// Distinct sets as the bits of their rules, without words that are zero at the end; the first is the empty one.
+    pub sets: Vec<Vec<u64>>,
     /// The rules that name a port, by its switch, key and direction; ports without any are not here.
     pub ports: BTreeMap<(SwitchId, PortKey, Direction), SetIndex>,
     /// The rules that a peer matches.
@@ -42,7 +40,7 @@ pub struct PeerPrefix {
     /// 4 or 6.
     pub family: u8,
     /// As `::ffff:a.b.c.d` of IPv4.
-    pub addr: Addr,
+    pub addr: u128,
     /// Of `addr`; 0: the whole family.
     pub bits: u32,
 }
@@ -67,14 +65,9 @@ pub enum ServicePrefix {
 
 impl Classifier {
     /// Builds the classifier. Fails when there are too many rules, prefixes or sets for the maps.
-    pub fn new(firewall: &FirewallTable) -> Result<Self, EbpfError> {
+    pub fn new(firewall: &FirewallTable) -> Result<Self, TooMany> {
         let rules = &firewall.rules;
-        check(
-            "rules",
-            rules.len(),
-            abi::MAX_RULES,
-            "fewer rules that name ports of this host",
-        )?;
+        Size::Rules.check(rules.len())?;
         let mut sets = Sets::new();
         let mut classifier = Self {
             sets: Vec::new(),
@@ -82,14 +75,9 @@ impl Classifier {
             peers: peers(rules, &mut sets)?,
             services: services(rules, &mut sets)?,
         };
-        for (table, count) in [
-            ("rule_peers", classifier.peers.len()),
-            ("rule_services", classifier.services.len()),
-        ] {
-            let shrink = "fewer different peers, or ranges of ports, in the rules of this host";
-            check(table, count, abi::MAX_RULE_PREFIXES, shrink)?;
-        }
-        classifier.sets = sets.all.iter().map(|set| set.entry()).collect();
+        Size::RulePeers.check(classifier.peers.len())?;
+        Size::RuleServices.check(classifier.services.len())?;
+        classifier.sets = sets.all.iter().map(|set| set.0.clone()).collect();
         Ok(classifier)
     }
 
@@ -98,23 +86,6 @@ impl Classifier {
         let found = self.ports.get(&(switch, key, direction));
         found.copied().unwrap_or_default()
     }
-}
-
-fn check(
-    table: &'static str,
-    count: usize,
-    limit: usize,
-    shrink: &'static str,
-) -> Result<(), EbpfError> {
-    if count <= limit {
-        return Ok(());
-    }
-    Err(EbpfError::TooMany {
-        table,
-        count,
-        limit,
-        shrink,
-    })
 }
 
 /// Rules by number, in the order in which they are tried.
@@ -141,18 +112,6 @@ impl Set {
         }
         Self(words)
     }
-
-    fn entry(&self) -> RuleSet {
-        let mut set = RuleSet {
-            summary: [0; RULE_SUMMARY_WORDS],
-            words: [0; RULE_WORDS],
-        };
-        for (index, word) in self.0.iter().enumerate().filter(|(_, word)| **word != 0) {
-            set.words[index] = *word;
-            set.summary[index / BITS] |= 1 << (index % BITS);
-        }
-        set
-    }
 }
 
 /// Each distinct set once.
@@ -178,16 +137,11 @@ impl Sets {
         number
     }
 
-    fn number(&mut self, set: &Rc<Set>) -> Result<SetIndex, EbpfError> {
+    fn number(&mut self, set: &Rc<Set>) -> Result<SetIndex, TooMany> {
         if let Some(&number) = self.numbers.get(set) {
             return Ok(number);
         }
-        check(
-            "rule_sets",
-            self.all.len(),
-            abi::MAX_RULE_SETS,
-            "fewer different combinations of ports, peers and services in the rules of this host",
-        )?;
+        Size::RuleSets.check(self.all.len())?;
         Ok(self.push(Rc::clone(set)))
     }
 }
@@ -195,7 +149,7 @@ impl Sets {
 fn ports(
     rules: &[RuleTable],
     sets: &mut Sets,
-) -> Result<BTreeMap<(SwitchId, PortKey, Direction), SetIndex>, EbpfError> {
+) -> Result<BTreeMap<(SwitchId, PortKey, Direction), SetIndex>, TooMany> {
     let mut named: BTreeMap<_, Set> = BTreeMap::new();
     for (number, rule) in rules.iter().enumerate() {
         for &(switch, key) in &rule.ports {
@@ -210,14 +164,14 @@ fn ports(
 }
 
 /// The first bits of something, and how many.
-pub(crate) type Prefix = (u128, u32);
+pub type Prefix = (u128, u32);
 
 /// Prefixes of one trie with the rules that name exactly them. In this order a prefix comes behind all that
 /// contain it.
 type Trie = BTreeMap<Prefix, Set>;
 
 /// The entries of one trie below a prefix with the set `root`, which is not among them.
-fn nest(trie: Trie, root: &Rc<Set>, sets: &mut Sets) -> Result<Vec<(Prefix, SetIndex)>, EbpfError> {
+fn nest(trie: Trie, root: &Rc<Set>, sets: &mut Sets) -> Result<Vec<(Prefix, SetIndex)>, TooMany> {
     let mut entries = Vec::new();
     // The prefixes that contain the one at hand, each with all its rules.
     let mut around: Vec<(Prefix, Rc<Set>)> = Vec::new();
@@ -239,11 +193,11 @@ fn nest(trie: Trie, root: &Rc<Set>, sets: &mut Sets) -> Result<Vec<(Prefix, SetI
 }
 
 /// Whether the first prefix has all of the second one.
-pub(crate) fn contains((wide, bits): Prefix, (narrow, more): Prefix) -> bool {
+pub fn contains((wide, bits): Prefix, (narrow, more): Prefix) -> bool {
     bits <= more && (wide ^ narrow).leading_zeros() >= bits
 }
 
-fn peers(rules: &[RuleTable], sets: &mut Sets) -> Result<Vec<(PeerPrefix, SetIndex)>, EbpfError> {
+fn peers(rules: &[RuleTable], sets: &mut Sets) -> Result<Vec<(PeerPrefix, SetIndex)>, TooMany> {
     let mut any = Set::default();
     let (mut v4, mut v6) = (Trie::new(), Trie::new());
     for (number, rule) in rules.iter().enumerate() {
@@ -256,20 +210,14 @@ fn peers(rules: &[RuleTable], sets: &mut Sets) -> Result<Vec<(PeerPrefix, SetInd
                 IpNet::V4(_) => (&mut v4, peer_prefix(*network)),
                 IpNet::V6(_) => (&mut v6, peer_prefix(*network)),
             };
-            let place = (u128::from_be_bytes(prefix.addr.bytes), prefix.bits);
+            let place = (prefix.addr, prefix.bits);
             trie.entry(place).or_default().insert(number);
         }
     }
     let any = Rc::new(any);
     let mut entries = Vec::new();
     for (family, trie) in [(4, v4), (6, v6)] {
-        let prefix = |addr: u128, bits| PeerPrefix {
-            family,
-            addr: Addr {
-                bytes: addr.to_be_bytes(),
-            },
-            bits,
-        };
+        let prefix = |addr, bits| PeerPrefix { family, addr, bits };
         entries.extend(root(prefix(0, 0), &any, sets)?);
         let nested = nest(trie, &any, sets)?.into_iter();
         entries.extend(nested.map(|((addr, bits), set)| (prefix(addr, bits), set)));
@@ -278,7 +226,7 @@ fn peers(rules: &[RuleTable], sets: &mut Sets) -> Result<Vec<(PeerPrefix, SetInd
 }
 
 /// The entry of the widest prefix, unless it has nothing to say.
-fn root<P>(prefix: P, set: &Rc<Set>, sets: &mut Sets) -> Result<Option<(P, SetIndex)>, EbpfError> {
+fn root<P>(prefix: P, set: &Rc<Set>, sets: &mut Sets) -> Result<Option<(P, SetIndex)>, TooMany> {
     let number = sets.number(set)?;
     Ok((number != 0).then_some((prefix, number)))
 }
@@ -287,13 +235,13 @@ fn root<P>(prefix: P, set: &Rc<Set>, sets: &mut Sets) -> Result<Option<(P, SetIn
 pub fn peer_prefix(network: IpNet) -> PeerPrefix {
     let network = network.trunc();
     let of_addr = u32::from(network.prefix_len());
-    let (family, bits) = match network {
-        IpNet::V4(_) => (4, 96 + of_addr),
-        IpNet::V6(_) => (6, of_addr),
+    let (family, addr, bits) = match network {
+        IpNet::V4(network) => (4, network.addr().to_ipv6_mapped(), 96 + of_addr),
+        IpNet::V6(network) => (6, network.addr(), of_addr),
     };
     PeerPrefix {
         family,
-        addr: IpAddr::into(network.addr()),
+        addr: addr.to_bits(),
         bits,
     }
 }
@@ -301,7 +249,7 @@ pub fn peer_prefix(network: IpNet) -> PeerPrefix {
 fn services(
     rules: &[RuleTable],
     sets: &mut Sets,
-) -> Result<Vec<(ServicePrefix, SetIndex)>, EbpfError> {
+) -> Result<Vec<(ServicePrefix, SetIndex)>, TooMany> {
     let mut any = Set::default();
     // By protocol: those that ask for no port, and prefixes of ports.
     let mut protocols: BTreeMap<u8, (Set, Trie)> = BTreeMap::new();
@@ -346,7 +294,7 @@ fn services(
 
 /// The prefixes that together are a range of ports: each as wide as it can be, but never all ports, since
 /// what has no port asks for that and has none of them.
-fn port_prefixes(range: &RangeInclusive<u16>) -> Vec<(u16, u32)> {
+pub(crate) fn port_prefixes(range: &RangeInclusive<u16>) -> Vec<(u16, u32)> {
     let mut prefixes = Vec::new();
     let (mut next, end) = (u32::from(*range.start()), u32::from(*range.end()) + 1);
     while next < end {

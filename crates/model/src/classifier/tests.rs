@@ -1,12 +1,14 @@
 //! The classifier against a linear search through the rules.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use overlane_model::{Action, Name};
 use overlane_wire::Vni;
 use proptest::prelude::*;
 
 use super::*;
+use crate::names::Name;
+use crate::sizes;
+use crate::tables::Action;
 
 fn switch() -> SwitchId {
     SwitchId::Vni(Vni::new(5001).unwrap())
@@ -52,7 +54,7 @@ impl Classifier {
     /// As the programs look: three entries by their longest prefix, then the first common bit.
     fn find(&self, packet: &Packet) -> Option<usize> {
         let asked = peer_prefix(packet.peer.into());
-        let addr = |prefix: &PeerPrefix| u128::from_be_bytes(prefix.addr.bytes);
+        let addr = |prefix: &PeerPrefix| prefix.addr;
         let peers = self.peers.iter().filter(|(prefix, _)| {
             prefix.family == asked.family
                 && contains((addr(prefix), prefix.bits), (addr(&asked), asked.bits))
@@ -82,18 +84,11 @@ impl Classifier {
             service?.1,
         ];
         let [a, b, c] = sets.map(|set| &self.sets[set]);
-        let first = |common: u64| (common != 0).then(|| common.trailing_zeros() as usize);
-        (0..RULE_SUMMARY_WORDS)
-            .flat_map(|part| {
-                let common = a.summary[part] & b.summary[part] & c.summary[part];
-                (0..BITS)
-                    .filter(move |bit| common >> bit & 1 != 0)
-                    .map(move |bit| part * BITS + bit)
-            })
-            .find_map(|word| {
-                let common = a.words[word] & b.words[word] & c.words[word];
-                Some(word * BITS + first(common)?)
-            })
+        let words = a.iter().zip(b).zip(c).map(|((a, b), c)| a & b & c);
+        let mut common = words.enumerate().filter(|(_, word)| *word != 0);
+        common
+            .next()
+            .map(|(index, word)| index * BITS + word.trailing_zeros() as usize)
     }
 }
 
@@ -212,7 +207,7 @@ fn equal_sets_are_one_and_entries_that_say_nothing_new_are_left_out() {
 
 #[test]
 fn too_much_is_an_error_that_says_what() {
-    let many = vec![rule(&[7], None, None); abi::MAX_RULES + 1];
+    let many = vec![rule(&[7], None, None); sizes::MAX_RULES + 1];
     let refused = Classifier::new(&FirewallTable {
         rules: many,
         version: 0,
@@ -222,9 +217,9 @@ fn too_much_is_an_error_that_says_what() {
         error.to_string(),
         "table rules needs 10241 entries and holds 10240"
     );
-    assert!(error.help().unwrap().contains("fewer rules"));
+    assert!(error.size.help().contains("fewer rules"));
     let base = u128::from("2001:2::".parse::<Ipv6Addr>().unwrap());
-    let networks = (0..=abi::MAX_RULE_PREFIXES as u128)
+    let networks = (0..=sizes::MAX_RULE_PREFIXES as u128)
         .map(|number| IpNet::from(IpAddr::V6(Ipv6Addr::from(base + number))));
     let rules = vec![RuleTable {
         peers: Some(networks.collect()),
