@@ -69,3 +69,45 @@ fn a_refused_program_changes_nothing_and_leaves_the_verifiers_log() {
     world.apply_with(&text, 1, false, testing).unwrap();
     assert!(!paths::verifier_log(&host).exists());
 }
+
+/// A full table of neighbours costs the host nothing but the kernel's care for that next hop.
+#[test]
+fn a_next_hop_that_the_kernel_has_no_room_for_is_told_and_all_else_is_applied() {
+    if !can_run("a_next_hop_without_room") {
+        return;
+    }
+    let world = World::new(2);
+    let text = world.fabric("vxlan", 4789, "");
+    world.apply(&text, 2).unwrap();
+    let tables = world.tables(&text, 1);
+    let thing = format!("managed {} {}", tables.uplink, tables.remotes[0].addr);
+    let testing = overlane_host::Testing {
+        refused: Some(&thing),
+        ..Default::default()
+    };
+    for round in ["first", "again"] {
+        let report = world.apply_with(&text, 1, false, testing).unwrap();
+        let told = report.notes.iter().find(|row| row.note == Some("not_kept"));
+        let told = told
+            .unwrap_or_else(|| panic!("{round}: {:?}", report.notes))
+            .to_string();
+        for part in [
+            &tables.remotes[0].addr.to_string(),
+            "net.ipv4.neigh.default.gc_thresh3",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(world.ping(1, 2, 3), "{round}");
+    }
+    let status = overlane_host::status(&world.host(1), None).unwrap();
+    assert!(format!("{status:?}").contains("gc_thresh3"), "{status:?}");
+    // With room again, the next apply makes it, and says nothing more.
+    let report = world.apply(&text, 1).unwrap();
+    assert!(report.notes.iter().all(|row| row.note != Some("not_kept")));
+    assert!(
+        report
+            .changes
+            .iter()
+            .any(|row| row.to_string().contains("next hop"))
+    );
+}

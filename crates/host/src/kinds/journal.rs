@@ -17,6 +17,8 @@ pub struct Testing<'a> {
     pub lose_at: Option<(usize, &'a str)>,
     /// And another one has its name and its index then.
     pub replace_lost: bool,
+    /// The kernel has no room for this thing, in the words of the record.
+    pub refused: Option<&'a str>,
     /// Another build of the data path.
     pub object: Option<&'a [u8]>,
 }
@@ -40,6 +42,11 @@ impl<'a> Journal<'a> {
             operations: 0,
             testing,
         }
+    }
+
+    /// Whether a test lets the kernel refuse a thing.
+    pub(crate) fn is_refused(&self, thing: &str) -> bool {
+        self.testing.refused == Some(thing)
     }
 
     /// Stands before every operation that changes the machine.

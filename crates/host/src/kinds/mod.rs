@@ -25,6 +25,7 @@ mod journal;
 mod kind;
 mod maps;
 mod next_hops;
+mod not_kept;
 pub(crate) mod own_devices;
 mod plan;
 mod programs;

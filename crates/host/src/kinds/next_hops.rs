@@ -1,7 +1,8 @@
-//! Neighbours that packets to the remotes are handed to: the kernel keeps them resolved.
+//! Neighbours that packets to the remotes are handed to: the kernel keeps them resolved. Its table of neighbours holds so
+//! many of all namespaces together, and no more. One that it has no room for costs the first packet to it a wait.
 
 use super::switch::{Form, Switch};
-use crate::report::Object;
+use crate::report::{Object, finding};
 
 /// The kind.
 pub(super) const NEXT_HOPS: Switch = Switch {
@@ -18,6 +19,6 @@ pub(super) const NEXT_HOPS: Switch = Switch {
             true => netlink.manage_neighbour(device, address),
             false => netlink.delete_neighbour(device, address),
         },
-        without: None,
+        without: Some(finding::not_kept),
     },
 };

@@ -12,6 +12,7 @@ use overlane_net::{NetError, Netlink};
 
 use super::current::Current;
 use super::journal::Journal;
+use super::not_kept;
 use crate::HostError;
 use crate::lib::detour::Detour;
 use crate::report::finding;
@@ -220,6 +221,7 @@ impl<'a> Plan<'a> {
                 None => report.changes.extend(deed.row),
             }
         }
+        not_kept::join_rows(&mut report.notes);
         report.sort();
     }
 
@@ -235,6 +237,7 @@ impl<'a> Plan<'a> {
         for (_, _, deed) in deeds {
             mending.run(deed, report)?;
         }
+        not_kept::join_rows(&mut report.notes);
         let is_done = |row: &Row| !mending.failed.contains(&(row.object, row.name.clone()));
         report.changes.extend(self.told.into_iter().filter(is_done));
         Ok(left.into_iter().map(|(_, _, deed)| deed).collect())

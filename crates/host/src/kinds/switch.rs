@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use nix::errno::Errno;
 use overlane_net::{NetError, Netlink};
 
 use super::kind::{Kind, Look};
@@ -103,9 +104,13 @@ impl Switch {
         };
         let is_needed = without.is_none();
         let itself = (self.object, row.name.clone());
+        let made = thing.clone();
         let deed = Deed::new(row, move |mending| {
             mending.journal.before()?;
             let netlink = mending.netlink;
+            if mending.journal.is_refused(&made) {
+                return Ok(Done::Refused(Errno::ENOBUFS.to_string()));
+            }
             match self.set(netlink, &spot, true) {
                 Ok(()) => {
                     let undo = move || unless_gone(self.set(netlink, &spot, false));

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use nix::errno::Errno;
 use overlane_net::nftables::Family;
 
 use super::remedy::Remedy;
@@ -125,6 +126,70 @@ pub(crate) fn no_group(device: &str, address: IpAddr, reason: &str) -> Row {
     Row::remark("no_group", Object::MulticastGroup, address)
         .of(Object::Device, device)
         .means(meaning)
+}
+
+/// The note of next hops that the kernel does not keep resolved.
+pub(crate) const NOT_KEPT: &str = "not_kept";
+/// Up to so many of them are listed, more are counted.
+const LISTED_MAX: usize = 8;
+
+/// The kernel does not keep a next hop resolved, for this reason.
+pub(crate) fn not_kept(device: &str, address: IpAddr, reason: &str) -> Row {
+    Row::finding(NOT_KEPT, Object::NextHop, address)
+        .of(Object::Device, device)
+        .means(reason)
+}
+
+/// How many neighbours of a family the kernel has room for.
+pub(crate) const fn neighbour_limit(family: IpAddr) -> &'static str {
+    match family {
+        IpAddr::V4(_) => "net.ipv4.neigh.default.gc_thresh3",
+        IpAddr::V6(_) => "net.ipv6.neigh.default.gc_thresh3",
+    }
+}
+
+/// The same of all next hops of a device and a family. `limit`: how many neighbours the kernel has room for, if that can
+/// be read.
+pub(crate) fn none_kept(
+    device: &str,
+    addresses: &[IpAddr],
+    reason: &str,
+    limit: Option<usize>,
+) -> Row {
+    let listed = addresses.iter().take(LISTED_MAX).map(ToString::to_string);
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    let name = match addresses.len().saturating_sub(LISTED_MAX) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    };
+    let waits = "the first packet to each waits until it answers; all else is applied";
+    let row = Row::finding(NOT_KEPT, Object::NextHop, name).of(Object::Device, device);
+    let is_full = reason.contains(Errno::ENOBUFS.desc());
+    let Some(key) = addresses
+        .first()
+        .copied()
+        .map(neighbour_limit)
+        .filter(|_| is_full)
+    else {
+        return row.means(format!("not kept resolved: {reason}; {waits}"));
+    };
+    let full = "not kept resolved: the kernel's table of neighbours is full";
+    match limit {
+        Some(limit) => {
+            let needed = limit + addresses.len();
+            row.has(key, limit, format!("{needed} or more"))
+                .means(format!(
+                    "{full}: {key} is {limit}, and {needed} or more is needed; {waits}"
+                ))
+                .advice(format!(
+                    "run `sysctl -w {key}={needed}` in the first network namespace, and apply again"
+                ))
+        }
+        None => row.means(format!("{full}; {waits}")).advice(format!(
+            "raise {key} by {} or more in the first network namespace, and apply again",
+            addresses.len()
+        )),
+    }
 }
 
 /// Devices are down, so that what they, or the guests behind them, have to announce has to wait.
