@@ -1,5 +1,6 @@
 //! What remotes said that they can take: the map `abilities`, which the programs write when a remote greets.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use zerocopy::{FromBytes, IntoBytes};
@@ -18,6 +19,12 @@ pub fn take_whole_udp(maps: &MapSet) -> Result<Vec<IpAddr>, EbpfError> {
     let mut remotes: Vec<IpAddr> = able.map(|(key, _)| key.into()).collect();
     remotes.sort_unstable();
     Ok(remotes)
+}
+
+/// The remotes that said anything: hosts of ours.
+pub fn who_said(maps: &MapSet) -> Result<BTreeSet<IpAddr>, EbpfError> {
+    let said = said(maps)?.into_iter();
+    Ok(said.map(|(key, _)| key.into()).collect())
 }
 
 /// Marks what they said as old: an answer replaces it, mark and all. Forgets what others than `remotes` said.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::{EbpfError, HeldProgram, Loaded};
+use overlane_model::Tables;
 use overlane_net::Netlink;
 
 use crate::HostError;
@@ -138,8 +139,8 @@ fn remove_folder(folder: &Path) -> Result<(), HostError> {
 }
 
 /// All is applied already: what cannot be announced is no reason to fail.
-pub(super) fn announce(due: &Rest, netlink: &Netlink, report: &mut Report) {
-    match announce::begin(&report.host, due.clone(), netlink) {
+pub(super) fn announce(due: &Rest, (tables, netlink): (&Tables, &Netlink), report: &mut Report) {
+    match announce::begin(&report.host, due.clone(), (tables, netlink)) {
         Ok((down, left)) => {
             report.announcements = left;
             if !down.is_empty() {

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use overlane_ebpf::preflight::{self, OLDEST_TESTED};
 use overlane_ebpf::tables::encode_beside;
-use overlane_ebpf::{DataPath, Loaded};
+use overlane_ebpf::{DataPath, Loaded, abilities};
 use overlane_model::{PortTable, Report as Warnings, Tables};
 use overlane_net::netns::{self, Netns};
 use overlane_net::{Link, Netlink};
@@ -23,6 +23,7 @@ use crate::lib::paths::{self, SEGMENTER, SEGMENTER_OUT};
 use crate::live::announcer as announce;
 use crate::report::{Announced, Object, Report, Row, finding};
 use crate::state::answers::answers;
+use crate::state::tells::{MOST, Tells, tells};
 use crate::state::{self, DeviceState, NetnsId, State};
 use crate::watch::capture;
 
@@ -183,7 +184,12 @@ impl Job<'_> {
             state.complete(self.tables);
         }
         let target = target(self.tables, resolved, &data_path, &current)?;
-        let due = announce::due(host, current.state_in(here), &target.answers)?;
+        let before = current.state_in(here);
+        let tells = tells_after(before, &target, &current)?;
+        if tells.too_many > 0 {
+            notes.push(finding::not_told(tells.too_many, MOST));
+        }
+        let due = announce::due(host, before, &target, tells.all)?;
         let loaded = OnceCell::new();
         let plan = Look::new(host, Some(&target), &current, &netlink, here).plan()?;
         let end = self.end_state(&target, &current, &plan, here);
@@ -233,7 +239,7 @@ impl Job<'_> {
         done?;
         settled?;
         if differs {
-            mend::announce(&due, &netlink, &mut report);
+            mend::announce(&due, (target.tables, &netlink), &mut report);
         }
         questions::ask(target.tables, &netlink);
         greeting::greet(&target, &mut report);
@@ -282,6 +288,24 @@ impl Job<'_> {
             .collect();
         state
     }
+}
+
+/// What the stations of switches are told, after what the tables before said.
+fn tells_after(
+    before: Option<&State>,
+    target: &Target<'_>,
+    current: &Current,
+) -> Result<Tells, HostError> {
+    let (Some(before), Some(maps)) = (before, &current.maps) else {
+        return Ok(Tells::default());
+    };
+    let ours = abilities::who_said(maps)?;
+    let remotes = target.tables.remotes.iter();
+    // Who takes OVN's option names ports, and so is told of MACs by whoever runs it.
+    let peers = remotes.filter(|remote| !remote.names_ports && !ours.contains(&remote.addr));
+    let peers = peers.map(|remote| remote.addr).collect();
+    let links = &target.resolved.links;
+    Ok(tells(&before.tables, target.tables, links, &peers))
 }
 
 /// Whatever came of a run: nobody writes the maps any more, neither those that were there nor those that it loaded.

@@ -1,4 +1,5 @@
-//! When what is announced: each answer three times, a second apart, and as soon as its devices are up.
+//! When what is announced: each answer three times, a second apart, and as soon as its devices are up. Of what stations of
+//! switches are told there may be much: it leaves a share at a time.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,6 +18,11 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 /// A device that flaps does not make it try more often.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// So much is told to stations at once,
+pub(crate) const SHARE: usize = 1000;
+/// and the next share follows then.
+const BETWEEN_SHARES: Duration = Duration::from_millis(250);
 
 /// Announces answers, for some time.
 #[derive(Debug)]
@@ -53,8 +59,8 @@ pub(crate) enum Outcome {
     /// While `apply` works nobody knows what holds.
     Busy,
     Sent {
-        /// All that the host answers for now.
-        answered: BTreeSet<Answer>,
+        /// What the host does not answer for any more.
+        over: BTreeSet<Answer>,
         sent: BTreeSet<Answer>,
         /// Devices that are down, or gone.
         down: BTreeSet<String>,
@@ -79,10 +85,17 @@ impl Announce {
                 waits: false,
             }
         };
+        let (of_switches, untold): (Vec<_>, Vec<_>) = untold
+            .into_iter()
+            .partition(|answer| answer.switch.is_some());
+        let shares = (0..).map(|number| now + BETWEEN_SHARES * number);
+        let in_turn = of_switches.chunks(SHARE).zip(shares);
+        let in_turn = in_turn.flat_map(|(share, at)| share.iter().cloned().map(turn(ROUNDS, at)));
+        let in_turn: Vec<Turn> = in_turn.collect();
         let untold = untold.into_iter().map(turn(ROUNDS, now));
         let told = told.into_iter().map(turn(ROUNDS - 1, now + BETWEEN_ROUNDS));
         Self {
-            turns: told.chain(untold).collect(),
+            turns: told.chain(untold).chain(in_turn).collect(),
             files,
             end: now + patience,
             asked: BTreeSet::new(),
@@ -167,11 +180,7 @@ impl Duty for Announce {
         match outcome {
             Outcome::Gone => self.end(),
             Outcome::Busy => self.wait(now),
-            Outcome::Sent {
-                answered,
-                sent,
-                down,
-            } => {
+            Outcome::Sent { over, sent, down } => {
                 if !self.asked.is_empty() {
                     self.down = down;
                 }
@@ -184,7 +193,7 @@ impl Duty for Announce {
                     }
                 }
                 self.turns
-                    .retain(|turn| turn.left > 0 && answered.contains(&turn.answer));
+                    .retain(|turn| turn.left > 0 && !over.contains(&turn.answer));
                 if self.turns.is_empty() {
                     self.end();
                 }
@@ -223,6 +232,8 @@ mod tests {
             mac: "02:00:00:00:00:01".into(),
             is_router: true,
             port: None,
+            switch: None,
+            remote: None,
         }
     }
 
@@ -279,6 +290,7 @@ mod tests {
             if self.is_busy {
                 return Outcome::Busy;
             }
+            let over = due.difference(&self.answered).cloned().collect();
             let due = due.intersection(&self.answered).cloned();
             let is_down = |it: &Answer| self.down.contains(&it.device);
             let (down, sent): (BTreeSet<Answer>, BTreeSet<_>) = due.partition(is_down);
@@ -290,7 +302,7 @@ mod tests {
                 self.heard.push((ms, address.octets()[3]));
             }
             Outcome::Sent {
-                answered: self.answered.clone(),
+                over,
                 sent,
                 down: down.into_iter().map(|answer| answer.device).collect(),
             }
@@ -328,6 +340,24 @@ mod tests {
         assert!(down.is_empty());
         assert_eq!(took, Duration::from_secs(2));
         assert!(Played::new(&[], &[]).duty.is_over());
+    }
+
+    #[test]
+    fn what_stations_are_told_goes_in_shares() {
+        let tell = |n: usize| Answer {
+            address: Some(std::net::Ipv4Addr::from_bits(n as u32).into()),
+            switch: Some("blue".into()),
+            ..answer("tap0", 1)
+        };
+        let tells: Vec<Answer> = (0..2 * SHARE + 1).map(tell).collect();
+        let (heard, down, took) = Played::new(&tells, &[]).end();
+        assert_eq!(heard.len(), 3 * tells.len());
+        for (at, count) in [(0, SHARE), (250, SHARE), (500, 1), (1000, SHARE), (2500, 1)] {
+            let then = heard.iter().filter(|(ms, _)| *ms == at);
+            assert_eq!(then.count(), count, "{at}");
+        }
+        assert!(down.is_empty());
+        assert_eq!(took, Duration::from_millis(2500));
     }
 
     #[test]

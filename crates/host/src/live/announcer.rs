@@ -1,28 +1,33 @@
 //! Announcements: whoever remembers an address with another MAC, or a MAC behind another port, hears of what this host
-//! answers for now. `apply` announces what is new, once, when the data path has switched. Two more rounds follow, and
+//! answers for now, and the stations of a switch of what another MAC has now. `apply` announces what is new, once, when the data path has switched. Two more rounds follow, and
 //! so do devices that come up a little later: by a process that outlives `apply` and that a file in `/run/overlane`
 //! tells what is left. It ends when that is done, or when the file is gone: the next `apply` that changes something
 //! takes it away, and `remove` does. When what is due, [`Announce`] decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use overlane_ebpf::devices::held;
+use overlane_model::Tables;
+use overlane_net::datagram::unfragmented;
 use overlane_net::{Netlink, PacketSocket};
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
-use crate::kinds::groups;
+use crate::kinds::{Target, groups};
 pub use crate::lib::announcements::Announcements;
+use crate::lib::greeting::in_switch;
 use crate::lib::{files, paths};
-use crate::live::announce::{Announce, Outcome, Send};
+use crate::live::announce::{Announce, Outcome, SHARE, Send};
 use crate::live::{Event, Executor, Job, Loop, Machine, Work};
 use crate::observe::{in_namespace, maps};
 use crate::report::{Announced, Row};
 use crate::state::State;
 use crate::state::answers::Answer;
+use crate::state::tells::Truth;
 
 /// How long a device that is down is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,20 +48,26 @@ impl Rest {
     }
 }
 
-/// What is to be announced: what is new, and of what an earlier run has left what is still answered for.
+/// What is to be announced: what is new, what stations of switches are told, and of what an earlier run has left what is
+/// still answered for.
 pub(crate) fn due(
     host: &str,
     before: Option<&State>,
-    now: &BTreeSet<Answer>,
+    target: &Target<'_>,
+    tells: BTreeSet<Answer>,
 ) -> Result<Rest, HostError> {
+    let now = &target.answers;
     let mut due = Rest {
         waiting: new(before.map(|before| &before.answers), now),
         told: BTreeSet::new(),
     };
+    due.waiting.extend(tells);
+    let truth = Truth::new(now, target.tables);
     for file in files(host)? {
         let Some(rest) = read(&file) else { continue };
-        due.waiting.extend(rest.waiting.intersection(now).cloned());
-        due.told.extend(rest.told.intersection(now).cloned());
+        let still = |all: BTreeSet<Answer>| all.into_iter().filter(|answer| truth.holds(answer));
+        due.waiting.extend(still(rest.waiting));
+        due.told.extend(still(rest.told));
     }
     due.told.retain(|answer| !due.waiting.contains(answer));
     Ok(due)
@@ -71,10 +82,13 @@ fn new(before: Option<&BTreeSet<Answer>>, now: &BTreeSet<Answer>) -> BTreeSet<An
 pub(crate) fn begin(
     host: &str,
     due: Rest,
-    netlink: &Netlink,
+    (tables, netlink): (&Tables, &Netlink),
 ) -> Result<(BTreeSet<String>, Option<Announcements>), HostError> {
     end(host)?;
-    let (sent, down) = send(&due.waiting, netlink, None);
+    let (of_switches, mut first): (BTreeSet<Answer>, BTreeSet<Answer>) =
+        (due.waiting.iter().cloned()).partition(|answer| answer.switch.is_some());
+    first.extend(of_switches.into_iter().take(SHARE));
+    let (sent, down) = send(&first, tables, netlink, None);
     let mut rest = due;
     rest.waiting.retain(|answer| !sent.contains(answer));
     rest.told.extend(sent);
@@ -274,25 +288,24 @@ impl Executor<Announce> for Announcer {
         if state.in_progress {
             return Ok(Some(Outcome::Busy));
         }
-        let due = due.intersection(&state.answers).cloned().collect();
+        let truth = Truth::new(&state.answers, &state.tables);
+        let (due, over) = due.into_iter().partition(|answer| truth.holds(answer));
         // Another device may have the name by now.
         let held = held(&maps(&state)?)?;
-        let send = |netlink: &Netlink| Ok(send(&due, netlink, Some(&held)));
+        let send = |netlink: &Netlink| Ok(send(&due, &state.tables, netlink, Some(&held)));
         Ok(Some(match in_namespace(&state, send)? {
-            Some((sent, down)) => Outcome::Sent {
-                answered: state.answers,
-                sent,
-                down,
-            },
+            Some((sent, down)) => Outcome::Sent { over, sent, down },
             None => Outcome::Gone,
         }))
     }
 }
 
 /// Sends the frame of each answer whose devices are there, among `held` if that is given, and have a carrier. Returns
-/// what was sent, and the devices that are down or gone.
+/// what was sent, and the devices that are down or gone. A station behind a port that is down has nothing to forget: it
+/// counts as told.
 fn send(
     answers: &BTreeSet<Answer>,
+    tables: &Tables,
     netlink: &Netlink,
     held: Option<&BTreeSet<u32>>,
 ) -> (BTreeSet<Answer>, BTreeSet<String>) {
@@ -304,11 +317,23 @@ fn send(
         .collect();
     let (mut sent, mut down) = (BTreeSet::new(), BTreeSet::new());
     let mut sockets = BTreeMap::new();
+    let tunnel = answers.iter().any(|it| it.remote.is_some());
+    let tunnel = tunnel.then(|| Tunnelled::open(tables)).flatten();
     for answer in answers {
+        if answer.remote.is_some() {
+            if let Some(tunnel) = &tunnel {
+                tunnel.send(answer);
+            }
+            sent.insert(answer.clone());
+            continue;
+        }
         let is_down = |name: &&str| !up.contains_key(*name);
         let missing = answer.devices().find(is_down);
         if let Some(device) = missing {
-            down.insert(device.to_owned());
+            match answer.switch {
+                Some(_) => drop(sent.insert(answer.clone())),
+                None => drop(down.insert(device.to_owned())),
+            }
             continue;
         }
         let socket = sockets.entry(answer.device.as_str()).or_insert_with(|| {
@@ -322,11 +347,41 @@ fn send(
             .map(|(it, frame)| it.send(&frame));
         match done {
             Some(Ok(())) => drop(sent.insert(answer.clone())),
+            _ if answer.switch.is_some() => drop(sent.insert(answer.clone())),
             // It went down, or away, in between.
             _ => drop(down.insert(answer.device.clone())),
         }
     }
     (sent, down)
+}
+
+/// The way to peers: UDP from the host's VTEP. Nobody waits for a next hop.
+struct Tunnelled<'a> {
+    tables: &'a Tables,
+    socket: UdpSocket,
+}
+
+impl<'a> Tunnelled<'a> {
+    fn open(tables: &'a Tables) -> Option<Self> {
+        let socket = unfragmented(SocketAddr::new(tables.vtep, 0)).ok()?;
+        socket.set_nonblocking(true).ok()?;
+        Some(Self { tables, socket })
+    }
+
+    fn send(&self, answer: &Answer) {
+        let switches = self.tables.switches.iter();
+        let mut named = switches.filter(|it| Some(it.name.as_str()) == answer.switch.as_deref());
+        let vni = named.next().and_then(|switch| switch.id.vni());
+        if let (Some(remote), Some(vni), Some(frame)) = (answer.remote, vni, answer.frame()) {
+            let packet = [
+                &in_switch(self.tables.tunnel.encapsulation, vni)[..],
+                &frame,
+            ]
+            .concat();
+            let to = SocketAddr::new(remote, self.tables.tunnel.port);
+            let _ = self.socket.send_to(&packet, to);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -341,6 +396,8 @@ mod tests {
             mac: mac.into(),
             is_router: true,
             port: None,
+            switch: None,
+            remote: None,
         }
     }
 

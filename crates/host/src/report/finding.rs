@@ -192,6 +192,14 @@ pub(crate) fn none_kept(
     }
 }
 
+/// More stations would have to be told of addresses with other MACs than there is time for.
+pub(crate) fn not_told(too_many: usize, most: usize) -> Row {
+    Row::finding("not_told", Object::Announcement, "").means(format!(
+        "too many addresses of switches have another MAC: {most} announcements to ports and peers are made, and {too_many} are not; \
+         who is not told finds out by itself, in half a minute"
+    ))
+}
+
 /// Devices are down, so that what they, or the guests behind them, have to announce has to wait.
 pub(crate) fn announcement_waits(devices: &[String], seconds: u64) -> Row {
     let it = if devices.len() == 1 {

@@ -30,7 +30,8 @@ pub struct Report {
     pub changes: Vec<Row>,
     /// Devices of ports and of legs that are not there. The fabric is applied without them.
     pub missing: Vec<UnfitDevice>,
-    /// What the physical network is told of: addresses that are answered for here, and were not before.
+    /// What the physical network is told of: addresses that are answered for here, and were not before. And the stations
+    /// of switches: addresses that have another MAC now.
     pub announced: Vec<Announced>,
     /// What works but deserves a look.
     pub notes: Vec<Row>,
@@ -48,11 +49,13 @@ pub struct Report {
     pub announcements: Option<Announcements>,
 }
 
-/// What is announced by one device.
+/// What is announced by one device, or in one switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Announced {
-    /// The device.
-    pub device: String,
+    /// The device; none: it is announced in the switch.
+    pub device: Option<String>,
+    /// The switch.
+    pub switch: Option<String>,
     /// The VLAN on it.
     pub vlan: Option<u16>,
     /// Addresses; of a guest without any, its MAC.
@@ -108,23 +111,30 @@ impl Announced {
     /// Up to so many addresses are listed, more are counted.
     const LISTED_MAX: usize = 8;
 
-    /// By device and VLAN.
+    /// By device and VLAN, then by switch.
     pub(crate) fn of<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
+        type Place = (Option<String>, Option<String>, Option<u16>);
+        let mut all: BTreeMap<Place, Vec<&Answer>> = BTreeMap::new();
         for answer in answers {
-            let (device, vlan) = (&answer.device, answer.vlan);
-            match all.last_mut() {
-                Some(last) if (&last.device, last.vlan) == (device, vlan) => {
-                    last.addresses.push(answer.to_string());
-                }
-                _ => all.push(Self {
-                    device: device.clone(),
-                    vlan,
-                    addresses: vec![answer.to_string()],
-                }),
-            }
+            let place = match &answer.switch {
+                Some(switch) => (Some(switch.clone()), None, None),
+                None => (None, Some(answer.device.clone()), answer.vlan),
+            };
+            all.entry(place).or_default().push(answer);
         }
-        all
+        let announced = |((switch, device, vlan), mut answers): (Place, Vec<&Answer>)| {
+            // Many stations may be told of one address.
+            answers.sort_by_key(|answer| answer.address);
+            let mut addresses: Vec<String> = answers.iter().map(ToString::to_string).collect();
+            addresses.dedup();
+            Self {
+                device,
+                switch,
+                vlan,
+                addresses,
+            }
+        };
+        all.into_iter().map(announced).collect()
     }
 }
 
@@ -136,7 +146,12 @@ impl fmt::Display for Announced {
             }
             addresses => f.write_str(&addresses.join(", "))?,
         }
-        write!(f, " by {}", self.device)?;
+        if let Some(device) = &self.device {
+            write!(f, " by {device}")?;
+        }
+        if let Some(switch) = &self.switch {
+            write!(f, " in switch {switch}")?;
+        }
         match self.vlan {
             Some(vlan) => write!(f, " (VLAN {vlan})"),
             None => Ok(()),

@@ -35,6 +35,12 @@ pub(crate) struct Answer {
     pub(crate) is_router: bool,
     /// The guest's device. While that has no carrier, there is no guest.
     pub(crate) port: Option<String>,
+    /// The stations of this switch are told, and not the physical network: those behind a port's device,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch: Option<String>,
+    /// or those of this peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) remote: Option<IpAddr>,
 }
 
 impl Answer {
@@ -184,6 +190,8 @@ fn on_leg(router: &RouterTable, link: &Link) -> impl Iterator<Item = Answer> {
             mac: mac.clone(),
             is_router: true,
             port: None,
+            switch: None,
+            remote: None,
         })
 }
 
@@ -203,6 +211,8 @@ fn on_vlans(tables: &Tables, router: &RouterTable) -> Vec<Answer> {
             mac: router.mac.to_string(),
             is_router: true,
             port: None,
+            switch: None,
+            remote: None,
         }));
     }
     answers
@@ -225,6 +235,8 @@ fn of_ports(tables: &Tables, links: &[Link]) -> Vec<Answer> {
             mac: port.mac.to_string(),
             is_router,
             port: Some(device.to_owned()),
+            switch: None,
+            remote: None,
         };
         let own = tables.neighbours.iter();
         let mut own = own
@@ -321,6 +333,8 @@ routers:
             mac: "02:00:00:00:00:01".into(),
             is_router: true,
             port: None,
+            switch: None,
+            remote: None,
         };
         let (mac, all) = ([2, 0, 0, 0, 0, 1], [0xff; 6]);
         let arp = answer(Some("198.18.1.1"), None).frame().unwrap();

@@ -9,6 +9,7 @@ mod hosts;
 mod netns_id;
 mod place;
 mod record;
+pub(crate) mod tells;
 
 pub use applied::SCHEMA;
 pub(crate) use applied::{State, switch_words};
