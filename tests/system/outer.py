@@ -136,9 +136,9 @@ class Station:
     key: int
 
 
-def fnv1a(name):
+def fnv1a(data):
     value = 0x811C9DC5
-    for byte in name.encode():
+    for byte in data:
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
     return value
 
@@ -147,7 +147,7 @@ def keys(declared):
     """{name: key} of a switch, from {name: key or None} (docs/fabric.md, "Port keys")."""
     given = {name: int(key) for name, key in declared.items() if key}
     for name in sorted(set(declared) - set(given)):
-        key = fnv1a(name) % 32767 + 1
+        key = fnv1a(name.encode()) % 32767 + 1
         while key in given.values():
             key = key % 32767 + 1
         given[name] = key
@@ -197,7 +197,19 @@ class Fabric:
 
     def router_mac(self, name):
         mac = self.routers[name].get("mac")
-        return mac_bytes(mac) if mac else b"\x0e\x6f" + fnv1a(name).to_bytes(4, "big")
+        return mac_bytes(mac) if mac else self.derived_mac(self.routers[name]["interfaces"])
+
+    def derived_mac(self, interfaces):
+        """By the switch with the lowest number, VNIs before VLANs, and the first address there."""
+        numbers = {**{switch: (0, vni) for switch, vni in self.vni.items()},
+                   **{switch: (1, vlan) for switch, vlan in self.vlan.items()}}
+        switch = min(interfaces, key=numbers.__getitem__)
+        addresses = interfaces[switch]
+        first = addresses if isinstance(addresses, str) else addresses[0]
+        address = ipaddress.ip_interface(first).ip
+        kind, number = numbers[switch]
+        place = bytes([kind]) + number.to_bytes(4, "big") + bytes([address.version]) + address.packed
+        return b"\x0e\x6f" + fnv1a(place).to_bytes(4, "big")
 
     def router_macs(self):
         return {self.router_mac(name) for name in self.routers}

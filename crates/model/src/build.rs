@@ -12,7 +12,7 @@ use crate::decode::{Draft, HostDraft, PortDraft, SwitchDraft, TagDraft, TunnelDr
 use crate::fabric::{Allow, Fabric, Host, Port, Switch};
 use crate::keys;
 use crate::names::Name;
-use crate::tables::{Attachment, Encapsulation, GeneveOptions, PortLimits, SwitchId, Tunnel};
+use crate::tables::{Attachment, Encapsulation, GeneveOptions, PortLimits, Tunnel};
 
 mod firewall;
 mod routers;
@@ -36,7 +36,9 @@ pub(crate) fn fabric(draft: &Draft<'_>) -> Option<Fabric> {
         .collect::<Option<Vec<_>>>()?;
     let groups = draft.groups.iter().map(firewall::group);
     let networks = draft.networks.iter().map(firewall::network);
-    let routers = routers::routers(&draft.routers, |name| keys.get(name).copied())?;
+    let routers = routers::routers(&draft.routers, &draft.switch_ids(), |name| {
+        keys.get(name).copied()
+    })?;
     Some(Fabric {
         tunnel: tunnel(&draft.tunnel),
         hosts: by_name(hosts, |item| &item.name),
@@ -90,10 +92,7 @@ fn host(draft: &HostDraft<'_>, order: usize, options: GeneveOptions) -> Option<H
 fn switch(draft: &SwitchDraft<'_>) -> Option<Switch> {
     Some(Switch {
         name: draft.name.name.clone()?,
-        id: match draft.uplink_vlan {
-            Some(vlan) => SwitchId::Vlan(vlan.value),
-            None => SwitchId::Vni(draft.vni?.value),
-        },
+        id: draft.id()?,
         unknown_unicast: draft.unknown_unicast.map(|at| at.value).unwrap_or_default(),
         guest_vlan: draft.guest_vlan.map(|at| at.value).unwrap_or_default(),
         neighbours: draft.neighbours.map(|at| at.value).unwrap_or_default(),

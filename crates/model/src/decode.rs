@@ -4,6 +4,7 @@
 //!
 //! Nothing stops at a mistake: a value that is wrong or missing is `None` in the draft.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -20,7 +21,7 @@ use crate::networks::allowed_addresses;
 use crate::record::{Key, NameDraft, named, optional, record, required};
 use crate::render::printable;
 use crate::scalar::{Spanned, boolean, choice, integer, text, wrong_type};
-use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, PortLimits, VlanId};
+use crate::tables::{Dscp, Encapsulation, GeneveOptions, Learning, PortLimits, SwitchId, VlanId};
 use crate::values::{
     address, addresses, allowed_macs, device, dscp, netns, permissions, port_range, station, vlan,
 };
@@ -101,6 +102,26 @@ pub(crate) struct PortDraft<'n> {
     pub(crate) allow: Vec<Spanned<Allow>>,
     pub(crate) learning: Option<Learning>,
     pub(crate) limits: Limits,
+}
+
+/// The switches by name, those that say what they are.
+pub(crate) type SwitchIds<'d> = HashMap<&'d str, SwitchId>;
+
+impl Draft<'_> {
+    pub(crate) fn switch_ids(&self) -> SwitchIds<'_> {
+        let switches = self.switches.iter();
+        let ids = switches.filter_map(|switch| Some((switch.name.text, switch.id()?)));
+        ids.collect()
+    }
+}
+
+impl SwitchDraft<'_> {
+    pub(crate) fn id(&self) -> Option<SwitchId> {
+        match self.uplink_vlan {
+            Some(vlan) => Some(SwitchId::Vlan(vlan.value)),
+            None => Some(SwitchId::Vni(self.vni?.value)),
+        }
+    }
 }
 
 impl PortDraft<'_> {

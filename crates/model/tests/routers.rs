@@ -394,20 +394,56 @@ fn a_gateway_without_leg() {
     assert!(gateway.addresses.is_empty() && gateway.nat.is_empty());
 }
 
+/// FNV-1a, written out here.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, &byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[test]
+fn a_derived_mac_hangs_on_the_first_interface_and_on_no_name() {
+    let mac = |text: &str, name: &str| {
+        let tables = fabric(text).compile("h4").unwrap();
+        router(&tables, name).mac
+    };
+    let derived = |place: &[u8]| {
+        let [a, b, c, d] = fnv1a(place).to_be_bytes();
+        Mac::new([0x0e, 0x6f, a, b, c, d])
+    };
+    // VNI 4 comes before VLAN 3.
+    let of_d = derived(&[0, 0, 0, 0, 4, 4, 198, 18, 4, 254]);
+    assert_eq!(mac(FABRIC, "r2"), of_d);
+    let renamed = FABRIC.replace("  r2:", "  another:");
+    assert_eq!(mac(&renamed, "another"), of_d);
+    // Nor on the names of switches, nor on what else the router has.
+    let renamed = FABRIC
+        .replace("  c: ", "  zz: ")
+        .replace("      c: ", "      zz: ");
+    assert_eq!(mac(&renamed, "r2"), of_d);
+    let more = FABRIC.replace(
+        "d: [198.18.4.254/24]",
+        "d: [198.18.4.254/24, 198.18.5.1/24]\n      e: [198.18.6.1/24]",
+    );
+    assert_eq!(mac(&more, "r2"), of_d);
+    let other = FABRIC.replace(
+        "d: [198.18.4.254/24]",
+        "d: ['2001:2:0:4::fe/64', 198.18.4.254/24]",
+    );
+    let address = "2001:2:0:4::fe".parse::<std::net::Ipv6Addr>().unwrap();
+    let place = [&[0, 0, 0, 0, 4, 6][..], &address.octets()].concat();
+    assert_eq!(mac(&other, "r2"), derived(&place));
+    let other = FABRIC.replace("d: { vni: 4 }", "d: { uplink_vlan: 4 }");
+    let of_c = derived(&[1, 0, 0, 0, 3, 4, 198, 18, 3, 253]);
+    assert_eq!(mac(&other, "r2"), of_c);
+}
+
 #[test]
 fn what_a_name_gives_never_changes() {
     let tables = tables("h1");
     let r2 = router(&tables, "r2");
-    // FNV-1a, written out here.
-    let hash = b"r2".iter().fold(0x811c_9dc5_u32, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    let [a, b, c, d] = hash.to_be_bytes();
-    assert_eq!(r2.mac, Mac::new([0x0e, 0x6f, a, b, c, d]));
-    assert_eq!(r2.id.get(), hash % RouterId::MAX + 1);
-    let hash = b"r2/d".iter().fold(0x811c_9dc5_u32, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    assert_eq!(r2.id.get(), fnv1a(b"r2") % RouterId::MAX + 1);
+    let hash = fnv1a(b"r2/d");
     let key = u16::try_from(hash % u32::from(PortKey::MAX) + 1).unwrap();
     assert_eq!(r2.interfaces[1].key.get(), key);
     // A port that declares this very key moves the interface.

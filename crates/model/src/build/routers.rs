@@ -5,15 +5,16 @@ use std::net::IpAddr;
 
 use overlane_wire::PortKey;
 
-use crate::decode::{GatewayDraft, InterfaceDraft, NatDraft, RouteDraft, RouterDraft};
-use crate::fabric::{GatewayHost, Interface, Router, StaticRoute, derived_mac};
+use crate::decode::{GatewayDraft, InterfaceDraft, NatDraft, RouteDraft, RouterDraft, SwitchIds};
+use crate::fabric::{GatewayHost, Interface, Router, StaticRoute};
 use crate::keys;
 use crate::names::Name;
 use crate::tables::{NatRule, RouterId};
 
-/// `key` knows the key of an interface by what [`keys::interface`] calls it.
+/// `key` knows the key of an interface by what [`keys::interface`] calls it, `switches` their numbers.
 pub(super) fn routers(
     drafts: &[RouterDraft<'_>],
+    switches: &SwitchIds<'_>,
     key: impl Fn(&str) -> Option<PortKey>,
 ) -> Option<Vec<Router>> {
     let mut sorted: Vec<&RouterDraft<'_>> = drafts.iter().collect();
@@ -23,12 +24,15 @@ pub(super) fn routers(
         return None;
     }
     let routers = sorted.into_iter().zip(ids);
-    routers.map(|(draft, id)| router(draft, id, &key)).collect()
+    routers
+        .map(|(draft, id)| router(draft, id, switches, &key))
+        .collect()
 }
 
 fn router(
     draft: &RouterDraft<'_>,
     id: RouterId,
+    switches: &SwitchIds<'_>,
     key: &impl Fn(&str) -> Option<PortKey>,
 ) -> Option<Router> {
     let interfaces = draft.interfaces.iter().map(|interface_draft| {
@@ -47,7 +51,10 @@ fn router(
     Some(Router {
         name: draft.name.name.clone()?,
         id,
-        mac: (draft.mac).map_or_else(|| derived_mac(draft.name.text), |mac| mac.value),
+        mac: match draft.mac {
+            Some(mac) => mac.value,
+            None => draft.derived_mac(switches)?,
+        },
         interfaces,
         routes,
         reverse_path: draft.reverse_path,

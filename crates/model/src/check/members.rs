@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use overlane_wire::{Mac, PortKey};
 
 use super::{Claims, quoted};
-use crate::decode::{Draft, InterfaceDraft, RouterDraft};
+use crate::decode::{Draft, InterfaceDraft, RouterDraft, SwitchIds};
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{derived_mac, single};
+use crate::fabric::single;
 use crate::keys;
 use crate::render::printable;
 
@@ -31,7 +31,7 @@ struct Has<'d> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum What {
     Mac(Mac),
-    /// A router's, made from its name.
+    /// A router's, made from its first interface.
     DerivedMac(Mac),
     Address(IpAddr),
     Key(PortKey),
@@ -49,7 +49,7 @@ impl What {
     fn described(self) -> String {
         match self {
             Self::Mac(mac) => format!("MAC {mac}"),
-            Self::DerivedMac(mac) => format!("MAC {mac}, which the name of the router gives it,"),
+            Self::DerivedMac(mac) => format!("MAC {mac}, which its first interface gives it,"),
             Self::Address(addr) => addr.to_string(),
             Self::Key(key) => format!("key {key}"),
         }
@@ -58,9 +58,11 @@ impl What {
 
 pub(super) fn members(draft: &Draft<'_>, sink: &mut Sink) {
     let mut all = of_ports(draft);
+    let ids = draft.switch_ids();
     for router in &draft.routers {
+        let mac = mac(router, &ids);
         for interface in &router.interfaces {
-            all.extend(of_interface(router, interface));
+            all.extend(of_interface(router, interface, mac));
         }
     }
     all.sort_by_key(|has| has.at);
@@ -74,10 +76,11 @@ pub(super) fn members(draft: &Draft<'_>, sink: &mut Sink) {
             taken(first, has, sink);
         }
     }
-    floating(draft, &claims, sink);
+    floating(draft, &ids, &claims, sink);
     for router in &draft.routers {
+        let mac = mac(router, &ids);
         for interface in router.interfaces.iter() {
-            link_local_taken(router, interface, &claims, sink);
+            link_local_taken(router, interface, mac, &claims, sink);
         }
     }
 }
@@ -109,23 +112,21 @@ fn of_ports<'d>(draft: &'d Draft<'_>) -> Vec<Has<'d>> {
 }
 
 /// The MAC of a router, and where it is written.
-fn mac(router: &RouterDraft<'_>) -> (What, Span) {
-    match router.mac {
+fn mac(router: &RouterDraft<'_>, ids: &SwitchIds<'_>) -> Option<(What, Span)> {
+    Some(match router.mac {
         Some(mac) => (What::Mac(mac.value), mac.at),
-        None => {
-            let mac = derived_mac(router.name.text);
-            (What::DerivedMac(mac), router.name.at)
-        }
-    }
+        None => (What::DerivedMac(router.derived_mac(ids)?), router.name.at),
+    })
 }
 
 fn of_interface<'d>(
     router: &'d RouterDraft<'_>,
     interface: &'d InterfaceDraft<'_>,
+    mac: Option<(What, Span)>,
 ) -> impl Iterator<Item = Has<'d>> {
     let addresses = interface.addresses.iter();
     let addresses = addresses.map(|at| (What::Address(at.value.addr()), at.at));
-    addresses.chain([mac(router)]).map(|(what, at)| Has {
+    addresses.chain(mac).map(|(what, at)| Has {
         switch: interface.switch.text,
         what,
         at,
@@ -150,8 +151,13 @@ fn taken(first: &Has<'_>, has: &Has<'_>, sink: &mut Sink) {
 }
 
 /// What ports of a switch share, none of its ports or routers has for itself.
-fn floating(draft: &Draft<'_>, claims: &Claims<(&str, What)>, sink: &mut Sink) {
-    let link_locals = router_link_locals(draft);
+fn floating(
+    draft: &Draft<'_>,
+    ids: &SwitchIds<'_>,
+    claims: &Claims<(&str, What)>,
+    sink: &mut Sink,
+) {
+    let link_locals = router_link_locals(draft, ids);
     for port in &draft.ports {
         let Some(switch) = port.switch else { continue };
         let switch = switch.value;
@@ -173,13 +179,16 @@ fn floating(draft: &Draft<'_>, claims: &Claims<(&str, What)>, sink: &mut Sink) {
 }
 
 /// The link-local addresses of routers, by switch.
-fn router_link_locals<'d>(draft: &'d Draft<'_>) -> HashMap<(&'d str, IpAddr), (Span, String)> {
+fn router_link_locals<'d>(
+    draft: &'d Draft<'_>,
+    ids: &SwitchIds<'_>,
+) -> HashMap<(&'d str, IpAddr), (Span, String)> {
     let mut all = HashMap::new();
     for router in &draft.routers {
+        let Some((What::Mac(mac) | What::DerivedMac(mac), at)) = mac(router, ids) else {
+            continue;
+        };
         for interface in router.interfaces.iter().filter(|it| has_ipv6(it)) {
-            let (What::Mac(mac) | What::DerivedMac(mac), at) = mac(router) else {
-                continue;
-            };
             let key = (interface.switch.text, mac.link_local().into());
             all.insert(key, (at, quoted("router", &router.name)));
         }
@@ -210,14 +219,14 @@ fn shared_with_owner(
 fn link_local_taken(
     router: &RouterDraft<'_>,
     interface: &InterfaceDraft<'_>,
+    mac: Option<(What, Span)>,
     claims: &Claims<(&str, What)>,
     sink: &mut Sink,
 ) {
     if !has_ipv6(interface) {
         return;
     }
-    let (what, at) = mac(router);
-    let (What::Mac(mac) | What::DerivedMac(mac)) = what else {
+    let Some((What::Mac(mac) | What::DerivedMac(mac), at)) = mac else {
         return;
     };
     let addr = mac.link_local();

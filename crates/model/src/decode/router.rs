@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use overlane_wire::Mac;
 
 use crate::decode::timeouts::{TimeoutsDraft, timeouts};
-use crate::decode::{nat, reference, share};
+use crate::decode::{SwitchIds, nat, reference, share};
 use crate::diagnostic::{Sink, Span};
-use crate::fabric::{Policy, ReversePath};
+use crate::fabric::{Policy, ReversePath, derived_mac};
 use crate::names::DeviceName;
 use crate::networks::{filled, interface_address, list, network};
 use crate::record::{Key, NameDraft, named, optional, record, required};
@@ -26,6 +26,18 @@ pub(crate) struct RouterDraft<'n> {
     pub(crate) reverse_path: ReversePath,
     pub(crate) mss_clamp: bool,
     pub(crate) gateway: Option<GatewayDraft<'n>>,
+}
+
+impl RouterDraft<'_> {
+    /// Its MAC where it declares none. None: no interface has a switch and an address that it could be made from.
+    pub(crate) fn derived_mac(&self, ids: &SwitchIds<'_>) -> Option<Mac> {
+        let interfaces = self.interfaces.iter().filter_map(|interface| {
+            let id = *ids.get(interface.switch.text)?;
+            Some((id, interface.addresses.first()?.value.addr()))
+        });
+        let (switch, address) = interfaces.min_by_key(|(id, _)| *id)?;
+        Some(derived_mac(switch, address))
+    }
 }
 
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use ipnet::IpNet;
 use overlane_wire::{Mac, PortKey};
 
 use crate::fabric::Policy;
+use crate::keys::Fnv1a;
 use crate::names::{DeviceName, Name};
-use crate::tables::{NatKind, NatRule, RouterId, Timeouts};
+use crate::tables::{NatKind, NatRule, RouterId, SwitchId, Timeouts};
 
 /// A logical router.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +18,7 @@ pub struct Router {
     pub name: Name,
     /// Its number: derived from its name.
     pub id: RouterId,
-    /// Its MAC on each of its switches: declared, or derived from its name.
+    /// Its MAC on each of its switches: declared, or derived from its first interface.
     pub mac: Mac,
     /// Its interfaces, by switch; at least one.
     pub interfaces: Vec<Interface>,
@@ -46,9 +47,18 @@ impl Router {
     }
 }
 
-/// The MAC of a router that declares none.
-pub(crate) fn derived_mac(name: &str) -> Mac {
-    let [a, b, c, d] = crate::keys::fnv1a(name.as_bytes()).to_be_bytes();
+/// The MAC of a router that declares none, by the switch with the lowest number that it is on, VNIs before VLANs, and its
+/// first address there. Its name may change.
+pub(crate) fn derived_mac(switch: SwitchId, address: IpAddr) -> Mac {
+    let mut hash = Fnv1a::new();
+    let (kind, number) = match switch {
+        SwitchId::Vni(vni) => (0, vni.get()),
+        SwitchId::Vlan(vlan) => (1, vlan.get().into()),
+    };
+    hash.add(&[kind]);
+    hash.add(&number.to_be_bytes());
+    hash.address(address);
+    let [a, b, c, d] = hash.get().to_be_bytes();
     Mac::new([0x0e, 0x6f, a, b, c, d])
 }
 

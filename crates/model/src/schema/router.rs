@@ -16,7 +16,7 @@ use crate::tables::{self, NatKind, PortLimits};
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Router {
-    /// Its unicast MAC on all of its switches. Default: derived from its name.
+    /// Its unicast MAC on all of its switches. Default: derived from its first interface.
     #[schemars(with = "MacText", default, skip_serializing_if = "Option::is_none")]
     mac: Option<MacText>,
     /// Its addresses, by the name of the switch they are on.
