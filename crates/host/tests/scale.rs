@@ -13,19 +13,32 @@ use overlane_ebpf::EbpfError;
 use overlane_host::HostError;
 use overlane_model::sizes::{Size, TooMany};
 
-/// `count` ports of the other host, with an address each.
-fn ports(world: &World, count: usize) -> String {
+/// Switches beside the first one, with a thousand ports of the other host each.
+const SWITCHES: usize = 10;
+
+/// The ports, with an address each, and a router that joins all switches.
+fn many(world: &World) -> String {
     let host = world.host(2);
-    (0..count).fold(String::new(), |mut text, n| {
-        let (a, b, c) = (n >> 16, n >> 8 & 255, n & 255);
+    let mut extra = String::new();
+    for n in 0..1000 * SWITCHES {
+        let (switch, b, c) = (n / 1000, n >> 8 & 255, n & 255);
         writeln!(
-            text,
-            "  p{n}: {{ switch: blue, host: {host}, device: p{n}, mac: \"02:01:00:{a:02x}:{b:02x}:{c:02x}\", \
-             addresses: [198.19.{b}.{c}] }}"
+            extra,
+            "  p{n}: {{ switch: s{switch}, host: {host}, device: p{n}, mac: \"02:01:00:00:{b:02x}:{c:02x}\", \
+             addresses: [\"2001:2:1:{switch:x}::1:{n:x}\"] }}"
         )
         .unwrap();
+    }
+    extra.push_str("routers:\n  core:\n    interfaces:\n      blue: [\"2001:2:2::fe/64\"]\n");
+    for switch in 0..SWITCHES {
+        writeln!(extra, "      s{switch}: [\"2001:2:1:{switch:x}::fe/64\"]").unwrap();
+    }
+    let switches = (0..SWITCHES).fold("switches:\n".to_owned(), |mut text, switch| {
+        writeln!(text, "  s{switch}: {{ vni: {} }}", 7000 + switch).unwrap();
         text
-    })
+    });
+    let text = world.fabric("vxlan", 4789, &extra);
+    text.replacen("switches:\n", &switches, 1)
 }
 
 #[test]
@@ -34,9 +47,11 @@ fn ten_thousand_entries() {
         return;
     }
     let world = World::new(1);
-    let text = world.fabric("vxlan", 4789, &ports(&world, 10_000));
+    let text = many(&world);
     let tables = world.tables(&text, 1);
-    assert_eq!(tables.fdb.len(), 10_002);
+    // The guests of the world, and the router on each switch.
+    let entries = 1000 * SWITCHES + 2 + 1 + SWITCHES;
+    assert_eq!(tables.fdb.len(), entries);
     for what in ["first", "second"] {
         let started = Instant::now();
         let report = world.apply(&text, 1).unwrap();
@@ -52,7 +67,7 @@ fn ten_thousand_entries() {
             .unwrap()
             .entries
             .len(),
-        10_002
+        entries
     );
 }
 
