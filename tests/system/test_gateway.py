@@ -422,6 +422,24 @@ def test_the_hosts_own_traffic_on_the_leg_is_left_alone(lab):
     assert verdicts(host.name)["from_leg", "to_host"] > 0
 
 
+def test_the_gateways_host_is_not_reached_by_its_own_leg(lab):
+    """Nobody out there answers for its address; what no network inside has is for its own routes."""
+    estate, guest = scene(lab)
+    host, near = estate.hosts[2], estate.outside.ns
+    host.ns.ip(f"address add 198.19.0.3/24 dev {LEG}")
+    estate.apply()
+
+    def is_silent():
+        assert traffic.pings(guest.ns, "198.19.0.3", timeout=0.3) == 0
+        return verdicts(host.name)["from_underlay", "no_neighbour"]
+
+    wait_until(is_silent, what="no_neighbour")
+    unused = "198.18.250.1"
+    near.ip(f"route add {unused} via {LEG4}")
+    host.ns.ip(f"route add unreachable {unused}")
+    assert ask(near, unused).by == "198.19.0.3"
+
+
 def test_all_that_show_a_leg_say_that_its_device_is_missing(lab):
     estate, _ = scene(lab)
     estate.apply()

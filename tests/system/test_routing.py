@@ -146,6 +146,15 @@ def test_the_router_serves_nothing_and_says_so(lab, estate):
     assert verdicts(estate.hosts[0].name)["from_port", "router_address"] == 6
 
 
+def test_an_error_of_the_router_comes_from_who_was_asked(lab, estate):
+    """Also where the address is that of another interface."""
+    estate.apply()
+    near = estate.guests[0]
+    for address in estate.segments["data"].router:
+        refusal = ask(near.ns, address)
+        assert (refusal.what, refusal.by) == (PORT_UNREACHABLE[probes.family_of(address)], address)
+
+
 def test_no_route_and_no_neighbour_are_told(lab, estate):
     """At once where the router asks nobody; where it does, test_found_neighbours.py."""
     estate.fabric.data["switches"]["data"]["neighbours"] = "declared"
@@ -297,7 +306,10 @@ def test_a_guests_tag_does_not_cross_the_router(lab):
     estate.apply()
     packet = IP(src=near.v4, dst=far.v4) / UDP(sport=1, dport=2) / Raw(b"tagged" * 8)
     with PacketSocket(near.ns, "eth0") as out, PacketSocket(far.ns, "eth0", ETH_P_ALL) as into:
+        before = verdicts(estate.hosts[0].name)
         out.send(bytes(Ether(src=near.mac, dst=ROUTER_MAC) / Dot1Q(vlan=7) / packet))
+        assert difference(before, verdicts(estate.hosts[0].name)) == {("from_port", "vlan_tag"): 1}
+        out.send(bytes(Ether(src=near.mac, dst=ROUTER_MAC) / Dot1Q(vlan=0, prio=5) / packet))
         got = Ether(into.receive())
     assert got.type == 0x0800 and got[IP].ttl == 63 and got[Raw].load == b"tagged" * 8
 
