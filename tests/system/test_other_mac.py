@@ -106,6 +106,20 @@ def test_an_address_changes_hands(lab):
     assert_reached((near, far), [before.v4], after.mac)
 
 
+def test_a_guest_goes_and_another_comes_later_under_its_addresses(lab):
+    """As orchestrators replace machines: the one port leaves the file, later another one comes."""
+    scene = Scene(lab, GENEVE, guests=(2, 1)).apply()
+    near, guest, far = scene.guests
+    for address in guest.addresses:
+        meet((near, far), address)
+    port = scene.fabric.data["ports"].pop(f"port{guest.number}")
+    scene.apply()
+    scene.fabric.data["ports"][f"port{guest.number}"] = port
+    replace(scene, guest)
+    scene.apply()
+    assert_reached((near, far), guest.addresses, OTHER_MAC)
+
+
 def test_stations_of_a_peer_that_is_no_host_of_ours(lab):
     scene = Scene(lab, VXLAN, guests=(1, 1), peers=[2])
     guest, far = scene.guests

@@ -24,7 +24,7 @@ use crate::live::announcer as announce;
 use crate::report::{Announced, Object, Report, Row, finding};
 use crate::state::answers::answers;
 use crate::state::tells::{MOST, Tells, tells};
-use crate::state::{self, DeviceState, NetnsId, State};
+use crate::state::{self, DeviceState, NetnsId, State, former};
 use crate::watch::capture;
 
 /// What to apply, and how.
@@ -281,6 +281,7 @@ impl Job<'_> {
         state.map_signature = target.data_path.signature().to_owned();
         state.ours = plan.ours.clone();
         state.answers = target.answers.clone();
+        state.former = before.map_or_else(Vec::new, |before| former(before, target.tables));
         let known = current.state.iter().flat_map(|before| &before.programs);
         state.programs = known
             .filter(|(name, _)| plan.links.contains(*name) && current.links.contains_key(*name))
@@ -305,7 +306,12 @@ fn tells_after(
     let peers = remotes.filter(|remote| !remote.names_ports && !ours.contains(&remote.addr));
     let peers = peers.map(|remote| remote.addr).collect();
     let links = &target.resolved.links;
-    Ok(tells(&before.tables, target.tables, links, &peers))
+    Ok(tells(
+        (&before.tables, &before.former),
+        target.tables,
+        links,
+        &peers,
+    ))
 }
 
 /// Whatever came of a run: nobody writes the maps any more, neither those that were there nor those that it loaded.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::Answer;
 use super::device::DeviceState;
+use super::former::Former;
 use super::netns_id::{NetnsId, netns_id};
 use crate::HostError;
 
@@ -51,6 +52,9 @@ pub(crate) struct State {
     pub(crate) knows_tables: bool,
     /// What was applied.
     pub(crate) tables: Tables,
+    /// Addresses that nobody has any more. An earlier build wrote none.
+    #[serde(default)]
+    pub(crate) former: Vec<Former>,
 }
 
 /// `VNI 5001` or `VLAN 100`, of a number that came from [`SwitchId::number`].
@@ -78,6 +82,7 @@ impl State {
             rule_numbers: Vec::new(),
             knows_tables: true,
             tables: tables.clone(),
+            former: Vec::new(),
         }
     }
 

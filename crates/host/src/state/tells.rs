@@ -12,6 +12,7 @@ use overlane_net::Link;
 use overlane_wire::Mac;
 
 use super::answers::Answer;
+use super::former::Former;
 
 /// The most that one `apply` tells: an address to a port, or to a peer.
 pub(crate) const MOST: usize = 16_384;
@@ -25,7 +26,7 @@ pub(crate) struct Tells {
 
 /// `peers`: remotes that never said that they are hosts of ours.
 pub(crate) fn tells(
-    before: &Tables,
+    before: (&Tables, &[Former]),
     now: &Tables,
     links: &[Link],
     peers: &BTreeSet<IpAddr>,
@@ -73,8 +74,8 @@ pub(crate) fn tells(
     tells
 }
 
-/// The addresses that had another MAC or floated, those of routers first: without them a guest reaches nobody outside.
-fn changed<'t>(before: &Tables, now: &'t Tables) -> Vec<&'t Neighbour> {
+/// The addresses that had another MAC, the last time that somebody had them, or floated, those of routers first: without them a guest reaches nobody outside.
+fn changed<'t>((before, former): (&Tables, &[Former]), now: &'t Tables) -> Vec<&'t Neighbour> {
     let old = before
         .neighbours
         .iter()
@@ -83,7 +84,9 @@ fn changed<'t>(before: &Tables, now: &'t Tables) -> Vec<&'t Neighbour> {
         .floating_addresses
         .iter()
         .map(|it| ((it.switch, it.addr), None));
-    let old: HashMap<(SwitchId, IpAddr), Option<Mac>> = old.chain(floating).collect();
+    let former = former.iter().map(|it| ((it.switch, it.addr), Some(it.mac)));
+    let old = former.chain(old).chain(floating);
+    let old: HashMap<(SwitchId, IpAddr), Option<Mac>> = old.collect();
     let is_other = |it: &&Neighbour| {
         let old = old.get(&(it.switch, it.addr));
         old.is_some_and(|old| *old != Some(it.mac))
@@ -169,6 +172,7 @@ mod tests {
     use overlane_model::Fabric;
 
     use super::*;
+    use crate::state::{State, former};
 
     const FABRIC: &str = "version: 1
 tunnel: { options: none }
@@ -210,7 +214,7 @@ routers:
         let links: Vec<Link> = links.collect();
         let peers = BTreeSet::from(["198.18.0.3".parse().unwrap()]);
         let now = tables(host, changes);
-        let tells = tells(&tables(host, &[]), &now, &links, &peers);
+        let tells = tells((&tables(host, &[]), &[]), &now, &links, &peers);
         assert_eq!(tells.too_many, 0);
         let nothing = BTreeSet::new();
         let truth = Truth::new(&nothing, &now);
@@ -333,9 +337,37 @@ routers:
                 ..Link::default()
             })
             .collect();
-        let tells = tells(&tables("01"), &tables("02"), &links, &BTreeSet::new());
+        let tells = tells(
+            (&tables("01"), &[]),
+            &tables("02"),
+            &links,
+            &BTreeSet::new(),
+        );
         assert_eq!(tells.all.len(), MOST);
         assert_eq!(tells.all.len() + tells.too_many, 600 + 600 * 599);
         assert_eq!(tells.all.iter().filter(|it| it.is_router).count(), 600);
+    }
+
+    #[test]
+    fn an_address_that_comes_back_with_another_mac_is_told() {
+        let without = [(
+            "web: { switch: blue, host: h1, device: web, mac: '02:00:00:00:00:01', addresses: [198.18.1.1, '2001:2:0:1::1'] }",
+            "web: { switch: blue, host: h1, device: web, mac: '02:00:00:00:00:01' }",
+        )];
+        let other = [("mac: '02:00:00:00:00:01'", "mac: '02:00:00:00:00:99'")];
+        let (first, second) = (tables("h2", &[]), tables("h2", &without));
+        let mut state = State::of(&first);
+        state.former = former(&state, &second);
+        state.tables = second;
+        let links = [Link {
+            name: "far".to_owned(),
+            ..Link::default()
+        }];
+        let told = |now: &Tables| {
+            let before = (&state.tables, state.former.as_slice());
+            tells(before, now, &links, &BTreeSet::new()).all.len()
+        };
+        assert_eq!(told(&tables("h2", &other)), 2, "both of its addresses");
+        assert_eq!(told(&first), 0, "with the MAC of before");
     }
 }
