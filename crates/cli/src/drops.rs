@@ -170,6 +170,7 @@ mod tests {
         };
         let counters = Counters {
             host: "h1".to_owned(),
+            at: std::time::Instant::now(),
             verdicts: vec![
                 verdict("encap", false, 9),
                 verdict("spoofed_ip", true, 2),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Instant;
 
 use overlane_model::{Hook, Verdict};
 use zerocopy::{FromBytes, IntoBytes};
@@ -83,20 +84,38 @@ impl Counted {
 }
 
 /// All counters of one data path.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Counters {
+    /// When those of the verdicts were read, all at once.
+    pub at: Instant,
     /// Every hook and verdict.
     pub verdicts: Vec<(Hook, Verdict, Counter)>,
     /// By VNI and logical port key.
-    pub ports: BTreeMap<(u32, u32), abi::PortCounters>,
+    pub ports: BTreeMap<(u32, u32), Timed<abi::PortCounters>>,
     /// By VTEP.
-    pub remotes: BTreeMap<IpAddr, abi::RemoteCounters>,
+    pub remotes: BTreeMap<IpAddr, Timed<abi::RemoteCounters>>,
+}
+
+/// What was read, and when: a rate is of these two.
+#[derive(Debug, Clone, Copy)]
+pub struct Timed<T> {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub value: T,
 }
 
 /// Reads all counters of a map set.
 pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
-    let mut counters = Counters::default();
+    // What takes long stands before the counters: their times shall be near to each other.
+    let known = numbered(maps)?;
     let map = maps.map(VERDICT_COUNTERS)?;
+    let mut counters = Counters {
+        at: Instant::now(),
+        verdicts: Vec::new(),
+        ports: BTreeMap::new(),
+        remotes: BTreeMap::new(),
+    };
     let slots = map
         .array()
         .map_err(EbpfError::call("BPF_MAP_LOOKUP_BATCH", VERDICT_COUNTERS))?;
@@ -109,18 +128,20 @@ pub fn read(maps: &MapSet) -> Result<Counters, EbpfError> {
             counters.verdicts.push((hook, verdict, sum));
         }
     }
-    let known = numbered(maps)?;
     for (key, number) in tables::port_numbers(&known) {
+        let at = Instant::now();
         let value = get(maps, Counted::Ports, number)?;
         let zero = abi::PortCounters::default();
-        let sum = sum(&value, zero, abi::PortCounters::plus);
-        counters.ports.insert((key.switch_id, key.key), sum);
+        let value = sum(&value, zero, abi::PortCounters::plus);
+        let key = (key.switch_id, key.key);
+        counters.ports.insert(key, Timed { at, value });
     }
     for (addr, number) in tables::remote_numbers(&known) {
+        let at = Instant::now();
         let value = get(maps, Counted::Remotes, number)?;
         let zero = abi::RemoteCounters::default();
-        let sum = sum(&value, zero, abi::RemoteCounters::plus);
-        counters.remotes.insert(addr.into(), sum);
+        let value = sum(&value, zero, abi::RemoteCounters::plus);
+        counters.remotes.insert(addr.into(), Timed { at, value });
     }
     Ok(counters)
 }

@@ -17,7 +17,10 @@ pub fn added(tables: &Tables, before: &MapCounters, after: &MapCounters) -> Coun
     }
     for port in &tables.ports {
         let key = (port.switch.number(), port.key.get().into());
-        let count = |counters: &MapCounters| counters.ports.get(&key).copied().unwrap_or_default();
+        let count = |counters: &MapCounters| {
+            let read = counters.ports.get(&key);
+            read.map_or_else(Default::default, |read| read.value)
+        };
         let (old, new) = (count(before), count(after));
         put(
             &mut added.from_port,
@@ -45,7 +48,9 @@ pub fn added(tables: &Tables, before: &MapCounters, after: &MapCounters) -> Coun
         );
     }
     for (&remote, new) in &after.remotes {
-        let old = before.remotes.get(&remote).copied().unwrap_or_default();
+        let old = before.remotes.get(&remote);
+        let old = old.map_or_else(Default::default, |old| old.value);
+        let new = new.value;
         put(&mut added.to_remote, remote, old.to_remote, new.to_remote);
         put(
             &mut added.from_remote,

@@ -250,6 +250,7 @@ fn seen(
         let number = switch.map_or(0, |switch| switch.id.number());
         let key = (number, declared.key.get().into());
         if let Some(counted) = read.ports.get(&key) {
+            let counted = counted.value;
             port.longest = Some(counted.longest);
             port.longest_segment = Some(counted.longest_segment);
             port.untold = Some(counted.untold.packets);

@@ -1,8 +1,10 @@
 //! `show counters`: what became of every packet.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use overlane_ebpf::abi::Counter;
+use overlane_ebpf::maps::MapSet;
 use overlane_model::{Hook, PortTable, Remote, Verdict};
 use serde::Serialize;
 
@@ -15,6 +17,9 @@ use crate::state::State;
 pub struct Counters {
     /// The host.
     pub host: String,
+    /// When those of the verdicts were read.
+    #[serde(skip)]
+    pub at: Instant,
     /// All hooks × verdicts, also those that are zero (see [`Counters::without_zeros`]).
     pub verdicts: Vec<VerdictCount>,
     /// Every logical port of this host.
@@ -44,6 +49,9 @@ pub struct PortCount {
     pub port: String,
     /// Its logical switch.
     pub switch: String,
+    /// When its counters were read; `None`: it has none yet.
+    #[serde(skip)]
+    pub at: Option<Instant>,
     /// What tells the switch apart on the underlay.
     #[serde(flatten)]
     pub on_underlay: OnUnderlay,
@@ -68,6 +76,9 @@ pub struct RemoteCount {
     pub remote: String,
     /// Its VTEP.
     pub address: IpAddr,
+    /// When its counters were read; `None`: it has none yet.
+    #[serde(skip)]
+    pub at: Option<Instant>,
     /// Went to it.
     pub to_remote: Count,
     /// Came from it and was accepted.
@@ -87,8 +98,31 @@ impl Counters {
 
 /// Reads the counters of `host`.
 pub fn counters(host: &str) -> Result<Counters, HostError> {
-    let state = State::applied(host)?;
-    let read = overlane_ebpf::counters::read(&maps(&state)?)?;
+    CounterMaps::open(host)?.read()
+}
+
+/// The maps with the counters of a host, open: to read them takes little time then.
+pub(crate) struct CounterMaps {
+    state: State,
+    maps: MapSet,
+}
+
+impl CounterMaps {
+    /// Of this host, as it is applied now.
+    pub(crate) fn open(host: &str) -> Result<Self, HostError> {
+        let state = State::applied(host)?;
+        let maps = maps(&state)?;
+        Ok(Self { state, maps })
+    }
+
+    /// The counters.
+    pub(crate) fn read(&self) -> Result<Counters, HostError> {
+        let read = overlane_ebpf::counters::read(&self.maps)?;
+        Ok(named(&self.state, &read))
+    }
+}
+
+fn named(state: &State, read: &overlane_ebpf::counters::Counters) -> Counters {
     let verdict = |(hook, verdict, counter): &(Hook, Verdict, Counter)| VerdictCount {
         hook: hook.name(),
         verdict: verdict.name(),
@@ -97,11 +131,12 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
     };
     let port = |port: &PortTable| {
         let switch = port.switch.number();
-        let count = read.ports.get(&(switch, port.key.get().into()));
-        let count = count.copied().unwrap_or_default();
+        let read = read.ports.get(&(switch, port.key.get().into()));
+        let count = read.map(|read| read.value).unwrap_or_default();
         PortCount {
             port: port.name.to_string(),
-            switch: switch_name(&state, switch).unwrap_or_default(),
+            switch: switch_name(state, switch).unwrap_or_default(),
+            at: read.map(|read| read.at),
             on_underlay: OnUnderlay::of(switch),
             from_port: count.from_port.into(),
             to_port: count.to_port.into(),
@@ -112,19 +147,22 @@ pub fn counters(host: &str) -> Result<Counters, HostError> {
         }
     };
     let remote = |remote: &Remote| {
-        let count = read.remotes.get(&remote.addr).copied().unwrap_or_default();
+        let read = read.remotes.get(&remote.addr);
+        let count = read.map(|read| read.value).unwrap_or_default();
         RemoteCount {
             remote: remote.name.to_string(),
             address: remote.addr,
+            at: read.map(|read| read.at),
             to_remote: count.to_remote.into(),
             from_remote: count.from_remote.into(),
             dropped: count.dropped.into(),
         }
     };
-    Ok(Counters {
-        host: host.to_owned(),
+    Counters {
+        host: state.host.clone(),
+        at: read.at,
         verdicts: read.verdicts.iter().map(verdict).collect(),
         ports: state.tables.ports.iter().map(port).collect(),
         remotes: state.tables.remotes.iter().map(remote).collect(),
-    })
+    }
 }

@@ -22,6 +22,7 @@ pub use connections::{
     ConnectionRow, ConnectionState, Connections, End, Translation, Whose, connections,
 };
 pub(crate) use connections::{ends, known_owner};
+pub(crate) use counters::CounterMaps;
 pub use counters::{Counters, PortCount, RemoteCount, VerdictCount, counters};
 pub use devices::{DeviceRow, Devices, device_names, devices};
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};

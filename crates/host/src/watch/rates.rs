@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::HostError;
-use crate::observe::{self, Count, Counters};
+use crate::observe::{self, Count, CounterMaps, Counters};
 
 const STAT: &str = "/proc/stat";
 
 /// Counters and CPUs at one moment.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    at: Instant,
     counters: Counters,
     cpus: BTreeMap<u32, Ticks>,
 }
@@ -27,7 +26,8 @@ pub struct Reading {
 pub struct Rates {
     /// The host.
     pub host: String,
-    /// Between the readings.
+    /// Between the readings of the drop reasons, and of the CPUs. Each port and remote has an interval of its own,
+    /// which is about as long.
     pub interval_s: f64,
     /// Every logical port.
     pub ports: Vec<PortRates>,
@@ -122,18 +122,19 @@ struct Ticks {
 impl Reading {
     /// Reads the counters of `host` and the CPUs.
     pub fn now(host: &str) -> Result<Self, HostError> {
+        // To open the maps takes long the first time: what is read at one moment is read after it.
+        let maps = CounterMaps::open(host)?;
         let text = fs::read_to_string(STAT).map_err(HostError::file("read", Path::new(STAT)))?;
+        let counters = maps.read()?;
         Ok(Self {
-            at: Instant::now(),
-            counters: observe::counters(host)?,
+            counters,
             cpus: cpus(&text),
         })
     }
 
     /// What happened since `before`.
     pub fn since(&self, before: &Self) -> Rates {
-        let seconds = self.at.duration_since(before.at).as_secs_f64();
-        rates(&before.counters, &self.counters, seconds).with_cpus(&before.cpus, &self.cpus)
+        rates(&before.counters, &self.counters).with_cpus(&before.cpus, &self.cpus)
     }
 }
 
@@ -150,7 +151,8 @@ impl Rates {
 }
 
 impl Rate {
-    fn between(before: Count, after: Count, seconds: f64) -> Self {
+    fn between(before: Count, after: Count, interval: Duration) -> Self {
+        let seconds = interval.as_secs_f64();
         // A counter that fell was started anew, and has counted from zero since.
         let rose = |before: u64, after: u64| after.checked_sub(before).unwrap_or(after);
         let per_second = |count: u64| {
@@ -177,29 +179,37 @@ impl Rate {
     }
 }
 
-fn rates(before: &Counters, after: &Counters, seconds: f64) -> Rates {
-    let rate = |before: Option<Count>, after: Count| {
-        Rate::between(before.unwrap_or_default(), after, seconds)
+fn rates(before: &Counters, after: &Counters) -> Rates {
+    // What was not there before counts from zero, since then.
+    let interval = |then: Option<Instant>, now: Option<Instant>| {
+        let then = then.unwrap_or(before.at);
+        now.unwrap_or(after.at).saturating_duration_since(then)
     };
+    let rate = |before: Option<Count>, after: Count, interval: Duration| {
+        Rate::between(before.unwrap_or_default(), after, interval)
+    };
+    let all = interval(None, None);
     let port = |now: &observe::PortCount| {
         let then = (before.ports.iter())
             .find(|then| (&then.port, &then.switch) == (&now.port, &now.switch));
+        let interval = interval(then.and_then(|then| then.at), now.at);
         PortRates {
             port: now.port.clone(),
             switch: now.switch.clone(),
-            from_port: rate(then.map(|then| then.from_port), now.from_port),
-            to_port: rate(then.map(|then| then.to_port), now.to_port),
-            dropped: rate(then.map(|then| then.dropped), now.dropped),
+            from_port: rate(then.map(|then| then.from_port), now.from_port, interval),
+            to_port: rate(then.map(|then| then.to_port), now.to_port, interval),
+            dropped: rate(then.map(|then| then.dropped), now.dropped, interval),
         }
     };
     let remote = |now: &observe::RemoteCount| {
         let then = (before.remotes.iter()).find(|then| then.address == now.address);
+        let interval = interval(then.and_then(|then| then.at), now.at);
         RemoteRates {
             remote: now.remote.clone(),
             address: now.address,
-            to_remote: rate(then.map(|then| then.to_remote), now.to_remote),
-            from_remote: rate(then.map(|then| then.from_remote), now.from_remote),
-            dropped: rate(then.map(|then| then.dropped), now.dropped),
+            to_remote: rate(then.map(|then| then.to_remote), now.to_remote, interval),
+            from_remote: rate(then.map(|then| then.from_remote), now.from_remote, interval),
+            dropped: rate(then.map(|then| then.dropped), now.dropped, interval),
         }
     };
     let reason = |now: &observe::VerdictCount| {
@@ -209,13 +219,13 @@ fn rates(before: &Counters, after: &Counters, seconds: f64) -> Rates {
         DropRate {
             hook: now.hook,
             reason: now.verdict,
-            rate: rate(then.map(|then| then.count), now.count),
+            rate: rate(then.map(|then| then.count), now.count, all),
         }
     };
     let drops = after.verdicts.iter().filter(|verdict| verdict.drop);
     Rates {
         host: after.host.clone(),
-        interval_s: seconds,
+        interval_s: all.as_secs_f64(),
         ports: after.ports.iter().map(port).collect(),
         remotes: after.remotes.iter().map(remote).collect(),
         drops: drops
@@ -281,7 +291,12 @@ fn cpus(stat: &str) -> BTreeMap<u32, Ticks> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::LazyLock;
+
     use crate::observe::{OnUnderlay, PortCount, RemoteCount, VerdictCount};
+
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    const LATER: Duration = Duration::from_millis(100);
 
     fn count(packets: u64) -> Count {
         Count {
@@ -291,7 +306,9 @@ mod tests {
         }
     }
 
-    fn counters(from_port: u64, to_remote: u64, spoofed: u64) -> Counters {
+    /// Read `ms` after some moment: the verdicts, then the port 100 ms later, then the remote 100 ms later.
+    fn counters(ms: u64, from_port: u64, to_remote: u64, spoofed: u64) -> Counters {
+        let at = *BEGIN + Duration::from_millis(ms);
         let verdict = |verdict, drop, packets| VerdictCount {
             hook: "from_port",
             verdict,
@@ -300,15 +317,17 @@ mod tests {
         };
         Counters {
             host: "h1".to_owned(),
+            at,
             verdicts: vec![
                 verdict("encap", false, to_remote),
                 verdict("spoofed_ip", true, spoofed),
                 verdict("spoofed_mac", true, 7),
             ],
-            ports: vec![port_count(count(from_port), count(spoofed))],
+            ports: vec![port_count(at, count(from_port), count(spoofed))],
             remotes: vec![RemoteCount {
                 remote: "h2".to_owned(),
                 address: IpAddr::from([198, 18, 0, 2]),
+                at: Some(at + 2 * LATER),
                 to_remote: count(to_remote),
                 from_remote: count(0),
                 dropped: count(0),
@@ -316,10 +335,11 @@ mod tests {
         }
     }
 
-    fn port_count(from_port: Count, dropped: Count) -> PortCount {
+    fn port_count(at: Instant, from_port: Count, dropped: Count) -> PortCount {
         PortCount {
             port: "a1".to_owned(),
             switch: "blue".to_owned(),
+            at: Some(at + LATER),
             on_underlay: OnUnderlay::of(5001),
             from_port,
             to_port: count(3),
@@ -332,7 +352,7 @@ mod tests {
 
     #[test]
     fn rates_are_differences_by_the_second() {
-        let rates = rates(&counters(100, 90, 5), &counters(300, 190, 15), 2.0);
+        let rates = rates(&counters(0, 100, 90, 5), &counters(2000, 300, 190, 15));
         let port = &rates.ports[0];
         assert_eq!(port.from_port.packets_pps, 100.0);
         assert_eq!(port.from_port.segments_pps, 200.0);
@@ -348,18 +368,30 @@ mod tests {
 
     #[test]
     fn a_counter_that_started_anew_counts_from_zero() {
-        let rates = rates(&counters(1000, 0, 0), &counters(10, 0, 0), 1.0);
+        let rates = rates(&counters(0, 1000, 0, 0), &counters(1000, 10, 0, 0));
         assert_eq!(rates.ports[0].from_port.packets_pps, 10.0);
     }
 
     #[test]
     fn a_new_port_counts_from_zero() {
-        let mut before = counters(0, 0, 0);
+        let mut before = counters(0, 0, 0, 0);
         before.ports.clear();
         before.remotes.clear();
-        let rates = rates(&before, &counters(10, 20, 0), 1.0);
+        let rates = rates(&before, &counters(900, 10, 22, 0));
         assert_eq!(rates.ports[0].from_port.packets_pps, 10.0);
         assert_eq!(rates.remotes[0].to_remote.packets_pps, 20.0);
+    }
+
+    #[test]
+    fn each_rate_is_over_its_own_interval() {
+        let mut after = counters(1000, 150, 500, 20);
+        after.ports[0].at = after.ports[0].at.map(|at| at + 5 * LATER);
+        after.remotes[0].at = after.remotes[0].at.map(|at| at - 5 * LATER);
+        let rates = rates(&counters(0, 0, 0, 0), &after);
+        assert_eq!(rates.interval_s, 1.0);
+        assert_eq!(rates.ports[0].from_port.packets_pps, 100.0);
+        assert_eq!(rates.remotes[0].to_remote.packets_pps, 1000.0);
+        assert_eq!(rates.drops[0].rate.packets_pps, 20.0);
     }
 
     #[test]
@@ -369,7 +401,7 @@ mod tests {
         );
         let after =
             cpus("cpu  9 9 9 9 9 9 9 9\ncpu0 10 10 20 30 10 5 15 0 0 0\ncpu1 5 0 0 99 0 0 0 0\n");
-        let shares = rates(&counters(0, 0, 0), &counters(0, 0, 0), 1.0)
+        let shares = rates(&counters(0, 0, 0, 0), &counters(0, 0, 0, 0))
             .with_cpus(&before, &after)
             .cpus;
         assert_eq!(

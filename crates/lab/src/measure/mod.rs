@@ -250,7 +250,7 @@ fn finish(
         foreign: Some(window.foreign),
         underlay_packets: wire.packets,
         underlay_bytes: wire.bytes,
-        underlay_rate_pps: wire.packets as f64 / seconds,
+        underlay_rate_pps: wire.packets as f64 / window.wire_length.as_secs_f64(),
         underlay_packet_bytes: (wire.packets > 0).then(|| wire.bytes as f64 / wire.packets as f64),
         cpu_percent_per_gbps: figures::cpu_per_gbps(&cpu, rates.goodput_gbps),
         cpu_us_per_transaction: figures::cpu_us_per(&cpu, rates.transactions_per_second),

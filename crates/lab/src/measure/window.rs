@@ -21,12 +21,13 @@ const SHORTEST_STEP: Duration = Duration::from_millis(100);
 /// What a window came to.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// By the laboratory's clock; that of CPU and wire.
+    /// By the laboratory's clock; that of the CPUs.
     pub(super) length: Duration,
     pub(super) cpu: Cpu,
     pub(super) foreign: Foreign,
-    /// What left the wires' sending ends.
+    /// What left the wires' sending ends, and in what time.
     pub(super) wire: Wire,
+    pub(super) wire_length: Duration,
     /// The agents' counters at both ends, each with its own time.
     pub(super) first: Readings,
     pub(super) last: Readings,
@@ -59,31 +60,45 @@ impl Wire {
     }
 }
 
-/// What the laboratory itself reads at one moment.
-struct Moment {
+/// What was read, and when: a rate is of these two.
+#[derive(Clone, Copy)]
+struct Timed<T> {
     at: Instant,
+    value: T,
+}
+
+impl<T> Timed<T> {
+    fn read(read: impl FnOnce() -> Result<T, LabError>) -> Result<Self, LabError> {
+        let before = Instant::now();
+        let value = read()?;
+        let at = before + before.elapsed() / 2;
+        Ok(Self { at, value })
+    }
+}
+
+/// What the laboratory itself reads, one after the other.
+struct Moment {
     cpu: CpuTimes,
-    wire: Wire,
+    wire: Timed<Wire>,
     /// Packets that the receiving guests' devices took in.
-    arrived: u64,
-    relays: CpuTime,
+    arrived: Timed<u64>,
+    relays: Timed<CpuTime>,
 }
 
 impl Moment {
     fn read(topology: &Topology) -> Result<Self, LabError> {
-        let wire = Wire::read(topology)?;
-        let mut arrived = 0;
-        for (node, device) in topology.arrivals() {
-            arrived += node.netlink.link(device)?.stats.rx_packets;
-        }
-        let relays = topology.relay_cpu_time()?;
-        let cpu = CpuTimes::now()?;
+        let arrived = || {
+            let mut arrived = 0;
+            for (node, device) in topology.arrivals() {
+                arrived += node.netlink.link(device)?.stats.rx_packets;
+            }
+            Ok(arrived)
+        };
         Ok(Self {
-            at: cpu.at,
-            cpu,
-            wire,
-            arrived,
-            relays,
+            wire: Timed::read(|| Wire::read(topology))?,
+            arrived: Timed::read(arrived)?,
+            relays: Timed::read(|| topology.relay_cpu_time())?,
+            cpu: CpuTimes::now()?,
         })
     }
 }
@@ -102,13 +117,13 @@ pub(super) fn watch(
     let first = traffic.mark()?;
     let begin = Moment::read(topology)?;
     let mut steps = Steps::new(test, &begin, &first);
-    let end = begin.at + length;
+    let end = begin.cpu.at + length;
     let mut before = Moment {
         cpu: begin.cpu.clone(),
         ..begin
     };
     loop {
-        let next = before.at + STEP;
+        let next = before.cpu.at + STEP;
         let is_last = next + SHORTEST_STEP > end;
         let until = if is_last { end } else { next };
         let wait = until.saturating_duration_since(Instant::now());
@@ -117,21 +132,22 @@ pub(super) fn watch(
         if is_last {
             let last = traffic.mark()?;
             live(steps.step(session, &before, &now, &told_by(&last)));
-            let length = now.at - begin.at;
             let (own, cpus) = (std::process::id(), session.cpus.all());
             let foreign = Programs::now()?.foreign_since(&programs, own, &cpus);
             let relays = |of: fn(&CpuTime) -> Option<Duration>| {
-                share(of(&begin.relays), of(&now.relays), length)
+                let length = now.relays.at - begin.relays.at;
+                share(of(&begin.relays.value), of(&now.relays.value), length)
             };
             return Ok(Window {
-                length,
+                length: now.cpu.at - begin.cpu.at,
                 cpu: Cpu {
                     relay_sender_percent: relays(|time| time.senders),
                     relay_receiver_percent: relays(|time| time.receivers),
                     ..now.cpu.since(&begin.cpu, &session.cpus)
                 },
                 foreign,
-                wire: now.wire.since(begin.wire),
+                wire: now.wire.value.since(begin.wire.value),
+                wire_length: now.wire.at - begin.wire.at,
                 first,
                 last,
                 intervals: steps.intervals,
@@ -148,6 +164,12 @@ fn share(before: Option<Duration>, now: Option<Duration>, length: Duration) -> O
     Some(100.0 * spent.as_secs_f64() / length.as_secs_f64())
 }
 
+/// How fast a count rose between two readings of it.
+fn rise_per_second<T: Copy>(before: Timed<T>, now: Timed<T>, count: fn(T) -> u64) -> f64 {
+    let rise = count(now.value).saturating_sub(count(before.value));
+    rise as f64 / (now.at - before.at).as_secs_f64()
+}
+
 /// The steps of a window.
 struct Steps {
     test: Test,
@@ -160,7 +182,7 @@ impl Steps {
     fn new(test: Test, begin: &Moment, first: &Readings) -> Self {
         Self {
             test,
-            begin: begin.at,
+            begin: begin.cpu.at,
             before: told_by(first),
             intervals: Vec::new(),
         }
@@ -168,14 +190,14 @@ impl Steps {
 
     /// Notes an interval and says how things go.
     fn step(&mut self, session: &Session, before: &Moment, now: &Moment, told: &Latest) -> Live {
-        let seconds = (now.at - before.at).as_secs_f64();
-        let underlay_rate_pps = now.wire.since(before.wire).packets as f64 / seconds;
-        let receiver_rate_pps = now.arrived.saturating_sub(before.arrived) as f64 / seconds;
+        let of_wire = |wire: Wire| wire.packets;
+        let underlay_rate_pps = rise_per_second(before.wire, now.wire, of_wire);
+        let receiver_rate_pps = rise_per_second(before.arrived, now.arrived, |packets| packets);
         let sent_by = |of: fn(&Counters) -> u64| rate(&self.before.senders, &told.senders, of);
         let got_by = |of: fn(&Counters) -> u64| rate(&self.before.receivers, &told.receivers, of);
         let mut moment = Live {
             underlay_rate_pps,
-            elapsed_seconds: (now.at - self.begin).as_secs_f64(),
+            elapsed_seconds: (now.cpu.at - self.begin).as_secs_f64(),
             ..Live::default()
         };
         if self.test.is_transactions() {
@@ -249,6 +271,19 @@ mod tests {
             ..Counters::default()
         };
         Some((at_ms * 1_000_000, counters))
+    }
+
+    #[test]
+    fn a_count_rises_over_its_own_time() {
+        let at = Instant::now();
+        let read = |ms, value| Timed {
+            at: at + Duration::from_millis(ms),
+            value,
+        };
+        let same = |packets| packets;
+        assert_eq!(rise_per_second(read(0, 10), read(500, 60), same), 100.0);
+        assert_eq!(rise_per_second(read(40, 10), read(290, 60), same), 200.0);
+        assert_eq!(rise_per_second(read(0, 10), read(500, 9), same), 0.0);
     }
 
     #[test]
