@@ -48,7 +48,7 @@ pub use moved::{
 };
 pub use names::{DeviceName, Name, NameError, OWN_DEVICES};
 pub use netns::{Netns, NetnsError};
-pub use render::{Report, escaped, is_printable};
+pub use render::{Report, escaped, is_printable, json_error, printable};
 pub use schema::schema;
 pub use special::{Special, is_end_of, special, special_described};
 pub use tables::{

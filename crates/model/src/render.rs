@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar as _;
+
 use crate::diagnostic::{Diagnostic, Severity, Sink};
 use crate::fabric::Part;
 
@@ -49,7 +51,7 @@ impl Report {
     /// Every diagnostic in the manner of rustc, then how many there are.
     pub fn render(&self, colour: bool) -> String {
         let paint = Paint(colour);
-        let texts = self.parts.iter().map(|(_, text)| text.lines().collect());
+        let texts = self.parts.iter().map(|(_, text)| lines(text).collect());
         let lines: Vec<Vec<&str>> = texts.collect();
         let mut out = String::new();
         for diagnostic in &self.diagnostics {
@@ -167,8 +169,8 @@ pub fn is_printable(c: char) -> bool {
     behind_a_letter.escape_debug().nth(1) == Some(c)
 }
 
-/// Fit for a line of a terminal, and not endless.
-pub(crate) fn printable(text: &str) -> String {
+/// Fit for a line of a terminal, wherever it came from, and not endless.
+pub fn printable(text: &str) -> String {
     const LONGEST: usize = 200;
     let mut out = String::new();
     for c in text.chars().take(LONGEST) {
@@ -178,6 +180,16 @@ pub(crate) fn printable(text: &str) -> String {
         out.push('…');
     }
     out
+}
+
+/// What a reader of JSON says, which quotes the file: fit for a line of a terminal, with the place.
+pub fn json_error(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(what) => printable(what) + &place,
+        None => printable(&text),
+    }
 }
 
 fn push_escaped(out: &mut String, c: char, as_it_is: bool) {
@@ -232,27 +244,68 @@ impl Paint {
     }
 }
 
-/// The part of a line around `column` that fits a terminal: excerpt, indent and length of the caret.
+/// The lines of a text as YAML 1.2 breaks it (section 5.4): at CR, LF, and both together.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (line, behind) = match text.find(['\r', '\n']) {
+            Some(end) => text.split_at(end),
+            None => (text, ""),
+        };
+        let behind = behind.strip_prefix("\r\n").or_else(|| behind.get(1..));
+        rest = behind.filter(|behind| !behind.is_empty());
+        Some(line)
+    })
+}
+
+/// Columns of a terminal that a character takes: none for a mark on the one before it, two for a wide one.
+fn width(c: char) -> usize {
+    visible(c).width().unwrap_or(1)
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(width).sum()
+}
+
+/// How many bytes of these characters take at most so many columns.
+fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> usize {
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += width(*c);
+        used <= columns
+    };
+    chars.take_while(fits).map(char::len_utf8).sum()
+}
+
+/// The part of a line around the character `column` that fits a terminal: excerpt, indent and length of the caret.
 fn window(source: &str, column: u32, length: u32) -> (String, usize, usize) {
     const WIDTH: usize = 96;
     const BEFORE: usize = 40;
-    let start = column as usize - 1;
-    let count = source.chars().count();
-    let skip = if count <= WIDTH {
-        0
-    } else {
-        start.min(count).saturating_sub(BEFORE)
-    };
-    let mut excerpt: String = source.chars().skip(skip).take(WIDTH).map(visible).collect();
-    if skip + WIDTH < count {
-        excerpt.push('…');
+    let mut places = source.char_indices().map(|(at, _)| at);
+    let start = places.nth(column as usize - 1).unwrap_or(source.len());
+    let (mut before, mut behind) = source.split_at(start);
+    let mut excerpt = String::new();
+    let (mut lead, mut trail) = ("", "");
+    if columns(source) > WIDTH {
+        let shown = fitting(before.chars().rev(), BEFORE);
+        if shown < before.len() {
+            (lead, before) = ("…", &before[before.len() - shown..]);
+        }
+        let shown = fitting(behind.chars(), WIDTH - columns(before));
+        if shown < behind.len() {
+            (behind, trail) = (&behind[..shown], "…");
+        }
     }
-    let lead = if skip > 0 { "…" } else { "" };
-    let indent = start.min(count) - skip;
-    let room = excerpt.chars().count().saturating_sub(indent).max(1);
-    let excerpt = format!("{lead}{excerpt}").trim_end().to_owned();
-    let indent = indent + lead.chars().count();
-    (excerpt, indent, (length as usize).clamp(1, room))
+    excerpt.push_str(lead);
+    excerpt.extend(before.chars().chain(behind.chars()).map(visible));
+    excerpt.push_str(trail);
+    let stretch: usize = behind.chars().take(length as usize).map(width).sum();
+    (
+        excerpt.trim_end().to_owned(),
+        columns(lead) + columns(before),
+        stretch.max(1),
+    )
 }
 
 /// `a, b, c`, or its beginning and how many more.
@@ -290,6 +343,63 @@ mod tests {
         // Past the end, and an empty line.
         assert_eq!(window("ab", 9, 7), ("ab".into(), 2, 1));
         assert_eq!(window("", 1, 1), (String::new(), 0, 1));
+    }
+
+    #[test]
+    fn a_caret_stands_beneath_what_it_means() {
+        for (line, column, length, indent, carets) in [
+            ("ab: cd", 5, 2, 4, 2),
+            // Wide characters before, inside, and half of a stretch.
+            ("日本: xy", 5, 2, 6, 2),
+            ("a: 日本語 x", 4, 3, 3, 6),
+            ("a: ｶﾅ한", 4, 3, 3, 4),
+            ("a: 🙂", 4, 1, 3, 2),
+            // Marks stand on the character before them.
+            ("e\u{301}e\u{301}: xy", 7, 2, 4, 2),
+            ("x: e\u{301}", 4, 2, 3, 1),
+            ("x: e\u{301}", 5, 1, 4, 1),
+            // What cannot be seen takes one place in the picture.
+            ("\tx\t: \u{202e}y", 6, 2, 5, 2),
+        ] {
+            let (excerpt, found, stretch) = window(line, column, length);
+            assert_eq!((found, stretch), (indent, carets), "{line:?}");
+            assert_eq!(excerpt, line.chars().map(visible).collect::<String>());
+        }
+        let long = format!("{}: {}", "日".repeat(100), "本".repeat(100));
+        let (excerpt, indent, stretch) = window(&long, 103, 100);
+        assert_eq!((indent, stretch), (41, 2 * 28), "{excerpt}");
+        assert_eq!(columns(&excerpt), 1 + 96 + 1);
+    }
+
+    #[test]
+    fn lines_end_where_yaml_says() {
+        let of = |text| lines(text).collect::<Vec<_>>();
+        assert_eq!(of("a\nb\rc\r\nd\n\re"), ["a", "b", "c", "d", "", "e"]);
+        assert_eq!(
+            of("a\u{85}b\u{2028}c\u{2029}d\x0be\x0cf"),
+            ["a\u{85}b\u{2028}c\u{2029}d\x0be\x0cf"]
+        );
+        assert_eq!(of("a\r"), ["a"]);
+        assert_eq!(of("\r\ra"), ["", "", "a"]);
+    }
+
+    #[test]
+    fn the_excerpt_is_the_line_that_the_number_says() {
+        for end in ["\n", "\r", "\r\n"] {
+            for comment in ["#", "# a\u{85}b\u{2028}c\u{2029}d", "# 日本語"] {
+                let text = ["version: 1", comment, "", "'日': x", "frob: 2", ""].join(end);
+                let errors = crate::Fabric::parse("f", &text).unwrap_err();
+                let shown = errors.render(false);
+                assert!(
+                    shown.contains("5 | frob: 2\n  | ^^^^\n"),
+                    "{text:?}: {shown}"
+                );
+                assert!(
+                    shown.contains("4 | '日': x\n  | ^^^^\n"),
+                    "{text:?}: {shown}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Fabric, MAX_FILE_BYTES};
 use crate::diagnostic::{FabricErrors, Sink, Span};
-use crate::render::Report;
+use crate::render::{Report, lines};
 use crate::yaml::{Entry, Node, Value};
 use crate::{check, decode, yaml};
 
@@ -214,17 +214,14 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FabricErrors> {
 
 fn not_utf8(name: &str, bytes: &[u8], valid: usize) -> FabricErrors {
     let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
-    let (above, line) = before.rsplit_once('\n').unwrap_or(("", &before));
-    let lines = if before.contains('\n') {
-        above.matches('\n').count() + 2
-    } else {
-        1
-    };
+    // With the place itself, so that its line has something.
+    let until = format!("{before}\u{fffd}");
+    let (number, line) = lines(&until).enumerate().last().unwrap_or_default();
     let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
     let at = Span {
         part: 0,
-        line: narrow(lines),
-        column: narrow(line.chars().count() + 1),
+        line: narrow(number + 1),
+        column: narrow(line.chars().count()),
         length: 1,
     };
     let mut sink = Sink::default();
@@ -265,6 +262,8 @@ mod tests {
             (b"a\n\xff", 2, 1),
             (b"a\n\xc3\xa4b\xff\n", 2, 3),
             (b"a\n\n\nx\xff", 4, 2),
+            (b"a\rb\r\n\xc2\x85x\xff", 3, 3),
+            (b"a\r\xff", 2, 1),
         ] {
             let valid = std::str::from_utf8(bytes).unwrap_err().valid_up_to();
             let error = not_utf8("f", bytes, valid);
