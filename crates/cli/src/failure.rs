@@ -92,6 +92,7 @@ impl From<HostError> for Failure {
         match error {
             HostError::Fabric(errors) => Self::Fabric(errors),
             HostError::Compile(error) => Self::Compile(error),
+            HostError::Moved(error) => Self::Moved(error),
             other => Self::Host(other),
         }
     }
@@ -117,17 +118,30 @@ impl Failure {
     pub(crate) fn report(&self, output: Output) -> ExitCode {
         match self {
             // The reader went away: it has what it wanted.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Self::Output(error) | Self::File { source: error, .. }
+                if error.kind() == io::ErrorKind::BrokenPipe =>
+            {
                 return ExitCode::SUCCESS;
             }
             Self::Reported | Self::Negative | Self::Findings | Self::Unclear => {}
             Self::Fabric(errors) => output.err_raw(errors.render(output.colour_err())),
             other => output.error(
-                chain(other),
+                other.said(),
                 other.help().or_else(|| rights(other)).as_deref(),
             ),
         }
         ExitCode::from(self.code())
+    }
+
+    /// In words. A text of several lines is made of lines of ours; in any other a line feed is a file's or a path's.
+    fn said(&self) -> String {
+        let text = chain(self);
+        match self {
+            Self::Refused(_)
+            | Self::Lab(LabError::Command { .. })
+            | Self::Analysis(AnalysisError::Mistakes { .. }) => text,
+            _ => text.replace('\n', "\\u{a}"),
+        }
     }
 
     fn code(&self) -> u8 {
@@ -186,7 +200,7 @@ impl Failure {
 }
 
 /// Says why the command line is none, or shows the help that was asked for. What was typed is shown as it can be seen.
-pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error, output: Output) -> ExitCode {
     let shown = |(kind, value): (ContextKind, &ContextValue)| {
         let safe = |text: &String| escaped(text).into_owned();
         let value = match value {
@@ -205,7 +219,11 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     for (kind, value) in values {
         error.insert(kind, value);
     }
-    let _ = error.print();
+    match error.print() {
+        // What was asked for cannot be said.
+        Err(failed) if !error.use_stderr() => return Failure::Output(failed).report(output),
+        _ => {}
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
@@ -263,6 +281,45 @@ mod tests {
         assert_eq!(chain(&Outer(cause())), "cannot open the map: refused");
         let said = Failure::Output(cause());
         assert_eq!(chain(&said), "cannot write to standard output: refused");
+    }
+
+    #[test]
+    fn a_file_adds_no_line_to_an_error() {
+        let evil = "x`\nerror: another one";
+        let json = || <serde_json::Error as serde::de::Error>::custom(evil);
+        let path = PathBuf::from("f");
+        let source = || io::Error::other(evil);
+        for failure in [
+            Failure::Input {
+                name: evil.into(),
+                source: source(),
+            },
+            Failure::Result {
+                path: path.clone(),
+                source: source(),
+            },
+            Failure::Moved(MovedError::OtherFormat { found: evil.into() }),
+            Failure::Host(HostError::State {
+                path: path.clone(),
+                source: json(),
+            }),
+            Failure::Host(HostError::Config {
+                path: path.clone(),
+                what: evil.into(),
+            }),
+            Failure::Analysis(AnalysisError::OtherSchema {
+                path: path.clone(),
+                found: evil.into(),
+            }),
+            Failure::Analysis(AnalysisError::json("reading", &path)(json())),
+            Failure::Traffic(TrafficError::Malformed(json())),
+        ] {
+            let said = failure.said();
+            assert!(
+                !said.contains('\n') && said.contains("\\u{a}error: another"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

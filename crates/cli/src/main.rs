@@ -40,11 +40,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 fn main() -> ExitCode {
+    let output = Output::from_environment();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(error),
+        Err(error) => return failure::usage(error, output),
     };
-    let output = Output::from_environment();
     match run(&cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(output),

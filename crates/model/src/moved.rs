@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::names::Name;
+use crate::render::{json_error, printable};
 use crate::tables::SwitchId;
 
 /// All live connections of one port.
@@ -108,7 +109,7 @@ pub struct MovedEnd {
 pub enum MovedError {
     /// No JSON, or not the members that it should have.
     #[error("the file with the connections cannot be understood: {0}")]
-    Syntax(#[from] serde_json::Error),
+    Syntax(String),
     /// Something else.
     #[error(
         "this is no file with connections: its `format` is not `{}`",
@@ -117,7 +118,8 @@ pub enum MovedError {
     Foreign,
     /// Of a version that writes other files.
     #[error(
-        "the file has the format `{found}`, this version reads `{}`",
+        "the file has the format `{}`, this version reads `{}`",
+        printable(found),
         MovedConnections::FORMAT
     )]
     OtherFormat {
@@ -125,7 +127,7 @@ pub enum MovedError {
         found: String,
     },
     /// The port, the switch or the MAC is none.
-    #[error("`{member}` makes no sense: {why}")]
+    #[error("`{member}` makes no sense: {}", printable(why))]
     Head {
         /// Which.
         member: &'static str,
@@ -138,8 +140,14 @@ pub enum MovedError {
         /// Its number, from 1.
         number: usize,
         /// Why.
-        why: &'static str,
+        why: String,
     },
+}
+
+impl From<serde_json::Error> for MovedError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Syntax(json_error(&error))
+    }
 }
 
 impl MovedConnections {
@@ -161,11 +169,24 @@ impl MovedConnections {
     fn check(&self) -> Result<(), MovedError> {
         let mut seen = BTreeSet::new();
         for (number, connection) in (1..).zip(&self.connections) {
-            let fail = |why| MovedError::Connection { number, why };
+            let fail = |why: &str| MovedError::Connection {
+                number,
+                why: why.to_owned(),
+            };
             connection.check().map_err(fail)?;
             if !seen.insert(connection.key()) {
                 return Err(fail("another one before it has the same ends"));
             }
+        }
+        self.check_ends(&[])
+    }
+
+    /// Each connection has two ends that can talk to each other, and the peer has none of the addresses `own`, which
+    /// are the port's alone.
+    pub fn check_ends(&self, own: &[IpAddr]) -> Result<(), MovedError> {
+        for (number, connection) in (1..).zip(&self.connections) {
+            let fail = |why| MovedError::Connection { number, why };
+            connection.check_ends(own).map_err(fail)?;
         }
         Ok(())
     }
@@ -219,10 +240,35 @@ impl MovedConnection {
         Ok(())
     }
 
+    /// As [`MovedConnections::check_ends`].
+    pub fn check_ends(&self, own: &[IpAddr]) -> Result<(), String> {
+        for (end, address) in [("local end", self.local), ("peer", self.peer)] {
+            if let Some(what) = nobodys(address) {
+                return Err(format!("its {end} is {address}, {what}"));
+            }
+        }
+        let peer = self.peer;
+        if peer == self.local || own.contains(&peer) {
+            return Err(format!("its peer is {peer}, the port's own address"));
+        }
+        Ok(())
+    }
+
     /// What no two of a port share.
     fn key(&self) -> (u8, IpAddr, IpAddr, MovedMarks, bool) {
         let asks = matches!(self.marks, MovedMarks::Query(..)) && self.begun_by_peer;
         (self.protocol, self.local, self.peer, self.marks, asks)
+    }
+}
+
+/// What an address is, if no end of a connection has it.
+fn nobodys(address: IpAddr) -> Option<&'static str> {
+    match address {
+        _ if address.is_unspecified() => Some("which is no address"),
+        _ if address.is_loopback() => Some("a loopback address"),
+        _ if address.is_multicast() => Some("a multicast address"),
+        IpAddr::V4(v4) if v4.is_broadcast() => Some("the broadcast address"),
+        _ => None,
     }
 }
 

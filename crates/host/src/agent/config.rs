@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use overlane_model::Name;
+use overlane_model::{Name, printable};
 use overlane_net::netns;
 use serde::Deserialize;
 
@@ -60,14 +60,16 @@ impl Config {
         {
             return Ok(Self::default());
         }
-        let config: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let config: Self = serde_saphyr::from_str(text)
+            .map_err(|error| printable(&error.without_snippet().to_string()))?;
         if let Some(host) = &config.host {
-            Name::new(host).map_err(|error| format!("host: {error}"))?;
+            Name::new(host).map_err(|error| printable(&format!("host: {error}")))?;
         }
         match &config.netns {
-            Some(name) if !netns::is_name(name) => {
-                Err(format!("netns: no namespace is called `{name}`"))
-            }
+            Some(name) if !netns::is_name(name) => Err(format!(
+                "netns: no namespace is called `{}`",
+                printable(name)
+            )),
             _ => Ok(config),
         }
     }
@@ -109,8 +111,12 @@ mod tests {
             ("host: ../h1\n", "host: "),
             ("netns: a/b\n", "netns: "),
             ("- a\n", "line 1"),
+            ("host: \"a\\nb\\e[2J\"\n", "host: "),
+            ("netns: \"a/\\nb\\e[2J\"\n", "netns: "),
+            ("\"a\\nb\\e[2J\": 1\n", "unknown field"),
         ] {
             let error = Config::parse(text).unwrap_err();
+            assert!(error.chars().all(overlane_model::is_printable), "{error:?}");
             assert!(error.contains(part), "{text:?}: {error}");
         }
     }

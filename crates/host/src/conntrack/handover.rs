@@ -4,6 +4,8 @@
 mod convert;
 
 pub use convert::entry;
+use std::net::IpAddr;
+
 use overlane_ebpf::DataPath;
 use overlane_ebpf::abi;
 use overlane_ebpf::connections::{self, ConnectionEntry, Taken, Taker};
@@ -47,6 +49,8 @@ pub struct Import {
 /// Where a port of this host is, and what the tables say of it.
 struct Here<'a> {
     port: &'a PortTable,
+    /// Its addresses.
+    own: Vec<IpAddr>,
     maps: MapSet,
     has_firewall: bool,
     /// How long its connections live.
@@ -71,6 +75,8 @@ pub fn export(host: &str, port: &str) -> Result<Export, HostError> {
         .filter(is_of_port)
         .filter(|entry| !entry.is_expired(now))
         .filter_map(|entry| convert::leaving(entry, now))
+        // A guest can say what it likes, and shall not keep the others of its connections back.
+        .filter(|moved| moved.check_ends(&here.own).is_ok())
         .collect();
     connections.sort_by_key(|it| (it.protocol, it.local, it.peer, it.marks, it.begun_by_peer));
     Ok(Export {
@@ -174,8 +180,12 @@ impl<'a> Here<'a> {
         let switches = maps.entries(Table::Switches)?;
         let switch = switches.get(port.switch.number().as_bytes());
         let switch = switch.and_then(|value| abi::Switch::read_from_bytes(value).ok());
+        let neighbours = state.tables.neighbours.iter();
+        let own = neighbours
+            .filter(|it| (it.switch, &it.port, it.router) == (port.switch, &port.name, None));
         Ok(Self {
             port,
+            own: own.map(|it| it.addr).collect(),
             maps,
             has_firewall,
             timeouts: switch.map(|switch| switch.timeouts).unwrap_or_default(),
@@ -203,7 +213,7 @@ impl<'a> Here<'a> {
             let (file, here) = (moved.mac.to_string(), port.mac.to_string());
             return Err(differs("MAC", file, here));
         }
-        Ok(())
+        Ok(moved.check_ends(&self.own)?)
     }
 }
 

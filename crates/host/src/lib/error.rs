@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use overlane_ebpf::EbpfError;
-use overlane_model::{CompileError, FabricErrors, Netns};
+use overlane_model::{CompileError, FabricErrors, MovedError, Netns};
 use overlane_net::NetError;
 use thiserror::Error;
 
@@ -157,6 +157,9 @@ pub enum HostError {
         /// What there is.
         known: Vec<String>,
     },
+    /// Connections that cannot be.
+    #[error(transparent)]
+    Moved(#[from] MovedError),
     /// Connections of one port for another one.
     #[error("these are connections of {what} {file}, and not of {what} {here}")]
     OtherPort {

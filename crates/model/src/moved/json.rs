@@ -68,7 +68,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<MovedConnections, MovedError> {
     let mac: Mac = (document.mac.parse()).map_err(|error| head("mac", format!("{error}")))?;
     let connections = (1..).zip(document.connections);
     let connections = connections.map(|(number, connection)| {
-        let fail = |why| MovedError::Connection { number, why };
+        let fail = |why: &str| MovedError::Connection {
+            number,
+            why: why.to_owned(),
+        };
         connection.meaning().map_err(fail)
     });
     let moved = MovedConnections {

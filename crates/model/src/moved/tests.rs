@@ -181,6 +181,67 @@ fn each_member_is_checked() {
     );
 }
 
+#[test]
+fn ends_that_no_connection_has_are_refused() {
+    for (number, end, address, what) in [
+        (1, "peer", "0.0.0.0", "no address"),
+        (1, "peer", "224.0.0.251", "a multicast address"),
+        (1, "peer", "127.0.0.1", "a loopback address"),
+        (1, "peer", "255.255.255.255", "the broadcast address"),
+        (1, "peer", "198.18.100.1", "the port's own address"),
+        (1, "local", "0.0.0.0", "no address"),
+        (1, "local", "239.1.2.3", "a multicast address"),
+        (2, "peer", "::", "no address"),
+        (2, "peer", "ff02::fb", "a multicast address"),
+        (2, "peer", "::1", "a loopback address"),
+        (2, "local", "::1", "a loopback address"),
+        (2, "peer", "2001:2::1", "the port's own address"),
+    ] {
+        let mut document: Value = serde_json::from_str(WEB).unwrap();
+        document["connections"][number - 1][end]["address"] = json!(address);
+        let error = parse(&document.to_string()).unwrap_err().to_string();
+        let begin = format!("connection {number} makes no sense: its {end}");
+        assert!(error.starts_with(&begin), "{address}: {error}");
+        assert!(error.contains(address) && error.ends_with(what), "{error}");
+    }
+    // The second address of the port is known where the port is.
+    let moved = parse(WEB).unwrap();
+    let other = IpAddr::from([198, 18, 100, 9]);
+    moved.check_ends(&[other]).unwrap();
+    let error = moved.check_ends(&[other, moved.connections[0].peer]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("its peer is 198.18.100.2, the port's own"),
+        "{error}"
+    );
+    for address in ["fe80::1", "::ffff:198.18.0.1", "240.0.0.1"] {
+        assert_eq!(nobodys(address.parse().unwrap()), None);
+    }
+}
+
+#[test]
+fn nothing_of_a_file_moves_a_terminals_cursor() {
+    let evil = r"\u001b[2J\rerror:\nnote: \u202e";
+    let named = WEB.replacen("\"format\"", &format!("\"{evil}\""), 1);
+    let versioned = WEB.replacen("connections/2", &format!("connections/{evil}"), 1);
+    let port = WEB.replacen("web1", evil, 1);
+    let mac = WEB.replacen("02:00:00:00:00:01", evil, 1);
+    let member = WEB.replacen("\"adopted\"", &format!("\"{evil}\""), 1);
+    let state = WEB.replacen("\"established\"", &format!("\"{evil}\""), 1);
+    let address = WEB.replacen("198.18.100.1", evil, 1);
+    for text in [named, versioned, port, mac, member, state, address] {
+        assert_ne!(text, WEB);
+        let error = parse(&text).unwrap_err();
+        let shown = error.to_string();
+        assert!(shown.chars().all(crate::render::is_printable), "{error:?}");
+        assert!(std::error::Error::source(&error).is_none());
+    }
+    // However long the name is, the place is there.
+    let long = WEB.replacen("\"adopted\"", &format!("\"{}\"", "x".repeat(1000)), 1);
+    let error = parse(&long).unwrap_err().to_string();
+    assert!(error.contains("… at line 14 column "), "{error}");
+}
+
 prop_compose! {
     fn end()(max_window in 0..=MAX_WINDOW, scale in proptest::option::of(0..=MAX_SCALE)) -> MovedEnd {
         MovedEnd { max_window, scale }
@@ -223,7 +284,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_as_it_was(mut connections in proptest::collection::vec(connection(), 0..8)) {
         let mut seen = BTreeSet::new();
-        connections.retain(|connection| seen.insert(connection.key()));
+        connections.retain(|it| it.check_ends(&[]).is_ok() && seen.insert(it.key()));
         let moved = MovedConnections { connections, ..parse(WEB).unwrap() };
         prop_assert_eq!(MovedConnections::parse(&moved.to_json().unwrap()).unwrap(), moved);
     }
