@@ -426,6 +426,21 @@ fn learned_addresses_begin_with_none_and_stay_for_a_capture() {
         .map(|one| &one["hop"]["verdict"])
         .collect();
     assert_eq!(verdicts, ["flood", "hairpin", "flood"]);
+    // Cut in its last packet: the others are traced, and a note says so.
+    let whole = pcap(&[frame(1, 2), frame(2, 1), frame(3, 1)]);
+    for missing in [1, 59, 61, 75] {
+        let bytes = &whole[..whole.len() - missing];
+        fs::write(place.folder.path().join("guest.pcap"), bytes).unwrap();
+        let output = place.run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(all.as_array().unwrap().len(), 2);
+        let end = bytes.len();
+        let note = format!(
+            "note: guest.pcap: it is cut in packet 3: that begins at byte 176, and the file ends at byte {end}; 2 before it are whole\n"
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), note);
+    }
 }
 
 #[test]

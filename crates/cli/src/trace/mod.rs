@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
         file: &args.file,
     };
     let start = Start::of(args, &fabric)?;
-    let packets = packets(args, &fabric, &start)?;
+    let packets = packets(args, &fabric, &start, output)?;
     if packets.is_empty() {
         output.note("there is no packet in the capture");
     }
@@ -227,9 +227,14 @@ struct Sent {
     packet: Packet,
 }
 
-fn packets(args: &Trace, fabric: &Fabric, start: &Start<'_>) -> Result<Vec<Sent>, PacketError> {
+fn packets(
+    args: &Trace,
+    fabric: &Fabric,
+    start: &Start<'_>,
+    output: Output,
+) -> Result<Vec<Sent>, PacketError> {
     if let Some(path) = &args.pcap {
-        return captured(path, start);
+        return captured(path, start, output);
     }
     let sender = match start {
         Start::Port(port) => Sender::Port(port),
@@ -244,12 +249,16 @@ fn packets(args: &Trace, fabric: &Fabric, start: &Start<'_>) -> Result<Vec<Sent>
     }])
 }
 
-fn captured(path: &Path, start: &Start<'_>) -> Result<Vec<Sent>, PacketError> {
+fn captured(path: &Path, start: &Start<'_>, output: Output) -> Result<Vec<Sent>, PacketError> {
     let port = match start {
         Start::Port(port) => Some(*port),
         Start::Underlay(_) | Start::Leg(_) => None,
     };
-    let frames = pcap::read(path)?.into_iter();
+    let capture = pcap::read(path)?;
+    if let Some(cut) = capture.cut {
+        output.note(format!("{}: {cut}", path.display()));
+    }
+    let frames = capture.frames.into_iter();
     let mut all: Vec<Sent> = frames.map(|frame| sent(frame, port)).collect();
     if let Start::Leg(leg) = start {
         for sent in &mut all {

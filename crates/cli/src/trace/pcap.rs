@@ -7,6 +7,7 @@
 //! ```
 //! draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -16,6 +17,9 @@ use super::error::PacketError;
 
 /// The most that is read of a capture.
 const MAX_BYTES: u64 = 64 << 20;
+/// No writer keeps more of a frame (libpcap's MAXIMUM_SNAPLEN), and no block of pcapng is longer (Wireshark's limit).
+const MAX_KEPT: u32 = 256 << 10;
+const MAX_BLOCK: u32 = 16 << 20;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u32 = 1;
 
@@ -29,8 +33,38 @@ pub(crate) struct Captured {
     pub(crate) length: u32,
 }
 
+/// What a capture has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Capture {
+    pub(crate) frames: Vec<Captured>,
+    /// Where it is cut: whoever wrote it was stopped, or is not done. What stands before that place is whole.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// A record that goes on behind the end of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Packets before it.
+    packets: usize,
+    /// Where it begins.
+    at: usize,
+    /// Bytes of the file.
+    end: usize,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packets, at, end } = self;
+        let next = packets + 1;
+        write!(
+            f,
+            "it is cut in packet {next}: that begins at byte {at}, and the file ends at byte {end}; {packets} before it are whole"
+        )
+    }
+}
+
 /// Reads a capture file, or standard input for `-`.
-pub(crate) fn read(path: &Path) -> Result<Vec<Captured>, PacketError> {
+pub(crate) fn read(path: &Path) -> Result<Capture, PacketError> {
     let fault = |source| PacketError::ReadCapture {
         path: path.to_owned(),
         source,
@@ -57,19 +91,21 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Captured>, PacketError> {
 }
 
 /// The frames, their times counted from the first.
-fn parse(bytes: &[u8]) -> Result<Vec<Captured>, String> {
+fn parse(bytes: &[u8]) -> Result<Capture, String> {
     let magic = bytes.first_chunk::<4>();
-    let mut frames = match magic {
+    let mut capture = match magic {
         Some([0x0a, 0x0d, 0x0d, 0x0a]) => pcapng(bytes)?,
         Some(magic) => pcap(bytes, *magic)?,
-        None => return Err("not a capture: it is empty".to_owned()),
+        None if bytes.is_empty() => return Err("not a capture: it is empty".to_owned()),
+        None => return Err(HEADER_CUT.to_owned()),
     };
+    let frames = &mut capture.frames;
     let first = frames.first().map_or(Duration::ZERO, |frame| frame.at);
-    for frame in &mut frames {
+    for frame in frames {
         // Clocks are set back at times.
         frame.at = frame.at.saturating_sub(first);
     }
-    Ok(frames)
+    Ok(capture)
 }
 
 /// Bytes with the byte order of who wrote them.
@@ -117,7 +153,10 @@ fn ethernet(link_type: u32) -> Result<(), String> {
     }
 }
 
-fn pcap(bytes: &[u8], magic: [u8; 4]) -> Result<Vec<Captured>, String> {
+/// There is nothing before it.
+const HEADER_CUT: &str = "the header of the capture is cut";
+
+fn pcap(bytes: &[u8], magic: [u8; 4]) -> Result<Capture, String> {
     let (big_endian, nanoseconds) = match u32::from_be_bytes(magic) {
         0xa1b2_c3d4 => (true, false),
         0xd4c3_b2a1 => (false, false),
@@ -128,29 +167,48 @@ fn pcap(bytes: &[u8], magic: [u8; 4]) -> Result<Vec<Captured>, String> {
     let mut reader = Reader { bytes, big_endian };
     let header = (reader.take(20), reader.u32());
     let (Some(_), Some(link_type)) = header else {
-        return Err("the header of the capture is cut".to_owned());
+        return Err(HEADER_CUT.to_owned());
     };
     // The upper bits say whether frames have a checksum at their end (FCS), which is rare.
     ethernet(link_type & 0x0fff_ffff)?;
-    let mut frames = Vec::new();
+    let mut capture = Capture::default();
     while !reader.is_empty() {
-        let frame = (|| {
-            let (seconds, fraction) = (reader.u32()?, reader.u32()?);
-            let (kept, length) = (reader.u32()?, reader.u32()?);
-            let nanos = u64::from(fraction) * if nanoseconds { 1 } else { 1000 };
-            Some(Captured {
-                at: Duration::from_secs(seconds.into()) + Duration::from_nanos(nanos),
-                bytes: reader.take(usize::try_from(kept).ok()?)?.to_vec(),
-                length,
-            })
-        })();
-        frames.push(frame.ok_or_else(|| cut(frames.len()))?);
+        let left = reader.bytes.len();
+        let header = (|| Some([reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?]))();
+        let Some([seconds, fraction, kept, length]) = header else {
+            return Ok(capture.cut(bytes.len(), left));
+        };
+        if kept > MAX_KEPT {
+            return Err(capture.broken());
+        }
+        let Some(frame) = reader.take(kept as usize) else {
+            return Ok(capture.cut(bytes.len(), left));
+        };
+        let nanos = u64::from(fraction) * if nanoseconds { 1 } else { 1000 };
+        capture.frames.push(Captured {
+            at: Duration::from_secs(seconds.into()) + Duration::from_nanos(nanos),
+            bytes: frame.to_vec(),
+            length,
+        });
     }
-    Ok(frames)
+    Ok(capture)
 }
 
-fn cut(frames: usize) -> String {
-    format!("the capture is cut in packet {}", frames + 1)
+impl Capture {
+    /// Ends in the record that begins so many bytes before the end of the file.
+    fn cut(mut self, end: usize, left: usize) -> Self {
+        self.cut = Some(Cut {
+            packets: self.frames.len(),
+            at: end - left,
+            end,
+        });
+        self
+    }
+
+    /// A record that makes no sense: nobody knows where the next one begins.
+    fn broken(&self) -> String {
+        format!("packet {} of the capture is broken", self.frames.len() + 1)
+    }
 }
 
 /// An interface of a pcapng section.
@@ -160,7 +218,7 @@ struct Interface {
     ticks: u64,
 }
 
-fn pcapng(bytes: &[u8]) -> Result<Vec<Captured>, String> {
+fn pcapng(bytes: &[u8]) -> Result<Capture, String> {
     const SECTION: u32 = 0x0a0d_0d0a;
     const INTERFACE: u32 = 1;
     const SIMPLE: u32 = 3;
@@ -170,41 +228,59 @@ fn pcapng(bytes: &[u8]) -> Result<Vec<Captured>, String> {
         big_endian: false,
     };
     let mut interfaces = Vec::new();
-    let mut frames: Vec<Captured> = Vec::new();
+    let mut capture = Capture::default();
     while !reader.is_empty() {
-        let broken = || cut(frames.len());
+        let left = reader.bytes.len();
+        // Without the section's header there is nothing.
+        let cut = |capture: Capture| match left == bytes.len() {
+            true => Err(HEADER_CUT.to_owned()),
+            false => Ok(capture.cut(bytes.len(), left)),
+        };
         let mut ahead = reader;
-        let kind = ahead.u32().ok_or_else(broken)?;
+        let Some(kind) = ahead.u32() else {
+            return cut(capture);
+        };
         if kind == SECTION {
             // Type and length stand before the mark that tells the byte order.
-            let mark = reader.bytes.get(8..12).ok_or_else(broken)?;
-            reader.big_endian = match mark {
-                [0x1a, 0x2b, 0x3c, 0x4d] => true,
-                [0x4d, 0x3c, 0x2b, 0x1a] => false,
-                _ => return Err("not a capture: no byte order".to_owned()),
+            reader.big_endian = match reader.bytes.get(8..12) {
+                Some([0x1a, 0x2b, 0x3c, 0x4d]) => true,
+                Some([0x4d, 0x3c, 0x2b, 0x1a]) => false,
+                Some(_) => return Err("not a capture: no byte order".to_owned()),
+                None => return cut(capture),
             };
             interfaces.clear();
         }
         let mut ahead = reader;
-        let (_, length) = (ahead.u32(), ahead.u32().ok_or_else(broken)?);
-        let length = usize::try_from(length).map_err(|_| broken())?;
-        // Type, both lengths, and a multiple of four.
-        let block = reader
-            .take(length.next_multiple_of(4))
-            .filter(|_| length >= 12)
-            .ok_or_else(broken)?;
+        let (Some(_), Some(length)) = (ahead.u32(), ahead.u32()) else {
+            return cut(capture);
+        };
+        // Type and both lengths.
+        if !(12..=MAX_BLOCK).contains(&length) {
+            return Err(capture.broken());
+        }
+        let length = length as usize;
+        let Some(block) = reader.take(length.next_multiple_of(4)) else {
+            return cut(capture);
+        };
         let body = Reader {
             bytes: &block[8..length - 4],
             big_endian: reader.big_endian,
         };
+        let broken = || capture.broken();
         match kind {
             INTERFACE => interfaces.push(interface(body).ok_or_else(broken)?),
-            ENHANCED => frames.push(enhanced(body, &interfaces).ok_or_else(broken)??),
-            SIMPLE => frames.push(simple(body, &interfaces).ok_or_else(broken)??),
+            ENHANCED => {
+                let frame = enhanced(body, &interfaces).ok_or_else(broken)??;
+                capture.frames.push(frame);
+            }
+            SIMPLE => {
+                let frame = simple(body, &interfaces).ok_or_else(broken)??;
+                capture.frames.push(frame);
+            }
             _ => {}
         }
     }
-    Ok(frames)
+    Ok(capture)
 }
 
 fn interface(mut body: Reader<'_>) -> Option<Interface> {
@@ -228,7 +304,7 @@ fn interface(mut body: Reader<'_>) -> Option<Interface> {
     Some(Interface { link_type, ticks })
 }
 
-/// An enhanced packet block; `None` if it is cut.
+/// An enhanced packet block; `None` if it says that it is longer than it is.
 fn enhanced(mut body: Reader<'_>, interfaces: &[Interface]) -> Option<Result<Captured, String>> {
     let interface = usize::try_from(body.u32()?).ok()?;
     let (high, low) = (body.u32()?, body.u32()?);

@@ -60,6 +60,11 @@ fn classic(magic: u32, big_endian: bool, link_type: u32) -> Writer {
     file
 }
 
+fn whole(frames: &[Captured]) -> Capture {
+    let frames = frames.to_vec();
+    Capture { frames, cut: None }
+}
+
 fn frame(at: Duration, bytes: &[u8], length: u32) -> Captured {
     let bytes = bytes.to_vec();
     Captured { at, bytes, length }
@@ -76,11 +81,18 @@ fn pcap_in_both_orders_and_resolutions() {
                 frame(Duration::ZERO, b"abc", 3),
                 frame(Duration::from_millis(1500), b"de", 1500),
             ];
-            assert_eq!(parse(&file.bytes).unwrap(), expected);
-            for end in 1..file.bytes.len() {
-                let cut = parse(&file.bytes[..end]);
-                // A file may end after any packet, and nowhere else.
-                assert_eq!(cut.is_ok(), [24, 24 + 16 + 3].contains(&end), "{end}");
+            assert_eq!(parse(&file.bytes).unwrap(), whole(&expected));
+            for end in 0..file.bytes.len() {
+                let found = parse(&file.bytes[..end]);
+                if end < 24 {
+                    assert!(found.is_err(), "{end}");
+                    continue;
+                }
+                // What is whole is there, and a file may end after any packet.
+                let (packets, at) = if end < 43 { (0, 24) } else { (1, 43) };
+                let cut = (end > at).then_some(Cut { packets, at, end });
+                let frames = expected[..packets].to_vec();
+                assert_eq!(found.unwrap(), Capture { frames, cut }, "{end}");
             }
         }
     }
@@ -135,9 +147,64 @@ fn pcapng_in_both_orders_and_resolutions() {
                 frame(Duration::ZERO, b"abcde", 5),
                 frame(Duration::from_millis(1500), b"f", 99),
             ];
-            assert_eq!(parse(&file.bytes).unwrap(), expected);
+            assert_eq!(parse(&file.bytes).unwrap(), whole(&expected));
         }
     }
+}
+
+#[test]
+fn a_pcapng_that_is_cut_anywhere_has_what_is_whole() {
+    for big_endian in [false, true] {
+        let mut file = section(big_endian, 1, None);
+        let mut ends = vec![28, file.bytes.len()];
+        for bytes in [&b"abcde"[..], b"f"] {
+            enhanced_block(&mut file, 0, 0, bytes, 5);
+            ends.push(file.bytes.len());
+        }
+        for end in 0..file.bytes.len() {
+            let found = parse(&file.bytes[..end]);
+            if end < 28 {
+                let error = found.unwrap_err();
+                assert!(
+                    error.contains(if end == 0 { "empty" } else { "cut" }),
+                    "{end}: {error}"
+                );
+                continue;
+            }
+            let found = found.unwrap();
+            let at = *ends.iter().rfind(|at| **at <= end).unwrap();
+            let packets = usize::from(end >= ends[2]);
+            assert_eq!(found.frames.len(), packets, "{end}");
+            let cut = (end > at).then_some(Cut { packets, at, end });
+            assert_eq!(found.cut, cut, "{end}");
+        }
+    }
+    let cut = Cut {
+        packets: 1,
+        at: 43,
+        end: 50,
+    };
+    assert_eq!(
+        cut.to_string(),
+        "it is cut in packet 2: that begins at byte 43, and the file ends at byte 50; 1 before it are whole"
+    );
+}
+
+#[test]
+fn a_length_that_cannot_be_is_no_cut() {
+    let mut file = classic(0xa1b2_c3d4, false, 1);
+    file.u32(0).u32(0).u32(MAX_KEPT + 1).u32(1).raw(b"a");
+    assert_eq!(
+        parse(&file.bytes).unwrap_err(),
+        "packet 1 of the capture is broken"
+    );
+    let mut file = section(false, 1, None);
+    enhanced_block(&mut file, 0, 0, b"a", 1);
+    file.u32(6).u32(MAX_BLOCK + 4).raw(&[0; 20]);
+    assert_eq!(
+        parse(&file.bytes).unwrap_err(),
+        "packet 2 of the capture is broken"
+    );
 }
 
 #[test]
@@ -149,7 +216,7 @@ fn pcapng_with_simple_packets_and_a_second_section_of_the_other_order() {
     let mut second = section(true, 1, None);
     enhanced_block(&mut second, 0, 7, b"de", 2);
     file.raw(&second.bytes);
-    let found = parse(&file.bytes).unwrap();
+    let found = parse(&file.bytes).unwrap().frames;
     assert_eq!(found[0], frame(Duration::ZERO, b"abc", 3));
     assert_eq!(found[1].bytes, b"de");
 }
@@ -168,7 +235,7 @@ fn what_is_no_capture_says_why() {
     );
     let mut wlan = section(true, 105, None);
     assert!(
-        parse(&wlan.bytes).unwrap().is_empty(),
+        parse(&wlan.bytes).unwrap().frames.is_empty(),
         "an interface alone is no harm"
     );
     enhanced_block(&mut wlan, 0, 0, b"a", 1);
@@ -186,7 +253,7 @@ fn what_is_no_capture_says_why() {
     file.u32(6).u32(11).raw(&[0; 20]);
     assert_eq!(
         parse(&file.bytes).unwrap_err(),
-        "the capture is cut in packet 1"
+        "packet 1 of the capture is broken"
     );
     let error = read(Path::new("/nonexistent/x.pcap")).unwrap_err();
     assert!(
