@@ -10,7 +10,7 @@ pub(crate) mod text;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use overlane_host::capture::{End, Packet, Session, Target};
@@ -45,8 +45,8 @@ pub(crate) struct Request<'a> {
 /// Where packets go.
 pub(crate) struct Sink {
     form: Form,
-    /// Nobody needs more when the reader of standard output has gone.
-    to_stdout: bool,
+    /// `None`: standard output. Nobody needs more when its reader has gone.
+    path: Option<PathBuf>,
 }
 
 enum Form {
@@ -104,7 +104,7 @@ pub(crate) fn live(
     let mut shown = 0;
     let end = loop {
         let reader = io::stdout();
-        let watched = sink.to_stdout.then(|| reader.as_fd());
+        let watched = sink.path.is_none().then(|| reader.as_fd());
         if let Some(end) = session.wait(until, watched)? {
             break Some(end);
         }
@@ -153,7 +153,7 @@ fn take(
             *shown += 1;
         }
     }
-    Ok(sink.flush()?)
+    sink.flush()
 }
 
 impl Request<'_> {
@@ -172,51 +172,66 @@ impl Sink {
             macs,
             colour: output.colour_out(),
         };
-        Self {
-            form,
-            to_stdout: true,
-        }
+        Self { form, path: None }
     }
 
     /// Lines of JSON on standard output.
     pub(crate) fn json() -> Self {
         Self {
             form: Form::Json(BufWriter::new(io::stdout())),
-            to_stdout: true,
+            path: None,
         }
     }
 
     /// A capture file at `path`, `-` being standard output.
     fn file(path: &Path, snap: u32) -> Result<Self, Failure> {
-        let failed = |source| Failure::File {
-            path: path.to_owned(),
-            source,
-        };
-        let to_stdout = path == Path::new("-");
-        let out: Box<dyn Write> = if to_stdout {
-            Box::new(BufWriter::new(io::stdout()))
-        } else {
-            Box::new(BufWriter::new(File::create(path).map_err(failed)?))
+        let path = Some(path.to_owned()).filter(|path| path != Path::new("-"));
+        let failed = |source| cannot_write(path.as_deref(), source);
+        let out: Box<dyn Write> = match &path {
+            Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
+            None => Box::new(BufWriter::new(io::stdout())),
         };
         let program = concat!("overlane ", env!("OVERLANE_VERSION"));
-        let writer = Writer::new(out, snap, program)?;
-        Ok(Self {
-            form: Form::File(writer),
-            to_stdout,
-        })
+        let writer = Writer::new(out, snap, program).map_err(failed)?;
+        let form = Form::File(writer);
+        Ok(Self { form, path })
     }
 
+    fn write(&mut self, packet: &Packet, headers: &Headers<'_>) -> Result<(), Failure> {
+        let written = self.form.write(packet, headers);
+        written.map_err(|source| cannot_write(self.path.as_deref(), source))
+    }
+
+    /// After each batch: what was captured can be read.
+    fn flush(&mut self) -> Result<(), Failure> {
+        let flushed = self.form.flush();
+        flushed.map_err(|source| cannot_write(self.path.as_deref(), source))
+    }
+}
+
+/// `None`: to standard output.
+fn cannot_write(path: Option<&Path>, source: io::Error) -> Failure {
+    match path {
+        Some(path) => Failure::File {
+            path: path.to_owned(),
+            source,
+        },
+        None => Failure::Output(source),
+    }
+}
+
+impl Form {
     fn write(&mut self, packet: &Packet, headers: &Headers<'_>) -> io::Result<()> {
-        match &mut self.form {
-            Form::Text { out, macs, colour } => {
+        match self {
+            Self::Text { out, macs, colour } => {
                 let line = text::line(packet, headers, *macs, *colour);
                 writeln!(out, "{line}")
             }
-            Form::Json(out) => {
+            Self::Json(out) => {
                 let line = json_line(&text::Json::of(packet, headers))?;
                 writeln!(out, "{line}")
             }
-            Form::File(writer) => writer.write(&Record {
+            Self::File(writer) => writer.write(&Record {
                 interface: &packet.interface,
                 time_unix_ns: packet.time_unix_ns,
                 outbound: text::is_outbound(packet),
@@ -227,11 +242,10 @@ impl Sink {
         }
     }
 
-    /// After each batch: what was captured can be read.
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.form {
-            Form::Text { out, .. } | Form::Json(out) => out.flush(),
-            Form::File(writer) => writer.flush(),
+        match self {
+            Self::Text { out, .. } | Self::Json(out) => out.flush(),
+            Self::File(writer) => writer.flush(),
         }
     }
 }

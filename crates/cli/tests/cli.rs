@@ -449,3 +449,29 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(code(&output), 0);
     assert_eq!(err(&output), "");
 }
+
+#[test]
+fn what_cannot_be_written_is_an_error_that_names_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fabric.yaml");
+    fs::write(&file, GOOD).unwrap();
+    let file = file.to_str().unwrap();
+    for arguments in [
+        &["check", file, "--json"][..],
+        &["flows", file, "--json"],
+        &["flows", file],
+        &["schema"],
+        &["version"],
+        &["completions", "bash"],
+        &["--help"],
+        &["--version"],
+        &["help", "apply"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = overlane(arguments).stdout(full.unwrap()).output().unwrap();
+        assert_eq!(code(&output), 1, "{arguments:?}");
+        let said = err(&output);
+        let expected = "error: cannot write to standard output: No space left on device";
+        assert!(said.starts_with(expected), "{arguments:?}: {said}");
+    }
+}

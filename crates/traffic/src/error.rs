@@ -89,10 +89,10 @@ pub enum TrafficError {
         most_bytes: u64,
     },
     /// The orders cannot be read.
-    #[error("cannot read orders: {0}")]
+    #[error("cannot read orders from standard input: {0}")]
     Input(#[source] io::Error),
     /// The answers cannot be written.
-    #[error("cannot write answers: {0}")]
+    #[error("cannot write answers to standard output: {0}")]
     Output(#[source] io::Error),
 }
 

@@ -190,8 +190,11 @@ fn in_order_of_time(run: &Run) -> Vec<&Sample> {
     samples
 }
 
-/// Writes beside and renames, so that nobody meets half a file.
+/// Writes beside and renames, so that nobody meets half a file. What is no file, such as `/dev/stdout`, is written to.
 pub fn replace(path: &Path, content: &str) -> Result<(), AnalysisError> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return fs::write(path, content).map_err(AnalysisError::io("writing", path));
+    }
     let mut beside = path.as_os_str().to_owned();
     beside.push(".partial");
     let beside = PathBuf::from(beside);
@@ -205,4 +208,26 @@ pub fn replace(path: &Path, content: &str) -> Result<(), AnalysisError> {
         let _ = fs::remove_file(&beside);
     }
     written.map_err(AnalysisError::io("writing", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_replaced_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let error = replace(&socket, "x").unwrap_err().to_string();
+        let expected = format!("writing {}: ", socket.display());
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(fs::metadata(&socket).unwrap().file_type().is_socket());
+        let file = folder.path().join("file");
+        replace(&file, "x").unwrap();
+        replace(&file, "y").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "y");
+    }
 }

@@ -314,3 +314,29 @@ fn the_hosts_own_traffic_is_shown_to_who_asks_for_it() {
     assert!(wants("verdict=to_host"));
     assert!(wants("verdict!=encap"));
 }
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let said = |path: &str| {
+        let mut sink = Sink::file(Path::new(path), SNAP_FILE)?;
+        let packet = packet(syn(), Verdict::Encap, Phase::Entered);
+        let frame = Frame::new(&packet.bytes, packet.len);
+        sink.write(&packet, &frame.headers(None))?;
+        sink.flush()
+    };
+    for (path, why) in [
+        ("/dev/full", "No space left on device"),
+        ("/nonexistent/x", "No such file or directory"),
+        ("/", "Is a directory"),
+    ] {
+        let error = said(path).unwrap_err();
+        let expected = format!("cannot write {path}: {why}");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    // More than one buffer: it is written at once.
+    let mut sink = Sink::file(Path::new("/dev/full"), SNAP_FILE).unwrap();
+    let long = packet(vec![0; 20_000], Verdict::Encap, Phase::Entered);
+    let frame = Frame::new(&long.bytes, long.len);
+    let error = sink.write(&long, &frame.headers(None)).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write /dev/full"));
+}
