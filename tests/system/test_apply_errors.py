@@ -83,6 +83,53 @@ def test_a_port_whose_device_is_down_is_named(lab):
     assert f"note: port port1: its device {near.device} is down; no packet passes until it is up" in said
 
 
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_another_name_of_a_device_is_refused(scene, strict):
+    """The kernel finds a device by it, and no packet comes from a device of that name."""
+    host, near = scene.hosts[0], scene.guests[0]
+    ports = scene.fabric.data["ports"]
+    host.ns.ip(f"link property add dev {near.device} altname other0", f"link property add dev {UPLINK} altname other1",
+               "link add late0 type veth peer name late1", "link property add dev late0 altname other2")
+    ports["port1"]["device"] = "other0"
+    said = refused(scene, *strict)
+    assert f"error: other0 (port port1) is another name of device {near.device} (" in said
+    assert f"help: write {near.device} in the fabric file" in said and "no such device" not in said
+    # On a trunk, for each of its ports.
+    ports["port1"]["vlan"] = 7
+    scene.fabric.port("port8", "blue", host.name, "other0", "02:00:00:00:00:08", key=8, vlan=8)
+    said = refused(scene, *strict)
+    assert all(f"other0 (port {name}) is another name of" in said for name in ("port1", "port8"))
+    del ports["port8"], ports["port1"]["vlan"]
+    ports["port1"]["device"] = near.device
+    scene.fabric.data["routers"] = {"r1": {"interfaces": {"blue": ["198.18.100.254/24"]},
+                                           "gateway": {"host": host.name, "device": "other2", "addresses": ["198.19.0.2/24"]}}}
+    assert "other2 (leg of router r1) is another name of device late0" in refused(scene, *strict)
+    del scene.fabric.data["routers"]
+    scene.fabric.data["hosts"][host.name]["uplink"] = "other1"
+    said = refused(scene, *strict)
+    assert f"other1 (uplink) is another name of device {UPLINK}" in said and f"write {UPLINK} in" in said
+
+
+def test_another_name_of_a_device_elsewhere_is_refused(scene):
+    elsewhere = scene.lab.namespace("c")
+    elsewhere.ip("link add late0 type veth peer name late1", "link property add dev late0 altname other0")
+    scene.fabric.port("port8", "blue", scene.hosts[0].name, "other0", "02:00:00:00:00:08", key=8, netns=elsewhere.name)
+    said = refused(scene)
+    assert "other0 (port port8" in said and "is another name of device late0" in said
+    assert "late0" in elsewhere.links()
+
+
+def test_status_says_that_a_device_has_another_name_now(lab):
+    """Who renames a device may keep its former name as another one."""
+    scene = Scene(lab, GENEVE, 4).apply()
+    host, near = scene.hosts[0], scene.guests[0]
+    host.ns.ip(f"link set {near.device} down", f"link set {near.device} name new0", "link set new0 up",
+               f"link property add dev new0 altname {near.device}")
+    said = overlane("status", "--host", host.name, expect=None).stdout
+    assert f"{near.device} is another name of device new0: write new0" in said
+    assert f"no such device: {near.device}" not in said, said
+
+
 def test_a_missing_uplink_is_named(scene):
     """Missing ports are notes beside it."""
     host = scene.hosts[0]

@@ -56,7 +56,7 @@ pub use conntrack::{forget, handover};
 pub use kinds::Testing;
 pub use lib::detour as detours;
 pub use lib::distrust::Distrust;
-pub use lib::error::{Absence, HostError, NotElsewhere, UnfitDevice, UsedAs, chain};
+pub use lib::error::{Absence, HostError, NotElsewhere, OtherName, UnfitDevice, UsedAs, chain};
 pub use lib::holder::Holder;
 pub use lib::{paths, signals};
 pub use live::announcer as announce;

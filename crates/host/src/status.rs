@@ -245,7 +245,7 @@ fn differences(
     };
     rows.append(&mut resolved.notes);
     helpers.extend(resolved.helpers());
-    rows.extend(resolved.missing.iter().flat_map(finding::missing));
+    rows.extend(resolved.to_make().flat_map(finding::missing));
     let mut current = Current::read(host, &data_path, links)?;
     if let Some(maps) = &current.maps {
         rows.extend(silent_next_hops(state, maps)?);

@@ -43,6 +43,16 @@ pub enum NetError {
         /// Where it was asked for.
         place: Place,
     },
+    /// The name is not the one that the device goes by.
+    #[error(
+        "cannot find the device ({place}): this is another name of device {device}, write {device}"
+    )]
+    OtherName {
+        /// Where it was looked for, and by which name.
+        place: Place,
+        /// Its name.
+        device: String,
+    },
     /// Device features that did not take the wanted value.
     #[error("cannot set features ({place}): {}", list(rejected))]
     Features {
@@ -190,6 +200,8 @@ impl NetError {
     fn raw(&self) -> Option<Errno> {
         match self {
             Self::Refused { errno, .. } => Some(*errno),
+            // No device goes by this name.
+            Self::OtherName { .. } => Some(Errno::ENODEV),
             _ => None,
         }
     }
@@ -199,6 +211,7 @@ impl NetError {
             Self::Refused { place, .. }
             | Self::Decode { place, .. }
             | Self::NoAnswer { place, .. }
+            | Self::OtherName { place, .. }
             | Self::Features { place, .. } => Some(place),
             Self::Panicked { .. }
             | Self::BadName { .. }

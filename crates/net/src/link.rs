@@ -4,7 +4,7 @@ use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoGeneve, InfoNetkit, InfoVxlan,
-    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, NetkitMode, Stats64,
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, NetkitMode, Prop, Stats64,
 };
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -19,6 +19,8 @@ pub struct Link {
     pub index: u32,
     /// Name.
     pub name: String,
+    /// Its other names (`ip link property add altname`). Packets and tables of nftables know the first one only.
+    pub altnames: Vec<String>,
     /// What somebody wrote there for people (`ip link set alias`).
     pub alias: Option<String>,
     /// MAC address; zero for devices that have none.
@@ -89,14 +91,28 @@ pub struct LinkStats {
     pub tx_dropped: u64,
 }
 
+impl Link {
+    /// Whether this is a name of it beside its own.
+    pub fn has_altname(&self, name: &str) -> bool {
+        self.altnames.iter().any(|altname| altname == name)
+    }
+}
+
 impl Netlink {
-    /// The device of this name.
+    /// The device of this name. Another name of it (`altname`) is refused: the kernel would find it here, and elsewhere not.
     pub fn link(&self, name: &str) -> Result<Link, NetError> {
         let mut message = LinkMessage::default();
         message
             .attributes
             .push(LinkAttribute::IfName(device_name(name)?));
-        self.one_link(message, name)
+        let link = self.one_link(message, name)?;
+        if link.name != name {
+            return Err(NetError::OtherName {
+                place: self.place(Some(name)),
+                device: link.name,
+            });
+        }
+        Ok(link)
     }
 
     /// The device of this index.
@@ -350,6 +366,9 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
+            LinkAttribute::PropList(list) => {
+                link.altnames = list.into_iter().filter_map(altname).collect()
+            }
             LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
             LinkAttribute::Address(bytes) => {
                 link.mac = bytes.as_slice().try_into().unwrap_or_default();
@@ -388,6 +407,13 @@ fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
         link.peer_netns = None;
     }
     Some(link)
+}
+
+fn altname(property: Prop) -> Option<String> {
+    match property {
+        Prop::AltIfName(name) => Some(name),
+        _ => None,
+    }
 }
 
 /// Such a device says that it is Ethernet, and gives its packets a header without addresses.

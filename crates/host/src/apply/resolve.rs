@@ -17,7 +17,7 @@ use crate::kinds::receive_helper::{self, Coalescing};
 use crate::kinds::{Links, Resolved, Spot};
 use crate::lib::detour::Detour;
 use crate::lib::elsewhere::Elsewhere;
-use crate::lib::error::{UnfitDevice, UsedAs};
+use crate::lib::error::{Absence, OtherName, UnfitDevice, UsedAs};
 use crate::lib::features::{has_feature, takes_mark};
 use crate::lib::next_hop::next_hop;
 use crate::lib::{files, paths};
@@ -119,6 +119,15 @@ pub(crate) fn resolve(
         notes.extend(port_mtus(tables, &links, underlay_mtu));
     }
     let namespace = netns.map(str::to_owned);
+    let names = other_names(tables, &links, &elsewhere);
+    if unfit != Unfit::LeftOut && !names.is_empty() {
+        return Err(HostError::OtherNames { names, namespace });
+    }
+    for name in &names {
+        let (device, of) = (&name.device.device, &name.of);
+        let reason = format!("its device {device} is another name of device {of}: write {of}");
+        notes.extend(finding::unfit(&name.device, &reason));
+    }
     let no_uplink = uplink.is_none().then(|| UnfitDevice {
         device: tables.uplink.to_string(),
         used_as: UsedAs::Uplink,
@@ -196,6 +205,7 @@ pub(crate) fn resolve(
         links: links_of(tables, &links),
         coming: elsewhere.coming,
         missing,
+        other_names: names.into_iter().map(|name| name.device.device).collect(),
         notes,
     })
 }
@@ -239,8 +249,37 @@ fn leave_out(tables: &Tables, own: &[HostAddress], links: &mut Links<'_>) -> Vec
     rows
 }
 
+/// Names that devices have beside their own (`altname`): no packet comes from a device of such a name.
+fn other_names(tables: &Tables, links: &Links<'_>, elsewhere: &Elsewhere) -> Vec<OtherName> {
+    let of = |device: &str| {
+        if links.contains_key(device) {
+            return None;
+        }
+        if let Some(Absence::OtherName(of)) = elsewhere.absent.get(device).map(|it| &it.why) {
+            return Some(of.clone());
+        }
+        let mut links = links.values();
+        let link = links.find(|link| link.has_altname(device));
+        Some(link?.name.clone())
+    };
+    let names = used(tables).into_iter().filter_map(|device| {
+        let of = of(&device.device)?;
+        Some(OtherName { device, of })
+    });
+    names.collect()
+}
+
 /// Devices that carry no frames: programs and templates begin with an Ethernet header.
 fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
+    let is_layer3 = |device: &UnfitDevice| {
+        let link = links.get(device.device.as_str());
+        link.is_some_and(|link| link.is_layer3)
+    };
+    used(tables).into_iter().filter(is_layer3).collect()
+}
+
+/// The devices of the fabric, each with what it is for.
+fn used(tables: &Tables) -> Vec<UnfitDevice> {
     let uplink = std::iter::once((&tables.uplink, UsedAs::Uplink, None));
     let ports = tables.ports.iter().map(|port| {
         let name = Some(port.name.to_string());
@@ -248,22 +287,16 @@ fn layer3(tables: &Tables, links: &Links<'_>) -> Vec<UnfitDevice> {
     });
     let legs = tables.legs();
     let legs = legs.map(|(router, device)| (device, UsedAs::Leg, Some(router.name.to_string())));
-    let is_layer3 = |device: &DeviceName| {
-        links
-            .get(device.as_str())
-            .is_some_and(|link| link.is_layer3)
-    };
-    let unfit = uplink
+    let used = uplink
         .chain(ports)
         .chain(legs)
-        .filter(|(device, ..)| is_layer3(device));
-    let unfit = unfit.map(|(device, used_as, by)| UnfitDevice {
-        device: device.to_string(),
-        used_as,
-        by: by.into_iter().collect(),
-        elsewhere: None,
-    });
-    unfit.collect()
+        .map(|(device, used_as, by)| UnfitDevice {
+            device: device.to_string(),
+            used_as,
+            by: by.into_iter().collect(),
+            elsewhere: None,
+        });
+    used.collect()
 }
 
 /// The ports' devices that are there; the others are added to `missing`.

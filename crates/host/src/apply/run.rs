@@ -198,7 +198,7 @@ impl Job<'_> {
         notes.extend(machine_notes(host, &current)?);
         let mut report = Report {
             dry_run: self.dry_run,
-            missing: target.resolved.missing.clone(),
+            missing: target.resolved.to_make().cloned().collect(),
             notes,
             next_hops: (target.resolved.next_hops.iter())
                 .filter_map(|next_hop| next_hop.address)

@@ -50,10 +50,20 @@ pub(crate) struct Resolved {
     pub(crate) coming: Vec<Coming>,
     /// Devices of ports and of legs that are not there.
     pub(crate) missing: Vec<UnfitDevice>,
+    /// Those of them that are other names of devices, of which notes tell.
+    pub(crate) other_names: BTreeSet<String>,
     pub(crate) notes: Vec<Row>,
 }
 
 impl Resolved {
+    /// The devices that somebody has to make.
+    pub(crate) fn to_make(&self) -> impl Iterator<Item = &UnfitDevice> {
+        let is_there = |device: &str| self.other_names.contains(device);
+        self.missing
+            .iter()
+            .filter(move |missing| !is_there(&missing.device))
+    }
+
     pub(crate) fn is_missing(&self, device: &str) -> bool {
         self.missing.iter().any(|missing| missing.device == device)
     }

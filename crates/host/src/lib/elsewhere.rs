@@ -219,6 +219,7 @@ fn look_into(netns: &Declared, device: &str, here: u64) -> Result<Found, Absence
     let found = Netns::at(&netns.path()).and_then(|netns| netns.run(look).flatten());
     found.map_err(|error: NetError| match error {
         NetError::NotANamespace { .. } => Absence::NotANamespace,
+        NetError::OtherName { device, .. } => Absence::OtherName(device),
         error if error.is_not_found() && error.device().is_some() => Absence::NoDevice,
         error if error.is_not_found() => Absence::NoNamespace,
         error => Absence::Unreadable(error.to_string()),

@@ -12,7 +12,7 @@ use overlane_model::{CompileError, FabricErrors, MovedError, Netns};
 use overlane_net::NetError;
 use thiserror::Error;
 
-pub use self::devices::{Absence, NotElsewhere, UnfitDevice, UsedAs};
+pub use self::devices::{Absence, NotElsewhere, OtherName, UnfitDevice, UsedAs};
 pub(crate) use self::devices::{Leftover, TakenAddress, TakenBy};
 use super::distrust::Distrust;
 use super::holder::Holder;
@@ -219,6 +219,14 @@ pub enum HostError {
         devices: Vec<UnfitDevice>,
         /// Missing too, and no reason to fail.
         besides: Vec<UnfitDevice>,
+        /// The namespace; none for the one of this process.
+        namespace: Option<String>,
+    },
+    /// Names in the fabric that are other names of devices.
+    #[error("{} ({})", list(names), of(namespace.as_deref()))]
+    OtherNames {
+        /// Each with the device's own.
+        names: Vec<OtherName>,
         /// The namespace; none for the one of this process.
         namespace: Option<String>,
     },

@@ -121,7 +121,10 @@ fn devices(
     let device = |link: &Link| device(link, netlink, state);
     let lacks = |name: &str, used_as: String| Missing {
         what: used_as,
-        why: format!("no such device: {name}"),
+        why: match links.iter().find(|link| link.has_altname(name)) {
+            Some(link) => format!("{name} is another name of device {0}: write {0}", link.name),
+            None => format!("no such device: {name}"),
+        },
     };
     let ports = fabric.ports().values().filter(|it| it.host == host.name);
     let mut of_ports = BTreeSet::new();

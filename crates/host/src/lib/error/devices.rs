@@ -41,10 +41,21 @@ pub enum Absence {
     NotANamespace,
     /// The namespace has no such device.
     NoDevice,
+    /// It is another name (`altname`) of the device with this one.
+    OtherName(String),
     /// The kernel does not let it come.
     NotTaken,
     /// The namespace cannot be looked into, for this reason.
     Unreadable(String),
+}
+
+/// A name in the fabric that no device goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherName {
+    /// With this name.
+    pub device: UnfitDevice,
+    /// The device that has it as another name (`altname`).
+    pub of: String,
 }
 
 /// What the fabric uses a device as.
@@ -151,6 +162,12 @@ impl std::fmt::Display for UnfitDevice {
     }
 }
 
+impl std::fmt::Display for OtherName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is another name of device {}", self.device, self.of)
+    }
+}
+
 impl std::fmt::Display for NotElsewhere {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let netns = &self.netns;
@@ -160,6 +177,12 @@ impl std::fmt::Display for NotElsewhere {
                 write!(f, "{} is not a network namespace", netns.path().display())
             }
             Absence::NoDevice => write!(f, "network namespace {netns} has none either"),
+            Absence::OtherName(device) => {
+                write!(
+                    f,
+                    "in network namespace {netns} it is another name of device {device}"
+                )
+            }
             Absence::NotTaken => write!(f, "it does not come from network namespace {netns}"),
             Absence::Unreadable(why) => {
                 write!(f, "network namespace {netns} cannot be looked into: {why}")

@@ -1,5 +1,6 @@
 //! What the user can do about an error.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -56,6 +57,11 @@ impl HostError {
                     false => ", or apply without --strict what is there",
                 };
                 format!("create the devices first, or correct the names in the fabric file{or}; nothing was changed")
+            }
+            Self::OtherNames { names, .. } => {
+                let own: BTreeSet<_> = names.iter().map(|name| name.of.as_str()).collect();
+                let own: Vec<_> = own.into_iter().collect();
+                format!("write {} in the fabric file; nothing was changed", own.join(", "))
             }
             Self::NotTakenIn { device, source, .. } if source.is_exists() => {
                 format!("the host has got a device {device} meanwhile: apply again if that is the port's, or give it another name")
