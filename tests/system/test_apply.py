@@ -56,6 +56,28 @@ def test_a_second_apply_changes_nothing(lab, encapsulation, family):
     assert state.changed(before, state.snapshot(host.ns, host.name)) == {}
 
 
+@pytest.mark.needs("prlimit")
+def test_more_ports_than_a_shell_allows_open_files(lab):
+    """The usual soft limit is 1 024 files, and 1 000 ports take more; so here, both smaller."""
+    scene = Scene(lab, GENEVE, 4, guests=(1, 1))
+    host, count, limited = scene.hosts[0], 150, ("prlimit", "--nofile=128:4096")
+    devices = [f"m{number}" for number in range(count)]
+    host.ns.ip(*[f"link add {device} up type veth peer name {device}x" for device in devices],
+               *[f"link set {device}x up" for device in devices])
+    for number, device in enumerate(devices):
+        scene.fabric.port(device, "blue", host.name, device, f"02:00:00:01:00:{number:02x}", ())
+    path = fabric_file(lab, scene)
+    lab.defer(remove, host.name, host.netns, expect=None)
+    apply(path, host.name, host.netns, prefix=limited)
+    assert len(show("ports", host.name)["ports"]) == count + 1
+    for words in (("status",), ("show", "ports"), ("show", "counters")):
+        overlane(*words, "--host", host.name, prefix=limited)
+    remove(host.name, host.netns, prefix=limited)
+    # The hard one is nobody's to raise. Then it says which limit it is.
+    few = apply(path, host.name, host.netns, prefix=("prlimit", "--nofile=64:64"), expect=1)
+    assert "open files" in few.stderr and "ulimit -Hn" in few.stderr, few.stderr
+
+
 def test_dry_run_prints_what_apply_then_does_and_changes_nothing(lab, encapsulation):
     scene = Scene(lab, encapsulation, 4)
     host = scene.hosts[0]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
+use nix::errno::Errno;
 use overlane_analysis::AnalysisError;
 use overlane_host::calls::Refused;
 use overlane_host::{HostError, chain};
@@ -127,7 +128,7 @@ impl Failure {
             Self::Fabric(errors) => output.err_raw(errors.render(output.colour_err())),
             other => output.error(
                 other.said(),
-                other.help().or_else(|| rights(other)).as_deref(),
+                other.help().or_else(|| lacking(other)).as_deref(),
             ),
         }
         ExitCode::from(self.code())
@@ -239,15 +240,23 @@ fn is_wrong_request(error: &AnalysisError) -> bool {
     )
 }
 
-/// When nobody closer knows a help, and the kernel refused for want of rights.
-fn rights(error: &(dyn Error + 'static)) -> Option<String> {
+/// When nobody closer knows a help, and the kernel refused for want of rights or of room for open files.
+fn lacking(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
-        let refused = error
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        if refused {
+        let of_file = error.downcast_ref::<io::Error>();
+        let of_call = error.downcast_ref::<Errno>().copied();
+        if of_file.is_some_and(|answer| answer.kind() == io::ErrorKind::PermissionDenied) {
             return Some("run it as root (sudo)".to_owned());
+        }
+        let number = of_file
+            .and_then(io::Error::raw_os_error)
+            .map(Errno::from_raw);
+        if number.or(of_call) == Some(Errno::EMFILE) {
+            return Some(
+                "raise the hard limit of open files (`ulimit -Hn`; `LimitNOFILE=` of a unit)"
+                    .to_owned(),
+            );
         }
         next = error.source();
     }
@@ -325,7 +334,9 @@ mod tests {
     #[test]
     fn a_refusal_anywhere_behind_an_error_has_a_help() {
         let refused = Outer(io::Error::from(io::ErrorKind::PermissionDenied));
-        assert!(rights(&refused).is_some());
-        assert!(rights(&Outer(io::Error::from(io::ErrorKind::NotFound))).is_none());
+        assert!(lacking(&refused).is_some());
+        assert!(lacking(&Outer(io::Error::from(io::ErrorKind::NotFound))).is_none());
+        let full = Outer(io::Error::from(Errno::EMFILE));
+        assert!(lacking(&full).unwrap().contains("open files"));
     }
 }

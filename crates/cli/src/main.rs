@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::usage(error, output),
     };
+    overlane_lab::open_files::raise();
     match run(&cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(output),

@@ -31,6 +31,7 @@ mod vm;
 pub use api::{cleanup, doctor, resume, run};
 pub use doctor::{Doctor, DoctorItem, DoctorState};
 pub use error::LabError;
+pub use machine::open_files;
 pub use relay::{RelayCable, RelayEnd, RelayRequest, relay};
 pub use run::{RunRequest, RunSummary};
 pub use session::undo::CleanupReport;

@@ -11,7 +11,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::crew::lock;
@@ -29,7 +28,6 @@ const MEMORY: &str = "/proc/self/status";
 /// Carries out the orders of `input` until it ends or says [`Order::Quit`], and answers on `output`. What goes
 /// wrong with a job is an answer; an error is returned when input or output break, or this is no Linux with /proc.
 pub fn run(input: impl BufRead, output: impl Write + Send) -> Result<(), TrafficError> {
-    raise_descriptor_limit();
     let agent = Agent {
         jobs: Mutex::new(BTreeMap::new()),
         output: Mutex::new(output),
@@ -265,12 +263,4 @@ fn memory_kib() -> Result<u64, TrafficError> {
 
 fn read(path: &'static str) -> Result<String, TrafficError> {
     fs::read_to_string(path).map_err(|error| TrafficError::refused("read", path, error))
-}
-
-/// Hundreds of connections in each of several jobs are more than many shells allow at first.
-fn raise_descriptor_limit() {
-    // Where it stays low, the job that needs more says so.
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }

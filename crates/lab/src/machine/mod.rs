@@ -5,6 +5,7 @@ pub(crate) mod cpus;
 pub(crate) mod environment;
 pub(crate) mod interrupt;
 pub(crate) mod noise;
+pub mod open_files;
 pub(crate) mod programs;
 pub(crate) mod spinner;
 #[expect(

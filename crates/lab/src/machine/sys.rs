@@ -1,6 +1,7 @@
 //! The one place with `unsafe`: what a child process does between fork and exec, and a socket option
 //! that no wrapper has.
 
+use super::open_files;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -11,8 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has the child run on `cpus` (none: anywhere), die with this process, and take signals as a
-/// freshly logged-in shell's child does (this process blocks those that it waits for).
+/// Has the child run on `cpus` (none: anywhere), die with this process, and have the signals and the open files of a
+/// freshly logged-in shell's child (this process blocks the signals that it waits for, and opens more files).
 ///
 /// The kernel sends the death signal when the *thread* that started the child ends: start children
 /// from the thread that waits for them.
@@ -22,6 +23,7 @@ pub(crate) fn prepare_child(command: &mut Command, cpus: &[usize]) {
     let parent = getpid();
     let before_exec = move || {
         SigSet::empty().thread_set_mask()?;
+        open_files::set_back()?;
         prctl::set_pdeathsig(Signal::SIGKILL)?;
         if getppid() != parent {
             // The parent died before the death signal was set.
@@ -32,7 +34,7 @@ pub(crate) fn prepare_child(command: &mut Command, cpus: &[usize]) {
         }
         Ok(())
     };
-    // SAFETY: Between fork and exec only async-signal-safe calls are allowed: the closure makes four
+    // SAFETY: Between fork and exec only async-signal-safe calls are allowed: the closure makes five
     // system calls on values that it owns; it neither allocates nor takes a lock.
     unsafe {
         command.pre_exec(before_exec);

@@ -223,6 +223,8 @@ pub(crate) fn last_lines(stderr: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::open_files;
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use std::io::Write;
 
     fn shell(script: &str) -> Process {
@@ -280,6 +282,20 @@ mod tests {
         command.args(["-c", "kill -9 $$"]);
         let (mut process, ..) = Process::converse(command, &[]).unwrap();
         assert!(process.last_words().contains("signal: 9"));
+    }
+
+    #[test]
+    fn a_child_may_open_what_this_process_might_at_first() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 512, hard).unwrap();
+        open_files::raise();
+        let own = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert_eq!(own, (hard, hard));
+        let limits = shell("ulimit -Sn; ulimit -Hn");
+        let interrupts = Interrupts::take_over().unwrap();
+        let output = limits.succeed(Duration::from_secs(5), &interrupts).unwrap();
+        let expected = format!("512\n{hard}\n");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     }
 
     #[test]
