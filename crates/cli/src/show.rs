@@ -81,11 +81,12 @@ pub(crate) fn run(args: &Show, output: Output) -> Result<(), Failure> {
         }
         ShowWhat::Connections(args) => {
             let host = host(&args.common.host, output)?;
-            let connections = observe::connections(&host, args.port.as_ref().map(Name::as_str))?;
+            let of = args.port.as_ref().map(Name::as_str);
+            let connections = observe::connections(&host, of)?;
             if args.common.json {
                 output.json(&connections)?
             } else {
-                firewall::show_connections(&connections, output)?
+                firewall::show_connections(&connections, of, output)?
             }
         }
         ShowWhat::Routes(args) => {

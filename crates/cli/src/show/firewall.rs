@@ -35,7 +35,11 @@ pub(super) fn show_rules(rules: &Rules, output: Output) -> io::Result<()> {
     output.section(&title, &rows, "no rule names a port of this host")
 }
 
-pub(super) fn show_connections(connections: &Connections, output: Output) -> io::Result<()> {
+pub(super) fn show_connections(
+    connections: &Connections,
+    of: Option<&str>,
+    output: Output,
+) -> io::Result<()> {
     let columns = [
         "PORT", "PROTOCOL", "LOCAL", "", "PEER", "STATE", "#AGE", "#IDLE", "RULE", "OUTSIDE",
     ];
@@ -54,12 +58,29 @@ pub(super) fn show_connections(connections: &Connections, output: Output) -> io:
             text(outside(row)),
         ]);
     }
-    let (live, most) = (connections.live, connections.most);
-    let title = format!(
-        "host {}: connections, {live} of at most {most} live",
-        connections.host
-    );
-    output.section(&title, &rows, "no connections")
+    output.section(&title(connections, of), &rows, "no connections")
+}
+
+/// How many there are of those in the table, and on the host.
+fn title(connections: &Connections, of: Option<&str>) -> String {
+    let Connections {
+        host,
+        most,
+        held,
+        live,
+        expired,
+        ..
+    } = connections;
+    let expired = match expired {
+        0 => String::new(),
+        _ => format!(", {expired} expired"),
+    };
+    match of {
+        None => format!("host {host}: connections, {live} of at most {most} live{expired}"),
+        Some(name) => format!(
+            "host {host}: connections of {name}, {live} live{expired}; {held} of at most {most} live on the host"
+        ),
+    }
 }
 
 fn whose(whose: &Whose) -> String {
@@ -92,5 +113,32 @@ fn state_words(row: &ConnectionRow) -> String {
         (false, true, _) => format!("{name}, rule gone"),
         (false, false, true) => format!("{name}, adopted"),
         (false, false, false) => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_counts_what_is_listed() {
+        let mut connections = Connections {
+            host: "h1".into(),
+            most: 64,
+            held: 4,
+            live: 4,
+            expired: 0,
+            connections: Vec::new(),
+        };
+        let expected = "host h1: connections, 4 of at most 64 live";
+        assert_eq!(title(&connections, None), expected);
+        connections.expired = 3;
+        let expected = "host h1: connections, 4 of at most 64 live, 3 expired";
+        assert_eq!(title(&connections, None), expected);
+        connections.live = 1;
+        assert_eq!(
+            title(&connections, Some("web")),
+            "host h1: connections of web, 1 live, 3 expired; 4 of at most 64 live on the host"
+        );
     }
 }

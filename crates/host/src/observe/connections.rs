@@ -26,8 +26,12 @@ pub struct Connections {
     pub host: String,
     /// The most that it holds at a time, of all ports and routers.
     pub most: u32,
-    /// How many of all of them live now. May be more, where the host held more before.
+    /// How many of all ports and routers it holds that live. May be more, where the host held more before.
+    pub held: usize,
+    /// How many of the connections here live.
     pub live: usize,
+    /// How many of them are expired.
+    pub expired: usize,
     /// Those that live and those that are only not yet forgotten, by port and ends.
     pub connections: Vec<ConnectionRow>,
 }
@@ -152,23 +156,32 @@ pub fn connections(host: &str, of: Option<&str>) -> Result<Connections, HostErro
     let settings = settings(&set)?;
     let entries = maps::entries(&set)?;
     let now = Clock::now()?.monotonic_ns;
-    let live = entries.iter().filter(|entry| !entry.is_expired(now));
-    let live = live.count();
-    let mut rows: Vec<_> = entries
-        .iter()
-        .filter_map(|entry| row(&state, entry, settings.rules_version, now))
-        .filter(|row| of.is_none_or(|name| row.whose.name() == name))
-        .collect();
-    rows.sort_by(|a, b| {
-        let order = |row: &ConnectionRow| (row.whose.clone(), row.protocol, row.local, row.peer);
-        order(a).cmp(&order(b))
-    });
-    Ok(Connections {
-        host: host.to_owned(),
-        most: settings.connection_places,
-        live,
-        connections: rows,
-    })
+    let rows = entries.iter();
+    let rows = rows.filter_map(|entry| row(&state, entry, settings.rules_version, now));
+    let most = settings.connection_places;
+    Ok(Connections::listed(host, most, rows.collect(), of))
+}
+
+impl Connections {
+    /// Those of `of`, in order. What is listed is what is counted.
+    fn listed(host: &str, most: u32, mut rows: Vec<ConnectionRow>, of: Option<&str>) -> Self {
+        let held = rows.iter().filter(|row| !row.expired).count();
+        rows.retain(|row| of.is_none_or(|name| row.whose.name() == name));
+        rows.sort_by(|a, b| {
+            let order =
+                |row: &ConnectionRow| (row.whose.clone(), row.protocol, row.local, row.peer);
+            order(a).cmp(&order(b))
+        });
+        let expired = rows.iter().filter(|row| row.expired).count();
+        Self {
+            host: host.to_owned(),
+            most,
+            held,
+            live: rows.len() - expired,
+            expired,
+            connections: rows,
+        }
+    }
 }
 
 /// The host has a port or a router of this name.
@@ -426,6 +439,30 @@ routers: { r1: { interfaces: { blue: [198.18.1.254/24] } } }
             let outside_end = row.translation.unwrap().outside;
             let shown = [row.local, row.peer, outside_end].map(|end| end.to_string());
             assert_eq!(shown, [local, peer, outside]);
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_what_is_counted() {
+        let zone = ConnectionKey {
+            switch_id: zone(),
+            key: 0,
+            ..key(6, 1, 2)
+        };
+        let rows = || {
+            let rows = [(key(17, 53, 1), 100), (key(17, 53, 2), 300), (zone, 300)];
+            rows.map(|(key, now)| at(key, value(), now).unwrap()).into()
+        };
+        for (of, listed, live, expired) in [
+            (None, 3, 1, 2),
+            (Some("web"), 2, 1, 1),
+            (Some("r1"), 1, 0, 1),
+            (Some("other"), 0, 0, 0),
+        ] {
+            let shown = Connections::listed("h1", 64, rows(), of);
+            let counts = (shown.connections.len(), shown.live, shown.expired);
+            assert_eq!(counts, (listed, live, expired), "{of:?}");
+            assert_eq!((shown.held, shown.most), (1, 64));
         }
     }
 

@@ -39,7 +39,7 @@ pub struct LearningPort {
     pub port: String,
     /// Its logical switch.
     pub switch: String,
-    /// How many MACs count against its limit. Those forgotten by age count until a new one needs their place.
+    /// How many of the MACs behind it count against its limit.
     pub macs: u32,
     /// The most it may have.
     pub limit: u32,
@@ -77,16 +77,16 @@ pub fn learned(host: &str) -> Result<Learned, HostError> {
     let state = State::applied(host)?;
     let set = super::look::maps(&state)?;
     let ports = ports_of(&set.entries(Table::Ports)?);
-    let counts = maps::counts(&set)?;
     let entries = maps::entries(&set)?;
+    let entries = rows(&state, &ports, &entries, Clock::now()?.monotonic_ns);
     Ok(Learned {
         host: host.to_owned(),
         ports: ports
             .values()
             .filter(|port| port.flags & abi::PORT_LEARNING != 0)
-            .filter_map(|port| learning_port(&state, port, &counts))
+            .filter_map(|port| learning_port(&state, port, &entries))
             .collect(),
-        entries: rows(&state, &ports, &entries, Clock::now()?.monotonic_ns),
+        entries,
     })
 }
 
@@ -99,20 +99,14 @@ fn ports_of(entries: &Entries) -> BTreeMap<abi::PortId, abi::Port> {
     entries.iter().filter_map(read).collect()
 }
 
-fn learning_port(
-    state: &State,
-    port: &abi::Port,
-    counts: &BTreeMap<abi::PortKey, abi::Learning>,
-) -> Option<LearningPort> {
+fn learning_port(state: &State, port: &abi::Port, learned: &[LearnedRow]) -> Option<LearningPort> {
     let named = state.port(port.switch_id, port.key.into())?;
-    let key = abi::PortKey {
-        switch_id: port.switch_id,
-        key: port.key.into(),
-    };
+    let behind = |row: &&LearnedRow| row.port.as_deref() == Some(named.name.as_str());
+    let macs = learned.iter().filter(behind).filter(|row| !row.floating);
     Some(LearningPort {
         port: named.name.to_string(),
         switch: switch_name(state, port.switch_id).unwrap_or_default(),
-        macs: counts.get(&key).map_or(0, |count| count.macs),
+        macs: u32::try_from(macs.count()).unwrap_or(u32::MAX),
         limit: port.learn_limit,
         age_s: port.learn_age,
     })
@@ -327,29 +321,31 @@ ports:
     }
 
     #[test]
-    fn learning_ports_and_their_counts() {
-        let key = abi::PortKey {
-            switch_id: 5001,
-            key: 7,
+    fn a_learning_port_counts_what_is_listed() {
+        let none = abi::PortId::default();
+        let entries = [
+            entry(1, PORT, 7, "::", 990),
+            entry(2, PORT, 7, "::", 991),
+            entry(3, PORT, 7, "::", 939), // too old
+            entry(4, none, 8, "198.18.0.2", 990),
+        ];
+        let count = |entries: &[LearnedEntry]| {
+            let ports = [(PORT, port())].into();
+            let mut rows = rows(&state(), &ports, entries, 1000 * SECOND_NS);
+            if let Some(row) = rows.iter_mut().find(|row| row.mac.ends_with("02")) {
+                // Ports share it, and it counts against no limit.
+                row.floating = true;
+            }
+            learning_port(&state(), &port(), &rows).unwrap()
         };
-        let count = abi::Learning {
-            macs: 2,
-            ..abi::Learning::default()
-        };
-        let found = learning_port(&state(), &port(), &[(key, count)].into()).unwrap();
         let expected = LearningPort {
             port: "lab".into(),
             switch: "blue".into(),
-            macs: 2,
+            macs: 1,
             limit: 2,
             age_s: 60,
         };
-        assert_eq!(found, expected);
-        // What the switch learned from the underlay counts at none of its ports.
-        let underlay = abi::PortKey { key: 0, ..key };
-        let fresh = learning_port(&state(), &port(), &[(underlay, count)].into()).unwrap();
-        assert_eq!(fresh.macs, 0);
-        let fresh = learning_port(&state(), &port(), &BTreeMap::new()).unwrap();
-        assert_eq!(fresh.macs, 0);
+        assert_eq!(count(&entries), expected);
+        assert_eq!(count(&[]).macs, 0);
     }
 }
