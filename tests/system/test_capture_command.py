@@ -207,6 +207,11 @@ def test_a_tag_beside_the_bytes_is_in_the_file(lab, geneve):
     assert rows[0]["frame.comment"].startswith("verdict: vlan_tag — ")
 
 
+def test_a_file_that_cannot_be_written_is_named(lab, geneve):
+    done = overlane("capture", "--host", geneve.hosts[0].name, "all", "-w", "/dev/full", "--seconds", "1", expect=1)
+    assert "error: cannot write /dev/full: No space left on device" in done.stderr and "standard output" not in done.stderr
+
+
 @pytest.mark.needs("tshark")
 def test_a_pipe_is_read_while_packets_pass(lab, geneve):
     near, far = geneve.guests[0], geneve.guests[-1]

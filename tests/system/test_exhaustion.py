@@ -180,6 +180,9 @@ def test_a_host_holds_as_many_as_its_file_says(estate):
     assert counts["from_port", "to_port"] >= before
     # Those that are only asked make way for each other, and there are few of them.
     assert counts["from_port", "connections_full"] > 0
+    full = {"reason": "connections_full", "whose": f"host {host.name}", "used": shown["held"], "most": SLOTS // 8,
+            "of": "connections and translations"}
+    assert full in show("drops", host.name)["limits"]
     assert after == before and shown["live"] > shown["most"] == SLOTS // 8
     title = overlane("show", "connections", "--host", host.name).stdout.splitlines()[0]
     assert title == f"host {host.name}: connections, {shown['live']} of at most {SLOTS // 8} live"
@@ -268,6 +271,7 @@ def test_a_storm_of_broadcasts_ends_at_its_own_port(estate):
         speaks.sendto(b"after the storm", ("255.255.255.255", 5300))
         assert heard.recv(64) == b"after the storm"
     assert counts["from_port", "flood_limit"] + counts["from_port", "flood"] >= 2 * SLOTS
+    assert [row["whose"] for row in show("drops", host.name)["limits"] if row["reason"] == "flood_limit"] == [f"port {port(attacker)}"]
     # Each counts for the two ports here and the other host; all of it takes less than two seconds.
     assert counts["from_port", "flood"] <= 20 * (limit // 3 + 1)
     assert port_counters(host.name, port(attacker))["dropped"]["packets"] >= counts["from_port", "flood_limit"]

@@ -14,7 +14,7 @@ from scapy.layers.l2 import ARP, Ether
 import traffic
 from frames import BROADCAST, ETH_P_ALL, PacketSocket, plain_frame
 from net import PATIENCE, veth, wait_until
-from overlane import GENEVE, VLAN, VXLAN, difference, verdicts
+from overlane import GENEVE, VLAN, VXLAN, difference, show, verdicts
 from topology import Guest, Scene, guest_addresses, guest_mac
 
 pytestmark = pytest.mark.needs_overlane
@@ -194,6 +194,8 @@ def test_the_limit_holds_and_those_already_learned_go_on(lab, encapsulation):
             assert rise(scene, lambda number=number: send(number)) == {"flood": 1}
         for number in range(3, 8):
             assert rise(scene, lambda number=number: send(number)) == {"mac_limit": 1}
+        limits = show("drops", scene.hosts[0].name)["limits"]
+        assert limits == [{"reason": "mac_limit", "whose": "port port1", "used": 3, "most": 3, "of": "MACs"}]
         for number in range(3):
             assert rise(scene, lambda number=number: send(number)) == {"flood": 1}
         # The port's own address needs no learning.

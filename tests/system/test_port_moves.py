@@ -217,6 +217,14 @@ def test_what_import_refuses_and_that_it_changes_nothing(lab):
     assert "`overlane-connections/3`" in refused(format="overlane-connections/3")
     broken = [*file["connections"], {**file["connections"][0], "protocol": 17}]
     assert f"connection {len(broken)} makes no sense" in refused(connections=broken)
+    first = file["connections"][0]
+    for end, address in (("peer", "0.0.0.0"), ("peer", "224.0.0.251"), ("peer", "127.0.0.1"), ("peer", "255.255.255.255"),
+                         ("peer", stage.machine.v4), ("local", "239.0.0.1"), ("peer", first["local"]["address"])):
+        broken = [*file["connections"], {**first, end: {**first[end], "address": address, "port": 9}}]
+        said = refused(connections=broken)
+        assert f"connection {len(broken)} makes no sense: its {end}" in said and address in said, said
+    said = refused(format="overlane-connections/\x1b[2J\nerror: another")
+    assert "\x1b" not in said and "\nerror: another" not in said, said
     assert "cannot be understood" in stage.take(stage.b, text[:-10], 2)
     assert "nothing was changed" in stage.take(stage.b, "", 2)
     assert "cannot read" in overlane("connections", "import", PORT, "/nowhere", "--host", stage.b.name, expect=2).stderr

@@ -11,7 +11,7 @@ import probes
 import traffic
 from logical import FAR4, INSIDE4, LEG4, OUTSIDE4, ROUTER, SPARE4, Estate, connections
 from net import wait_until
-from overlane import verdicts
+from overlane import show, verdicts
 from probes import Talk
 from streams import Streams
 
@@ -159,5 +159,7 @@ def test_protocols_without_ports_have_one_flow_for_each_peer(estate):
         other.sendto(b"by the second", (OUTSIDE4, 0))
         assert outside.recvfrom(100)[1][0] == LEG4
         assert verdicts(estate.hosts[1].name)["from_underlay", "nat_exhausted"] == before + 1
+        (row,) = show("drops", estate.hosts[1].name)["limits"]
+        assert (row["reason"], row["whose"]) == ("nat_exhausted", f"router {ROUTER}") and f"to {FAR4}" in row["of"], row
         for sock in sockets:
             sock.close()

@@ -1,9 +1,12 @@
 //! `overlane show drops`: what was dropped, how often and why; with `--follow` each packet as it is dropped.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use overlane_host::capture::Target;
-use overlane_host::observe::{self, Count, Counters, DeviceRow, Devices, OtherDevice};
+use overlane_host::observe::{
+    self, Count, Counters, DeviceRow, Devices, LimitRow, OtherDevice, UNTOLD, limit_help,
+};
 use overlane_model::Verdict;
 use serde::Serialize;
 
@@ -21,6 +24,8 @@ const SNAP: u32 = 256;
 struct Drops<'a> {
     host: &'a str,
     drops: Vec<Drop<'a>>,
+    /// What is at a limit now, of those that dropped something.
+    limits: Vec<LimitRow>,
     /// All devices, also those that lost nothing.
     devices: Vec<DeviceRow>,
     others: Vec<OtherDevice>,
@@ -43,11 +48,13 @@ pub(crate) fn run(args: &ShowDrops, output: Output) -> Result<(), Failure> {
     }
     let counters = observe::counters(&host)?;
     let devices = observe::devices(&host)?;
-    let drops = of(&counters, devices);
+    let reasons = limited(&counters);
+    let limits = observe::limits(&host, &reasons)?;
+    let drops = of(&counters, limits, devices);
     if args.common.json {
         output.json(&drops)?;
     } else {
-        print(&drops, output)?;
+        print(&drops, &reasons, output)?;
     }
     Ok(())
 }
@@ -69,7 +76,17 @@ fn follow(args: &ShowDrops, host: &str, output: Output) -> Result<(), Failure> {
     capture::live(&request, sink, &format!("drops on host {host}"), output)
 }
 
-fn of(counters: &Counters, devices: Devices) -> Drops<'_> {
+/// The limits that something was dropped by, as reasons.
+fn limited(counters: &Counters) -> BTreeSet<&'static str> {
+    let drops = counters.verdicts.iter();
+    let drops = drops.filter(|verdict| verdict.drop && verdict.count.packets > 0);
+    let untold = counters.ports.iter().any(|port| port.untold.packets > 0);
+    let reasons = drops.map(|verdict| verdict.verdict);
+    let reasons = reasons.chain(untold.then_some(UNTOLD));
+    reasons.filter(|it| limit_help(it).is_some()).collect()
+}
+
+fn of(counters: &Counters, limits: Vec<LimitRow>, devices: Devices) -> Drops<'_> {
     let meaning = |name: &str| {
         let verdict = Verdict::ALL.iter().find(|verdict| verdict.name() == name);
         verdict.map_or("", |verdict| verdict.meaning())
@@ -88,12 +105,13 @@ fn of(counters: &Counters, devices: Devices) -> Drops<'_> {
                 meaning: meaning(verdict.verdict),
             })
             .collect(),
+        limits,
         devices: devices.devices,
         others: devices.others,
     }
 }
 
-fn print(drops: &Drops<'_>, output: Output) -> io::Result<()> {
+fn print(drops: &Drops<'_>, reasons: &BTreeSet<&str>, output: Output) -> io::Result<()> {
     let mut rows = output.table(&["HOOK", "REASON", "#PACKETS", "#SEGMENTS", "MEANING"]);
     for drop in &drops.drops {
         rows.push(vec![
@@ -109,8 +127,35 @@ fn print(drops: &Drops<'_>, output: Output) -> io::Result<()> {
         &rows,
         "nothing was dropped",
     )?;
+    print_limits(&drops.limits, reasons, output)?;
     print_devices(&drops.devices, output)?;
     show::show_others(&drops.others, output)
+}
+
+/// Who is at the limits that something was dropped by, and what to do about each.
+fn print_limits(limits: &[LimitRow], reasons: &BTreeSet<&str>, output: Output) -> io::Result<()> {
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let mut rows = output.table(&["REASON", "WHOSE", "#USED", "#LIMIT", "OF"]);
+    for row in limits {
+        rows.push(vec![
+            state(row.reason, false),
+            text(&row.whose),
+            number(row.used),
+            number(row.most),
+            text(&row.of),
+        ]);
+    }
+    output.line("")?;
+    output.section("limits that are reached", &rows, "none of them now")?;
+    output.line("")?;
+    for reason in reasons {
+        let help = limit_help(reason).unwrap_or_default();
+        let line = output.wrapped(&format!("{reason}: "), help);
+        output.line(line)?;
+    }
+    Ok(())
 }
 
 /// What the devices lost, where they lost anything.
@@ -199,13 +244,23 @@ mod tests {
                 state: PortState::Missing,
             }],
         };
-        let json = serde_json::to_value(of(&counters, devices)).unwrap();
+        let limits = vec![LimitRow {
+            reason: "mac_limit",
+            whose: "port lab".to_owned(),
+            used: 16,
+            most: 16,
+            of: "MACs".to_owned(),
+        }];
+        assert!(limited(&counters).is_empty());
+        let json = serde_json::to_value(of(&counters, limits, devices)).unwrap();
         assert_eq!(
             json,
             serde_json::json!({"host": "h1", "drops": [{
                 "hook": "from_port", "reason": "spoofed_ip",
                 "packets": 2, "segments": 2, "bytes": 120,
                 "meaning": "port security: the source address is not the port's",
+            }], "limits": [{
+                "reason": "mac_limit", "whose": "port lab", "used": 16, "most": 16, "of": "MACs",
             }], "devices": [{
                 "device": "eth1", "used_as": "uplink", "tx_dropped": 7, "tx_errors": 0,
                 "rx_dropped": 0, "rx_errors": 0, "mtu": 1400, "mtu_at_apply": 1500,

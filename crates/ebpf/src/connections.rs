@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::Timeouts;
 use crate::abi::firewall::{
-    self as abi, Connection, ConnectionKey, FragmentPlace, TranslationEntry,
+    self as abi, Connection, ConnectionKey, FragmentPlace, LimitKey, LimitState, TranslationEntry,
 };
 use crate::links::HeldProgram;
 use crate::maps::MapSet;
@@ -68,6 +68,11 @@ pub(crate) fn translations(
         }
     })?;
     Ok(found)
+}
+
+/// What each sender caused in its last span, of what is limited.
+pub fn limits(maps: &MapSet) -> Result<Vec<(LimitKey, LimitState)>, EbpfError> {
+    maps.all(LIMITS)
 }
 
 /// Forgets all connections, fragments and limits, for tests. Keys that are left in places are no connection's, and

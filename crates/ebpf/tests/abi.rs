@@ -404,6 +404,7 @@ fn constants_of_the_header() {
         ("NAT_RULES_ODD", router::NAT_RULES_ODD),
         ("SWITCH_ID_LEG", router::SWITCH_ID_LEG),
         ("ZONE_ROUTER", firewall::ZONE_ROUTER),
+        ("ZONE_REMOTE", firewall::ZONE_REMOTE),
         ("MAX_RULES", firewall::MAX_RULES as u32),
         ("RULE_WORDS", firewall::RULE_WORDS as u32),
         ("RULE_SUMMARY_WORDS", firewall::RULE_SUMMARY_WORDS as u32),

@@ -177,8 +177,10 @@ impl MovedConnections {
             if !seen.insert(connection.key()) {
                 return Err(fail("another one before it has the same ends"));
             }
+            let fail = |why| MovedError::Connection { number, why };
+            connection.check_addresses().map_err(fail)?;
         }
-        self.check_ends(&[])
+        Ok(())
     }
 
     /// Each connection has two ends that can talk to each other, and the peer has none of the addresses `own`, which
@@ -240,13 +242,18 @@ impl MovedConnection {
         Ok(())
     }
 
-    /// As [`MovedConnections::check_ends`].
-    pub fn check_ends(&self, own: &[IpAddr]) -> Result<(), String> {
+    fn check_addresses(&self) -> Result<(), String> {
         for (end, address) in [("local end", self.local), ("peer", self.peer)] {
             if let Some(what) = nobodys(address) {
                 return Err(format!("its {end} is {address}, {what}"));
             }
         }
+        Ok(())
+    }
+
+    /// As [`MovedConnections::check_ends`].
+    pub fn check_ends(&self, own: &[IpAddr]) -> Result<(), String> {
+        self.check_addresses()?;
         let peer = self.peer;
         if peer == self.local || own.contains(&peer) {
             return Err(format!("its peer is {peer}, the port's own address"));

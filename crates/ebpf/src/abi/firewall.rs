@@ -16,6 +16,7 @@ pub const RULE_SUMMARY_WORDS: usize = 3;
 pub const MAX_CONNECTIONS: usize = 1 << 20;
 pub const LOG_BYTES: usize = 1 << 19;
 pub const ZONE_ROUTER: u32 = 1 << 25;
+pub const ZONE_REMOTE: u32 = 1 << 26;
 
 pub const RULE_ALLOW: u32 = 0;
 pub const RULE_ALLOW_STATELESS: u32 = 1;

@@ -119,6 +119,7 @@ pub fn import(
             connections: moved.connections.len(),
         });
     }
+    moved.check_ends(&here.own)?;
     let data_path = DataPath::embedded()?;
     let taker = Taker::load(&data_path, &paths::map_set(host, &state.map_signature))?;
     let port = here.zone();
@@ -213,7 +214,7 @@ impl<'a> Here<'a> {
             let (file, here) = (moved.mac.to_string(), port.mac.to_string());
             return Err(differs("MAC", file, here));
         }
-        Ok(moved.check_ends(&self.own)?)
+        Ok(())
     }
 }
 

@@ -188,14 +188,12 @@ fn ends_that_no_connection_has_are_refused() {
         (1, "peer", "224.0.0.251", "a multicast address"),
         (1, "peer", "127.0.0.1", "a loopback address"),
         (1, "peer", "255.255.255.255", "the broadcast address"),
-        (1, "peer", "198.18.100.1", "the port's own address"),
         (1, "local", "0.0.0.0", "no address"),
         (1, "local", "239.1.2.3", "a multicast address"),
         (2, "peer", "::", "no address"),
         (2, "peer", "ff02::fb", "a multicast address"),
         (2, "peer", "::1", "a loopback address"),
         (2, "local", "::1", "a loopback address"),
-        (2, "peer", "2001:2::1", "the port's own address"),
     ] {
         let mut document: Value = serde_json::from_str(WEB).unwrap();
         document["connections"][number - 1][end]["address"] = json!(address);
@@ -204,8 +202,18 @@ fn ends_that_no_connection_has_are_refused() {
         assert!(error.starts_with(&begin), "{address}: {error}");
         assert!(error.contains(address) && error.ends_with(what), "{error}");
     }
-    // The second address of the port is known where the port is.
+    // The addresses of the port are known where the port is.
     let moved = parse(WEB).unwrap();
+    for number in [0, 1] {
+        let mut same = moved.clone();
+        same.connections[number].peer = same.connections[number].local;
+        let error = same.check_ends(&[]).unwrap_err().to_string();
+        let begin = format!("connection {} makes no sense: its peer is", number + 1);
+        assert!(
+            error.starts_with(&begin) && error.ends_with("the port's own address"),
+            "{error}"
+        );
+    }
     let other = IpAddr::from([198, 18, 100, 9]);
     moved.check_ends(&[other]).unwrap();
     let error = moved.check_ends(&[other, moved.connections[0].peer]);
