@@ -108,7 +108,9 @@ impl FabricErrors {
             other => {
                 let paint = Paint(colour);
                 let text = other.to_string();
-                format!("{}: {}", paint.label(Severity::Error), escaped(&text))
+                // One line: a line feed is one of a file's name.
+                let text = escaped(&text).replace('\n', "\\u{a}");
+                format!("{}: {text}", paint.label(Severity::Error))
             }
         }
     }
@@ -303,6 +305,23 @@ mod tests {
         assert_eq!(near(7).as_deref(), Some("did you mean `p00007`?"));
         assert_eq!((0..1000).filter_map(near).count(), 3);
         assert_eq!(sink.compared.get(), Sink::COMPARED);
+    }
+
+    #[test]
+    fn the_name_of_a_file_adds_no_line() {
+        let path = PathBuf::from("a\nerror: b\u{1b}[2J.yaml");
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        for error in [
+            FabricErrors::Read {
+                path: path.clone(),
+                source,
+            },
+            FabricErrors::TooLarge { path, limit: 1 },
+        ] {
+            let shown = error.render(false);
+            assert!(shown.chars().all(crate::is_printable), "{shown:?}");
+            assert!(shown.contains("a\\u{a}error: b\\u{1b}[2J.yaml"), "{shown}");
+        }
     }
 
     #[test]
