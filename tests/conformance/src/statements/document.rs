@@ -159,10 +159,14 @@ impl Statements {
             fail(line, error.to_string())
         })?;
         let mut stations: Vec<Station> = fabric.ports().values().map(Station::guest).collect();
-        for (name, spanned) in &file.stations {
-            let line = spanned.referenced.line();
-            add_station(&mut stations, fabric, name, &spanned.value)
-                .map_err(|message| fail(line, message))?;
+        // Whoever is behind others comes after them, whatever the names.
+        for is_routed in [false, true] {
+            for (name, spanned) in &file.stations {
+                if spanned.value.routed_by.is_some() == is_routed {
+                    add_station(&mut stations, fabric, name, &spanned.value)
+                        .map_err(|message| fail(spanned.referenced.line(), message))?;
+                }
+            }
         }
         let mut all = Vec::new();
         for spanned in file.statements {
@@ -209,9 +213,13 @@ fn add_station(
             let mut found = Vec::new();
             for router in routers {
                 let index = stations.iter().position(|station| station.name == *router);
-                found.push(
-                    index.ok_or_else(|| format!("there is no station `{router}` before it"))?,
-                );
+                let index = index.filter(|at| !matches!(stations[*at].place, Place::RoutedBy(_)));
+                found.push(index.ok_or_else(|| {
+                    format!(
+                        "`{name}` is routed by `{router}`, which is no port, and no station that is itself at a port, on \
+                         a VLAN or outside"
+                    )
+                })?);
             }
             Place::RoutedBy(found)
         }
