@@ -21,6 +21,7 @@ use crate::tables::Encapsulation;
 use ways::Ways;
 
 mod devices;
+mod equal_cost;
 mod hidden;
 mod members;
 mod nat;
@@ -69,6 +70,7 @@ fn meant(draft: &Draft<'_>, sink: &mut Sink) {
     let routers: Vec<Ways<'_>> = draft.routers.iter().map(Ways::new).collect();
     let stations = places::stations(draft);
     places::places(draft, &routers, &stations, sink);
+    equal_cost::equal_cost(draft, &routers, sink);
     translations::translations(&routers, &stations, sink);
     timeouts::timeouts(&draft.routers, sink);
     rules::loose_peers(draft, sink);
