@@ -27,20 +27,35 @@ def frames(me, far):
     yield plain_frame(far.mac, "03:00:00:00:00:01")
 
 
-def test_a_device_that_is_missing_on_this_machine_is_told(lab, tmp_path):
-    """The trace is of the fabric file; what the machine lacks on the way stands beside it, once for a host."""
+def test_a_device_that_is_missing_on_this_machine_loses_the_packet(lab, tmp_path):
+    """What the data path loses because the machine lacks a device, the trace loses too."""
     scene = Scene(lab, VXLAN, 4).apply()
     near, far = scene.guests
     file = scene.fabric.write(tmp_path / "fabric.yaml")
     words = ("trace", file, "--port", "port1", f"ip4.dst={far.v4}")
     done = overlane(*words)
     assert done.stderr == ""
+
+
+    def ends(verdict, host, device, stage):
+        text = overlane(*words, "--expect", verdict)
+        assert text.stdout.splitlines()[-1].startswith(f"dropped: {verdict} at {stage} on {host.name} "), text.stdout
+        assert f"note: host {host.name} on this machine has no device {device}: " in text.stderr
+        assert overlane(*words, "--expect", "delivered", expect=1).stderr
+        result = json.loads(overlane(*words, "--json").stdout)[0]["result"]
+        assert (result["verdict"], result["drop"], result["receivers"]) == (verdict, True, [])
+
     far.host.ns.ip(f"link delete {far.device}")
-    missing = overlane(*words, "--expect", "delivered")
-    assert missing.stdout == done.stdout
-    assert missing.stderr.startswith(f"note: host {far.host.name} on this machine has no device {far.device}: ")
+    ends("device_gone", far.host, far.device, "to_port")
+    # The next apply leaves the port out.
+    scene.apply()
+    ends("no_port", far.host, far.device, "to_port")
+    before = verdicts(far.host.name)
+    assert traffic.pings(near.ns, far.v4, count=1) == 0
+    counted = difference(before, verdicts(far.host.name))
+    assert counted[("from_underlay", "no_port")] >= 1
     near.host.ns.ip(f"link delete {near.device}")
-    assert f"{near.host.name} on this machine has no device {near.device}: " in overlane(*words, "--json").stderr
+    ends("device_gone", near.host, near.device, "port")
 
 
 @pytest.mark.parametrize("encapsulation", [VXLAN, GENEVE, VLAN])

@@ -12,7 +12,6 @@ mod show;
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use overlane_lab::{RelayCable, RelayEnd};
 use overlane_model::Name;
@@ -26,6 +25,8 @@ pub(crate) use mtu::Mtu;
 pub(crate) use names::NetnsName;
 pub(crate) use program::{Completions, Man, Schema, Version};
 pub(crate) use show::{Show, ShowDrops, ShowWhat};
+
+use crate::trace::{Expectation, ExpectationParser};
 
 /// An overlay virtual switch for Linux, and the laboratory that measures it.
 #[derive(Debug, Parser)]
@@ -320,6 +321,7 @@ Examples:
   overlane trace fabric.yaml --port web1 ip4.dst=web2                     a ping
   overlane trace fabric.yaml --port web1 ip4.dst=198.18.100.2 tcp.dport=80
   overlane trace fabric.yaml --port web1 'eth.dst=web2, ip4.src=198.18.1.9' --expect spoofed_ip
+  overlane trace fabric.yaml --port web1 ip4.dst=web2 --expect delivered:web2
   overlane trace fabric.yaml --port web1 arp.tpa=web2
   overlane trace fabric.yaml --port web1 ip4.dst=web2 tcp size=60000 gso=1398 --mtu 1450
   overlane trace fabric.yaml --port web1 --pcap guest.pcap --json         each packet in turn
@@ -333,7 +335,7 @@ Fields: eth.src eth.dst eth.type, vlan.id vlan.pcp, arp.op arp.sha arp.spa arp.t
   or only the name of a header: arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd. Addresses may be the names
   of ports. docs/trace.md explains fields and output.
 
-Exit codes: 0 traced, also when the packet is dropped; 1 not as --expect says; 2 wrong usage, a
+Exit codes: 0 traced, also when the packet is dropped or unreachable; 1 not as --expect says; 2 wrong usage, a
 wrong fabric file or a capture that cannot be read.")]
 pub(crate) struct Trace {
     /// The fabric file (YAML), or - for standard input
@@ -383,14 +385,15 @@ pub(crate) struct Trace {
         value_parser = clap::value_parser!(u32).range(68..=65535)
     )]
     pub(crate) mtu: u32,
-    /// What must become of every packet: a verdict (docs/counters.md), delivered or dropped
+    /// What must become of every packet: a verdict (docs/counters.md), delivered, dropped or unreachable; and who
+    /// alone must get it: ports, leg:ROUTER, vlan:SWITCH, host:HOST
     #[arg(
         long,
-        value_name = "VERDICT",
+        value_name = "VERDICT[:RECEIVER,…]",
         hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(crate::trace::expectations())
+        value_parser = ExpectationParser
     )]
-    pub(crate) expect: Option<String>,
+    pub(crate) expect: Option<Expectation>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -223,13 +223,13 @@ fn what_cannot_be_filled_in_is_asked_for() {
         (
             "a1",
             "ip4.dst=198.18.9.9",
-            "eth.dst is missing: no port of switch blue has 198.18.9.9, and no router there leads to it",
+            "no port of switch blue has 198.18.9.9, and no router there leads to it",
         ),
         // A port of another switch is no neighbour.
         (
             "a1",
             "ip4.dst=r1",
-            "eth.dst is missing: no port of switch blue has 198.18.100.99, and no router there leads to it",
+            "port r1 of switch red has 198.18.100.99, and no router of switch blue leads there",
         ),
         (
             "bare",

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use overlane_model::nearest;
+use overlane_model::{Name, nearest};
 use thiserror::Error;
 
 use super::fields::{FIELDS, WORDS};
+use super::unreachable::Unreachable;
 
 /// Why there is no packet to trace.
 #[derive(Debug, Error)]
@@ -41,6 +42,9 @@ pub(crate) enum PacketError {
         why: String,
         help: String,
     },
+    /// Nothing leads to its destination: a result of the trace.
+    #[error("{}", .0.why)]
+    Unreachable(Box<Unreachable>),
     /// The packet would be longer than IP can say.
     #[error("size: {size} bytes of payload do not fit into a packet (at most {most} here)")]
     TooLong { size: usize, most: usize },
@@ -53,6 +57,9 @@ pub(crate) enum PacketError {
     /// No such switch in the fabric.
     #[error("the fabric has no switch `{name}`")]
     UnknownSwitch { name: String, help: Option<String> },
+    /// A switch whose frames never leave by the uplink as they are.
+    #[error("switch `{0}` is on no VLAN: none of its frames goes into the physical network")]
+    NoVlan(Name),
     /// The capture file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     ReadCapture { path: PathBuf, source: io::Error },
@@ -99,7 +106,8 @@ impl PacketError {
                     of_word.collect::<Vec<_>>().join(", ")
                 ))
             }
-            Self::Twice(_) | Self::TooLong { .. } => None,
+            Self::Twice(_) | Self::TooLong { .. } | Self::Unreachable(_) => None,
+            Self::NoVlan(_) => Some("name a switch with `uplink_vlan`".to_owned()),
             Self::Conflict(..) => Some("leave one of them out".to_owned()),
             Self::ReadCapture { .. } => None,
             Self::Capture { .. } => {

@@ -8,6 +8,7 @@ use overlane_pipeline::{Entry, Output, Step};
 use serde::Serialize;
 
 use super::describe::{self, Seen};
+use super::expect;
 use super::neighbour::Assumed;
 use super::walk::Hop;
 use crate::places::{Places, Thing};
@@ -38,6 +39,8 @@ struct Fate {
     found: Option<String>,
     by: Option<Thing>,
     receivers: Vec<Receiver>,
+    /// Everybody who got something, as `--expect` names them.
+    ends: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -126,6 +129,10 @@ impl Traced {
                     .and_then(|step| step.by.as_ref())
                     .map(|by| places.thing(by)),
                 receivers: receivers.collect(),
+                ends: expect::ends(places.fabric, hop)
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
             },
             hop: node(places, hop),
         }

@@ -1,61 +1,92 @@
-//! What the fabric file cannot say: devices on a packet's way that are missing, where a host of the way is applied on
-//! this machine. Says nothing of other hosts, and decides nothing: notes beside the trace.
+//! What the fabric file cannot say: devices that a host lacks, where it is applied on this machine. The data path there
+//! loses what is for them, and so does the trace. Says nothing of other hosts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use overlane_host::observe;
-use overlane_model::{DeviceName, Fabric, Name};
-use overlane_pipeline::{Entry, Output};
+use overlane_host::observe::{self, Lacking};
+use overlane_model::{DeviceName, GatewayPlace, Name, Tables, Verdict};
+use overlane_pipeline::{Entry, Host, Outcome, State, Step};
 
 use super::walk::Hop;
 
-/// The devices that packets met, by host.
-#[derive(Default)]
-pub(super) struct Met(BTreeMap<Name, BTreeSet<DeviceName>>);
+/// The devices that a host lacks. Who may not look at a host knows of none.
+#[derive(Debug, Default)]
+pub(super) struct Lack {
+    gone: BTreeSet<DeviceName>,
+    missing: BTreeSet<DeviceName>,
+}
 
-impl Met {
-    /// Adds the devices of a hook, and of all behind it.
-    pub(super) fn add(&mut self, fabric: &Fabric, hop: &Hop) {
-        let hosts = fabric.hosts();
-        let uplink = || hosts.get(hop.host.as_str()).map(|host| &host.uplink);
-        let entry = match &hop.entry {
-            Entry::Port(device) | Entry::Segmenter(device) | Entry::Leg(device) => Some(device),
-            Entry::Underlay => uplink(),
-        };
-        let outputs = hop
-            .outcome
-            .outputs
-            .iter()
-            .filter_map(|output| match output {
-                Output::Port { port, .. } => {
-                    let port = fabric.ports().get(port.as_str());
-                    port.map(|port| &port.attachment.device)
-                }
-                Output::Leg { device, .. } => Some(device),
-                Output::Underlay { .. } => uplink(),
-                Output::Segmenter { .. } | Output::Host { .. } => None,
-            });
-        let met = self.0.entry(hop.host.clone()).or_default();
-        met.extend(entry.into_iter().chain(outputs).cloned());
-        for behind in hop.then.iter().flatten() {
-            self.add(fabric, behind);
+impl Lack {
+    pub(super) fn of(tables: &Tables) -> Self {
+        let Lacking { gone, missing } = observe::lacking(tables).unwrap_or_default();
+        Self { gone, missing }
+    }
+
+    fn has(&self, device: &DeviceName) -> bool {
+        self.gone.contains(device) || self.missing.contains(device)
+    }
+
+    /// A leg whose device `apply` did not find is as none.
+    pub(super) fn take_legs(&self, tables: &mut Tables) {
+        let gateways = tables
+            .routers
+            .iter_mut()
+            .filter_map(|it| it.gateway.as_mut());
+        for gateway in gateways {
+            if let GatewayPlace::Here { leg } = &mut gateway.place {
+                leg.take_if(|leg| self.missing.contains(leg));
+            }
         }
     }
 
-    /// A line for each host that lacks devices. Who may not look at a host is told nothing of it.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let note = |(host, met): (&Name, &BTreeSet<DeviceName>)| {
-            let there = observe::device_names(host.as_str()).ok()??;
-            let missing = met.iter().map(DeviceName::as_str);
-            let missing: Vec<_> = missing.filter(|name| !there.contains(*name)).collect();
-            (!missing.is_empty()).then(|| {
-                let missing = missing.join(", ");
-                format!(
-                    "host {host} on this machine has no device {missing}: what the trace says of it holds when the \
-                     device is there and you apply again"
-                )
-            })
-        };
-        self.0.iter().filter_map(note).collect()
+    pub(super) fn state(&self) -> State {
+        let mut state = State::new();
+        state.set_gone(self.gone.clone());
+        state.set_missing(self.missing.clone());
+        state
     }
+
+    /// Nothing comes in by an uplink or a leg that is not there. What a port sends, the data path judges.
+    pub(super) fn judge(&self, host: &Host, entry: &Entry, outcome: &mut Outcome) {
+        let (stage, device) = match entry {
+            Entry::Port(_) | Entry::Segmenter(_) => return,
+            Entry::Underlay => ("from_underlay", &host.tables().uplink),
+            Entry::Leg(device) => ("from_leg", device),
+        };
+        if self.has(device) {
+            outcome.verdict = Verdict::DeviceGone;
+            outcome.outputs.clear();
+            outcome.steps = vec![Step {
+                stage,
+                found: format!(
+                    "device {device} is not there, so nothing comes in by it: apply again once it is"
+                ),
+                by: None,
+            }];
+        }
+    }
+
+    /// Said of a host that a packet met, if what it lacks may have mattered to the packet.
+    pub(super) fn note(&self, host: &Name, hop: &Hop) -> Option<String> {
+        let devices: BTreeSet<&str> = (self.gone.iter().chain(&self.missing))
+            .map(DeviceName::as_str)
+            .collect();
+        let devices = Vec::from_iter(devices).join(", ");
+        (!devices.is_empty() && meets(host, hop)).then(|| {
+            format!(
+                "host {host} on this machine has no device {devices}: what is for it is lost, until it is there and you \
+                 apply again"
+            )
+        })
+    }
+}
+
+/// Whether a device may have been looked for on a host.
+fn meets(host: &Name, hop: &Hop) -> bool {
+    let verdict = hop.outcome.verdict;
+    let may_lack = matches!(
+        verdict,
+        Verdict::DeviceGone | Verdict::NoPort | Verdict::NoRoute | Verdict::Flood
+    );
+    (may_lack && hop.host == *host) || hop.then.iter().flatten().any(|behind| meets(host, behind))
 }

@@ -6,6 +6,7 @@
 mod build;
 mod describe;
 mod error;
+mod expect;
 mod expression;
 pub(crate) mod fields;
 mod json;
@@ -15,22 +16,24 @@ mod pcap;
 mod render;
 mod stations;
 mod transport;
+mod unreachable;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use overlane_model::{CompileError, DeviceName, Fabric, Name, Port, Router, Verdict};
+use overlane_model::{CompileError, DeviceName, Fabric, Name, Port, Router};
 use overlane_pipeline::{Entry, Packet};
 use overlane_wire::ethernet::Tag;
 use overlane_wire::{EtherType, Mac};
 
 use self::expression::Wish;
 use self::json::Traced;
-use self::machine::Met;
 use self::pcap::Captured;
 use self::stations::Sender;
-use self::walk::{Hop, Network};
+use self::unreachable::Unreachable;
+use self::walk::Network;
 use crate::args::Trace;
 use crate::check;
 use crate::failure::Failure;
@@ -38,16 +41,7 @@ use crate::output::Output;
 use crate::places::Places;
 
 pub(crate) use self::error::{PacketError, did_you_mean, printable};
-
-/// What `--expect` takes beside the names of verdicts: somebody got it; it was lost.
-const DELIVERED: &str = "delivered";
-const DROPPED: &str = "dropped";
-
-/// Everything `--expect` takes.
-pub(crate) fn expectations() -> Vec<&'static str> {
-    let verdicts = Verdict::ALL.iter().map(|verdict| verdict.name());
-    verdicts.chain([DELIVERED, DROPPED]).collect()
-}
+pub(crate) use self::expect::{Expectation, ExpectationParser};
 
 pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
     let fabric = check::load(&args.file)?;
@@ -56,23 +50,30 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
         file: &args.file,
     };
     let start = Start::of(args, &fabric)?;
-    let packets = packets(args, &fabric, &start, output)?;
+    if let Some(expected) = &args.expect {
+        expected.check(&fabric)?;
+    }
+    let packets = match packets(args, &fabric, &start, output) {
+        Err(PacketError::Unreachable(end)) => {
+            return nowhere(args, &places, &start, &end, output);
+        }
+        other => other?,
+    };
     if packets.is_empty() {
         output.note("there is no packet in the capture");
     }
     let mut network = Network::new(&fabric, args.mtu);
-    let mut met = Met::default();
+    let mut notes = BTreeSet::new();
     let mut json = Vec::new();
     let mut as_expected = true;
     for (index, sent) in packets.into_iter().enumerate() {
         let entry = start.entry();
         let hop = network.follow(start.host(), sent.at, entry, sent.packet)?;
-        met.add(&fabric, &hop);
+        notes.extend(network.notes(&hop));
         let number = index + 1;
         if let Some(expected) = &args.expect
-            && !is(&hop, expected)
+            && let Some(found) = expected.missed(&fabric, &hop)
         {
-            let found = hop.end().outcome.verdict;
             output.note(format!(
                 "packet {number}: expected {expected}, found {found}"
             ));
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
     if args.json {
         output.json(&json)?;
     }
-    for note in met.notes() {
+    for note in notes {
         output.note(note);
     }
     if as_expected {
@@ -112,13 +113,32 @@ pub(crate) fn run(args: &Trace, output: Output) -> Result<(), Failure> {
     }
 }
 
-/// Whether a packet fared as expected.
-fn is(hop: &Hop, expected: &str) -> bool {
-    let verdict = hop.end().outcome.verdict;
-    match expected {
-        DROPPED => verdict.is_drop(),
-        DELIVERED => !verdict.is_drop() && !hop.receivers().is_empty(),
-        name => verdict.name() == name,
+/// The packet that never leaves.
+fn nowhere(
+    args: &Trace,
+    places: &Places<'_>,
+    start: &Start<'_>,
+    end: &Unreachable,
+    output: Output,
+) -> Result<(), Failure> {
+    if args.json {
+        output.json(&[end.json(places)])?;
+    } else {
+        output.line(start.describe(places))?;
+        if let Some(not_known) = end.not_known() {
+            output.line(not_known)?;
+        }
+        output.line("")?;
+        output.outcome(end.verdict(places), false)?;
+    }
+    let missed = args.expect.as_ref();
+    let missed = missed.and_then(|expected| Some((expected, expected.missed_unreachable()?)));
+    match missed {
+        None => Ok(()),
+        Some((expected, found)) => {
+            output.note(format!("packet 1: expected {expected}, found {found}"));
+            Err(Failure::Negative)
+        }
     }
 }
 

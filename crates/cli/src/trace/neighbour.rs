@@ -64,7 +64,7 @@ impl<'f> Answerer<'f> {
 }
 
 /// Locally administered, with the end of the address in it, and nobody's by the file.
-fn made_up(fabric: &Fabric, addr: IpAddr) -> Mac {
+pub(super) fn made_up(fabric: &Fabric, addr: IpAddr) -> Mac {
     let octets = match addr {
         IpAddr::V4(addr) => addr.to_bits(),
         IpAddr::V6(addr) => addr.to_bits() as u32,
@@ -90,7 +90,7 @@ fn ports<'f>(fabric: &'f Fabric, switch: &Name) -> impl Iterator<Item = &'f Port
 
 /// The first port of the file that may have the address beside its own ones. A floating address is of those alone that
 /// list it.
-fn allowed<'f>(fabric: &'f Fabric, switch: &Name, addr: IpAddr) -> Option<&'f Port> {
+pub(super) fn allowed<'f>(fabric: &'f Fabric, switch: &Name, addr: IpAddr) -> Option<&'f Port> {
     let first = |is_single: bool| {
         let has_address = |port: &&Port| {
             let mut networks = port.allowed_addresses.iter();
@@ -106,25 +106,30 @@ fn allowed<'f>(fabric: &'f Fabric, switch: &Name, addr: IpAddr) -> Option<&'f Po
 }
 
 fn not_known(fabric: &Fabric, switch: &Name, addr: IpAddr) -> String {
+    may_have(fabric, switch, addr).unwrap_or_else(|| {
+        format!(
+            "who has {addr}: no port of switch {switch} may use it. Add it to `addresses` or `allowed_addresses` of its \
+             port."
+        )
+    })
+}
+
+/// Ports that may have an address which none of them lists, and what helps; `None`: there are none.
+pub(super) fn may_have(fabric: &Fabric, switch: &Name, addr: IpAddr) -> Option<String> {
     let free = ports(fabric, switch).filter(|port| may_have_any(port));
     let free: Vec<&str> = free.map(|port| port.name.as_str()).collect();
     let named = free.iter().take(MOST_NAMED).copied();
     let named = named.collect::<Vec<_>>().join(", ");
     let names = match free.len() {
-        0 => {
-            return format!(
-                "who has {addr}: no port of switch {switch} may use it. Add it to `addresses` or `allowed_addresses` of \
-                 its port."
-            );
-        }
+        0 => return None,
         1 => format!("port {named}"),
         number if number <= MOST_NAMED => format!("ports {named}"),
         number => format!("ports {named} and {} more", number - MOST_NAMED),
     };
-    format!(
+    Some(format!(
         "who has {addr}: {names} of switch {switch} may use any address. To follow the packet, add the address to \
          `allowed_addresses` of the port that has it, in a copy of the file."
-    )
+    ))
 }
 
 /// Nobody compares its addresses with the file's.

@@ -5,6 +5,7 @@ use overlane_model::Verdict;
 use overlane_pipeline::{By, Outcome, Output, Step};
 
 use super::describe::{self, Seen};
+use super::expect::{self, Receiver};
 use super::neighbour::Assumed;
 use super::walk::Hop;
 use crate::places::Places;
@@ -33,11 +34,14 @@ pub(crate) fn packet(places: &Places<'_>, hop: &Hop) -> String {
 pub(crate) fn verdict(places: &Places<'_>, hop: &Hop) -> String {
     let end = hop.end();
     let verdict = end.outcome.verdict;
-    let receivers: Vec<String> = hop
-        .receivers()
-        .iter()
-        .map(|(host, port)| format!("{port} on {host}"))
-        .collect();
+    let ports = hop.receivers().into_iter();
+    let ports = ports.map(|(host, port)| format!("{port} on {host}"));
+    let ends = expect::ends(places.fabric, hop).into_iter();
+    let vlans = ends.filter_map(|end| match end {
+        Receiver::Vlan(switch) => Some(format!("the physical network of switch {switch}")),
+        Receiver::Port(_) | Receiver::Leg(_) | Receiver::Stack(_) => None,
+    });
+    let receivers: Vec<String> = ports.chain(vlans).collect();
     let receivers = match receivers.len() {
         0 => "nobody".to_owned(),
         _ => receivers.join(", "),

@@ -11,6 +11,7 @@ use super::error::{PacketError, did_you_mean};
 use super::expression::Of;
 use super::fields::Takes;
 use super::transport;
+use super::unreachable::answerer;
 
 /// A station in the physical network: locally administered, in nobody's way.
 const OUTSIDE: Mac = Mac::new([0x02, 0, 0, 0xff, 0xff, 0xfe]);
@@ -101,14 +102,8 @@ impl<'a> Build<'a> {
         let owner = self.neighbours().find(owns).map(|port| port.mac);
         owner
             .or_else(|| self.router_for(address))
-            .ok_or_else(|| PacketError::Missing {
-                field: "eth.dst",
-                why: format!(
-                    "no port of switch {} has {address}, and no router there leads to it",
-                    port.switch
-                ),
-                help: "add eth.dst: the name of a port that routes, for example".to_owned(),
-            })
+            .map_or_else(|| answerer(self.fabric, port, address), Ok)
+            .map_err(|unreachable| PacketError::Unreachable(Box::new(unreachable)))
     }
 
     /// The MAC of a router of the switch: the one whose address it is; else, for an address that is not

@@ -13,6 +13,7 @@ use overlane_pipeline::{
 };
 use overlane_wire::Mac;
 
+use super::machine::Lack;
 use super::neighbour::{Answerer, Assumed};
 
 /// More hooks than any packet meets: the port, the segmenter, the other host.
@@ -43,6 +44,8 @@ pub(crate) struct Network<'f> {
     fabric: &'f Fabric,
     underlay_mtu: u32,
     hosts: BTreeMap<Name, (pipeline::Host, State)>,
+    /// What hosts lack that are applied on this machine.
+    lacks: BTreeMap<Name, Lack>,
 }
 
 /// What became of a packet at one hook.
@@ -81,7 +84,17 @@ impl<'f> Network<'f> {
             fabric,
             underlay_mtu,
             hosts: BTreeMap::new(),
+            lacks: BTreeMap::new(),
         }
+    }
+
+    /// A line for each host that lacked a device which a packet may have met.
+    pub(crate) fn notes(&self, hop: &Hop) -> Vec<String> {
+        let notes = self
+            .lacks
+            .iter()
+            .filter_map(|(host, lack)| lack.note(host, hop));
+        notes.collect()
     }
 
     /// Follows a packet from a hook of a host to everywhere it gets.
@@ -173,6 +186,10 @@ impl<'f> Network<'f> {
                 port: answerer.port().map(|port| port.name.clone()),
             });
         };
+        let mut outcome = outcome;
+        if let (Some(lack), Some((host, _))) = (self.lacks.get(name), self.hosts.get(name)) {
+            lack.judge(host, entry, &mut outcome);
+        }
         Ok(Fate {
             outcome,
             assumed,
@@ -201,12 +218,16 @@ impl<'f> Network<'f> {
         match self.hosts.entry(name.clone()) {
             btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
             btree_map::Entry::Vacant(new) => {
-                let tables = self.fabric.compile(name.as_str())?;
+                let mut tables = self.fabric.compile(name.as_str())?;
+                let lack = Lack::of(&tables);
+                lack.take_legs(&mut tables);
+                let state = lack.state();
+                self.lacks.insert(name.clone(), lack);
                 let host = pipeline::Host::new(tables, self.underlay_mtu);
                 let host = legs(self.fabric, name).fold(host, |host, (device, mac)| {
                     host.with_leg(device, mac, ETHERNET_MTU)
                 });
-                Ok(new.insert((host, State::new())))
+                Ok(new.insert((host, state)))
             }
         }
     }

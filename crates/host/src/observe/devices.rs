@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use overlane_ebpf::Program;
+use overlane_ebpf::devices::held;
+use overlane_model::{DeviceName, Tables};
 use overlane_net::{Link, Netlink};
 
-use super::look::in_namespace;
+use super::look::{in_namespace, maps};
 use super::states::{OtherDevice, device_states, others};
 use crate::HostError;
 use crate::kinds::{inside, own_devices};
-use crate::state::{Lost, State};
+use crate::state::{DeviceState, Lost, State};
 
 /// What the devices of a host lost.
 #[derive(Debug, Clone, Serialize)]
@@ -45,6 +47,12 @@ impl DeviceRow {
     pub fn has_lower_mtu(&self) -> bool {
         self.mtu_at_apply.is_some_and(|before| self.mtu < before)
     }
+
+    /// Somebody raised the MTU of an uplink or a leg, by which the data path reckons; it does not reckon by a port's.
+    pub fn has_raised_mtu(&self) -> bool {
+        let is_reckoned = matches!(self.used_as, "uplink" | "leg");
+        is_reckoned && self.mtu_at_apply.is_some_and(|before| self.mtu > before)
+    }
 }
 
 /// Looks at the devices of `host`; those that are gone are left out.
@@ -62,13 +70,50 @@ pub fn devices(host: &str) -> Result<Devices, HostError> {
     })
 }
 
-/// Names of all devices in the namespace of `host`; none when the namespace is gone.
-pub fn device_names(host: &str) -> Result<Option<BTreeSet<String>>, HostError> {
-    let names = |netlink: &Netlink| {
-        let links = netlink.links()?.into_iter();
-        Ok(links.map(|link| link.name).collect())
+/// The devices that a host should have, and lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lacking {
+    /// Since `apply` they were deleted, made anew, or moved into another namespace.
+    pub gone: BTreeSet<DeviceName>,
+    /// `apply` did not find them.
+    pub missing: BTreeSet<DeviceName>,
+}
+
+/// Which devices of `tables` their host lacks on this machine.
+pub fn lacking(tables: &Tables) -> Result<Lacking, HostError> {
+    let state = State::applied(tables.host.as_str())?;
+    let look = |netlink: &Netlink| {
+        let held = match maps(&state) {
+            // Of another build: the devices say what they can.
+            Err(HostError::OtherVersion(_)) => None,
+            other => Some(held(&other?)?),
+        };
+        Ok((netlink.links()?, held))
     };
-    in_namespace(&State::applied(host)?, names)
+    let (links, held) = in_namespace(&state, look)?.unwrap_or_default();
+    let is_there = |before: &DeviceState| {
+        let index = before.ifindex;
+        let is_held = held.as_ref().is_none_or(|held| held.contains(&index));
+        is_held && links.iter().any(|link| link.index == index)
+    };
+    let elsewhere = tables.devices_elsewhere();
+    let mut lacking = Lacking::default();
+    let ports = tables.ports.iter().map(|port| &port.attachment.device);
+    let legs = tables.legs().map(|(_, leg)| leg);
+    for device in ports.chain(legs).chain([&tables.uplink]) {
+        let name = device.as_str();
+        match state.devices.get(name) {
+            Some(before) if is_there(before) => {}
+            Some(_) => _ = lacking.gone.insert(device.clone()),
+            None if state.missing.iter().any(|it| it == name) => {
+                _ = lacking.missing.insert(device.clone())
+            }
+            // The file is newer than what is applied. A device that another namespace has is found by `apply`.
+            None if elsewhere.contains_key(device) || links.iter().any(|it| it.name == name) => {}
+            None => _ = lacking.missing.insert(device.clone()),
+        }
+    }
+    Ok(lacking)
 }
 
 /// From a thread in the host's namespace.

@@ -25,7 +25,7 @@ pub use connections::{
 pub(crate) use connections::{ends, known_owner};
 pub(crate) use counters::CounterMaps;
 pub use counters::{Counters, PortCount, RemoteCount, VerdictCount, counters};
-pub use devices::{DeviceRow, Devices, device_names, devices};
+pub use devices::{DeviceRow, Devices, Lacking, devices, lacking};
 pub use fdb::{Fdb, FdbPlace, FdbRow, fdb};
 pub use guard::{Guard, GuardRow, GuardState};
 pub use learned::{Learned, LearnedRow, LearningPort, learned};
@@ -34,7 +34,7 @@ pub use look::{Count, OnUnderlay, interrupted};
 pub(crate) use look::{in_namespace, maps};
 pub(crate) use neighbours::neighbours_in;
 pub use neighbours::{NeighbourRow, NeighbourState, Neighbours, neighbours};
-pub use ports::{LowerMtu, PortRow, Ports, SuperPackets, ports};
+pub use ports::{OtherMac, OtherMtu, PortRow, Ports, SuperPackets, ports};
 pub(crate) use remotes::PATH_MTU_SECONDS;
 pub use remotes::{PathMtuRow, RemoteRow, Remotes, remotes};
 pub use routes::{NextHopRow, RouteRow, RouterRow, Routes, WayRow, routes};

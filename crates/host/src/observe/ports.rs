@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use overlane_ebpf::abi;
 use overlane_ebpf::tables::Table;
 use overlane_model::{PortTable, VlanId};
-use overlane_net::Netlink;
+use overlane_net::{Link, Netlink};
+use overlane_wire::Mac;
 use serde::Serialize;
 use zerocopy::FromBytes;
 
@@ -26,14 +27,29 @@ pub struct Ports {
     /// The host's other devices: its uplink, and the legs of gateways.
     pub others: Vec<OtherDevice>,
     /// Devices whose MTU is lower than `apply` found it.
-    pub lower_mtu: Vec<LowerMtu>,
+    pub lower_mtu: Vec<OtherMtu>,
+    /// The uplink and legs whose MTU is larger than `apply` found it.
+    pub raised_mtu: Vec<OtherMtu>,
+    /// Legs whose MAC is another one than `apply` found.
+    pub other_mac: Vec<OtherMac>,
     /// What stops a port's device that is made again; none without ports, or when the namespace is gone.
     pub guard: Option<Guard>,
 }
 
-/// A device that takes less than `apply` found.
+/// A device whose MAC somebody changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LowerMtu {
+pub struct OtherMac {
+    /// Its name.
+    pub device: String,
+    /// Now.
+    pub mac: String,
+    /// When `apply` looked.
+    pub mac_at_apply: String,
+}
+
+/// A device whose MTU somebody changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OtherMtu {
     /// Its name.
     pub device: String,
     /// Now.
@@ -87,10 +103,12 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
         let devices = netlink.links()?;
         let states = device_states(&state, &devices)?;
         let rows = devices::rows(&state, netlink)?;
-        let lower_mtu: Vec<_> = rows.iter().filter_map(lower_mtu).collect();
-        Ok((devices, states, lower_mtu, guard::look(&state)?))
+        Ok((devices, states, rows, guard::look(&state)?))
     };
-    let (devices, states, lower_mtu, guard) = in_namespace(&state, look)?.unwrap_or_default();
+    let (devices, states, rows, guard) = in_namespace(&state, look)?.unwrap_or_default();
+    let lower = rows.iter().filter(|row| row.has_lower_mtu());
+    let raised = rows.iter().filter(|row| row.has_raised_mtu());
+    let legs = state.tables.legs().map(|(_, leg)| leg.as_str());
     let ways = super_packets(&state)?;
     let row = |port: &PortTable| {
         let device = port.attachment.device.as_str();
@@ -113,16 +131,30 @@ pub fn ports(host: &str) -> Result<Ports, HostError> {
         host: host.to_owned(),
         ports: state.tables.ports.iter().map(row).collect(),
         others: others(&state, &states),
-        lower_mtu,
+        lower_mtu: lower.filter_map(other_mtu).collect(),
+        raised_mtu: raised.filter_map(other_mtu).collect(),
+        other_mac: legs
+            .filter_map(|leg| other_mac(&state, &devices, leg))
+            .collect(),
         guard,
     })
 }
 
-fn lower_mtu(row: &DeviceRow) -> Option<LowerMtu> {
-    row.has_lower_mtu().then_some(LowerMtu {
+fn other_mtu(row: &DeviceRow) -> Option<OtherMtu> {
+    Some(OtherMtu {
         device: row.device.clone(),
         mtu: row.mtu,
         mtu_at_apply: row.mtu_at_apply?,
+    })
+}
+
+fn other_mac(state: &State, devices: &[Link], leg: &str) -> Option<OtherMac> {
+    let link = devices.iter().find(|link| link.name == leg)?;
+    let before = state.devices.get(leg)?.other_mac(link)?;
+    Some(OtherMac {
+        device: leg.to_owned(),
+        mac: Mac::new(link.mac).to_string(),
+        mac_at_apply: before.to_string(),
     })
 }
 

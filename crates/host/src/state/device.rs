@@ -1,12 +1,16 @@
 //! A device of the fabric as `apply` found it: what it counted until then, and which packets it took.
 
 use overlane_net::{Link, LinkStats};
+use overlane_wire::Mac;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceState {
     pub(crate) ifindex: u32,
     pub(crate) mtu: u32,
+    /// None: it was written down by an older build.
+    #[serde(default)]
+    pub(crate) mac: Option<[u8; 6]>,
     /// Since the device exists.
     pub(crate) lost: Lost,
 }
@@ -25,12 +29,21 @@ pub struct Lost {
 }
 
 impl DeviceState {
+    /// The MAC that `apply` found, where the same device has another one now.
+    pub(crate) fn other_mac(&self, link: &Link) -> Option<Mac> {
+        let before = self
+            .mac
+            .filter(|mac| *mac != link.mac && self.ifindex == link.index);
+        before.map(Mac::new)
+    }
+
     /// What is counted goes on from where an earlier `apply` found the same device.
     pub(crate) fn of(link: &Link, before: Option<&Self>) -> Self {
         let before = before.filter(|before| before.ifindex == link.index);
         Self {
             ifindex: link.index,
             mtu: link.mtu,
+            mac: Some(link.mac),
             lost: before.map_or_else(|| Lost::from(link.stats), |before| before.lost),
         }
     }

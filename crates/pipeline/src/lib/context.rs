@@ -150,8 +150,12 @@ impl<'a> Context<'a> {
         if !self.state.gone.contains(device) {
             return Stage::Continue(());
         }
-        self.end(stage, Verdict::DeviceGone, || {
-            format!("device {device} is gone: apply again once there is one of that name")
+        let (verdict, how) = match self.state.missing.contains(device) {
+            true => (Verdict::NoPort, "missing"),
+            false => (Verdict::DeviceGone, "gone"),
+        };
+        self.end(stage, verdict, || {
+            format!("device {device} is {how}: apply again once there is one of that name")
         })
     }
 

@@ -51,6 +51,8 @@ pub struct State {
     pub(crate) abilities: BTreeMap<IpAddr, u8>,
     /// The devices that went, or left the namespace, since `apply`: others may have their names and indices.
     pub(crate) gone: BTreeSet<DeviceName>,
+    /// Those of them that `apply` did not find: they are no port's.
+    pub(crate) missing: BTreeSet<DeviceName>,
     /// By remote: what is said of the path to it. Old ones are among them.
     pub(crate) path_mtus: BTreeMap<IpAddr, PathMtu>,
 }
@@ -218,6 +220,12 @@ impl State {
     /// These devices are gone, and no others.
     pub fn set_gone(&mut self, devices: BTreeSet<DeviceName>) {
         self.gone = devices;
+    }
+
+    /// `apply` did not find these devices of ports. They are gone, too.
+    pub fn set_missing(&mut self, devices: BTreeSet<DeviceName>) {
+        self.gone.extend(devices.iter().cloned());
+        self.missing = devices;
     }
 
     /// What makes its cookies.
