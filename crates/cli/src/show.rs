@@ -164,6 +164,19 @@ fn show_ports(ports: &Ports, output: Output) -> io::Result<()> {
         let words = lower_mtu(&lower.device, lower.mtu, lower.mtu_at_apply);
         output.line(format!("\n{words}"))?;
     }
+    for raised in &ports.raised_mtu {
+        let (device, before) = (&raised.device, raised.mtu_at_apply);
+        output.line(format!(
+            "\nMTU of {device} is {}, was {before} at apply: more than {before} is refused; lower it, or apply again",
+            raised.mtu
+        ))?;
+    }
+    for other in &ports.other_mac {
+        output.line(format!(
+            "\nMAC of {} is {}, was {} at apply: nothing for it is the router's; set it back, or apply again",
+            other.device, other.mac, other.mac_at_apply
+        ))?;
+    }
     for (way, words) in [
         (SuperPackets::Unmarker, "through the unmarker to"),
         (SuperPackets::Segments, "cut into segments to"),

@@ -9,6 +9,7 @@ use overlane_ebpf::maps::MapSet;
 use overlane_ebpf::{DataPath, preflight};
 use overlane_model::Tables;
 use overlane_net::{Link, NeighbourState as Neighbour, Netlink, Nud};
+use overlane_wire::Mac;
 use serde::Serialize;
 
 use crate::HostError;
@@ -304,7 +305,7 @@ fn other_build(state: &State, data_path: &DataPath<'_>) -> Option<Row> {
     }
 }
 
-/// Devices of the fabric that are not what `apply` found: another one, with a lower MTU, or without carrier.
+/// Devices of the fabric that are not what `apply` found: another one, with another MTU or MAC, or without carrier.
 fn devices(state: &State, tables: &Tables, links: &[Link]) -> Vec<Row> {
     let mut rows = Vec::new();
     let links: BTreeMap<&str, &Link> = links.iter().map(|it| (it.name.as_str(), it)).collect();
@@ -327,6 +328,13 @@ fn devices(state: &State, tables: &Tables, links: &[Link]) -> Vec<Row> {
                     link.mtu,
                     before.mtu,
                 ));
+            } else if link.mtu > before.mtu && object != Object::Port {
+                let (now, before) = (link.mtu, before.mtu);
+                rows.push(finding::raised_mtu((object, user), device, now, before));
+            }
+            if let (Object::Leg, Some(mac)) = (object, before.other_mac(link)) {
+                let now = Mac::new(link.mac);
+                rows.push(finding::other_mac((object, user), now, mac));
             }
         }
         // A guest behind a port may be off; whoever is behind the others is not.

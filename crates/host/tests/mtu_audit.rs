@@ -70,6 +70,65 @@ fn put(facts: &mut Value, pointer: &str, value: Value) {
         .insert(key.to_owned(), value);
 }
 
+/// 200 guests alike, on two hosts.
+fn many(finding: &str) -> Vec<Finding> {
+    let mut text = String::from(
+        "version: 1\nhosts:\n  h1: { underlay: 198.18.0.1, uplink: eth1 }\n  h2: { underlay: 198.18.0.2, uplink: eth1 }\n\
+         switches: { blue: { vni: 1 } }\nports:\n",
+    );
+    let mut ports = [Vec::new(), Vec::new()];
+    for number in 0..200 {
+        let host = number % 2;
+        text += &format!(
+            "  p{number}: {{ switch: blue, host: h{}, device: d{number}, mac: '02:00:00:00:00:{number:02x}', \
+             addresses: [198.18.1.{number}, '2001:2::{number:x}'] }}\n",
+            host + 1
+        );
+        let mut port = serde_json::json!({ "port": format!("p{number}"), "device": format!("d{number}"), "mtu": 1442 });
+        let more: Value = serde_json::from_str(finding).unwrap();
+        port.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        ports[host].push(port);
+    }
+    text = text
+        .replace("198.18.1.0,", "198.18.1.250,")
+        .replace("00:00:00:00:00'", "00:00:00:00:fa'");
+    let facts = ["h1", "h2"].iter().zip(ports).map(|(host, ports)| {
+        let uplink = serde_json::json!({ "device": "eth1", "mtu": 1500 });
+        serde_json::json!({ "host": host, "uplink": uplink, "ports": ports })
+    });
+    let facts: Vec<HostFacts> = serde_json::from_value(facts.collect()).unwrap();
+    let fabric = Fabric::parse("many", &text);
+    let fabric = fabric.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+    audit(&fabric, &facts, None)
+}
+
+#[test]
+fn guests_alike_are_alike() {
+    for (facts, count) in [
+        // The guest's end is larger; guests that send too much, and too little; too small for IPv6; that do not heed.
+        (r#"{"mtu": 1400, "peer_mtu": 1442}"#, 200),
+        (r#"{"longest": 1500}"#, 200),
+        (r#"{"longest": 1000, "longest_segment": 1000}"#, 200),
+        (r#"{"mtu": 1000, "peer_mtu": 1000}"#, 200),
+        (r#"{"untold": 7}"#, 200),
+        // One for each host.
+        (r#"{"mtu": 1500, "peer_mtu": 1500}"#, 2),
+    ] {
+        let findings = many(facts);
+        let first = &findings[0];
+        let alike = findings.iter().filter(|finding| first.is_like(finding));
+        assert_eq!(alike.count(), count, "{facts}: {first:?}");
+    }
+    // `--json` has all names.
+    let named = many(r#"{"mtu": 1500, "peer_mtu": 1500}"#);
+    assert!(named.iter().all(|finding| finding.ports.len() == 100));
+    // What differs in more than names stays apart.
+    let (small, large) = (many(r#"{"longest": 1500}"#), many(r#"{"longest": 1501}"#));
+    assert!(!small[0].is_like(&large[1]) && small[0].is_like(&small[1]));
+}
+
 #[test]
 fn a_sound_configuration_has_no_finding() {
     let all = mistakes();

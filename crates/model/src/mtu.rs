@@ -43,6 +43,12 @@ pub const fn frame(ip_packet: u32, tagged: bool) -> u32 {
     ip_packet.saturating_add(ETHERNET + if tagged { TAG } else { 0 } + FCS)
 }
 
+/// Whether two sizes differ by a VLAN tag. Linux takes in that much beyond a device's MTU, so such sizes of the two
+/// directions of a path do not make two paths of it.
+pub const fn differ_by_a_tag(one: u32, other: u32) -> bool {
+    one.abs_diff(other) == TAG
+}
+
 /// The least MTU of an uplink: guests need [`IPV4_LEAST`], and the underlay's own family has its least.
 pub const fn least_uplink(header: u32, is_ipv6: bool) -> u32 {
     let needs = underlay_for(IPV4_LEAST, header, false);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use nix::errno::Errno;
 use overlane_net::nftables::Family;
+use overlane_wire::Mac;
 
 use super::remedy::Remedy;
 use super::row::{Object, Row};
@@ -437,6 +438,29 @@ pub(crate) fn lower_mtu(user: (Object, &str), device: &str, mtu: u32, before: u3
             "MTU of {device} is {mtu}, was {before} at apply: larger packets are lost there"
         ))
         .ip(format!("link set {device} mtu {before}"))
+}
+
+/// The uplink or a leg takes more than `apply` found.
+pub(crate) fn raised_mtu(user: (Object, &str), device: &str, mtu: u32, before: u32) -> Row {
+    Row::finding("raised_mtu", user.0, user.1)
+        .has("MTU", mtu, before)
+        .means(format!(
+            "MTU of {device} is {mtu}, was {before} at apply: larger packets than {before} are refused; if the network \
+             carries {mtu}, apply again"
+        ))
+        .ip(format!("link set {device} mtu {before}"))
+}
+
+/// A leg has another MAC than `apply` found.
+pub(crate) fn other_mac(user: (Object, &str), now: Mac, before: Mac) -> Row {
+    let device = user.1;
+    Row::finding("other_mac", user.0, device)
+        .has("MAC", now, before)
+        .means(format!(
+            "MAC of {device} is {now}, was {before} at apply: the router sends from the old one, and takes nothing that \
+             is for the new one; if the new one is meant, apply again"
+        ))
+        .ip(format!("link set {device} address {before}"))
 }
 
 /// The other end of the uplink or of a leg is down.

@@ -1,5 +1,6 @@
 //! What is set wrongly: a finding.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,39 @@ pub struct Finding {
     pub says: String,
     /// What to do.
     pub remedy: String,
+    /// All ports that it names, where it names several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// Names and numbers in the texts that are this finding's own: without them, and without its host and thing, those
+    /// of findings alike are the same.
+    #[serde(skip)]
+    pub(crate) words: Vec<String>,
+}
+
+impl Finding {
+    /// Whether another one says the same of another thing.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.severity, self.place) == (other.severity, other.place)
+            && self.without_names() == other.without_names()
+    }
+
+    /// Word for word: a name may be a part of another word.
+    fn without_names(&self) -> Vec<&str> {
+        let name = self.what.split(' ').next_back();
+        let names = self.words.iter().chain(&self.host).map(String::as_str);
+        let names: BTreeSet<&str> = names.chain(name).collect();
+        let is_part = |c: char| c.is_alphanumeric() || "._-@".contains(c);
+        let texts = [&self.what, &self.says, &self.remedy].into_iter();
+        let words = texts.flat_map(|text| text.split_inclusive(move |c| !is_part(c)));
+        words
+            .map(
+                |word| match names.contains(word.trim_end_matches(|c| !is_part(c))) {
+                    true => "",
+                    false => word,
+                },
+            )
+            .collect()
+    }
 }
 
 /// The places where MTUs must agree, from the wire to the guest.

@@ -99,19 +99,24 @@ fn too_large(
     }
     for ((host, mtu), guests) in alike {
         let names: Vec<&str> = guests.iter().map(|it| it.port.port.as_str()).collect();
-        let names = listed(&names);
         let so = if switch.path_mtu_discovery {
             "each sender of more is told so"
         } else {
             "larger packets are lost, and nobody is told"
         };
         findings.push(Finding {
+            ports: names.iter().map(ToString::to_string).collect(),
+            words: (names.iter().copied())
+                .chain(guests.first().map(|it| it.port.device.device.as_str()))
+                .map(str::to_owned)
+                .collect(),
             place: Place::Guests,
             severity: Severity::Wrong,
             host: Some(host.to_owned()),
             what: format!("switch {}", switch.name),
             says: format!(
-                "{names} {} MTU {mtu}, and {fits} {}: {so}",
+                "{} {} MTU {mtu}, and {fits} {}: {so}",
+                listed(&names),
                 if guests.len() == 1 { "has" } else { "have" },
                 why(room, fits, mtu)
             ),
@@ -180,6 +185,8 @@ fn seen_too_large(switch: &Switch, fits: u32, guest: Guest<'_>) -> Option<Findin
     let longest = u32::try_from(guest.port.longest?).unwrap_or(u32::MAX);
     let is_news = guest.is_hidden() && guest.mtu() <= fits && longest > fits;
     is_news.then(|| Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Guests,
         severity: Severity::Wrong,
         host: Some(guest.host.host.clone()),
@@ -199,6 +206,8 @@ fn seen_too_small(room: &SwitchRoom, fits: u32, guest: Guest<'_>) -> Option<Find
         segment != 0 && is_worth_it(segment, fits) && guest.port.longest? < u64::from(fits);
     let is_news = guest.is_hidden() && guest.mtu() >= fits && room.header.is_some();
     (is_small && is_news).then(|| Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Guests,
         severity: Severity::Wasteful,
         host: Some(guest.host.host.clone()),
@@ -225,6 +234,8 @@ fn unlike(switch: &Switch, guests: &[Guest<'_>]) -> Option<Finding> {
     let smaller = guests.iter().filter(|guest| guest.mtu() < most);
     let commands = smaller.map(|it| it.host.set_mtu(&it.port.device.device, most));
     Some(Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Guests,
         severity: Severity::Wrong,
         host: None,
@@ -260,6 +271,8 @@ fn too_small(
     let is_small = is_worth_it(mtu, fits) && room.header.is_some();
     let are_alike = guests.iter().all(|guest| guest.mtu() == mtu);
     (is_small && are_alike).then(|| Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Guests,
         severity: Severity::Wasteful,
         host: None,
@@ -273,6 +286,8 @@ fn too_small(
 fn no_ipv6(switch: &Switch, guest: Guest<'_>) -> Option<Finding> {
     let mtu = guest.mtu();
     (mtu < IPV6_LEAST).then(|| Finding {
+        ports: Vec::new(),
+        words: vec![guest.port.device.device.clone()],
         place: Place::Guests,
         severity: Severity::Wrong,
         host: Some(guest.host.host.clone()),
@@ -292,6 +307,8 @@ fn no_ipv6(switch: &Switch, guest: Guest<'_>) -> Option<Finding> {
 fn untold(host: &HostFacts, port: &PortFacts) -> Option<Finding> {
     let packets = port.untold.filter(|packets| *packets != 0)?;
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![packets.to_string()],
         place: Place::Guests,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),

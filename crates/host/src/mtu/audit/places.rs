@@ -3,6 +3,7 @@
 use overlane_model::mtu::IP_MOST;
 
 use super::finding::{Finding, Place, Severity};
+use super::underlay::{changed, set_back};
 use super::view::View;
 use crate::mtu::facts::{HostFacts, LegFacts};
 
@@ -11,6 +12,8 @@ pub(super) fn helpers(view: &View<'_>, findings: &mut Vec<Finding>) {
     for host in view.hosts.values() {
         for helper in host.helpers.iter().filter(|it| it.mtu < IP_MOST) {
             findings.push(Finding {
+                ports: Vec::new(),
+                words: Vec::new(),
                 place: Place::VirtualSwitch,
                 severity: Severity::Wrong,
                 host: Some(host.host.clone()),
@@ -34,6 +37,8 @@ pub(super) fn port_devices(view: &View<'_>, findings: &mut Vec<Finding>) {
                 continue;
             };
             findings.push(Finding {
+                ports: Vec::new(),
+                words: vec![device.device.clone()],
                 place: Place::VirtualSwitch,
                 severity: Severity::Wrong,
                 host: Some(host.host.clone()),
@@ -67,6 +72,8 @@ fn other_end(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
     let device = &leg.device;
     let peer = device.peer_mtu.filter(|peer| *peer < device.mtu)?;
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![device.device.clone()],
         place: Place::Routers,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -85,17 +92,20 @@ fn other_end(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
 
 fn since_apply(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
     let device = &leg.device;
-    let before = device.mtu_at_apply.filter(|mtu| *mtu > device.mtu)?;
+    let before = device.mtu_at_apply.filter(|mtu| *mtu != device.mtu)?;
+    let (severity, so) = changed(device.mtu, before);
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![device.device.clone()],
         place: Place::Routers,
-        severity: Severity::Wrong,
+        severity,
         host: Some(host.host.clone()),
         what: format!("router {}", leg.router),
         says: format!(
-            "its leg {} has MTU {}, and had {before} when the fabric was applied: larger packets are lost, and nobody is told",
+            "its leg {} has MTU {}, and had {before} when the fabric was applied: {so}",
             device.device, device.mtu
         ),
-        remedy: format!("overlane apply FILE --host {}", host.host),
+        remedy: set_back(host, device, before),
     })
 }
 
@@ -112,6 +122,8 @@ fn smaller_than_guests(view: &View<'_>, host: &HostFacts, leg: &LegFacts) -> Opt
     let (switch, guests) = rooms.max_by_key(|(_, mtu)| *mtu)?;
     let mtu = leg.device.mtu;
     (guests > mtu && !router.mss_clamp).then(|| Finding {
+        ports: Vec::new(),
+        words: vec![leg.device.device.clone()],
         place: Place::Routers,
         severity: Severity::Wasteful,
         host: Some(host.host.clone()),

@@ -26,6 +26,8 @@ fn gone(host: &HostFacts) -> Option<Finding> {
     let uplink = host.applied_uplink.as_ref()?;
     let is_seen = host.missing.iter().any(|missing| missing.what == UPLINK);
     is_seen.then(|| Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Vtep,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -42,6 +44,8 @@ fn gone(host: &HostFacts) -> Option<Finding> {
 fn below(host: &HostFacts, uplink: &DeviceFacts) -> Vec<Finding> {
     let smaller = host.below.iter().filter(|below| below.mtu < uplink.mtu);
     let finding = |below: &crate::mtu::facts::BelowFacts| Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Vtep,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -62,6 +66,8 @@ fn below(host: &HostFacts, uplink: &DeviceFacts) -> Vec<Finding> {
 fn other_end(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
     let peer = uplink.peer_mtu.filter(|peer| *peer < uplink.mtu)?;
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![uplink.device.clone()],
         place: Place::PhysicalSwitches,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -81,12 +87,10 @@ fn other_end(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
 /// The data path goes by what `apply` found.
 fn since_apply(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
     let before = uplink.mtu_at_apply.filter(|mtu| *mtu != uplink.mtu)?;
-    let (severity, so) = if uplink.mtu < before {
-        (Severity::Wrong, "larger packets are lost")
-    } else {
-        (Severity::Wasteful, "larger packets are refused")
-    };
+    let (severity, so) = changed(uplink.mtu, before);
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![uplink.device.clone()],
         place: Place::Vtep,
         severity,
         host: Some(host.host.clone()),
@@ -95,8 +99,30 @@ fn since_apply(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
             "uplink {} has MTU {}, and had {before} when the fabric was applied: {so}",
             uplink.device, uplink.mtu
         ),
-        remedy: format!("overlane apply FILE --host {}", host.host),
+        remedy: set_back(host, uplink, before),
     })
+}
+
+/// What a device's new MTU means, for a data path that goes by the one before.
+pub(super) const fn changed(now: u32, before: u32) -> (Severity, &'static str) {
+    if now < before {
+        (
+            Severity::Wrong,
+            "larger packets are lost, and nobody is told",
+        )
+    } else {
+        (Severity::Wasteful, "larger packets than before are refused")
+    }
+}
+
+/// `apply` would only accept what somebody changed: first what undoes it.
+pub(super) fn set_back(host: &HostFacts, device: &DeviceFacts, before: u32) -> String {
+    format!(
+        "{}, as it was; or, if {} is meant: overlane apply FILE --host {}",
+        host.set_mtu(&device.device, before),
+        device.mtu,
+        host.host
+    )
 }
 
 /// Against what somebody knows of the physical network.
@@ -108,6 +134,8 @@ fn stated(host: &HostFacts, uplink: &DeviceFacts, underlay: Option<u32>) -> Opti
         (Severity::Wasteful, "guests could send larger packets")
     };
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![uplink.device.clone()],
         place: Place::Vtep,
         severity,
         host: Some(host.host.clone()),
@@ -138,11 +166,25 @@ fn unlike(view: &View<'_>) -> Option<Finding> {
     if smallest.mtu == largest.mtu {
         return None;
     }
+    // Where most are alike, the others are wrong.
+    let alike = |mtu: u32| uplinks.iter().filter(|(_, it)| it.mtu == mtu).count();
+    let usual = uplinks
+        .iter()
+        .map(|(_, it)| it.mtu)
+        .find(|mtu| alike(*mtu) * 2 > uplinks.len());
+    let others = uplinks
+        .iter()
+        .filter(|(_, it)| usual.is_some_and(|usual| it.mtu != usual));
+    let commands: Vec<String> = others
+        .map(|(host, it)| host.set_mtu(&it.device, usual.unwrap_or(it.mtu)))
+        .collect();
     let says = |(host, uplink): &(&HostFacts, &DeviceFacts)| {
         format!("{} has {} on {}", uplink.device, uplink.mtu, host.host)
     };
     let all: Vec<String> = uplinks.iter().map(says).collect();
     Some(Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Vtep,
         severity: Severity::Wrong,
         host: None,
@@ -153,12 +195,18 @@ fn unlike(view: &View<'_>) -> Option<Finding> {
             most.host,
             least.host
         ),
-        remedy: format!(
-            "if the physical network carries {}: {}; else {} on all others",
-            largest.mtu,
-            least.set_mtu(&smallest.device, largest.mtu),
-            smallest.mtu
-        ),
+        remedy: match usual {
+            Some(usual) => format!(
+                "give all of them {usual}, as most have: {}",
+                listed(&commands)
+            ),
+            None => format!(
+                "if the physical network carries {}: {}; else {} on all others",
+                largest.mtu,
+                least.set_mtu(&smallest.device, largest.mtu),
+                smallest.mtu
+            ),
+        },
     })
 }
 
@@ -184,6 +232,8 @@ fn other_device(host: &HostFacts, uplink: &DeviceFacts, route: &RouteFacts) -> O
     let device = device.filter(|device| **device != uplink.device)?;
     let (of, remote) = (&uplink.device, &route.remote);
     Some(Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::Vtep,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -229,6 +279,8 @@ fn smaller_route(host: &HostFacts, uplink: &DeviceFacts, route: &RouteFacts) -> 
         )
     };
     Some(Finding {
+        ports: Vec::new(),
+        words: vec![uplink.device.clone()],
         place,
         severity: Severity::Wrong,
         host: Some(host.host.clone()),
@@ -259,6 +311,9 @@ fn smaller_path(
         let back = known.find(|back| back.remote == *here);
         match back.map(|back| back.mtu).filter(|mtu| *mtu < sends) {
             Some(mtu) if mtu == path.mtu => "; the way back is as small".to_owned(),
+            Some(mtu) if mtu::differ_by_a_tag(mtu, path.mtu) => {
+                format!("; the way back carries {mtu}: the same path, 4 bytes apart for a VLAN tag")
+            }
             Some(mtu) => format!("; the way back carries {mtu}"),
             None => {
                 "; nothing is known against the way back, so only this one may be small".to_owned()
@@ -266,6 +321,8 @@ fn smaller_path(
         }
     });
     Some(Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place: Place::PhysicalSwitches,
         severity: Severity::Wrong,
         host: Some(here.clone()),
@@ -300,6 +357,8 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
         let is_ipv6 = declared.is_some_and(|host| host.underlay.is_ipv6());
         if is_ipv6 && uplink.mtu < IPV6_LEAST {
             findings.push(Finding {
+                ports: Vec::new(),
+                words: Vec::new(),
                 place: Place::Vtep,
                 severity: Severity::Wrong,
                 host: Some(host.host.clone()),
@@ -327,6 +386,8 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
         let hosts = room.smallest.as_ref();
         let hosts = hosts.map(|(from, to)| format!(" between {from} and {to}"));
         findings.push(Finding {
+            ports: Vec::new(),
+            words: Vec::new(),
             place: Place::Vtep,
             severity: Severity::Wrong,
             host: None,

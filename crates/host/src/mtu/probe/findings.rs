@@ -31,6 +31,8 @@ pub fn findings(probed: &[Probed]) -> Vec<Finding> {
 
 fn wrong(place: Place, host: &str, what: String, says: String, remedy: String) -> Finding {
     Finding {
+        ports: Vec::new(),
+        words: Vec::new(),
         place,
         severity: Severity::Wrong,
         host: Some(host.to_owned()),
@@ -60,10 +62,10 @@ fn of_remote(host: &Probed, remote: &ProbedRemote) -> Vec<Finding> {
                 .to_owned(),
         ));
     }
-    findings.extend(narrow(here, there, way, host.uplink_mtu));
+    findings.extend(narrow(here, there, way, remote.back, host.uplink_mtu));
     if let Some(back) = remote.back {
         if back.mtu < LONGEST_ANSWER {
-            findings.extend(narrow(there, here, back, uplink_mtu.into()));
+            findings.extend(narrow(there, here, back, Some(way), uplink_mtu.into()));
         }
         findings.extend(asymmetric(host, remote, way, back, uplink_mtu));
     }
@@ -96,14 +98,30 @@ fn silence(host: &Probed, remote: &ProbedRemote) -> Finding {
     )
 }
 
-/// One way that carries less than the sender's uplink.
-fn narrow(from: &str, to: &str, way: ProbedWay, uplink_mtu: u32) -> Option<Finding> {
-    let mtu = way.mtu;
-    if u32::from(mtu) >= uplink_mtu {
+/// One way that carries less than the sender's uplink. `other`: the same path in the other direction.
+fn narrow(
+    from: &str,
+    to: &str,
+    way: ProbedWay,
+    other: Option<ProbedWay>,
+    uplink_mtu: u32,
+) -> Option<Finding> {
+    if u32::from(way.mtu) >= uplink_mtu {
         return None;
     }
-    let fits =
-        format!("the path from {from} to {to} carries {mtu}, and the uplink has {uplink_mtu}");
+    let apart = other.filter(|other| mtu::differ_by_a_tag(way.mtu.into(), other.mtu.into()));
+    let tag = match apart {
+        Some(_) => {
+            " (the other way differs by the 4 bytes of a VLAN tag, which Linux takes in beyond a device's MTU: it is \
+             the same path)"
+        }
+        None => "",
+    };
+    let fits = format!(
+        "the path from {from} to {to} carries {}{tag}, and the uplink has {uplink_mtu}",
+        way.mtu
+    );
+    let mtu = apart.map_or(way.mtu, |other| way.mtu.min(other.mtu));
     let frame = mtu::frame(uplink_mtu, false);
     let (says, remedy) = match way.hop {
         Some(hop) => (
@@ -134,7 +152,8 @@ fn asymmetric(
     uplink_mtu: u16,
 ) -> Option<Finding> {
     let both = u32::from(uplink_mtu.min(LONGEST_ANSWER)).min(host.uplink_mtu);
-    if u32::from(way.mtu).min(both) == u32::from(back.mtu).min(both) {
+    let (there_fits, back_fits) = (u32::from(way.mtu).min(both), u32::from(back.mtu).min(both));
+    if there_fits == back_fits || mtu::differ_by_a_tag(there_fits, back_fits) {
         return None;
     }
     let (here, there) = (host.host.as_str(), remote.remote.as_str());
@@ -259,6 +278,29 @@ mod tests {
         one.unsent = Some("Network is unreachable".to_owned());
         let all = says(&[host("h1", vec![one])]);
         assert!(all[0].contains("cannot send to h2"), "{all:?}");
+    }
+
+    #[test]
+    fn the_allowance_for_a_vlan_tag_is_no_other_path() {
+        for (there, back) in [(1400, 1404), (1404, 1400)] {
+            let all = says(&[host("h1", vec![remote("h2", there, back)])]);
+            assert_eq!(all.len(), 2, "{all:?}");
+            assert!(
+                all.iter().all(|says| says.contains("it is the same path")),
+                "{all:?}"
+            );
+        }
+        // The uplink's own MTU one way, and four bytes less back.
+        let all = says(&[host("h1", vec![remote("h2", 1500, 1496)])]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(
+            all[0].starts_with("the path from h2 to h1 carries 1496 (the other way differs"),
+            "{all:?}"
+        );
+        for back in [1399, 1401, 1403, 1405, 1408] {
+            let all = says(&[host("h1", vec![remote("h2", 1400, back)])]);
+            assert_eq!(all.len(), 3, "{all:?}");
+        }
     }
 
     #[test]
