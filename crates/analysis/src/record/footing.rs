@@ -89,6 +89,18 @@ impl Asymmetry {
         }
     }
 
+    /// The same in a few words, of a pair in which one has it and the other does not.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::NoGro { .. } => "the kernel joins no packets of one",
+            Self::OuterChecksum => "one has outer checksums",
+            Self::BridgeNetfilter => "one passes br_netfilter",
+            Self::Relay { .. } => "they pass unlike numbers of relays",
+            Self::NoSegmentationOffload => "one takes no super-packets",
+            Self::NoReceiveOffload => "one joins no packets",
+        }
+    }
+
     /// It changes the figure of such a cell.
     fn bears_on(self, cell: &Cell) -> bool {
         let group = &cell.key.group;
@@ -118,19 +130,24 @@ fn has_segments(workload: &Workload, mtu: MtuClass) -> bool {
 ///
 /// What the kernel lacks and what the laboratory set counts; what a network itself needs is what it costs, and a verdict.
 pub fn unequal(a: &Cell, b: &Cell) -> Option<String> {
-    let own = |of: &Cell, other: &Cell| -> Vec<Asymmetry> {
-        let all = of.asymmetries.iter().copied();
-        all.filter(|one| one.cause() != Cause::Network && one.bears_on(of))
-            .filter(|one| !other.asymmetries.contains(one))
-            .collect()
-    };
     let reasons = [(a, b), (b, a)].map(|(of, other)| {
-        let own = own(of, other);
-        let words: Vec<String> = own.into_iter().map(Asymmetry::words).collect();
+        let words: Vec<String> = own(of, other).map(Asymmetry::words).collect();
         (!words.is_empty()).then(|| format!("{}: {}", of.key.network(), words.join(" ")))
     });
     let reasons: Vec<String> = reasons.into_iter().flatten().collect();
     (!reasons.is_empty()).then(|| reasons.join(" "))
+}
+
+/// The same in a few words: the first reason.
+pub fn unequal_short(a: &Cell, b: &Cell) -> Option<&'static str> {
+    own(a, b).chain(own(b, a)).map(Asymmetry::short).next()
+}
+
+/// What one cell has, and the other has not.
+fn own(of: &Cell, other: &Cell) -> impl Iterator<Item = Asymmetry> {
+    let all = of.asymmetries.iter().copied();
+    all.filter(|one| one.cause() != Cause::Network && one.bears_on(of))
+        .filter(|one| !other.asymmetries.contains(one))
 }
 
 /// Devices of a topology that are set alike.

@@ -137,6 +137,7 @@ mod tests {
             verdict,
             ratio: Some(ratio),
             within_percent: Some(100.0 * (ratio - 1.0).abs() + 4.0),
+            why_not: None,
         };
         ratios.map(vote).into()
     }

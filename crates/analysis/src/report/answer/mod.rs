@@ -22,8 +22,9 @@ pub use trust::{Level, Trust};
 
 use serde::Serialize;
 
-use crate::record::{BackendName, Bound, Encapsulation, Test};
+use crate::record::{BackendName, Bound, Encapsulation, Test, footing};
 use crate::results::{Analysis, CellFigures, Compared, Metric};
+use crate::stats::{Verdict, Why};
 use crate::study::View;
 
 use crate::report::names::pairs;
@@ -52,6 +53,21 @@ impl Answer {
     pub fn of(analysis: &Analysis<'_>) -> Self {
         let report = Report::of(analysis);
         Asked::first(&report).answer(&report)
+    }
+}
+
+/// Why two cells are not comparable, in a few words.
+pub(in crate::report) fn why_not(r: &Report<'_>, c: &Compared) -> Option<&'static str> {
+    match c
+        .result
+        .reason
+        .filter(|_| c.result.verdict == Verdict::NotComparable)?
+    {
+        Why::UnequalFooting => {
+            let (a, b) = (r.figures(c.a)?, r.figures(c.b)?);
+            footing::unequal_short(a.cell, b.cell)
+        }
+        why => Some(why.words()),
     }
 }
 
@@ -217,6 +233,7 @@ impl<'r> Asked<'r> {
                     verdict,
                     ratio,
                     within_percent: found.result.within_percent(),
+                    why_not: why_not(r, found),
                 },
             ))
         };

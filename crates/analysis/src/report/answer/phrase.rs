@@ -181,7 +181,7 @@ const PHRASES: [(&str, Phrase); 19] = [
     (
         "What does a virtual machine cost against a container?",
         Phrase {
-            subject: "a virtual machine",
+            subject: "a virtual machine (here a TAP device with the laboratory’s relay in place of vhost-net)",
             object: "a container",
             topic: "what a virtual machine costs against a container",
             same: "a virtual machine costs no {noun} against {object}",

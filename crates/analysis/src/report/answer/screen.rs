@@ -7,7 +7,7 @@ use crate::stats::Verdict;
 use crate::report::answer::{Asked, Quantity};
 use crate::report::block::{Block, Chart, Field, Row, Table};
 use crate::report::draw::{Drawing, ForestRow};
-use crate::report::names::{capital, other_setting};
+use crate::report::names::{capital, mark, other_setting};
 use crate::report::numbers::heading;
 use crate::report::page::Report;
 use crate::report::sections::answers::{evidence, sides};
@@ -126,17 +126,34 @@ fn chart(r: &Report<'_>, asked: &Asked<'_>, id: &str, all: Vec<&Compared>) -> Op
         id: id.to_owned(),
         words: words(&all, name),
         hint: format!(
-            "{}. Lines are 95\u{a0}% intervals, the band is ±5\u{a0}%.",
+            "{}. Lines are 95\u{a0}% intervals, the band is ±5\u{a0}%. {}.",
             match quantity {
                 Quantity::Figure(_) => "More is to the right",
                 Quantity::Cost(_) => "More is to the right; less is better",
                 Quantity::Time { .. } => "Shorter is to the left, and better",
-            }
+            },
+            marks(&all)
         ),
         table: table(r, &title, &all),
         title,
         drawing: Drawing::Forest(rows),
     }]))
+}
+
+/// `▲ better, ◆ cannot tell`: what the marks of these comparisons mean.
+fn marks(all: &[&Compared]) -> String {
+    let verdicts = [
+        Verdict::Better,
+        Verdict::Worse,
+        Verdict::Same,
+        Verdict::CannotTell,
+        Verdict::NotComparable,
+    ];
+    let there = verdicts
+        .into_iter()
+        .filter(|verdict| all.iter().any(|c| c.result.verdict == *verdict));
+    let words = there.map(|verdict| format!("{}\u{a0}{}", mark(verdict), verdict.words()));
+    Vec::from_iter(words).join(", ")
 }
 
 /// The headings in the order of the plan.

@@ -8,7 +8,7 @@ use super::claims::{no_difference, same, small, told, told_again};
 use super::phrase::Phrase;
 use super::votes::{
     NEAR_PERCENT, Part, Quantity, Say, Vote, count, differing, of, of_short, other, rest, say,
-    share, undecided,
+    share, undecided, why_not,
 };
 
 /// How a sentence begins.
@@ -60,11 +60,12 @@ pub(in crate::report) fn lead(
     match say(votes) {
         Say::Nothing => format!("{open} {topic}: it has no two cells to compare."),
         Say::NotComparable => format!(
-            "{open} {topic}: {} like for like.",
+            "{open} {topic}: {} like for like{}.",
             match votes.len() {
                 1 => "its one comparison is not".to_owned(),
                 all => format!("its {all} comparisons are not"),
-            }
+            },
+            why_not(votes)
         ),
         _ if p.noise => start.begin(&noise(votes)),
         Say::Near => start.begin(&format!(

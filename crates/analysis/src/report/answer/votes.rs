@@ -1,5 +1,7 @@
 //! The verdicts of many comparisons counted: which leads, and what is said of the others.
 
+use std::collections::BTreeSet;
+
 use crate::stats::Verdict;
 
 use super::amounts::in_words;
@@ -13,6 +15,8 @@ pub(in crate::report) struct Vote {
     pub(in crate::report) ratio: Option<f64>,
     /// How far from 1, in per cent, the farther end of the 95 % interval is; `None`: there is no interval.
     pub(in crate::report) within_percent: Option<f64>,
+    /// Why the two are not comparable, in a few words.
+    pub(in crate::report) why_not: Option<&'static str>,
 }
 
 /// A difference below this is small.
@@ -191,6 +195,15 @@ pub(super) fn rest(quantity: Quantity, votes: &[Vote], but: Verdict) -> String {
         .collect()
 }
 
+/// ` (one has outer checksums)`: why some are not comparable.
+pub(super) fn why_not(votes: &[Vote]) -> String {
+    let all: BTreeSet<&str> = votes.iter().filter_map(|vote| vote.why_not).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", Vec::from_iter(all).join("; ")),
+    }
+}
+
 pub(super) fn other(quantity: Quantity, votes: &[Vote], verdict: Verdict) -> String {
     let hits = count(votes, verdict);
     let is = if hits == 1 { "is" } else { "are" };
@@ -198,7 +211,7 @@ pub(super) fn other(quantity: Quantity, votes: &[Vote], verdict: Verdict) -> Str
         _ if hits == 0 => return String::new(),
         Verdict::CannotTell => "cannot tell".to_owned(),
         Verdict::Same => format!("{is} the same within 5 %"),
-        Verdict::NotComparable => format!("{is} not comparable"),
+        Verdict::NotComparable => format!("{is} not comparable{}", why_not(votes)),
         Verdict::Better | Verdict::Worse => format!("{is} {}", quantity.direction(verdict)),
     };
     format!(", {} {words}", in_words(hits))

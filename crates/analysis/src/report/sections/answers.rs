@@ -3,9 +3,9 @@
 
 use crate::record::{Bound, CellKey, Feature, Test};
 use crate::results::{Axis, Compared, Metric};
-use crate::stats::{Better, Verdict};
+use crate::stats::{Better, Comparison, Verdict};
 
-use crate::report::answer::{Asked, Start};
+use crate::report::answer::{Asked, Start, why_not};
 use crate::report::block::{Block, Line, Span};
 use crate::report::names::other_setting;
 use crate::report::numbers::{amount, interval, name, ratio, ratio_interval, unit, value};
@@ -88,7 +88,7 @@ fn sentence(r: &Report<'_>, c: &Compared) -> Line {
     let clauses = [Metric::primary(test), Metric::cost(test)];
     let mut clauses = clauses.into_iter().filter_map(|metric| {
         let found = r.analysis.comparison(c.a, c.b, metric)?;
-        Some((clause(c.a, found)?, found.result.verdict))
+        Some((clause(r, found)?, found.result.verdict))
     });
     if let Some((text, verdict)) = clauses.next() {
         line = line.text(text).span(Span::Verdict(verdict));
@@ -107,24 +107,32 @@ fn sentence(r: &Report<'_>, c: &Compared) -> Line {
 }
 
 /// `costs 3.0 % of the goodput [2.0, 4.0] `
-fn clause(a: CellKey, c: &Compared) -> Option<String> {
-    let (noun, value) = (noun(a, c.metric), c.result.ratio?);
-    let (much, range) = amount(value, c.result.ci95);
+fn clause(r: &Report<'_>, c: &Compared) -> Option<String> {
+    said(noun(c.a, c.metric), c.metric, &c.result, why_not(r, c))
+}
+
+/// A figure and its interval are of one unit: both a ratio, or both in per cent.
+fn said(noun: &str, metric: Metric, c: &Comparison, why: Option<&str>) -> Option<String> {
+    let value = c.ratio?;
+    let (much, range) = amount(value, c.ci95);
     let factor = much.starts_with('×');
-    let higher = c.metric.better() == Better::Higher;
-    let words = match (c.result.verdict, higher) {
-        (Verdict::Better, _) if c.metric == Metric::MigrationTime && !factor => {
+    let higher = metric.better() == Better::Higher;
+    let words = match (c.verdict, higher) {
+        (Verdict::Better, _) if metric == Metric::MigrationTime && !factor => {
             format!("shortens the migration by {much} {range}")
         }
-        (Verdict::Worse, _) if c.metric == Metric::MigrationTime && !factor => {
+        (Verdict::Worse, _) if metric == Metric::MigrationTime && !factor => {
             format!("lengthens the migration by {much} {range}")
         }
-        (Verdict::NotComparable, _) => format!("cannot be compared in {noun}"),
-        (Verdict::Same, _) => {
-            let range = ratio_interval(c.result.ci95);
-            format!("has the same {noun} within 5 % {range}")
+        (Verdict::NotComparable, _) => match why {
+            Some(why) => format!("cannot be compared in {noun}: {why}"),
+            None => format!("cannot be compared in {noun}"),
+        },
+        // What is not proven stays a ratio, and so does its interval.
+        (Verdict::Same | Verdict::CannotTell, _) => {
+            let (ratio, range) = (ratio(value), ratio_interval(c.ci95));
+            format!("has {ratio} the {noun} {range}")
         }
-        (Verdict::CannotTell, _) => format!("has {} the {noun} {range}", ratio(value)),
         (_, true) if factor => format!("gives {much} the {noun} {range}"),
         (_, false) if factor => format!("takes {much} the {noun} {range}"),
         (Verdict::Better, true) => format!("gives {much} more {noun} {range}"),
@@ -206,4 +214,84 @@ fn rates(r: &Report<'_>) -> Vec<Block> {
         Block::text(sentence),
         Block::Folded("Cell by cell".to_owned(), vec![Block::List(lines)]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::compare;
+
+    #[test]
+    fn a_figure_and_its_interval_have_one_unit() {
+        let rows: Vec<(u32, f64)> = (0..8).map(|round| (round, 1.0)).collect();
+        let c = |verdict, ratio, ci95| Comparison {
+            verdict,
+            ratio: Some(ratio),
+            ci95: Some(ci95),
+            ..compare(&rows, &rows, Better::Higher)
+        };
+        let text = |metric, c| said("figure", metric, &c, Some("one has outer checksums")).unwrap();
+        let (goodput, cpu) = (Metric::Goodput, Metric::CpuPerGbps);
+        for (metric, verdict, ratio, ci95, want) in [
+            // Proven by its interval, and not among so many: still a ratio.
+            (
+                goodput,
+                Verdict::CannotTell,
+                0.93,
+                [0.811, 0.979],
+                "has ×0.93 the figure [0.81, 0.98] ",
+            ),
+            (
+                cpu,
+                Verdict::CannotTell,
+                1.08,
+                [1.02, 1.19],
+                "has ×1.08 the figure [1.02, 1.19] ",
+            ),
+            (
+                goodput,
+                Verdict::CannotTell,
+                1.01,
+                [0.97, 1.04],
+                "has ×1.01 the figure [0.97, 1.04] ",
+            ),
+            (
+                goodput,
+                Verdict::Same,
+                0.98,
+                [0.971, 0.989],
+                "has ×0.98 the figure [0.97, 0.99] ",
+            ),
+            (
+                goodput,
+                Verdict::Worse,
+                0.9,
+                [0.88, 0.92],
+                "costs 10.0 % of the figure [8.0, 12.0] ",
+            ),
+            (
+                cpu,
+                Verdict::Worse,
+                1.1,
+                [1.08, 1.12],
+                "costs 10.0 % more figure [8.0, 12.0] ",
+            ),
+            (
+                cpu,
+                Verdict::Better,
+                0.3,
+                [0.25, 0.35],
+                "takes ×0.30 the figure [0.25, 0.35] ",
+            ),
+            (
+                goodput,
+                Verdict::NotComparable,
+                0.5,
+                [0.4, 0.6],
+                "cannot be compared in figure: one has outer checksums ",
+            ),
+        ] {
+            assert_eq!(text(metric, c(verdict, ratio, ci95)), want);
+        }
+    }
 }

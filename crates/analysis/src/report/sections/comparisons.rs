@@ -7,6 +7,7 @@ use crate::report::block::{Block, Field, Row, Table};
 use crate::report::names::{method, other_setting, pairs};
 use crate::report::numbers::{NONE, name, ratio, ratio_interval};
 use crate::report::page::Report;
+use crate::stats::Verdict;
 
 /// The tables, folded: there are many, and links open them.
 pub(in crate::report) fn blocks(r: &Report<'_>) -> Vec<Block> {
@@ -73,7 +74,15 @@ pub(in crate::report) fn verdict(compared: Option<&Compared>) -> Field {
     let Some((result, value)) = compared.and_then(|c| Some((&c.result, c.result.ratio?))) else {
         return Field::text(NONE);
     };
+    let range = ratio_interval(result.ci95);
+    let why = result
+        .reason
+        .filter(|_| result.verdict == Verdict::NotComparable);
+    let small = match why {
+        Some(why) => format!("{range} {}", why.words()),
+        None => range,
+    };
     Field::number(ratio(value), value)
-        .small(ratio_interval(result.ci95))
+        .small(small.trim_start())
         .verdict(result.verdict)
 }

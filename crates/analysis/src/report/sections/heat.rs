@@ -24,7 +24,7 @@ pub(in crate::report) fn blocks(r: &Report<'_>) -> Vec<Block> {
         return maps;
     }
     let hint = "The colour is the difference from the baseline of the row, ▲ better and ▼ worse than it; grey with ◆ where the \
-                samples do not say. Each figure leads to its cell.";
+                samples do not say, and with ≠ where the two are not comparable. Each figure leads to its cell.";
     std::iter::once(Block::Hint(hint.to_owned()))
         .chain(maps)
         .collect()
