@@ -225,10 +225,11 @@ def test_each_disturbance_is_mended_or_named(lab, encapsulation):
         object_, what = disturbance.row
         deadline = time.monotonic() + NOTICED * PATIENCE
         while True:
+            # First: rows are then those that are left.
+            mended = agent.mended()[before:]
             _, found = agent.status()
             rows = [row for row in found["rows"] if row["object"] == object_
                     and (row["note"] == what or what in condition(row))]
-            mended = agent.mended()[before:]
             if mended or rows and all(row["since"] for row in rows):
                 break
             assert time.monotonic() < deadline, (disturbance.what, found["rows"])

@@ -184,7 +184,7 @@ const PHRASES: [(&str, Phrase); 19] = [
             subject: "a virtual machine (here a TAP device with the laboratory’s relay in place of vhost-net)",
             object: "a container",
             topic: "what a virtual machine costs against a container",
-            same: "a virtual machine costs no {noun} against {object}",
+            same: "{subject} costs no {noun} against {object}",
             ..PLAIN
         },
     ),
@@ -242,6 +242,11 @@ impl Phrase {
             .replace("{subject}", self.subject)
             .replace("{noun}", noun)
             .replace("{object}", self.object)
+    }
+
+    /// The subject without what is said of it in brackets: a sentence before has said that.
+    pub(super) fn short_subject(&self) -> &'static str {
+        self.subject.split(" (").next().unwrap_or_default()
     }
 
     /// `costs`, or `cost` of many.

@@ -131,7 +131,7 @@ pub(in crate::report) fn second(p: &Phrase, quantity: Quantity, votes: &[Vote]) 
             let (much, range) = amount(quantity, verdict, votes);
             format!(
                 "{} {}{range}: {}{}",
-                p.subject,
+                p.short_subject(),
                 told(p, quantity, verdict, &much, ""),
                 of(votes, verdict),
                 rest(quantity, votes, verdict)

@@ -332,6 +332,23 @@ fn what_an_overlay_costs_in_cpu() {
 }
 
 #[test]
+fn a_virtual_machine_is_said_to_be_a_tap_with_the_relay_once() {
+    let p = words("What does a virtual machine cost");
+    let said = lead(&p, GOODPUT, &votes(Worse, [0.55, 0.53]), None, Start::Here);
+    assert!(
+        said.contains("a virtual machine (here a TAP device with the laboratory’s relay in place of vhost-net) costs 46 %"),
+        "{said}"
+    );
+    let same = lead(&p, GOODPUT, &many(3, Same, 1.0), None, Start::Here);
+    assert!(
+        same.contains("the laboratory’s relay in place of vhost-net) costs no goodput"),
+        "{same}"
+    );
+    let beside = second(&p, Quantity::Cost("CPU"), &votes(Worse, [1.2, 1.3])).unwrap();
+    assert!(beside.starts_with("A virtual machine takes "), "{beside}");
+}
+
+#[test]
 fn what_is_not_comparable_says_why() {
     let why = |words: &'static str| Vote {
         why_not: Some(words),
