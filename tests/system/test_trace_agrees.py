@@ -10,9 +10,10 @@ import spoofed
 import traffic
 from frames import PacketSocket, plain_frame
 from live import Live
+from logical import LEG, OUTSIDE4, ROUTER, Estate
 from net import wait_until
 from overlane import GENEVE, VLAN, VXLAN, difference, overlane, verdicts
-from topology import Scene
+from topology import UPLINK, Scene
 
 pytestmark = pytest.mark.needs_overlane
 
@@ -56,6 +57,36 @@ def test_a_device_that_is_missing_on_this_machine_loses_the_packet(lab, tmp_path
     assert counted[("from_underlay", "no_port")] >= 1
     near.host.ns.ip(f"link delete {near.device}")
     ends("device_gone", near.host, near.device, "port")
+
+
+def test_a_leg_and_an_uplink_that_are_missing(lab):
+    estate = Estate(lab, GENEVE)
+    one, two = estate.guest("front"), estate.guest("data", 2)
+    estate.gateway(1)
+    estate.apply()
+    file, (near, far) = lab.directory / "fabric.yaml", estate.hosts
+
+    def ends(words, verdict, stage, host):
+        text = overlane("trace", file, *words, "--expect", verdict).stdout
+        assert text.splitlines()[-1].startswith(f"dropped: {verdict} at {stage} on {host.name} "), text
+
+    outwards = ("--port", "port1", f"ip4.dst={OUTSIDE4}")
+    inwards = ("--from-leg", ROUTER, f"ip4.src={OUTSIDE4}", f"ip4.dst={one.v4}")
+    overlane("trace", file, *outwards, "--expect", f"leg_out:leg:{ROUTER}")
+    overlane("trace", file, *inwards, "--expect", "delivered:port1")
+    near.ns.ip(f"link delete {LEG}")
+    ends(outwards, "device_gone", "leg_out", near)
+    ends(inwards, "device_gone", "from_leg", near)
+    # The next apply leaves the leg out.
+    overlane("apply", file, "--host", near.name, "--netns", near.netns)
+    ends(outwards, "no_route", "route", near)
+    ends(inwards, "device_gone", "from_leg", near)
+    there, back = ("--port", "port1", f"ip4.dst={two.v4}"), ("--port", "port2", f"ip4.dst={one.v4}")
+    overlane("trace", file, *there, "--expect", "delivered:port2")
+    # It leaves the namespace: the other end stays.
+    near.ns.ip(f"link set {UPLINK} netns {one.ns.name}")
+    ends(there, "device_gone", "encap", near)
+    ends(back, "device_gone", "from_underlay", near)
 
 
 @pytest.mark.parametrize("encapsulation", [VXLAN, GENEVE, VLAN])

@@ -335,8 +335,8 @@ Fields: eth.src eth.dst eth.type, vlan.id vlan.pcp, arp.op arp.sha arp.spa arp.t
   or only the name of a header: arp ip4 ip6 tcp udp sctp icmp4 icmp6 nd. Addresses may be the names
   of ports. docs/trace.md explains fields and output.
 
-Exit codes: 0 traced, also when the packet is dropped or unreachable; 1 not as --expect says; 2 wrong usage, a
-wrong fabric file or a capture that cannot be read.")]
+Exit codes: 0 traced, also when the packet is dropped or unreachable; 1 not as --expect says; 2
+wrong usage, a wrong fabric file or a capture that cannot be read.")]
 pub(crate) struct Trace {
     /// The fabric file (YAML), or - for standard input
     #[arg(value_hint = ValueHint::FilePath)]
