@@ -154,6 +154,45 @@ and set the uplinks to it
     assert!(out(&output).contains(finding), "{}", out(&output));
 }
 
+#[test]
+fn findings_alike_are_shown_once() {
+    let mut fabric = String::from(
+        "version: 1\nhosts:\n  mtu-many: { underlay: 198.18.0.1, uplink: eth1 }\nswitches: { blue: { vni: 1 } }\nports:\n",
+    );
+    let mut ports = Vec::new();
+    for number in 1..=200 {
+        fabric += &format!(
+            "  p{number}: {{ switch: blue, host: mtu-many, device: d{number}, mac: '02:00:00:00:00:{number:02x}' }}\n"
+        );
+        ports.push(json!({
+            "port": format!("p{number}"), "device": format!("d{number}"), "mtu": 1400, "peer_mtu": 1500
+        }));
+    }
+    let place = Place::of(&fabric);
+    let host =
+        json!({ "host": "mtu-many", "uplink": { "device": "eth1", "mtu": 1500 }, "ports": ports });
+    let file = place.folder.path().join("many.json");
+    fs::write(&file, json!({ "hosts": [host] }).to_string()).unwrap();
+    let output = place.run(&["mtu", "fabric.yaml", "--with", "many.json"]);
+    let text = out(&output);
+    assert_eq!(code(&output), 3, "{text}");
+    assert_eq!(
+        text.matches("the guest's end has MTU 1500").count(),
+        1,
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "\n  200 alike: so are port p2, port p3, port p4 and 196 more (--json has each)\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(text.lines().last(), Some("200 wrong, 0 wasteful"));
+    let output = place.run(&["mtu", "fabric.yaml", "--with", "many.json", "--json"]);
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(all["findings"].as_array().unwrap().len(), 200);
+}
+
 /// It ends up in messages, and in commands that somebody copies.
 #[test]
 fn what_no_machine_has_is_refused() {

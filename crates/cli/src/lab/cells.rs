@@ -7,6 +7,7 @@ use overlane_analysis::record::{
     BackendName, CellKey, CellStatus, Feature, GroupKey, MtuClass, Setting, Test,
 };
 use overlane_analysis::results::{Analysis, CellFigures, Metric};
+use overlane_analysis::stats::Verdict;
 
 use crate::output::{Output, Rows, state, text};
 
@@ -261,14 +262,15 @@ fn against(analysis: &Analysis<'_>, key: CellKey, base: Option<CellKey>) -> Stri
         return String::new();
     };
     let result = &compared.result;
-    match (result.ratio, result.ci95) {
-        (Some(ratio), Some([low, high])) => {
-            format!(
-                "{ratio:.2} [{low:.2}, {high:.2}] {}",
-                result.verdict.words()
-            )
+    let verdict = match (result.verdict, result.reason) {
+        (Verdict::NotComparable, Some(why)) => {
+            format!("{}: {}", result.verdict.words(), why.words())
         }
-        (Some(ratio), None) => format!("{ratio:.2} {}", result.verdict.words()),
+        (verdict, _) => verdict.words().to_owned(),
+    };
+    match (result.ratio, result.ci95) {
+        (Some(ratio), Some([low, high])) => format!("{ratio:.2} [{low:.2}, {high:.2}] {verdict}"),
+        (Some(ratio), None) => format!("{ratio:.2} {verdict}"),
         (None, _) => "-".to_owned(),
     }
 }

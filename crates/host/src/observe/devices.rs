@@ -82,6 +82,10 @@ pub struct Lacking {
 /// Which devices of `tables` their host lacks on this machine.
 pub fn lacking(tables: &Tables) -> Result<Lacking, HostError> {
     let state = State::applied(tables.host.as_str())?;
+    // A host of that name in another fabric says nothing of this one.
+    if state.tables.vtep != tables.vtep {
+        return Ok(Lacking::default());
+    }
     let look = |netlink: &Netlink| {
         let held = match maps(&state) {
             // Of another build: the devices say what they can.
