@@ -436,6 +436,7 @@ def test_the_gateways_host_is_not_reached_by_its_own_leg(lab):
     wait_until(is_silent, what="no_neighbour")
     unused = "198.18.250.1"
     near.ip(f"route add {unused} via {LEG4}")
+    host.ns.sysctl("net.ipv4.ip_forward", 1)
     host.ns.ip(f"route add unreachable {unused}")
     assert ask(near, unused).by == "198.19.0.3"
 

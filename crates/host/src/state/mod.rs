@@ -16,7 +16,7 @@ pub use applied::SCHEMA;
 pub(crate) use applied::{State, switch_words};
 pub(crate) use device::DeviceState;
 pub use device::Lost;
-pub(crate) use former::{Former, former};
+pub(crate) use former::former;
 pub use hosts::{AppliedHost, applied_hosts, only_applied_host, only_known_host};
 pub(crate) use netns_id::{NetnsId, netns_id};
 pub(crate) use place::Place;
