@@ -135,8 +135,8 @@ enum connection_state {
 #define CONNECTION_ASSURED (1 << 3)   /* not TCP: and who began it has sent again */
 #define CONNECTION_PICKED_UP                                                                         \
 	(1 << 4) /* packets may have passed unseen: an end without TCP_END_SEEN is of before */
-#define CONNECTION_MADE_BY_PEER                                                                      \
-	(1 << 5)                    /* so was the first of all, before the other end began it anew */
+/* So was the first of all, before the other end began it anew. */
+#define CONNECTION_MADE_BY_PEER (1 << 5)
 #define CONNECTION_REVOKED (1 << 6) /* a translation that the rules no longer make */
 
 struct connection {

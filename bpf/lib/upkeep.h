@@ -59,6 +59,12 @@ INLINE bool has_router_alert(struct __sk_buff *ctx)
 	return h[2] <= 1 && !(h[3] | (h[4] ^ 5) | (h[5] ^ 2) | h[6] | h[7]);
 }
 
+/* Whether a message has the bytes that one of its type has at least. */
+INLINE bool is_whole_message(const struct packet *p, __u32 least)
+{
+	return p->l4_offset + least <= ETH_HLEN + p->ip_len;
+}
+
 /* MLD of this type, in the form that RFC 2710 section 3 and RFC 3810 section 5 ask for. */
 INLINE bool is_proper_mld(struct __sk_buff *ctx, const struct packet *p, __u8 type)
 {
@@ -66,10 +72,34 @@ INLINE bool is_proper_mld(struct __sk_buff *ctx, const struct packet *p, __u8 ty
 	struct ipv6_middle ip;
 
 	return p->l4_offset == ETH_HLEN + sizeof(struct ipv6hdr) + 8 && !p->fragment && !p->atomic &&
+	       is_whole_message(p, type == MLDV2_REPORT ? 8 : 24) &&
 	       (is_zero(from) ? type != MLD_QUERY : is_link_local_v6(from)) &&
 	       p->flow.dest.bytes[0] == 0xff && is_group(p->eth.h_dest) &&
 	       read_ipv6_middle(ctx, &ip) && ip.next == IPPROTO_HOPOPTS && ip.hop_limit == 1 &&
 	       has_router_alert(ctx);
+}
+
+/* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
+INLINE __u32 nd_fixed_len(__u8 type)
+{
+	switch (type) {
+	case ND_ROUTER_SOLICITATION:
+		return 8;
+	case ND_ROUTER_ADVERTISEMENT:
+		return 16;
+	case ND_SOLICITATION:
+	case ND_ADVERTISEMENT:
+		return 24;
+	case ND_REDIRECT:
+		return 40;
+	}
+	return 0;
+}
+
+/* They come from the router's link-local address (RFC 4861 sections 6.1.2 and 8.1). */
+INLINE bool is_routers_message(__u8 type)
+{
+	return type == ND_ROUTER_ADVERTISEMENT || type == ND_REDIRECT;
 }
 
 /* Neighbour discovery that did not come over a router. */
@@ -79,6 +109,13 @@ INLINE bool is_proper_nd(struct __sk_buff *ctx, const struct packet *p)
 
 	return !p->fragment && !p->atomic && read_ipv6_middle(ctx, &ip) &&
 	       ip.hop_limit == ND_HOP_LIMIT;
+}
+
+/* The same of a type, in the form that RFC 4861 asks for before its options. */
+INLINE bool is_proper_nd_of(struct __sk_buff *ctx, const struct packet *p, __u8 type)
+{
+	return is_proper_nd(ctx, p) && is_whole_message(p, nd_fixed_len(type)) &&
+	       (!is_routers_message(type) || is_link_local_v6(&p->flow.source));
 }
 
 /* Who joins or leaves a group, before it has an address (RFC 3376 section 4.2.13). */

@@ -96,7 +96,8 @@ INLINE bool is_exempt(struct __sk_buff *ctx, const struct packet *p, const struc
 	w = get_scratch();
 	if (!w || w->destination.routed || is_routers(p->switch_id, p->eth.h_dest))
 		return false;
-	return is_nd(l4->type) ? !l4->code && is_proper_nd(ctx, p) : is_proper_mld(ctx, p, l4->type);
+	return is_nd(l4->type) ? !l4->code && is_proper_nd_of(ctx, p, l4->type) :
+				 is_proper_mld(ctx, p, l4->type);
 }
 
 /* Unless tracking.is_admitted, acl decides. */

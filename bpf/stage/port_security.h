@@ -251,23 +251,6 @@ INLINE bool is_fragmented_nd(struct __sk_buff *ctx, const struct packet *p)
 	       bpf_skb_load_bytes(ctx, p->l4_offset, &type, sizeof(type)) == 0 && is_nd(type);
 }
 
-/* Length of the fixed part of a message, where its options begin; 0: none that are checked. */
-INLINE __u32 nd_fixed_len(__u8 type)
-{
-	switch (type) {
-	case ND_ROUTER_SOLICITATION:
-		return 8;
-	case ND_ROUTER_ADVERTISEMENT:
-		return 16;
-	case ND_SOLICITATION:
-	case ND_ADVERTISEMENT:
-		return 24;
-	case ND_REDIRECT:
-		return 40;
-	}
-	return 0;
-}
-
 /* The option that has the sender's MAC. That of a redirect has another's. */
 INLINE __u32 option_of_sender(__u8 type)
 {
@@ -286,12 +269,6 @@ INLINE enum verdict check_nd_options(struct __sk_buff *ctx, const struct packet 
 	    speaks_for_mac(p, port, mac.bytes))
 		return GO_ON;
 	return found == ND_OPTIONS_WITHOUT_MAC ? GO_ON : DROP(SPOOFED_ND);
-}
-
-/* They come from the router's link-local address (RFC 4861 sections 6.1.2 and 8.1). */
-INLINE bool is_routers_message(__u8 type)
-{
-	return type == ND_ROUTER_ADVERTISEMENT || type == ND_REDIRECT;
 }
 
 INLINE enum verdict check_nd(struct __sk_buff *ctx, const struct settings *s, const struct packet *p,

@@ -20,16 +20,20 @@ fn request(operation: u8, target: [u8; 4]) -> Vec<u8> {
 
 fn solicitation(source: &str, target: &str, options: &[u8]) -> Vec<u8> {
     let target: std::net::Ipv6Addr = target.parse().unwrap();
-    let message = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), options].concat();
+    let mut message = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), options].concat();
+    let to = solicited_node(target);
+    let sum = Sum::new().pseudo_header(
+        source.parse().unwrap(),
+        to.parse().unwrap(),
+        58,
+        message.len(),
+    );
+    let sum = sum.bytes(&message).finish();
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
     let group = [0x33, 0x33, 0xff, 0, 0, 3]
         .map(|byte| format!("{byte:02x}"))
         .join(":");
-    eth(
-        A1,
-        &group,
-        0x86dd,
-        &ip6(source, &solicited_node(target), 58, &message),
-    )
+    eth(A1, &group, 0x86dd, &ip6(source, &to, 58, &message))
 }
 
 fn verdict(bytes: Vec<u8>) -> Verdict {

@@ -133,10 +133,11 @@ fn the_tag_names_the_port_of_a_trunk() {
             .verdict,
         VlanTag
     );
+    // A priority tag is none.
     assert_eq!(
         net.run(&port("v5"), &tagged(Some((0, 3)), from_ta.clone()))
             .verdict,
-        VlanTag
+        SpoofedMac
     );
     let mut service = tagged(Some((10, 0)), from_ta.clone());
     service.tag.as_mut().unwrap().service = true;

@@ -281,7 +281,9 @@ impl Job<'_> {
         state.map_signature = target.data_path.signature().to_owned();
         state.ours = plan.ours.clone();
         state.answers = target.answers.clone();
-        state.former = before.map_or_else(Vec::new, |before| former(before, target.tables));
+        state.former = before.map_or_else(Vec::new, |before| {
+            former((&before.tables, &before.former), target.tables)
+        });
         let known = current.state.iter().flat_map(|before| &before.programs);
         state.programs = known
             .filter(|(name, _)| plan.links.contains(*name) && current.links.contains_key(*name))

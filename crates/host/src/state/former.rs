@@ -8,8 +8,6 @@ use overlane_model::{Neighbour, SwitchId, Tables};
 use overlane_wire::Mac;
 use serde::{Deserialize, Serialize};
 
-use super::State;
-
 /// The most that are remembered: those that left last.
 const MOST: usize = 4096;
 
@@ -21,15 +19,15 @@ pub(crate) struct Former {
 }
 
 /// Those of before that still are nobody's, and those that are no longer anybody's now.
-pub(crate) fn former(before: &State, now: &Tables) -> Vec<Former> {
+pub(crate) fn former((before, earlier): (&Tables, &[Former]), now: &Tables) -> Vec<Former> {
     let id = |it: &Neighbour| (it.switch, it.addr);
     let here: HashSet<_> = now.neighbours.iter().map(id).collect();
-    let left = before.tables.neighbours.iter().map(|it| Former {
+    let left = before.neighbours.iter().map(|it| Former {
         switch: it.switch,
         addr: it.addr,
         mac: it.mac,
     });
-    let all = before.former.iter().copied().chain(left);
+    let all = earlier.iter().copied().chain(left);
     let mut all: Vec<Former> = all
         .filter(|it| !here.contains(&(it.switch, it.addr)))
         .collect();
@@ -62,25 +60,20 @@ ports:
 
     #[test]
     fn they_are_remembered_until_somebody_has_them() {
-        let mut state = State::of(&tables(0..3));
-        state.former = former(&state, &tables(0..1));
-        state.tables = tables(0..1);
-        let gone = |state: &State| -> Vec<String> {
-            state.former.iter().map(|it| it.addr.to_string()).collect()
-        };
-        assert_eq!(gone(&state), ["198.19.0.2", "198.19.0.3"]);
-        state.former = former(&state, &tables(0..2));
-        assert_eq!(gone(&state), ["198.19.0.3"]);
+        let gone =
+            |all: &[Former]| -> Vec<String> { all.iter().map(|it| it.addr.to_string()).collect() };
+        let first = former((&tables(0..3), &[]), &tables(0..1));
+        assert_eq!(gone(&first), ["198.19.0.2", "198.19.0.3"]);
+        let second = former((&tables(0..1), &first), &tables(0..2));
+        assert_eq!(gone(&second), ["198.19.0.3"]);
     }
 
     #[test]
     fn those_that_left_last_stay() {
         let many = MOST + 10;
-        let mut state = State::of(&tables(many..many + 1));
-        state.former = former(&state, &tables(0..0));
-        state.tables = tables(0..many);
-        let left = former(&state, &tables(0..0));
+        let first = former((&tables(many..many + 1), &[]), &tables(0..0));
+        let left = former((&tables(0..many), &first), &tables(0..0));
         assert_eq!(left.len(), MOST);
-        assert!(!left.contains(&state.former[0]));
+        assert!(!left.contains(&first[0]));
     }
 }

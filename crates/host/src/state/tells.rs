@@ -172,7 +172,7 @@ mod tests {
     use overlane_model::Fabric;
 
     use super::*;
-    use crate::state::{State, former};
+    use crate::state::former;
 
     const FABRIC: &str = "version: 1
 tunnel: { options: none }
@@ -356,16 +356,15 @@ routers:
         )];
         let other = [("mac: '02:00:00:00:00:01'", "mac: '02:00:00:00:00:99'")];
         let (first, second) = (tables("h2", &[]), tables("h2", &without));
-        let mut state = State::of(&first);
-        state.former = former(&state, &second);
-        state.tables = second;
+        let gone = former((&first, &[]), &second);
         let links = [Link {
             name: "far".to_owned(),
             ..Link::default()
         }];
         let told = |now: &Tables| {
-            let before = (&state.tables, state.former.as_slice());
-            tells(before, now, &links, &BTreeSet::new()).all.len()
+            tells((&second, &gone), now, &links, &BTreeSet::new())
+                .all
+                .len()
         };
         assert_eq!(told(&tables("h2", &other)), 2, "both of its addresses");
         assert_eq!(told(&first), 0, "with the MAC of before");

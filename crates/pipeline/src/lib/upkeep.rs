@@ -5,6 +5,9 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use overlane_wire::ip::protocol;
+use overlane_wire::nd::{
+    NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
+};
 use overlane_wire::{ethernet, ipv6};
 
 use crate::lib::bytes::{array, byte};
@@ -17,6 +20,8 @@ const OPTIONS_AT: usize = IP_AT + ipv6::LEN + 2;
 const ICMP_LEN: usize = 8;
 const IGMP: u8 = 2;
 const MLD_QUERY: u8 = 130;
+const MLDV2_REPORT: u8 = 143;
+pub(crate) const REDIRECT: u8 = 137;
 /// RFC 2711, with the value 0: a multicast listener's message.
 const ROUTER_ALERT: [u8; 4] = [5, 2, 0, 0];
 
@@ -25,9 +30,33 @@ pub(crate) fn is_upkeep(frame: &Frame<'_>, ip: &Ip) -> bool {
     has_type(ip) && (is_discovery(frame, ip) || mld_type(frame, ip).is_some())
 }
 
+/// Neighbour discovery in the form that RFC 4861 asks for before its options.
 fn is_discovery(frame: &Frame<'_>, ip: &Ip) -> bool {
+    let Some((kind, 0)) = plain_icmpv6(frame, ip) else {
+        return false;
+    };
+    let Some(fixed_len) = discovery_len(kind) else {
+        return false;
+    };
     let is_on_link = byte(&frame.bytes, IP_AT + 7) == Some(255);
-    is_on_link && matches!(plain_icmpv6(frame, ip), Some((133..=137, 0)))
+    let is_from_link = matches!(ip.source, IpAddr::V6(source) if source.is_unicast_link_local());
+    is_on_link && ip.l4_at + fixed_len <= ip.end && (!is_routers(kind) || is_from_link)
+}
+
+/// Length of the fixed part of a message of neighbour discovery, where its options begin.
+pub(crate) fn discovery_len(kind: u8) -> Option<usize> {
+    match kind {
+        ROUTER_SOLICITATION => Some(8),
+        ROUTER_ADVERTISEMENT => Some(16),
+        NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => Some(24),
+        REDIRECT => Some(40),
+        _ => None,
+    }
+}
+
+/// They come from the router's link-local address (RFC 4861 sections 6.1.2 and 8.1).
+pub(crate) fn is_routers(kind: u8) -> bool {
+    matches!(kind, ROUTER_ADVERTISEMENT | REDIRECT)
 }
 
 /// A report or done of MLD.
@@ -43,7 +72,9 @@ fn mld_type(frame: &Frame<'_>, ip: &Ip) -> Option<u8> {
     };
     let is_from_nobody = source == Ipv6Addr::UNSPECIFIED && kind != MLD_QUERY;
     let is_for_group = ip.destination.is_multicast() && frame.destination.is_group();
-    let is_one = (source.is_unicast_link_local() || is_from_nobody)
+    let least = if kind == MLDV2_REPORT { 8 } else { 24 };
+    let is_one = ip.l4_at + least <= ip.end
+        && (source.is_unicast_link_local() || is_from_nobody)
         && is_for_group
         && byte(&frame.bytes, IP_AT + 7) == Some(1)
         && has_router_alert(frame, ip);

@@ -186,9 +186,22 @@ fn messages_without_a_connection() {
 #[test]
 fn neighbour_discovery_always_passes() {
     let mut wall = closed();
-    let message = |kind: u8, code: u8| [&[kind, code][..], &[0; 6]].concat();
-    for kind in 133..=137 {
-        let frame = ip6_frame(Peer, 58, &message(kind, 0));
+    let message = |kind: u8, code: u8| [&[kind, code][..], &[0; 38]].concat();
+    for (kind, len) in [(133, 8), (135, 24), (136, 24)] {
+        let whole = ip6_frame(Peer, 58, &message(kind, 0)[..len]);
+        assert_eq!(wall.run(Peer, whole).verdict, ToPort, "{kind}");
+        let cut = ip6_frame(Peer, 58, &message(kind, 0)[..len - 1]);
+        assert_eq!(wall.run(Peer, cut).verdict, FirewallDrop, "{kind}");
+    }
+    // Routers speak from their link-local address.
+    for (kind, len) in [(134, 16), (137, 40)] {
+        let mut frame = ip6_frame(Peer, 58, &message(kind, 0)[..len]);
+        assert_eq!(
+            wall.run(Peer, frame.clone()).verdict,
+            FirewallDrop,
+            "{kind}"
+        );
+        frame[22..24].copy_from_slice(&[0xfe, 0x80]);
         assert_eq!(wall.run(Peer, frame).verdict, ToPort, "{kind}");
     }
     for kind in [128, 130, 131, 132, 138, 142, 143, 144] {

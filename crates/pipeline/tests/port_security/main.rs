@@ -52,7 +52,7 @@ fn arp(sender_mac: &str, sender: [u8; 4]) -> Vec<u8> {
 /// ICMPv6 of a type, its fixed part of `len` bytes filled with the target.
 fn nd(kind: u8, len: usize, target: &str, options: &[u8]) -> Vec<u8> {
     let target = target.parse::<std::net::Ipv6Addr>().unwrap().octets();
-    let mut message = [&[kind, 0, 0, 0, 0, 0, 0, 0], &target[..]].concat();
+    let mut message = [&[kind, 0, 0, 0, 0, 0, 0, 0], &target[..], &[0; 16]].concat();
     message.truncate(len);
     message.extend(options);
     message
@@ -356,7 +356,7 @@ fn chains_of_extension_headers() {
 #[test]
 fn routers_need_permission() {
     let advertisement = v6(LINK_LOCAL, ICMPV6, &nd(134, 16, "::", &[]));
-    let redirect = v6(LINK_LOCAL, ICMPV6, &nd(137, 24, "::", &[]));
+    let redirect = v6(LINK_LOCAL, ICMPV6, &nd(137, 40, "::", &[]));
     let allow = "allow: [router_advertisement]";
     for frame in [advertisement, redirect] {
         assert_eq!(verdict(frame.clone()), RouterAdvertisement);
@@ -375,21 +375,23 @@ fn routers_need_permission() {
 
 #[test]
 fn nd_messages_are_whole() {
-    for (kind, len) in [(133, 8), (134, 16), (135, 24), (136, 24)] {
+    for (kind, len) in [(133, 8), (134, 16), (135, 24), (136, 24), (137, 40)] {
         let allow = "allow: [router_advertisement]";
+        // Routers speak from their link-local address.
+        let from = if matches!(kind, 134 | 137) {
+            LINK_LOCAL
+        } else {
+            "2001:2::1"
+        };
         let whole = |options: &[u8]| {
             with_a1(
                 allow,
-                v6("2001:2::1", ICMPV6, &nd(kind, len, "2001:2::1", options)),
+                v6(from, ICMPV6, &nd(kind, len, "2001:2::1", options)),
             )
         };
         assert_eq!(whole(&[]), Encap, "{kind}");
         let cut = nd(kind, len - 1, "2001:2::1", &[]);
-        assert_eq!(
-            with_a1(allow, v6("2001:2::1", ICMPV6, &cut)),
-            SpoofedNd,
-            "{kind}"
-        );
+        assert_eq!(with_a1(allow, v6(from, ICMPV6, &cut)), SpoofedNd, "{kind}");
         assert_eq!(whole(&[9, 1, 0, 0, 0, 0, 0, 0]), Encap);
         assert_eq!(whole(&[9, 0, 0, 0, 0, 0, 0, 0]), SpoofedNd);
         assert_eq!(whole(&[9, 2, 0, 0, 0, 0, 0, 0]), SpoofedNd);

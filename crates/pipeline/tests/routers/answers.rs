@@ -21,7 +21,7 @@ fn icmp_errors() {
     let expected = error(11, 0, 0, &late[14..]);
     check_error(&h1.from("v1", late), Verdict::TtlExceeded, expected);
     let own = to("198.18.2.254");
-    let expected = error(3, 3, 0, &own[14..]);
+    let expected = error_from("198.18.2.254", 3, 3, 0, &own[14..]);
     check_error(&h1.from("v1", own), Verdict::RouterAddress, expected);
     let large = eth(
         A1,

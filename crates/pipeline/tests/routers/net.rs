@@ -124,12 +124,17 @@ pub(crate) fn between(mut bytes: Vec<u8>, source: &str, destination: &str) -> Ve
 
 /// An ICMP error about `quoted`, an IP packet, that a1 gets from the router.
 pub(crate) fn error(kind: u8, code: u8, rest: u32, quoted: &[u8]) -> Vec<u8> {
+    error_from("198.18.1.254", kind, code, rest, quoted)
+}
+
+/// The same from one of its addresses.
+pub(crate) fn error_from(from: &str, kind: u8, code: u8, rest: u32, quoted: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, code, 0, 0];
     message.extend(rest.to_be_bytes());
     message.extend(&quoted[..quoted.len().min(548)]);
     let sum = checksum(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let mut ip = ip4("198.18.1.254", "198.18.1.1", ICMP, &message);
+    let mut ip = ip4(from, "198.18.1.1", ICMP, &message);
     ip[4..6].fill(0); // identification
     with_ttl(eth(R1, A1, 0x0800, &ip), 64)
 }

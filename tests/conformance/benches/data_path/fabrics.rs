@@ -41,17 +41,29 @@ pub(crate) fn address(number: usize) -> String {
     format!("198.19.{}.{}", number >> 8 & 255, number & 255)
 }
 
-fn header(underlay: &Underlay) -> String {
+/// Most ports of a switch on one host.
+const PORTS_OF_A_HOST: usize = 1000;
+
+/// `hosts`: so many beside h1.
+fn header(underlay: &Underlay, hosts: usize) -> String {
     let (first, second) = if underlay.v6 {
         ("\"2001:2::1\"", "\"2001:2::2\"")
     } else {
         ("198.18.0.1", "198.18.0.2")
     };
-    format!(
+    let mut text = format!(
         "version: 1\ntunnel: {{ encapsulation: {}, udp6_zero_checksum: true }}\nhosts:\n  h1: {{ underlay: {first}, uplink: up0 }}\n  \
          h2: {{ underlay: {second}, uplink: up0 }}\n",
         underlay.encapsulation
-    )
+    );
+    for number in 3..hosts + 2 {
+        let addr = match underlay.v6 {
+            true => format!("\"2001:2::{number:x}\""),
+            false => format!("198.18.0.{number}"),
+        };
+        writeln!(text, "  h{number}: {{ underlay: {addr}, uplink: up0 }}").unwrap();
+    }
+    text
 }
 
 fn port(text: &mut String, name: &str, switch: usize, host: &str, number: usize, more: &str) {
@@ -73,8 +85,12 @@ pub(crate) fn text(
     more: &str,
     grow: Option<(Axis, usize)>,
 ) -> String {
-    let mut text = header(underlay);
     let (axis, count) = grow.unwrap_or((Axis::Fdb, 1));
+    let hosts = match axis {
+        Axis::Fdb => count.div_ceil(PORTS_OF_A_HOST),
+        Axis::Ports | Axis::Switches => 1,
+    };
+    let mut text = header(underlay, hosts);
     let switches = match axis {
         Axis::Ports => count.div_ceil(100),
         Axis::Fdb => 1,
@@ -91,15 +107,15 @@ pub(crate) fn text(
     port(&mut text, "r0", 0, "h2", 3, more);
     for number in 1..count {
         let (switch, host) = match axis {
-            Axis::Ports => (number / 100, "h1"),
-            Axis::Fdb => (0, "h2"),
-            Axis::Switches => (number, "h1"),
+            Axis::Ports => (number / 100, "h1".to_owned()),
+            Axis::Fdb => (0, format!("h{}", 2 + number / PORTS_OF_A_HOST)),
+            Axis::Switches => (number, "h1".to_owned()),
         };
         port(
             &mut text,
             &format!("n{number}"),
             switch,
-            host,
+            &host,
             number + 3,
             "",
         );

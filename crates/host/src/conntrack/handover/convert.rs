@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_the_same_there_but_for_rule_version_place_and_windows() {
-        let from_peer = abi::CONNECTION_FROM_PEER;
+        let from_peer = abi::CONNECTION_FROM_PEER | abi::CONNECTION_MADE_BY_PEER;
         let answered = abi::CONNECTION_ANSWERED | abi::CONNECTION_ASSURED;
         for (protocol, family, ports, flags) in [
             (6, 4, (4000, 80), answered),

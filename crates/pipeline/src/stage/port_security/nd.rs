@@ -7,8 +7,7 @@ use overlane_model::Verdict;
 use overlane_wire::ethernet;
 use overlane_wire::ip::protocol;
 use overlane_wire::nd::{
-    NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION,
-    solicited_node,
+    NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, ROUTER_SOLICITATION, solicited_node,
 };
 
 use super::owner::{
@@ -22,10 +21,8 @@ use crate::lib::ip::Ip;
 use crate::lib::l4::least_transport_len;
 use crate::lib::nd_options::{SOURCE_MAC, TARGET_MAC, mac_option};
 use crate::lib::source::Source;
+use crate::lib::upkeep::{REDIRECT, discovery_len, is_routers};
 
-const REDIRECT: u8 = 137;
-/// Of a solicitation or advertisement of a neighbour.
-const FIXED_LEN: usize = 24;
 const HOP_LIMIT_AT: usize = ethernet::LEN + 7;
 
 /// What follows an IPv6 header and the extension headers behind it.
@@ -94,19 +91,15 @@ fn check_message(cx: &mut Context<'_>, source: &Source<'_>, frame: &Frame<'_>, i
     let Some(kind) = byte(&frame.bytes, ip.l4_at) else {
         return Stage::Continue(());
     };
-    let is_routers = matches!(kind, ROUTER_ADVERTISEMENT | REDIRECT);
+    let is_routers = is_routers(kind);
     if is_routers && !source.port.security.allow_router_advertisement {
         return refuse(cx, source, Verdict::RouterAdvertisement, || {
             let what = routers_message(kind);
             format!("a {what} needs `allow: [router_advertisement]` at")
         });
     }
-    let fixed_len = match kind {
-        ROUTER_SOLICITATION => 8,
-        ROUTER_ADVERTISEMENT => 16,
-        NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => FIXED_LEN,
-        REDIRECT => 40,
-        _ => return Stage::Continue(()),
+    let Some(fixed_len) = discovery_len(kind) else {
+        return Stage::Continue(());
     };
     let is_from_link = matches!(ip.source, IpAddr::V6(from) if from.is_unicast_link_local());
     if is_routers && !is_from_link {
