@@ -29,13 +29,9 @@ INLINE bool is_for_network(struct scratch *w, const struct packet *p, const stru
 {
 	struct lswitch *sw = bpf_map_lookup_elem(&switches, &p->switch_id);
 	struct route *r;
-	__u32 host;
 
 	r = sw && sw->router && has_ipv4(p) ? find_route(w, true, sw->router, addr) : NULL;
-	if (!r || !r->host_mask)
-		return false;
-	host = v4_of(addr) & r->host_mask;
-	return !host || host == r->host_mask;
+	return r && is_end_of_network(addr, r);
 }
 
 /* Nobody is told what was for many, or from nobody; nor does anything come from an address that no host has. */

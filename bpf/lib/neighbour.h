@@ -68,10 +68,7 @@ struct nd_frame {
 	struct nd_message nd;
 } __attribute__((packed));
 
-/*
- * The checksum of a message, whose headers are in `f`. One that a device is still to complete is the sum of the pseudo
- * header, as in sound.h.
- */
+/* The checksum of a message, whose headers are in `f`. */
 INLINE bool is_nd_checksum_right(struct __sk_buff *ctx, const struct nd_frame *f, __u32 at)
 {
 	const __u32 len = bpf_ntohs(f->ip.payload_len);
@@ -80,8 +77,8 @@ INLINE bool is_nd_checksum_right(struct __sk_buff *ctx, const struct nd_frame *f
 			      2 * sizeof(struct addr), bpf_htons(len) + bpf_htons(IPPROTO_ICMPV6));
 
 	pseudo = csum_fold(pseudo);
-	return f->nd.checksum == (__u16)pseudo ||
-	       sum_bytes(ctx, at + offsetof(struct nd_frame, nd), len, pseudo) == 0xffff;
+	return is_sum_right_or_begun(ctx, at + offsetof(struct nd_frame, nd), len, f->nd.checksum,
+				     pseudo);
 }
 
 /* The group of everybody whose address may be this one (RFC 4291 section 2.7.1). */

@@ -27,18 +27,22 @@ INLINE struct route *find_route(struct scratch *w, bool ipv4, __u32 router, cons
 	return bpf_map_lookup_elem(&routes, key);
 }
 
+/* The first or the last address of a connected IPv4 network of more than two, whose route this is. */
+INLINE bool is_end_of_network(const struct addr *addr, const struct route *r)
+{
+	__u32 host = v4_of(addr) & r->host_mask;
+
+	return r->host_mask && (!host || host == r->host_mask);
+}
+
 /* Whether a router forwards nothing from or to an address whose route this is; NULL: it has none. */
 INLINE bool is_refused(bool ipv4, const struct addr *addr, const struct route *r)
 {
 	enum special special = special_of(addr, ipv4);
-	__u32 host;
 
 	if (special == SPECIAL_NEVER || (special == SPECIAL_UNLESS_NAMED && !(r && r->names_special)))
 		return true;
-	if (!r || !r->host_mask)
-		return false;
-	host = v4_of(addr) & r->host_mask; /* the first or the last address of a network */
-	return !host || host == r->host_mask;
+	return r && is_end_of_network(addr, r);
 }
 
 /* What find_next_hop says beside enum route_kind. */

@@ -59,6 +59,13 @@ INLINE __u32 sum_bytes(struct __sk_buff *ctx, __u32 at, __u32 len, __u32 sum)
 	return walk.sum;
 }
 
+/* Of bytes behind a pseudo header, with their checksum field. One that a device is still to complete is the sum of that header. */
+INLINE bool is_sum_right_or_begun(struct __sk_buff *ctx, __u32 at, __u32 len, __u16 field,
+				  __u32 pseudo)
+{
+	return field == (__u16)pseudo || sum_bytes(ctx, at, len, pseudo) == 0xffff;
+}
+
 /* The pseudo header of TCP, UDP and ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1). */
 INLINE __u32 pseudo_header(const struct packet *p, __u8 protocol, __u32 len)
 {
@@ -74,15 +81,15 @@ INLINE __u32 pseudo_header(const struct packet *p, __u8 protocol, __u32 len)
 /* The transport header's checksum over the `len` bytes that it speaks of. */
 INLINE bool is_checksum_right(struct __sk_buff *ctx, const struct packet *p, __u8 protocol, __u32 len)
 {
-	__u32 pseudo = protocol == IPPROTO_ICMP ? 0 : pseudo_header(p, protocol, len);
+	__u32 pseudo = pseudo_header(p, protocol, len);
 	__u32 at = checksum_offset(protocol, has_ipv4(p));
 	__u16 field;
 
 	if (load_bytes(ctx, p->l4_offset + at, &field, sizeof(field)) < 0)
 		return false;
-	if (protocol != IPPROTO_ICMP && field == (__u16)pseudo)
-		return true;
-	return sum_bytes(ctx, p->l4_offset, len, pseudo) == 0xffff;
+	if (protocol == IPPROTO_ICMP)
+		return sum_bytes(ctx, p->l4_offset, len, 0) == 0xffff;
+	return is_sum_right_or_begun(ctx, p->l4_offset, len, field, pseudo);
 }
 
 /*

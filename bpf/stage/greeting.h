@@ -12,8 +12,8 @@
 #include "lib/vlan.h"
 
 /*
- * The outer UDP checksum, which no other tunnel packet is asked for; 0: there is none. One that a device is still to
- * complete is the sum of the pseudo header. The ::ffff of two IPv4 addresses add up to nothing.
+ * The outer UDP checksum, which no other tunnel packet is asked for; 0: there is none. The ::ffff of two IPv4 addresses
+ * add up to nothing.
  */
 INLINE bool is_outer_sum_right(struct __sk_buff *ctx, const struct settings *s,
 			       const struct outer_view *o)
@@ -26,7 +26,7 @@ INLINE bool is_outer_sum_right(struct __sk_buff *ctx, const struct settings *s,
 	pseudo = csum_fold(bpf_csum_diff(NULL, 0, (void *)&s->vtep, sizeof(s->vtep), pseudo));
 	if (load_bytes(ctx, at + offsetof(struct udphdr, check), &field, sizeof(field)) < 0)
 		return false;
-	return !field || field == (__u16)pseudo || sum_bytes(ctx, at, len, pseudo) == 0xffff;
+	return !field || is_sum_right_or_begun(ctx, at, len, field, pseudo);
 }
 
 /* What a remote can take is believed, where it shows that it has heard this host. True: it has to hear more. */
