@@ -34,7 +34,7 @@ def inner_frames(inner: Inner):
     """(name, frame, verdict): broken inside, the same from a port and from the underlay."""
     v4, v6 = inner.udp(), inner.udp(v6=True)
     yield "inner VLAN tag 802.1Q", inner.tagged([(0x8100, 42)]), "vlan_tag"
-    yield "inner priority tag, VLAN 0", inner.tagged([(0x8100, 0)]), "vlan_tag"
+    yield "inner tag within a priority tag", inner.tagged([(0x8100, 0), (0x8100, 42)]), "vlan_tag"
     yield "inner VLAN tag 802.1ad", inner.tagged([(0x88A8, 42)]), "vlan_tag"
     yield "inner QinQ", inner.tagged([(0x88A8, 42), (0x8100, 7)]), "vlan_tag"
     yield "inner source is a group", inner.udp(source_mac="03:00:00:00:00:01"), "source_mac"

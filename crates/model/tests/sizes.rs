@@ -184,7 +184,7 @@ fn said(text: &str) -> Vec<String> {
 fn too_small(host: usize, needs: &str, has: usize, more: &str) -> String {
     let line = 2 + host;
     format!(
-        "{line}: host `h{host}` is too small: it needs room for {needs}, and has room for {has}{more}"
+        "{line}: host `h{host}` is too small: it needs room for {needs} and has room for {has}{more}"
     )
 }
 
@@ -204,7 +204,7 @@ const NOTHING: [String; 0] = [];
 fn other_hosts() {
     let wide = |hosts| Wide { hosts, ..WIDE };
     assert_eq!(wide(1025).said(), NOTHING);
-    let more = ", as are 1025 other hosts";
+    let more = "; 1025 more hosts are too small";
     let refused = too_small(1, "1025 other hosts", 1024, more);
     assert_eq!(wide(1026).said(), [refused]);
 }
@@ -244,7 +244,7 @@ fn receivers_of_one_switch_and_of_all() {
         switches: 1025,
         ..silent
     };
-    let more = ", as are 1024 other hosts";
+    let more = "; 1024 more hosts are too small";
     let refused = too_small(
         1,
         "1049600 pairs of a switch and another host",
@@ -308,7 +308,7 @@ fn macs_and_addresses_of_the_switches_that_a_host_knows() {
         1,
         "65537 MACs of its switches",
         65_536,
-        ", as are 4 other hosts",
+        "; 4 more hosts are too small",
     );
     assert_eq!(wide(65_537 - 66).said(), [refused]);
     // A host does not know switches without a port of it, where nothing joins them.
@@ -338,7 +338,7 @@ fn macs_and_addresses_of_the_switches_that_a_host_knows() {
         1,
         "132002 addresses of its switches",
         131_072,
-        ", as is 1 other host",
+        "; 1 more host is too small",
     );
     assert_eq!(wide.said(), [refused]);
 }

@@ -49,12 +49,12 @@ fn too_many(size: Size, places: &[(&Host, usize)], hosts: &HashMap<&str, Span>, 
     };
     let more = match places.len() - 1 {
         0 => String::new(),
-        1 => ", as is 1 other host".to_owned(),
-        more => format!(", as are {more} other hosts"),
+        1 => "; 1 more host is too small".to_owned(),
+        more => format!("; {more} more hosts are too small"),
     };
     let (name, most) = (&first.name, size.most());
     let message = format!(
-        "host `{name}` is too small: it needs room for {count} {}, and has room for {most}{more}",
+        "host `{name}` is too small: it needs room for {count} {} and has room for {most}{more}",
         size.what()
     );
     let at = hosts.get(name.as_str()).copied().unwrap_or(Span::START);

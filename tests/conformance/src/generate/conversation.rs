@@ -233,6 +233,7 @@ impl<'a> Conversations<'a> {
                 } else {
                     tag(random, port, &mut packet);
                 }
+                prioritise(random, &mut packet);
                 (device_entry(&port.device), packet)
             }
             Place::Leg(router) => {
@@ -241,6 +242,7 @@ impl<'a> Conversations<'a> {
                 if random.percent(1) {
                     packet.tag = Some(untrusted_tag(random));
                 }
+                prioritise(random, &mut packet);
                 (
                     DeviceName::new(&leg).map_or(Entry::Underlay, Entry::Leg),
                     packet,
@@ -267,7 +269,13 @@ impl<'a> Conversations<'a> {
                 service: false,
                 tag: VlanTag::from_tci(number as u16),
             });
+            prioritise(random, &mut packet);
             return (Entry::Underlay, packet);
+        }
+        if random.percent(2) && packet.bytes.len() >= 14 {
+            let tci: u16 = random.of([0, 5 << 13, 5 << 13 | 5, 5]);
+            let tag = [[0x81, 0], tci.to_be_bytes()].concat();
+            packet.bytes.splice(12..12, tag);
         }
         let mut layers = underlay::clean_outer(random, self.world, host);
         layers.push(if spec.is_geneve {
@@ -321,6 +329,17 @@ fn own_tag(port: &PortSpec, packet: &mut Packet) {
         service: false,
         tag: VlanTag::from_tci(vlan),
     });
+}
+
+/// Now and then a priority: in the tag that is there, or in one of no VLAN (IEEE 802.1Q 6.9.1).
+fn prioritise(random: &mut Random, packet: &mut Packet) {
+    if random.percent(4) {
+        let before = packet.tag.map_or(0, |it| it.tag.tci());
+        packet.tag = Some(BesideTag {
+            service: packet.tag.is_some_and(|it| it.service),
+            tag: VlanTag::from_tci(before | random.of([1, 5, 7]) << 13),
+        });
+    }
 }
 
 fn untrusted_tag(random: &mut Random) -> BesideTag {

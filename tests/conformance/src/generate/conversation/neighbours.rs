@@ -293,11 +293,11 @@ fn nd(
 ) -> Vec<Layer> {
     let mac = random.some(85, |_| said.unwrap_or(MacText(source)));
     let code = random.some(3, |_| 1);
-    // Something that is no MAC, alone.
-    let options = random.some(4, |random| {
-        Hex(vec![random.of([1, 2, 14]), 2, 0, 0, 0, 0, 0, 0])
-    });
-    let mac = mac.filter(|_| options.is_none());
+    let checksum = random.some(3, |random| random.number() as u16);
+    let (mac, options) = match random.below(10) {
+        0 => (None, Some(Hex(odd_options(random, mac, is_answer)))),
+        _ => (mac, None),
+    };
     let mut ip = Ip6 {
         src: Some(addr),
         dst: Some(about),
@@ -314,6 +314,7 @@ fn nd(
             flags: Some(random.of(["SO", "SO", "S", "O", "RSO", ""]).to_owned()),
             options,
             code,
+            checksum,
             ..Na::default()
         }),
         false => Layer::Ns(Ns {
@@ -321,10 +322,29 @@ fn nd(
             slla: mac,
             options,
             code,
+            checksum,
             ..Ns::default()
         }),
     };
     vec![Layer::Ip6(ip), message]
+}
+
+/// Options that hide the MAC behind others, or that no receiver may believe (RFC 4861 4.6, 7.1).
+fn odd_options(random: &mut Random, mac: Option<MacText>, is_answer: bool) -> Vec<u8> {
+    let kind = if is_answer { 2 } else { 1 };
+    let mac = mac.map(|mac| [&[kind, 1], &mac.0.get()[..]].concat());
+    let mut options = Vec::new();
+    for _ in 0..random.of([0, 1, 1, 2, 5]) {
+        let units = random.of([1, 1, 2, 0, 32]);
+        let mut other = vec![0; 8 * usize::from(units.clamp(1, 2))];
+        (other[0], other[1]) = (random.of([14, 14, 1, 2, 253]), units);
+        options.extend(other);
+    }
+    options.extend(mac.into_iter().flatten());
+    if random.percent(15) {
+        options.truncate(random.below(options.len() + 1));
+    }
+    options
 }
 
 fn on_switch(random: &mut Random, switch: usize, is_v6: bool) -> IpAddr {

@@ -70,6 +70,48 @@ impl Conversations<'_> {
         Some(self.enter(random, place, mac, to_mac, body))
     }
 
+    /// Several stations behind a gateway send from the same port to the same address outside: some rules have one outside
+    /// port for all of them.
+    pub(in super::super) fn go_out_together(&self, random: &mut Random) -> Vec<(Entry, Packet)> {
+        let is_v6 = random.percent(35);
+        let legs = self.legs();
+        let Some(router) = random.pick(&legs).map(|&leg| &self.world.spec.routers[leg]) else {
+            return Vec::new();
+        };
+        let to = far(random, is_v6);
+        let said = match random.percent(60) {
+            true => Layer::Tcp(Tcp {
+                src: Some(1000),
+                dst: Some(80),
+                flags: Some("S".to_owned()),
+                ..Tcp::default()
+            }),
+            false => Layer::Udp(Udp {
+                src: Some(1000),
+                dst: Some(80),
+                ..Udp::default()
+            }),
+        };
+        let ports = self.world.spec.ports.iter().enumerate();
+        let behind = ports.filter(|(_, port)| router.has(port.switch, is_v6));
+        let packets = behind.take(6).map(|(index, port)| {
+            let place = match port.host {
+                0 => Place::Port(index),
+                host => Place::Remote {
+                    switch: port.switch,
+                    host,
+                },
+            };
+            let source = match is_v6 {
+                true => port.v6().into(),
+                false => port.v4().into(),
+            };
+            let body = vec![ip(random, source, to), said.clone()];
+            self.enter(random, place, port.mac, router.mac(), body)
+        });
+        packets.collect()
+    }
+
     /// Somebody outside sends what just came in to its station's other address: both ways want the same end inside.
     pub(super) fn come_another_way(&self, random: &mut Random) -> Option<(Entry, Packet)> {
         let came_in =

@@ -12,6 +12,7 @@ use crate::layers::{Icmp, Layer, Payload, Raw, Tcp, Udp};
 use crate::random::Random;
 use crate::values::Hex;
 
+const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
@@ -188,14 +189,16 @@ fn tcp(random: &mut Random, heard: &Heard) -> Vec<Layer> {
     let flags = heard.payload().get(13).copied().unwrap_or(0);
     let header = usize::from(heard.payload().get(12).copied().unwrap_or(0x50) >> 4) * 4;
     let len = heard.payload().len().saturating_sub(header) as u32;
-    let counted = len + u32::from(flags & SYN != 0) + u32::from(flags & 1 != 0);
+    let counted = len + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     let next = if flags & SYN != 0 && flags & ACK == 0 {
         random.of(["SA", "SA", "SA", "SA", "SA", "S", "RA", "R", "A"])
     } else if flags & RST != 0 {
         random.of(["S", "A", "R"])
+    } else if flags & FIN != 0 {
+        random.of(["A", "PA", "FA", "FA", "FA", "FA", "S", "RA"])
     } else {
         random.of([
-            "A", "A", "A", "PA", "PA", "PA", "FA", "FA", "RA", "R", "S", "SA",
+            "A", "A", "A", "PA", "PA", "PA", "FA", "FA", "FA", "FA", "RA", "R", "S", "SA",
         ])
     };
     let mut seq = if flags & ACK != 0 {
