@@ -114,6 +114,11 @@ def without_tag(frame):
     return frame[:12] + frame[16:] if ethertype(frame) in TAGS else frame
 
 
+def without_priority_tag(frame):
+    """A tag of VLAN 0 is none (HOOK-5)."""
+    return frame if int.from_bytes(frame[14:16], "big") & 0xFFF else without_tag(frame)
+
+
 def traffic_class(frame):
     """DSCP and ECN of a frame; 0 of one that is not IP."""
     frame = without_tag(frame)

@@ -11,8 +11,9 @@ from overlane import PINS, STATE
 
 _libc = ctypes.CDLL(None, use_errno=True)
 SYS_BPF, BPF_PROG_QUERY, BPF_TCX_INGRESS = 321, 16, 46
+#: What the data path writes, and so every packet changes.
 _VOLATILE_MAPS = ("port_counters", "remote_counters", "verdict_counters", "scratch", "learned",
-                  "learning", "capture", "events", "test_io", "devices_seen", "connections", "translations",
+                  "learning", "found", "asked", "capture", "events", "test_io", "devices_seen", "connections", "translations",
                   "connection_places", "limits", "rule_counters", "rule_log", "abilities", "flow_ways",
                   "fragments", "path_mtus", "flows", "kept_rules", "epochs", "coarse_clock")
 
@@ -102,5 +103,6 @@ def snapshot(ns, host):
 
 
 def changed(before, after):
-    """The parts of two snapshots that differ: readable in an assertion."""
-    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    """The parts of two snapshots that differ, of mappings only what differs in them: readable in an assertion."""
+    different = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
+    return {key: changed(*both) if all(isinstance(it, dict) for it in both) else both for key, both in different.items()}

@@ -439,6 +439,10 @@ OWN_BPFFS = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-p
              f'mount -t bpf bpf {PINS.parent}; exec "$@"', "sh")
 
 
+#: It is busy while the agent reads there.
+UNMOUNT = f"n=0; until umount {PINS.parent}; do n=$((n + 1)); [ $n -lt 50 ]; sleep 0.1; done"
+
+
 def test_a_bpffs_that_is_mounted_anew_is_filled_again(lab):
     scene = Scene(lab, GENEVE, guests=(1, 1))
     path = scene.fabric.write(lab.directory / "fabric.yaml")
@@ -453,7 +457,7 @@ def test_a_bpffs_that_is_mounted_anew_is_filled_again(lab):
 
     wait_until(lambda: reaches(near, far), what="the host to be whole")
     # The links end with the file system that they were pinned in.
-    mount(f"umount {PINS.parent}; mount -t bpf bpf {PINS.parent}")
+    mount(f"{UNMOUNT}; mount -t bpf bpf {PINS.parent}")
     wait_until(lambda: reaches(near, far), what="the data path to be attached again")
     assert any("attached to its device again" in line for line in agent.mended())
     # They live on in one that another hides. Nobody may attach the same beside them.
@@ -461,7 +465,7 @@ def test_a_bpffs_that_is_mounted_anew_is_filled_again(lab):
     wait_until(lambda: agent.view()["failed"], what="the agent to say so")
     assert "older data path" in agent.view()["failed"]["error"]
     assert reaches(near, far)
-    mount(f"umount {PINS.parent}")
+    mount(UNMOUNT)
     wait_until(lambda: not agent.view()["failed"], what="the agent to be content")
     assert reaches(near, far)
 

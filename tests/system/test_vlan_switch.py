@@ -160,15 +160,18 @@ def test_what_is_not_of_the_vlan_never_enters_the_switch(silent):
 
 
 def test_a_guests_tag_is_refused_and_never_reaches_the_underlay(silent):
-    """Not the switch's own VLAN either: a tag that a guest chose is no way onto the wire."""
+    """Not the switch's own VLAN either: a tag that a guest chose is no way onto the wire. One of VLAN 0 is none."""
     near = silent.guests[0]
     host, peer = silent.hosts
     with PacketSocket(peer.ns, UPLINK, ETH_P_ALL) as wire, PacketSocket(near.ns, "eth0") as out:
         before = verdicts(host.name)
-        for vlan in (UPLINK_VLAN, 101, 0):
-            out.send(tag(plain_frame(near.mac, BROADCAST), vlan))
+        frame = plain_frame(near.mac, BROADCAST)
+        for vlan in (UPLINK_VLAN, 101):
+            out.send(tag(frame, vlan))
         assert wire.receive_all() == []
-        assert difference(before, verdicts(host.name)) == {("from_port", "vlan_tag"): 3}
+        assert difference(before, verdicts(host.name)) == {("from_port", "vlan_tag"): 2}
+        out.send(tag(frame, 0, priority=5))
+        assert wire.receive_all() == [tag(frame, priority=5)]
 
 
 def test_a_frame_beyond_the_uplinks_mtu_is_counted_and_not_sent(lab):

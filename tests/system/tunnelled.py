@@ -3,7 +3,7 @@ fabric, the packet that entered and the frame that leaves. outer.py writes the h
 
 import ipaddress
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scapy.contrib.geneve import GENEVE as Geneve
 from scapy.layers.inet import IP, UDP
@@ -107,6 +107,8 @@ class Tunnels:
     def step(self, step):
         """The expected layers of each output, None where it leaves without a tunnel."""
         fabric = outer.Fabric(step.fabric)
+        if step.entrance == "underlay":
+            step = replace(step, frame=outer.without_priority_tag(step.frame))
         packet = came(fabric, self._host, step)
         if packet:
             self._learned.see(fabric, step.at, packet)

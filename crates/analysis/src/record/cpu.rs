@@ -139,6 +139,14 @@ pub struct Foreign {
     pub programs: Vec<Program>,
 }
 
+/// Names of programs for a sentence. Those that ended before they were looked at have none.
+pub(crate) fn names_of(programs: &[String]) -> String {
+    match programs {
+        [] => "too short-lived to be named".to_owned(),
+        programs => programs.join(", "),
+    }
+}
+
 /// What the processes of one name used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {

@@ -20,6 +20,7 @@ mod warning;
 mod workload;
 
 pub use backend::{BackendName, Encapsulation};
+pub(crate) use cpu::names_of;
 pub use cpu::{
     Cpu, CpuPerGbps, CpuTime, CpuUse, FOREIGN_LIMIT_PERCENT, Foreign, Program, SampledTicks,
     TrialCpu,

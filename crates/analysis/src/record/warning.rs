@@ -1,6 +1,6 @@
 //! What a reader has to know before believing the figures. A warning never changes a figure.
 
-use super::CellKey;
+use super::{CellKey, names_of};
 use crate::time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -210,7 +210,7 @@ impl fmt::Display for Warning {
                 f,
                 "Other programs used {percent:.0} % of a CPU: {}. {taken_again} samples were taken again for it; \
                  {marked} of the {counted} that count were disturbed.",
-                programs.join(", ")
+                names_of(programs)
             ),
             Self::SharedCpus => f.write_str(
                 "The virtual hosts share a CPU: CPU per host is not measured, only the total.",

@@ -1,5 +1,6 @@
 //! Why most comparisons of a run cannot tell, and what helps.
 
+use crate::record::names_of;
 use crate::report::page::Report;
 use crate::results::{Compared, Metric, resolution_percent};
 use crate::stats::{Verdict, Why};
@@ -70,7 +71,7 @@ fn what_helps(r: &Report<'_>) -> String {
     match r.analysis.foreign.as_ref() {
         Some(load) => format!(
             "What helps: close other programs ({}); {longer}.",
-            load.programs.join(", ")
+            names_of(&load.programs)
         ),
         None if spread_percent(r).is_some() => format!(
             "What helps: close other programs, on a virtual machine also those of its host; {longer}."

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::record::{Bound, CellStatus, Finding, Sample, Warning};
+use crate::record::{Bound, CellStatus, Finding, Sample, Warning, names_of};
 use crate::results::CellFigures;
 use crate::stats::MIN_PAIRS;
 
@@ -93,7 +93,7 @@ fn foreign(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
             "Other programs used {:.0} % of a CPU in {hits} of {} cells: {}.",
             load.percent,
             cells.len(),
-            load.programs.join(", ")
+            names_of(&load.programs)
         );
         return Some((Level::Limited, text));
     }
@@ -104,7 +104,7 @@ fn foreign(r: &Report<'_>, cells: &[&CellFigures<'_>]) -> Option<Reason> {
                 1 => "One sample was".to_owned(),
                 many => format!("{many} samples were"),
             },
-            load.programs.join(", ")
+            names_of(&load.programs)
         );
         return Some((Level::Good, text));
     }
@@ -283,6 +283,12 @@ mod tests {
         let words = "Other programs used 41 % of a CPU in 1 of 24 cells: cargo.";
         assert!(said.contains(words), "{said}");
         assert_eq!(level, Level::Limited);
+        if let Some(foreign) = &mut run.cells[0].samples[3].foreign {
+            foreign.programs.clear();
+        }
+        let (_, said) = of(&run);
+        let words = "in 1 of 24 cells: too short-lived to be named.";
+        assert!(said.contains(words), "{said}");
     }
 
     #[test]
