@@ -38,7 +38,7 @@ use crate::test_runner::data_path;
 use cookies::Cookies;
 use expected::{Expected, Place, Walk};
 pub(crate) use frame::carries_ip;
-use world::World;
+use world::{Mtus, World};
 
 /// Everything that must come has come by then.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,7 +49,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Fewest bytes of a frame that packet sockets and TAPs take.
 const FRAME_LEN_MIN: usize = 14;
 /// Most: behind a virtual wire, and of a super-packet what a socket's send buffer holds by default.
-const FRAME_LEN_MAX: usize = 65_535 + 14;
+const ETH_LEN: usize = 14;
+const FRAME_LEN_MAX: usize = 65_535 + ETH_LEN;
 const SUPER_PACKET_LEN_MAX: usize = 190_000;
 /// Bytes that must follow a tag, or the kernel drops the frame before the hook (`skb_vlan_untag`).
 const TAGGED_LEN_MIN: usize = 16;
@@ -120,9 +121,6 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     if case.steps.iter().any(|step| !step.gone.is_empty()) {
         return Some("a device goes");
     }
-    if case.machine.port_mtu != u32::MAX {
-        return Some("devices of ports are small");
-    }
     if case.moved.is_some() {
         return Some("connections come from another host");
     }
@@ -143,10 +141,10 @@ pub fn cannot_run(case: &Case) -> Option<&'static str> {
     }
     case.steps
         .iter()
-        .find_map(|step| cannot_send(&case.tables, step))
+        .find_map(|step| cannot_send(&case.tables, case.machine.port_mtu, step))
 }
 
-fn cannot_send(tables: &Tables, step: &Step) -> Option<&'static str> {
+fn cannot_send(tables: &Tables, port_mtu: u32, step: &Step) -> Option<&'static str> {
     let packet = &step.packet;
     let is_tagged = packet.tag.is_some();
     let kind = frame::be16(&packet.bytes, 12).map(EtherType);
@@ -163,6 +161,11 @@ fn cannot_send(tables: &Tables, step: &Step) -> Option<&'static str> {
         }
         Entry::Segmenter(_) if packet.gso.is_some() => return Some("the segmenter cuts it"),
         _ if !is_length_of_a_device(packet) => return Some("no device takes that length"),
+        Entry::Port(_)
+            if packet.gso.is_none() && packet.bytes.len() > ETH_LEN + port_mtu as usize =>
+        {
+            return Some("the device of a port is smaller than the frame");
+        }
         _ if is_tagged && packet.bytes.len() < TAGGED_LEN_MIN => {
             return Some("too short behind its tag");
         }
@@ -235,6 +238,7 @@ impl WireRunner {
 
     fn run_steps(&self, world: &mut World, case: &Case) -> Result<Vec<Ran>, WireError> {
         let host = Host::new(case.tables.clone(), case.machine.underlay_mtu);
+        let host = host.with_port_mtu(case.machine.port_mtu);
         let mut state = State::new();
         let mut ran = Vec::new();
         for step in &case.steps {
@@ -251,14 +255,18 @@ impl WireRunner {
 
     /// After an error there is none, and the next case gets a new one.
     fn world_of(&mut self, case: &Case) -> Result<World, WireError> {
-        let (tables, mtu) = (&case.tables, case.machine.underlay_mtu);
+        let mtus = Mtus {
+            uplink: case.machine.underlay_mtu,
+            port: case.machine.port_mtu,
+        };
+        let tables = &case.tables;
         let world = self.world.take();
-        if let Some(mut world) = world.filter(|world| world.can_take(tables, mtu)) {
+        if let Some(mut world) = world.filter(|world| world.can_take(tables, mtus)) {
             world.change(tables)?;
             return Ok(world);
         }
         self.built += 1;
-        World::build(self.built, tables, mtu, &self.data_path)
+        World::build(self.built, tables, mtus, &self.data_path)
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) struct World {
     outside: Netns,
     tables: Tables,
     tap: Tap,
-    underlay_mtu: u32,
+    mtus: Mtus,
     uplink_ifindex: u32,
     uplink_mac: [u8; 6],
     /// Those of former tables stay.
@@ -133,12 +133,20 @@ impl Drop for Cleanup {
     }
 }
 
+/// Of devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mtus {
+    pub(super) uplink: u32,
+    /// The host's end of each port.
+    pub(super) port: u32,
+}
+
 impl World {
     /// Builds the host under a name of its own and applies its tables.
     pub(super) fn build(
         number: u32,
         tables: &Tables,
-        underlay_mtu: u32,
+        mtus: Mtus,
         data_path: &DataPath,
     ) -> Result<Self, WireError> {
         let cleanup = Cleanup {
@@ -147,10 +155,10 @@ impl World {
         let host = quiet_netns(&cleanup.netns("host"))?;
         let outside = quiet_netns(&cleanup.netns("guests"))?;
         let netlink = Netlink::in_netns(&host)?;
-        let tap = uplink(&host, &netlink, tables, underlay_mtu)?;
+        let tap = uplink(&host, &netlink, tables, mtus.uplink)?;
         let (mut neighbours, mut guests) = (BTreeMap::new(), BTreeMap::new());
         add_neighbours(&netlink, tables, &mut neighbours)?;
-        add_guests(&netlink, &outside, tables, &mut guests)?;
+        add_guests(&netlink, &outside, (tables, mtus.port), &mut guests)?;
         apply_to(&cleanup, tables)?;
         let folder = paths::map_set(&cleanup.host(), data_path.signature());
         let maps = MapSet::open(&folder, data_path.layouts())?;
@@ -160,7 +168,7 @@ impl World {
             cleanup,
             tables: tables.clone(),
             tap,
-            underlay_mtu,
+            mtus,
             uplink_ifindex: uplink.index,
             uplink_mac: uplink.mac,
             neighbours,
@@ -181,10 +189,8 @@ impl World {
     }
 
     /// Whether [other tables](Self::change) can be applied to this host.
-    pub(super) fn can_take(&self, tables: &Tables, underlay_mtu: u32) -> bool {
-        underlay_mtu == self.underlay_mtu
-            && tables.vtep == self.tables.vtep
-            && tables.uplink == self.tables.uplink
+    pub(super) fn can_take(&self, tables: &Tables, mtus: Mtus) -> bool {
+        mtus == self.mtus && tables.vtep == self.tables.vtep && tables.uplink == self.tables.uplink
     }
 
     /// Applies other tables to the host. Its programs stay: the verifier takes longer than all the rest.
@@ -195,7 +201,12 @@ impl World {
         }
         let netlink = Netlink::in_netns(&self.host)?;
         add_neighbours(&netlink, tables, &mut self.neighbours)?;
-        add_guests(&netlink, &self.outside, tables, &mut self.guests)?;
+        add_guests(
+            &netlink,
+            &self.outside,
+            (tables, self.mtus.port),
+            &mut self.guests,
+        )?;
         apply_to(&self.cleanup, tables)?;
         let segmenter = netlink.link(paths::SEGMENTER)?.index;
         if segmenter != self.segmenter.ifindex {
@@ -440,7 +451,7 @@ fn add_neighbours(
 fn add_guests(
     netlink: &Netlink,
     outside: &Netns,
-    tables: &Tables,
+    (tables, mtu): (&Tables, u32),
     guests: &mut BTreeMap<DeviceName, Guest>,
 ) -> Result<(), WireError> {
     let far = Netlink::in_netns(outside)?;
@@ -451,9 +462,13 @@ fn add_guests(
         }
         let end = format!("g{}", guests.len());
         netlink.add_veth(device.as_str(), &end, Some(outside))?;
-        for (netlink, name) in [(netlink, device.as_str()), (&far, &end)] {
+        let ends = [
+            (netlink, device.as_str(), mtu.min(GUEST_MTU)),
+            (&far, &end, GUEST_MTU),
+        ];
+        for (netlink, name, mtu) in ends {
             netlink.set_addr_gen_none(name)?;
-            netlink.set_mtu(name, GUEST_MTU)?;
+            netlink.set_mtu(name, mtu)?;
             netlink.set_gso_limits(name, GSO_MAX_SEGS, GSO_MAX_SIZE)?;
             netlink.set_up(name)?;
         }
