@@ -234,7 +234,7 @@ fn receivers_of_one_switch_and_of_all() {
         switches: 257,
         ..WIDE
     };
-    assert!(wide.said()[0].contains("receivers of flooded frames, and has room for 262144"));
+    assert!(wide.said()[0].contains("receivers of flooded frames and has room for 262144"));
     let silent = Wide {
         switch: ", neighbours: declared",
         ..wide

@@ -199,7 +199,8 @@ fn a_lost_request_is_sent_again_and_late_responses_are_duplicates() {
     server.send_to(&[0; 6], from).unwrap();
     server.send_to(&[0; 5], from).unwrap();
     server.send_to(&[0; 5], from).unwrap();
-    assert_eq!(receive().0, 1);
+    // It may be sent a third time before the response is there.
+    while receive().0 == 0 {}
     wait(|| driver.counters().duplicate_packets == 1);
     driver.stop();
     let counters = driver.counters();
