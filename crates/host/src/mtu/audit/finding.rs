@@ -30,6 +30,20 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Without its texts.
+    pub(crate) const fn new(place: Place, severity: Severity) -> Self {
+        Self {
+            place,
+            severity,
+            host: None,
+            what: String::new(),
+            says: String::new(),
+            remedy: String::new(),
+            ports: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
     /// Whether another one says the same of another thing.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.severity, self.place) == (other.severity, other.place)

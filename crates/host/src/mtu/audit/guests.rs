@@ -110,8 +110,6 @@ fn too_large(
                 .chain(guests.first().map(|it| it.port.device.device.as_str()))
                 .map(str::to_owned)
                 .collect(),
-            place: Place::Guests,
-            severity: Severity::Wrong,
             host: Some(host.to_owned()),
             what: format!("switch {}", switch.name),
             says: format!(
@@ -121,6 +119,7 @@ fn too_large(
                 why(room, fits, mtu)
             ),
             remedy: remedy(switch, room, fits, mtu, &guests),
+            ..Finding::new(Place::Guests, Severity::Wrong)
         });
     }
 }
@@ -185,10 +184,6 @@ fn seen_too_large(switch: &Switch, fits: u32, guest: Guest<'_>) -> Option<Findin
     let longest = u32::try_from(guest.port.longest?).unwrap_or(u32::MAX);
     let is_news = guest.is_hidden() && guest.mtu() <= fits && longest > fits;
     is_news.then(|| Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Guests,
-        severity: Severity::Wrong,
         host: Some(guest.host.host.clone()),
         what: format!("port {}", guest.port.port),
         says: format!(
@@ -196,6 +191,7 @@ fn seen_too_large(switch: &Switch, fits: u32, guest: Guest<'_>) -> Option<Findin
             switch.name
         ),
         remedy: format!("set the MTU to {fits} inside the guest"),
+        ..Finding::new(Place::Guests, Severity::Wrong)
     })
 }
 
@@ -206,16 +202,13 @@ fn seen_too_small(room: &SwitchRoom, fits: u32, guest: Guest<'_>) -> Option<Find
         segment != 0 && is_worth_it(segment, fits) && guest.port.longest? < u64::from(fits);
     let is_news = guest.is_hidden() && guest.mtu() >= fits && room.header.is_some();
     (is_small && is_news).then(|| Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Guests,
-        severity: Severity::Wasteful,
         host: Some(guest.host.host.clone()),
         what: format!("port {}", guest.port.port),
         says: format!(
             "the guest cuts what it sends into packets of {segment} bytes at most, and {fits} fit"
         ),
         remedy: format!("set the MTU to {fits} inside the guest"),
+        ..Finding::new(Place::Guests, Severity::Wasteful)
     })
 }
 
@@ -234,10 +227,6 @@ fn unlike(switch: &Switch, guests: &[Guest<'_>]) -> Option<Finding> {
     let smaller = guests.iter().filter(|guest| guest.mtu() < most);
     let commands = smaller.map(|it| it.host.set_mtu(&it.port.device.device, most));
     Some(Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Guests,
-        severity: Severity::Wrong,
         host: None,
         what: format!("switch {}", switch.name),
         says: format!(
@@ -249,6 +238,7 @@ fn unlike(switch: &Switch, guests: &[Guest<'_>]) -> Option<Finding> {
             "give all of them {most}, inside the guests too: {}",
             listed(&commands.collect::<Vec<_>>())
         ),
+        ..Finding::new(Place::Guests, Severity::Wrong)
     })
 }
 
@@ -271,14 +261,11 @@ fn too_small(
     let is_small = is_worth_it(mtu, fits) && room.header.is_some();
     let are_alike = guests.iter().all(|guest| guest.mtu() == mtu);
     (is_small && are_alike).then(|| Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Guests,
-        severity: Severity::Wasteful,
         host: None,
         what: format!("switch {}", switch.name),
         says: format!("its guests have MTU {mtu}, and {fits} fit"),
         remedy: format!("set {fits} on the devices of all its ports, and inside the guests"),
+        ..Finding::new(Place::Guests, Severity::Wasteful)
     })
 }
 
@@ -286,10 +273,7 @@ fn too_small(
 fn no_ipv6(switch: &Switch, guest: Guest<'_>) -> Option<Finding> {
     let mtu = guest.mtu();
     (mtu < IPV6_LEAST).then(|| Finding {
-        ports: Vec::new(),
         words: vec![guest.port.device.device.clone()],
-        place: Place::Guests,
-        severity: Severity::Wrong,
         host: Some(guest.host.host.clone()),
         what: format!("port {}", guest.port.port),
         says: format!(
@@ -300,6 +284,7 @@ fn no_ipv6(switch: &Switch, guest: Guest<'_>) -> Option<Finding> {
             "{}, and inside the guest",
             guest.host.set_mtu(&guest.port.device.device, IPV6_LEAST)
         ),
+        ..Finding::new(Place::Guests, Severity::Wrong)
     })
 }
 
@@ -307,15 +292,13 @@ fn no_ipv6(switch: &Switch, guest: Guest<'_>) -> Option<Finding> {
 fn untold(host: &HostFacts, port: &PortFacts) -> Option<Finding> {
     let packets = port.untold.filter(|packets| *packets != 0)?;
     Some(Finding {
-        ports: Vec::new(),
         words: vec![packets.to_string()],
-        place: Place::Guests,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: format!("port {}", port.port),
         says: format!(
             "{packets} packets of the guest were refused faster than it was told: it does not heed what it is told"
         ),
         remedy: "set the MTU inside the guest, and let its firewall accept ICMP errors (`overlane show drops`)".to_owned(),
+        ..Finding::new(Place::Guests, Severity::Wrong)
     })
 }

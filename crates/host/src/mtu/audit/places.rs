@@ -12,10 +12,6 @@ pub(super) fn helpers(view: &View<'_>, findings: &mut Vec<Finding>) {
     for host in view.hosts.values() {
         for helper in host.helpers.iter().filter(|it| it.mtu < IP_MOST) {
             findings.push(Finding {
-                ports: Vec::new(),
-                words: Vec::new(),
-                place: Place::VirtualSwitch,
-                severity: Severity::Wrong,
                 host: Some(host.host.clone()),
                 what: helper.device.clone(),
                 says: format!(
@@ -23,6 +19,7 @@ pub(super) fn helpers(view: &View<'_>, findings: &mut Vec<Finding>) {
                     helper.device, helper.mtu
                 ),
                 remedy: format!("overlane apply FILE --host {} repairs it", host.host),
+                ..Finding::new(Place::VirtualSwitch, Severity::Wrong)
             });
         }
     }
@@ -37,10 +34,7 @@ pub(super) fn port_devices(view: &View<'_>, findings: &mut Vec<Finding>) {
                 continue;
             };
             findings.push(Finding {
-                ports: Vec::new(),
                 words: vec![device.device.clone()],
-                place: Place::VirtualSwitch,
-                severity: Severity::Wrong,
                 host: Some(host.host.clone()),
                 what: format!("port {}", port.port),
                 says: format!(
@@ -52,6 +46,7 @@ pub(super) fn port_devices(view: &View<'_>, findings: &mut Vec<Finding>) {
                     device.mtu,
                     host.set_mtu(&device.device, peer)
                 ),
+                ..Finding::new(Place::VirtualSwitch, Severity::Wrong)
             });
         }
     }
@@ -72,10 +67,7 @@ fn other_end(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
     let device = &leg.device;
     let peer = device.peer_mtu.filter(|peer| *peer < device.mtu)?;
     Some(Finding {
-        ports: Vec::new(),
         words: vec![device.device.clone()],
-        place: Place::Routers,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: format!("router {}", leg.router),
         says: format!(
@@ -87,6 +79,7 @@ fn other_end(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
             host.set_mtu(&device.device, peer),
             host.host
         ),
+        ..Finding::new(Place::Routers, Severity::Wrong)
     })
 }
 
@@ -95,10 +88,7 @@ fn since_apply(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
     let before = device.mtu_at_apply.filter(|mtu| *mtu != device.mtu)?;
     let (severity, so) = changed(device.mtu, before);
     Some(Finding {
-        ports: Vec::new(),
         words: vec![device.device.clone()],
-        place: Place::Routers,
-        severity,
         host: Some(host.host.clone()),
         what: format!("router {}", leg.router),
         says: format!(
@@ -106,6 +96,7 @@ fn since_apply(host: &HostFacts, leg: &LegFacts) -> Option<Finding> {
             device.device, device.mtu
         ),
         remedy: set_back(host, device, before),
+        ..Finding::new(Place::Routers, severity)
     })
 }
 
@@ -122,10 +113,7 @@ fn smaller_than_guests(view: &View<'_>, host: &HostFacts, leg: &LegFacts) -> Opt
     let (switch, guests) = rooms.max_by_key(|(_, mtu)| *mtu)?;
     let mtu = leg.device.mtu;
     (guests > mtu && !router.mss_clamp).then(|| Finding {
-        ports: Vec::new(),
         words: vec![leg.device.device.clone()],
-        place: Place::Routers,
-        severity: Severity::Wasteful,
         host: Some(host.host.clone()),
         what: format!("router {}", leg.router),
         says: format!(
@@ -136,5 +124,6 @@ fn smaller_than_guests(view: &View<'_>, host: &HostFacts, leg: &LegFacts) -> Opt
             "`mss_clamp: true` at router {} spares TCP that; or raise the leg to {guests}, if its network carries it",
             leg.router
         ),
+        ..Finding::new(Place::Routers, Severity::Wasteful)
     })
 }

@@ -26,10 +26,6 @@ fn gone(host: &HostFacts) -> Option<Finding> {
     let uplink = host.applied_uplink.as_ref()?;
     let is_seen = host.missing.iter().any(|missing| missing.what == UPLINK);
     is_seen.then(|| Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Vtep,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: uplink.clone(),
         says: format!("the uplink {uplink} is gone since apply: nothing gets to other hosts"),
@@ -37,6 +33,7 @@ fn gone(host: &HostFacts) -> Option<Finding> {
             "bring {uplink} back, then overlane apply FILE --host {}",
             host.host
         ),
+        ..Finding::new(Place::Vtep, Severity::Wrong)
     })
 }
 
@@ -44,10 +41,6 @@ fn gone(host: &HostFacts) -> Option<Finding> {
 fn below(host: &HostFacts, uplink: &DeviceFacts) -> Vec<Finding> {
     let smaller = host.below.iter().filter(|below| below.mtu < uplink.mtu);
     let finding = |below: &crate::mtu::facts::BelowFacts| Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Vtep,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: below.device.clone(),
         says: format!(
@@ -59,6 +52,7 @@ fn below(host: &HostFacts, uplink: &DeviceFacts) -> Vec<Finding> {
             host.set_mtu(&below.device, uplink.mtu),
             below.mtu
         ),
+        ..Finding::new(Place::Vtep, Severity::Wrong)
     };
     smaller.map(finding).collect()
 }
@@ -66,10 +60,7 @@ fn below(host: &HostFacts, uplink: &DeviceFacts) -> Vec<Finding> {
 fn other_end(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
     let peer = uplink.peer_mtu.filter(|peer| *peer < uplink.mtu)?;
     Some(Finding {
-        ports: Vec::new(),
         words: vec![uplink.device.clone()],
-        place: Place::PhysicalSwitches,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: format!("the other end of {}", uplink.device),
         says: format!(
@@ -81,6 +72,7 @@ fn other_end(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
             uplink.mtu,
             host.set_mtu(&uplink.device, peer)
         ),
+        ..Finding::new(Place::PhysicalSwitches, Severity::Wrong)
     })
 }
 
@@ -89,10 +81,7 @@ fn since_apply(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
     let before = uplink.mtu_at_apply.filter(|mtu| *mtu != uplink.mtu)?;
     let (severity, so) = changed(uplink.mtu, before);
     Some(Finding {
-        ports: Vec::new(),
         words: vec![uplink.device.clone()],
-        place: Place::Vtep,
-        severity,
         host: Some(host.host.clone()),
         what: uplink.device.clone(),
         says: format!(
@@ -100,6 +89,7 @@ fn since_apply(host: &HostFacts, uplink: &DeviceFacts) -> Option<Finding> {
             uplink.device, uplink.mtu
         ),
         remedy: set_back(host, uplink, before),
+        ..Finding::new(Place::Vtep, severity)
     })
 }
 
@@ -134,10 +124,7 @@ fn stated(host: &HostFacts, uplink: &DeviceFacts, underlay: Option<u32>) -> Opti
         (Severity::Wasteful, "guests could send larger packets")
     };
     Some(Finding {
-        ports: Vec::new(),
         words: vec![uplink.device.clone()],
-        place: Place::Vtep,
-        severity,
         host: Some(host.host.clone()),
         what: uplink.device.clone(),
         says: format!(
@@ -149,6 +136,7 @@ fn stated(host: &HostFacts, uplink: &DeviceFacts, underlay: Option<u32>) -> Opti
             host.set_mtu(&uplink.device, underlay),
             host.host
         ),
+        ..Finding::new(Place::Vtep, severity)
     })
 }
 
@@ -183,10 +171,6 @@ fn unlike(view: &View<'_>) -> Option<Finding> {
     };
     let all: Vec<String> = uplinks.iter().map(says).collect();
     Some(Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Vtep,
-        severity: Severity::Wrong,
         host: None,
         what: "uplinks".to_owned(),
         says: format!(
@@ -207,6 +191,7 @@ fn unlike(view: &View<'_>) -> Option<Finding> {
                 smallest.mtu
             ),
         },
+        ..Finding::new(Place::Vtep, Severity::Wrong)
     })
 }
 
@@ -232,10 +217,6 @@ fn other_device(host: &HostFacts, uplink: &DeviceFacts, route: &RouteFacts) -> O
     let device = device.filter(|device| **device != uplink.device)?;
     let (of, remote) = (&uplink.device, &route.remote);
     Some(Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::Vtep,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: format!("route to {remote}"),
         says: format!(
@@ -245,6 +226,7 @@ fn other_device(host: &HostFacts, uplink: &DeviceFacts, route: &RouteFacts) -> O
             "route the VTEP of {remote} by {of} (ip route), or make {device} the uplink of {} in the fabric file",
             host.host
         ),
+        ..Finding::new(Place::Vtep, Severity::Wrong)
     })
 }
 
@@ -279,14 +261,12 @@ fn smaller_route(host: &HostFacts, uplink: &DeviceFacts, route: &RouteFacts) -> 
         )
     };
     Some(Finding {
-        ports: Vec::new(),
         words: vec![uplink.device.clone()],
-        place,
-        severity: Severity::Wrong,
         host: Some(host.host.clone()),
         what: format!("path to {remote}"),
         says,
         remedy,
+        ..Finding::new(place, Severity::Wrong)
     })
 }
 
@@ -321,10 +301,6 @@ fn smaller_path(
         }
     });
     Some(Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place: Place::PhysicalSwitches,
-        severity: Severity::Wrong,
         host: Some(here.clone()),
         what: format!("path to {remote}"),
         says: format!(
@@ -344,6 +320,7 @@ fn smaller_path(
             mtu::frame(sends, true),
             host.set_mtu(&uplink.device, path.mtu)
         ),
+        ..Finding::new(Place::PhysicalSwitches, Severity::Wrong)
     })
 }
 
@@ -357,10 +334,6 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
         let is_ipv6 = declared.is_some_and(|host| host.underlay.is_ipv6());
         if is_ipv6 && uplink.mtu < IPV6_LEAST {
             findings.push(Finding {
-                ports: Vec::new(),
-                words: Vec::new(),
-                place: Place::Vtep,
-                severity: Severity::Wrong,
                 host: Some(host.host.clone()),
                 what: uplink.device.clone(),
                 says: format!(
@@ -368,6 +341,7 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
                     uplink.device, uplink.mtu
                 ),
                 remedy: host.set_mtu(&uplink.device, IPV6_LEAST),
+                ..Finding::new(Place::Vtep, Severity::Wrong)
             });
         }
     }
@@ -386,10 +360,6 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
         let hosts = room.smallest.as_ref();
         let hosts = hosts.map(|(from, to)| format!(" between {from} and {to}"));
         findings.push(Finding {
-            ports: Vec::new(),
-            words: Vec::new(),
-            place: Place::Vtep,
-            severity: Severity::Wrong,
             host: None,
             what: format!("switch {name}"),
             says: format!(
@@ -397,6 +367,7 @@ pub(super) fn too_small(view: &View<'_>, findings: &mut Vec<Finding>) {
                 hosts.unwrap_or_default()
             ),
             remedy: format!("raise the MTU of the uplinks to {needs} or more (ip link set)"),
+            ..Finding::new(Place::Vtep, Severity::Wrong)
         });
     }
 }

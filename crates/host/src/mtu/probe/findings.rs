@@ -31,14 +31,11 @@ pub fn findings(probed: &[Probed]) -> Vec<Finding> {
 
 fn wrong(place: Place, host: &str, what: String, says: String, remedy: String) -> Finding {
     Finding {
-        ports: Vec::new(),
-        words: Vec::new(),
-        place,
-        severity: Severity::Wrong,
         host: Some(host.to_owned()),
         what,
         says,
         remedy,
+        ..Finding::new(place, Severity::Wrong)
     }
 }
 
