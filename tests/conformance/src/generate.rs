@@ -83,7 +83,7 @@ pub fn sequence(random: &mut Random, world: &World<'_>, length: usize) -> Vec<Ar
         if random.percent(if world.is_simple() { 0 } else { 1 }) {
             next = conversations.scan(random);
         }
-        if next.is_empty() && random.percent(talkative / 35) {
+        if next.is_empty() && random.percent(if world.is_simple() { 0 } else { 2 }) {
             next = conversations.go_out_together(random);
         }
         let talks = !next.is_empty() || random.percent(talkative);

@@ -26,7 +26,7 @@ use overlane_host::{HostError, paths};
 use overlane_model::{DeviceName, GatewayPlace, Hook, Tables};
 use overlane_net::NetError;
 use overlane_pipeline::{Counters, Entry, GsoKind, Host, Outcome, Packet, State};
-use overlane_wire::EtherType;
+use overlane_wire::{EtherType, ethernet};
 use thiserror::Error;
 
 use crate::case::{Case, Step};
@@ -49,8 +49,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Fewest bytes of a frame that packet sockets and TAPs take.
 const FRAME_LEN_MIN: usize = 14;
 /// Most: behind a virtual wire, and of a super-packet what a socket's send buffer holds by default.
-const ETH_LEN: usize = 14;
-const FRAME_LEN_MAX: usize = 65_535 + ETH_LEN;
+const FRAME_LEN_MAX: usize = 65_535 + ethernet::LEN;
 const SUPER_PACKET_LEN_MAX: usize = 190_000;
 /// Bytes that must follow a tag, or the kernel drops the frame before the hook (`skb_vlan_untag`).
 const TAGGED_LEN_MIN: usize = 16;
@@ -162,7 +161,7 @@ fn cannot_send(tables: &Tables, port_mtu: u32, step: &Step) -> Option<&'static s
         Entry::Segmenter(_) if packet.gso.is_some() => return Some("the segmenter cuts it"),
         _ if !is_length_of_a_device(packet) => return Some("no device takes that length"),
         Entry::Port(_)
-            if packet.gso.is_none() && packet.bytes.len() > ETH_LEN + port_mtu as usize =>
+            if packet.gso.is_none() && packet.bytes.len() > ethernet::LEN + port_mtu as usize =>
         {
             return Some("the device of a port is smaller than the frame");
         }

@@ -1,8 +1,9 @@
 //! Announcements: whoever remembers an address with another MAC, or a MAC behind another port, hears of what this host
-//! answers for now, and the stations of a switch of what another MAC has now. `apply` announces what is new, once, when the data path has switched. Two more rounds follow, and
-//! so do devices that come up a little later: by a process that outlives `apply` and that a file in `/run/overlane`
-//! tells what is left. It ends when that is done, or when the file is gone: the next `apply` that changes something
-//! takes it away, and `remove` does. When what is due, [`Announce`] decides.
+//! answers for now. The stations of a switch hear of its addresses that have another MAC now. `apply` announces what is
+//! new, once, when the data path has switched. Two more rounds follow, and so do devices that come up a little later: by
+//! a process that outlives `apply` and that a file in `/run/overlane` tells what is left. It ends when that is done, or
+//! when the file is gone: the next `apply` that changes something takes it away, and `remove` does. When what is due,
+//! [`Announce`] decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -74,7 +74,8 @@ pub(crate) fn tells(
     tells
 }
 
-/// The addresses that had another MAC, the last time that somebody had them, or floated, those of routers first: without them a guest reaches nobody outside.
+/// The addresses that had another MAC, the last time that somebody had them, or floated. Those of routers come first:
+/// without them a guest reaches nobody outside.
 fn changed<'t>((before, former): (&Tables, &[Former]), now: &'t Tables) -> Vec<&'t Neighbour> {
     let old = before
         .neighbours

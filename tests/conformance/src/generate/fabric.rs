@@ -2,7 +2,7 @@
 //! modules.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use overlane_model::Timeouts;
 use overlane_wire::Mac;
@@ -436,6 +436,14 @@ impl PortSpec {
         addr[7] = self.switch as u8;
         addr[15] = self.address;
         addr
+    }
+
+    /// That of a family.
+    pub(super) fn ip(&self, is_v6: bool) -> IpAddr {
+        match is_v6 {
+            true => self.v6().into(),
+            false => self.v4().into(),
+        }
     }
 
     fn yaml(&self) -> String {

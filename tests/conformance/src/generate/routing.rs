@@ -130,10 +130,7 @@ fn next_hops(
                     .filter(|port| port.address != 0)
                     .filter(|port| router.has(port.switch, is_v6))
                     .collect();
-                random.pick(&ports).map(|port| match is_v6 {
-                    true => port.v6().into(),
-                    false => port.v4().into(),
-                })
+                random.pick(&ports).map(|port| port.ip(is_v6))
             }
         };
         if let Some(hop) = hop

@@ -102,11 +102,7 @@ impl Conversations<'_> {
                     host,
                 },
             };
-            let source = match is_v6 {
-                true => port.v6().into(),
-                false => port.v4().into(),
-            };
-            let body = vec![ip(random, source, to), said.clone()];
+            let body = vec![ip(random, port.ip(is_v6), to), said.clone()];
             self.enter(random, place, port.mac, router.mac(), body)
         });
         packets.collect()
@@ -175,8 +171,7 @@ impl Conversations<'_> {
         let source = match is_v6 {
             _ if random.percent(6) => self.somebody(random, is_v6),
             _ if random.percent(2) => strange(random, is_v6),
-            true => port.v6().into(),
-            false => port.v4().into(),
+            _ => port.ip(is_v6),
         };
         (port.mac, Some(port.switch), source)
     }
@@ -192,8 +187,7 @@ impl Conversations<'_> {
             return addr;
         }
         match (random.below(100), router, port) {
-            (0..50, _, Some(port)) if is_v6 => port.v6().into(),
-            (0..50, _, Some(port)) => port.v4().into(),
+            (0..50, _, Some(port)) => port.ip(is_v6),
             (50..54, Some(router), _) => {
                 let switch = random.pick(&router.interfaces);
                 router.address(switch.map_or(0, |interface| interface.0), is_v6)
@@ -218,9 +212,7 @@ impl Conversations<'_> {
     /// The neighbour, or a router.
     fn first_hop(&self, random: &mut Random, switch: usize, to: IpAddr) -> Option<Mac> {
         let members = self.world.members(switch);
-        let neighbour = members
-            .iter()
-            .find(|port| IpAddr::from(port.v4()) == to || IpAddr::from(port.v6()) == to);
+        let neighbour = members.iter().find(|port| port.ip(to.is_ipv6()) == to);
         if let Some(port) = neighbour.filter(|_| random.percent(90)) {
             return Some(port.mac);
         }

@@ -137,7 +137,7 @@ impl Conversations<'_> {
 }
 
 fn owns(port: &super::PortSpec, addr: IpAddr) -> bool {
-    IpAddr::from(port.v4()) == addr || IpAddr::from(port.v6()) == addr
+    port.ip(addr.is_ipv6()) == addr
 }
 
 /// Extension headers right behind a quoted IPv6 header, as the routers on the way would quote them; so many bytes.
